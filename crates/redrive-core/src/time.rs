@@ -1,0 +1,63 @@
+//! A point in time: milliseconds since the Unix epoch, by the clock of the host that delivers.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A wall-clock instant in whole milliseconds. All arithmetic saturates: no input can make a delay wrap.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(u64);
+
+impl Time {
+    pub const ZERO: Self = Self(0);
+    pub const MAX: Self = Self(u64::MAX);
+
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms)
+    }
+
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// This instant plus `span`; stays at the end of time instead of wrapping.
+    #[must_use]
+    pub fn plus(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(millis(span)))
+    }
+
+    /// The time that passed since `earlier`; zero if `earlier` lies ahead.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Debug for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ms", self.0)
+    }
+}
+
+/// Whole milliseconds of a span, rounded up so that a delay is never shortened, saturating.
+pub fn millis(span: Duration) -> u64 {
+    let whole = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    whole.saturating_add(u64::from(span.subsec_nanos() % 1_000_000 != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_stays_inside_time() {
+        assert_eq!(Time::MAX.plus(Duration::from_secs(1)), Time::MAX);
+        assert_eq!(Time::ZERO.plus(Duration::MAX), Time::MAX);
+        assert_eq!(Time::ZERO.since(Time::from_millis(5)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_part_of_a_millisecond_counts_as_a_whole_one() {
+        assert_eq!(millis(Duration::from_micros(1)), 1);
+        assert_eq!(millis(Duration::from_micros(1_000)), 1);
+        assert_eq!(millis(Duration::from_micros(1_001)), 2);
+    }
+}
