@@ -1,0 +1,92 @@
+//! A dead letter: a parked message with its whole story, and the states it can be in.
+
+use redrive_core::{Message, Meta, Reason, Time};
+
+use super::history::History;
+
+/// `open → replaying → succeeded | open again | discarded → open (undo)`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LetterState {
+    Open,
+    Replaying,
+    Succeeded,
+    Discarded,
+}
+
+impl LetterState {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Replaying => "replaying",
+            Self::Succeeded => "succeeded",
+            Self::Discarded => "discarded",
+        }
+    }
+
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Open => 1,
+            Self::Replaying => 2,
+            Self::Succeeded => 3,
+            Self::Discarded => 4,
+        }
+    }
+
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Open),
+            2 => Some(Self::Replaying),
+            3 => Some(Self::Succeeded),
+            4 => Some(Self::Discarded),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Letter {
+    /// The message's number; stable over all replays.
+    pub id: u64,
+    pub state: LetterState,
+    pub reason: Reason,
+    pub dead_at: Time,
+    /// The job that replayed it last.
+    pub job: Option<u64>,
+    pub message: Message,
+    pub meta: Meta,
+    pub history: History,
+}
+
+/// One run of a replay over a frozen selection. A letter goes through a job at most once, also when the job is resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayJob {
+    pub id: u64,
+    /// When the letters come due; pacing is the caller's.
+    pub due: Time,
+    /// Also take letters that were replayed [`REPLAYS_MAX`] times.
+    pub force: bool,
+}
+
+/// A letter that was replayed this often needs `force`.
+pub const REPLAYS_MAX: u32 = 3;
+
+/// Why a letter was or was not put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayAnswer {
+    Replayed,
+    /// This job has replayed it before.
+    Already,
+    NotFound,
+    /// It is in another replay, succeeded or discarded.
+    NotOpen(LetterState),
+    /// It was replayed too often; needs force.
+    TooOften {
+        replays: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LetterChange {
+    Discard,
+    Undo,
+}

@@ -1,0 +1,478 @@
+//! The memory engine: the plainest form of the seam, for tests and the simulation.
+//!
+//! Verdicts become durable at the next [`Engine::poll`]; [`Memory::crash`] forgets what was not, as a dying process would.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use redrive_core::{Message, Meta, Reason, Time};
+use tokio::sync::oneshot;
+
+use super::history::History;
+use super::ingest::{Accepted, Ingest, IngestAnswer, NewMessage};
+use super::letter::{Letter, LetterChange, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
+use super::seam::{
+    AfterDead, Counts, Delivery, Engine, EngineError, Event, Ordering, Receipt, Settlement, StoreOptions,
+    Ticket, Verdict, share,
+};
+
+/// An engine without a disk. Clones share one store, so that a test can look inside while a runtime owns it.
+#[derive(Clone)]
+pub struct Memory {
+    inner: Arc<Mutex<Inner>>,
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("counts", &self.lock().counts()).finish()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// Waits for its key, having been passed over once.
+    Blocked,
+    /// Was blocked and is now the first of its key.
+    Released,
+    Delayed(Time),
+    Letter,
+    Done,
+}
+
+struct Entry {
+    message: Message,
+    meta: Meta,
+    history: History,
+    state: State,
+    in_flight: bool,
+    /// Its place in its key's line, once it has one.
+    place: Option<u64>,
+}
+
+struct LetterEntry {
+    state: LetterState,
+    reason: Reason,
+    dead_at: Time,
+    job: Option<u64>,
+}
+
+#[derive(Default)]
+struct Inner {
+    options: StoreOptions,
+    entries: BTreeMap<u64, Entry>,
+    ready: BTreeSet<u64>,
+    released: BTreeSet<u64>,
+    delayed: BTreeSet<(Time, u64)>,
+    /// Messages of a key that stand in line, by place; only the first may run.
+    lines: HashMap<Bytes, BTreeSet<(u64, u64)>>,
+    letters: BTreeMap<u64, LetterEntry>,
+    seen: HashMap<String, (u64, Time)>,
+    next_seq: u64,
+    epoch: u32,
+    next_ticket: u64,
+    unsettled: Vec<(Ticket, Vec<Settlement>)>,
+    gated: bool,
+    odd_to_due: bool,
+    wake: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl Memory {
+    pub fn new(options: StoreOptions) -> Self {
+        Self { inner: Arc::new(Mutex::new(Inner { options, ..Inner::default() })) }
+    }
+
+    /// The process dies: verdicts that were not durable are forgotten, what was in flight waits again.
+    pub fn crash(&self) {
+        let mut inner = self.lock();
+        inner.unsettled.clear();
+        inner.epoch += 1;
+        inner.gated = false;
+        let in_flight: Vec<u64> =
+            inner.entries.iter().filter(|(_, e)| e.in_flight).map(|(seq, _)| *seq).collect();
+        for seq in in_flight {
+            inner.put_back(seq);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn accept(&mut self, batch: Vec<NewMessage>, now: Time) -> Vec<Accepted> {
+        batch.into_iter().map(|new| self.accept_one(new, now)).collect()
+    }
+
+    fn accept_one(&mut self, new: NewMessage, now: Time) -> Accepted {
+        if let Some(window) = self.options.dedup {
+            if let Some((seq, at)) = self.seen.get(new.message.id())
+                && now.since(*at) < window
+            {
+                return Accepted::Duplicate { seq: *seq };
+            }
+            self.seen.insert(new.message.id().to_owned(), (self.next_seq, now));
+        }
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        let meta =
+            Meta { created: new.message.created(), deadline: new.message.deadline(), ..Meta::default() };
+        let state = new.due.map_or(State::Ready, State::Delayed);
+        let history = History::default();
+        self.entries
+            .insert(seq, Entry { message: new.message, meta, history, state, in_flight: false, place: None });
+        match new.due {
+            Some(due) => {
+                self.delayed.insert((due, seq));
+            }
+            None => {
+                self.ready.insert(seq);
+                self.join_line(seq, seq);
+            }
+        }
+        Accepted::New { seq }
+    }
+
+    fn key_of(&self, seq: u64) -> Option<Bytes> {
+        if self.options.ordering == Ordering::None {
+            return None;
+        }
+        self.entries[&seq].message.key().map(Bytes::copy_from_slice)
+    }
+
+    fn join_line(&mut self, seq: u64, place: u64) {
+        if let Some(key) = self.key_of(seq) {
+            self.lines.entry(key).or_default().insert((place, seq));
+            self.entry(seq).place = Some(place);
+        }
+    }
+
+    /// Leaves the line; a blocked message that is now first may run.
+    fn leave_line(&mut self, seq: u64) {
+        let Some(place) = self.entry(seq).place.take() else { return };
+        let Some(key) = self.key_of(seq) else { return };
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        line.remove(&(place, seq));
+        let Some((_, next)) = line.first().copied() else {
+            self.lines.remove(&key);
+            return;
+        };
+        if self.entry(next).state == State::Blocked {
+            self.entry(next).state = State::Released;
+            self.released.insert(next);
+        }
+    }
+
+    fn entry(&mut self, seq: u64) -> &mut Entry {
+        self.entries.get_mut(&seq).expect("a number handed out has an entry")
+    }
+
+    fn is_first_in_line(&self, seq: u64) -> bool {
+        let Some(place) = self.entries[&seq].place else { return true };
+        let Some(key) = self.key_of(seq) else { return true };
+        self.lines.get(&key).and_then(BTreeSet::first) == Some(&(place, seq))
+    }
+
+    /// Whether an earlier letter of its key is open and the policy blocks the key for that.
+    fn is_key_blocked(&self, seq: u64) -> bool {
+        if self.options.after_dead == AfterDead::Continue {
+            return false;
+        }
+        let Some(key) = self.key_of(seq) else { return false };
+        self.letters.range(..seq).any(|(id, letter)| {
+            letter.state == LetterState::Open && self.entries[id].message.key() == Some(key.as_ref())
+        })
+    }
+
+    fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) {
+        if self.gated {
+            return;
+        }
+        let due = self.startable_due(now, room);
+        let fresh = self.startable_fresh(room);
+        let (due_places, fresh_places) = share(room, due.len(), fresh.len(), self.odd_to_due);
+        self.odd_to_due = !self.odd_to_due;
+        for seq in due.into_iter().take(due_places).chain(fresh.into_iter().take(fresh_places)) {
+            let delivery = self.hand_out(seq);
+            out.push(delivery);
+        }
+    }
+
+    /// Up to `room` due messages that may start; the others of the keys they wait for are set aside as blocked.
+    fn startable_due(&mut self, now: Time, room: usize) -> Vec<u64> {
+        let mut startable = Vec::new();
+        let mut from = (Time::ZERO, 0);
+        while startable.len() < room
+            && let Some((due, seq)) =
+                self.delayed.range(from..).next().filter(|(due, _)| *due <= now).copied()
+        {
+            from = (due, seq + 1);
+            if self.entry(seq).place.is_none() {
+                let place = self.next_seq;
+                self.join_line(seq, place);
+            }
+            if self.is_first_in_line(seq) {
+                startable.push(seq);
+            } else {
+                self.delayed.remove(&(due, seq));
+                self.entry(seq).state = State::Blocked;
+            }
+        }
+        startable
+    }
+
+    fn startable_fresh(&mut self, room: usize) -> Vec<u64> {
+        let mut startable: Vec<u64> = self.released.iter().copied().take(room).collect();
+        let mut from = 0;
+        while startable.len() < room
+            && let Some(seq) = self.ready.range(from..).next().copied()
+        {
+            from = seq + 1;
+            if self.is_first_in_line(seq) {
+                startable.push(seq);
+            } else {
+                self.ready.remove(&seq);
+                self.entry(seq).state = State::Blocked;
+            }
+        }
+        startable
+    }
+
+    fn hand_out(&mut self, seq: u64) -> Delivery {
+        let doomed = self.is_key_blocked(seq).then_some(Reason::KeyBlocked);
+        let epoch = self.epoch;
+        let state = self.entry(seq).state;
+        let due = match state {
+            State::Delayed(due) => {
+                self.delayed.remove(&(due, seq));
+                Some(due)
+            }
+            _ => None,
+        };
+        self.ready.remove(&seq);
+        self.released.remove(&seq);
+        let entry = self.entry(seq);
+        entry.in_flight = true;
+        Delivery {
+            receipt: Receipt { lane: 0, epoch, seq, at: seq, place: entry.place.unwrap_or(seq) },
+            message: entry.message.clone(),
+            meta: entry.meta,
+            history: entry.history.clone(),
+            due,
+            doomed,
+        }
+    }
+
+    fn put_back(&mut self, seq: u64) {
+        let entry = self.entry(seq);
+        entry.in_flight = false;
+        match entry.state {
+            State::Ready => drop(self.ready.insert(seq)),
+            State::Released => drop(self.released.insert(seq)),
+            State::Delayed(due) => drop(self.delayed.insert((due, seq))),
+            State::Blocked | State::Letter | State::Done => {}
+        }
+    }
+
+    fn apply(&mut self, settlement: Settlement) {
+        let Settlement { delivery, verdict, attempt } = settlement;
+        let seq = delivery.receipt.seq;
+        if delivery.receipt.epoch != self.epoch
+            || !self.entries.get(&seq).is_some_and(|entry| entry.in_flight)
+        {
+            return;
+        }
+        if let Some(attempt) = &attempt {
+            let entry = self.entry(seq);
+            entry.history = entry.history.with(attempt);
+        }
+        self.entry(seq).in_flight = false;
+        match verdict {
+            Verdict::Release => self.put_back(seq),
+            Verdict::Done => {
+                self.entry(seq).state = State::Done;
+                self.leave_line(seq);
+                if let Some(letter) = self.letters.get_mut(&seq) {
+                    letter.state = LetterState::Succeeded;
+                }
+            }
+            Verdict::Retry { due, meta } => {
+                let entry = self.entry(seq);
+                entry.meta = meta;
+                entry.state = State::Delayed(due);
+                self.delayed.insert((due, seq));
+            }
+            Verdict::Dead { reason, meta, at } => {
+                let entry = self.entry(seq);
+                entry.meta = meta;
+                entry.state = State::Letter;
+                let job = self.letters.get(&seq).and_then(|letter| letter.job);
+                self.letters.insert(seq, LetterEntry { state: LetterState::Open, reason, dead_at: at, job });
+                self.leave_line(seq);
+            }
+        }
+    }
+
+    fn replay(&mut self, job: &ReplayJob, seq: u64) -> ReplayAnswer {
+        let Some(letter) = self.letters.get_mut(&seq) else { return ReplayAnswer::NotFound };
+        if letter.job == Some(job.id) {
+            return ReplayAnswer::Already;
+        }
+        if letter.state != LetterState::Open {
+            return ReplayAnswer::NotOpen(letter.state);
+        }
+        let replays = self.entries[&seq].meta.replays;
+        if replays >= REPLAYS_MAX && !job.force {
+            return ReplayAnswer::TooOften { replays };
+        }
+        letter.state = LetterState::Replaying;
+        letter.job = Some(job.id);
+        let entry = self.entry(seq);
+        entry.meta = entry.meta.replayed();
+        entry.state = State::Delayed(job.due);
+        self.delayed.insert((job.due, seq));
+        let place = self.next_seq;
+        self.join_line(seq, place);
+        ReplayAnswer::Replayed
+    }
+
+    fn letter(&self, seq: u64) -> Option<Letter> {
+        let letter = self.letters.get(&seq)?;
+        let entry = &self.entries[&seq];
+        Some(Letter {
+            id: seq,
+            state: letter.state,
+            reason: letter.reason,
+            dead_at: letter.dead_at,
+            job: letter.job,
+            message: entry.message.clone(),
+            meta: entry.meta,
+            history: entry.history.clone(),
+        })
+    }
+
+    fn counts(&self) -> Counts {
+        let count = |wanted: fn(&Entry) -> bool| self.entries.values().filter(|e| wanted(e)).count() as u64;
+        let letters = |state| self.letters.values().filter(|letter| letter.state == state).count() as u64;
+        Counts {
+            ready: self.ready.len() as u64,
+            delayed: self.delayed.len() as u64,
+            key_wait: count(|e| matches!(e.state, State::Blocked | State::Released) && !e.in_flight),
+            in_flight: count(|e| e.in_flight),
+            letters_open: letters(LetterState::Open),
+            letters_discarded: letters(LetterState::Discarded),
+        }
+    }
+}
+
+struct MemoryIngest(Memory);
+
+impl Ingest for MemoryIngest {
+    fn submit(&self, batch: Vec<NewMessage>, now: Time) -> oneshot::Receiver<IngestAnswer> {
+        let (answer, receiver) = oneshot::channel();
+        let (accepted, wake) = {
+            let mut inner = self.0.lock();
+            (inner.accept(batch, now), inner.wake.clone())
+        };
+        // Nobody waiting for the answer is no reason not to accept.
+        let _ = answer.send(Ok(accepted));
+        if let Some(wake) = wake {
+            wake();
+        }
+        receiver
+    }
+}
+
+impl Engine for Memory {
+    fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        self.lock().take(now, room, out);
+        Ok(())
+    }
+
+    fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
+        let mut inner = self.lock();
+        inner.next_ticket += 1;
+        let ticket = Ticket(inner.next_ticket);
+        inner.unsettled.push((ticket, batch));
+        Ok(ticket)
+    }
+
+    fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
+        let mut inner = self.lock();
+        for (ticket, batch) in std::mem::take(&mut inner.unsettled) {
+            batch.into_iter().for_each(|settlement| inner.apply(settlement));
+            out.push(Event::Durable(ticket));
+        }
+        Ok(())
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        let inner = self.lock();
+        if inner.gated { None } else { inner.delayed.first().map(|(due, _)| *due) }
+    }
+
+    fn gate(&mut self, closed: bool) {
+        self.lock().gated = closed;
+    }
+
+    fn counts(&self) -> Counts {
+        self.lock().counts()
+    }
+
+    fn ingest(&self) -> Option<Arc<dyn Ingest>> {
+        Some(Arc::new(MemoryIngest(self.clone())))
+    }
+
+    fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.lock().wake = Some(wake);
+    }
+
+    fn letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, EngineError> {
+        let inner = self.lock();
+        let from = after.map_or(0, |id| id.saturating_add(1));
+        let wanted =
+            inner.letters.range(from..).filter(|(_, letter)| state.is_none_or(|s| s == letter.state));
+        Ok(wanted.take(limit).filter_map(|(seq, _)| inner.letter(*seq)).collect())
+    }
+
+    fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
+        Ok(self.lock().letter(id))
+    }
+
+    fn replay(&mut self, job: &ReplayJob, ids: &[u64], _now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
+        let mut inner = self.lock();
+        Ok(ids.iter().map(|seq| inner.replay(job, *seq)).collect())
+    }
+
+    fn change_letters(
+        &mut self,
+        change: &LetterChange,
+        ids: &[u64],
+        _now: Time,
+    ) -> Result<Vec<bool>, EngineError> {
+        let (from, to) = match change {
+            LetterChange::Discard => (LetterState::Open, LetterState::Discarded),
+            LetterChange::Undo => (LetterState::Discarded, LetterState::Open),
+        };
+        let mut inner = self.lock();
+        let mut change_one = |id: &u64| match inner.letters.get_mut(id) {
+            Some(letter) if letter.state == from => {
+                letter.state = to;
+                true
+            }
+            _ => false,
+        };
+        Ok(ids.iter().map(&mut change_one).collect())
+    }
+
+    fn close(&mut self) -> Result<(), EngineError> {
+        self.poll(&mut Vec::new())
+    }
+}

@@ -1,0 +1,18 @@
+//! Where messages live: the seam every engine implements, what the engines share, and the engines themselves.
+
+pub mod history;
+pub mod ingest;
+pub mod letter;
+pub mod seam;
+
+pub mod completion;
+pub mod memory;
+
+pub use history::{Attempt, History};
+pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
+pub use letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};
+pub use memory::Memory;
+pub use seam::{
+    AfterDead, Counts, Delivery, Engine, EngineError, Event, Ordering, Receipt, Settlement, StoreOptions,
+    Ticket, Verdict,
+};

@@ -1,0 +1,210 @@
+//! The seam: an engine hands out deliveries and settles batches of verdicts.
+//!
+//! One thread owns an engine and calls it; only [`Ingest`] handles are shared. Key order, the delay of retries and the
+//! states of letters are kept below the seam, because each engine stores what waits in its own way. What an outcome means
+//! is decided above it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::{Message, Meta, Reason, Time};
+
+use super::history::{Attempt, History};
+use super::ingest::Ingest;
+use super::letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};
+
+/// Whether messages of one key wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Ordering {
+    #[default]
+    None,
+    /// No later message of a key starts before an earlier one is terminal. A message ingested with a delay takes its
+    /// place in its key's order when it comes due.
+    Key,
+}
+
+/// What becomes of a key's followers when one of its messages is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum AfterDead {
+    #[default]
+    Continue,
+    /// Followers are parked as `key_blocked` until the letters of the key are replayed or discarded.
+    BlockKey,
+}
+
+/// What an engine needs to know of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct StoreOptions {
+    pub ordering: Ordering,
+    pub after_dead: AfterDead,
+    /// How long an ingested id is remembered; `None` turns deduplication off.
+    pub dedup: Option<Duration>,
+}
+
+/// Names one delivery towards the engine that handed it out. Opaque to everybody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// A partition, where the engine has them.
+    pub lane: u32,
+    /// Counts the times the lane was gained; a receipt of an older epoch settles nothing.
+    pub epoch: u32,
+    /// The message's number in its lane.
+    pub seq: u64,
+    /// Where the engine keeps it.
+    pub at: u64,
+    /// Its place in its key's order.
+    pub place: u64,
+}
+
+/// A message handed out for an attempt, with what is known of earlier ones.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    pub receipt: Receipt,
+    pub message: Message,
+    pub meta: Meta,
+    pub history: History,
+    /// When it was due; `None` for a fresh message.
+    pub due: Option<Time>,
+    /// Set if it must not be started but settled as dead for this reason: its bytes are damaged, or its key is blocked.
+    pub doomed: Option<Reason>,
+}
+
+/// What shall become of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Done,
+    /// Wait until `due`, remembered as `meta`.
+    Retry {
+        due: Time,
+        meta: Meta,
+    },
+    Dead {
+        reason: Reason,
+        meta: Meta,
+        at: Time,
+    },
+    /// It was not started, or its end does not matter: back to where it came from, nothing counted.
+    Release,
+}
+
+/// How many of `room` places go to due messages and how many to fresh ones, when both could fill it: half and half, the
+/// odd place by turns. What one side leaves over, the other gets.
+pub fn share(room: usize, due: usize, fresh: usize, odd_to_due: bool) -> (usize, usize) {
+    let half = room / 2 + usize::from(odd_to_due && !room.is_multiple_of(2));
+    let due_places = due.min(half.max(room.saturating_sub(fresh)));
+    (due_places, fresh.min(room - due_places))
+}
+
+/// A verdict on its way to the store, with the record of the attempt that led to it.
+#[derive(Clone, Debug)]
+pub struct Settlement {
+    pub delivery: Delivery,
+    pub verdict: Verdict,
+    pub attempt: Option<Attempt>,
+}
+
+/// Names a batch given to [`Engine::settle`]. Tickets become durable in the order they were given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// What an engine has to say between two calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// This batch and all before it are durable.
+    Durable(Ticket),
+}
+
+/// How many messages are in which state right now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Counts {
+    pub ready: u64,
+    pub delayed: u64,
+    pub key_wait: u64,
+    pub in_flight: u64,
+    pub letters_open: u64,
+    pub letters_discarded: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A write or a sync failed. Nothing can be trusted until the store is opened again.
+    #[error("storage failed: {0}; stop, repair the disk and open the store again")]
+    Storage(String),
+    #[error("{0}")]
+    Damaged(String),
+    #[error("the store is owned by another process: {0}")]
+    Owned(String),
+    #[error("{0}")]
+    Version(String),
+}
+
+/// The seam. See the module's docs for who may call it.
+pub trait Engine: Send + 'static {
+    /// Hands out up to `room` deliveries that may start at `now`. When fresh and due messages both wait, they share the
+    /// room half and half. Never blocks.
+    fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError>;
+
+    /// Takes a batch of verdicts; it is durable once [`Event::Durable`] names its ticket. Never blocks.
+    fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError>;
+
+    /// Says what happened since the last call. Never blocks.
+    fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError>;
+
+    /// The earliest moment at which time alone makes `take` hand out more; `None` if time changes nothing.
+    fn next_due(&self) -> Option<Time>;
+
+    /// Closes or opens the gate: while it is closed nothing is taken and nothing is rewritten.
+    fn gate(&mut self, closed: bool);
+
+    fn counts(&self) -> Counts;
+
+    /// Where new messages enter; `None` if the engine's source is elsewhere (Kafka).
+    fn ingest(&self) -> Option<Arc<dyn Ingest>>;
+
+    /// Calls `wake` whenever `poll` or `take` may have something new. Called from any thread.
+    fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>);
+
+    /// Letters in order of their id, after `after`, in `state` if one is given.
+    fn letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, EngineError>;
+
+    fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError>;
+
+    /// Puts letters back to be delivered, each at most once per job. Durable on return.
+    fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError>;
+
+    /// Discards open letters, or takes a discard back. Durable on return; `false` where the state did not allow it.
+    fn change_letters(
+        &mut self,
+        change: &LetterChange,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<bool>, EngineError>;
+
+    /// Makes everything given so far durable and marks the end as clean.
+    fn close(&mut self) -> Result<(), EngineError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn fresh_and_due_share_the_room_and_waste_none() {
+        assert_eq!(share(10, 100, 100, false), (5, 5));
+        assert_eq!(share(10, 2, 100, false), (2, 8));
+        assert_eq!(share(10, 100, 3, false), (7, 3));
+        assert_eq!(share(10, 1, 1, true), (1, 1));
+        assert_eq!(share(0, 5, 5, true), (0, 0));
+    }
+
+    #[test]
+    fn a_single_place_goes_to_each_side_by_turns() {
+        assert_eq!(share(1, 9, 9, true), (1, 0));
+        assert_eq!(share(1, 9, 9, false), (0, 1));
+    }
+}
