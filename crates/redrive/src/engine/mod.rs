@@ -6,6 +6,8 @@ pub mod letter;
 pub mod seam;
 
 pub mod completion;
+pub mod delay;
+pub mod overlay;
 pub mod memory;
 
 pub use history::{Attempt, History};
