@@ -1,1 +1,3 @@
-//! placeholder
+//! The runtime and the library.
+
+pub mod engine;

@@ -1,0 +1,3 @@
+//! Where messages are kept.
+
+pub mod embedded;
