@@ -154,7 +154,7 @@ mod tests {
         let file = disk.create("x").unwrap();
         assert!(disk.create("x").is_err(), "create must not take over a file that exists");
 
-        file.write_at(3, b"abc").unwrap();
+        DiskFile::write_at(&file, 3, b"abc").unwrap();
         DiskFile::sync_data(&file).unwrap();
         disk.sync_dir().unwrap();
         let mut got = [9; 8];

@@ -1,127 +1,25 @@
 //! The append-only log: one writer, one sync per batch, and it stops for good at the first failure.
 
+use std::io;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use super::disk::{Disk, DiskFile};
-use super::frame::{self, Frame, KIND_LOG, Seal};
-use super::log_error::LogError;
-use super::log_open::{self, OpenReport};
+use super::frame::Seal;
+use super::log_open;
 use super::reader::{Reader, Segments};
-use super::segment::{self, BATCH_HEADER_BYTES, BatchHeader, FORMAT_VERSION, Segment, SegmentHeader};
+use super::segment::{self, BATCH_HEADER_BYTES, Segment, SegmentHeader};
 
-#[derive(Debug, Clone)]
-pub struct LogOptions {
-    /// Names the log within its directory.
-    pub prefix: String,
-    /// A segment that has reached this size gets no further batch.
-    pub segment_bytes: u64,
-    pub store_id: [u8; 16],
-    /// Go on although a stretch of the log is missing; it is reported.
-    pub accept_missing: bool,
-    /// Segments that end below are not searched for damage when the log is opened. Reading finds it all the same.
-    pub verify_from: u64,
-}
-
-impl LogOptions {
-    pub fn new(prefix: impl Into<String>, segment_bytes: u64, store_id: [u8; 16]) -> Self {
-        Self { prefix: prefix.into(), segment_bytes, store_id, accept_missing: false, verify_from: 0 }
-    }
-
-    pub(super) fn segment_header(&self, base: u64, log_start: u64) -> SegmentHeader {
-        let (store_id, prefix) = (self.store_id, self.prefix.clone());
-        SegmentHeader { version: FORMAT_VERSION, base, log_start, store_id, prefix }
-    }
-}
+pub use super::batch::{Batch, Written};
+pub use super::log_error::{LogError, ReadError};
+pub use super::log_open::{LogOptions, OpenReport};
+pub use super::segment::BatchHeader;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentInfo {
     pub base: u64,
     pub len: u64,
-}
-
-/// Frames that will be written together.
-#[derive(Debug)]
-pub struct Batch {
-    start: u64,
-    frames: u64,
-    note: u64,
-    seal: Seal,
-    buf: BytesMut,
-}
-
-impl Batch {
-    /// Appends a frame and returns its position. `body` may only append to the buffer.
-    pub fn push(
-        &mut self,
-        kind: u8,
-        flags: u8,
-        tag: u64,
-        body_len_hint: usize,
-        body: impl FnOnce(&mut BytesMut),
-    ) -> u64 {
-        assert!(kind != KIND_LOG, "kind 0 belongs to the log itself");
-        let position = self.end();
-        self.buf.reserve(frame::frame_len(body_len_hint));
-        self.seal.push(&mut self.buf, position, (kind, flags, tag), body);
-        self.frames += 1;
-        position
-    }
-
-    /// Appends a frame whose body is these slices, one behind the other.
-    pub fn push_slices(&mut self, kind: u8, flags: u8, tag: u64, body: &[&[u8]]) -> u64 {
-        let len = body.iter().map(|part| part.len()).sum();
-        self.push(kind, flags, tag, len, |buf| {
-            for part in body {
-                buf.extend_from_slice(part);
-            }
-        })
-    }
-
-    /// The caller's own number for the batch header, for example the time.
-    pub fn set_note(&mut self, note: u64) {
-        self.note = note;
-    }
-
-    pub fn start(&self) -> u64 {
-        self.start
-    }
-
-    /// Where the next frame would stand.
-    pub fn end(&self) -> u64 {
-        self.start + self.buf.len() as u64
-    }
-
-    pub fn frames(&self) -> u64 {
-        self.frames
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.frames == 0
-    }
-}
-
-/// A batch that is in the file, but not yet synced.
-#[derive(Debug, Clone)]
-pub struct Written {
-    pub start: u64,
-    pub end: u64,
-    /// The batch as written; a frame at `position` begins at `position - start`.
-    pub bytes: Bytes,
-    seal: Seal,
-}
-
-impl Written {
-    /// The frame at `position`, sharing the batch's memory.
-    pub fn frame(&self, position: u64) -> Option<Frame> {
-        let offset = usize::try_from(position.checked_sub(self.start)?).ok()?;
-        let bytes = self.bytes.get(offset..)?;
-        let header = self.seal.header(bytes, position)?;
-        let body = offset + frame::HEADER_BYTES;
-        let body = self.bytes.slice(body..body + header.len as usize);
-        Some(Frame { position, kind: header.kind, flags: header.flags, tag: header.tag, body })
-    }
 }
 
 /// The writing end of the log.
@@ -173,10 +71,8 @@ impl<D: Disk> Log<D> {
     }
 
     fn begin(&mut self) -> Batch {
-        let mut buf = std::mem::take(&mut self.spare);
-        buf.clear();
-        buf.resize(BATCH_HEADER_BYTES, 0);
-        Batch { start: self.end(), frames: 0, note: self.note, seal: self.seal, buf }
+        let spare = std::mem::take(&mut self.spare);
+        Batch::new(self.end(), self.note, self.seal, spare)
     }
 
     /// Writes the batch with one call to the disk. It is durable after the next [`Log::sync`].
@@ -184,29 +80,16 @@ impl<D: Disk> Log<D> {
     /// Batches are written in the order in which they were begun, one at a time.
     pub fn write(&mut self, mut batch: Batch) -> Result<Written, LogError> {
         self.check()?;
-        assert_eq!(batch.start, self.end(), "another batch was written after this one was begun");
-        let header = BatchHeader {
-            position: batch.start,
-            durable_up_to: self.durable,
-            log_start: self.start,
-            bytes: (batch.buf.len() - BATCH_HEADER_BYTES) as u64,
-            frames: batch.frames,
-            note: batch.note,
-        };
-        let mut patch = BytesMut::with_capacity(BATCH_HEADER_BYTES);
-        header.push(self.seal, &mut patch);
-        batch.buf[..BATCH_HEADER_BYTES].copy_from_slice(&patch);
-
-        let end = batch.end();
-        let offset = batch.start - self.current.base;
-        let written = self.current.file.write_at(offset, &batch.buf);
-        self.guard(written.map_err(LogError::io("writing", self.current_name())))?;
-        self.current.set_end(end);
+        assert_eq!(batch.start(), self.end(), "another batch was written after this one was begun");
+        let header = batch.seal(self.durable, self.start);
+        let written = self.current.file.write_at(header.position - self.current.base, batch.bytes());
+        self.guard(written.map_err(|error| self.failed("writing", error)))?;
+        let (written, spare) = batch.into_written();
+        self.spare = spare;
+        self.current.set_end(written.end);
         self.announced = header.durable_up_to;
         self.note = header.note;
-        let bytes = batch.buf.split().freeze();
-        self.spare = batch.buf;
-        Ok(Written { start: batch.start, end, bytes, seal: self.seal })
+        Ok(written)
     }
 
     /// Makes everything written durable and returns the position up to which that is so.
@@ -214,7 +97,7 @@ impl<D: Disk> Log<D> {
         self.check()?;
         if self.durable < self.end() {
             let synced = self.current.file.sync_data();
-            self.guard(synced.map_err(LogError::io("syncing", self.current_name())))?;
+            self.guard(synced.map_err(|error| self.failed("syncing", error)))?;
             self.durable = self.end();
         }
         Ok(self.durable)
@@ -266,7 +149,7 @@ impl<D: Disk> Log<D> {
             freed += segment.len();
         }
         let synced = self.disk.sync_dir();
-        self.guard(synced.map_err(LogError::io("syncing the directory of", self.current_name())))?;
+        self.guard(synced.map_err(|error| self.failed("syncing the directory of", error)))?;
         Ok(freed)
     }
 
@@ -306,8 +189,8 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    fn current_name(&self) -> String {
-        segment::file_name(&self.options.prefix, self.current.base)
+    fn failed(&self, what: &'static str, source: io::Error) -> LogError {
+        LogError::Io { what, name: segment::file_name(&self.options.prefix, self.current.base), source }
     }
 
     fn check(&self) -> Result<(), LogError> {
@@ -324,3 +207,6 @@ impl<D: Disk> Log<D> {
         result
     }
 }
+
+#[cfg(test)]
+mod tests;

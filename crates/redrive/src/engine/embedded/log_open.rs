@@ -14,12 +14,35 @@ use bytes::{Bytes, BytesMut};
 
 use super::disk::{Disk, DiskFile};
 use super::frame::{KIND_LOG, Rot, RotHeader, Seal};
-use super::log::LogOptions;
 use super::log_error::LogError;
 use super::scan::{Piece, Walk};
-use super::segment::{self, BatchHeader, FLAG_SEGMENT, Segment, SegmentHeader};
+use super::segment::{self, BatchHeader, FLAG_SEGMENT, FORMAT_VERSION, Segment, SegmentHeader};
 
 const REWRITE_BYTES: u64 = 1024 * 1024;
+
+#[derive(Debug, Clone)]
+pub struct LogOptions {
+    /// Names the log within its directory.
+    pub prefix: String,
+    /// A segment that has reached this size gets no further batch.
+    pub segment_bytes: u64,
+    pub store_id: [u8; 16],
+    /// Go on although a stretch of the log is missing; it is reported.
+    pub accept_missing: bool,
+    /// Segments that end below are not searched for damage when the log is opened. Reading finds it all the same.
+    pub verify_from: u64,
+}
+
+impl LogOptions {
+    pub fn new(prefix: impl Into<String>, segment_bytes: u64, store_id: [u8; 16]) -> Self {
+        Self { prefix: prefix.into(), segment_bytes, store_id, accept_missing: false, verify_from: 0 }
+    }
+
+    pub(super) fn segment_header(&self, base: u64, log_start: u64) -> SegmentHeader {
+        let (store_id, prefix) = (self.store_id, self.prefix.clone());
+        SegmentHeader { version: FORMAT_VERSION, base, log_start, store_id, prefix }
+    }
+}
 
 /// What was found when the log was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -45,6 +45,10 @@ impl<F: DiskFile> Segments<F> {
         self.0.write().unwrap_or_else(PoisonError::into_inner).retain(|segment| segment.base != base);
     }
 
+    fn first_base(&self) -> u64 {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).first().map_or(0, |segment| segment.base)
+    }
+
     /// The segment with the highest base at or below `position`.
     fn at(&self, position: u64) -> Option<Arc<Segment<F>>> {
         let segments = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -84,6 +88,11 @@ impl<D: Disk> Reader<D> {
         Self { segments, seal, header_len }
     }
 
+    /// Where the oldest segment begins that is still there.
+    pub fn start(&self) -> u64 {
+        self.segments.first_base()
+    }
+
     /// The end of what is written at this moment, durable or not.
     pub fn end(&self) -> u64 {
         self.segments.at(u64::MAX).map_or(0, |segment| segment.end())
@@ -97,7 +106,7 @@ impl<D: Disk> Reader<D> {
     /// Reads the frame at `position` that takes `len` bytes in the log, with one read if `len` is right.
     pub fn read(&self, position: u64, len: u64) -> Result<Frame, ReadError> {
         let segment = self.segments.at(position).ok_or(ReadError::Missing { position })?;
-        let bytes = bytes(&segment, position, len.max(HEADER_BYTES as u64))?;
+        let bytes = load(&segment, position, len.max(HEADER_BYTES as u64))?;
         self.frame_in(&segment, &bytes, position)
     }
 
@@ -126,7 +135,7 @@ impl<D: Disk> Reader<D> {
                 end = next_end;
                 run += 1;
             }
-            match bytes(&segment, first, end - first) {
+            match load(&segment, first, end - first) {
                 Ok(bytes) => frames.extend(rest[..run].iter().map(|&(position, _)| {
                     let from = ((position - first) as usize).min(bytes.len());
                     self.frame_in(&segment, &bytes.slice(from..), position)
@@ -159,7 +168,7 @@ impl<D: Disk> Reader<D> {
             }
             if at == segment.base {
                 at += self.header_len.min(end - at);
-                let bytes = bytes(&segment, segment.base, SegmentHeader::BYTES_MAX as u64)?;
+                let bytes = load(&segment, segment.base, SegmentHeader::BYTES_MAX as u64)?;
                 if SegmentHeader::decode(&bytes).is_none() {
                     let header = Some(RotHeader { kind: KIND_LOG, flags: FLAG_SEGMENT, tag: segment.base });
                     let rot = Rot { position: segment.base, len: at - segment.base, header };
@@ -199,7 +208,7 @@ impl<D: Disk> Reader<D> {
             return Err(ReadError::Rot { position, len: 0, header: None });
         };
         let read = if header.total() > bytes.len() {
-            self.seal.frame(&bytes(segment, position, header.total() as u64)?, position)
+            self.seal.frame(&load(segment, position, header.total() as u64)?, position)
         } else {
             self.seal.frame(bytes, position)
         };
@@ -207,7 +216,7 @@ impl<D: Disk> Reader<D> {
     }
 }
 
-fn bytes<F: DiskFile>(segment: &Segment<F>, position: u64, len: u64) -> Result<Bytes, ReadError> {
+fn load<F: DiskFile>(segment: &Segment<F>, position: u64, len: u64) -> Result<Bytes, ReadError> {
     let end = segment.end().min(position.saturating_add(len));
     if position >= end {
         return Err(ReadError::Missing { position });

@@ -9,7 +9,7 @@ use super::frame::{self, Frame, KIND_LOG, Seal};
 use super::log_error::LogError;
 
 /// The newest format this code writes and reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 1;
 
 /// Flags of frames of [`KIND_LOG`].
 const FLAG_BATCH: u8 = 0;
@@ -18,7 +18,7 @@ pub(super) const FLAG_SEGMENT: u8 = 1;
 const SEGMENT_FIXED_BYTES: usize = 4 + 8 + 8 + 16;
 const BATCH_BODY_BYTES: usize = 40;
 /// What the header of every batch takes.
-pub const BATCH_HEADER_BYTES: usize = frame::frame_len(BATCH_BODY_BYTES);
+pub(super) const BATCH_HEADER_BYTES: usize = frame::frame_len(BATCH_BODY_BYTES);
 
 /// An open segment file, shared by the writer and the readers.
 #[derive(Debug)]
