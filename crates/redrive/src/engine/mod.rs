@@ -8,6 +8,7 @@ pub mod seam;
 pub mod completion;
 pub mod delay;
 pub mod overlay;
+pub mod embedded;
 pub mod memory;
 
 pub use history::{Attempt, History};
