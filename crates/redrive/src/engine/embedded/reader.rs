@@ -98,6 +98,11 @@ impl<D: Disk> Reader<D> {
         self.segments.at(u64::MAX).map_or(0, |segment| segment.end())
     }
 
+    /// Base and length of the segments at this moment, oldest first.
+    pub fn segments(&self) -> Vec<(u64, u64)> {
+        self.segments.snapshot().iter().map(|segment| (segment.base, segment.len())).collect()
+    }
+
     /// Reads the frame at `position`, whose length is not known.
     pub fn read_frame(&self, position: u64) -> Result<Frame, ReadError> {
         self.read(position, GUESS_BYTES)
