@@ -286,10 +286,32 @@ fn what_an_interrupted_removal_left_behind_is_removed_at_open() {
     log.advance_start(segments[4].base).unwrap_err();
     drop(log);
     assert_eq!(names(&disk).len(), segments.len() - 1);
+    assert_eq!(names(&disk)[0], file_name("j", segments[1].base), "the oldest goes first");
     let (log, report) = open(&disk, 600);
     assert_eq!((report.leftovers, report.log_start, report.missing.len()), (3, segments[4].base, 0));
     assert_eq!(names(&disk)[0], file_name("j", segments[4].base));
     assert_eq!(tags(&log).last(), Some(&39));
+}
+
+/// Otherwise the next open would miss segments without knowing why.
+#[test]
+fn a_start_of_the_log_that_is_cut_off_with_a_torn_write_removes_nothing() {
+    let disk = SimDisk::new();
+    let (mut log, _) = open(&disk, 600);
+    for tag in 0..20 {
+        write(&mut log, tag..tag + 1).unwrap();
+    }
+    log.sync().unwrap();
+    let torn = write(&mut log, 20..22).unwrap();
+    let last = *log.segments().last().unwrap();
+    disk.fail_next(SimOp::Sync, 1, ErrorKind::Other);
+    log.advance_start(last.base).unwrap_err();
+    drop(log);
+    disk.flip_bit(&file_name("j", last.base), torn.start - last.base, 0);
+    for _ in 0..2 {
+        let (log, report) = open(&disk, 600);
+        assert_eq!((tags(&log), report.log_start, report.leftovers), (all(0..20), 0, 0));
+    }
 }
 
 #[test]
