@@ -67,7 +67,8 @@ impl<D: Disk> Log<D> {
     /// Begins a batch. The segment it goes into is decided now, so that positions are known when frames are pushed.
     pub fn batch(&mut self) -> Result<Batch, LogError> {
         self.check()?;
-        if self.current.len() >= self.options.segment_bytes {
+        let empty = self.current.len() <= SegmentHeader::len_of(&self.options.prefix);
+        if self.current.len() >= self.options.segment_bytes && !empty {
             let rolled = self.roll();
             self.guard(rolled)?;
         }
