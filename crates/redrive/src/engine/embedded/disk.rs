@@ -1,5 +1,6 @@
 //! The few file operations the log needs, so that a simulated disk can stand in for the real one.
 
+use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 /// A flat directory of files.
 ///
 /// Names are durable only after [`Disk::sync_dir`], contents only after [`DiskFile::sync_data`].
-pub trait Disk: Clone + Send + Sync + 'static {
+pub trait Disk: Clone + Debug + Send + Sync + 'static {
     type File: DiskFile;
 
     fn list(&self) -> io::Result<Vec<String>>;
@@ -22,7 +23,7 @@ pub trait Disk: Clone + Send + Sync + 'static {
 }
 
 /// A file that is read and written at explicit offsets, from any thread.
-pub trait DiskFile: Send + Sync + 'static {
+pub trait DiskFile: Debug + Send + Sync + 'static {
     /// Writes all of `data` or fails; after a failure any part of it may have been written.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Reads up to `into.len()` bytes; fewer only at the end of the file.

@@ -3,13 +3,14 @@
 //! Writes are volatile until their file is synced, names until the directory is synced. A power cut keeps or loses each
 //! 512-byte sector of an unsynced write by itself, so that writes come out lost, torn, reordered and with holes.
 
+mod inode;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::disk::{Disk, DiskFile};
-
-const SECTOR: usize = 512;
+use inode::{Change, Inode, Random};
 
 /// The operations that can be made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,101 +41,6 @@ struct State {
     failures: Vec<(SimOp, u64, ErrorKind)>,
     free_bytes: Option<u64>,
     syncs: u64,
-}
-
-#[derive(Debug, Default)]
-struct Inode {
-    /// What a reader sees: the page cache.
-    live: Vec<u8>,
-    /// What the platter holds for certain.
-    synced: Vec<u8>,
-    unsynced: Vec<Change>,
-}
-
-#[derive(Debug)]
-enum Change {
-    Write(usize, Vec<u8>),
-    SetLen(usize),
-}
-
-impl Change {
-    fn apply(&self, to: &mut Vec<u8>) {
-        match self {
-            Self::Write(offset, data) => {
-                let end = offset + data.len();
-                if to.len() < end {
-                    to.resize(end, 0);
-                }
-                to[*offset..end].copy_from_slice(data);
-            }
-            Self::SetLen(len) => to.resize(*len, 0),
-        }
-    }
-
-    /// The changes as far as they concern the sectors that `lands` lets through.
-    fn apply_sectors(&self, to: &mut Vec<u8>, mut lands: impl FnMut(usize) -> bool) {
-        let (from, end) = match self {
-            Self::Write(offset, data) => (*offset, offset + data.len()),
-            Self::SetLen(len) => (*len, to.len().max(*len)),
-        };
-        if to.len() < end {
-            to.resize(end, 0);
-        }
-        let mut at = from;
-        while at < end {
-            let next = ((at / SECTOR + 1) * SECTOR).min(end);
-            if lands(at / SECTOR) {
-                match self {
-                    Self::Write(offset, data) => {
-                        to[at..next].copy_from_slice(&data[at - offset..next - offset]);
-                    }
-                    Self::SetLen(_) => to[at..next].fill(0),
-                }
-            }
-            at = next;
-        }
-    }
-}
-
-impl Inode {
-    fn change(&mut self, change: Change) {
-        change.apply(&mut self.live);
-        self.unsynced.push(change);
-    }
-
-    fn after_cut(&self, random: &mut Random) -> Vec<u8> {
-        let mut disk = self.synced.clone();
-        if self.unsynced.is_empty() {
-            return disk;
-        }
-        let changes = self.unsynced.len() as u64;
-        // Each sector holds one of the versions it went through; a cut often takes all, none, or a clean prefix.
-        let (style, common) = (random.below(4), random.below(changes + 1));
-        let mut versions: BTreeMap<usize, u64> = BTreeMap::new();
-        let mut lengths = vec![self.synced.len()];
-        for (i, change) in (0..).zip(&self.unsynced) {
-            change.apply_sectors(&mut disk, |sector| match style {
-                0 => i < common,
-                _ => i < *versions.entry(sector).or_insert_with(|| random.below(changes + 1)),
-            });
-            lengths.push(match change {
-                Change::Write(offset, data) => (offset + data.len()).max(lengths[lengths.len() - 1]),
-                Change::SetLen(len) => *len,
-            });
-        }
-        let pick = random.below(lengths.len() as u64) as usize;
-        let len = match style {
-            0 => lengths[common as usize],
-            1 => lengths[pick],
-            2 => lengths[lengths.len() - 1],
-            _ => {
-                let (low, high) = (lengths[0].min(lengths[pick]), lengths[0].max(lengths[pick]));
-                low + random.below((high - low) as u64 + 1) as usize
-            }
-        };
-        disk.resize(len, 0);
-        disk
-    }
 }
 
 impl SimDisk {
@@ -318,15 +224,60 @@ impl DiskFile for SimFile {
     }
 }
 
-/// SplitMix64: small, and the same everywhere.
-struct Random(u64);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
+    fn read(disk: &SimDisk, name: &str) -> Option<Vec<u8>> {
+        let file = disk.open(name).ok()?;
+        let mut content = vec![0; file.len().unwrap() as usize];
+        file.read_at(0, &mut content).unwrap();
+        Some(content)
+    }
+
+    #[test]
+    fn a_power_cut_keeps_what_is_synced_and_does_anything_to_the_rest() {
+        let disk = SimDisk::new();
+        let file = disk.create("kept").unwrap();
+        file.write_at(0, &[1; 1024]).unwrap();
+        file.sync_data().unwrap();
+        disk.sync_dir().unwrap();
+        file.write_at(1024, &[2; 1024]).unwrap();
+        file.write_at(2048, &[3; 1024]).unwrap();
+        disk.create("new").unwrap();
+
+        let mut outcomes = BTreeSet::new();
+        for seed in 0..500 {
+            let after = disk.power_cut(seed);
+            let content = read(&after, "kept").unwrap();
+            assert_eq!(content, read(&disk.power_cut(seed), "kept").unwrap(), "the same seed, the same disk");
+            assert_eq!(content[..1024], [1; 1024]);
+            let sector = |i: usize| content.get(i * 512).copied();
+            outcomes.insert((sector(2), sector(3), sector(4), sector(5), read(&after, "new").is_some()));
+        }
+        let all = (Some(2), Some(2), Some(3), Some(3));
+        let seen = |want: (Option<u8>, Option<u8>, Option<u8>, Option<u8>)| {
+            outcomes.iter().any(|&(a, b, c, d, _)| (a, b, c, d) == want)
+        };
+        assert!(seen(all) && seen((None, None, None, None)), "all or nothing");
+        assert!(seen((Some(0), Some(0), Some(3), Some(3))), "the later write only");
+        assert!(seen((Some(2), Some(0), Some(3), Some(0))), "torn, with holes");
+        assert!(
+            outcomes.iter().any(|o| o.4) && outcomes.iter().any(|o| !o.4),
+            "the name may be there or not"
+        );
+    }
+
+    #[test]
+    fn a_failed_sync_forgets_and_the_next_one_succeeds() {
+        let disk = SimDisk::new();
+        let file = disk.create("a").unwrap();
+        disk.sync_dir().unwrap();
+        file.write_at(0, b"lost").unwrap();
+        disk.fail_next(SimOp::Sync, 1, ErrorKind::Other);
+        assert!(file.sync_data().is_err());
+        file.sync_data().unwrap();
+        assert_eq!(read(&disk, "a").unwrap(), b"lost");
+        assert_eq!(read(&disk.power_cut(1), "a").unwrap(), b"");
     }
 }

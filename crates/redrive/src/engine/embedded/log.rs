@@ -8,12 +8,13 @@ use bytes::BytesMut;
 use super::disk::{Disk, DiskFile};
 use super::frame::Seal;
 use super::log_open;
-use super::reader::{Reader, Segments};
-use super::segment::{self, BATCH_HEADER_BYTES, Segment, SegmentHeader};
+use super::reader::Reader;
+use super::segment::{BATCH_HEADER_BYTES, Segment, SegmentHeader};
+use super::segments::Segments;
 
 pub use super::batch::{Batch, Written};
 pub use super::log_error::{LogError, ReadError};
-pub use super::log_open::{LogOptions, OpenReport};
+pub use super::log_options::{LogOptions, OpenReport};
 pub use super::segment::BatchHeader;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +29,10 @@ pub struct Log<D: Disk> {
     disk: D,
     options: LogOptions,
     seal: Seal,
-    segments: Segments<D::File>,
-    current: Arc<Segment<D::File>>,
+    segments: Segments<D>,
+    current: Arc<Segment>,
+    /// The file of `current`: whoever writes must also be the one who syncs, or an error may go to somebody else.
+    file: D::File,
     start: u64,
     durable: u64,
     /// The durable position that the newest header in the file tells.
@@ -40,14 +43,15 @@ pub struct Log<D: Disk> {
 }
 
 impl<D: Disk> Log<D> {
-    /// Opens or creates the log, after cutting torn writes off its end. See [`log_open`] for the rules.
+    /// Opens or creates the log, after cutting torn writes off its end. The rules stand in `log_open.rs`.
     pub fn open(disk: D, options: LogOptions) -> Result<(Self, OpenReport), LogError> {
         let opened = log_open::open(&disk, &options)?;
         let current = opened.segments.last().expect("an opened log has a segment").clone();
         let log = Self {
             seal: Seal::of_store(options.store_id),
-            segments: Segments::new(opened.segments),
+            segments: Segments::new(disk.clone(), opened.segments),
             current,
+            file: opened.file,
             start: opened.report.log_start,
             durable: opened.report.durable,
             announced: opened.announced,
@@ -63,7 +67,8 @@ impl<D: Disk> Log<D> {
     /// Begins a batch. The segment it goes into is decided now, so that positions are known when frames are pushed.
     pub fn batch(&mut self) -> Result<Batch, LogError> {
         self.check()?;
-        if self.current.len() >= self.options.segment_bytes {
+        let empty = self.current.len() <= SegmentHeader::len_of(&self.options.prefix);
+        if self.current.len() >= self.options.segment_bytes && !empty {
             let rolled = self.roll();
             self.guard(rolled)?;
         }
@@ -82,7 +87,7 @@ impl<D: Disk> Log<D> {
         self.check()?;
         assert_eq!(batch.start(), self.end(), "another batch was written after this one was begun");
         let header = batch.seal(self.durable, self.start);
-        let written = self.current.file.write_at(header.position - self.current.base, batch.bytes());
+        let written = self.file.write_at(header.position - self.current.base, batch.bytes());
         self.guard(written.map_err(|error| self.failed("writing", error)))?;
         let (written, spare) = batch.into_written();
         self.spare = spare;
@@ -96,7 +101,7 @@ impl<D: Disk> Log<D> {
     pub fn sync(&mut self) -> Result<u64, LogError> {
         self.check()?;
         if self.durable < self.end() {
-            let synced = self.current.file.sync_data();
+            let synced = self.file.sync_data();
             self.guard(synced.map_err(|error| self.failed("syncing", error)))?;
             self.durable = self.end();
         }
@@ -142,10 +147,9 @@ impl<D: Disk> Log<D> {
         self.sync()?;
         let mut freed = 0;
         for segment in segments.iter().filter(|segment| segment.base < start) {
-            let name = segment::file_name(&self.options.prefix, segment.base);
             self.segments.remove(segment.base);
-            let removed = self.disk.remove(&name);
-            self.guard(removed.map_err(LogError::io("removing", name)))?;
+            let removed = self.disk.remove(&segment.name);
+            self.guard(removed.map_err(LogError::io("removing", &segment.name)))?;
             freed += segment.len();
         }
         let synced = self.disk.sync_dir();
@@ -158,7 +162,7 @@ impl<D: Disk> Log<D> {
     }
 
     pub fn segments(&self) -> Vec<SegmentInfo> {
-        let info = |segment: &Arc<Segment<_>>| SegmentInfo { base: segment.base, len: segment.len() };
+        let info = |segment: &Arc<Segment>| SegmentInfo { base: segment.base, len: segment.len() };
         self.segments.snapshot().iter().map(info).collect()
     }
 
@@ -181,16 +185,17 @@ impl<D: Disk> Log<D> {
     fn roll(&mut self) -> Result<(), LogError> {
         self.sync()?;
         let header = self.options.segment_header(self.end(), self.start);
-        let next = Arc::new(Segment::create(&self.disk, &header)?);
-        self.segments.push(next.clone());
-        self.current = next;
+        let (next, file) = Segment::create(&self.disk, &header)?;
+        self.current = Arc::new(next);
+        self.file = file;
+        self.segments.push(self.current.clone());
         self.durable = self.end();
         self.announced = self.durable;
         Ok(())
     }
 
     fn failed(&self, what: &'static str, source: io::Error) -> LogError {
-        LogError::Io { what, name: segment::file_name(&self.options.prefix, self.current.base), source }
+        LogError::Io { what, name: self.current.name.clone(), source }
     }
 
     fn check(&self) -> Result<(), LogError> {

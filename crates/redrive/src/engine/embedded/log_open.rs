@@ -7,7 +7,6 @@
 //! - A bad frame below it is rot. It is reported and stays; everything around it is kept.
 //! - Whole frames at or above it are kept, and made durable before the log is used.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -15,56 +14,16 @@ use bytes::{Bytes, BytesMut};
 use super::disk::{Disk, DiskFile};
 use super::frame::{KIND_LOG, Rot, RotHeader, Seal};
 use super::log_error::LogError;
+use super::log_options::{LogOptions, OpenReport};
 use super::scan::{Piece, Walk};
-use super::segment::{self, BatchHeader, FLAG_SEGMENT, FORMAT_VERSION, Segment, SegmentHeader};
+use super::segment::{self, BatchHeader, FLAG_SEGMENT, Segment, SegmentHeader};
 
 const REWRITE_BYTES: u64 = 1024 * 1024;
 
-#[derive(Debug, Clone)]
-pub struct LogOptions {
-    /// Names the log within its directory.
-    pub prefix: String,
-    /// A segment that has reached this size gets no further batch.
-    pub segment_bytes: u64,
-    pub store_id: [u8; 16],
-    /// Go on although a stretch of the log is missing; it is reported.
-    pub accept_missing: bool,
-    /// Segments that end below are not searched for damage when the log is opened. Reading finds it all the same.
-    pub verify_from: u64,
-}
-
-impl LogOptions {
-    pub fn new(prefix: impl Into<String>, segment_bytes: u64, store_id: [u8; 16]) -> Self {
-        Self { prefix: prefix.into(), segment_bytes, store_id, accept_missing: false, verify_from: 0 }
-    }
-
-    pub(super) fn segment_header(&self, base: u64, log_start: u64) -> SegmentHeader {
-        let (store_id, prefix) = (self.store_id, self.prefix.clone());
-        SegmentHeader { version: FORMAT_VERSION, base, log_start, store_id, prefix }
-    }
-}
-
-/// What was found when the log was opened.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OpenReport {
-    /// Bytes of torn writes cut off the end.
-    pub cut_bytes: u64,
-    /// Damage to frames that had been durable, in order.
-    pub rot: Vec<Rot>,
-    /// Stretches that no file holds any more; only with `accept_missing`.
-    pub missing: Vec<Range<u64>>,
-    /// Segments that an interrupted removal had left behind.
-    pub leftovers: usize,
-    pub log_start: u64,
-    pub end: u64,
-    /// Equal to `end`: what was kept has been synced.
-    pub durable: u64,
-    /// Size of the log in bytes.
-    pub bytes: u64,
-}
-
 pub(super) struct Opened<F> {
-    pub(super) segments: Vec<Arc<Segment<F>>>,
+    pub(super) segments: Vec<Arc<Segment>>,
+    /// The file of the last one.
+    pub(super) file: F,
     pub(super) report: OpenReport,
     pub(super) announced: u64,
     pub(super) note: u64,
@@ -79,7 +38,8 @@ pub(super) fn open<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::
     clip_overlaps(&mut files, &mut report);
 
     let last = files.last().expect("not empty");
-    let tail = examine(last, options)?;
+    let last_base = last.base;
+    let tail = examine(disk, last, options)?;
     let durable = tail.seen.durable.max(last.base);
     let torn = tail.bad.iter().position(|(rot, _)| rot.position + rot.len > durable);
     let (cut, kept) = match torn {
@@ -88,55 +48,57 @@ pub(super) fn open<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::
     };
     report.cut_bytes += last.end() - cut;
 
-    report.log_start = log_start(&files, kept, options)?;
-    fill_gaps(&mut files, options, &mut report)?;
+    report.log_start = log_start(disk, &files, kept, options)?;
+    fill_gaps(disk, &mut files, options, &mut report)?;
     for file in files.iter().filter(|file| file.base >= report.log_start) {
-        if file.base == last_base(&files) {
+        if file.base == last_base {
             report.rot.extend(tail.bad.iter().filter_map(|(rot, _)| below(*rot, durable)));
         } else if file.end() > options.verify_from {
-            report.rot.extend(examine(file, options)?.bad.into_iter().map(|(rot, _)| rot));
+            report.rot.extend(examine(disk, file, options)?.bad.into_iter().map(|(rot, _)| rot));
         }
     }
     let last = files.last_mut().expect("not empty");
-    settle_tail(last, options, cut, durable, report.log_start)?;
+    let file = last.open(disk)?;
+    settle_tail(&file, last, options, cut, durable, report.log_start)?;
     disk.sync_dir().map_err(LogError::io("syncing the directory of", &last.name))?;
     remove_leftovers(disk, &mut files, &mut report)?;
 
     let segments: Vec<_> =
-        files.into_iter().map(|file| Arc::new(Segment::new(file.base, file.len, file.file))).collect();
+        files.into_iter().map(|file| Arc::new(Segment::new(file.base, file.len, file.name))).collect();
     report.end = segments.last().expect("not empty").end();
     report.durable = report.end;
     report.bytes = segments.iter().map(|segment| segment.len()).sum();
-    Ok(Opened { segments, report, announced: kept.durable, note: kept.note })
+    // A segment's header needs no mark: it says nothing that its name does not.
+    let first_batch = last_base + SegmentHeader::len_of(&options.prefix);
+    Ok(Opened { segments, file, report, announced: kept.durable.max(first_batch), note: kept.note })
 }
 
 fn fresh<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::File>, LogError> {
-    let segment = Segment::create(disk, &options.segment_header(0, 0))?;
+    let (segment, file) = Segment::create(disk, &options.segment_header(0, 0))?;
     let end = segment.end();
     let report = OpenReport { end, durable: end, bytes: end, ..OpenReport::default() };
-    Ok(Opened { segments: vec![Arc::new(segment)], report, announced: end, note: 0 })
+    Ok(Opened { segments: vec![Arc::new(segment)], file, report, announced: end, note: 0 })
 }
 
-struct Found<F> {
+struct Found {
     base: u64,
     len: u64,
     name: String,
-    file: F,
     header: Option<SegmentHeader>,
 }
 
-impl<F> Found<F> {
+impl Found {
+    fn open<D: Disk>(&self, disk: &D) -> Result<D::File, LogError> {
+        disk.open(&self.name).map_err(LogError::io("opening", &self.name))
+    }
+
     fn end(&self) -> u64 {
         self.base + self.len
     }
 }
 
-fn last_base<F>(files: &[Found<F>]) -> u64 {
-    files.last().map_or(0, |file| file.base)
-}
-
 /// The segment files in order. Refuses to touch anything if one of them is not ours.
-fn find<D: Disk>(disk: &D, options: &LogOptions) -> Result<Vec<Found<D::File>>, LogError> {
+fn find<D: Disk>(disk: &D, options: &LogOptions) -> Result<Vec<Found>, LogError> {
     let names = disk.list().map_err(LogError::io("listing", &options.prefix))?;
     let mut files = Vec::new();
     for name in names {
@@ -150,14 +112,14 @@ fn find<D: Disk>(disk: &D, options: &LogOptions) -> Result<Vec<Found<D::File>>, 
         if let Some(header) = &header {
             header.check(&name, &options.segment_header(base, 0))?;
         }
-        files.push(Found { base, len, name, file, header });
+        files.push(Found { base, len, name, header });
     }
     files.sort_unstable_by_key(|file| file.base);
     Ok(files)
 }
 
 /// Bytes behind the base of the next segment have no position; they can only have been put there by somebody else.
-fn clip_overlaps<F>(files: &mut [Found<F>], report: &mut OpenReport) {
+fn clip_overlaps(files: &mut [Found], report: &mut OpenReport) {
     for i in 1..files.len() {
         let surplus = files[i - 1].end().saturating_sub(files[i].base);
         files[i - 1].len -= surplus;
@@ -180,7 +142,7 @@ struct Examined {
     seen: Seen,
 }
 
-fn examine<F: DiskFile>(file: &Found<F>, options: &LogOptions) -> Result<Examined, LogError> {
+fn examine<D: Disk>(disk: &D, file: &Found, options: &LogOptions) -> Result<Examined, LogError> {
     let mut found = Examined::default();
     let header_len = SegmentHeader::len_of(&options.prefix).min(file.len);
     if let Some(header) = &file.header {
@@ -190,8 +152,8 @@ fn examine<F: DiskFile>(file: &Found<F>, options: &LogOptions) -> Result<Examine
         let header = Some(RotHeader { kind: KIND_LOG, flags: FLAG_SEGMENT, tag: file.base });
         found.bad.push((Rot { position: file.base, len: header_len, header }, found.seen));
     }
-    let seal = Seal::of_store(options.store_id);
-    let mut walk = Walk::new(&file.file, seal, file.base, file.base + header_len, file.end());
+    let (open, seal) = (file.open(disk)?, Seal::of_store(options.store_id));
+    let mut walk = Walk::new(&open, seal, file.base, file.base + header_len, file.end());
     while let Some(piece) = walk.next().map_err(LogError::io("reading", &file.name))? {
         match piece {
             Piece::Bad(rot) => found.bad.push((rot, found.seen)),
@@ -216,13 +178,13 @@ fn below(rot: Rot, durable: u64) -> Option<Rot> {
 }
 
 /// The newest start of the log that is told by anything that stays.
-fn log_start<F: DiskFile>(files: &[Found<F>], kept: Seen, options: &LogOptions) -> Result<u64, LogError> {
+fn log_start<D: Disk>(disk: &D, files: &[Found], kept: Seen, options: &LogOptions) -> Result<u64, LogError> {
     if let Some(start) = kept.log_start {
         return Ok(start);
     }
     // The last segment was torn at birth, or its headers are rotten: the one before it knows.
     for file in files.iter().rev().skip(1) {
-        if let Some(start) = examine(file, options)?.seen.log_start {
+        if let Some(start) = examine(disk, file, options)?.seen.log_start {
             return Ok(start);
         }
     }
@@ -230,8 +192,9 @@ fn log_start<F: DiskFile>(files: &[Found<F>], kept: Seen, options: &LogOptions) 
 }
 
 /// Accepts what is missing, if that was asked for: zeros take its place and read as damage from then on.
-fn fill_gaps<F: DiskFile>(
-    files: &mut [Found<F>],
+fn fill_gaps<D: Disk>(
+    disk: &D,
+    files: &mut [Found],
     options: &LogOptions,
     report: &mut OpenReport,
 ) -> Result<(), LogError> {
@@ -250,8 +213,9 @@ fn fill_gaps<F: DiskFile>(
             if let Some(before) = before {
                 let file = &mut files[before];
                 file.len = base - file.base;
-                file.file.set_len(file.len).map_err(LogError::io("extending", &file.name))?;
-                file.file.sync_data().map_err(LogError::io("syncing", &file.name))?;
+                let open = file.open(disk)?;
+                open.set_len(file.len).map_err(LogError::io("extending", &file.name))?;
+                open.sync_data().map_err(LogError::io("syncing", &file.name))?;
             } else {
                 report.log_start = base;
             }
@@ -264,7 +228,8 @@ fn fill_gaps<F: DiskFile>(
 
 /// Cuts the last segment and makes what stays durable.
 fn settle_tail<F: DiskFile>(
-    last: &mut Found<F>,
+    file: &F,
+    last: &mut Found,
     options: &LogOptions,
     cut: u64,
     durable: u64,
@@ -272,12 +237,12 @@ fn settle_tail<F: DiskFile>(
 ) -> Result<(), LogError> {
     let writing = || LogError::io("writing", &last.name);
     if cut < last.end() {
-        last.file.set_len(cut - last.base).map_err(LogError::io("cutting", &last.name))?;
+        file.set_len(cut - last.base).map_err(LogError::io("cutting", &last.name))?;
     }
     last.len = cut - last.base;
     if cut == last.base {
         let header = options.segment_header(last.base, log_start).encode();
-        last.file.write_at(0, &header).map_err(writing())?;
+        file.write_at(0, &header).map_err(writing())?;
         last.len = header.len() as u64;
     }
     // Written again, not only synced: after a failed sync the kernel may hold these pages as clean although the disk
@@ -286,16 +251,16 @@ fn settle_tail<F: DiskFile>(
     let mut buf = Vec::new();
     while from < end {
         buf.resize(REWRITE_BYTES.min(end - from) as usize, 0);
-        let got = last.file.read_at(from, &mut buf).map_err(LogError::io("reading", &last.name))?;
-        last.file.write_at(from, &buf[..got]).map_err(writing())?;
+        let got = file.read_at(from, &mut buf).map_err(LogError::io("reading", &last.name))?;
+        file.write_at(from, &buf[..got]).map_err(writing())?;
         from += got.max(1) as u64;
     }
-    last.file.sync_data().map_err(LogError::io("syncing", &last.name))
+    file.sync_data().map_err(LogError::io("syncing", &last.name))
 }
 
 fn remove_leftovers<D: Disk>(
     disk: &D,
-    files: &mut Vec<Found<D::File>>,
+    files: &mut Vec<Found>,
     report: &mut OpenReport,
 ) -> Result<(), LogError> {
     report.leftovers = files.iter().take_while(|file| file.base < report.log_start).count();

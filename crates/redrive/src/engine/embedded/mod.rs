@@ -7,8 +7,10 @@ pub mod frame;
 mod batch;
 mod log_error;
 mod log_open;
+mod log_options;
 mod scan;
 mod segment;
+mod segments;
 
 pub mod log;
 pub mod reader;

@@ -1,7 +1,8 @@
 //! Reading the log while it is written, from any thread.
 
+use std::io;
 use std::ops::ControlFlow;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
@@ -10,6 +11,7 @@ use super::frame::{Frame, HEADER_BYTES, KIND_LOG, Rot, RotHeader, Seal};
 use super::log_error::ReadError;
 use super::scan::{Piece, Walk};
 use super::segment::{BatchHeader, FLAG_SEGMENT, Segment, SegmentHeader};
+use super::segments::Segments;
 
 /// Reads that are no further apart than this are made one.
 const COALESCE_GAP_BYTES: u64 = 64 * 1024;
@@ -17,45 +19,6 @@ const COALESCE_GAP_BYTES: u64 = 64 * 1024;
 const COALESCE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// What is read when the length of a frame is not known.
 const GUESS_BYTES: u64 = 4096;
-
-/// The open segments in order, shared between the writer and the readers.
-#[derive(Debug)]
-pub(super) struct Segments<F>(Arc<RwLock<Vec<Arc<Segment<F>>>>>);
-
-impl<F> Clone for Segments<F> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<F: DiskFile> Segments<F> {
-    pub(super) fn new(segments: Vec<Arc<Segment<F>>>) -> Self {
-        Self(Arc::new(RwLock::new(segments)))
-    }
-
-    pub(super) fn snapshot(&self) -> Vec<Arc<Segment<F>>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn push(&self, segment: Arc<Segment<F>>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).push(segment);
-    }
-
-    pub(super) fn remove(&self, base: u64) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).retain(|segment| segment.base != base);
-    }
-
-    fn first_base(&self) -> u64 {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).first().map_or(0, |segment| segment.base)
-    }
-
-    /// The segment with the highest base at or below `position`.
-    fn at(&self, position: u64) -> Option<Arc<Segment<F>>> {
-        let segments = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let behind = segments.partition_point(|segment| segment.base <= position);
-        segments.get(behind.checked_sub(1)?).cloned()
-    }
-}
 
 /// What a scan meets, in the order of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +34,7 @@ pub enum Scanned {
 /// A cheap handle for reading; clone it for every thread.
 #[derive(Debug)]
 pub struct Reader<D: Disk> {
-    segments: Segments<D::File>,
+    segments: Segments<D>,
     seal: Seal,
     /// What the header of each segment takes.
     header_len: u64,
@@ -84,13 +47,13 @@ impl<D: Disk> Clone for Reader<D> {
 }
 
 impl<D: Disk> Reader<D> {
-    pub(super) fn new(segments: Segments<D::File>, seal: Seal, header_len: u64) -> Self {
+    pub(super) fn new(segments: Segments<D>, seal: Seal, header_len: u64) -> Self {
         Self { segments, seal, header_len }
     }
 
     /// Where the oldest segment begins that is still there.
     pub fn start(&self) -> u64 {
-        self.segments.first_base()
+        self.segments.first().map_or(0, |segment| segment.base)
     }
 
     /// The end of what is written at this moment, durable or not.
@@ -111,13 +74,13 @@ impl<D: Disk> Reader<D> {
     /// Reads the frame at `position` that takes `len` bytes in the log, with one read if `len` is right.
     pub fn read(&self, position: u64, len: u64) -> Result<Frame, ReadError> {
         let segment = self.segments.at(position).ok_or(ReadError::Missing { position })?;
-        let bytes = load(&segment, position, len.max(HEADER_BYTES as u64))?;
+        let bytes = self.load(&segment, position, len.max(HEADER_BYTES as u64))?;
         self.frame_in(&segment, &bytes, position)
     }
 
     /// Reads many frames given as (position, length in the log), neighbours with one read.
     ///
-    /// Sorts `wanted` by position; the results are in that order.
+    /// Sorts `wanted` by position; the results are in that order. Bodies share the memory of the read they came with.
     pub fn read_many(&self, wanted: &mut [(u64, u64)]) -> Vec<Result<Frame, ReadError>> {
         wanted.sort_unstable();
         let mut frames = Vec::with_capacity(wanted.len());
@@ -140,7 +103,7 @@ impl<D: Disk> Reader<D> {
                 end = next_end;
                 run += 1;
             }
-            match load(&segment, first, end - first) {
+            match self.load(&segment, first, end - first) {
                 Ok(bytes) => frames.extend(rest[..run].iter().map(|&(position, _)| {
                     let from = ((position - first) as usize).min(bytes.len());
                     self.frame_in(&segment, &bytes.slice(from..), position)
@@ -173,7 +136,7 @@ impl<D: Disk> Reader<D> {
             }
             if at == segment.base {
                 at += self.header_len.min(end - at);
-                let bytes = load(&segment, segment.base, SegmentHeader::BYTES_MAX as u64)?;
+                let bytes = self.load(&segment, segment.base, SegmentHeader::BYTES_MAX as u64)?;
                 if SegmentHeader::decode(&bytes).is_none() {
                     let header = Some(RotHeader { kind: KIND_LOG, flags: FLAG_SEGMENT, tag: segment.base });
                     let rot = Rot { position: segment.base, len: at - segment.base, header };
@@ -182,7 +145,8 @@ impl<D: Disk> Reader<D> {
                     }
                 }
             }
-            let mut walk = Walk::new(&segment.file, self.seal, segment.base, at, end);
+            let file = self.file(&segment, at)?;
+            let mut walk = Walk::new(&*file, self.seal, segment.base, at, end);
             while walk.position() < to {
                 let position = walk.position();
                 let Some(piece) = walk.next().map_err(|source| ReadError::Io { position, source })? else {
@@ -205,7 +169,7 @@ impl<D: Disk> Reader<D> {
         Ok(at)
     }
 
-    fn frame_in(&self, segment: &Segment<D::File>, bytes: &Bytes, position: u64) -> Result<Frame, ReadError> {
+    fn frame_in(&self, segment: &Segment, bytes: &Bytes, position: u64) -> Result<Frame, ReadError> {
         let Some(header) = self.seal.header(bytes, position) else {
             if position + HEADER_BYTES as u64 > segment.end() {
                 return Err(ReadError::Missing { position });
@@ -213,21 +177,29 @@ impl<D: Disk> Reader<D> {
             return Err(ReadError::Rot { position, len: 0, header: None });
         };
         let read = if header.total() > bytes.len() {
-            self.seal.frame(&load(segment, position, header.total() as u64)?, position)
+            self.seal.frame(&self.load(segment, position, header.total() as u64)?, position)
         } else {
             self.seal.frame(bytes, position)
         };
         read.ok_or(ReadError::Rot { position, len: 0, header: None })?.map_err(ReadError::from)
     }
-}
 
-fn load<F: DiskFile>(segment: &Segment<F>, position: u64, len: u64) -> Result<Bytes, ReadError> {
-    let end = segment.end().min(position.saturating_add(len));
-    if position >= end {
-        return Err(ReadError::Missing { position });
+    fn load(&self, segment: &Segment, position: u64, len: u64) -> Result<Bytes, ReadError> {
+        let end = segment.end().min(position.saturating_add(len));
+        if position >= end {
+            return Err(ReadError::Missing { position });
+        }
+        let mut buf = BytesMut::zeroed((end - position) as usize);
+        let got = self.file(segment, position)?.read_at(position - segment.base, &mut buf);
+        buf.truncate(got.map_err(|source| ReadError::Io { position, source })?);
+        Ok(buf.freeze())
     }
-    let mut buf = BytesMut::zeroed((end - position) as usize);
-    let got = segment.file.read_at(position - segment.base, &mut buf);
-    buf.truncate(got.map_err(|source| ReadError::Io { position, source })?);
-    Ok(buf.freeze())
+
+    fn file(&self, segment: &Segment, position: u64) -> Result<Arc<D::File>, ReadError> {
+        self.segments.file(segment).map_err(|source| match source.kind() {
+            // Removed between finding it and opening it.
+            io::ErrorKind::NotFound => ReadError::Missing { position },
+            _ => ReadError::Io { position, source },
+        })
+    }
 }

@@ -20,18 +20,18 @@ const BATCH_BODY_BYTES: usize = 40;
 /// What the header of every batch takes.
 pub(super) const BATCH_HEADER_BYTES: usize = frame::frame_len(BATCH_BODY_BYTES);
 
-/// An open segment file, shared by the writer and the readers.
+/// A segment, shared by the writer and the readers.
 #[derive(Debug)]
-pub(super) struct Segment<F> {
+pub(super) struct Segment {
     pub(super) base: u64,
-    pub(super) file: F,
+    pub(super) name: String,
     /// Grows with every write, after the bytes are in the file.
     len: AtomicU64,
 }
 
-impl<F: DiskFile> Segment<F> {
-    pub(super) fn new(base: u64, len: u64, file: F) -> Self {
-        Self { base, file, len: AtomicU64::new(len) }
+impl Segment {
+    pub(super) fn new(base: u64, len: u64, name: String) -> Self {
+        Self { base, name, len: AtomicU64::new(len) }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -47,14 +47,14 @@ impl<F: DiskFile> Segment<F> {
     }
 
     /// Makes a new segment durable, name and header, before anything is written behind it.
-    pub(super) fn create<D: Disk<File = F>>(disk: &D, header: &SegmentHeader) -> Result<Self, LogError> {
+    pub(super) fn create<D: Disk>(disk: &D, header: &SegmentHeader) -> Result<(Self, D::File), LogError> {
         let name = file_name(&header.prefix, header.base);
         let bytes = header.encode();
         let file = disk.create(&name).map_err(LogError::io("creating", &name))?;
         file.write_at(0, &bytes).map_err(LogError::io("writing", &name))?;
         file.sync_data().map_err(LogError::io("syncing", &name))?;
         disk.sync_dir().map_err(LogError::io("syncing the directory of", &name))?;
-        Ok(Self::new(header.base, bytes.len() as u64, file))
+        Ok((Self::new(header.base, bytes.len() as u64, name), file))
     }
 }
 
@@ -96,7 +96,7 @@ impl SegmentHeader {
         buf.freeze()
     }
 
-    /// Reads the header of the file `name`. `None`: damaged or not completely written.
+    /// Reads a header back. `None`: damaged or not completely written.
     pub(super) fn decode(bytes: &Bytes) -> Option<Self> {
         let frame = Seal::of_any_store().frame(bytes, 0)?.ok()?;
         let mut body = frame.body;

@@ -181,6 +181,24 @@ fn read_many_returns_the_right_frames_in_order_across_segments_and_gaps() {
 }
 
 #[test]
+fn a_log_of_more_segments_than_may_be_open_is_read_in_any_order() {
+    let disk = SimDisk::new();
+    let (mut log, _) = open(&disk, 1);
+    let mut positions = Vec::new();
+    for tag in 0..200 {
+        let mut batch = log.batch().unwrap();
+        positions.push(batch.push_slices(1, 0, tag, &[&body(tag)]));
+        log.write(batch).unwrap();
+    }
+    assert_eq!(log.segments().len(), 200);
+    for step in 0..600 {
+        let tag = step * 77 % 200;
+        assert_eq!(log.reader().read_frame(positions[tag]).unwrap().tag, tag as u64);
+    }
+    assert_eq!(tags(&log), all(0..200));
+}
+
+#[test]
 fn reading_where_no_frame_is_says_so() {
     let (mut log, _) = open(&SimDisk::new(), 1 << 20);
     let position = write(&mut log, 0..3).unwrap().start;
@@ -302,9 +320,13 @@ fn advancing_the_start_removes_whole_segments_and_survives_reopening() {
 
 #[test]
 fn a_mark_is_written_once_and_only_when_there_is_something_to_tell() {
-    let (mut log, _) = open(&SimDisk::new(), 1 << 20);
-    log.mark().unwrap();
+    let disk = SimDisk::new();
+    let (log, _) = open(&disk, 1 << 20);
     let empty = log.end();
+    drop(log);
+    let (mut log, _) = open(&disk, 1 << 20);
+    log.mark().unwrap();
+    assert_eq!(log.end(), empty);
     write(&mut log, 0..1).unwrap();
     log.mark().unwrap();
     let unsynced = log.end();
@@ -317,6 +339,10 @@ fn a_mark_is_written_once_and_only_when_there_is_something_to_tell() {
         log.mark().unwrap();
     }
     assert_eq!(log.end(), marked, "an idle log does not grow");
+    drop(log);
+    let (mut log, _) = open(&disk, 1 << 20);
+    log.mark().unwrap();
+    assert_eq!(log.end(), marked, "nor does it grow by being opened");
 }
 
 #[test]
