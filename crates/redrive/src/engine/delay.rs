@@ -31,7 +31,14 @@ impl<V: Clone> DelayIndex<V> {
     /// An index over a table that holds `waiting` entries, with at most about `near_max` of them in memory.
     pub fn new(near_max: usize, waiting: u64) -> Self {
         let horizon = if waiting == 0 { EVERYTHING } else { (0, 0) };
-        Self { overlay: Overlay::default(), near: BTreeMap::new(), horizon, near_max, loading: false, waiting }
+        Self {
+            overlay: Overlay::default(),
+            near: BTreeMap::new(),
+            horizon,
+            near_max,
+            loading: false,
+            waiting,
+        }
     }
 
     /// Adds an entry; its key must not be in use.
@@ -106,7 +113,12 @@ impl<V: Clone> DelayIndex<V> {
     }
 
     /// Entries of the table from the horizon on. `handed_out` tells which of them are on their way already.
-    pub fn loaded(&mut self, entries: Vec<(DelayKey, V)>, limit: usize, handed_out: impl Fn(&DelayKey) -> bool) {
+    pub fn loaded(
+        &mut self,
+        entries: Vec<(DelayKey, V)>,
+        limit: usize,
+        handed_out: impl Fn(&DelayKey) -> bool,
+    ) {
         self.loading = false;
         let end = if entries.len() < limit { EVERYTHING } else { entries[entries.len() - 1].0 };
         let mut found: BTreeMap<DelayKey, V> = entries.into_iter().collect();

@@ -83,6 +83,8 @@ pub enum ReplayAnswer {
     TooOften {
         replays: u32,
     },
+    /// Its stored bytes cannot be read, so there is nothing to deliver.
+    Damaged,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

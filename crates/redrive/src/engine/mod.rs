@@ -7,9 +7,9 @@ pub mod seam;
 
 pub mod completion;
 pub mod delay;
-pub mod overlay;
 pub mod embedded;
 pub mod memory;
+pub mod overlay;
 
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};

@@ -11,7 +11,10 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<V> {
     /// `fresh`: the table has no such entry, so that a removal may simply forget this change.
-    Put { value: V, fresh: bool },
+    Put {
+        value: V,
+        fresh: bool,
+    },
     Gone,
 }
 
@@ -116,6 +119,11 @@ impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
     /// The table holds what was frozen.
     pub fn thaw(&mut self) -> Arc<Changes<K, V>> {
         std::mem::take(&mut self.frozen)
+    }
+
+    /// The entries that wait to be handed over.
+    pub fn pending(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.delta.iter().filter_map(|(key, change)| Some((key, change.value()?)))
     }
 
     /// How many changes wait to be handed over.

@@ -10,8 +10,8 @@ use redrive_core::{Message, Reason, Time};
 use super::frame::{Frame, frame_len};
 use super::live::Live;
 use super::record::{
-    AcceptedBody, Blocked, Ended, FLAG_BLOCKED, KeyPlace, LetterChanged, LetterMoved, Seen, SlotCopy, Stored, Was,
-    get_seqs, kind,
+    AcceptedBody, Blocked, Ended, FLAG_BLOCKED, KeyPlace, LetterChanged, LetterMoved, Seen, SlotCopy, Stored,
+    Was, get_seqs, kind,
 };
 use super::shelf::{Cell, LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table};
 use crate::engine::completion::CompletionSet;
@@ -140,7 +140,8 @@ impl<S: Shelf> Book<S> {
     /// Hands all changes over for the tables. `ready` is where reading of ready messages would have to go on.
     pub fn freeze(&mut self, ready: (u64, u64)) -> Frozen {
         let runs = self.departed.runs();
-        let mut meta = vec![META_VERSION, self.position, self.next_seq, self.departed.prefix(), ready.0, ready.1];
+        let mut meta =
+            vec![META_VERSION, self.position, self.next_seq, self.departed.prefix(), ready.0, ready.1];
         meta.extend([self.delay.len(), self.blocked, self.open, self.discarded, runs.len() as u64]);
         meta.extend(runs.into_iter().flat_map(|(first, count)| [first, count]));
         meta.extend(self.live.numbers());
@@ -232,7 +233,9 @@ impl<S: Shelf> Book<S> {
                 None => Ok(()),
             },
             kind::LETTER_STATE => match LetterChanged::read(frame.body.clone()) {
-                Some(changed) => changed.seqs.iter().try_for_each(|seq| self.set_letter(*seq, changed.state, None)),
+                Some(changed) => {
+                    changed.seqs.iter().try_for_each(|seq| self.set_letter(*seq, changed.state, None))
+                }
                 None => Ok(()),
             },
             kind::LETTER_MOVED => {

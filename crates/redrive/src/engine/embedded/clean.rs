@@ -59,7 +59,11 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
         let reader = if piece.letters { &self.letters } else { &self.journal };
         let next = reader.scan(piece.from, piece.to, |scanned| {
             let Scanned::Frame(frame) = scanned else { return ControlFlow::Continue(()) };
-            let looked = if piece.letters { self.letter_frame(&frame, piece, &mut kept) } else { self.frame(&frame, piece, &mut kept) };
+            let looked = if piece.letters {
+                self.letter_frame(&frame, piece, &mut kept)
+            } else {
+                self.frame(&frame, piece, &mut kept)
+            };
             if let Err(error) = looked {
                 failed = Some(error);
                 return ControlFlow::Break(());
@@ -130,7 +134,13 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
     }
 
     /// Carries a message forward if the tables point at this frame.
-    fn carry(&self, frame: &Frame, stored: Stored, delayed: bool, kept: &mut Relocation) -> Result<(), ShelfError> {
+    fn carry(
+        &self,
+        frame: &Frame,
+        stored: Stored,
+        delayed: bool,
+        kept: &mut Relocation,
+    ) -> Result<(), ShelfError> {
         let seq = frame.tag;
         if delayed {
             let table = Table { shelf: &*self.shelf, space: Space::Delay };
@@ -156,7 +166,10 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
         let table = Table { shelf: &*self.shelf, space: Space::Lines };
         let line = Far::<LineKey, LineSlot>::range(&table, &(hash, 0, 0), LINE_MAX)?;
         let here = |slot: &LineSlot| matches!(slot, LineSlot::Blocked(pointer) if pointer.at == position);
-        let found = line.iter().take_while(|((h, ..), _)| *h == hash).find(|((_, _, s), slot)| *s == seq && here(slot));
+        let found = line
+            .iter()
+            .take_while(|((h, ..), _)| *h == hash)
+            .find(|((_, _, s), slot)| *s == seq && here(slot));
         Ok(found.map(|((_, place, _), _)| KeyPlace { hash, place: *place }))
     }
 
@@ -166,7 +179,13 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
     }
 
     /// A letter whose content is at `position` goes to the letter log, unless it has been closed for long enough.
-    fn dead(&self, frame: &Frame, position: u64, piece: &Piece, kept: &mut Relocation) -> Result<(), ShelfError> {
+    fn dead(
+        &self,
+        frame: &Frame,
+        position: u64,
+        piece: &Piece,
+        kept: &mut Relocation,
+    ) -> Result<(), ShelfError> {
         let seq = frame.tag;
         let Some(slot) = self.slot(seq)?.filter(|slot| slot.pointer.at == position) else { return Ok(()) };
         if self.is_over(&slot, piece) {
@@ -189,7 +208,9 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
     fn letter_state(&self, seq: u64, piece: &Piece, kept: &mut Relocation) -> Result<(), ShelfError> {
         match self.slot(seq)? {
             None => kept.slots.push((seq, None)),
-            Some(slot) if slot.pointer.at & LETTER_LOG != 0 && self.is_over(&slot, piece) => kept.purge.push(seq),
+            Some(slot) if slot.pointer.at & LETTER_LOG != 0 && self.is_over(&slot, piece) => {
+                kept.purge.push(seq)
+            }
             Some(_) => self.keep_slot(seq, kept)?,
         }
         kept.bytes += 32;

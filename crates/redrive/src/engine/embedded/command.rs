@@ -24,16 +24,38 @@ pub struct Closing {
 /// Everything that is written to the journal.
 #[derive(Debug)]
 pub enum Command {
-    Ingest { batch: Vec<NewMessage>, now: Time, answer: oneshot::Sender<IngestAnswer> },
-    Settle { ticket: Ticket, done: Vec<u64>, closings: Vec<Closing> },
+    Ingest {
+        batch: Vec<NewMessage>,
+        now: Time,
+        answer: oneshot::Sender<IngestAnswer>,
+    },
+    Settle {
+        ticket: Ticket,
+        done: Vec<u64>,
+        closings: Vec<Closing>,
+    },
     Block(Vec<Blocked>),
-    Replay { ticket: Ticket, letters: Vec<(u64, Stored)> },
-    ChangeLetters { ticket: Ticket, changed: LetterChanged },
-    Relocate { ticket: Ticket, relocation: Relocation },
+    Replay {
+        ticket: Ticket,
+        letters: Vec<(u64, Stored)>,
+    },
+    ChangeLetters {
+        ticket: Ticket,
+        changed: LetterChanged,
+    },
+    Relocate {
+        ticket: Ticket,
+        relocation: Relocation,
+    },
     /// Segments of the journal (or of the letter log) before this position are not needed any more.
-    Drop { journal: Option<u64>, letters: Option<u64> },
+    Drop {
+        journal: Option<u64>,
+        letters: Option<u64>,
+    },
     /// Ids of messages below this number are in the tables.
-    ForgetIds { below: u64 },
+    ForgetIds {
+        below: u64,
+    },
 }
 
 impl Command {
@@ -72,11 +94,20 @@ pub struct Relocation {
 /// What comes back to the thread that owns the store.
 #[derive(Debug)]
 pub enum Note {
-    Committed { written: Option<Written>, ticket: Option<Ticket> },
+    Committed {
+        written: Option<Written>,
+        ticket: Option<Ticket>,
+    },
     /// The tables hold what was frozen.
     Applied,
-    Loaded { entries: Vec<(DelayKey, Pointer)>, limit: usize },
+    Loaded {
+        entries: Vec<(DelayKey, Pointer)>,
+        limit: usize,
+    },
     /// The cleaner has read a piece of a segment; `next` is where it goes on, `None` at the end.
-    Scanned { relocation: Relocation, next: Option<u64> },
+    Scanned {
+        relocation: Relocation,
+        next: Option<u64>,
+    },
     Failed(String),
 }

@@ -15,8 +15,14 @@ use crate::engine::overlay::{Changes, Far};
 #[derive(Debug)]
 pub enum Task {
     /// Write a checkpoint into the tables; `persist` makes it survive a power cut.
-    Apply { frozen: Frozen, persist: bool },
-    Load { from: DelayKey, limit: usize },
+    Apply {
+        frozen: Frozen,
+        persist: bool,
+    },
+    Load {
+        from: DelayKey,
+        limit: usize,
+    },
     Scan(Piece),
     /// Memory whose release takes long.
     Forget(Frozen),

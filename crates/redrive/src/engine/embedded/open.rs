@@ -124,7 +124,8 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let (frames, first_seq) = fold_journal(&mut book, &journal.reader(), &keeper, (start, anew), tuning)?;
     report.brought_forward = frames;
 
-    let (mut started, marks) = Started::open(disk).map_err(|error| EngineError::Storage(error.to_string()))?;
+    let (mut started, marks) =
+        Started::open(disk).map_err(|error| EngineError::Storage(error.to_string()))?;
     report.started = still_open(&book, marks)?;
     started.clear().map_err(|error| EngineError::Storage(error.to_string()))?;
 
@@ -162,7 +163,8 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         tending,
         book,
     };
-    let recent = store.book.ids.pending().map(|(id, slot)| (String::from_utf8_lossy(id).into(), *slot)).collect();
+    let recent =
+        store.book.ids.pending().map(|(id, slot)| (String::from_utf8_lossy(id).into(), *slot)).collect();
     let writer = Writer {
         disk: disk.clone(),
         journal,

@@ -43,7 +43,15 @@ pub struct Ready<D: Disk> {
 
 impl<D: Disk> Ready<D> {
     pub fn new(reader: Reader<D>, from: u64, end: u64, expected: Option<u64>) -> Self {
-        Self { reader, queue: VecDeque::new(), queue_bytes: 0, next: from, end, expected, marks: VecDeque::new() }
+        Self {
+            reader,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            next: from,
+            end,
+            expected,
+            marks: VecDeque::new(),
+        }
     }
 
     /// Whether a batch that was just committed continues what is in the queue, so that its frames may be offered.

@@ -133,7 +133,12 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         Ok(answers)
     }
 
-    fn change_letters(&mut self, change: &LetterChange, ids: &[u64], _now: Time) -> Result<Vec<bool>, EngineError> {
+    fn change_letters(
+        &mut self,
+        change: &LetterChange,
+        ids: &[u64],
+        _now: Time,
+    ) -> Result<Vec<bool>, EngineError> {
         let (from, state) = match change {
             LetterChange::Discard => (LetterState::Open, LetterState::Discarded),
             LetterChange::Undo => (LetterState::Discarded, LetterState::Open),
@@ -141,7 +146,8 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         let mut seqs = Vec::new();
         let mut changed = Vec::with_capacity(ids.len());
         for seq in ids {
-            let change = !seqs.contains(seq) && self.book.letter(*seq)?.is_some_and(|slot| slot.state == from);
+            let change =
+                !seqs.contains(seq) && self.book.letter(*seq)?.is_some_and(|slot| slot.state == from);
             if change {
                 seqs.push(*seq);
             }

@@ -31,7 +31,8 @@ impl<F: DiskFile> Started<F> {
     /// Opens the marks and returns what the last run had started and not ended cleanly.
     pub fn open<D: Disk<File = F>>(disk: &D) -> io::Result<(Self, Vec<Mark>)> {
         let names = disk.list()?;
-        let open = |name: &str| if names.iter().any(|n| n == name) { disk.open(name) } else { disk.create(name) };
+        let open =
+            |name: &str| if names.iter().any(|n| n == name) { disk.open(name) } else { disk.create(name) };
         let files = [open(NAMES[0])?, open(NAMES[1])?];
         let mut marks = Vec::new();
         for file in &files {

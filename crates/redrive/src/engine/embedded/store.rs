@@ -205,7 +205,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 let (in_flight, passed) = (&self.in_flight, &self.passed);
                 let out = |due: u64, seq: u64| {
                     let is = |was: Was| was == Was::Waiting { due };
-                    in_flight.get(&seq).is_some_and(|held| is(held.was)) || passed.get(&seq).is_some_and(|p| is(p.1))
+                    in_flight.get(&seq).is_some_and(|held| is(held.was))
+                        || passed.get(&seq).is_some_and(|p| is(p.1))
                 };
                 self.book.delay.loaded(entries, limit, |(due, seq)| out(*due, *seq));
             }
@@ -307,7 +308,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let mut done = Vec::with_capacity(batch.len());
         let mut closings = Vec::new();
         for Settlement { delivery, verdict, attempt } in batch {
-            let Some(held) = self.in_flight.get_mut(&delivery.receipt.seq).filter(|held| !held.settling) else {
+            let Some(held) = self.in_flight.get_mut(&delivery.receipt.seq).filter(|held| !held.settling)
+            else {
                 continue;
             };
             if verdict == Verdict::Release {
@@ -347,13 +349,18 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         Ok(())
     }
 
-    /// Ends the threads. What was given is still written, as after a clean end.
-    pub(super) fn stop(&mut self) {
+    /// The clean end of a store that was written by hand or by threads.
+    pub(super) fn finish(&mut self) {
         self.commands.close();
         self.tasks.close();
         match std::mem::replace(&mut self.hands, Hands::Gone) {
             Hands::Threads(threads) => threads.into_iter().for_each(|thread| drop(thread.join())),
-            Hands::Own(..) | Hands::Gone => {}
+            Hands::Own(writer, _) => {
+                if let Err(error) = writer.close() {
+                    self.failed = Some(error.to_string());
+                }
+            }
+            Hands::Gone => {}
         }
     }
 
@@ -363,8 +370,12 @@ impl<D: Disk, S: Shelf> Store<D, S> {
 }
 
 impl<D: Disk, S: Shelf> Drop for Store<D, S> {
+    /// What was given to the threads is still written. A store that is written by hand stops where it stands, as if
+    /// the process had died.
     fn drop(&mut self) {
-        self.stop();
+        if matches!(self.hands, Hands::Threads(_)) {
+            self.finish();
+        }
     }
 }
 
@@ -384,7 +395,8 @@ impl Ingest for StoreIngest {
         let (answer, receiver) = oneshot::channel();
         let command = Command::Ingest { batch, now, answer };
         let bytes = command.bytes();
-        if let Err((Command::Ingest { answer, .. }, refused)) = self.0.offer(command, bytes, INGEST_BYTES_MAX) {
+        if let Err((Command::Ingest { answer, .. }, refused)) = self.0.offer(command, bytes, INGEST_BYTES_MAX)
+        {
             let error = match refused {
                 Refused::Full => IngestError::Busy,
                 Refused::Closed => IngestError::Stopped,

@@ -53,7 +53,12 @@ impl Content {
 }
 
 impl<D: Disk, S: Shelf> Store<D, S> {
-    pub(super) fn hand_out(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+    pub(super) fn hand_out(
+        &mut self,
+        now: Time,
+        room: usize,
+        out: &mut Vec<Delivery>,
+    ) -> Result<(), EngineError> {
         self.now = now;
         if self.gated || room == 0 {
             return Ok(());
@@ -77,7 +82,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         if taken.is_empty() {
             return Ok(());
         }
-        let mark = |delivery: &Delivery| Mark { seq: delivery.receipt.seq, due: delivery.due.map(Time::as_millis) };
+        let mark =
+            |delivery: &Delivery| Mark { seq: delivery.receipt.seq, due: delivery.due.map(Time::as_millis) };
         let in_flight = &self.in_flight;
         let running = || {
             let due = |was: Was| if let Was::Waiting { due } = was { Some(due) } else { None };
@@ -100,7 +106,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 return Ok(());
             }
             popped.sort_unstable_by_key(|(pointer, _)| pointer.at);
-            let mut wanted: Vec<_> = popped.iter().map(|(pointer, _)| (pointer.at, u64::from(pointer.len))).collect();
+            let mut wanted: Vec<_> =
+                popped.iter().map(|(pointer, _)| (pointer.at, u64::from(pointer.len))).collect();
             let frames = self.journal.read_many(&mut wanted);
             let mut passed = Vec::new();
             for (frame, (pointer, (due, seq))) in frames.into_iter().zip(popped) {
@@ -208,7 +215,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return Ok(false);
         }
         let first = self.book.first_in_line(place.hash)?;
-        Ok(first.is_none_or(|((_, first_place, first_seq), _)| (first_place, first_seq) >= (place.place, seq)))
+        Ok(first
+            .is_none_or(|((_, first_place, first_seq), _)| (first_place, first_seq) >= (place.place, seq)))
     }
 
     fn pass_over(&mut self, passed: Vec<Blocked>) {
@@ -276,6 +284,7 @@ fn content_of(frame: Result<Frame, ReadError>) -> Result<Option<Content>, Engine
 
 /// Stands for a message of which nothing can be read.
 pub(super) fn damaged_message(seq: u64) -> Result<Message, EngineError> {
-    let message = Message::builder(format!("damaged-{seq}")).header("redrive-note", "the stored bytes are damaged");
+    let message =
+        Message::builder(format!("damaged-{seq}")).header("redrive-note", "the stored bytes are damaged");
     message.build().map_err(|error| EngineError::Damaged(error.to_string()))
 }

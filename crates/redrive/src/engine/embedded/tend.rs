@@ -136,7 +136,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let live = self.book.live.bytes_in(0..LETTER_LOG);
         let dead_as_a_whole = !self.book.live.any_in(base..end) && !self.says_something_of_letters();
         let needs_scan = !dead_as_a_whole || self.options.dedup.is_some();
-        let worth_it = total > self.tuning.clean_above_bytes && total > 2 * live + 2 * self.tuning.segment_bytes;
+        let worth_it =
+            total > self.tuning.clean_above_bytes && total > 2 * live + 2 * self.tuning.segment_bytes;
         (worth_it || !needs_scan).then_some((Segment { base, end, letters: false }, needs_scan))
     }
 

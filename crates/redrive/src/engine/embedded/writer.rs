@@ -17,7 +17,7 @@ use super::record::{AcceptedBody, Blocked, Ended, LetterMoved, Seen, Stored, kin
 use super::shelf::{Shelf, Space, Table};
 use crate::engine::ingest::{Accepted, IngestAnswer, IngestError, NewMessage};
 use crate::engine::overlay::Far;
-use crate::engine::seam::{Ticket, Verdict};
+use crate::engine::seam::Verdict;
 
 /// Positions in the letter log have this bit, so that a pointer says which log it means.
 pub const LETTER_LOG: u64 = 1 << 63;
@@ -75,16 +75,25 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             }
             wake();
         }
-        let closed = self.journal.close().and_then(|()| self.letters.close());
-        if let Err(error) = closed {
+        if let Err(error) = self.close() {
             notes.post(Note::Failed(error.to_string()), 0);
         }
         notes.close();
         wake();
     }
 
+    /// Leaves a clean end behind.
+    pub fn close(self) -> Result<(), LogError> {
+        self.journal.close()?;
+        self.letters.close()
+    }
+
     /// Commits commands in as many batches as their size asks for.
-    pub fn commit_all(&mut self, commands: Vec<Command>, note: &mut impl FnMut(Note)) -> Result<(), LogError> {
+    pub fn commit_all(
+        &mut self,
+        commands: Vec<Command>,
+        note: &mut impl FnMut(Note),
+    ) -> Result<(), LogError> {
         let mut commands = commands.into_iter().peekable();
         while commands.peek().is_some() {
             self.commit(&mut commands, note)?;
@@ -121,7 +130,8 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
                     ticket = Some(given);
                 }
                 Command::ChangeLetters { ticket: given, changed } => {
-                    batch.push(kind::LETTER_STATE, 0, 0, changed.seqs.len() * 8 + 1, |buf| changed.write(buf));
+                    batch
+                        .push(kind::LETTER_STATE, 0, 0, changed.seqs.len() * 8 + 1, |buf| changed.write(buf));
                     ticket = Some(given);
                 }
                 Command::Relocate { ticket: given, relocation } => {
@@ -149,10 +159,15 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
     }
 
     /// Writes and syncs the batch, then answers who waited for it.
-    fn finish(&mut self, batch: Batch, answers: Answers) -> Result<Option<super::batch::Written>, LogError> {
+    fn finish(
+        &mut self,
+        mut batch: Batch,
+        answers: Answers,
+    ) -> Result<Option<super::batch::Written>, LogError> {
         let result = if batch.is_empty() {
             Ok(None)
         } else {
+            batch.set_note(self.next_seq);
             self.journal.write(batch).and_then(|written| self.journal.sync().map(|_| Some(written)))
         };
         for (answer, answered) in answers {
@@ -197,7 +212,8 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             None => {
                 let table = Table { shelf: &*self.shelf, space: Space::Ids };
                 let id = id.as_bytes().to_vec();
-                Far::<Vec<u8>, IdSlot>::get(&table, &id).map_err(|error| IngestError::Storage(error.to_string()))?
+                Far::<Vec<u8>, IdSlot>::get(&table, &id)
+                    .map_err(|error| IngestError::Storage(error.to_string()))?
             }
         };
         Ok(seen.filter(|(_, at)| now.since(Time::from_millis(*at)) < window).map(|(seq, _)| seq))
@@ -227,7 +243,9 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             push_stored(batch, kind::MOVED, *flags, *seq, stored);
         }
         for part in moved.chunks(LIST_MAX) {
-            batch.push(kind::LETTER_MOVED, 0, 0, part.len() * 28, |buf| part.iter().for_each(|m| m.write(buf)));
+            batch.push(kind::LETTER_MOVED, 0, 0, part.len() * 28, |buf| {
+                part.iter().for_each(|m| m.write(buf))
+            });
         }
         for part in relocation.seen.chunks(LIST_MAX) {
             let len = part.iter().map(|seen: &Seen| 18 + seen.id.len()).sum();
@@ -292,4 +310,3 @@ fn block(batch: &mut Batch, blocked: &[Blocked]) {
 fn push_stored(batch: &mut Batch, kind: u8, flags: u8, seq: u64, stored: &Stored) -> u64 {
     batch.push(kind, flags, seq, stored.len_hint(), |buf| stored.write(buf))
 }
-
