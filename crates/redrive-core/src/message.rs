@@ -68,7 +68,10 @@ impl Message {
         let mut end = FIXED_BYTES;
         let mut ends = [0; 4];
         for (slot, len) in ends.iter_mut().zip([id, key, tenant, headers]) {
-            end = end.checked_add(len).filter(|end| *end <= wire.len()).ok_or(damaged("a length passes its end"))?;
+            end = end
+                .checked_add(len)
+                .filter(|end| *end <= wire.len())
+                .ok_or(damaged("a length passes its end"))?;
             *slot = end as u32;
         }
         let message = Self { wire, ends };
