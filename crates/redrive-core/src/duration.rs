@@ -43,7 +43,8 @@ pub fn print(span: Duration) -> String {
     let mut text = String::new();
     for (unit, unit_ms) in UNITS {
         if rest_ms >= unit_ms {
-            text.push_str(&format!("{}{unit}", rest_ms / unit_ms));
+            text.push_str(&(rest_ms / unit_ms).to_string());
+            text.push_str(unit);
             rest_ms %= unit_ms;
         }
     }

@@ -8,7 +8,7 @@ use crate::Class;
 use crate::time::millis;
 
 /// No delay of any schedule is longer, whatever was configured or computed.
-pub const DELAY_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
+pub const DELAY_MAX: Duration = Duration::from_hours(720);
 
 /// A delay for retry n (counted from 1) of a failure class, made by the user's own code.
 pub type CustomDelay = Arc<dyn Fn(u32, Class) -> Duration + Send + Sync>;
