@@ -58,7 +58,7 @@ fn push_spreads_from_zero_to_two_up_to_thirty_two_seconds() {
     assert_eq!(waits.iter().sum::<u64>(), 62_000);
     let push = Policy::profile("push").build().unwrap();
     assert_eq!((push.retries(), push.attempts()), (5, 6)); // S1-47
-    assert_eq!(push.ttl(), Some(Duration::from_secs(3_600))); // S1-33
+    assert_eq!(push.ttl(), Some(Duration::from_hours(1))); // S1-33
     assert_eq!(push.retry_after_jitter(), Ratio::ZERO); // S1-19
     assert_eq!(push.schedule().cap_ms(), 120_000);
 }
@@ -211,10 +211,10 @@ fn the_envelope_carries_count_origin_and_remaining_ttl() {
     let policy = Policy::profile("push").build().unwrap();
     let created = Time::from_millis(5_000);
     let meta = Meta { created, deadline: policy.deadline(created), ..Meta::default() };
-    let now = created.plus(Duration::from_secs(600));
+    let now = created.plus(Duration::from_mins(10));
     let outcome = Outcome::failed(Class::Transient);
     let decision = decide(&policy, &meta, &outcome, &Health::Healthy, &Budget::Unlimited, now, LOW);
     let next = after(&policy, &meta, &outcome, &decision, now);
     assert_eq!((next.attempts, next.created), (1, created));
-    assert_eq!(next.ttl_remaining(now), Some(Duration::from_secs(3_000)));
+    assert_eq!(next.ttl_remaining(now), Some(Duration::from_mins(50)));
 }
