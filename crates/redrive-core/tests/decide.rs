@@ -156,6 +156,7 @@ fn the_third_crash_within_the_window_convicts_and_exactly_three_are_made() {
     let mut crashes = 0;
     let reason = loop {
         crashes += 1;
+        assert!(crashes < 10, "the crash loop never ends");
         let built = policy.build().unwrap();
         let decision = decide(&built, &meta, &crash, &Health::Healthy, &Budget::Unlimited, now, LOW);
         meta = after(&built, &meta, &crash, &decision, now);

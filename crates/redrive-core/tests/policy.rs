@@ -75,7 +75,7 @@ fn tiers_allow_no_more_retries_than_there_are() {
     );
     assert_eq!(
         fault(&Policy::tiers(["5s"]).attempts(3)),
-        "both `attempts = 3` and 1 tier is set; 1 tier allows at most 1 retries\n  fix: attempts = 2"
+        "both `attempts = 3` and 1 tier are set; 1 tier allows at most 1 retry\n  fix: attempts = 2"
     );
     assert_eq!(Policy::tiers(["5s", "30s", "5m"]).retries(3).build().unwrap().retries(), 3);
     assert_eq!(Policy::tiers(["5s", "30s", "5m"]).attempts(2).build().unwrap().retries(), 1);

@@ -24,6 +24,7 @@ fn life(policy: &PolicyBuilder, class: Class, random: Random) -> (Vec<u64>, Reas
         match decision {
             Decision::RetryAt(retry) => {
                 waits.push(retry.due.since(now).as_millis() as u64);
+                assert!(waits.len() < 1_000, "the message never ends");
                 now = retry.due;
             }
             Decision::DeadLetter(reason) => {

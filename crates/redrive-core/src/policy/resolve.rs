@@ -165,11 +165,12 @@ impl Check {
             let problem = format!("`{key} = {value}` must lie between {first} and {max}");
             self.fault(key, value.to_string(), problem, format!("{key} = {}", value.clamp(first, max)));
         } else if let Some(tiers) = tiers.filter(|tiers| *tiers > 0 && attempts - 1 > *tiers) {
-            let steps = if tiers == 1 { "tier is" } else { "tiers are" };
-            let (s, allow) = if tiers == 1 { ("", "allows") } else { ("s", "allow") };
-            let problem = format!(
-                "both `{key} = {value}` and {tiers} {steps} set; {tiers} tier{s} {allow} at most {tiers} retries"
-            );
+            let problem = match tiers {
+                1 => format!("both `{key} = {value}` and 1 tier are set; 1 tier allows at most 1 retry"),
+                _ => format!(
+                    "both `{key} = {value}` and {tiers} tiers are set; {tiers} tiers allow at most {tiers} retries"
+                ),
+            };
             self.fault(key, value.to_string(), problem, format!("{key} = {}", tiers + first));
         }
         attempts
