@@ -23,8 +23,8 @@ pub const VERSION: i32 = 1;
 /// for a prefix.
 pub const ID_BYTES_MAX: usize = 2_048;
 
-/// A batch for [`prune`] that takes some ten milliseconds and so keeps nobody waiting.
-pub const PRUNE_BATCH: NonZeroU32 = NonZeroU32::new(5_000).expect("not zero");
+/// A batch for [`prune`] that takes tens of milliseconds on a small machine and so gets in nobody's way.
+pub const PRUNE_BATCH: NonZeroU32 = NonZeroU32::new(1_000).expect("not zero");
 
 /// Beyond this age nothing exists, and PostgreSQL's date arithmetic would overflow.
 const PRUNE_AGE_MAX: Duration = Duration::from_hours(1_000 * 365 * 24);

@@ -5,7 +5,7 @@
 //! the effect**. Either both are committed or neither is, so the effect happens at most once per id.
 //!
 //! ```no_run
-//! use redrive_postgres::{LedgerError, ledger};
+//! use redrive_postgres::ledger;
 //!
 //! # async fn example(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
 //! ledger::migrate(client).await?;                          // at start, by every process
@@ -35,3 +35,8 @@ pub mod ledger;
 mod error;
 
 pub use error::{IdFault, LedgerError};
+
+/// The code in the guide compiles, or the tests fail.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/idempotent-handlers.md")]
+struct Guide;

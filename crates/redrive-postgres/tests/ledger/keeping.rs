@@ -64,27 +64,39 @@ async fn many_processes_migrate_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_role_that_may_not_create_tables_migrates_and_applies_in_an_existing_ledger() {
+async fn the_documented_rights_are_enough_once_the_ledger_exists() {
     with_ledger(async |db| {
         let mut client = db.connect().await.client;
-        let role = format!("{}_handler", db.schema);
-        let grants = format!(
+        let (schema, role) = (&db.schema, format!("{}_role", db.schema));
+        let handler = format!(
             "CREATE ROLE {role};
              GRANT USAGE ON SCHEMA {schema} TO {role};
+             GRANT INSERT ON effects TO {role};
              GRANT INSERT, SELECT ON applied TO {role};
              GRANT SELECT ON applied_meta TO {role};
-             GRANT INSERT ON effects TO {role};
-             SET ROLE {role}",
-            schema = db.schema
+             SET ROLE {role}"
         );
-        client.batch_execute(&grants).await.unwrap();
-
+        client.batch_execute(&handler).await.unwrap();
         let migrated = ledger::migrate(&client).await;
         let applied = apply(&mut client, "order-1").await;
+        let horizon = ledger::horizon(&client).await;
 
+        let keeper = format!(
+            "RESET ROLE;
+             REVOKE ALL ON applied, applied_meta FROM {role};
+             GRANT SELECT, UPDATE, DELETE ON applied TO {role};
+             GRANT SELECT, UPDATE ON applied_meta TO {role};
+             SET ROLE {role}"
+        );
+        client.batch_execute(&keeper).await.unwrap();
+        let pruned = ledger::prune(&client, Duration::ZERO, ledger::PRUNE_BATCH).await;
+
+        // Roles belong to the whole server, so this one goes before anything can fail.
         client.batch_execute(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")).await.unwrap();
         migrated.unwrap();
         assert!(applied.unwrap());
+        horizon.unwrap();
+        assert_eq!(pruned.unwrap(), 1);
     })
     .await;
 }
@@ -198,6 +210,22 @@ async fn concurrent_prunes_share_the_work() {
 
         assert_eq!(pruned, 2_000, "each id is counted once");
         assert_eq!(kept(&client).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn prune_does_not_wait_for_a_row_that_somebody_holds() {
+    with_ledger(async |db| {
+        let client = db.connect().await.client;
+        apply_one_per_hour(&client, 3).await;
+        let mut holder = db.connect().await.client;
+        let tx = holder.transaction().await.unwrap();
+        tx.execute("SELECT FROM applied WHERE id = 'order-2' FOR UPDATE", &[]).await.unwrap();
+
+        assert_eq!(ledger::prune(&client, HOUR / 2, ledger::PRUNE_BATCH).await.unwrap(), 2);
+        tx.commit().await.unwrap();
+        assert_eq!(ledger::prune(&client, HOUR / 2, ledger::PRUNE_BATCH).await.unwrap(), 1);
     })
     .await;
 }
