@@ -46,6 +46,8 @@ struct Entry {
     meta: Meta,
     history: History,
     state: State,
+    /// When it was due, also after it had to wait for its key; `None` for a fresh message.
+    due: Option<Time>,
     in_flight: bool,
     /// Its place in its key's line, once it has one.
     place: Option<u64>,
@@ -121,8 +123,11 @@ impl Inner {
             Meta { created: new.message.created(), deadline: new.message.deadline(), ..Meta::default() };
         let state = new.due.map_or(State::Ready, State::Delayed);
         let history = History::default();
-        self.entries
-            .insert(seq, Entry { message: new.message, meta, history, state, in_flight: false, place: None });
+        let due = new.due;
+        self.entries.insert(
+            seq,
+            Entry { message: new.message, meta, history, state, due, in_flight: false, place: None },
+        );
         match new.due {
             Some(due) => {
                 self.delayed.insert((due, seq));
@@ -243,14 +248,9 @@ impl Inner {
     fn hand_out(&mut self, seq: u64) -> Delivery {
         let doomed = self.is_key_blocked(seq).then_some(Reason::KeyBlocked);
         let epoch = self.epoch;
-        let state = self.entry(seq).state;
-        let due = match state {
-            State::Delayed(due) => {
-                self.delayed.remove(&(due, seq));
-                Some(due)
-            }
-            _ => None,
-        };
+        if let State::Delayed(due) = self.entry(seq).state {
+            self.delayed.remove(&(due, seq));
+        }
         self.ready.remove(&seq);
         self.released.remove(&seq);
         let entry = self.entry(seq);
@@ -260,7 +260,7 @@ impl Inner {
             message: entry.message.clone(),
             meta: entry.meta,
             history: entry.history.clone(),
-            due,
+            due: entry.due,
             doomed,
         }
     }
@@ -302,6 +302,7 @@ impl Inner {
                 let entry = self.entry(seq);
                 entry.meta = meta;
                 entry.state = State::Delayed(due);
+                entry.due = Some(due);
                 self.delayed.insert((due, seq));
             }
             Verdict::Dead { reason, meta, at } => {
@@ -332,6 +333,7 @@ impl Inner {
         let entry = self.entry(seq);
         entry.meta = entry.meta.replayed();
         entry.state = State::Delayed(job.due);
+        entry.due = Some(job.due);
         self.delayed.insert((job.due, seq));
         let place = self.next_seq;
         self.join_line(seq, place);
