@@ -72,6 +72,7 @@ struct Inner {
     letters: BTreeMap<u64, LetterEntry>,
     seen: HashMap<String, (u64, Time)>,
     next_seq: u64,
+    next_place: u64,
     epoch: u32,
     next_ticket: u64,
     unsettled: Vec<(Ticket, Vec<Settlement>)>,
@@ -134,7 +135,7 @@ impl Inner {
             }
             None => {
                 self.ready.insert(seq);
-                self.join_line(seq, seq);
+                self.join_line(seq);
             }
         }
         Accepted::New { seq }
@@ -147,8 +148,12 @@ impl Inner {
         self.entries[&seq].message.key().map(Bytes::copy_from_slice)
     }
 
-    fn join_line(&mut self, seq: u64, place: u64) {
+    /// Joins the end of its key's line. Places are a count of their own: two messages that join between the same two
+    /// ingests must not share one, or the later with the lower number would pass the earlier while that is running.
+    fn join_line(&mut self, seq: u64) {
         if let Some(key) = self.key_of(seq) {
+            let place = self.next_place;
+            self.next_place += 1;
             self.lines.entry(key).or_default().insert((place, seq));
             self.entry(seq).place = Some(place);
         }
@@ -215,8 +220,7 @@ impl Inner {
         {
             from = (due, seq + 1);
             if self.entry(seq).place.is_none() {
-                let place = self.next_seq;
-                self.join_line(seq, place);
+                self.join_line(seq);
             }
             if self.is_first_in_line(seq) {
                 startable.push(seq);
@@ -335,8 +339,7 @@ impl Inner {
         entry.state = State::Delayed(job.due);
         entry.due = Some(job.due);
         self.delayed.insert((job.due, seq));
-        let place = self.next_seq;
-        self.join_line(seq, place);
+        self.join_line(seq);
         ReplayAnswer::Replayed
     }
 
