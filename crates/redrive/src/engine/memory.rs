@@ -48,7 +48,8 @@ struct Entry {
     state: State,
     /// When it was due, also after it had to wait for its key; `None` for a fresh message.
     due: Option<Time>,
-    in_flight: bool,
+    /// The number of the hand-out that is under way.
+    in_flight: Option<u64>,
     /// Its place in its key's line, once it has one.
     place: Option<u64>,
 }
@@ -73,6 +74,7 @@ struct Inner {
     seen: HashMap<String, (u64, Time)>,
     next_seq: u64,
     next_place: u64,
+    next_hand_out: u64,
     epoch: u32,
     next_ticket: u64,
     unsettled: Vec<(Ticket, Vec<Settlement>)>,
@@ -93,7 +95,7 @@ impl Memory {
         inner.epoch += 1;
         inner.gated = false;
         let in_flight: Vec<u64> =
-            inner.entries.iter().filter(|(_, e)| e.in_flight).map(|(seq, _)| *seq).collect();
+            inner.entries.iter().filter(|(_, e)| e.in_flight.is_some()).map(|(seq, _)| *seq).collect();
         for seq in in_flight {
             inner.put_back(seq);
         }
@@ -127,7 +129,7 @@ impl Inner {
         let due = new.due;
         self.entries.insert(
             seq,
-            Entry { message: new.message, meta, history, state, due, in_flight: false, place: None },
+            Entry { message: new.message, meta, history, state, due, in_flight: None, place: None },
         );
         match new.due {
             Some(due) => {
@@ -257,10 +259,12 @@ impl Inner {
         }
         self.ready.remove(&seq);
         self.released.remove(&seq);
+        let at = self.next_hand_out;
+        self.next_hand_out += 1;
         let entry = self.entry(seq);
-        entry.in_flight = true;
+        entry.in_flight = Some(at);
         Delivery {
-            receipt: Receipt { lane: 0, epoch, seq, at: seq, place: entry.place.unwrap_or(seq) },
+            receipt: Receipt { lane: 0, epoch, seq, at, place: entry.place.unwrap_or(seq) },
             message: entry.message.clone(),
             meta: entry.meta,
             history: entry.history.clone(),
@@ -271,7 +275,7 @@ impl Inner {
 
     fn put_back(&mut self, seq: u64) {
         let entry = self.entry(seq);
-        entry.in_flight = false;
+        entry.in_flight = None;
         match entry.state {
             State::Ready => drop(self.ready.insert(seq)),
             State::Released => drop(self.released.insert(seq)),
@@ -284,7 +288,7 @@ impl Inner {
         let Settlement { delivery, verdict, attempt } = settlement;
         let seq = delivery.receipt.seq;
         if delivery.receipt.epoch != self.epoch
-            || !self.entries.get(&seq).is_some_and(|entry| entry.in_flight)
+            || !self.entries.get(&seq).is_some_and(|entry| entry.in_flight == Some(delivery.receipt.at))
         {
             return;
         }
@@ -292,7 +296,7 @@ impl Inner {
             let entry = self.entry(seq);
             entry.history = entry.history.with(attempt);
         }
-        self.entry(seq).in_flight = false;
+        self.entry(seq).in_flight = None;
         match verdict {
             Verdict::Release => self.put_back(seq),
             Verdict::Done => {
@@ -364,8 +368,8 @@ impl Inner {
         Counts {
             ready: self.ready.len() as u64,
             delayed: self.delayed.len() as u64,
-            key_wait: count(|e| matches!(e.state, State::Blocked | State::Released) && !e.in_flight),
-            in_flight: count(|e| e.in_flight),
+            key_wait: count(|e| matches!(e.state, State::Blocked | State::Released) && e.in_flight.is_none()),
+            in_flight: count(|e| e.in_flight.is_some()),
             letters_open: letters(LetterState::Open),
             letters_discarded: letters(LetterState::Discarded),
         }
