@@ -59,6 +59,8 @@ struct LetterEntry {
     reason: Reason,
     dead_at: Time,
     job: Option<u64>,
+    /// Every job it went through: the last one alone would let an older job that is resumed take it a second time.
+    jobs: BTreeSet<u64>,
 }
 
 #[derive(Default)]
@@ -317,8 +319,10 @@ impl Inner {
                 let entry = self.entry(seq);
                 entry.meta = meta;
                 entry.state = State::Letter;
-                let job = self.letters.get(&seq).and_then(|letter| letter.job);
-                self.letters.insert(seq, LetterEntry { state: LetterState::Open, reason, dead_at: at, job });
+                let before = self.letters.remove(&seq);
+                let (job, jobs) = before.map(|letter| (letter.job, letter.jobs)).unwrap_or_default();
+                let letter = LetterEntry { state: LetterState::Open, reason, dead_at: at, job, jobs };
+                self.letters.insert(seq, letter);
                 self.leave_line(seq);
             }
         }
@@ -326,7 +330,7 @@ impl Inner {
 
     fn replay(&mut self, job: &ReplayJob, seq: u64) -> ReplayAnswer {
         let Some(letter) = self.letters.get_mut(&seq) else { return ReplayAnswer::NotFound };
-        if letter.job == Some(job.id) {
+        if letter.jobs.contains(&job.id) {
             return ReplayAnswer::Already;
         }
         if letter.state != LetterState::Open {
@@ -338,6 +342,7 @@ impl Inner {
         }
         letter.state = LetterState::Replaying;
         letter.job = Some(job.id);
+        letter.jobs.insert(job.id);
         let entry = self.entry(seq);
         entry.meta = entry.meta.replayed();
         entry.state = State::Delayed(job.due);
