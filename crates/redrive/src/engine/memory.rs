@@ -207,7 +207,8 @@ impl Inner {
         let due = self.startable_due(now, room);
         let fresh = self.startable_fresh(room);
         let (due_places, fresh_places) = share(room, due.len(), fresh.len(), self.odd_to_due);
-        self.odd_to_due = !self.odd_to_due;
+        // The turn changes only when there was an odd place to give: a take of none must not use it up.
+        self.odd_to_due ^= !room.is_multiple_of(2);
         for seq in due.into_iter().take(due_places).chain(fresh.into_iter().take(fresh_places)) {
             let delivery = self.hand_out(seq);
             out.push(delivery);
