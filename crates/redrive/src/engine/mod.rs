@@ -8,6 +8,9 @@ pub mod seam;
 pub mod completion;
 pub mod memory;
 
+#[cfg(feature = "testing")]
+pub mod conformance;
+
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
 pub use letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};
