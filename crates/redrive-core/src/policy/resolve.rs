@@ -1,0 +1,221 @@
+//! The one validator: settings in, a policy or every fault out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::check::{Check, TICK, limits};
+use super::faults::{PolicyFaults, PolicyWarning};
+use super::given::{Given, Word};
+use super::rules::{BudgetRate, Mode, OnExhausted, Policy};
+use super::settings::PolicySettings;
+use crate::schedule::DELAY_MAX;
+use crate::{Class, Ratio, Schedule, profiles};
+
+impl PolicySettings {
+    /// Checks everything and reports all faults at once; a fault in one key does not hide one in another.
+    pub fn resolve(&self) -> Result<Policy, PolicyFaults> {
+        let mut check = Check::default();
+        let profile = check.profile(self.profile.as_deref());
+        check.contradictions(self);
+        let all = self.clone().over(PolicySettings::from(profile));
+        if !all.budget.has_rate() && self.budget.on_exhausted.is_some() {
+            let value = all.budget.on_exhausted.as_ref().map(Given::print).unwrap_or_default();
+            let problem = format!("`budget.on_exhausted = \"{value}\"` is set, but no budget is");
+            check.fault("budget.on_exhausted", value, problem, "budget = { retries_per_minute = 100 }");
+        }
+
+        let schedule = check.schedule(&all);
+        let attempts = check.attempts(self, &all, &schedule);
+        let classify = check.word("classify", all.classify.as_ref(), true);
+        let policy = Policy {
+            attempts,
+            attempts_for: check.attempts_for(&all, classify),
+            jitter: check.jitter(&all, &schedule),
+            schedule,
+            retry_after_jitter: check.share_up_to_whole(
+                "retry_after_jitter",
+                all.retry_after_jitter.as_ref(),
+                Ratio::percent(10),
+            ),
+            retry_after_max: check.span(
+                "retry_after_max",
+                all.retry_after_max.as_ref(),
+                (TICK, DELAY_MAX),
+                limits::RETRY_AFTER_MAX,
+            ),
+            ttl: all.ttl.as_ref().map(|ttl| check.span("ttl", Some(ttl), (TICK, limits::SPAN_MAX), TICK)),
+            cap_ttl_share: check.cap_ttl_share(&all),
+            hold_max: check.span(
+                "hold_max",
+                all.hold_max.as_ref(),
+                (Duration::ZERO, limits::SPAN_MAX),
+                limits::HOLD_MAX,
+            ),
+            classify,
+            mode: check.word("mode", all.mode.as_ref(), Mode::NonBlocking),
+            concurrency: check.number(
+                "concurrency",
+                all.concurrency,
+                limits::CONCURRENCY_MAX,
+                limits::CONCURRENCY,
+            ),
+            timeout: check.span(
+                "timeout",
+                all.timeout.as_ref(),
+                (TICK, limits::TIMEOUT_MAX),
+                limits::TIMEOUT,
+            ),
+            outage_gate: all.outage_gate.unwrap_or(true),
+            budget: check.budget(&all),
+            on_exhausted: check.word(
+                "budget.on_exhausted",
+                all.budget.on_exhausted.as_ref(),
+                OnExhausted::Defer,
+            ),
+            crash_threshold: check.number(
+                "crash.threshold",
+                all.crash.threshold,
+                limits::CRASH_THRESHOLD_MAX,
+                limits::CRASH_THRESHOLD,
+            ),
+            crash_window: check.span(
+                "crash.window",
+                all.crash.window.as_ref(),
+                (TICK, limits::SPAN_MAX),
+                limits::CRASH_WINDOW,
+            ),
+            replay_attempts: all
+                .replay_attempts
+                .map(|attempts| check.number("replay_attempts", Some(attempts), limits::ATTEMPTS_MAX, 1)),
+            warnings: Vec::new(),
+        };
+        if check.faults.is_empty() { Ok(with_warnings(policy)) } else { Err(PolicyFaults(check.faults)) }
+    }
+}
+
+fn with_warnings(mut policy: Policy) -> Policy {
+    let longest = policy.longest_delay();
+    let window = policy.crash_window;
+    if longest >= window {
+        policy.warnings.push(PolicyWarning::DelayPassesCrashWindow { longest, window });
+    }
+    if let Some(ttl) = policy.ttl.filter(|ttl| longest >= *ttl) {
+        policy.warnings.push(PolicyWarning::DelayPassesTtl { longest, ttl });
+    }
+    policy
+}
+
+impl Check {
+    fn profile(&mut self, name: Option<&str>) -> &'static profiles::Profile {
+        let name = name.unwrap_or(profiles::DEFAULT);
+        profiles::find(name).unwrap_or_else(|| {
+            let fix = match profiles::nearest_name(name) {
+                Some(near) => format!("profile = \"{near}\""),
+                None => format!("one of {}", profiles::ALL.map(|profile| profile.name).join(", ")),
+            };
+            self.fault("profile", name, format!("there is no profile `{name}`"), fix);
+            &profiles::ALL[0]
+        })
+    }
+
+    /// Settings that exclude each other. Only what was given counts; a profile never contradicts its user.
+    fn contradictions(&mut self, given: &PolicySettings) {
+        let schedules = [
+            ("tiers", given.tiers.is_some()),
+            ("backoff", given.backoff.is_some()),
+            ("custom", given.custom.is_some()),
+        ];
+        let named: Vec<_> = schedules.iter().filter(|(_, is_given)| *is_given).map(|(key, _)| *key).collect();
+        if let [first, .., last] = named[..] {
+            let problem = format!("both `{first}` and `{last}` are set, and both define the delay");
+            self.fault(first, "", problem, format!("keep `{first}` or `{last}`"));
+        }
+        if let (Some(retries), Some(attempts)) = (given.retries, given.attempts) {
+            let problem = format!("both `retries = {retries}` and `attempts = {attempts}` are set");
+            let fix =
+                format!("keep `retries = {retries}`, which is attempts = {}", retries.saturating_add(1));
+            self.fault("retries", retries.to_string(), problem, fix);
+        }
+        if let (Some(rate), Some(share)) = (given.budget.retries_per_minute, &given.budget.share_of_successes)
+        {
+            let share = share.print();
+            let problem = format!(
+                "both `budget.retries_per_minute = {rate}` and `budget.share_of_successes = \"{share}\"` are set"
+            );
+            self.fault("budget.retries_per_minute", rate.to_string(), problem, "keep one of them");
+        }
+    }
+
+    fn attempts(&mut self, given: &PolicySettings, all: &PolicySettings, schedule: &Schedule) -> u32 {
+        let tiers = match schedule {
+            Schedule::Tiers(tiers) => Some(tiers.len() as u32),
+            _ => None,
+        };
+        let attempts = match (all.retries, all.attempts) {
+            (Some(retries), _) => retries.saturating_add(1),
+            (None, Some(attempts)) => attempts,
+            (None, None) => tiers.unwrap_or(limits::RETRIES) + 1,
+        };
+        let (key, value, first) = match given.attempts {
+            Some(attempts) if given.retries.is_none() => ("attempts", attempts, 1),
+            _ => ("retries", attempts.saturating_sub(1), 0),
+        };
+        let max = limits::ATTEMPTS_MAX - 1 + first;
+        if !(first..=max).contains(&value) {
+            let problem = format!("`{key} = {value}` must lie between {first} and {max}");
+            self.fault(key, value.to_string(), problem, format!("{key} = {}", value.clamp(first, max)));
+        } else if let Some(tiers) = tiers.filter(|tiers| *tiers > 0 && attempts - 1 > *tiers) {
+            let problem = match tiers {
+                1 => format!("both `{key} = {value}` and 1 tier are set; 1 tier allows at most 1 retry"),
+                _ => format!(
+                    "both `{key} = {value}` and {tiers} tiers are set; {tiers} tiers allow at most {tiers} retries"
+                ),
+            };
+            self.fault(key, value.to_string(), problem, format!("{key} = {}", tiers + first));
+        }
+        attempts
+    }
+
+    fn attempts_for(&mut self, all: &PolicySettings, classify: bool) -> BTreeMap<Class, u32> {
+        let mut allowed = BTreeMap::new();
+        for (class, attempts) in &all.attempts_for {
+            let key = format!("attempts_for.{}", class.print());
+            let Some(class) = class.read() else {
+                let name = class.print();
+                let problem = format!("`attempts_for` names `{name}`, which is not a class");
+                self.fault(key, attempts.to_string(), problem, format!("write it like {}", Class::ACCEPTED));
+                continue;
+            };
+            let problem = match class {
+                Class::Permanent | Class::Gone if classify => "is never retried while `classify = \"on\"`",
+                Class::Credential => "waits without counting attempts",
+                Class::Reconnect => "counts as transient once its free calls are used up",
+                _ => "",
+            };
+            if !problem.is_empty() {
+                let problem = format!("`{key} = {attempts}` has no effect: {class} {problem}");
+                self.fault(key.as_str(), attempts.to_string(), problem, format!("remove `{key}`"));
+            }
+            allowed.insert(class, self.number(&key, Some(*attempts), limits::ATTEMPTS_MAX, 1));
+        }
+        allowed
+    }
+
+    fn budget(&mut self, all: &PolicySettings) -> Option<BudgetRate> {
+        if let Some(rate) = all.budget.retries_per_minute {
+            return Some(BudgetRate::PerMinute(self.number(
+                "budget.retries_per_minute",
+                Some(rate),
+                u32::MAX,
+                1,
+            )));
+        }
+        let given = all.budget.share_of_successes.as_ref()?;
+        let share = self.share_up_to_whole("budget.share_of_successes", Some(given), Ratio::WHOLE);
+        if share == Ratio::ZERO {
+            let problem = "`budget.share_of_successes = \"0%\"` allows no retry at all";
+            self.fault("budget.share_of_successes", "0%", problem, "retries = 0");
+        }
+        Some(BudgetRate::ShareOfSuccesses(share))
+    }
+}
