@@ -133,14 +133,11 @@ impl Inner {
             seq,
             Entry { message: new.message, meta, history, state, due, in_flight: None, place: None },
         );
-        match new.due {
-            Some(due) => {
-                self.delayed.insert((due, seq));
-            }
-            None => {
-                self.ready.insert(seq);
-                self.join_line(seq);
-            }
+        if let Some(due) = due {
+            self.delayed.insert((due, seq));
+        } else {
+            self.ready.insert(seq);
+            self.join_line(seq);
         }
         Accepted::New { seq }
     }
@@ -291,7 +288,7 @@ impl Inner {
         let Settlement { delivery, verdict, attempt } = settlement;
         let seq = delivery.receipt.seq;
         if delivery.receipt.epoch != self.epoch
-            || !self.entries.get(&seq).is_some_and(|entry| entry.in_flight == Some(delivery.receipt.at))
+            || self.entries.get(&seq).is_none_or(|entry| entry.in_flight != Some(delivery.receipt.at))
         {
             return;
         }
@@ -417,7 +414,9 @@ impl Engine for Memory {
     fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
         let mut inner = self.lock();
         for (ticket, batch) in std::mem::take(&mut inner.unsettled) {
-            batch.into_iter().for_each(|settlement| inner.apply(settlement));
+            for settlement in batch {
+                inner.apply(settlement);
+            }
             out.push(Event::Durable(ticket));
         }
         Ok(())

@@ -7,7 +7,7 @@ use super::rng::Rng;
 use crate::engine::letter::LetterState;
 
 /// Resolved against whatever is there when the command runs.
-pub type Pick = u16;
+pub(super) type Pick = u16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -147,7 +147,7 @@ impl How {
 }
 
 fn pick(rng: &mut Rng) -> Pick {
-    rng.next() as Pick
+    rng.draw() as Pick
 }
 
 fn picks(rng: &mut Rng) -> Vec<Pick> {

@@ -58,10 +58,10 @@ impl Model {
         now: Time,
     ) -> Check {
         let id = new.message.id().to_owned();
-        if let Accepted::Duplicate { seq } = answer {
-            if !self.messages.contains_key(&seq) {
-                self.adopt_unanswered(seq, new.message.id(), None)?;
-            }
+        if let Accepted::Duplicate { seq } = answer
+            && !self.messages.contains_key(&seq)
+        {
+            self.adopt_unanswered(seq, new.message.id(), None)?;
         }
         let window = self.options.dedup.unwrap_or(Duration::ZERO);
         let known = self.seen.get(&id).copied();

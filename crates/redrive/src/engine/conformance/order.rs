@@ -23,7 +23,7 @@ impl Model {
         }
         let key = this.message.key().unwrap_or_default().to_vec();
         let standing = this.standing;
-        for (other_seq, other) in self.messages.iter_mut() {
+        for (other_seq, other) in &mut self.messages {
             if *other_seq == seq || !other.is_key(&key) || other.now.is_terminal() {
                 continue;
             }

@@ -89,7 +89,7 @@ impl Suite {
             Command::Discard { which } => self.change(true, which)?,
             Command::Undo { which } => self.change(false, which)?,
             Command::ClockForward { ms } => {
-                self.now = Time::from_millis(self.now.as_millis() + u64::from(*ms))
+                self.now = Time::from_millis(self.now.as_millis() + u64::from(*ms));
             }
             Command::ClockBack { ms } => self.now = Time::from_millis(self.now.as_millis() - u64::from(*ms)),
         }
