@@ -2,26 +2,50 @@
 //!
 //! # Layout, in the order a message meets it
 //!
-//! - [`time`], [`duration`]: points in time and the words people write for spans of it
+//! - [`time`], [`duration`], [`ratio`], [`random`]: points in time, spans, shares and drawn numbers
 //! - [`message`]: what is delivered, and its one wire form
 //! - [`class`], [`outcome`]: what came back from an attempt
-//! - [`meta`]: what is remembered of a message between attempts
 //! - [`reason`], [`decision`]: what happens next, and why
+//! - [`meta`]: what is remembered of a message between attempts
+//! - [`jitter`], [`schedule`]: how long a retry waits
+//! - [`profiles`], [`policy`]: what a user sets, and the one validator
+//! - [`views`]: the health of the sink and the retry budget, as a decision sees them
+//! - [`mod@decide`]: the one function that decides
+//! - [`forecast`]: what a policy implies, before anything runs
 //!
 //! Nothing in this crate does I/O, reads a clock or draws a random number: all of them are arguments.
 
 pub mod class;
+pub mod decide;
 pub mod decision;
+pub mod duration;
+pub mod forecast;
+pub mod jitter;
 pub mod message;
 pub mod meta;
+pub mod nearest;
 pub mod outcome;
+pub mod policy;
+pub mod profiles;
+pub mod random;
+pub mod ratio;
 pub mod reason;
+pub mod schedule;
 pub mod time;
+pub mod views;
 
 pub use class::{Class, Family};
+pub use decide::{after, decide, expired};
 pub use decision::Decision;
+pub use forecast::Forecast;
+pub use jitter::{Jitter, Spread};
 pub use message::{Message, MessageBuilder};
 pub use meta::Meta;
 pub use outcome::Outcome;
+pub use policy::{Policy, PolicyBuilder, PolicyFault, PolicyFaults, PolicySettings, PolicyWarning};
+pub use random::Random;
+pub use ratio::Ratio;
 pub use reason::Reason;
+pub use schedule::Schedule;
 pub use time::Time;
+pub use views::{Budget, Health};

@@ -1,0 +1,18 @@
+//! What to do with failures: settings as given, the one validator, and the policy that passed it.
+//!
+//! [`PolicySettings`] is what a configuration file or the [`PolicyBuilder`] says, laid over a profile. `resolve` checks
+//! all of it and reports every fault at once; only a [`Policy`] that passed exists.
+
+mod builder;
+mod faults;
+mod given;
+mod resolve;
+mod rules;
+mod settings;
+
+pub use builder::PolicyBuilder;
+pub use faults::{PolicyFault, PolicyFaults, PolicyWarning};
+pub use given::{Given, Word};
+pub use resolve::limits;
+pub use rules::{BudgetRate, Mode, OnExhausted, Policy};
+pub use settings::{BackoffSettings, BudgetSettings, CrashSettings, PolicySettings};

@@ -1,0 +1,208 @@
+//! The library's way to write a policy: the same settings, the same validator, faults at `build`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::faults::PolicyFaults;
+use super::given::Given;
+use super::rules::{Mode, OnExhausted, Policy};
+use super::settings::{BackoffSettings, PolicySettings};
+use crate::{Class, Jitter, Ratio};
+
+/// Collects settings; nothing is judged before [`Self::build`].
+#[derive(Clone, Debug, Default)]
+pub struct PolicyBuilder {
+    settings: PolicySettings,
+}
+
+impl Policy {
+    /// One delay step per retry: `Policy::tiers(["5s", "30s", "5m"])`.
+    pub fn tiers<I>(tiers: I) -> PolicyBuilder
+    where
+        I: IntoIterator,
+        I::Item: Into<Given<Duration>>,
+    {
+        let tiers = Some(tiers.into_iter().map(Into::into).collect());
+        PolicySettings { tiers, ..PolicySettings::default() }.into()
+    }
+
+    /// Delays that grow from `base` by `multiplier` up to `cap`.
+    pub fn exponential(
+        base: impl Into<Given<Duration>>,
+        multiplier: f64,
+        cap: impl Into<Given<Duration>>,
+    ) -> PolicyBuilder {
+        let (base, cap) = (Some(base.into()), Some(cap.into()));
+        let backoff = Some(BackoffSettings { base, multiplier: Some(multiplier), cap, fixed: None });
+        PolicySettings { backoff, ..PolicySettings::default() }.into()
+    }
+
+    /// The same delay every time.
+    pub fn fixed(delay: impl Into<Given<Duration>>) -> PolicyBuilder {
+        let backoff = Some(BackoffSettings { fixed: Some(delay.into()), ..BackoffSettings::default() });
+        PolicySettings { backoff, ..PolicySettings::default() }.into()
+    }
+
+    /// Delays from a function of the retry (from 1) and the class. It must be pure: it is also asked by forecasts.
+    pub fn custom(delay: impl Fn(u32, Class) -> Duration + Send + Sync + 'static) -> PolicyBuilder {
+        PolicySettings { custom: Some(Arc::new(delay)), ..PolicySettings::default() }.into()
+    }
+
+    /// The settings of a named profile.
+    pub fn profile(name: impl Into<String>) -> PolicyBuilder {
+        PolicySettings { profile: Some(name.into()), ..PolicySettings::default() }.into()
+    }
+}
+
+/// The default profile.
+impl Default for Policy {
+    fn default() -> Self {
+        match PolicySettings::default().resolve() {
+            Ok(policy) => policy,
+            Err(faults) => unreachable!("the default profile has faults: {faults}"),
+        }
+    }
+}
+
+impl PolicyBuilder {
+    /// Every fault of all settings, or the policy.
+    pub fn build(&self) -> Result<Policy, PolicyFaults> {
+        self.settings.resolve()
+    }
+
+    pub fn settings(&self) -> &PolicySettings {
+        &self.settings
+    }
+
+    #[must_use]
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.settings.retries = Some(retries);
+        self
+    }
+
+    /// Retries + 1; give one or the other.
+    #[must_use]
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.settings.attempts = Some(attempts);
+        self
+    }
+
+    #[must_use]
+    pub fn attempts_for(mut self, class: Class, attempts: u32) -> Self {
+        self.settings.attempts_for.push((class.into(), attempts));
+        self
+    }
+
+    #[must_use]
+    pub fn jitter(mut self, jitter: impl Into<Given<Jitter>>) -> Self {
+        self.settings.jitter = Some(jitter.into());
+        self
+    }
+
+    #[must_use]
+    pub fn retry_after_jitter(mut self, share: impl Into<Given<Ratio>>) -> Self {
+        self.settings.retry_after_jitter = Some(share.into());
+        self
+    }
+
+    #[must_use]
+    pub fn retry_after_max(mut self, max: impl Into<Given<Duration>>) -> Self {
+        self.settings.retry_after_max = Some(max.into());
+        self
+    }
+
+    #[must_use]
+    pub fn ttl(mut self, ttl: impl Into<Given<Duration>>) -> Self {
+        self.settings.ttl = Some(ttl.into());
+        self
+    }
+
+    #[must_use]
+    pub fn cap_ttl_share(mut self, share: f64) -> Self {
+        self.settings.cap_ttl_share = Some(share);
+        self
+    }
+
+    #[must_use]
+    pub fn hold_max(mut self, max: impl Into<Given<Duration>>) -> Self {
+        self.settings.hold_max = Some(max.into());
+        self
+    }
+
+    /// `false`: permanent failures are retried like the rest.
+    #[must_use]
+    pub fn classify(mut self, on: bool) -> Self {
+        self.settings.classify = Some(on.into());
+        self
+    }
+
+    #[must_use]
+    pub fn mode(mut self, mode: impl Into<Given<Mode>>) -> Self {
+        self.settings.mode = Some(mode.into());
+        self
+    }
+
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: u32) -> Self {
+        self.settings.concurrency = Some(concurrency);
+        self
+    }
+
+    #[must_use]
+    pub fn timeout(mut self, timeout: impl Into<Given<Duration>>) -> Self {
+        self.settings.timeout = Some(timeout.into());
+        self
+    }
+
+    #[must_use]
+    pub fn outage_gate(mut self, on: bool) -> Self {
+        self.settings.outage_gate = Some(on);
+        self
+    }
+
+    #[must_use]
+    pub fn retries_per_minute(mut self, retries: u32) -> Self {
+        self.settings.budget.retries_per_minute = Some(retries);
+        self
+    }
+
+    #[must_use]
+    pub fn share_of_successes(mut self, share: impl Into<Given<Ratio>>) -> Self {
+        self.settings.budget.share_of_successes = Some(share.into());
+        self
+    }
+
+    #[must_use]
+    pub fn on_exhausted(mut self, answer: impl Into<Given<OnExhausted>>) -> Self {
+        self.settings.budget.on_exhausted = Some(answer.into());
+        self
+    }
+
+    #[must_use]
+    pub fn crash(mut self, threshold: u32, window: impl Into<Given<Duration>>) -> Self {
+        self.settings.crash.threshold = Some(threshold);
+        self.settings.crash.window = Some(window.into());
+        self
+    }
+
+    #[must_use]
+    pub fn replay_attempts(mut self, attempts: u32) -> Self {
+        self.settings.replay_attempts = Some(attempts);
+        self
+    }
+}
+
+impl From<PolicySettings> for PolicyBuilder {
+    fn from(settings: PolicySettings) -> Self {
+        Self { settings }
+    }
+}
+
+/// So that a pipeline takes a finished policy and an unfinished one alike.
+impl TryFrom<PolicyBuilder> for Policy {
+    type Error = PolicyFaults;
+
+    fn try_from(builder: PolicyBuilder) -> Result<Self, PolicyFaults> {
+        builder.build()
+    }
+}

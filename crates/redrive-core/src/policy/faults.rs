@@ -1,0 +1,74 @@
+//! What is wrong with a set of settings, said so that it can be repaired.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::time::Duration;
+
+use crate::duration::rough;
+
+/// One fault: which key, what it was set to, why that cannot work, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyFault {
+    /// The key as in the configuration, with a dot below a table: `backoff.base`.
+    pub key: String,
+    pub value: String,
+    pub problem: String,
+    pub fix: String,
+}
+
+impl fmt::Display for PolicyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  fix: {}", self.problem, self.fix)
+    }
+}
+
+/// Every fault that was found, in the order of the keys. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyFaults(pub Vec<PolicyFault>);
+
+impl fmt::Display for PolicyFaults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, fault) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "\n" };
+            write!(f, "{separator}{fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for PolicyFaults {}
+
+/// A policy that is already built cannot fail to become one; lets a caller take both it and a builder.
+impl From<Infallible> for PolicyFaults {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+/// Something that works, but probably not as meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyWarning {
+    /// Crashes this far apart are not counted together; the attempts still end the loop.
+    DelayPassesCrashWindow { longest: Duration, window: Duration },
+    /// A retry that waits longer than the message lives is never made.
+    DelayPassesTtl { longest: Duration, ttl: Duration },
+}
+
+impl fmt::Display for PolicyWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DelayPassesCrashWindow { longest, window } => write!(
+                f,
+                "longest delay {}, but the crash window is {}: a crash loop would never be seen",
+                rough(*longest),
+                rough(*window)
+            ),
+            Self::DelayPassesTtl { longest, ttl } => write!(
+                f,
+                "longest delay {}, but the ttl is {}: a retry after such a delay is never made",
+                rough(*longest),
+                rough(*ttl)
+            ),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The policy itself: settings that passed every check, with nothing left to guess.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::faults::PolicyWarning;
+use crate::jitter::Unspread;
+use crate::time::millis;
+use crate::{Class, Jitter, Ratio, Schedule, Time};
+
+/// What happens to failures of one pipeline. Made by [`super::PolicySettings::resolve`] or by a builder.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub(super) schedule: Schedule,
+    pub(super) jitter: Jitter,
+    pub(super) attempts: u32,
+    pub(super) attempts_for: BTreeMap<Class, u32>,
+    pub(super) retry_after_jitter: Ratio,
+    pub(super) retry_after_max: Duration,
+    pub(super) ttl: Option<Duration>,
+    pub(super) cap_ttl_share: Option<Ratio>,
+    pub(super) hold_max: Duration,
+    pub(super) classify: bool,
+    pub(super) mode: Mode,
+    pub(super) concurrency: u32,
+    pub(super) timeout: Duration,
+    pub(super) outage_gate: bool,
+    pub(super) budget: Option<BudgetRate>,
+    pub(super) on_exhausted: OnExhausted,
+    pub(super) crash_threshold: u32,
+    pub(super) crash_window: Duration,
+    pub(super) replay_attempts: Option<u32>,
+    pub(super) warnings: Vec<PolicyWarning>,
+}
+
+/// Where a message waits between attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// In a tier or the delay index; its partition goes on.
+    NonBlocking,
+    /// In place; its partition waits. The honest baseline.
+    Blocking,
+}
+
+/// How many retries a pipeline may make in all, so that retries cannot become the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BudgetRate {
+    PerMinute(u32),
+    ShareOfSuccesses(Ratio),
+}
+
+/// What happens to a retry that the budget does not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OnExhausted {
+    Defer,
+    DeadLetter,
+}
+
+impl Mode {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NonBlocking => "non-blocking",
+            Self::Blocking => "blocking",
+        }
+    }
+}
+
+impl OnExhausted {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Defer => "defer",
+            Self::DeadLetter => "dead_letter",
+        }
+    }
+}
+
+impl Policy {
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    pub fn jitter(&self) -> Jitter {
+        self.jitter
+    }
+
+    /// Counted attempts of a class without a number of its own: retries + 1.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    pub fn retries(&self) -> u32 {
+        self.attempts.saturating_sub(1)
+    }
+
+    /// How many counted attempts a message may use when it fails with `class`, driven again `replays` times.
+    pub fn attempts_allowed(&self, class: Class, replays: u32) -> u32 {
+        match self.replay_attempts {
+            Some(attempts) if replays > 0 => attempts,
+            _ => self.attempts_for.get(&class).copied().unwrap_or(self.attempts),
+        }
+    }
+
+    /// The most counted attempts that any sequence of failures can use.
+    pub fn attempts_max(&self) -> u32 {
+        let own = self.attempts_for.values().copied();
+        own.chain(self.replay_attempts).fold(self.attempts, u32::max)
+    }
+
+    pub fn retry_after_jitter(&self) -> Ratio {
+        self.retry_after_jitter
+    }
+
+    pub fn retry_after_max(&self) -> Duration {
+        self.retry_after_max
+    }
+
+    pub fn ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
+    /// The deadline of a message that brings none of its own.
+    pub fn deadline(&self, created: Time) -> Option<Time> {
+        self.ttl.map(|ttl| created.plus(ttl))
+    }
+
+    pub fn cap_ttl_share(&self) -> Option<Ratio> {
+        self.cap_ttl_share
+    }
+
+    pub fn hold_max(&self) -> Duration {
+        self.hold_max
+    }
+
+    /// Whether permanent failures are dead-lettered at once.
+    pub fn classify(&self) -> bool {
+        self.classify
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    pub fn concurrency(&self) -> u32 {
+        self.concurrency
+    }
+
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub fn outage_gate(&self) -> bool {
+        self.outage_gate
+    }
+
+    pub fn budget(&self) -> Option<BudgetRate> {
+        self.budget
+    }
+
+    pub fn on_exhausted(&self) -> OnExhausted {
+        self.on_exhausted
+    }
+
+    pub fn crash_threshold(&self) -> u32 {
+        self.crash_threshold
+    }
+
+    pub fn crash_window(&self) -> Duration {
+        self.crash_window
+    }
+
+    pub fn replay_attempts(&self) -> Option<u32> {
+        self.replay_attempts
+    }
+
+    /// What works, but probably not as meant.
+    pub fn warnings(&self) -> &[PolicyWarning] {
+        &self.warnings
+    }
+
+    /// The delay before retry n (from 1) as jitter needs it; `ttl` is that of the message where it has its own.
+    pub fn unspread(&self, n: u32, class: Class, ttl: Option<Duration>, previous_ms: u64) -> Unspread {
+        let ttl_cap_ms = match (self.cap_ttl_share, ttl.or(self.ttl)) {
+            (Some(share), Some(ttl)) => share.of_ms(millis(ttl)),
+            _ => u64::MAX,
+        };
+        Unspread {
+            delay_ms: self.schedule.uncapped_ms(n, class),
+            cap_ms: self.schedule.cap_ms().min(ttl_cap_ms),
+            base_ms: self.schedule.base_ms(),
+            previous_ms,
+        }
+    }
+
+    /// The shortest and the longest delay before each retry of `class`, for as many retries as `attempts` allow.
+    pub fn delay_ranges(&self, attempts: u32, class: Class) -> Vec<(Duration, Duration)> {
+        let mut longest_ms = 0;
+        let range = |n| {
+            let unspread = self.unspread(n, class, None, longest_ms);
+            let (min_ms, max_ms) = self.jitter.range(unspread);
+            longest_ms = max_ms.min(unspread.cap_ms);
+            (Duration::from_millis(min_ms.min(unspread.cap_ms)), Duration::from_millis(longest_ms))
+        };
+        (1..attempts).map(range).collect()
+    }
+
+    /// The longest delay the schedule and its jitter can give.
+    pub fn longest_delay(&self) -> Duration {
+        let ranges = self.delay_ranges(self.attempts_max(), Class::Transient);
+        ranges.into_iter().map(|(_, longest)| longest).max().unwrap_or_default()
+    }
+}

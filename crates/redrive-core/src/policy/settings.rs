@@ -1,0 +1,174 @@
+//! Settings as given, under the names of the configuration, laid over a profile.
+
+use std::time::Duration;
+
+use super::given::Given;
+use super::rules::{Mode, OnExhausted};
+use crate::profiles::{Profile, ProfileSchedule};
+use crate::schedule::CustomDelay;
+use crate::{Class, Jitter, Ratio};
+
+/// What somebody set; everything else comes from the profile.
+#[derive(Clone, Default)]
+pub struct PolicySettings {
+    pub profile: Option<String>,
+    pub tiers: Option<Vec<Given<Duration>>>,
+    pub backoff: Option<BackoffSettings>,
+    /// A delay function; only code can give one.
+    pub custom: Option<CustomDelay>,
+    pub retries: Option<u32>,
+    pub attempts: Option<u32>,
+    pub attempts_for: Vec<(Given<Class>, u32)>,
+    pub jitter: Option<Given<Jitter>>,
+    pub retry_after_jitter: Option<Given<Ratio>>,
+    pub retry_after_max: Option<Given<Duration>>,
+    pub ttl: Option<Given<Duration>>,
+    pub cap_ttl_share: Option<f64>,
+    pub hold_max: Option<Given<Duration>>,
+    pub classify: Option<Given<bool>>,
+    pub mode: Option<Given<Mode>>,
+    pub concurrency: Option<u32>,
+    pub timeout: Option<Given<Duration>>,
+    pub outage_gate: Option<bool>,
+    pub budget: BudgetSettings,
+    pub crash: CrashSettings,
+    pub replay_attempts: Option<u32>,
+}
+
+/// `{ base, multiplier, cap }` or `{ fixed }`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BackoffSettings {
+    pub base: Option<Given<Duration>>,
+    pub multiplier: Option<f64>,
+    pub cap: Option<Given<Duration>>,
+    pub fixed: Option<Given<Duration>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BudgetSettings {
+    pub retries_per_minute: Option<u32>,
+    pub share_of_successes: Option<Given<Ratio>>,
+    pub on_exhausted: Option<Given<OnExhausted>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CrashSettings {
+    pub threshold: Option<u32>,
+    pub window: Option<Given<Duration>>,
+}
+
+impl PolicySettings {
+    /// These settings, with what they leave open taken from `base`.
+    #[must_use]
+    pub fn over(self, base: Self) -> Self {
+        let has_schedule = self.tiers.is_some() || self.backoff.is_some() || self.custom.is_some();
+        let same_kind = !has_schedule || (self.backoff.is_some() && base.backoff.is_some());
+        // The number of retries belongs to the schedule it was chosen for: three tiers of one's own are not to be
+        // refused because a profile with another schedule asks for five retries.
+        let own_number = self.retries.is_some() || self.attempts.is_some();
+        let keeps_number = same_kind && !own_number;
+        Self {
+            profile: self.profile.or(base.profile),
+            tiers: if has_schedule { self.tiers } else { base.tiers },
+            backoff: match (self.backoff, base.backoff) {
+                (Some(own), Some(base)) => Some(own.over(base)),
+                (own, base) => own.or(if has_schedule { None } else { base }),
+            },
+            custom: if has_schedule { self.custom } else { base.custom },
+            retries: self.retries.or(if keeps_number { base.retries } else { None }),
+            attempts: self.attempts.or(if keeps_number { base.attempts } else { None }),
+            attempts_for: if self.attempts_for.is_empty() { base.attempts_for } else { self.attempts_for },
+            jitter: self.jitter.or(base.jitter),
+            retry_after_jitter: self.retry_after_jitter.or(base.retry_after_jitter),
+            retry_after_max: self.retry_after_max.or(base.retry_after_max),
+            ttl: self.ttl.or(base.ttl),
+            cap_ttl_share: self.cap_ttl_share.or(if same_kind { base.cap_ttl_share } else { None }),
+            hold_max: self.hold_max.or(base.hold_max),
+            classify: self.classify.or(base.classify),
+            mode: self.mode.or(base.mode),
+            concurrency: self.concurrency.or(base.concurrency),
+            timeout: self.timeout.or(base.timeout),
+            outage_gate: self.outage_gate.or(base.outage_gate),
+            budget: self.budget.over(base.budget),
+            crash: CrashSettings {
+                threshold: self.crash.threshold.or(base.crash.threshold),
+                window: self.crash.window.or(base.crash.window),
+            },
+            replay_attempts: self.replay_attempts.or(base.replay_attempts),
+        }
+    }
+}
+
+impl BackoffSettings {
+    /// A fixed delay and a growing one exclude each other: the kind that was given wins as a whole.
+    fn over(self, base: Self) -> Self {
+        if self.fixed.is_some() || base.fixed.is_some() {
+            return self;
+        }
+        Self {
+            base: self.base.or(base.base),
+            multiplier: self.multiplier.or(base.multiplier),
+            cap: self.cap.or(base.cap),
+            fixed: None,
+        }
+    }
+}
+
+impl BudgetSettings {
+    fn over(self, base: Self) -> Self {
+        let on_exhausted = self.on_exhausted.clone().or(base.on_exhausted.clone());
+        let rate = if self.has_rate() { self } else { base };
+        Self { on_exhausted, ..rate }
+    }
+
+    pub(super) fn has_rate(&self) -> bool {
+        self.retries_per_minute.is_some() || self.share_of_successes.is_some()
+    }
+}
+
+impl From<&Profile> for PolicySettings {
+    fn from(profile: &Profile) -> Self {
+        let (tiers, backoff) = match profile.schedule {
+            ProfileSchedule::Tiers(tiers) => (Some(tiers.iter().map(|tier| (*tier).into()).collect()), None),
+            ProfileSchedule::Exponential { base, multiplier, cap } => {
+                let base = Some(base.into());
+                let cap = cap.map(Into::into);
+                (None, Some(BackoffSettings { base, multiplier: Some(multiplier), cap, fixed: None }))
+            }
+            ProfileSchedule::Fixed(delay) => {
+                (None, Some(BackoffSettings { fixed: Some(delay.into()), ..BackoffSettings::default() }))
+            }
+        };
+        Self {
+            profile: Some(profile.name.to_owned()),
+            tiers,
+            backoff,
+            retries: profile.retries,
+            jitter: Some(profile.jitter.into()),
+            retry_after_jitter: Some(profile.retry_after_jitter.into()),
+            ttl: profile.ttl.map(Into::into),
+            cap_ttl_share: profile.cap_ttl_share,
+            mode: Some(profile.mode.into()),
+            budget: BudgetSettings {
+                retries_per_minute: profile.retries_per_minute,
+                share_of_successes: None,
+                on_exhausted: Some(profile.on_exhausted.into()),
+            },
+            replay_attempts: profile.replay_attempts,
+            ..Self::default()
+        }
+    }
+}
+
+impl std::fmt::Debug for PolicySettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PolicySettings")
+            .field("profile", &self.profile)
+            .field("tiers", &self.tiers)
+            .field("backoff", &self.backoff)
+            .field("custom", &self.custom.is_some())
+            .field("retries", &self.retries)
+            .field("attempts", &self.attempts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,168 @@
+//! Named sets of settings, as data. Every value can be overridden; the words are those of the configuration.
+
+use crate::Class;
+use crate::nearest::nearest;
+
+/// One named set of settings. Words rather than values, so that the table reads like a configuration file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Profile {
+    pub name: &'static str,
+    pub schedule: ProfileSchedule,
+    /// `None`: as many as there are tiers.
+    pub retries: Option<u32>,
+    pub jitter: &'static str,
+    pub retry_after_jitter: &'static str,
+    pub ttl: Option<&'static str>,
+    pub cap_ttl_share: Option<f64>,
+    pub retries_per_minute: Option<u32>,
+    pub on_exhausted: &'static str,
+    pub replay_attempts: Option<u32>,
+    pub mode: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ProfileSchedule {
+    Tiers(&'static [&'static str]),
+    Exponential { base: &'static str, multiplier: f64, cap: Option<&'static str> },
+    Fixed(&'static str),
+}
+
+/// The profile that is meant when none is named.
+pub const DEFAULT: &str = "tiered";
+
+const TIERED: Profile = Profile {
+    name: DEFAULT,
+    schedule: ProfileSchedule::Tiers(&["5s", "30s", "5m"]),
+    retries: None,
+    jitter: "equal",
+    retry_after_jitter: "10%",
+    ttl: None,
+    cap_ttl_share: None,
+    retries_per_minute: None,
+    on_exhausted: "defer",
+    replay_attempts: None,
+    mode: "non-blocking",
+};
+
+const PUSH: Profile = Profile {
+    name: "push",
+    schedule: doubling("2s", Some("120s")),
+    retries: Some(5),
+    jitter: "full",
+    // Used exactly as the push service says it.
+    retry_after_jitter: "0%",
+    ttl: Some("1h"),
+    ..TIERED
+};
+
+/// What the queues with manual review share: an exhausted budget goes to people, a replay gets three attempts.
+const REVIEWED: Profile = Profile {
+    jitter: "around(10%)",
+    retry_after_jitter: "20%",
+    on_exhausted: "dead_letter",
+    replay_attempts: Some(3),
+    ..TIERED
+};
+
+pub const ALL: [Profile; 11] = [
+    TIERED,
+    Profile { name: "tiered-short", schedule: ProfileSchedule::Tiers(&["1s", "5s", "30s"]), ..TIERED },
+    Profile { name: "tiered-long", schedule: ProfileSchedule::Tiers(&["10s", "1m", "10m"]), ..TIERED },
+    Profile {
+        name: "apns-worker",
+        schedule: doubling("1s", None),
+        retries: Some(3),
+        jitter: "plus(50%)",
+        ..TIERED
+    },
+    PUSH,
+    Profile {
+        name: "push-critical",
+        schedule: doubling("2s", None),
+        retries: Some(3),
+        ttl: Some("5m"),
+        cap_ttl_share: Some(0.5),
+        ..PUSH
+    },
+    Profile { name: "push-campaign", retries: Some(7), ttl: Some("24h"), ..PUSH },
+    Profile { name: "emails", schedule: doubling("2s", None), retries: Some(3), ..REVIEWED },
+    Profile { name: "webhooks", schedule: doubling("5s", None), retries: Some(5), ..REVIEWED },
+    Profile {
+        name: "payments",
+        schedule: ProfileSchedule::Fixed("60s"),
+        retries: Some(2),
+        retries_per_minute: Some(100),
+        ..REVIEWED
+    },
+    Profile {
+        name: "worker",
+        schedule: doubling("100ms", Some("2s")),
+        retries: Some(4),
+        jitter: "full",
+        mode: "blocking",
+        ..TIERED
+    },
+];
+
+const fn doubling(base: &'static str, cap: Option<&'static str>) -> ProfileSchedule {
+    ProfileSchedule::Exponential { base, multiplier: 2.0, cap }
+}
+
+pub fn find(name: &str) -> Option<&'static Profile> {
+    ALL.iter().find(|profile| profile.name == name)
+}
+
+/// The profile somebody probably meant.
+pub fn nearest_name(name: &str) -> Option<&'static str> {
+    nearest(name, ALL.iter().map(|profile| profile.name))
+}
+
+/// The two status lists of preset `seed-strict`, literally. Class tables of the sinks refine them.
+pub mod seed_strict {
+    use super::Class;
+
+    pub const RETRYABLE: [u16; 5] = [429, 500, 502, 503, 504];
+    pub const PERMANENT: [u16; 4] = [400, 401, 404, 410];
+
+    /// The class of a status; `None` for one that is in neither list.
+    pub fn class_of(status: u16) -> Option<Class> {
+        match status {
+            429 => Some(Class::RateLimited),
+            _ if RETRYABLE.contains(&status) => Some(Class::Transient),
+            _ if PERMANENT.contains(&status) => Some(Class::Permanent),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_the_default_exists() {
+        for (i, profile) in ALL.iter().enumerate() {
+            assert_eq!(ALL.iter().position(|other| other.name == profile.name), Some(i));
+            assert_eq!(find(profile.name).map(|found| found.name), Some(profile.name));
+        }
+        assert!(find(DEFAULT).is_some());
+        assert_eq!(find("nope"), None);
+        assert_eq!(nearest_name("webhook"), Some("webhooks"));
+        assert_eq!(nearest_name("nope-at-all"), None);
+    }
+
+    #[test]
+    fn the_strict_lists_are_those_of_the_seed() {
+        // S1-6 S1-7 S1-17
+        assert_eq!(seed_strict::class_of(429), Some(Class::RateLimited));
+        for status in [500, 502, 503, 504] {
+            assert_eq!(seed_strict::class_of(status), Some(Class::Transient), "{status}");
+        }
+        for status in [400, 401, 404, 410] {
+            assert_eq!(seed_strict::class_of(status), Some(Class::Permanent), "{status}");
+        }
+        for status in [200, 403, 501] {
+            assert_eq!(seed_strict::class_of(status), None, "{status}");
+        }
+    }
+}

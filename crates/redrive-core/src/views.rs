@@ -1,0 +1,98 @@
+//! What a decision is told about the world: plain values, taken at one moment by whoever runs the pipeline.
+//!
+//! The parts that keep these numbers up to date (breaker, ramp, token bucket, suspects) live beside this module; a
+//! decision never sees them, only the view they give.
+
+use std::time::Duration;
+
+/// How the sink is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    Healthy,
+    /// Too many recent failures: attempts may still be made, but nothing is given up for exhaustion.
+    Unhealthy {
+        retry_in: Duration,
+    },
+    /// Closed for now: nothing is taken for it.
+    Gated {
+        by: Gate,
+        retry_in: Duration,
+    },
+}
+
+/// What closed a sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// The breaker is open.
+    Breaker,
+    /// Our own key was refused; only a person can repair that.
+    Credential,
+}
+
+impl Health {
+    pub const fn is_healthy(self) -> bool {
+        matches!(self, Self::Healthy)
+    }
+
+    /// When another call makes sense, as far as the sink's keeper knows; zero when it has no opinion.
+    pub const fn retry_in(self) -> Duration {
+        match self {
+            Self::Healthy => Duration::ZERO,
+            Self::Unhealthy { retry_in } | Self::Gated { retry_in, .. } => retry_in,
+        }
+    }
+}
+
+/// What is left of the pipeline's retry budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    Unlimited,
+    Tokens {
+        remaining: u32,
+        /// When the next token comes.
+        next_in: Duration,
+    },
+}
+
+impl Budget {
+    pub const fn is_empty(self) -> bool {
+        matches!(self, Self::Tokens { remaining: 0, .. })
+    }
+
+    pub const fn next_in(self) -> Duration {
+        match self {
+            Self::Unlimited => Duration::ZERO,
+            Self::Tokens { next_in, .. } => next_in,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(3);
+
+    #[test]
+    fn a_gated_sink_is_not_healthy_whatever_closed_it() {
+        assert!(Health::Healthy.is_healthy());
+        assert_eq!(Health::Healthy.retry_in(), Duration::ZERO);
+        for health in [
+            Health::Unhealthy { retry_in: SOON },
+            Health::Gated { by: Gate::Breaker, retry_in: SOON },
+            Health::Gated { by: Gate::Credential, retry_in: SOON },
+        ] {
+            assert!(!health.is_healthy());
+            assert_eq!(health.retry_in(), SOON);
+        }
+    }
+
+    #[test]
+    fn a_budget_is_empty_only_without_a_token() {
+        assert!(!Budget::Unlimited.is_empty());
+        assert!(!Budget::Tokens { remaining: 1, next_in: SOON }.is_empty());
+        assert!(Budget::Tokens { remaining: 0, next_in: SOON }.is_empty());
+        assert_eq!(Budget::Unlimited.next_in(), Duration::ZERO);
+        assert_eq!(Budget::Tokens { remaining: 0, next_in: SOON }.next_in(), SOON);
+    }
+}
