@@ -114,7 +114,7 @@ impl Failure {
     }
 
     fn causes(&self) -> impl Iterator<Item = &(dyn Error + 'static)> {
-        std::iter::successors(Some(self.source()), |cause| cause.source())
+        std::iter::successors(Some(self.source()), |cause: &&(dyn Error + 'static)| (*cause).source())
     }
 
     /// What the decision needs to know of it.
