@@ -2,8 +2,36 @@
 //!
 //! # Layout, in the order a message passes through
 //!
-//! - [`engine`]: where messages live; the seam, and the engines behind it
+//! - [`builder`]: what a user writes; [`handler`], [`failure`]: their code and what it says when it fails
+//! - [`redrive`], [`handle`]: what a user holds while it runs
+//! - [`engine`]: where messages live; the seam, and the engines behind it; [`stores`] opens one per pipeline
+//! - [`dispatch`]: what to take, whom to start, what to settle; no I/O
+//! - [`run`]: threads, handlers, shutdown
+//! - [`settle`]: from the end of an attempt to what is stored
+
+pub mod builder;
+pub mod failure;
+pub mod handler;
+
+pub mod handle;
+pub mod redrive;
 
 pub mod engine;
+pub mod stores;
 
-pub use redrive_core::{Class, Decision, Message, Meta, Outcome, Reason, Time};
+pub mod dispatch;
+pub mod run;
+pub mod settle;
+
+pub use builder::{BuildError, BuildFault, Builder, Pipeline};
+pub use engine::{Accepted, AfterDead, Letter, LetterState, NewMessage, Ordering};
+pub use failure::{Failure, TimedOut};
+pub use handle::{HandleError, PipelineHandle};
+pub use handler::{Handler, MessageExt};
+pub use redrive::Redrive;
+pub use run::clock::{Clock, VirtualClock, WallClock};
+pub use run::hooks::DeadLetter;
+pub use run::report::{PipelineReport, RunError, RunReport};
+pub use stores::{MemoryStores, Stores};
+
+pub use redrive_core::{Class, Decision, Message, Meta, Outcome, Policy, Reason, Time};

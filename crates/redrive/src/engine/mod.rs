@@ -11,6 +11,9 @@ pub mod embedded;
 pub mod memory;
 pub mod overlay;
 
+#[cfg(feature = "testing")]
+pub mod conformance;
+
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
 pub use letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};

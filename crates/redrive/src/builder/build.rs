@@ -1,0 +1,112 @@
+//! Puts pipelines together. `build` checks everything, shows all faults at once, and only then opens the stores.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::faults::{BuildError, BuildFault};
+use super::pipeline::Pipeline;
+use crate::redrive::Redrive;
+use crate::run::built::Built;
+use crate::run::clock::{Clock, WallClock};
+use crate::stores::Stores;
+
+/// How long handlers may go on after the word to stop, unless set. Less than the 30 s an orchestrator usually gives.
+pub const DRAIN_DEFAULT: Duration = Duration::from_secs(20);
+/// The longest drain time that can be set.
+pub const DRAIN_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Collects pipelines; nothing is judged before [`Self::build`].
+#[must_use]
+pub struct Builder {
+    stores: Option<Box<dyn Stores>>,
+    pipelines: Vec<Pipeline>,
+    clock: Arc<dyn Clock>,
+    drain: Duration,
+}
+
+impl Redrive {
+    pub fn builder() -> Builder {
+        Builder { stores: None, pipelines: Vec::new(), clock: Arc::new(WallClock), drain: DRAIN_DEFAULT }
+    }
+}
+
+impl Builder {
+    /// Where messages live.
+    pub fn engine(mut self, stores: impl Stores + 'static) -> Self {
+        self.stores = Some(Box::new(stores));
+        self
+    }
+
+    pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
+        self.pipelines.push(pipeline);
+        self
+    }
+
+    /// How long handlers may go on after the word to stop; what is not finished then is given up and waits again.
+    pub fn drain(mut self, drain: Duration) -> Self {
+        self.drain = drain;
+        self
+    }
+
+    /// The clock by which messages come due, for tests.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Checks everything, then opens the stores. Nothing is opened if anything is wrong.
+    pub fn build(self) -> Result<Redrive, BuildError> {
+        let mut faults = Vec::new();
+        if self.stores.is_none() {
+            let fix = "add .engine(…), for example .engine(MemoryStores::new()) in a test";
+            faults.push(BuildFault::general("engine", "", "it is not said where messages live", fix));
+        }
+        if self.pipelines.is_empty() {
+            let fix = "add .pipeline(Pipeline::new(\"name\").handler(…))";
+            faults.push(BuildFault::general("pipeline", "", "there is no pipeline", fix));
+        }
+        if self.drain > DRAIN_MAX {
+            let value = format!("{:?}", self.drain);
+            let problem = format!("`drain` is {value}, at most {DRAIN_MAX:?} can be waited");
+            faults.push(BuildFault::general("drain", value, &problem, "drain = \"20s\""));
+        }
+        let mut names = HashSet::new();
+        for pipeline in &self.pipelines {
+            if !names.insert(pipeline.name()) {
+                let name = pipeline.name();
+                let problem = format!("two pipelines are named `{name}`");
+                faults.push(BuildFault::of(name, "name", name, &problem, "give one another name"));
+            }
+        }
+        let checked: Vec<_> =
+            self.pipelines.into_iter().filter_map(|pipeline| pipeline.check(&mut faults)).collect();
+        let Some(stores) = self.stores.filter(|_| faults.is_empty()) else {
+            return Err(BuildError { faults });
+        };
+        let mut built = Vec::new();
+        for (settings, options) in checked {
+            match stores.open(&settings.name, options) {
+                Ok(engine) => built.push(Arc::new(Built::new(settings, engine))),
+                Err(error) => {
+                    let fix = "see the message; nothing was started";
+                    faults.push(BuildFault::of(&settings.name, "engine", "", &error.to_string(), fix));
+                }
+            }
+        }
+        if !faults.is_empty() {
+            return Err(BuildError { faults });
+        }
+        Ok(Redrive::new(built, self.clock, self.drain))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("pipelines", &self.pipelines)
+            .field("drain", &self.drain)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,10 @@
+//! What a user writes: pipelines and where their messages live.
+
+pub mod faults;
+pub mod pipeline;
+
+pub mod build;
+
+pub use build::Builder;
+pub use faults::{BuildError, BuildFault};
+pub use pipeline::Pipeline;

@@ -1,0 +1,73 @@
+//! The handler calls that run now: a table of slots, each with one delivery and the permit it runs on.
+
+use redrive_core::Time;
+
+use super::permits::Permit;
+use crate::engine::Delivery;
+
+/// Names one call. A number is not used twice for the same slot, so a late answer cannot settle somebody else's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CallId {
+    slot: u32,
+    round: u32,
+}
+
+/// A delivery whose handler was started.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) delivery: Delivery,
+    pub(super) started: Time,
+    /// Held as long as the call is in the table.
+    _permit: Permit,
+}
+
+impl Call {
+    pub(super) fn new(delivery: Delivery, started: Time, permit: Permit) -> Self {
+        Self { delivery, started, _permit: permit }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    round: u32,
+    call: Option<Call>,
+}
+
+impl Calls {
+    /// Bounded by the permits: a call holds one.
+    pub(super) fn insert(&mut self, call: Call) -> CallId {
+        if let Some(slot) = self.free.pop() {
+            let place = &mut self.slots[slot as usize];
+            place.call = Some(call);
+            return CallId { slot, round: place.round };
+        }
+        self.slots.push(Slot { round: 0, call: Some(call) });
+        CallId { slot: self.slots.len() as u32 - 1, round: 0 }
+    }
+
+    /// The call, if it has not ended before.
+    pub(super) fn remove(&mut self, id: CallId) -> Option<Call> {
+        let place = self.slots.get_mut(id.slot as usize).filter(|place| place.round == id.round)?;
+        let call = place.call.take()?;
+        place.round = place.round.wrapping_add(1);
+        self.free.push(id.slot);
+        Some(call)
+    }
+
+    /// All calls that run; their late answers will find nothing.
+    pub(super) fn remove_all(&mut self) -> Vec<Call> {
+        let ids: Vec<CallId> =
+            (0..).zip(&self.slots).map(|(slot, place)| CallId { slot, round: place.round }).collect();
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}

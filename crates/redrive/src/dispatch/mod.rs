@@ -1,0 +1,10 @@
+//! Dispatch without I/O: what to take, whom to start, what to settle. Clock, randomness and threads are arguments or
+//! elsewhere, so that a simulation can drive the same code.
+
+pub mod calls;
+pub mod machine;
+pub mod permits;
+
+pub use calls::CallId;
+pub use machine::{Ended, Machine, Parked, Start, Tally, Views};
+pub use permits::{Permit, Permits};

@@ -1,0 +1,76 @@
+//! How many handlers may run at once, as guards: a permit is free again when it is dropped, wherever that happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The permits of one sink.
+#[derive(Debug)]
+pub struct Permits {
+    used: Arc<AtomicUsize>,
+    limit: usize,
+}
+
+/// The right to run one handler. It cannot be copied, and dropping it is the only way to give it back.
+#[derive(Debug)]
+pub struct Permit {
+    used: Arc<AtomicUsize>,
+}
+
+impl Permits {
+    pub fn new(limit: usize) -> Self {
+        Self { used: Arc::default(), limit }
+    }
+
+    /// A permit, if one is free. `&mut`: one thread hands them out, so counting and taking cannot race.
+    pub fn take(&mut self) -> Option<Permit> {
+        if self.free() == 0 {
+            return None;
+        }
+        self.used.fetch_add(1, Ordering::Relaxed);
+        Some(Permit { used: Arc::clone(&self.used) })
+    }
+
+    pub fn free(&self) -> usize {
+        self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
+    }
+
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. Permits beyond a lower one stay valid; new ones wait until they are back.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.used.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permit_is_free_again_when_it_is_dropped() {
+        let mut permits = Permits::new(2);
+        let (first, second) = (permits.take(), permits.take());
+        assert!(first.is_some() && second.is_some() && permits.take().is_none());
+        drop(first);
+        assert_eq!(permits.free(), 1);
+        assert!(permits.take().is_some());
+    }
+
+    #[test]
+    fn a_lower_limit_waits_for_what_is_out() {
+        let mut permits = Permits::new(3);
+        let out: Vec<_> = (0..3).filter_map(|_| permits.take()).collect();
+        permits.set_limit(1);
+        assert_eq!((permits.free(), permits.used()), (0, 3));
+        drop(out);
+        assert_eq!(permits.free(), 1);
+    }
+}

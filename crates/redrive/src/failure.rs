@@ -1,0 +1,210 @@
+//! What a handler returns when it fails: a class for the decision, and the cause as the type the user gave.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use redrive_core::{Class, Outcome};
+
+use crate::engine::history::ERROR_BYTES_MAX;
+
+/// The cause of a failure, of any type.
+pub type Cause = Box<dyn Error + Send + Sync>;
+
+/// Why an attempt failed.
+///
+/// `?` on any error makes a transient failure; the constructors say it more exactly. Like `anyhow::Error` this is not
+/// itself a [`std::error::Error`], because only so every error can be converted into it.
+pub struct Failure {
+    // One pointer: the result of an attempt stays small, and success, the common case, carries nothing.
+    parts: Box<Parts>,
+}
+
+struct Parts {
+    class: Class,
+    retry_after: Option<Duration>,
+    ambiguous: bool,
+    cause: Cause,
+}
+
+impl Failure {
+    /// Likely to heal by itself; retried with the pipeline's delays.
+    pub fn transient(cause: impl Into<Cause>) -> Self {
+        Self::of(Class::Transient, cause)
+    }
+
+    /// No retry can help; becomes a dead letter now.
+    pub fn permanent(cause: impl Into<Cause>) -> Self {
+        Self::of(Class::Permanent, cause)
+    }
+
+    /// The downstream asked for patience. A `retry_after` is the least that is waited.
+    pub fn rate_limited(retry_after: impl Into<Option<Duration>>, cause: impl Into<Cause>) -> Self {
+        let mut failure = Self::of(Class::RateLimited, cause);
+        failure.parts.retry_after = retry_after.into();
+        failure
+    }
+
+    /// The receiver is gone for good; becomes a dead letter now.
+    pub fn gone(cause: impl Into<Cause>) -> Self {
+        Self::of(Class::Gone, cause)
+    }
+
+    /// Our own key was refused. Burns no attempt: a person has to act.
+    pub fn credential(cause: impl Into<Cause>) -> Self {
+        Self::of(Class::Credential, cause)
+    }
+
+    /// The connection was stale; tried once more at once.
+    pub fn reconnect(cause: impl Into<Cause>) -> Self {
+        Self::of(Class::Reconnect, cause)
+    }
+
+    pub(crate) fn crash(text: String) -> Self {
+        Self::of(Class::Crash, text)
+    }
+
+    fn of(class: Class, cause: impl Into<Cause>) -> Self {
+        Self { parts: Box::new(Parts { class, retry_after: None, ambiguous: false, cause: cause.into() }) }
+    }
+
+    /// Says that the effect may have happened although the attempt failed, as after a timeout.
+    #[must_use]
+    pub fn ambiguous(mut self) -> Self {
+        self.parts.ambiguous = true;
+        self
+    }
+
+    pub fn class(&self) -> Class {
+        self.parts.class
+    }
+
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.parts.retry_after
+    }
+
+    pub fn is_ambiguous(&self) -> bool {
+        self.parts.ambiguous
+    }
+
+    /// The error the handler gave.
+    pub fn source(&self) -> &(dyn Error + 'static) {
+        &*self.parts.cause
+    }
+
+    /// The first error of type `T` among the cause and its own causes.
+    pub fn downcast_ref<T: Error + 'static>(&self) -> Option<&T> {
+        self.causes().find_map(|cause| cause.downcast_ref::<T>())
+    }
+
+    /// The error and all its causes, outermost first, joined by `: `. This is what is stored.
+    pub fn chain(&self) -> String {
+        let mut text = String::new();
+        for cause in self.causes() {
+            // A chain longer than what is stored is not worth building.
+            if text.len() > ERROR_BYTES_MAX {
+                break;
+            }
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause.to_string());
+        }
+        text
+    }
+
+    fn causes(&self) -> impl Iterator<Item = &(dyn Error + 'static)> {
+        std::iter::successors(Some(self.source()), |cause: &&(dyn Error + 'static)| (*cause).source())
+    }
+
+    /// What the decision needs to know of it.
+    pub(crate) fn outcome(&self) -> Outcome {
+        Outcome::Failed {
+            class: self.parts.class,
+            retry_after: self.parts.retry_after,
+            ambiguous: self.parts.ambiguous,
+        }
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for Failure {
+    fn from(cause: E) -> Self {
+        Self::transient(cause)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.class(), self.chain())
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failure")
+            .field("class", &self.parts.class)
+            .field("retry_after", &self.parts.retry_after)
+            .field("ambiguous", &self.parts.ambiguous)
+            .field("cause", &self.parts.cause)
+            .finish()
+    }
+}
+
+/// The handler did not come to an end in its time. What it began may have had its effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the handler timed out after {} ms", .after.as_millis())]
+pub struct TimedOut {
+    pub after: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("could not charge")]
+    struct Declined {
+        #[source]
+        cause: std::io::Error,
+    }
+
+    fn declined() -> Declined {
+        Declined { cause: std::io::Error::other("connection refused") }
+    }
+
+    #[test]
+    fn any_error_becomes_transient_by_the_question_mark() {
+        fn fails() -> Result<(), Failure> {
+            Err(std::io::Error::other("x"))?;
+            Ok(())
+        }
+        assert_eq!(fails().unwrap_err().class(), Class::Transient);
+    }
+
+    #[test]
+    fn the_cause_keeps_its_type_and_its_chain() {
+        let failure = Failure::permanent(declined());
+        assert!(failure.downcast_ref::<Declined>().is_some());
+        assert!(failure.downcast_ref::<std::io::Error>().is_some(), "also a cause of the cause");
+        assert!(failure.downcast_ref::<std::fmt::Error>().is_none());
+        assert_eq!(failure.source().to_string(), "could not charge");
+        assert_eq!(failure.chain(), "could not charge: connection refused");
+    }
+
+    #[test]
+    fn each_constructor_says_its_class() {
+        let wait = Duration::from_secs(3);
+        let limited = Failure::rate_limited(wait, "429");
+        assert_eq!((limited.class(), limited.retry_after()), (Class::RateLimited, Some(wait)));
+        assert_eq!(Failure::rate_limited(None, "429").retry_after(), None);
+        assert_eq!(Failure::gone("410").class(), Class::Gone);
+        assert_eq!(Failure::credential("401").class(), Class::Credential);
+        assert_eq!(Failure::reconnect("reset").class(), Class::Reconnect);
+        assert!(Failure::transient("timeout").ambiguous().is_ambiguous());
+    }
+
+    #[test]
+    fn success_costs_no_more_than_a_pointer() {
+        assert_eq!(size_of::<Result<(), Failure>>(), size_of::<usize>());
+    }
+}

@@ -1,0 +1,170 @@
+//! One pipeline from outside: new messages in, dead letters out and back.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redrive_core::{Message, Policy, Time};
+use tokio::sync::oneshot;
+
+use crate::engine::{
+    Accepted, Counts, EngineError, IngestError, Letter, LetterChange, LetterState, NewMessage, ReplayAnswer,
+    ReplayJob,
+};
+use crate::run::built::Built;
+use crate::run::clock::Clock;
+use crate::run::command::Command;
+
+/// A handle to one pipeline. It works before and while the pipeline runs; clone it freely.
+#[derive(Clone)]
+pub struct PipelineHandle {
+    built: Arc<Built>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Why a pipeline could not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum HandleError {
+    #[error("pipeline `{0}` has stopped")]
+    Stopped(String),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl PipelineHandle {
+    pub(crate) fn new(built: Arc<Built>, clock: Arc<dyn Clock>) -> Self {
+        Self { built, clock }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.built.name
+    }
+
+    /// Accepts messages, all or nothing; they are durable when this returns. A message without a time of creation gets
+    /// the present one, a message without a deadline that of the policy. Give `(message, due)` for one that shall wait.
+    pub async fn ingest<I>(&self, messages: I) -> Result<Vec<Accepted>, IngestError>
+    where
+        I: IntoIterator,
+        I::Item: Into<NewMessage>,
+    {
+        let Some(ingest) = &self.built.ingest else { return Err(IngestError::Stopped) };
+        let now = self.clock.now();
+        let policy = &self.built.policy;
+        let stamp = |new: NewMessage| NewMessage { message: stamped(new.message, policy, now), due: new.due };
+        let batch = messages.into_iter().map(|new| stamp(new.into())).collect();
+        ingest.submit(batch, now).await.unwrap_or(Err(IngestError::Stopped))
+    }
+
+    /// Up to `limit` letters in the order of their ids, after the id `after`; all states if none is given.
+    pub async fn letters(
+        &self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, HandleError> {
+        self.ask(|reply| Command::Letters { state, after, limit, reply }).await
+    }
+
+    pub async fn letter(&self, id: u64) -> Result<Option<Letter>, HandleError> {
+        self.ask(|reply| Command::Letter { id, reply }).await
+    }
+
+    /// Puts letters back to be delivered at once, as a job of its own.
+    pub async fn replay(&self, ids: impl Into<Vec<u64>>) -> Result<Vec<ReplayAnswer>, HandleError> {
+        static JOBS: AtomicU64 = AtomicU64::new(0);
+        let due = self.clock.now();
+        // Unique over restarts as long as fewer than a thousand jobs begin in one millisecond.
+        let id = due.as_millis().wrapping_mul(1024).wrapping_add(JOBS.fetch_add(1, Ordering::Relaxed));
+        self.replay_as(ReplayJob { id, due, force: false }, ids).await
+    }
+
+    /// Puts letters back under a job the caller names; a job that is resumed takes no letter twice.
+    pub async fn replay_as(
+        &self,
+        job: ReplayJob,
+        ids: impl Into<Vec<u64>>,
+    ) -> Result<Vec<ReplayAnswer>, HandleError> {
+        let ids = ids.into();
+        self.ask(|reply| Command::Replay { job, ids, reply }).await
+    }
+
+    /// Discards open letters; `false` where a letter was not open.
+    pub async fn discard(&self, ids: impl Into<Vec<u64>>) -> Result<Vec<bool>, HandleError> {
+        let ids = ids.into();
+        self.ask(|reply| Command::Change { change: LetterChange::Discard, ids, reply }).await
+    }
+
+    /// Takes a discard back; `false` where a letter was not discarded.
+    pub async fn undo(&self, ids: impl Into<Vec<u64>>) -> Result<Vec<bool>, HandleError> {
+        let ids = ids.into();
+        self.ask(|reply| Command::Change { change: LetterChange::Undo, ids, reply }).await
+    }
+
+    pub async fn counts(&self) -> Result<Counts, HandleError> {
+        self.ask(|reply| Command::Counts { reply }).await
+    }
+
+    /// Takes nothing until [`Self::resume`]; what runs goes on, new messages are still accepted.
+    pub async fn pause(&self) -> Result<(), HandleError> {
+        self.ask(|reply| Command::Gate { closed: true, reply }).await
+    }
+
+    pub async fn resume(&self) -> Result<(), HandleError> {
+        self.ask(|reply| Command::Gate { closed: false, reply }).await
+    }
+
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T, EngineError>>) -> Command,
+    ) -> Result<T, HandleError> {
+        let (reply, answer) = oneshot::channel();
+        self.built.seat.ask(command(reply), self.clock.now(), &self.built.wake);
+        let answer = answer.await.map_err(|_| HandleError::Stopped(self.name().to_owned()))?;
+        Ok(answer?)
+    }
+}
+
+impl fmt::Debug for PipelineHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PipelineHandle").field(&self.built.name).finish()
+    }
+}
+
+impl From<Message> for NewMessage {
+    fn from(message: Message) -> Self {
+        Self { message, due: None }
+    }
+}
+
+impl From<(Message, Time)> for NewMessage {
+    fn from((message, due): (Message, Time)) -> Self {
+        Self { message, due: Some(due) }
+    }
+}
+
+/// The message with its time of creation and its deadline, if it has to have them and does not.
+fn stamped(message: Message, policy: &Policy, now: Time) -> Message {
+    let created = if message.created() == Time::ZERO { now } else { message.created() };
+    let deadline = message.deadline().or_else(|| policy.deadline(created));
+    if created == message.created() && deadline == message.deadline() {
+        return message;
+    }
+    let mut builder = Message::builder(message.id()).created(created);
+    if let Some(key) = message.key() {
+        builder = builder.key(key.to_vec());
+    }
+    if let Some(payload) = message.payload() {
+        builder = builder.payload(payload.to_vec());
+    }
+    if let Some(tenant) = message.tenant() {
+        builder = builder.tenant(tenant);
+    }
+    if let Some(deadline) = deadline {
+        builder = builder.deadline(deadline);
+    }
+    for (name, value) in message.headers() {
+        builder = builder.header(name, value.to_vec());
+    }
+    // The parts were within bounds before; should they not be, the message is better unstamped than refused.
+    builder.build().unwrap_or(message)
+}

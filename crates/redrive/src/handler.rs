@@ -1,0 +1,150 @@
+//! What a user writes to deliver a message: an `async fn`, a closure, or a type of their own.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use redrive_core::Message;
+use serde::de::DeserializeOwned;
+
+use crate::failure::Failure;
+
+/// Delivers messages. Every `async fn(&Message) -> Result<(), Failure>` is one.
+///
+/// Implement it for a type of your own where a handler has state that its future borrows.
+pub trait Handler: Send + Sync + 'static {
+    fn handle(&self, message: &Message) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// A function from a borrowed message to a future that may borrow it. Lets an `async fn` with a reference as its argument
+/// be given as a handler; there is no reason to name it.
+pub trait HandlerFn<'a>: Send + Sync + 'static {
+    type Future: Future<Output = Result<(), Failure>> + Send + 'a;
+
+    fn call(&self, message: &'a Message) -> Self::Future;
+}
+
+impl<'a, F, Fut> HandlerFn<'a> for F
+where
+    F: Fn(&'a Message) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), Failure>> + Send + 'a,
+{
+    type Future = Fut;
+
+    fn call(&self, message: &'a Message) -> Fut {
+        self(message)
+    }
+}
+
+impl<F> Handler for F
+where
+    F: for<'a> HandlerFn<'a>,
+{
+    fn handle(&self, message: &Message) -> impl Future<Output = Result<(), Failure>> + Send {
+        self.call(message)
+    }
+}
+
+pub(crate) type Attempting = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+
+/// A handler whose type is forgotten.
+#[derive(Clone)]
+pub(crate) struct AnyHandler {
+    start: Arc<dyn Fn(Message) -> Attempting + Send + Sync>,
+}
+
+impl AnyHandler {
+    pub(crate) fn borrowing(handler: impl Handler) -> Self {
+        let handler = Arc::new(handler);
+        Self {
+            start: Arc::new(move |message| {
+                let handler = Arc::clone(&handler);
+                Box::pin(async move { handler.handle(&message).await })
+            }),
+        }
+    }
+
+    pub(crate) fn owning<F, Fut>(handler: F) -> Self
+    where
+        F: Fn(Message) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        Self { start: Arc::new(move |message| Box::pin(handler(message))) }
+    }
+
+    /// Makes the future of one attempt; what the handler does before its first `await` may run here already.
+    pub(crate) fn start(&self, message: Message) -> Attempting {
+        (self.start)(message)
+    }
+}
+
+impl fmt::Debug for AnyHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AnyHandler")
+    }
+}
+
+/// Reads a message's payload.
+pub trait MessageExt {
+    /// The payload as JSON. A message without a payload is an error like any other text that is not JSON.
+    fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error>;
+}
+
+impl MessageExt for Message {
+    fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(self.payload().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn by_item(message: &Message) -> Result<(), Failure> {
+        tokio::task::yield_now().await;
+        if message.id() == "bad" { Err(Failure::permanent("bad")) } else { Ok(()) }
+    }
+
+    struct Stateful {
+        refused: String,
+    }
+
+    impl Handler for Stateful {
+        async fn handle(&self, message: &Message) -> Result<(), Failure> {
+            tokio::task::yield_now().await;
+            if message.id() == self.refused { Err(Failure::permanent("bad")) } else { Ok(()) }
+        }
+    }
+
+    #[tokio::test]
+    async fn functions_closures_and_types_can_all_handle() {
+        let message = |id: &str| Message::builder(id).build().unwrap();
+        let refused = "bad".to_owned();
+        let handlers = [
+            AnyHandler::borrowing(by_item),
+            AnyHandler::borrowing(async |m: &Message| by_item(m).await),
+            AnyHandler::borrowing(|m: &Message| {
+                let bad = m.id() == "bad";
+                async move { if bad { Err(Failure::permanent("bad")) } else { Ok(()) } }
+            }),
+            AnyHandler::borrowing(Stateful { refused: "bad".into() }),
+            AnyHandler::owning(move |m: Message| {
+                let refused = refused.clone();
+                async move { if m.id() == refused { Err(Failure::permanent("bad")) } else { Ok(()) } }
+            }),
+        ];
+        for handler in handlers {
+            assert!(handler.start(message("good")).await.is_ok());
+            assert!(handler.start(message("bad")).await.is_err());
+        }
+    }
+
+    #[test]
+    fn a_payload_reads_as_json() {
+        let message = Message::builder("a").payload(r#"{"amount":5}"#).build().unwrap();
+        let value: serde_json::Value = message.json().unwrap();
+        assert_eq!(value["amount"], 5);
+        assert!(Message::builder("a").build().unwrap().json::<serde_json::Value>().is_err());
+    }
+}

@@ -1,0 +1,70 @@
+//! The handle a user holds: pipelines that are built, and the run that drives them.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+
+use crate::handle::PipelineHandle;
+use crate::run::built::Built;
+use crate::run::clock::Clock;
+use crate::run::report::{RunError, RunReport};
+use crate::run::running::Running;
+
+/// All pipelines of a process. Clones are handles to the same pipelines.
+#[derive(Clone)]
+pub struct Redrive {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pipelines: Vec<Arc<Built>>,
+    clock: Arc<dyn Clock>,
+    drain: Duration,
+}
+
+impl Redrive {
+    pub(crate) fn new(pipelines: Vec<Arc<Built>>, clock: Arc<dyn Clock>, drain: Duration) -> Self {
+        Self { shared: Arc::new(Shared { pipelines, clock, drain }) }
+    }
+
+    /// A handle to the pipeline of this name.
+    pub fn pipeline(&self, name: &str) -> Option<PipelineHandle> {
+        let built = self.shared.pipelines.iter().find(|built| &*built.name == name)?;
+        Some(PipelineHandle::new(Arc::clone(built), Arc::clone(&self.shared.clock)))
+    }
+
+    /// Runs all pipelines until `until` is ready, lets the handlers that run finish within the drain time, and closes the
+    /// stores. Messages that wait stay where they are. If one pipeline's store fails, all are stopped.
+    ///
+    /// Dropping this future stops at once: handlers that run are given up and their messages wait again.
+    pub async fn run_until(&self, until: impl Future) -> Result<RunReport, RunError> {
+        let runtime = Handle::try_current().map_err(|_| RunError::NoRuntime)?;
+        let Shared { pipelines, clock, drain } = &*self.shared;
+        let mut running = Running::start(pipelines, clock, *drain, &runtime)?;
+        let stopped_early = tokio::select! {
+            _ = until => None,
+            end = running.first_end() => Some(end),
+        };
+        let stop_began = Instant::now();
+        let mut ends = running.drain().await;
+        ends.extend(stopped_early);
+        let mut report = RunReport::default();
+        for built in pipelines {
+            let Some(at) = ends.iter().position(|(name, _)| *name == built.name) else { continue };
+            let (name, end) = ends.swap_remove(at);
+            report.pipelines.push((name.to_string(), end?));
+        }
+        report.drain_took = stop_began.elapsed();
+        Ok(report)
+    }
+}
+
+impl fmt::Debug for Redrive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.shared.pipelines.iter().map(|built| &*built.name).collect();
+        f.debug_struct("Redrive").field("pipelines", &names).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,106 @@
+//! What the outside may ask of an engine, and where it is while it is asked: at rest, owned by its dispatch thread, or
+//! closed.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use redrive_core::Time;
+use tokio::sync::oneshot;
+
+use super::wake::Wake;
+use crate::engine::{
+    Counts, Engine, EngineError, Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob,
+};
+
+type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
+
+/// One question or order, with the place for its answer. Nobody waiting for an answer is no reason not to act.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Letters { state: Option<LetterState>, after: Option<u64>, limit: usize, reply: Reply<Vec<Letter>> },
+    Letter { id: u64, reply: Reply<Option<Letter>> },
+    Replay { job: ReplayJob, ids: Vec<u64>, reply: Reply<Vec<ReplayAnswer>> },
+    Change { change: LetterChange, ids: Vec<u64>, reply: Reply<Vec<bool>> },
+    Counts { reply: Reply<Counts> },
+    Gate { closed: bool, reply: Reply<()> },
+}
+
+impl Command {
+    pub(crate) fn carry_out(self, engine: &mut dyn Engine, now: Time) {
+        match self {
+            Self::Letters { state, after, limit, reply } => {
+                drop(reply.send(engine.letters(state, after, limit)))
+            }
+            Self::Letter { id, reply } => drop(reply.send(engine.letter(id))),
+            Self::Replay { job, ids, reply } => drop(reply.send(engine.replay(&job, &ids, now))),
+            Self::Change { change, ids, reply } => {
+                drop(reply.send(engine.change_letters(&change, &ids, now)))
+            }
+            Self::Counts { reply } => drop(reply.send(Ok(engine.counts()))),
+            Self::Gate { closed, reply } => {
+                engine.gate(closed);
+                drop(reply.send(Ok(())));
+            }
+        }
+    }
+}
+
+/// Where a pipeline's engine is.
+pub(crate) struct Seat {
+    place: Mutex<Place>,
+}
+
+enum Place {
+    /// Not running yet: whoever asks carries out the command.
+    AtRest(Box<dyn Engine>),
+    /// Owned by the dispatch thread, which carries out what is collected here.
+    Running(Vec<Command>),
+    Closed,
+}
+
+impl Seat {
+    pub(crate) fn new(engine: Box<dyn Engine>) -> Self {
+        Self { place: Mutex::new(Place::AtRest(engine)) }
+    }
+
+    /// Gives a command to whoever has the engine. If it is closed the command is dropped, which its asker sees.
+    pub(crate) fn ask(&self, command: Command, now: Time, wake: &Wake) {
+        match &mut *self.lock() {
+            Place::AtRest(engine) => return command.carry_out(engine.as_mut(), now),
+            Place::Running(commands) => commands.push(command),
+            Place::Closed => return,
+        }
+        wake.call();
+    }
+
+    /// Takes the engine for the dispatch thread; `None` if it was taken before.
+    pub(crate) fn take(&self) -> Option<Box<dyn Engine>> {
+        let mut place = self.lock();
+        match std::mem::replace(&mut *place, Place::Closed) {
+            Place::AtRest(engine) => {
+                *place = Place::Running(Vec::new());
+                Some(engine)
+            }
+            other => {
+                *place = other;
+                None
+            }
+        }
+    }
+
+    /// What was asked since the last time.
+    pub(crate) fn commands(&self) -> Vec<Command> {
+        match &mut *self.lock() {
+            Place::Running(commands) => std::mem::take(commands),
+            Place::AtRest(_) | Place::Closed => Vec::new(),
+        }
+    }
+
+    /// The engine is gone; commands that nobody carried out are dropped.
+    pub(crate) fn close(&self) {
+        *self.lock() = Place::Closed;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,203 @@
+//! The dispatch thread of one pipeline: owns the engine, drives the machine, sleeps when there is nothing to do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::clock::Clock;
+use super::command::Seat;
+use super::dice::Dice;
+use super::exchange::Exchange;
+use super::hooks::Hooks;
+use super::report::PipelineReport;
+use super::wake::Wake;
+use crate::dispatch::{Ended, Machine, Parked, Start, Tally, Views};
+use crate::engine::{Delivery, Engine, EngineError, Event};
+
+/// The longest sleep: a step of the wall clock is noticed within it.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// The shortest: what is due but may not start yet must not keep the thread spinning.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+/// Ends that are heard before the engine is served again.
+const ENDS_PER_ROUND_MAX: usize = 4096;
+
+const RUN: u8 = 0;
+const DRAIN: u8 = 1;
+const STOP: u8 = 2;
+
+/// Asks a dispatch thread to come to an end.
+#[derive(Debug, Default)]
+pub(crate) struct Stop {
+    phase: AtomicU8,
+}
+
+impl Stop {
+    /// Lets what runs finish, within the drain time.
+    pub(crate) fn drain(&self, wake: &Wake) {
+        self.phase.fetch_max(DRAIN, Ordering::SeqCst);
+        wake.call();
+    }
+
+    /// Gives up what runs.
+    pub(crate) fn now(&self, wake: &Wake) {
+        self.phase.fetch_max(STOP, Ordering::SeqCst);
+        wake.call();
+    }
+}
+
+pub(crate) struct Dispatcher {
+    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) machine: Machine,
+    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) hooks: Hooks,
+    pub(crate) seat: Arc<Seat>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) wake: Arc<Wake>,
+    pub(crate) stop: Arc<Stop>,
+    pub(crate) drain: Duration,
+    pub(crate) cancel: watch::Sender<bool>,
+    pub(crate) buffers: Buffers,
+}
+
+/// Reused from round to round.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    dice: Dice,
+    events: Vec<Event>,
+    deliveries: Vec<Delivery>,
+    starts: Vec<Start>,
+    parked: Vec<Parked>,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self {
+            dice: Dice::from_entropy(),
+            events: Vec::new(),
+            deliveries: Vec::new(),
+            starts: Vec::new(),
+            parked: Vec::new(),
+        }
+    }
+}
+
+impl Dispatcher {
+    /// Runs until it is told to stop. Afterwards nothing is in flight and the engine is closed.
+    pub(crate) fn run(mut self) -> Result<PipelineReport, EngineError> {
+        let wake = Arc::clone(&self.wake);
+        self.engine.on_wake(Arc::new(move || wake.call()));
+        let ended = self.run_and_drain();
+        // Whatever the reason for the end: handlers that still run are told, and nobody waits for an answer any more.
+        let _ = self.cancel.send(true);
+        self.seat.close();
+        let (drained, interrupted) = ended?;
+        self.engine.close()?;
+        let Tally { succeeded, retried, dead, .. } = self.machine.tally();
+        Ok(PipelineReport { succeeded, retried, dead, drained, interrupted })
+    }
+
+    fn run_and_drain(&mut self) -> Result<(u64, u64), EngineError> {
+        while self.stop.phase.load(Ordering::SeqCst) == RUN {
+            if !self.round()? {
+                self.sleep(SLEEP_MAX);
+            }
+        }
+        self.machine.stop();
+        self.take_back_starts();
+        let running = self.machine.running() as u64;
+        let patience_ends = Instant::now() + self.drain;
+        while !(self.machine.is_at_rest() && self.hooks.flush()) {
+            let patience = patience_ends.saturating_duration_since(Instant::now());
+            if patience.is_zero() || self.stop.phase.load(Ordering::SeqCst) == STOP {
+                break;
+            }
+            if !self.round()? {
+                self.sleep(patience.min(SLEEP_MAX));
+            }
+        }
+        let interrupted = self.machine.give_up() as u64;
+        self.settle()?;
+        Ok((running - interrupted, interrupted))
+    }
+
+    /// One round: hear, settle, take, start. Whether anything happened.
+    fn round(&mut self) -> Result<bool, EngineError> {
+        let now = self.clock.now();
+        for command in self.seat.commands() {
+            command.carry_out(self.engine.as_mut(), now);
+        }
+        let heard_engine = self.hear_engine()?;
+        let heard_ends = self.hear_ends();
+        let took = self.take()?;
+        let settled = self.settle()?;
+        Ok(heard_engine || heard_ends || took || settled)
+    }
+
+    fn hear_engine(&mut self) -> Result<bool, EngineError> {
+        self.engine.poll(&mut self.buffers.events)?;
+        let heard = !self.buffers.events.is_empty();
+        for event in self.buffers.events.drain(..) {
+            match event {
+                Event::Durable(ticket) => self.machine.durable(ticket, &mut self.buffers.parked),
+            }
+        }
+        self.hooks.tell(&mut self.buffers.parked);
+        Ok(heard)
+    }
+
+    fn hear_ends(&mut self) -> bool {
+        let now = self.clock.now();
+        let views = Views::default();
+        let mut heard = false;
+        for _ in 0..ENDS_PER_ROUND_MAX {
+            let Some((call, ended)) = self.exchange.next_end() else { break };
+            let random = self.buffers.dice.roll();
+            self.machine.ended(call, ended, now, random, &views);
+            heard = true;
+        }
+        heard
+    }
+
+    fn take(&mut self) -> Result<bool, EngineError> {
+        let room = self.machine.room();
+        if room == 0 || !self.hooks.flush() {
+            return Ok(false);
+        }
+        let now = self.clock.now();
+        self.engine.take(now, room, &mut self.buffers.deliveries)?;
+        let took = !self.buffers.deliveries.is_empty();
+        self.machine.taken(&mut self.buffers.deliveries, now, &mut self.buffers.starts);
+        self.exchange.start(&mut self.buffers.starts);
+        Ok(took)
+    }
+
+    fn settle(&mut self) -> Result<bool, EngineError> {
+        let Some(batch) = self.machine.batch() else { return Ok(false) };
+        let len = batch.len();
+        let ticket = self.engine.settle(batch)?;
+        self.machine.submitted(ticket, len);
+        Ok(true)
+    }
+
+    /// What no runner has begun goes back.
+    fn take_back_starts(&mut self) {
+        let now = self.clock.now();
+        while let Some(call) = self.exchange.take_back() {
+            let random = self.buffers.dice.roll();
+            self.machine.ended(call, Ended::Unfinished, now, random, &Views::default());
+        }
+    }
+
+    fn sleep(&self, longest: Duration) {
+        let due = self.machine.next_wake(self.engine.next_due());
+        if let Some(due) = due {
+            if self.machine.is_at_rest() && self.clock.idle_until(due) {
+                return;
+            }
+            return self.wake.sleep(due.since(self.clock.now()).clamp(SLEEP_MIN, longest.max(SLEEP_MIN)));
+        }
+        self.wake.sleep(longest);
+    }
+}

@@ -1,0 +1,92 @@
+//! Between the dispatch thread and the runners: starts go one way, ends the other. No lock and no syscall per message.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+use crossbeam_queue::{ArrayQueue, SegQueue};
+use tokio::sync::Notify;
+
+use super::wake::Wake;
+use crate::dispatch::{CallId, Ended, Start};
+
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    /// As large as there are permits: a start always fits.
+    starts: ArrayQueue<Start>,
+    /// Bounded by the calls that run: each ends once.
+    ends: SegQueue<(CallId, Ended)>,
+    dispatch: Arc<Wake>,
+    idle_runners: AtomicUsize,
+    more_starts: Notify,
+}
+
+impl Exchange {
+    pub(crate) fn new(concurrency: usize, dispatch: Arc<Wake>) -> Self {
+        Self {
+            starts: ArrayQueue::new(concurrency.max(1)),
+            ends: SegQueue::new(),
+            dispatch,
+            idle_runners: AtomicUsize::new(0),
+            more_starts: Notify::new(),
+        }
+    }
+
+    /// Offers calls to the runners.
+    pub(crate) fn start(&self, starts: &mut Vec<Start>) {
+        if starts.is_empty() {
+            return;
+        }
+        for start in starts.drain(..) {
+            if let Err(start) = self.starts.push(start) {
+                self.ends.push((start.call, Ended::Unfinished));
+            }
+        }
+        // Pairs with the fence in `wait_for_starts`: either a runner sees the starts, or it is seen to be idle.
+        fence(Ordering::SeqCst);
+        self.wake_a_runner();
+    }
+
+    fn wake_a_runner(&self) {
+        if self.idle_runners.load(Ordering::Relaxed) > 0 {
+            self.more_starts.notify_one();
+        }
+    }
+
+    /// The next call for a runner. If there are more, another runner is woken: should this call block its thread, the
+    /// others must not wait for it.
+    pub(crate) fn next_start(&self) -> Option<Start> {
+        let start = self.starts.pop()?;
+        if !self.starts.is_empty() {
+            self.wake_a_runner();
+        }
+        Some(start)
+    }
+
+    /// Sleeps until there may be starts.
+    pub(crate) async fn wait_for_starts(&self) {
+        let mut notified = pin!(self.more_starts.notified());
+        notified.as_mut().enable();
+        self.idle_runners.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.starts.is_empty() {
+            notified.await;
+        }
+        self.idle_runners.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Reports how a call ended.
+    pub(crate) fn end(&self, call: CallId, ended: Ended) {
+        self.ends.push((call, ended));
+        self.dispatch.call();
+    }
+
+    pub(crate) fn next_end(&self) -> Option<(CallId, Ended)> {
+        self.ends.pop()
+    }
+
+    /// Takes back a call that no runner has begun.
+    pub(crate) fn take_back(&self) -> Option<CallId> {
+        self.starts.pop().map(|start| start.call)
+    }
+}

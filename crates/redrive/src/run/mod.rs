@@ -1,0 +1,18 @@
+//! What runs: one dispatch thread per pipeline, which owns its engine, and the runners that call handlers on the caller's
+//! runtime.
+
+pub mod clock;
+pub(crate) mod dice;
+pub(crate) mod wake;
+
+pub(crate) mod exchange;
+pub(crate) mod runner;
+
+pub(crate) mod command;
+pub mod hooks;
+
+pub(crate) mod dispatcher;
+pub mod report;
+
+pub(crate) mod built;
+pub(crate) mod running;

@@ -1,0 +1,68 @@
+//! How a run went, or why it could not go on.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::engine::EngineError;
+
+/// How a pipeline's run went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PipelineReport {
+    pub succeeded: u64,
+    /// Retries and deferrals that were written.
+    pub retried: u64,
+    pub dead: u64,
+    /// Calls that were running when the run was told to stop, and came to their end.
+    pub drained: u64,
+    /// Calls that were given up at the end of the drain time; their messages wait as if they had not been started.
+    pub interrupted: u64,
+}
+
+/// How a run of all pipelines went.
+#[derive(Clone, Debug, Default)]
+pub struct RunReport {
+    /// By the pipeline's name, in the order they were built.
+    pub pipelines: Vec<(String, PipelineReport)>,
+    /// From the word to stop until everything was settled.
+    pub drain_took: Duration,
+}
+
+impl RunReport {
+    /// All pipelines together.
+    pub fn total(&self) -> PipelineReport {
+        let add = |sum: PipelineReport, one: &PipelineReport| PipelineReport {
+            succeeded: sum.succeeded + one.succeeded,
+            retried: sum.retried + one.retried,
+            dead: sum.dead + one.dead,
+            drained: sum.drained + one.drained,
+            interrupted: sum.interrupted + one.interrupted,
+        };
+        self.pipelines.iter().map(|(_, report)| report).fold(PipelineReport::default(), add)
+    }
+}
+
+impl fmt::Display for RunReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PipelineReport { drained, interrupted, .. } = self.total();
+        let seconds = self.drain_took.as_secs_f64();
+        write!(f, "drained {drained} in flight, {interrupted} interrupted, {seconds:.1} s")
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("run_until needs a tokio runtime: call it inside #[tokio::main] or Runtime::block_on")]
+    NoRuntime,
+    #[error(
+        "the tokio runtime has no timer, and handlers need a timeout: build it with enable_time() or enable_all()"
+    )]
+    NoTimer,
+    #[error("these pipelines have been run before: build them again for another run")]
+    RanBefore,
+    #[error("pipeline `{pipeline}` stopped: {source}")]
+    Engine { pipeline: String, source: EngineError },
+    #[error("pipeline `{pipeline}` could not start its thread: {source}")]
+    Thread { pipeline: String, source: std::io::Error },
+    #[error("the dispatch thread of pipeline `{pipeline}` died; this is a bug, please report it")]
+    Died { pipeline: String },
+}

@@ -1,0 +1,144 @@
+//! Calls handlers on the caller's runtime.
+//!
+//! Each handler is polled once where it was picked up. One that is ready costs no task and no timer; one that waits gets a
+//! task of its own with a timeout. Whatever happens to that task, the end of its call is reported.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::exchange::Exchange;
+use crate::dispatch::{CallId, Ended, Start};
+use crate::failure::{Failure, TimedOut};
+use crate::handler::{AnyHandler, Attempting};
+
+/// Handlers that are ready at once, called in a row before the runner lets other tasks of its thread run.
+const CALLS_IN_A_ROW_MAX: u32 = 64;
+
+/// One of the tasks that call handlers; there is one per worker thread of the runtime.
+#[derive(Clone, Debug)]
+pub(crate) struct Runner {
+    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) handler: AnyHandler,
+    pub(crate) timeout: Duration,
+    /// Turns `true` when calls that still run are given up.
+    pub(crate) cancelled: watch::Receiver<bool>,
+}
+
+impl Runner {
+    pub(crate) async fn run(self) {
+        let mut in_a_row = 0;
+        loop {
+            let Some(start) = self.exchange.next_start() else {
+                in_a_row = 0;
+                self.exchange.wait_for_starts().await;
+                continue;
+            };
+            in_a_row += 1;
+            let waits = self.begin(start);
+            // A new task sits where only this thread can run it. Should the next handler block the thread, it would wait
+            // with it; so it goes first.
+            if waits || in_a_row == CALLS_IN_A_ROW_MAX {
+                in_a_row = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Polls a call once. Whether it waits for something and got a task of its own.
+    fn begin(&self, start: Start) -> bool {
+        let Start { call, message } = start;
+        let first = catch_unwind(AssertUnwindSafe(|| {
+            let mut attempt = self.handler.start(message);
+            match attempt.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(result) => Err(result),
+                Poll::Pending => Ok(attempt),
+            }
+        }));
+        match first {
+            Ok(Err(result)) => self.exchange.end(call, result.into()),
+            Err(panic) => self.exchange.end(call, crashed(&*panic)),
+            Ok(Ok(attempt)) => {
+                let report = Report { exchange: Arc::clone(&self.exchange), call: Some(call) };
+                tokio::spawn(finish(attempt, report, self.timeout, self.cancelled.clone()));
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Brings a call that waits to its end.
+async fn finish(
+    attempt: Attempting,
+    report: Report,
+    timeout: Duration,
+    mut cancelled: watch::Receiver<bool>,
+) {
+    let ended = tokio::select! {
+        biased;
+        ended = tokio::time::timeout(timeout, CatchPanic(attempt)) => ended,
+        _ = cancelled.wait_for(|cancelled| *cancelled) => Ok(Ended::Unfinished),
+    };
+    report.send(
+        ended.unwrap_or_else(|_| Ended::Failed(Failure::transient(TimedOut { after: timeout }).ambiguous())),
+    );
+}
+
+/// Reports the end of a call exactly once; if it is dropped before, the call is unfinished.
+struct Report {
+    exchange: Arc<Exchange>,
+    call: Option<CallId>,
+}
+
+impl Report {
+    fn send(mut self, ended: Ended) {
+        if let Some(call) = self.call.take() {
+            self.exchange.end(call, ended);
+        }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            self.exchange.end(call, Ended::Unfinished);
+        }
+    }
+}
+
+/// An attempt whose panic is its end.
+struct CatchPanic(Attempting);
+
+impl Future for CatchPanic {
+    type Output = Ended;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Ended> {
+        match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(context))) {
+            Ok(poll) => poll.map(Into::into),
+            Err(panic) => Poll::Ready(crashed(&*panic)),
+        }
+    }
+}
+
+impl From<Result<(), Failure>> for Ended {
+    fn from(result: Result<(), Failure>) -> Self {
+        match result {
+            Ok(()) => Self::Done,
+            Err(failure) => Self::Failed(failure),
+        }
+    }
+}
+
+fn crashed(panic: &(dyn Any + Send)) -> Ended {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = text.unwrap_or_else(|| "a panic without a text".to_owned());
+    Ended::Failed(Failure::crash(format!("the handler panicked: {text}")))
+}

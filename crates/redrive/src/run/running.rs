@@ -1,0 +1,172 @@
+//! Pipelines while they run: dispatch threads and handler tasks, started together and ended together.
+
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::built::Built;
+use super::clock::Clock;
+use super::dispatcher::{Buffers, Dispatcher, Stop};
+use super::exchange::Exchange;
+use super::hooks::Hooks;
+use super::report::{PipelineReport, RunError};
+use super::runner::Runner;
+use super::wake::Wake;
+use crate::dispatch::Machine;
+use crate::engine::Engine;
+
+/// Hooks that are late at the end of the drain time have this long at least.
+const HOOKS_LAST: Duration = Duration::from_millis(100);
+
+type End = (Arc<str>, Result<PipelineReport, RunError>);
+
+/// Dropping it stops everything at once.
+#[derive(Debug)]
+pub(crate) struct Running {
+    stops: Vec<(Arc<Stop>, Arc<Wake>)>,
+    ends: mpsc::UnboundedReceiver<End>,
+    /// Threads whose end was not heard yet.
+    left: usize,
+    runners: JoinSet<()>,
+    hooks: JoinSet<()>,
+    drain: Duration,
+}
+
+impl Running {
+    pub(crate) fn start(
+        pipelines: &[Arc<Built>],
+        clock: &Arc<dyn Clock>,
+        drain: Duration,
+        runtime: &Handle,
+    ) -> Result<Self, RunError> {
+        check_timer()?;
+        let engines: Option<Vec<_>> = pipelines.iter().map(|built| built.seat.take()).collect();
+        let engines = engines.ok_or(RunError::RanBefore)?;
+        let (sender, ends) = mpsc::unbounded_channel();
+        let mut running =
+            Self { stops: Vec::new(), ends, left: 0, runners: JoinSet::new(), hooks: JoinSet::new(), drain };
+        for (built, engine) in pipelines.iter().zip(engines) {
+            running.start_one(built, engine, clock, sender.clone(), runtime)?;
+        }
+        Ok(running)
+    }
+
+    fn start_one(
+        &mut self,
+        built: &Built,
+        engine: Box<dyn Engine>,
+        clock: &Arc<dyn Clock>,
+        ends: mpsc::UnboundedSender<End>,
+        runtime: &Handle,
+    ) -> Result<(), RunError> {
+        let wake = Arc::clone(&built.wake);
+        let exchange = Arc::new(Exchange::new(built.concurrency, Arc::clone(&wake)));
+        let (cancel, cancelled) = watch::channel(false);
+        let runner = Runner {
+            exchange: Arc::clone(&exchange),
+            handler: built.handler.clone(),
+            timeout: built.timeout,
+            cancelled,
+        };
+        for _ in 0..runtime.metrics().num_workers() {
+            self.runners.spawn_on(runner.clone().run(), runtime);
+        }
+        let (hooks, calling) = Hooks::new(&built.name, built.hook.clone(), &wake);
+        if let Some(calling) = calling {
+            self.hooks.spawn_on(calling, runtime);
+        }
+        let stop = Arc::new(Stop::default());
+        self.stops.push((Arc::clone(&stop), Arc::clone(&wake)));
+        let dispatcher = Dispatcher {
+            engine,
+            machine: Machine::new(Arc::clone(&built.policy), built.concurrency),
+            exchange,
+            hooks,
+            seat: Arc::clone(&built.seat),
+            clock: Arc::clone(clock),
+            wake,
+            stop,
+            drain: self.drain,
+            cancel,
+            buffers: Buffers::default(),
+        };
+        let last_word = LastWord { pipeline: Arc::clone(&built.name), ends };
+        let thread = thread::Builder::new().name(format!("redrive-{}", built.name));
+        let spawned = thread.spawn(move || last_word.run(dispatcher));
+        self.left += 1;
+        spawned.map(drop).map_err(|source| RunError::Thread { pipeline: built.name.to_string(), source })
+    }
+
+    /// The first pipeline that ends although nobody asked it to.
+    pub(crate) async fn first_end(&mut self) -> End {
+        match self.next_end().await {
+            Some(end) => end,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn next_end(&mut self) -> Option<End> {
+        if self.left == 0 {
+            return None;
+        }
+        let end = self.ends.recv().await;
+        self.left -= 1;
+        end
+    }
+
+    /// Asks all pipelines to drain, and waits for their ends.
+    pub(crate) async fn drain(mut self) -> Vec<End> {
+        let patience_ends = Instant::now() + self.drain;
+        for (stop, wake) in &self.stops {
+            stop.drain(wake);
+        }
+        let mut ends = Vec::new();
+        while let Some(end) = self.next_end().await {
+            ends.push(end);
+        }
+        let hooks_end = patience_ends.max(Instant::now() + HOOKS_LAST);
+        let mut hooks = std::mem::take(&mut self.hooks);
+        let _ =
+            tokio::time::timeout_at(hooks_end, async { while hooks.join_next().await.is_some() {} }).await;
+        ends
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for (stop, wake) in &self.stops {
+            stop.now(wake);
+        }
+    }
+}
+
+/// Says how a dispatch thread ended, also if it died.
+struct LastWord {
+    pipeline: Arc<str>,
+    ends: mpsc::UnboundedSender<End>,
+}
+
+impl LastWord {
+    fn run(self, dispatcher: Dispatcher) {
+        let name = || self.pipeline.to_string();
+        let ended = catch_unwind(std::panic::AssertUnwindSafe(|| dispatcher.run()));
+        let end = match ended {
+            Ok(Ok(report)) => Ok(report),
+            Ok(Err(source)) => Err(RunError::Engine { pipeline: name(), source }),
+            Err(_) => Err(RunError::Died { pipeline: name() }),
+        };
+        // Nobody listens if the run was dropped.
+        let _ = self.ends.send((self.pipeline, end));
+    }
+}
+
+/// A runtime without a timer makes every timer panic: better to find out before the first message.
+fn check_timer() -> Result<(), RunError> {
+    catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| RunError::NoTimer)
+}

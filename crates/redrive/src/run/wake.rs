@@ -1,0 +1,71 @@
+//! Sleep and wake of the dispatch thread, without a syscall while it is busy anyway.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+const AWAKE: u8 = 0;
+const CALLED: u8 = 1;
+const ASLEEP: u8 = 2;
+
+/// One sleeper, any number of wakers. A call that comes while it is awake makes its next sleep return at once, so that
+/// nothing that happened between its last look and its sleep is missed.
+#[derive(Debug, Default)]
+pub(crate) struct Wake {
+    state: AtomicU8,
+    sleeper: OnceLock<Thread>,
+}
+
+impl Wake {
+    pub(crate) fn call(&self) {
+        if self.state.swap(CALLED, Ordering::SeqCst) == ASLEEP
+            && let Some(sleeper) = self.sleeper.get()
+        {
+            sleeper.unpark();
+        }
+    }
+
+    /// Sleeps until called, at most for `longest`. Always from the same thread.
+    pub(crate) fn sleep(&self, longest: Duration) {
+        self.sleeper.get_or_init(thread::current);
+        let asleep = self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst);
+        if asleep.is_ok() {
+            thread::park_timeout(longest);
+        }
+        self.state.store(AWAKE, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use super::*;
+
+    const HANG_GUARD: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_call_before_the_sleep_is_not_missed() {
+        let wake = Wake::default();
+        wake.call();
+        let began = Instant::now();
+        wake.sleep(HANG_GUARD);
+        assert!(began.elapsed() < HANG_GUARD);
+    }
+
+    #[test]
+    fn a_call_from_another_thread_ends_the_sleep() {
+        let wake = Arc::new(Wake::default());
+        let waker = Arc::clone(&wake);
+        let began = Instant::now();
+        let caller = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(5));
+            waker.call();
+        });
+        wake.sleep(HANG_GUARD);
+        caller.join().unwrap();
+        assert!(began.elapsed() < HANG_GUARD);
+    }
+}

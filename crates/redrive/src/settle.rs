@@ -1,0 +1,80 @@
+//! From the end of an attempt to what is stored: the decision, the verdict that carries it out, and the attempt's record.
+
+use redrive_core::{Budget, Decision, Health, Meta, Outcome, Policy, Random, Reason, Time, after, decide};
+
+use crate::engine::{Attempt, Delivery, Settlement, Verdict};
+use crate::failure::Failure;
+
+/// What a decision is told about the world, as plain values.
+#[derive(Clone, Copy, Debug)]
+pub struct Views {
+    pub health: Health,
+    pub budget: Budget,
+}
+
+impl Default for Views {
+    fn default() -> Self {
+        Self { health: Health::Healthy, budget: Budget::Unlimited }
+    }
+}
+
+/// One moment of one pipeline: everything a decision needs besides the message.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    pub policy: &'a Policy,
+    pub views: &'a Views,
+    pub now: Time,
+    pub random: Random,
+}
+
+/// The settlement of a delivery whose attempt succeeded.
+pub fn succeeded(delivery: Delivery) -> Settlement {
+    Settlement { delivery, verdict: Verdict::Done, attempt: None }
+}
+
+/// The settlement of a delivery that was not started, or whose end does not matter: nothing is counted.
+pub fn released(delivery: Delivery) -> Settlement {
+    Settlement { delivery, verdict: Verdict::Release, attempt: None }
+}
+
+/// The settlement of a delivery that is dead without another attempt.
+pub fn dead(delivery: Delivery, reason: Reason, at: Time) -> Settlement {
+    let meta = delivery.meta;
+    Settlement { delivery, verdict: Verdict::Dead { reason, meta, at }, attempt: None }
+}
+
+/// The settlement of a delivery whose attempt, begun at `started`, failed.
+pub fn failed(delivery: Delivery, started: Time, failure: &Failure, moment: Moment<'_>) -> Settlement {
+    let Moment { policy, views, now, random } = moment;
+    let outcome = failure.outcome();
+    let before = delivery.meta;
+    let decision = decide(policy, &before, &outcome, &views.health, &views.budget, now, random);
+    let meta = after(policy, &before, &outcome, &decision, now);
+    let verdict = match decision {
+        Decision::Complete => Verdict::Done,
+        Decision::RetryAt(retry) => Verdict::Retry { due: retry.due, meta },
+        Decision::DeadLetter(reason) => Verdict::Dead { reason, meta, at: now },
+    };
+    let attempt = record(&before, &meta, started, now, failure, &outcome);
+    Settlement { delivery, verdict, attempt: Some(attempt) }
+}
+
+fn record(
+    before: &Meta,
+    after: &Meta,
+    started: Time,
+    now: Time,
+    failure: &Failure,
+    outcome: &Outcome,
+) -> Attempt {
+    Attempt {
+        // Every failed call is in exactly one of the two.
+        number: before.attempts.saturating_add(before.uncounted).saturating_add(1),
+        at: started,
+        took_ms: u32::try_from(now.since(started).as_millis()).unwrap_or(u32::MAX),
+        class: failure.class(),
+        counted: after.attempts > before.attempts,
+        ambiguous: matches!(outcome, Outcome::Failed { ambiguous: true, .. }),
+        error: failure.chain(),
+    }
+}

@@ -1,0 +1,42 @@
+//! Opens one store per pipeline.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::engine::{Engine, EngineError, Memory, StoreOptions};
+
+/// Where the stores of all pipelines come from.
+pub trait Stores {
+    fn open(&self, pipeline: &str, options: StoreOptions) -> Result<Box<dyn Engine>, EngineError>;
+}
+
+/// Stores in memory, for tests and examples. Clones share them: what one run left behind, the next one finds.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStores {
+    stores: Arc<Mutex<HashMap<String, Memory>>>,
+}
+
+impl MemoryStores {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The store of a pipeline that was opened, to look inside.
+    pub fn store(&self, pipeline: &str) -> Option<Memory> {
+        self.stores.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline).cloned()
+    }
+}
+
+impl Stores for MemoryStores {
+    fn open(&self, pipeline: &str, options: StoreOptions) -> Result<Box<dyn Engine>, EngineError> {
+        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = stores.entry(pipeline.to_owned()).or_insert_with(|| Memory::new(options));
+        Ok(Box::new(store.clone()))
+    }
+}
+
+impl<S: Stores + ?Sized> Stores for Arc<S> {
+    fn open(&self, pipeline: &str, options: StoreOptions) -> Result<Box<dyn Engine>, EngineError> {
+        (**self).open(pipeline, options)
+    }
+}
