@@ -234,7 +234,7 @@ impl<S: Shelf> Book<S> {
             },
             kind::LETTER_STATE => match LetterChanged::read(frame.body.clone()) {
                 Some(changed) => {
-                    changed.seqs.iter().try_for_each(|seq| self.set_letter(*seq, changed.state, None))
+                    changed.seqs.iter().try_for_each(|seq| self.set_letter(*seq, changed.state, None, None))
                 }
                 None => Ok(()),
             },
@@ -283,7 +283,7 @@ impl<S: Shelf> Book<S> {
         self.leave_state(ended.seq, ended.was, ended.key)?;
         self.leave_line(ended.seq, ended.key, folded);
         if ended.letter {
-            self.set_letter(ended.seq, LetterState::Succeeded, None)?;
+            self.set_letter(ended.seq, LetterState::Succeeded, None, None)?;
         }
         folded(Folded::Settled(ended.seq));
         Ok(())
@@ -303,7 +303,7 @@ impl<S: Shelf> Book<S> {
             self.lines.set((key.hash, key.place, seq), LineSlot::Delayed);
         }
         if stored.was == Was::Letter {
-            self.set_letter(seq, LetterState::Replaying, stored.job)?;
+            self.set_letter(seq, LetterState::Replaying, stored.job, Some(stored.meta.replays))?;
         } else {
             folded(Folded::Settled(seq));
         }
@@ -320,7 +320,7 @@ impl<S: Shelf> Book<S> {
         self.leave_state(seq, stored.was, stored.key)?;
         self.leave_line(seq, stored.key, folded);
         let before = if stored.meta.replays > 0 { self.letter(seq)? } else { None };
-        if let Some(before) = before {
+        if let Some(before) = &before {
             self.live.sub(before.pointer);
             self.count_letter(before.state, false);
         }
@@ -330,7 +330,7 @@ impl<S: Shelf> Book<S> {
             reason: stored.reason.unwrap_or(Reason::Corrupt),
             dead_at: Time::from_millis(stored.dead_at),
             replays: stored.meta.replays,
-            job: stored.job,
+            job: stored.job.or(before.and_then(|before| before.job)),
             key: stored.key.map(|key| key.hash),
         };
         self.put_letter(seq, slot);
@@ -416,7 +416,13 @@ impl<S: Shelf> Book<S> {
         Ok(())
     }
 
-    fn set_letter(&mut self, seq: u64, state: LetterState, job: Option<u64>) -> Result<(), ShelfError> {
+    fn set_letter(
+        &mut self,
+        seq: u64,
+        state: LetterState,
+        job: Option<u64>,
+        replays: Option<u32>,
+    ) -> Result<(), ShelfError> {
         let Some(mut slot) = self.letter(seq)? else { return Ok(()) };
         self.count_letter(slot.state, false);
         self.count_letter(state, true);
@@ -430,6 +436,7 @@ impl<S: Shelf> Book<S> {
         }
         slot.state = state;
         slot.job = job.or(slot.job);
+        slot.replays = replays.unwrap_or(slot.replays);
         self.letters.set(seq, slot);
         Ok(())
     }
@@ -489,7 +496,7 @@ impl<S: Shelf> Book<S> {
                 Ok(())
             }
             kind::LETTER_SLOT => match SlotCopy::read(frame.body.clone()) {
-                Some(copy) => self.set_letter(seq, copy.state, copy.job),
+                Some(copy) => self.set_letter(seq, copy.state, copy.job, Some(copy.replays)),
                 None => Ok(()),
             },
             kind::PURGED => self.purged(seq),

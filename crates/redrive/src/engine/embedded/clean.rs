@@ -193,7 +193,8 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
             return Ok(());
         }
         let Some(stored) = Stored::read(frame.body.clone()) else { return Ok(()) };
-        let stored = Stored { state: Some(slot.state), job: slot.job, ..stored };
+        let meta = Meta { replays: slot.replays, ..stored.meta };
+        let stored = Stored { state: Some(slot.state), job: slot.job, meta, ..stored };
         kept.bytes += stored.len_hint();
         kept.letters.push((seq, stored.own(), position));
         Ok(())
@@ -221,7 +222,7 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
         if let Some(slot) = self.slot(seq)?
             && slot.pointer.at & LETTER_LOG != 0
         {
-            kept.slots.push((seq, Some(SlotCopy { state: slot.state, job: slot.job })));
+            kept.slots.push((seq, Some(SlotCopy { state: slot.state, job: slot.job, replays: slot.replays })));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use redrive_core::Time;
 
@@ -21,6 +22,9 @@ use super::store::{Hands, Store, Tuning};
 use super::tend::Tending;
 use super::writer::{LETTER_LOG, Writer};
 use crate::engine::seam::{EngineError, StoreOptions};
+
+/// Tells receipts of one opening from those of another.
+static OPENINGS: AtomicU32 = AtomicU32::new(0);
 
 /// What was found when a store was opened. Nothing is skipped silently: it is here.
 #[derive(Debug, Clone, Default)]
@@ -131,7 +135,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
 
     let expected = from.1.or(first_seq).unwrap_or(book.next_seq);
     let ready = Ready::new(journal.reader(), from.0, end, Some(expected));
-    let tending = Tending { checkpoint: book.position, ..Tending::default() };
+    let tending = Tending::after(if anew { 0 } else { verify_from });
     let mut store = Store {
         options: *options,
         tuning: *tuning,
@@ -157,7 +161,8 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         odd_to_due: false,
         given: 0,
         durable: 0,
-        reported: 0,
+        unreported: VecDeque::new(),
+        epoch: OPENINGS.fetch_add(1, Ordering::Relaxed),
         now: Time::ZERO,
         failed: None,
         tending,

@@ -102,7 +102,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    const FIXED_BYTES: usize = 124;
+    const FIXED_BYTES: usize = 132;
 
     pub fn len_hint(&self) -> usize {
         Self::FIXED_BYTES + self.history.len() + self.wire.len()
@@ -293,19 +293,24 @@ impl LetterChanged {
 pub struct SlotCopy {
     pub state: LetterState,
     pub job: Option<u64>,
+    pub replays: u32,
 }
 
 impl SlotCopy {
+    pub const BYTES: usize = 13;
+
     pub fn write(&self, buf: &mut BytesMut) {
         buf.put_u8(self.state.code());
         buf.put_u64_le(self.job.unwrap_or(NONE));
+        buf.put_u32_le(self.replays);
     }
 
     pub fn read(mut body: Bytes) -> Option<Self> {
-        if body.len() < 9 {
+        if body.len() < Self::BYTES {
             return None;
         }
-        Some(Self { state: LetterState::from_code(body.get_u8())?, job: some(body.get_u64_le()) })
+        let state = LetterState::from_code(body.get_u8())?;
+        Some(Self { state, job: some(body.get_u64_le()), replays: body.get_u32_le() })
     }
 }
 
@@ -360,6 +365,7 @@ fn put_meta(buf: &mut BytesMut, meta: &Meta) {
     buf.put_u64_le(meta.created.as_millis());
     buf.put_u64_le(meta.deadline.map_or(NONE, Time::as_millis));
     buf.put_u64_le(meta.first_failed.map_or(NONE, Time::as_millis));
+    buf.put_u64_le(meta.last_crash.map_or(NONE, Time::as_millis));
     buf.put_u64_le(meta.held_ms);
     buf.put_u64_le(meta.last_delay_ms);
     for count in [meta.attempts, meta.uncounted, meta.reconnects, meta.crashes, meta.replays] {
@@ -372,6 +378,7 @@ fn get_meta(raw: &mut impl Buf) -> Meta {
         created: Time::from_millis(raw.get_u64_le()),
         deadline: some(raw.get_u64_le()).map(Time::from_millis),
         first_failed: some(raw.get_u64_le()).map(Time::from_millis),
+        last_crash: some(raw.get_u64_le()).map(Time::from_millis),
         held_ms: raw.get_u64_le(),
         last_delay_ms: raw.get_u64_le(),
         attempts: raw.get_u32_le(),

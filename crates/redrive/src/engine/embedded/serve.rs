@@ -29,10 +29,11 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
         self.absorb()?;
         self.tend();
-        if self.durable > self.reported {
-            self.reported = self.durable;
-            out.push(Event::Durable(Ticket(self.durable)));
+        let mut last = None;
+        while let Some(ticket) = self.unreported.pop_front_if(|ticket| ticket.0 <= self.durable) {
+            last = Some(ticket);
         }
+        out.extend(last.map(Event::Durable));
         Ok(())
     }
 
@@ -213,6 +214,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             Some(content) => content,
             None => (damaged_message(seq)?, redrive_core::Meta::default(), History::default()),
         };
+        let meta = redrive_core::Meta { replays: slot.replays, ..meta };
         let reason = if damaged { Reason::Corrupt } else { slot.reason };
         Ok(Letter {
             id: seq,

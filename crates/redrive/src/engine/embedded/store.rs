@@ -112,7 +112,10 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) odd_to_due: bool,
     pub(super) given: u64,
     pub(super) durable: u64,
-    pub(super) reported: u64,
+    /// Tickets that were given to the caller and not reported yet.
+    pub(super) unreported: VecDeque<Ticket>,
+    /// A receipt of another opening settles nothing here.
+    pub(super) epoch: u32,
     pub(super) now: Time,
     pub(super) failed: Option<String>,
     pub(super) tending: Tending,
@@ -305,6 +308,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
 
     pub(super) fn give(&mut self, batch: Vec<Settlement>) -> Ticket {
         let ticket = self.ticket();
+        self.unreported.push_back(ticket);
+        let epoch = self.epoch;
         let mut done = Vec::with_capacity(batch.len());
         let mut closings = Vec::new();
         for Settlement { delivery, verdict, attempt } in batch {

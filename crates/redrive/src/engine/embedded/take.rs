@@ -200,7 +200,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.in_flight.insert(seq, Held { was, key, settling: false });
         let place = key.map_or(seq, |key| key.place);
         Ok(Some(Delivery {
-            receipt: Receipt { lane: 0, epoch: 0, seq, at: pointer.at, place },
+            receipt: Receipt { lane: 0, epoch: self.epoch, seq, at: pointer.at, place },
             message: content.message,
             meta: content.meta,
             history: content.history,
@@ -229,7 +229,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     fn doom_damaged(&mut self, seq: u64, was: Was) -> Result<Delivery, EngineError> {
         let key = self.place_of(seq)?;
         self.in_flight.insert(seq, Held { was, key, settling: false });
-        let receipt = Receipt { lane: 0, epoch: 0, seq, at: 0, place: key.map_or(seq, |key| key.place) };
+        let receipt = Receipt { lane: 0, epoch: self.epoch, seq, at: 0, place: key.map_or(seq, |key| key.place) };
         let (message, meta, history) = (damaged_message(seq)?, Meta::default(), History::default());
         Ok(Delivery { receipt, message, meta, history, due: None, doomed: Some(Reason::Corrupt) })
     }

@@ -49,6 +49,13 @@ enum Cleaning {
     Persisting(Segment, u64),
 }
 
+impl Tending {
+    /// The tables reflect the journal up to `checkpoint`.
+    pub(super) fn after(checkpoint: u64) -> Self {
+        Self { checkpoint, ..Self::default() }
+    }
+}
+
 impl<D: Disk, S: Shelf> Store<D, S> {
     pub(super) fn tend(&mut self) {
         if let Some((from, limit)) = self.book.delay.wants_load() {

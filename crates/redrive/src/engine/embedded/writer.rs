@@ -13,11 +13,11 @@ use super::command::{Closing, Command, Note, Relocation};
 use super::disk::Disk;
 use super::log::{Log, LogError};
 use super::mailbox::Mailbox;
-use super::record::{AcceptedBody, Blocked, Ended, LetterMoved, Seen, Stored, kind, put_seqs};
+use super::record::{AcceptedBody, Blocked, Ended, LetterMoved, Seen, SlotCopy, Stored, kind, put_seqs};
 use super::shelf::{Shelf, Space, Table};
 use crate::engine::ingest::{Accepted, IngestAnswer, IngestError, NewMessage};
 use crate::engine::overlay::Far;
-use crate::engine::seam::Verdict;
+use crate::engine::seam::{Ticket, Verdict};
 
 /// Positions in the letter log have this bit, so that a pointer says which log it means.
 pub const LETTER_LOG: u64 = 1 << 63;
@@ -140,8 +140,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
                 }
                 Command::Drop { journal, letters } => {
                     // Segments go only between batches; the note keeps the order with what came before.
-                    let written = self.finish(batch, answers)?;
-                    note(Note::Committed { written, ticket });
+                    self.finish(batch, answers, ticket, note)?;
                     if let Some(before) = journal {
                         self.journal.advance_start(before)?;
                     }
@@ -153,26 +152,27 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
                 Command::ForgetIds { below } => self.recent.retain(|_, (seq, _)| *seq >= below),
             }
         }
-        let written = self.finish(batch, answers)?;
-        note(Note::Committed { written, ticket });
-        Ok(())
+        self.finish(batch, answers, ticket, note)
     }
 
-    /// Writes and syncs the batch, then answers who waited for it.
+    /// Writes and syncs the batch, then tells the owner of the store and, after it, who waited for an answer.
     fn finish(
         &mut self,
         mut batch: Batch,
         answers: Answers,
-    ) -> Result<Option<super::batch::Written>, LogError> {
+        ticket: Option<Ticket>,
+        note: &mut impl FnMut(Note),
+    ) -> Result<(), LogError> {
         let result = if batch.is_empty() {
             Ok(None)
         } else {
             batch.set_note(self.next_seq);
             self.journal.write(batch).and_then(|written| self.journal.sync().map(|_| Some(written)))
         };
+        let result = result.map(|written| note(Note::Committed { written, ticket }));
         for (answer, answered) in answers {
             let answered = match &result {
-                Ok(_) => answered,
+                Ok(()) => answered,
                 Err(error) => Err(IngestError::Storage(error.to_string())),
             };
             // Nobody waiting for the answer is no reason not to have accepted.
@@ -231,7 +231,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             }
             for (seq, slot) in &relocation.slots {
                 match slot {
-                    Some(slot) => letters.push(kind::LETTER_SLOT, 0, *seq, 9, |buf| slot.write(buf)),
+                    Some(slot) => letters.push(kind::LETTER_SLOT, 0, *seq, SlotCopy::BYTES, |buf| slot.write(buf)),
                     None => letters.push(kind::PURGED, 0, *seq, 0, |_| {}),
                 };
             }
