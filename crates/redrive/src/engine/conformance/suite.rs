@@ -105,7 +105,7 @@ impl Suite {
 
     fn ingest(&mut self, offers: &[Offer], crash: bool) -> Check {
         let batch: Vec<NewMessage> = offers.iter().map(|offer| self.offer(*offer)).collect();
-        let standings: Vec<_> = batch.iter().map(|new| self.model.standing_of(new)).collect();
+        let standings: Vec<_> = batch.iter().map(super::model::Model::standing_of).collect();
         let mut answer = self.harness.submit(batch.clone(), self.now);
         if crash {
             self.harness.crash_and_reopen();
@@ -169,9 +169,6 @@ impl Suite {
     pub(super) fn take(&mut self, room: usize) -> Check {
         let open = !self.model.gated && room > 0;
         let startable = self.model.startable(self.now);
-        if open {
-            self.model.take_looks(self.now);
-        }
         let mut taken = self.take_once(room)?;
         if room > 0 && room == taken.len() {
             self.check_sharing(room, startable, &taken)?;

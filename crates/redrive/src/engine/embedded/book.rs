@@ -10,8 +10,8 @@ use redrive_core::{Message, Reason, Time};
 use super::frame::{Frame, frame_len};
 use super::live::Live;
 use super::record::{
-    AcceptedBody, Blocked, Ended, FLAG_BLOCKED, KeyPlace, LetterChanged, LetterMoved, Seen, SlotCopy, Stored,
-    Was, get_seqs, kind,
+    AcceptedBody, Blocked, Ended, FLAG_BLOCKED, LetterChanged, LetterMoved, Seen, SlotCopy, Stored, Was,
+    get_seqs, kind,
 };
 use super::shelf::{Cell, LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table};
 use crate::engine::completion::CompletionSet;
@@ -20,8 +20,8 @@ use crate::engine::letter::LetterState;
 use crate::engine::overlay::{Changes, Overlay};
 use crate::engine::seam::{AfterDead, StoreOptions};
 
-/// Key hash, place in line, message number.
-pub type LineKey = (u64, u64, u64);
+/// Key hash, message number: the order of a key is the order of acceptance.
+pub type LineKey = (u64, u64);
 /// Key hash, letter number.
 pub type DoorKey = (u64, u64);
 /// Message number and time of acceptance.
@@ -84,6 +84,8 @@ impl Cell for Vec<u64> {
 pub const META_KEY: u64 = 0;
 const META_VERSION: u64 = 1;
 const META_FIXED: usize = 11;
+/// Replay jobs that are remembered per letter; more happen only by force.
+const JOBS_MAX: usize = 64;
 
 impl<S: Shelf> Book<S> {
     /// An empty book over empty tables.
@@ -182,7 +184,7 @@ impl<S: Shelf> Book<S> {
 
     /// The first of a key's line.
     pub fn first_in_line(&self, hash: u64) -> Result<Option<(LineKey, LineSlot)>, ShelfError> {
-        let first = self.lines.range(&(hash, 0, 0), 1, &self.table(Space::Lines))?;
+        let first = self.lines.range(&(hash, 0), 1, &self.table(Space::Lines))?;
         Ok(first.into_iter().next().filter(|(key, _)| key.0 == hash))
     }
 
@@ -233,9 +235,7 @@ impl<S: Shelf> Book<S> {
                 None => Ok(()),
             },
             kind::LETTER_STATE => match LetterChanged::read(frame.body.clone()) {
-                Some(changed) => {
-                    changed.seqs.iter().try_for_each(|seq| self.set_letter(*seq, changed.state, None, None))
-                }
+                Some(changed) => changed.seqs.iter().try_for_each(|seq| self.set_letter(*seq, changed.state)),
                 None => Ok(()),
             },
             kind::LETTER_MOVED => {
@@ -283,7 +283,7 @@ impl<S: Shelf> Book<S> {
         self.leave_state(ended.seq, ended.was, ended.key)?;
         self.leave_line(ended.seq, ended.key, folded);
         if ended.letter {
-            self.set_letter(ended.seq, LetterState::Succeeded, None, None)?;
+            self.set_letter(ended.seq, LetterState::Succeeded)?;
         }
         folded(Folded::Settled(ended.seq));
         Ok(())
@@ -297,13 +297,16 @@ impl<S: Shelf> Book<S> {
         folded: &mut impl FnMut(Folded),
     ) -> Result<(), ShelfError> {
         self.leave_state(seq, stored.was, stored.key)?;
-        self.delay.put((stored.due, seq), pointer);
+        self.delay.put((stored.due.unwrap_or(0), seq), pointer);
         self.live.add(pointer);
         if let Some(key) = stored.key {
-            self.lines.set((key.hash, key.place, seq), LineSlot::Delayed);
+            self.lines.set((key, seq), LineSlot::Delayed);
+        }
+        if let Some(hash) = stored.key {
+            folded(Folded::LineMoved(hash));
         }
         if stored.was == Was::Letter {
-            self.set_letter(seq, LetterState::Replaying, stored.job, Some(stored.meta.replays))?;
+            self.replaying(seq, stored)?;
         } else {
             folded(Folded::Settled(seq));
         }
@@ -330,8 +333,8 @@ impl<S: Shelf> Book<S> {
             reason: stored.reason.unwrap_or(Reason::Corrupt),
             dead_at: Time::from_millis(stored.dead_at),
             replays: stored.meta.replays,
-            job: stored.job.or(before.and_then(|before| before.job)),
-            key: stored.key.map(|key| key.hash),
+            jobs: before.map(|before| before.jobs).unwrap_or_default(),
+            key: stored.key,
         };
         self.put_letter(seq, slot);
         folded(Folded::Settled(seq));
@@ -352,8 +355,8 @@ impl<S: Shelf> Book<S> {
     fn block(&mut self, blocked: &Blocked, folded: &mut impl FnMut(Folded)) -> Result<(), ShelfError> {
         self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
         let pointer = Pointer { at: blocked.at, len: blocked.len };
-        let KeyPlace { hash, place } = blocked.key;
-        self.lines.set((hash, place, blocked.seq), LineSlot::Blocked(pointer));
+        let hash = blocked.key;
+        self.lines.set((hash, blocked.seq), LineSlot::Blocked(pointer));
         self.live.add(pointer);
         self.blocked += 1;
         folded(Folded::InLine { seq: blocked.seq, hash });
@@ -361,7 +364,7 @@ impl<S: Shelf> Book<S> {
     }
 
     /// The message leaves the state it was in, whatever comes next.
-    fn leave_state(&mut self, seq: u64, was: Was, key: Option<KeyPlace>) -> Result<(), ShelfError> {
+    fn leave_state(&mut self, seq: u64, was: Was, key: Option<u64>) -> Result<(), ShelfError> {
         match was {
             Was::Fresh => {
                 self.departed.insert(seq);
@@ -373,8 +376,8 @@ impl<S: Shelf> Book<S> {
                 }
             }
             Was::Blocked => {
-                let Some(KeyPlace { hash, place }) = key else { return Ok(()) };
-                let slot = self.lines.get(&(hash, place, seq), &self.table(Space::Lines))?;
+                let Some(hash) = key else { return Ok(()) };
+                let slot = self.lines.get(&(hash, seq), &self.table(Space::Lines))?;
                 if let Some(LineSlot::Blocked(pointer)) = slot {
                     self.live.sub(pointer);
                     self.blocked = self.blocked.saturating_sub(1);
@@ -385,17 +388,17 @@ impl<S: Shelf> Book<S> {
         Ok(())
     }
 
-    fn leave_line(&mut self, seq: u64, key: Option<KeyPlace>, folded: &mut impl FnMut(Folded)) {
-        if let Some(KeyPlace { hash, place }) = key {
-            self.lines.remove(&(hash, place, seq));
+    fn leave_line(&mut self, seq: u64, key: Option<u64>, folded: &mut impl FnMut(Folded)) {
+        if let Some(hash) = key {
+            self.lines.remove(&(hash, seq));
             folded(Folded::LineMoved(hash));
         }
     }
 
     fn moved(&mut self, seq: u64, flags: u8, stored: &Stored, pointer: Pointer) -> Result<(), ShelfError> {
         if flags & FLAG_BLOCKED != 0 {
-            let Some(KeyPlace { hash, place }) = stored.key else { return Ok(()) };
-            let key = (hash, place, seq);
+            let Some(hash) = stored.key else { return Ok(()) };
+            let key = (hash, seq);
             if let Some(LineSlot::Blocked(old)) = self.lines.get(&key, &self.table(Space::Lines))?
                 && old.at == stored.moved_from
             {
@@ -404,7 +407,7 @@ impl<S: Shelf> Book<S> {
                 self.live.add(pointer);
             }
         } else {
-            let key = (stored.due, seq);
+            let key = (stored.due.unwrap_or(0), seq);
             if let Some(old) = self.delay.get(&key, &self.table(Space::Delay))?
                 && old.at == stored.moved_from
             {
@@ -416,13 +419,18 @@ impl<S: Shelf> Book<S> {
         Ok(())
     }
 
-    fn set_letter(
-        &mut self,
-        seq: u64,
-        state: LetterState,
-        job: Option<u64>,
-        replays: Option<u32>,
-    ) -> Result<(), ShelfError> {
+    fn replaying(&mut self, seq: u64, stored: &Stored) -> Result<(), ShelfError> {
+        self.set_letter(seq, LetterState::Replaying)?;
+        if let Some(mut slot) = self.letter(seq)? {
+            slot.jobs.extend(&stored.jobs);
+            let surplus = slot.jobs.len().saturating_sub(JOBS_MAX);
+            slot.jobs.drain(..surplus);
+            self.letters.set(seq, LetterSlot { replays: stored.meta.replays, ..slot });
+        }
+        Ok(())
+    }
+
+    fn set_letter(&mut self, seq: u64, state: LetterState) -> Result<(), ShelfError> {
         let Some(mut slot) = self.letter(seq)? else { return Ok(()) };
         self.count_letter(slot.state, false);
         self.count_letter(state, true);
@@ -435,8 +443,6 @@ impl<S: Shelf> Book<S> {
             }
         }
         slot.state = state;
-        slot.job = job.or(slot.job);
-        slot.replays = replays.unwrap_or(slot.replays);
         self.letters.set(seq, slot);
         Ok(())
     }
@@ -489,14 +495,20 @@ impl<S: Shelf> Book<S> {
                     reason: stored.reason.unwrap_or(Reason::Corrupt),
                     dead_at: Time::from_millis(stored.dead_at),
                     replays: stored.meta.replays,
-                    job: stored.job,
-                    key: stored.key.map(|key| key.hash),
+                    jobs: stored.jobs,
+                    key: stored.key,
                 };
                 self.put_letter(seq, slot);
                 Ok(())
             }
             kind::LETTER_SLOT => match SlotCopy::read(frame.body.clone()) {
-                Some(copy) => self.set_letter(seq, copy.state, copy.job, Some(copy.replays)),
+                Some(copy) => {
+                    self.set_letter(seq, copy.state)?;
+                    if let Some(slot) = self.letter(seq)? {
+                        self.letters.set(seq, LetterSlot { replays: copy.replays, jobs: copy.jobs, ..slot });
+                    }
+                    Ok(())
+                }
                 None => Ok(()),
             },
             kind::PURGED => self.purged(seq),

@@ -16,7 +16,7 @@ use super::disk::Disk;
 use super::frame::Frame;
 use super::reader::{Reader, Scanned};
 use super::record::{
-    AcceptedBody, Ended, FLAG_BLOCKED, KeyPlace, LetterChanged, Seen, SlotCopy, Stored, Was, get_seqs, kind,
+    AcceptedBody, Ended, FLAG_BLOCKED, LetterChanged, Seen, SlotCopy, Stored, Was, get_seqs, kind,
 };
 use super::shelf::{LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table};
 use super::writer::LETTER_LOG;
@@ -26,8 +26,6 @@ use crate::engine::overlay::Far;
 
 /// How much is carried forward in one step.
 const PIECE_BYTES_MAX: usize = 4 << 20;
-/// How many messages of one key are looked through to find a blocked one.
-const LINE_MAX: usize = 1 << 20;
 
 /// A part of a segment to look through.
 #[derive(Debug, Clone, Copy)]
@@ -111,8 +109,8 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
         let stored = Stored {
             was: Was::Fresh,
             key: None,
-            due: body.due.unwrap_or(0),
-            job: None,
+            due: body.due,
+            jobs: Vec::new(),
             reason: None,
             state: None,
             dead_at: 0,
@@ -121,56 +119,47 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
             history: bytes::Bytes::new(),
             wire: body.wire,
         };
-        self.carry(frame, stored, body.due.is_some(), kept)
+        self.carry(frame, stored, kept)
     }
 
     fn stored(&self, frame: &Frame, kept: &mut Relocation) -> Result<(), ShelfError> {
         let Some(stored) = Stored::read(frame.body.clone()) else { return Ok(()) };
-        if stored.was == Was::Letter && stored.job.is_some() {
+        if stored.was == Was::Letter {
             self.keep_slot(frame.tag, kept)?;
         }
         let stored = Stored { moved_from: frame.position, ..stored };
-        self.carry(frame, stored, true, kept)
+        self.carry(frame, stored, kept)
     }
 
     /// Carries a message forward if the tables point at this frame.
-    fn carry(
-        &self,
-        frame: &Frame,
-        stored: Stored,
-        delayed: bool,
-        kept: &mut Relocation,
-    ) -> Result<(), ShelfError> {
+    fn carry(&self, frame: &Frame, stored: Stored, kept: &mut Relocation) -> Result<(), ShelfError> {
         let seq = frame.tag;
-        if delayed {
+        if let Some(due) = stored.due {
             let table = Table { shelf: &*self.shelf, space: Space::Delay };
-            let pointer = Far::<DelayKey, Pointer>::get(&table, &(stored.due, seq))?;
+            let pointer = Far::<DelayKey, Pointer>::get(&table, &(due, seq))?;
             if pointer.is_some_and(|pointer| pointer.at == frame.position) {
                 kept.bytes += stored.len_hint();
                 kept.moves.push((0, seq, stored.own()));
                 return Ok(());
             }
         }
-        if let Some(key) = self.blocked_at(&stored, seq, frame.position)? {
+        let key = self.blocked_at(&stored, seq, frame.position)?;
+        if key.is_some() {
             kept.bytes += stored.len_hint();
-            kept.moves.push((FLAG_BLOCKED, seq, Stored { key: Some(key), ..stored }.own()));
+            kept.moves.push((FLAG_BLOCKED, seq, Stored { key, ..stored }.own()));
         }
         Ok(())
     }
 
-    /// The place in line of a message that is blocked and whose content is at `position`.
-    fn blocked_at(&self, stored: &Stored, seq: u64, position: u64) -> Result<Option<KeyPlace>, ShelfError> {
+    /// The key of a message that is blocked and whose content is at `position`.
+    fn blocked_at(&self, stored: &Stored, seq: u64, position: u64) -> Result<Option<u64>, ShelfError> {
         let Ok(message) = Message::from_wire(stored.wire.clone()) else { return Ok(None) };
         let Some(key) = message.key() else { return Ok(None) };
         let hash = key_hash(key, self.hash_seed);
         let table = Table { shelf: &*self.shelf, space: Space::Lines };
-        let line = Far::<LineKey, LineSlot>::range(&table, &(hash, 0, 0), LINE_MAX)?;
+        let slot = Far::<LineKey, LineSlot>::get(&table, &(hash, seq))?;
         let here = |slot: &LineSlot| matches!(slot, LineSlot::Blocked(pointer) if pointer.at == position);
-        let found = line
-            .iter()
-            .take_while(|((h, ..), _)| *h == hash)
-            .find(|((_, _, s), slot)| *s == seq && here(slot));
-        Ok(found.map(|((_, place, _), _)| KeyPlace { hash, place: *place }))
+        Ok(slot.filter(here).map(|_| hash))
     }
 
     fn slot(&self, seq: u64) -> Result<Option<LetterSlot>, ShelfError> {
@@ -194,7 +183,7 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
         }
         let Some(stored) = Stored::read(frame.body.clone()) else { return Ok(()) };
         let meta = Meta { replays: slot.replays, ..stored.meta };
-        let stored = Stored { state: Some(slot.state), job: slot.job, meta, ..stored };
+        let stored = Stored { state: Some(slot.state), jobs: slot.jobs, meta, ..stored };
         kept.bytes += stored.len_hint();
         kept.letters.push((seq, stored.own(), position));
         Ok(())
@@ -222,7 +211,8 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
         if let Some(slot) = self.slot(seq)?
             && slot.pointer.at & LETTER_LOG != 0
         {
-            kept.slots.push((seq, Some(SlotCopy { state: slot.state, job: slot.job, replays: slot.replays })));
+            kept.slots
+                .push((seq, Some(SlotCopy { state: slot.state, replays: slot.replays, jobs: slot.jobs })));
         }
         Ok(())
     }

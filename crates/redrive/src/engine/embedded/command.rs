@@ -4,7 +4,7 @@ use redrive_core::Time;
 use tokio::sync::oneshot;
 
 use super::batch::Written;
-use super::record::{Blocked, KeyPlace, LetterChanged, Seen, SlotCopy, Stored, Was};
+use super::record::{Blocked, LetterChanged, Seen, SlotCopy, Stored, Was};
 use super::shelf::Pointer;
 use crate::engine::delay::DelayKey;
 use crate::engine::history::Attempt;
@@ -18,7 +18,7 @@ pub struct Closing {
     pub verdict: Verdict,
     pub attempt: Option<Attempt>,
     pub was: Was,
-    pub key: Option<KeyPlace>,
+    pub key: Option<u64>,
 }
 
 /// Everything that is written to the journal.
@@ -68,7 +68,7 @@ impl Command {
                 done.len() * 8 + closings.iter().map(full).sum::<usize>()
             }
             Self::Relocate { relocation, .. } => relocation.bytes,
-            Self::Block(blocked) => blocked.len() * 45,
+            Self::Block(blocked) => blocked.len() * Blocked::BYTES,
             Self::Replay { letters, .. } => letters.iter().map(|(_, stored)| stored.len_hint()).sum(),
             Self::ChangeLetters { changed, .. } => changed.seqs.len() * 8,
             Self::Drop { .. } | Self::ForgetIds { .. } => 0,

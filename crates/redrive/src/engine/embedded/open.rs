@@ -1,6 +1,6 @@
 //! Opening a store: the journal says what is true, the index is brought forward to it or built anew.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -156,7 +156,8 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         released: VecDeque::new(),
         released_keys: HashSet::new(),
         returned: VecDeque::new(),
-        release_scan_at: (book.blocked > 0).then_some(book.next_seq),
+        unlooked: BTreeSet::new(),
+        hand_outs: 0,
         gated: false,
         odd_to_due: false,
         given: 0,
@@ -181,6 +182,9 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         reserve_bytes: tuning.reserve_bytes,
     };
     store.hands = Hands::Own(Box::new(writer), keeper);
+    if store.book.blocked > 0 {
+        store.release_all()?;
+    }
     Ok((store, report))
 }
 

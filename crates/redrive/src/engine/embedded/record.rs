@@ -47,13 +47,6 @@ pub enum Was {
     Letter,
 }
 
-/// A message's place in the line of its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KeyPlace {
-    pub hash: u64,
-    pub place: u64,
-}
-
 /// The body of an accepted message.
 #[derive(Clone, Debug)]
 pub struct AcceptedBody {
@@ -85,11 +78,12 @@ impl AcceptedBody {
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub was: Was,
-    pub key: Option<KeyPlace>,
-    /// When it is due; unused for letters.
-    pub due: u64,
-    /// The replay job that brought it here last.
-    pub job: Option<u64>,
+    /// The hash of its key, if it stands in the key's line.
+    pub key: Option<u64>,
+    /// When it is or was due; `None` if it never had to wait for its time.
+    pub due: Option<u64>,
+    /// The replay jobs it went through; for a replay the one that brings it back.
+    pub jobs: Vec<u64>,
     /// For letters.
     pub reason: Option<Reason>,
     pub state: Option<LetterState>,
@@ -102,23 +96,24 @@ pub struct Stored {
 }
 
 impl Stored {
-    const FIXED_BYTES: usize = 132;
+    const FIXED_BYTES: usize = 118;
 
     pub fn len_hint(&self) -> usize {
-        Self::FIXED_BYTES + self.history.len() + self.wire.len()
+        Self::FIXED_BYTES + self.jobs.len() * 8 + self.history.len() + self.wire.len()
     }
 
     pub fn write(&self, buf: &mut BytesMut) {
         put_was(buf, self.was);
         put_key(buf, self.key);
-        buf.put_u64_le(self.due);
-        buf.put_u64_le(self.job.unwrap_or(NONE));
+        buf.put_u64_le(self.due.unwrap_or(NONE));
         buf.put_u8(self.reason.map_or(0, Reason::code));
         buf.put_u8(self.state.map_or(0, LetterState::code));
         buf.put_u64_le(self.dead_at);
         buf.put_u64_le(self.moved_from);
         put_meta(buf, &self.meta);
+        buf.put_u16_le(self.jobs.len() as u16);
         buf.put_u32_le(self.history.len() as u32);
+        put_seqs(buf, &self.jobs);
         buf.put_slice(&self.history);
         buf.put_slice(&self.wire);
     }
@@ -129,19 +124,20 @@ impl Stored {
         }
         let was = get_was(&mut body)?;
         let key = get_key(&mut body);
-        let due = body.get_u64_le();
-        let job = some(body.get_u64_le());
+        let due = some(body.get_u64_le());
         let reason = Reason::from_code(body.get_u8());
         let state = LetterState::from_code(body.get_u8());
         let dead_at = body.get_u64_le();
         let moved_from = body.get_u64_le();
         let meta = get_meta(&mut body);
+        let jobs = usize::from(body.get_u16_le()) * 8;
         let history = body.get_u32_le() as usize;
-        if body.len() < history {
+        if body.len() < jobs + history {
             return None;
         }
+        let jobs = get_seqs(&body.split_to(jobs)).collect();
         let history = body.split_to(history);
-        Some(Self { was, key, due, job, reason, state, dead_at, moved_from, meta, history, wire: body })
+        Some(Self { was, key, due, jobs, reason, state, dead_at, moved_from, meta, history, wire: body })
     }
 }
 
@@ -150,13 +146,13 @@ impl Stored {
 pub struct Ended {
     pub seq: u64,
     pub was: Was,
-    pub key: Option<KeyPlace>,
+    pub key: Option<u64>,
     /// Whether it was a dead letter once, so that the letter has succeeded.
     pub letter: bool,
 }
 
 impl Ended {
-    const BYTES: usize = 8 + 9 + 17 + 1;
+    pub const BYTES: usize = 8 + 9 + 9 + 1;
 
     pub fn write(&self, buf: &mut BytesMut) {
         buf.put_u64_le(self.seq);
@@ -178,19 +174,18 @@ impl Ended {
 pub struct Blocked {
     pub seq: u64,
     pub was: Was,
-    pub key: KeyPlace,
+    pub key: u64,
     pub at: u64,
     pub len: u32,
 }
 
 impl Blocked {
-    const BYTES: usize = 8 + 9 + 16 + 12;
+    pub const BYTES: usize = 8 + 9 + 8 + 12;
 
     pub fn write(&self, buf: &mut BytesMut) {
         buf.put_u64_le(self.seq);
         put_was(buf, self.was);
-        buf.put_u64_le(self.key.hash);
-        buf.put_u64_le(self.key.place);
+        buf.put_u64_le(self.key);
         buf.put_u64_le(self.at);
         buf.put_u32_le(self.len);
     }
@@ -200,7 +195,7 @@ impl Blocked {
             Some(Self {
                 seq: raw.get_u64_le(),
                 was: get_was(&mut raw)?,
-                key: KeyPlace { hash: raw.get_u64_le(), place: raw.get_u64_le() },
+                key: raw.get_u64_le(),
                 at: raw.get_u64_le(),
                 len: raw.get_u32_le(),
             })
@@ -289,28 +284,30 @@ impl LetterChanged {
 }
 
 /// The state of a letter as the letter log keeps it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotCopy {
     pub state: LetterState,
-    pub job: Option<u64>,
     pub replays: u32,
+    pub jobs: Vec<u64>,
 }
 
 impl SlotCopy {
-    pub const BYTES: usize = 13;
+    pub fn len(&self) -> usize {
+        5 + self.jobs.len() * 8
+    }
 
     pub fn write(&self, buf: &mut BytesMut) {
         buf.put_u8(self.state.code());
-        buf.put_u64_le(self.job.unwrap_or(NONE));
         buf.put_u32_le(self.replays);
+        put_seqs(buf, &self.jobs);
     }
 
     pub fn read(mut body: Bytes) -> Option<Self> {
-        if body.len() < Self::BYTES {
+        if body.len() < 5 {
             return None;
         }
         let state = LetterState::from_code(body.get_u8())?;
-        Some(Self { state, job: some(body.get_u64_le()), replays: body.get_u32_le() })
+        Some(Self { state, replays: body.get_u32_le(), jobs: get_seqs(&body).collect() })
     }
 }
 
@@ -350,15 +347,14 @@ fn get_was(raw: &mut impl Buf) -> Option<Was> {
     }
 }
 
-fn put_key(buf: &mut BytesMut, key: Option<KeyPlace>) {
+fn put_key(buf: &mut BytesMut, key: Option<u64>) {
     buf.put_u8(u8::from(key.is_some()));
-    buf.put_u64_le(key.map_or(0, |key| key.hash));
-    buf.put_u64_le(key.map_or(0, |key| key.place));
+    buf.put_u64_le(key.unwrap_or(0));
 }
 
-fn get_key(raw: &mut impl Buf) -> Option<KeyPlace> {
-    let (has, hash, place) = (raw.get_u8(), raw.get_u64_le(), raw.get_u64_le());
-    (has != 0).then_some(KeyPlace { hash, place })
+fn get_key(raw: &mut impl Buf) -> Option<u64> {
+    let (has, hash) = (raw.get_u8(), raw.get_u64_le());
+    (has != 0).then_some(hash)
 }
 
 fn put_meta(buf: &mut BytesMut, meta: &Meta) {

@@ -8,7 +8,7 @@ use redrive_core::{Reason, Time};
 use super::command::Command;
 use super::disk::Disk;
 use super::log::ReadError;
-use super::record::{KeyPlace, LetterChanged, Stored, Was};
+use super::record::{LetterChanged, Stored, Was};
 use super::shelf::{LetterSlot, Shelf, Space};
 use super::store::{Store, StoreIngest};
 use super::take::damaged_message;
@@ -23,7 +23,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     }
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
-        Ok(self.give(batch))
+        self.give(batch)
     }
 
     fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
@@ -38,11 +38,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     }
 
     fn next_due(&self) -> Option<Time> {
-        if self.gated {
-            return None;
-        }
-        let returned = self.returned.iter().filter_map(|delivery| delivery.due).min();
-        [self.book.delay.next_due(), returned].into_iter().flatten().min()
+        if self.gated { None } else { self.book.delay.next_due() }
     }
 
     fn gate(&mut self, closed: bool) {
@@ -83,7 +79,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         let Some(mut from) = after.map_or(Some(0), |id| id.checked_add(1)) else { return Ok(found) };
         while found.len() < limit {
             let slots = self.book.letters.range(&from, limit.max(64), &self.book.table(Space::Letters))?;
-            let Some((last, _)) = slots.last().copied() else { break };
+            let Some(last) = slots.last().map(|(seq, _)| *seq) else { break };
             for (seq, slot) in slots {
                 if found.len() < limit && state.is_none_or(|state| state == slot.state) {
                     found.push(self.open_letter(seq, &slot)?);
@@ -112,7 +108,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
                 None => ReplayAnswer::NotFound,
                 Some(slot) => match refusal(&slot, job) {
                     Some(refusal) => refusal,
-                    None => match self.replayed(*seq, &slot, job)? {
+                    None => match self.replayed(&slot, job)? {
                         Some(stored) => {
                             letters.push((*seq, stored));
                             ReplayAnswer::Replayed
@@ -183,7 +179,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
 }
 
 fn refusal(slot: &LetterSlot, job: &ReplayJob) -> Option<ReplayAnswer> {
-    if slot.job == Some(job.id) {
+    if slot.jobs.contains(&job.id) {
         Some(ReplayAnswer::Already)
     } else if slot.state != LetterState::Open {
         Some(ReplayAnswer::NotOpen(slot.state))
@@ -221,7 +217,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             state: slot.state,
             reason,
             dead_at: slot.dead_at,
-            job: slot.job,
+            job: slot.jobs.last().copied(),
             message,
             meta,
             history,
@@ -229,16 +225,14 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     /// The message of a letter as it goes back to wait for its delivery.
-    fn replayed(&self, seq: u64, slot: &LetterSlot, job: &ReplayJob) -> Result<Option<Stored>, EngineError> {
+    fn replayed(&self, slot: &LetterSlot, job: &ReplayJob) -> Result<Option<Stored>, EngineError> {
         let Some(stored) = self.stored_letter(slot)? else { return Ok(None) };
         let Ok(message) = redrive_core::Message::from_wire(stored.wire.clone()) else { return Ok(None) };
-        // Everything that will be accepted from now on comes after it; everything that waits already, before.
-        let place = self.book.next_seq.max(seq);
         Ok(Some(Stored {
             was: Was::Letter,
-            key: self.hash_of(&message).map(|hash| KeyPlace { hash, place }),
-            due: job.due.as_millis(),
-            job: Some(job.id),
+            key: self.hash_of(&message),
+            due: Some(job.due.as_millis()),
+            jobs: vec![job.id],
             meta: stored.meta.replayed(),
             ..stored
         }))

@@ -15,7 +15,7 @@ pub enum Space {
     Meta,
     /// Waiting messages by due time.
     Delay,
-    /// Waiting messages by key and place.
+    /// Waiting messages by key.
     Lines,
     /// Open letters by key, where a dead message blocks its key.
     Doors,
@@ -179,17 +179,6 @@ impl Cell for (u64, u64) {
     }
 }
 
-impl Cell for (u64, u64, u64) {
-    fn write(&self, out: &mut Vec<u8>) {
-        (self.0, self.1).write(out);
-        self.2.write(out);
-    }
-    fn read(raw: &[u8]) -> Option<Self> {
-        let (a, b) = <(u64, u64)>::read(raw.get(..16)?)?;
-        Some((a, b, u64::read(raw.get(16..)?)?))
-    }
-}
-
 impl Cell for () {
     fn write(&self, _: &mut Vec<u8>) {}
     fn read(_: &[u8]) -> Option<Self> {
@@ -242,14 +231,15 @@ impl Cell for LineSlot {
 }
 
 /// What the index knows of a letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterSlot {
     pub pointer: Pointer,
     pub state: LetterState,
     pub reason: Reason,
     pub dead_at: Time,
     pub replays: u32,
-    pub job: Option<u64>,
+    /// The replay jobs it went through, the latest last.
+    pub jobs: Vec<u64>,
     /// The hash of its key, where keys are ordered.
     pub key: Option<u64>,
 }
@@ -261,9 +251,10 @@ impl Cell for LetterSlot {
         out.push(self.reason.code());
         self.dead_at.as_millis().write(out);
         u64::from(self.replays).write(out);
-        self.job.unwrap_or(u64::MAX).write(out);
-        if let Some(key) = self.key {
-            key.write(out);
+        out.push(u8::from(self.key.is_some()));
+        self.key.unwrap_or(0).write(out);
+        for job in &self.jobs {
+            job.write(out);
         }
     }
     fn read(raw: &[u8]) -> Option<Self> {
@@ -274,8 +265,8 @@ impl Cell for LetterSlot {
             reason: Reason::from_code(*raw.get(13)?)?,
             dead_at: Time::from_millis(number(14)?),
             replays: number(22)? as u32,
-            job: Some(number(30)?).filter(|job| *job != u64::MAX),
-            key: number(38),
+            key: Some(number(31)?).filter(|_| raw[30] != 0),
+            jobs: raw.get(39..)?.chunks_exact(8).map(u64::read).collect::<Option<_>>()?,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! One pipeline's store: the book, the journal behind it, and the threads that write both.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use super::log::ReadError;
 use super::mailbox::{Mailbox, Refused};
 use super::reader::Reader;
 use super::ready::Ready;
-use super::record::{KeyPlace, Was};
-use super::shelf::{LineSlot, Shelf, ShelfError};
+use super::record::Was;
+use super::shelf::{LineSlot, Pointer, Shelf, ShelfError};
 use super::started::Started;
 use super::tend::Tending;
 use super::writer::Writer;
@@ -68,7 +68,11 @@ impl Default for Tuning {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) was: Was,
-    pub(super) key: Option<KeyPlace>,
+    /// The hash of its key, if keys are ordered.
+    pub(super) key: Option<u64>,
+    pub(super) pointer: Pointer,
+    /// The receipt that settles it; one of an earlier hand-out does not.
+    pub(super) receipt: u64,
     pub(super) settling: bool,
 }
 
@@ -106,8 +110,10 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) released_keys: HashSet<u64>,
     /// Deliveries that came back unstarted.
     pub(super) returned: VecDeque<Delivery>,
-    /// After a restart: once everything below this number was looked at, blocked messages may be released.
-    pub(super) release_scan_at: Option<u64>,
+    /// Blocked messages, by number and key, that may go once all ready messages before them were looked at.
+    pub(super) unlooked: BTreeSet<(u64, u64)>,
+    /// Counts hand-outs, for their receipts.
+    pub(super) hand_outs: u64,
     pub(super) gated: bool,
     pub(super) odd_to_due: bool,
     pub(super) given: u64,
@@ -250,7 +256,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         for change in changes {
             match *change {
                 Folded::Settled(seq) => {
-                    if let Some(KeyPlace { hash, .. }) = self.in_flight.remove(&seq).and_then(|held| held.key)
+                    if let Some(hash) = self.in_flight.remove(&seq).and_then(|held| held.key)
                         && self.running.get(&hash) == Some(&seq)
                     {
                         self.running.remove(&hash);
@@ -281,14 +287,18 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     pub(super) fn release(&mut self, hash: u64) -> Result<(), EngineError> {
         let busy = self.running.contains_key(&hash)
             || self.passed_keys.contains_key(&hash)
-            || self.released_keys.contains(&hash)
-            || self.release_scan_at.is_some();
+            || self.released_keys.contains(&hash);
         if busy {
             return Ok(());
         }
         if let Some((key, LineSlot::Blocked(_))) = self.book.first_in_line(hash)? {
-            self.released.push_back(key);
-            self.released_keys.insert(hash);
+            // Ready messages that nobody has looked at may be of the same key and come first.
+            if self.ready.next_seq() <= key.1 {
+                self.unlooked.insert((key.1, hash));
+            } else {
+                self.released.push_back(key);
+                self.released_keys.insert(hash);
+            }
         }
         Ok(())
     }
@@ -306,19 +316,20 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         Ticket(self.given)
     }
 
-    pub(super) fn give(&mut self, batch: Vec<Settlement>) -> Ticket {
+    pub(super) fn give(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
         let ticket = self.ticket();
         self.unreported.push_back(ticket);
         let epoch = self.epoch;
         let mut done = Vec::with_capacity(batch.len());
         let mut closings = Vec::new();
         for Settlement { delivery, verdict, attempt } in batch {
-            let Some(held) = self.in_flight.get_mut(&delivery.receipt.seq).filter(|held| !held.settling)
-            else {
-                continue;
-            };
+            let receipt = delivery.receipt;
+            let valid =
+                |held: &&mut Held| !held.settling && receipt.epoch == epoch && receipt.at == held.receipt;
+            let Some(held) = self.in_flight.get_mut(&receipt.seq).filter(valid) else { continue };
             if verdict == Verdict::Release {
-                self.returned.push_back(delivery);
+                let held = *held;
+                self.put_back(delivery, held)?;
                 continue;
             }
             held.settling = true;
@@ -330,7 +341,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             }
         }
         self.post(Command::Settle { ticket, done, closings });
-        ticket
+        Ok(ticket)
     }
 
     /// Waits until a ticket is durable.

@@ -7,7 +7,7 @@ use super::disk::Disk;
 use super::frame::Frame;
 use super::log::ReadError;
 use super::ready::ReadyMessage;
-use super::record::{AcceptedBody, Blocked, KeyPlace, Stored, Was, kind};
+use super::record::{AcceptedBody, Blocked, Stored, Was, kind};
 use super::shelf::{LineSlot, Pointer, Shelf, Space};
 use super::started::Mark;
 use super::store::{Held, Store};
@@ -31,24 +31,33 @@ pub(super) struct Content {
     pub(super) message: Message,
     pub(super) meta: Meta,
     pub(super) history: History,
-    pub(super) key: Option<KeyPlace>,
+    /// Whether it stands in the line of its key already.
+    pub(super) in_line: bool,
+    pub(super) due: Option<u64>,
 }
 
 impl Content {
     /// The message in a frame of whatever kind; `None` if the frame does not hold one.
     pub(super) fn of(frame: &Frame) -> Option<Self> {
         if frame.kind == kind::ACCEPTED {
-            return Self::fresh(AcceptedBody::read(frame.body.clone())?.wire);
+            let body = AcceptedBody::read(frame.body.clone())?;
+            return Self::fresh(body.wire).map(|fresh| Self { due: body.due, ..fresh });
         }
         let stored = Stored::read(frame.body.clone())?;
         let message = Message::from_wire(stored.wire).ok()?;
-        Some(Self { message, meta: stored.meta, history: History::from_raw(stored.history), key: stored.key })
+        Some(Self {
+            message,
+            meta: stored.meta,
+            history: History::from_raw(stored.history),
+            in_line: stored.key.is_some(),
+            due: stored.due,
+        })
     }
 
     fn fresh(wire: bytes::Bytes) -> Option<Self> {
         let message = Message::from_wire(wire).ok()?;
         let meta = Meta { created: message.created(), deadline: message.deadline(), ..Meta::default() };
-        Some(Self { message, meta, history: History::default(), key: None })
+        Some(Self { message, meta, history: History::default(), in_line: false, due: None })
     }
 }
 
@@ -63,7 +72,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         if self.gated || room == 0 {
             return Ok(());
         }
-        self.scan_for_releases()?;
+        self.release_looked_at()?;
         let first = out.len();
         let due = self.book.delay.due_count(now, room);
         let ready = self.book.departed.unfinished_below(self.book.next_seq) as usize;
@@ -71,10 +80,10 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let (due_places, fresh_places) = share(room, due, fresh, self.odd_to_due);
         self.odd_to_due = !self.odd_to_due;
         self.take_due(now, due_places, out)?;
-        self.take_fresh(now, (out.len() - first) + fresh_places, first, out)?;
+        self.take_fresh((out.len() - first) + fresh_places, first, out)?;
         // What one side left over, the other gets.
         self.take_due(now, room - (out.len() - first), out)?;
-        self.take_fresh(now, room, first, out)?;
+        self.take_fresh(room, first, out)?;
         self.mark_started(&out[first..])
     }
 
@@ -114,7 +123,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 let was = Was::Waiting { due };
                 let content = content_of(frame)?;
                 if let Some(delivery) = self.admit(Candidate { seq, pointer, was, content }, &mut passed)? {
-                    out.push(Delivery { due: Some(Time::from_millis(due)), ..delivery });
+                    out.push(delivery);
                     left -= 1;
                 }
             }
@@ -124,16 +133,14 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     /// Fresh messages until `out` holds `upto` more than `first`.
-    fn take_fresh(
-        &mut self,
-        now: Time,
-        upto: usize,
-        first: usize,
-        out: &mut Vec<Delivery>,
-    ) -> Result<(), EngineError> {
+    fn take_fresh(&mut self, upto: usize, first: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
         for _ in 0..self.returned.len() {
-            let Some(delivery) = self.returned.pop_front() else { break };
-            if out.len() - first < upto && delivery.due.is_none_or(|due| due <= now) {
+            let Some(mut delivery) = self.returned.pop_front() else { break };
+            if out.len() - first < upto {
+                delivery.receipt = self.receipt(delivery.receipt.seq);
+                if let Some(held) = self.in_flight.get_mut(&delivery.receipt.seq) {
+                    held.receipt = delivery.receipt.at;
+                }
                 out.push(delivery);
             } else {
                 self.returned.push_back(delivery);
@@ -141,15 +148,12 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         }
         let mut passed = Vec::new();
         while out.len() - first < upto
-            && let Some((hash, place, seq)) = self.released.pop_front()
+            && let Some((hash, seq)) = self.released.pop_front()
         {
             self.released_keys.remove(&hash);
-            let slot = self.book.lines.get(&(hash, place, seq), &self.book.table(Space::Lines))?;
+            let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
             let Some(LineSlot::Blocked(pointer)) = slot else { continue };
-            let mut content = content_of(self.journal.read(pointer.at, u64::from(pointer.len)))?;
-            if let Some(content) = &mut content {
-                content.key = Some(KeyPlace { hash, place });
-            }
+            let content = content_of(self.journal.read(pointer.at, u64::from(pointer.len)))?;
             let candidate = Candidate { seq, pointer, was: Was::Blocked, content };
             out.extend(self.admit(candidate, &mut passed)?);
         }
@@ -178,45 +182,70 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         passed: &mut Vec<Blocked>,
     ) -> Result<Option<Delivery>, EngineError> {
         let Candidate { seq, pointer, was, content } = candidate;
-        let Some(content) = content else { return self.doom_damaged(seq, was).map(Some) };
+        let Some(content) = content else { return self.doom_damaged(seq, was, pointer).map(Some) };
         let mut doomed = None;
-        let mut key = None;
-        if let Some(hash) = self.hash_of(&content.message) {
-            let place = match was {
-                Was::Fresh => seq,
-                _ => content.key.map_or(self.book.next_seq, |key| key.place),
-            };
-            let place = KeyPlace { hash, place };
-            if !self.may_start(place, seq)? {
-                passed.push(Blocked { seq, was, key: place, at: pointer.at, len: pointer.len });
+        let key = self.hash_of(&content.message);
+        if let Some(hash) = key {
+            // One that came due and was never looked at must not overtake ready messages nobody has looked at either.
+            let looked_at = was == Was::Fresh || content.in_line || self.ready.next_seq() > seq;
+            if !looked_at || !self.may_start(hash, seq)? {
+                passed.push(Blocked { seq, was, key: hash, at: pointer.at, len: pointer.len });
                 self.passed.insert(seq, (hash, was));
                 *self.passed_keys.entry(hash).or_default() += 1;
                 return Ok(None);
             }
             doomed = self.book.is_key_blocked(hash, seq)?.then_some(Reason::KeyBlocked);
             self.running.insert(hash, seq);
-            key = Some(place);
         }
-        self.in_flight.insert(seq, Held { was, key, settling: false });
-        let place = key.map_or(seq, |key| key.place);
+        let receipt = self.receipt(seq);
+        self.in_flight.insert(seq, Held { was, key, pointer, receipt: receipt.at, settling: false });
         Ok(Some(Delivery {
-            receipt: Receipt { lane: 0, epoch: self.epoch, seq, at: pointer.at, place },
+            receipt,
             message: content.message,
             meta: content.meta,
             history: content.history,
-            due: None,
+            due: content.due.map(Time::from_millis),
             doomed,
         }))
     }
 
+    fn receipt(&mut self, seq: u64) -> Receipt {
+        self.hand_outs += 1;
+        Receipt { lane: 0, epoch: self.epoch, seq, at: self.hand_outs }
+    }
+
     /// Whether nothing of its key stands before it.
-    fn may_start(&self, place: KeyPlace, seq: u64) -> Result<bool, EngineError> {
-        if self.running.contains_key(&place.hash) || self.passed_keys.contains_key(&place.hash) {
+    fn may_start(&self, hash: u64, seq: u64) -> Result<bool, EngineError> {
+        if self.running.contains_key(&hash) || self.passed_keys.contains_key(&hash) {
             return Ok(false);
         }
-        let first = self.book.first_in_line(place.hash)?;
-        Ok(first
-            .is_none_or(|((_, first_place, first_seq), _)| (first_place, first_seq) >= (place.place, seq)))
+        Ok(self.book.first_in_line(hash)?.is_none_or(|((_, first), _)| first >= seq))
+    }
+
+    /// A delivery came back unstarted: it waits again where it was.
+    pub(super) fn put_back(&mut self, delivery: Delivery, held: Held) -> Result<(), EngineError> {
+        let seq = delivery.receipt.seq;
+        if held.was == Was::Fresh && held.key.is_none() {
+            self.returned.push_back(delivery);
+            return Ok(());
+        }
+        self.in_flight.remove(&seq);
+        if let Was::Waiting { due } = held.was {
+            self.book.delay.put_back((due, seq), held.pointer);
+        }
+        let Some(hash) = held.key else { return Ok(()) };
+        self.running.remove(&hash);
+        match held.was {
+            Was::Fresh => {
+                // Others of its key may have come due meanwhile: it goes where they can be told apart.
+                let Pointer { at, len } = held.pointer;
+                self.passed.insert(seq, (hash, held.was));
+                *self.passed_keys.entry(hash).or_default() += 1;
+                self.pass_over(vec![Blocked { seq, was: held.was, key: hash, at, len }]);
+            }
+            Was::Waiting { .. } | Was::Blocked | Was::Letter => {}
+        }
+        self.release(hash)
     }
 
     fn pass_over(&mut self, passed: Vec<Blocked>) {
@@ -226,43 +255,52 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     /// The stored bytes of a message are damaged: it goes to the dead letters with what is known of it.
-    fn doom_damaged(&mut self, seq: u64, was: Was) -> Result<Delivery, EngineError> {
-        let key = self.place_of(seq)?;
-        self.in_flight.insert(seq, Held { was, key, settling: false });
-        let receipt = Receipt { lane: 0, epoch: self.epoch, seq, at: 0, place: key.map_or(seq, |key| key.place) };
+    fn doom_damaged(&mut self, seq: u64, was: Was, pointer: Pointer) -> Result<Delivery, EngineError> {
+        let key = self.key_of(seq)?;
+        if let Some(hash) = key {
+            self.running.insert(hash, seq);
+        }
+        let receipt = self.receipt(seq);
+        self.in_flight.insert(seq, Held { was, key, pointer, receipt: receipt.at, settling: false });
         let (message, meta, history) = (damaged_message(seq)?, Meta::default(), History::default());
-        Ok(Delivery { receipt, message, meta, history, due: None, doomed: Some(Reason::Corrupt) })
+        let due = if let Was::Waiting { due } = was { Some(Time::from_millis(due)) } else { None };
+        Ok(Delivery { receipt, message, meta, history, due, doomed: Some(Reason::Corrupt) })
     }
 
-    /// Where a message stands in line, found the slow way: its key is not known.
-    fn place_of(&self, seq: u64) -> Result<Option<KeyPlace>, EngineError> {
+    /// The key of a message that stands in line, found the slow way: its content cannot be read.
+    fn key_of(&self, seq: u64) -> Result<Option<u64>, EngineError> {
         let table = self.book.table(Space::Lines);
-        let mut from = (0, 0, 0);
+        let mut from = (0, 0);
         loop {
             let slots = self.book.lines.range(&from, 1024, &table)?;
-            let Some(((hash, place, last), _)) = slots.last().copied() else { return Ok(None) };
-            if let Some(((hash, place, _), _)) = slots.iter().find(|((_, _, s), _)| *s == seq) {
-                return Ok(Some(KeyPlace { hash: *hash, place: *place }));
+            let Some(((hash, last), _)) = slots.last().copied() else { return Ok(None) };
+            if let Some(((hash, _), _)) = slots.iter().find(|((_, s), _)| *s == seq) {
+                return Ok(Some(*hash));
             }
-            from = (hash, place, last + 1);
+            from = (hash, last + 1);
         }
     }
 
-    /// After a restart: once all that was ready before has been looked at, whoever is first in line may go.
-    fn scan_for_releases(&mut self) -> Result<(), EngineError> {
-        let looked_at = |at: u64, store: &Self| store.ready.next_seq() >= at || store.ready.is_drained();
-        if !self.release_scan_at.is_some_and(|at| looked_at(at, self)) {
-            return Ok(());
+    /// Lets blocked messages go that had to wait until the ready ones before them were looked at.
+    fn release_looked_at(&mut self) -> Result<(), EngineError> {
+        while let Some((seq, hash)) = self.unlooked.first().copied()
+            && self.ready.next_seq() > seq
+        {
+            self.unlooked.remove(&(seq, hash));
+            self.release(hash)?;
         }
-        self.release_scan_at = None;
-        let mut from = (0, 0, 0);
+        Ok(())
+    }
+
+    /// After a restart: whoever is first in line may go, in its turn.
+    pub(super) fn release_all(&mut self) -> Result<(), EngineError> {
+        let mut from = (0, 0);
         loop {
             let next = self.book.lines.range(&from, 1, &self.book.table(Space::Lines))?;
-            let Some(((hash, ..), _)) = next.first() else { return Ok(()) };
-            let hash = *hash;
+            let Some(((hash, _), _)) = next.first().copied() else { return Ok(()) };
             self.release(hash)?;
             let Some(after) = hash.checked_add(1) else { return Ok(()) };
-            from = (after, 0, 0);
+            from = (after, 0);
         }
     }
 

@@ -192,7 +192,7 @@ pub fn dump<S: Shelf>(book: &Book<S>) -> Result<Vec<String>, super::shelf::Shelf
     )];
     let all = usize::MAX / 4;
     lines.extend(book.delay.dump(&book.table(Space::Delay))?.iter().map(|entry| format!("delay {entry:?}")));
-    let slots = book.lines.range(&(0, 0, 0), all, &book.table(Space::Lines))?;
+    let slots = book.lines.range(&(0, 0), all, &book.table(Space::Lines))?;
     lines.extend(slots.iter().map(|entry| format!("line {entry:?}")));
     let doors = book.doors.range(&(0, 0), all, &book.table(Space::Doors))?;
     lines.extend(doors.iter().map(|entry| format!("door {entry:?}")));

@@ -13,7 +13,7 @@ use super::command::{Closing, Command, Note, Relocation};
 use super::disk::Disk;
 use super::log::{Log, LogError};
 use super::mailbox::Mailbox;
-use super::record::{AcceptedBody, Blocked, Ended, LetterMoved, Seen, SlotCopy, Stored, kind, put_seqs};
+use super::record::{AcceptedBody, Blocked, Ended, LetterMoved, Seen, Stored, kind, put_seqs};
 use super::shelf::{Shelf, Space, Table};
 use crate::engine::ingest::{Accepted, IngestAnswer, IngestError, NewMessage};
 use crate::engine::overlay::Far;
@@ -231,7 +231,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             }
             for (seq, slot) in &relocation.slots {
                 match slot {
-                    Some(slot) => letters.push(kind::LETTER_SLOT, 0, *seq, SlotCopy::BYTES, |buf| slot.write(buf)),
+                    Some(slot) => letters.push(kind::LETTER_SLOT, 0, *seq, slot.len(), |buf| slot.write(buf)),
                     None => letters.push(kind::PURGED, 0, *seq, 0, |_| {}),
                 };
             }
@@ -273,8 +273,8 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
         let stored = |meta: Meta| Stored {
             was,
             key,
-            due: 0,
-            job: None,
+            due: None,
+            jobs: Vec::new(),
             reason: None,
             state: None,
             dead_at: 0,
@@ -286,7 +286,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
         match verdict {
             Verdict::Done => ended.push(Ended { seq, was, key, letter: delivery.meta.replays > 0 }),
             Verdict::Retry { due, meta } => {
-                let waiting = Stored { due: due.as_millis(), ..stored(meta) };
+                let waiting = Stored { due: Some(due.as_millis()), ..stored(meta) };
                 push_stored(batch, kind::WAITING, 0, seq, &waiting);
             }
             Verdict::Dead { reason, meta, at } => {
@@ -297,13 +297,17 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
         }
     }
     for part in ended.chunks(LIST_MAX) {
-        batch.push(kind::ENDED, 0, 0, part.len() * 35, |buf| part.iter().for_each(|ended| ended.write(buf)));
+        batch.push(kind::ENDED, 0, 0, part.len() * Ended::BYTES, |buf| {
+            part.iter().for_each(|ended| ended.write(buf))
+        });
     }
 }
 
 fn block(batch: &mut Batch, blocked: &[Blocked]) {
     for part in blocked.chunks(LIST_MAX) {
-        batch.push(kind::BLOCKED, 0, 0, part.len() * 45, |buf| part.iter().for_each(|b| b.write(buf)));
+        batch.push(kind::BLOCKED, 0, 0, part.len() * Blocked::BYTES, |buf| {
+            part.iter().for_each(|b| b.write(buf))
+        });
     }
 }
 
