@@ -230,20 +230,26 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return Ok(());
         }
         self.in_flight.remove(&seq);
-        if let Was::Waiting { due } = held.was {
-            self.book.delay.put_back((due, seq), held.pointer);
-        }
-        let Some(hash) = held.key else { return Ok(()) };
-        self.running.remove(&hash);
-        match held.was {
-            Was::Fresh => {
-                // Others of its key may have come due meanwhile: it goes where they can be told apart.
-                let Pointer { at, len } = held.pointer;
-                self.passed.insert(seq, (hash, held.was));
-                *self.passed_keys.entry(hash).or_default() += 1;
-                self.pass_over(vec![Blocked { seq, was: held.was, key: hash, at, len }]);
+        let Some(hash) = held.key else {
+            if let Was::Waiting { due } = held.was {
+                self.book.delay.put_back((due, seq), held.pointer);
             }
-            Was::Waiting { .. } | Was::Blocked | Was::Letter => {}
+            return Ok(());
+        };
+        self.running.remove(&hash);
+        let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
+        match (slot, held.was) {
+            (Some(LineSlot::Delayed), Was::Waiting { due }) => {
+                self.book.delay.put_back((due, seq), held.pointer);
+            }
+            (Some(_), _) => {}
+            (None, was) => {
+                // It is not in its line yet, and others of its key may come due before it is taken again.
+                let Pointer { at, len } = held.pointer;
+                self.passed.insert(seq, (hash, was));
+                *self.passed_keys.entry(hash).or_default() += 1;
+                self.pass_over(vec![Blocked { seq, was, key: hash, at, len }]);
+            }
         }
         self.release(hash)
     }

@@ -1,11 +1,10 @@
 //! Tending the store between deliveries: loading what comes due, checkpoints of the index, cleaning of the journal.
 
-use super::book::Book;
 use super::clean::Piece;
 use super::command::{Command, Relocation};
 use super::disk::Disk;
 use super::keeper::Task;
-use super::shelf::Shelf;
+use super::shelf::{Shelf, ShelfError, Space};
 use super::store::Store;
 use super::writer::LETTER_LOG;
 use crate::engine::seam::Ticket;
@@ -177,27 +176,27 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 }
 
-/// The whole of the index, for comparing a running one with one that was built anew.
-pub fn dump<S: Shelf>(book: &Book<S>) -> Result<Vec<String>, super::shelf::ShelfError> {
-    use super::shelf::Space;
-    let mut lines = vec![format!(
-        "next {} prefix {} runs {:?} waiting {} blocked {} open {} discarded {}",
-        book.next_seq,
-        book.departed.prefix(),
-        book.departed.runs(),
-        book.delay.len(),
-        book.blocked,
-        book.open,
-        book.discarded
-    )];
-    let all = usize::MAX / 4;
-    lines.extend(book.delay.dump(&book.table(Space::Delay))?.iter().map(|entry| format!("delay {entry:?}")));
-    let slots = book.lines.range(&(0, 0), all, &book.table(Space::Lines))?;
-    lines.extend(slots.iter().map(|entry| format!("line {entry:?}")));
-    let doors = book.doors.range(&(0, 0), all, &book.table(Space::Doors))?;
-    lines.extend(doors.iter().map(|entry| format!("door {entry:?}")));
-    let letters = book.letters.range(&0, all, &book.table(Space::Letters))?;
-    lines.extend(letters.iter().map(|entry| format!("letter {entry:?}")));
-    lines.push(format!("live {:?}", book.live));
-    Ok(lines)
+impl<D: Disk, S: Shelf> Store<D, S> {
+    /// The whole of the index as text, for comparing a running one with one that was built anew.
+    pub fn dump_index(&self) -> Result<Vec<String>, ShelfError> {
+        let book = &self.book;
+        let (prefix, runs) = (book.departed.prefix(), book.departed.runs());
+        let mut lines = vec![
+            format!("next {} prefix {prefix} runs {runs:?}", book.next_seq),
+            format!("waiting {} blocked {}", book.delay.len(), book.blocked),
+            format!("open {} discarded {}", book.open, book.discarded),
+            format!("live {:?}", book.live),
+        ];
+        let all = usize::MAX / 4;
+        lines.extend(
+            book.delay.dump(&book.table(Space::Delay))?.iter().map(|entry| format!("delay {entry:?}")),
+        );
+        let slots = book.lines.range(&(0, 0), all, &book.table(Space::Lines))?;
+        lines.extend(slots.iter().map(|entry| format!("line {entry:?}")));
+        let doors = book.doors.range(&(0, 0), all, &book.table(Space::Doors))?;
+        lines.extend(doors.iter().map(|entry| format!("door {entry:?}")));
+        let letters = book.letters.range(&0, all, &book.table(Space::Letters))?;
+        lines.extend(letters.iter().map(|entry| format!("letter {entry:?}")));
+        Ok(lines)
+    }
 }
