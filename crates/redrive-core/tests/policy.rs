@@ -280,6 +280,7 @@ fn an_unknown_profile_is_answered_with_the_nearest() {
 fn every_profile_is_a_policy_without_faults() {
     for profile in redrive_core::profiles::ALL {
         assert!(Policy::profile(profile.name).build().is_ok(), "{}", profile.name);
+        assert_eq!(PolicySettings::from(&profile).profile.as_deref(), Some(profile.name));
     }
 }
 
