@@ -14,7 +14,7 @@ pub const RECONNECTS_MAX: u32 = 3;
 /// A deferral waits at least this long, doubling with every call that did not count …
 pub const DEFER_MIN: Duration = Duration::from_secs(5);
 /// … up to this. Since every deferral takes its time off `hold_max`, the two bound how many there can be.
-pub const DEFER_STEP_MAX: Duration = Duration::from_secs(300);
+pub const DEFER_STEP_MAX: Duration = Duration::from_mins(5);
 
 /// What happens to a message after `outcome`. Reads top to bottom; the first line that applies wins.
 ///

@@ -43,7 +43,8 @@ pub fn print(span: Duration) -> String {
     let mut text = String::new();
     for (unit, unit_ms) in UNITS {
         if rest_ms >= unit_ms {
-            text.push_str(&format!("{}{unit}", rest_ms / unit_ms));
+            text.push_str(&(rest_ms / unit_ms).to_string());
+            text.push_str(unit);
             rest_ms %= unit_ms;
         }
     }
@@ -52,7 +53,7 @@ pub fn print(span: Duration) -> String {
 
 /// Writes a span for people: whole seconds from ten seconds on, rounded down (`2m47s`, not `2m47s500ms`).
 pub fn rough(span: Duration) -> String {
-    if span < Duration::from_secs(10) { print(span) } else { print(Duration::from_secs(span.as_secs())) }
+    if span.as_secs() < 10 { print(span) } else { print(Duration::from_secs(span.as_secs())) }
 }
 
 #[cfg(test)]

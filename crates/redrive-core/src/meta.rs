@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn crashes_lapse_a_window_after_the_last_one() {
-        let window = Duration::from_millis(300_000);
+        let window = Duration::from_mins(5);
         let meta = Meta { crashes: 2, last_crash: Some(NOW), ..Meta::default() };
         let within = NOW.plus(Duration::from_millis(299_999));
         assert_eq!(meta.without_lapsed_crashes(window, within), meta);

@@ -4,6 +4,8 @@
 //! all of it and reports every fault at once; only a [`Policy`] that passed exists.
 
 mod builder;
+mod check;
+mod delays;
 mod faults;
 mod given;
 mod resolve;
@@ -11,8 +13,8 @@ mod rules;
 mod settings;
 
 pub use builder::PolicyBuilder;
+pub use check::limits;
 pub use faults::{PolicyFault, PolicyFaults, PolicyWarning};
 pub use given::{Given, Word};
-pub use resolve::limits;
 pub use rules::{BudgetRate, Mode, OnExhausted, Policy};
 pub use settings::{BackoffSettings, BudgetSettings, CrashSettings, PolicySettings};

@@ -40,7 +40,7 @@ impl fmt::Debug for Time {
 /// Whole milliseconds of a span, rounded up so that a delay is never shortened, saturating.
 pub fn millis(span: Duration) -> u64 {
     let whole = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    whole.saturating_add(u64::from(span.subsec_nanos() % 1_000_000 != 0))
+    whole.saturating_add(u64::from(!span.subsec_nanos().is_multiple_of(1_000_000)))
 }
 
 #[cfg(test)]
@@ -57,7 +57,12 @@ mod tests {
     #[test]
     fn a_part_of_a_millisecond_counts_as_a_whole_one() {
         assert_eq!(millis(Duration::from_micros(1)), 1);
-        assert_eq!(millis(Duration::from_micros(1_000)), 1);
+        assert_eq!(millis(Duration::from_millis(1)), 1);
         assert_eq!(millis(Duration::from_micros(1_001)), 2);
+    }
+
+    #[test]
+    fn an_instant_shows_its_milliseconds() {
+        assert_eq!(format!("{:?}", Time::from_millis(5)), "5ms");
     }
 }

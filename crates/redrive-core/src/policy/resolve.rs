@@ -3,37 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::faults::{PolicyFault, PolicyFaults, PolicyWarning};
+use super::check::{Check, TICK, limits};
+use super::faults::{PolicyFaults, PolicyWarning};
 use super::given::{Given, Word};
 use super::rules::{BudgetRate, Mode, OnExhausted, Policy};
-use super::settings::{BackoffSettings, PolicySettings};
-use crate::duration::print;
-use crate::jitter::Spread;
+use super::settings::PolicySettings;
 use crate::schedule::DELAY_MAX;
-use crate::{Class, Jitter, Ratio, Schedule, profiles};
-
-/// Bounds of the settings, and what holds where neither the settings nor the profile say anything.
-pub mod limits {
-    use std::time::Duration;
-
-    pub const TIERS_MAX: usize = 32;
-    pub const ATTEMPTS_MAX: u32 = 1_000;
-    pub const SPAN_MAX: Duration = Duration::from_secs(3_650 * 24 * 3_600);
-    pub const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
-    pub const CONCURRENCY_MAX: u32 = 100_000;
-    pub const CRASH_THRESHOLD_MAX: u32 = 100;
-
-    pub(super) const RETRIES: u32 = 3;
-    pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3_600);
-    pub(super) const HOLD_MAX: Duration = Duration::from_secs(24 * 3_600);
-    pub(super) const CONCURRENCY: u32 = 64;
-    pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
-    pub(super) const CRASH_THRESHOLD: u32 = 3;
-    pub(super) const CRASH_WINDOW: Duration = Duration::from_millis(300_000);
-}
-
-/// The shortest span that is not nothing.
-const TICK: Duration = Duration::from_millis(1);
+use crate::{Class, Ratio, Schedule, profiles};
 
 impl PolicySettings {
     /// Checks everything and reports all faults at once; a fault in one key does not hide one in another.
@@ -129,25 +105,7 @@ fn with_warnings(mut policy: Policy) -> Policy {
     policy
 }
 
-/// Reads settings and collects what is wrong with them. After a fault it goes on with a value that is right.
-#[derive(Default)]
-struct Check {
-    faults: Vec<PolicyFault>,
-}
-
 impl Check {
-    fn fault(
-        &mut self,
-        key: impl Into<String>,
-        value: impl Into<String>,
-        problem: impl Into<String>,
-        fix: impl Into<String>,
-    ) {
-        let fault =
-            PolicyFault { key: key.into(), value: value.into(), problem: problem.into(), fix: fix.into() };
-        self.faults.push(fault);
-    }
-
     fn profile(&mut self, name: Option<&str>) -> &'static profiles::Profile {
         let name = name.unwrap_or(profiles::DEFAULT);
         profiles::find(name).unwrap_or_else(|| {
@@ -188,122 +146,6 @@ impl Check {
         }
     }
 
-    fn word<T: Word>(&mut self, key: &str, given: Option<&Given<T>>, otherwise: T) -> T {
-        let Some(given) = given else { return otherwise };
-        given.read().unwrap_or_else(|| {
-            let value = given.print();
-            let problem = format!("`{key} = \"{value}\"` is not {}", T::KIND);
-            self.fault(key, value, problem, format!("write it like {}", T::ACCEPTED));
-            otherwise
-        })
-    }
-
-    fn span(
-        &mut self,
-        key: &str,
-        given: Option<&Given<Duration>>,
-        (min, max): (Duration, Duration),
-        otherwise: Duration,
-    ) -> Duration {
-        let span = self.word(key, given, otherwise);
-        if (min..=max).contains(&span) {
-            return span;
-        }
-        let value = print(span);
-        let fix = if span < min { print(min) } else { print(max) };
-        let least = if span < min { "at least" } else { "at most" };
-        let problem = format!("`{key} = \"{value}\"` must be {least} {fix}");
-        self.fault(key, value, problem, format!("{key} = \"{fix}\""));
-        otherwise
-    }
-
-    fn number(&mut self, key: &str, given: Option<u32>, max: u32, otherwise: u32) -> u32 {
-        let number = given.unwrap_or(otherwise);
-        if (1..=max).contains(&number) {
-            return number;
-        }
-        let problem = format!("`{key} = {number}` must lie between 1 and {max}");
-        self.fault(key, number.to_string(), problem, format!("{key} = {}", number.clamp(1, max)));
-        otherwise
-    }
-
-    fn share_up_to_whole(&mut self, key: &str, given: Option<&Given<Ratio>>, otherwise: Ratio) -> Ratio {
-        let share = self.word(key, given, otherwise);
-        if share > Ratio::WHOLE {
-            let problem = format!("`{key} = \"{share}\"` must be at most 100%");
-            self.fault(key, share.to_string(), problem, format!("{key} = \"100%\""));
-        }
-        share
-    }
-
-    fn schedule(&mut self, all: &PolicySettings) -> Schedule {
-        match (&all.tiers, &all.backoff, &all.custom) {
-            (Some(tiers), _, _) => self.tiers(tiers),
-            (None, Some(backoff), _) => self.backoff(backoff),
-            (None, None, Some(custom)) => Schedule::Custom(custom.clone()),
-            (None, None, None) => unreachable!("every profile has a schedule"),
-        }
-    }
-
-    fn tiers(&mut self, given: &[Given<Duration>]) -> Schedule {
-        let listed = |tiers: &[String]| {
-            format!("[{}]", tiers.iter().map(|t| format!("{t:?}")).collect::<Vec<_>>().join(", "))
-        };
-        let value = listed(&given.iter().map(Given::print).collect::<Vec<_>>());
-        let before = self.faults.len();
-        let tiers: Vec<_> =
-            given.iter().map(|tier| self.span("tiers", Some(tier), (TICK, DELAY_MAX), TICK)).collect();
-        if tiers.is_empty() {
-            self.fault("tiers", value, "`tiers` is empty", "tiers = [\"5s\", \"30s\", \"5m\"]");
-        } else if tiers.len() > limits::TIERS_MAX {
-            let problem =
-                format!("`tiers` has {} steps, at most {} are allowed", tiers.len(), limits::TIERS_MAX);
-            self.fault("tiers", value, problem, "use fewer, longer steps");
-        } else if let (Some(pair), true) =
-            (tiers.windows(2).find(|pair| pair[0] >= pair[1]), self.faults.len() == before)
-        {
-            let mut grown = tiers.clone();
-            grown.sort();
-            grown.dedup();
-            let grown = listed(&grown.into_iter().map(print).collect::<Vec<_>>());
-            let problem = format!("`tiers` must grow: {} comes after {}", print(pair[1]), print(pair[0]));
-            self.fault("tiers", value, problem, format!("tiers = {grown}"));
-        }
-        Schedule::Tiers(tiers)
-    }
-
-    fn backoff(&mut self, given: &BackoffSettings) -> Schedule {
-        let grows = given.base.is_some() || given.multiplier.is_some() || given.cap.is_some();
-        if let Some(fixed) = &given.fixed {
-            if grows {
-                let problem = "`backoff` has both `fixed` and `base`, `multiplier` or `cap`";
-                self.fault("backoff.fixed", fixed.print(), problem, "keep `fixed`, or the others");
-            }
-            return Schedule::Fixed(self.span("backoff.fixed", Some(fixed), (TICK, DELAY_MAX), TICK));
-        }
-        if given.base.is_none() {
-            let fix = "backoff = { base = \"2s\", multiplier = 2.0, cap = \"120s\" }";
-            self.fault("backoff", "", "`backoff` needs `base` or `fixed`", fix);
-        }
-        let base = self.span("backoff.base", given.base.as_ref(), (TICK, DELAY_MAX), TICK);
-        let multiplier = given.multiplier.unwrap_or(2.0);
-        if !(1.0..=1_000.0).contains(&multiplier) {
-            let problem = format!("`backoff.multiplier = {multiplier}` must lie between 1 and 1000");
-            self.fault("backoff.multiplier", multiplier.to_string(), problem, "backoff.multiplier = 2.0");
-        }
-        let cap =
-            given.cap.as_ref().map(|cap| self.span("backoff.cap", Some(cap), (TICK, DELAY_MAX), DELAY_MAX));
-        if let Some(cap) = cap.filter(|cap| *cap < base) {
-            let problem = format!(
-                "`backoff.cap = \"{}\"` is shorter than `backoff.base = \"{}\"`",
-                print(cap),
-                print(base)
-            );
-            self.fault("backoff.cap", print(cap), problem, format!("backoff.cap = \"{}\"", print(base)));
-        }
-        Schedule::Exponential { base, multiplier, cap }
-    }
-
     fn attempts(&mut self, given: &PolicySettings, all: &PolicySettings, schedule: &Schedule) -> u32 {
         let tiers = match schedule {
             Schedule::Tiers(tiers) => Some(tiers.len() as u32),
@@ -323,11 +165,12 @@ impl Check {
             let problem = format!("`{key} = {value}` must lie between {first} and {max}");
             self.fault(key, value.to_string(), problem, format!("{key} = {}", value.clamp(first, max)));
         } else if let Some(tiers) = tiers.filter(|tiers| *tiers > 0 && attempts - 1 > *tiers) {
-            let steps = if tiers == 1 { "tier is" } else { "tiers are" };
-            let (s, allow) = if tiers == 1 { ("", "allows") } else { ("s", "allow") };
-            let problem = format!(
-                "both `{key} = {value}` and {tiers} {steps} set; {tiers} tier{s} {allow} at most {tiers} retries"
-            );
+            let problem = match tiers {
+                1 => format!("both `{key} = {value}` and 1 tier are set; 1 tier allows at most 1 retry"),
+                _ => format!(
+                    "both `{key} = {value}` and {tiers} tiers are set; {tiers} tiers allow at most {tiers} retries"
+                ),
+            };
             self.fault(key, value.to_string(), problem, format!("{key} = {}", tiers + first));
         }
         attempts
@@ -356,52 +199,6 @@ impl Check {
             allowed.insert(class, self.number(&key, Some(*attempts), limits::ATTEMPTS_MAX, 1));
         }
         allowed
-    }
-
-    fn jitter(&mut self, all: &PolicySettings, schedule: &Schedule) -> Jitter {
-        let jitter = self.word("jitter", all.jitter.as_ref(), Jitter::Equal);
-        let problem = match (jitter, schedule) {
-            (Jitter::Decorrelated, Schedule::Exponential { cap: Some(_), .. }) => return jitter,
-            (Jitter::Decorrelated, Schedule::Exponential { cap: None, .. }) => {
-                Some(("needs a `backoff.cap`: it triples from delay to delay", "backoff.cap = \"120s\""))
-            }
-            (Jitter::Decorrelated, _) => {
-                Some(("needs an exponential `backoff` to grow from", "jitter = \"equal\""))
-            }
-            (Jitter::Around(Spread::Ratio(ratio)), _) if ratio > Ratio::WHOLE => {
-                Some(("cannot go below zero", "jitter = \"around(100%)\""))
-            }
-            (Jitter::Plus(Spread::Time(span)) | Jitter::Around(Spread::Time(span)), _)
-                if span > DELAY_MAX =>
-            {
-                Some(("spreads wider than the longest delay there is, 720h", "jitter = \"plus(1s)\""))
-            }
-            _ => None,
-        };
-        if let Some((problem, fix)) = problem {
-            self.fault("jitter", jitter.to_string(), format!("`jitter = \"{jitter}\"` {problem}"), fix);
-        }
-        jitter
-    }
-
-    fn cap_ttl_share(&mut self, all: &PolicySettings) -> Option<Ratio> {
-        let given = all.cap_ttl_share?;
-        let share = Ratio::of_one(given).filter(|share| *share > Ratio::ZERO);
-        let problem = match share {
-            None => Some(("must be above 0 and at most 1", "cap_ttl_share = 0.5")),
-            _ if all.ttl.is_none() => Some(("needs a `ttl` to be a share of", "ttl = \"1h\"")),
-            _ if all.tiers.is_some() => Some(("does not cap tiers", "shorten the tiers, or use `backoff`")),
-            _ => None,
-        };
-        if let Some((problem, fix)) = problem {
-            self.fault(
-                "cap_ttl_share",
-                given.to_string(),
-                format!("`cap_ttl_share = {given}` {problem}"),
-                fix,
-            );
-        }
-        share
     }
 
     fn budget(&mut self, all: &PolicySettings) -> Option<BudgetRate> {

@@ -1,0 +1,105 @@
+//! The tools of the validator: read one setting, and remember what is wrong with it.
+
+use std::time::Duration;
+
+use super::faults::PolicyFault;
+use super::given::{Given, Word};
+use crate::Ratio;
+use crate::duration::print;
+
+/// Bounds of the settings, and what holds where neither the settings nor the profile say anything.
+pub mod limits {
+    use std::time::Duration;
+
+    pub const TIERS_MAX: usize = 32;
+    pub const ATTEMPTS_MAX: u32 = 1_000;
+    pub const SPAN_MAX: Duration = Duration::from_hours(87600);
+    pub const TIMEOUT_MAX: Duration = Duration::from_hours(24);
+    pub const CONCURRENCY_MAX: u32 = 100_000;
+    pub const CRASH_THRESHOLD_MAX: u32 = 100;
+
+    pub(in crate::policy) const RETRIES: u32 = 3;
+    pub(in crate::policy) const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
+    pub(in crate::policy) const HOLD_MAX: Duration = Duration::from_hours(24);
+    pub(in crate::policy) const CONCURRENCY: u32 = 64;
+    pub(in crate::policy) const TIMEOUT: Duration = Duration::from_secs(30);
+    pub(in crate::policy) const CRASH_THRESHOLD: u32 = 3;
+    pub(in crate::policy) const CRASH_WINDOW: Duration = Duration::from_mins(5);
+}
+
+/// The shortest span that is not nothing.
+pub(super) const TICK: Duration = Duration::from_millis(1);
+
+/// Reads settings and collects what is wrong with them. After a fault it goes on with a value that is right.
+#[derive(Default)]
+pub(super) struct Check {
+    pub(super) faults: Vec<PolicyFault>,
+}
+
+impl Check {
+    pub(super) fn fault(
+        &mut self,
+        key: impl Into<String>,
+        value: impl Into<String>,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        let fault =
+            PolicyFault { key: key.into(), value: value.into(), problem: problem.into(), fix: fix.into() };
+        self.faults.push(fault);
+    }
+
+    pub(super) fn word<T: Word>(&mut self, key: &str, given: Option<&Given<T>>, otherwise: T) -> T {
+        let Some(given) = given else { return otherwise };
+        given.read().unwrap_or_else(|| {
+            let value = given.print();
+            let problem = format!("`{key} = \"{value}\"` is not {}", T::KIND);
+            self.fault(key, value, problem, format!("write it like {}", T::ACCEPTED));
+            otherwise
+        })
+    }
+
+    pub(super) fn span(
+        &mut self,
+        key: &str,
+        given: Option<&Given<Duration>>,
+        (min, max): (Duration, Duration),
+        otherwise: Duration,
+    ) -> Duration {
+        let span = self.word(key, given, otherwise);
+        if (min..=max).contains(&span) {
+            return span;
+        }
+        let value = print(span);
+        let nearest = span.clamp(min, max);
+        let least = if nearest == min { "at least" } else { "at most" };
+        let fix = print(nearest);
+        let problem = format!("`{key} = \"{value}\"` must be {least} {fix}");
+        self.fault(key, value, problem, format!("{key} = \"{fix}\""));
+        otherwise
+    }
+
+    pub(super) fn number(&mut self, key: &str, given: Option<u32>, max: u32, otherwise: u32) -> u32 {
+        let number = given.unwrap_or(otherwise);
+        if (1..=max).contains(&number) {
+            return number;
+        }
+        let problem = format!("`{key} = {number}` must lie between 1 and {max}");
+        self.fault(key, number.to_string(), problem, format!("{key} = {}", number.clamp(1, max)));
+        otherwise
+    }
+
+    pub(super) fn share_up_to_whole(
+        &mut self,
+        key: &str,
+        given: Option<&Given<Ratio>>,
+        otherwise: Ratio,
+    ) -> Ratio {
+        let share = self.word(key, given, otherwise);
+        if share > Ratio::WHOLE {
+            let problem = format!("`{key} = \"{share}\"` must be at most 100%");
+            self.fault(key, share.to_string(), problem, format!("{key} = \"100%\""));
+        }
+        share
+    }
+}
