@@ -46,7 +46,10 @@ struct Entry {
     meta: Meta,
     history: History,
     state: State,
-    in_flight: bool,
+    /// When it was due, also after it had to wait for its key; `None` for a fresh message.
+    due: Option<Time>,
+    /// The number of the hand-out that is under way.
+    in_flight: Option<u64>,
     /// Its place in its key's line, once it has one.
     place: Option<u64>,
 }
@@ -56,6 +59,8 @@ struct LetterEntry {
     reason: Reason,
     dead_at: Time,
     job: Option<u64>,
+    /// Every job it went through: the last one alone would let an older job that is resumed take it a second time.
+    jobs: BTreeSet<u64>,
 }
 
 #[derive(Default)]
@@ -70,6 +75,8 @@ struct Inner {
     letters: BTreeMap<u64, LetterEntry>,
     seen: HashMap<String, (u64, Time)>,
     next_seq: u64,
+    next_place: u64,
+    next_hand_out: u64,
     epoch: u32,
     next_ticket: u64,
     unsettled: Vec<(Ticket, Vec<Settlement>)>,
@@ -90,7 +97,7 @@ impl Memory {
         inner.epoch += 1;
         inner.gated = false;
         let in_flight: Vec<u64> =
-            inner.entries.iter().filter(|(_, e)| e.in_flight).map(|(seq, _)| *seq).collect();
+            inner.entries.iter().filter(|(_, e)| e.in_flight.is_some()).map(|(seq, _)| *seq).collect();
         for seq in in_flight {
             inner.put_back(seq);
         }
@@ -121,16 +128,16 @@ impl Inner {
             Meta { created: new.message.created(), deadline: new.message.deadline(), ..Meta::default() };
         let state = new.due.map_or(State::Ready, State::Delayed);
         let history = History::default();
-        self.entries
-            .insert(seq, Entry { message: new.message, meta, history, state, in_flight: false, place: None });
-        match new.due {
-            Some(due) => {
-                self.delayed.insert((due, seq));
-            }
-            None => {
-                self.ready.insert(seq);
-                self.join_line(seq, seq);
-            }
+        let due = new.due;
+        self.entries.insert(
+            seq,
+            Entry { message: new.message, meta, history, state, due, in_flight: None, place: None },
+        );
+        if let Some(due) = due {
+            self.delayed.insert((due, seq));
+        } else {
+            self.ready.insert(seq);
+            self.join_line(seq);
         }
         Accepted::New { seq }
     }
@@ -142,8 +149,12 @@ impl Inner {
         self.entries[&seq].message.key().map(Bytes::copy_from_slice)
     }
 
-    fn join_line(&mut self, seq: u64, place: u64) {
+    /// Joins the end of its key's line. Places are a count of their own: two messages that join between the same two
+    /// ingests must not share one, or the later with the lower number would pass the earlier while that is running.
+    fn join_line(&mut self, seq: u64) {
         if let Some(key) = self.key_of(seq) {
+            let place = self.next_place;
+            self.next_place += 1;
             self.lines.entry(key).or_default().insert((place, seq));
             self.entry(seq).place = Some(place);
         }
@@ -193,7 +204,8 @@ impl Inner {
         let due = self.startable_due(now, room);
         let fresh = self.startable_fresh(room);
         let (due_places, fresh_places) = share(room, due.len(), fresh.len(), self.odd_to_due);
-        self.odd_to_due = !self.odd_to_due;
+        // The turn changes only when there was an odd place to give: a take of none must not use it up.
+        self.odd_to_due ^= !room.is_multiple_of(2);
         for seq in due.into_iter().take(due_places).chain(fresh.into_iter().take(fresh_places)) {
             let delivery = self.hand_out(seq);
             out.push(delivery);
@@ -210,8 +222,7 @@ impl Inner {
         {
             from = (due, seq + 1);
             if self.entry(seq).place.is_none() {
-                let place = self.next_seq;
-                self.join_line(seq, place);
+                self.join_line(seq);
             }
             if self.is_first_in_line(seq) {
                 startable.push(seq);
@@ -243,31 +254,28 @@ impl Inner {
     fn hand_out(&mut self, seq: u64) -> Delivery {
         let doomed = self.is_key_blocked(seq).then_some(Reason::KeyBlocked);
         let epoch = self.epoch;
-        let state = self.entry(seq).state;
-        let due = match state {
-            State::Delayed(due) => {
-                self.delayed.remove(&(due, seq));
-                Some(due)
-            }
-            _ => None,
-        };
+        if let State::Delayed(due) = self.entry(seq).state {
+            self.delayed.remove(&(due, seq));
+        }
         self.ready.remove(&seq);
         self.released.remove(&seq);
+        let at = self.next_hand_out;
+        self.next_hand_out += 1;
         let entry = self.entry(seq);
-        entry.in_flight = true;
+        entry.in_flight = Some(at);
         Delivery {
-            receipt: Receipt { lane: 0, epoch, seq, at: seq, place: entry.place.unwrap_or(seq) },
+            receipt: Receipt { lane: 0, epoch, seq, at, place: entry.place.unwrap_or(seq) },
             message: entry.message.clone(),
             meta: entry.meta,
             history: entry.history.clone(),
-            due,
+            due: entry.due,
             doomed,
         }
     }
 
     fn put_back(&mut self, seq: u64) {
         let entry = self.entry(seq);
-        entry.in_flight = false;
+        entry.in_flight = None;
         match entry.state {
             State::Ready => drop(self.ready.insert(seq)),
             State::Released => drop(self.released.insert(seq)),
@@ -280,7 +288,7 @@ impl Inner {
         let Settlement { delivery, verdict, attempt } = settlement;
         let seq = delivery.receipt.seq;
         if delivery.receipt.epoch != self.epoch
-            || !self.entries.get(&seq).is_some_and(|entry| entry.in_flight)
+            || self.entries.get(&seq).is_none_or(|entry| entry.in_flight != Some(delivery.receipt.at))
         {
             return;
         }
@@ -288,7 +296,7 @@ impl Inner {
             let entry = self.entry(seq);
             entry.history = entry.history.with(attempt);
         }
-        self.entry(seq).in_flight = false;
+        self.entry(seq).in_flight = None;
         match verdict {
             Verdict::Release => self.put_back(seq),
             Verdict::Done => {
@@ -302,14 +310,17 @@ impl Inner {
                 let entry = self.entry(seq);
                 entry.meta = meta;
                 entry.state = State::Delayed(due);
+                entry.due = Some(due);
                 self.delayed.insert((due, seq));
             }
             Verdict::Dead { reason, meta, at } => {
                 let entry = self.entry(seq);
                 entry.meta = meta;
                 entry.state = State::Letter;
-                let job = self.letters.get(&seq).and_then(|letter| letter.job);
-                self.letters.insert(seq, LetterEntry { state: LetterState::Open, reason, dead_at: at, job });
+                let before = self.letters.remove(&seq);
+                let (job, jobs) = before.map(|letter| (letter.job, letter.jobs)).unwrap_or_default();
+                let letter = LetterEntry { state: LetterState::Open, reason, dead_at: at, job, jobs };
+                self.letters.insert(seq, letter);
                 self.leave_line(seq);
             }
         }
@@ -317,7 +328,7 @@ impl Inner {
 
     fn replay(&mut self, job: &ReplayJob, seq: u64) -> ReplayAnswer {
         let Some(letter) = self.letters.get_mut(&seq) else { return ReplayAnswer::NotFound };
-        if letter.job == Some(job.id) {
+        if letter.jobs.contains(&job.id) {
             return ReplayAnswer::Already;
         }
         if letter.state != LetterState::Open {
@@ -329,12 +340,13 @@ impl Inner {
         }
         letter.state = LetterState::Replaying;
         letter.job = Some(job.id);
+        letter.jobs.insert(job.id);
         let entry = self.entry(seq);
         entry.meta = entry.meta.replayed();
         entry.state = State::Delayed(job.due);
+        entry.due = Some(job.due);
         self.delayed.insert((job.due, seq));
-        let place = self.next_seq;
-        self.join_line(seq, place);
+        self.join_line(seq);
         ReplayAnswer::Replayed
     }
 
@@ -359,8 +371,8 @@ impl Inner {
         Counts {
             ready: self.ready.len() as u64,
             delayed: self.delayed.len() as u64,
-            key_wait: count(|e| matches!(e.state, State::Blocked | State::Released) && !e.in_flight),
-            in_flight: count(|e| e.in_flight),
+            key_wait: count(|e| matches!(e.state, State::Blocked | State::Released) && e.in_flight.is_none()),
+            in_flight: count(|e| e.in_flight.is_some()),
             letters_open: letters(LetterState::Open),
             letters_discarded: letters(LetterState::Discarded),
         }
@@ -402,7 +414,9 @@ impl Engine for Memory {
     fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
         let mut inner = self.lock();
         for (ticket, batch) in std::mem::take(&mut inner.unsettled) {
-            batch.into_iter().for_each(|settlement| inner.apply(settlement));
+            for settlement in batch {
+                inner.apply(settlement);
+            }
             out.push(Event::Durable(ticket));
         }
         Ok(())

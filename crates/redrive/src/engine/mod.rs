@@ -6,7 +6,13 @@ pub mod letter;
 pub mod seam;
 
 pub mod completion;
+pub mod delay;
+pub mod embedded;
 pub mod memory;
+pub mod overlay;
+
+#[cfg(feature = "testing")]
+pub mod conformance;
 
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};

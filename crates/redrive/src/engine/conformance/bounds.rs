@@ -1,0 +1,64 @@
+//! What `counts` and `next_due` may say, given what is known and what is not.
+
+use redrive_core::Time;
+
+use super::model::Model;
+use super::situation::{Situation, Tracked};
+use super::suite::{Check, violation};
+use crate::engine::letter::LetterState;
+use crate::engine::seam::{Counts, Ordering};
+
+impl Model {
+    /// How many messages surely are, and may be, in a situation.
+    fn range(&self, is: impl Fn(&Situation) -> bool) -> (u64, u64) {
+        let sure = self.messages.values().filter(|t| t.candidates().all(&is)).count();
+        let possible = self.messages.values().filter(|t| t.candidates().any(&is)).count();
+        (sure as u64, possible as u64)
+    }
+
+    pub(super) fn check_counts(&self, counts: Counts) -> Check {
+        let pending = counts.ready + counts.delayed + counts.key_wait + counts.in_flight;
+        let unanswered = self.unanswered.len() as u64;
+        let (sure, possible) = self.range(|s| !s.is_terminal());
+        let open = self.range(|s| s.letter_state() == Some(LetterState::Open));
+        let discarded = self.range(|s| s.letter_state() == Some(LetterState::Discarded));
+        let not_due =
+            |s: &Situation| s.waiting().is_some_and(|w| w.due.is_some_and(|due| due > self.high_water));
+        let checks = [
+            ("waiting and in flight", pending, (sure, possible + unanswered)),
+            ("in flight", counts.in_flight, self.range(Situation::is_in_flight)),
+            ("open letters", counts.letters_open, open),
+            ("discarded letters", counts.letters_discarded, discarded),
+            ("delayed", counts.delayed, (self.range(not_due).0, u64::MAX)),
+        ];
+        for (what, told, (least, most)) in checks {
+            if told < least || told > most {
+                let text = format!("{what}: told {told}, known {least} to {most}; {counts:?}");
+                return violation("conservation", text);
+            }
+        }
+        Ok(())
+    }
+
+    /// `next_due` may be too early but never too late, and `None` only if nothing waits for time.
+    pub(super) fn check_next_due(&self, told: Option<Time>) -> Check {
+        if self.gated {
+            return Ok(());
+        }
+        let live: Vec<&Tracked> = self.messages.values().filter(|t| !t.is_over()).collect();
+        let alone = |t: &Tracked| {
+            let ordered = self.options.ordering == Ordering::Key && t.message.key().is_some();
+            let same_key = || live.iter().filter(|o| o.message.key() == t.message.key());
+            !ordered || (self.unanswered.is_empty() && same_key().count() == 1)
+        };
+        let waits = |t: &&Tracked| {
+            let wait = t.now.waiting().filter(|w| w.due.is_some() && !w.came_due)?;
+            (t.is_certain() && alone(t)).then_some(wait.due_latest)
+        };
+        match (live.iter().filter_map(waits).min(), told) {
+            (Some(real), Some(told)) if told <= real => Ok(()),
+            (None, _) => Ok(()),
+            (Some(real), told) => violation("next_due", format!("told {told:?}, the next is due {real:?}")),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What can happen to an engine. Commands name messages by random picks that are resolved when they run, so that any
+//! part of a failing run is a run of its own and can be shrunk.
+
+use redrive_core::{Class, Reason};
+
+use super::rng::Rng;
+use crate::engine::letter::LetterState;
+
+/// Resolved against whatever is there when the command runs.
+pub(super) type Pick = u16;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Offers a batch; `crash` dies before the answer is awaited.
+    Ingest {
+        batch: Vec<Offer>,
+        crash: bool,
+    },
+    Take {
+        room: u8,
+    },
+    Settle {
+        which: Vec<(Pick, How)>,
+    },
+    /// Settles once more with a receipt that was used before, or is of an earlier life.
+    SettleAgain {
+        which: Pick,
+        how: How,
+    },
+    Gate {
+        closed: bool,
+    },
+    Poll,
+    /// Waits until everything given is durable.
+    Wait,
+    Crash,
+    CloseAndReopen,
+    Letters {
+        state: Option<LetterState>,
+        page: u8,
+    },
+    Letter {
+        which: Pick,
+    },
+    Replay {
+        job: u8,
+        which: Vec<Pick>,
+        delay_ms: u32,
+        force: bool,
+    },
+    Discard {
+        which: Vec<Pick>,
+    },
+    Undo {
+        which: Vec<Pick>,
+    },
+    ClockForward {
+        ms: u32,
+    },
+    ClockBack {
+        ms: u32,
+    },
+}
+
+/// One message of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// `Some` offers an id again that was offered before.
+    pub again: Option<Pick>,
+    /// 0 is no key.
+    pub key: u8,
+    pub delay_ms: Option<u32>,
+    pub ttl_ms: Option<u32>,
+    pub bytes: u16,
+}
+
+/// How a delivery ends. One that is doomed is settled as its doom says, or released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    Done,
+    Retry {
+        delay_ms: u32,
+        class: Class,
+    },
+    /// A retry that does not count.
+    Defer {
+        delay_ms: u32,
+        class: Class,
+    },
+    Dead {
+        reason: Reason,
+        class: Class,
+    },
+    Release,
+}
+
+impl Command {
+    pub fn draw(rng: &mut Rng) -> Self {
+        match rng.below(100) {
+            0..18 => Self::Ingest { batch: offers(rng), crash: rng.chance(3) },
+            18..38 => Self::Take { room: rng.pick(&[0, 1, 1, 1, 2, 3, 4, 7, 30]) },
+            38..58 => {
+                Self::Settle { which: (0..rng.between(1, 5)).map(|_| (pick(rng), How::draw(rng))).collect() }
+            }
+            58..62 => Self::SettleAgain { which: pick(rng), how: How::draw(rng) },
+            62..64 => Self::Gate { closed: rng.chance(40) },
+            64..69 => Self::Poll,
+            69..73 => Self::Wait,
+            73..76 => Self::Crash,
+            76..78 => Self::CloseAndReopen,
+            78..81 => {
+                let states = [
+                    LetterState::Open,
+                    LetterState::Replaying,
+                    LetterState::Succeeded,
+                    LetterState::Discarded,
+                ];
+                let state = rng.chance(70).then(|| rng.pick(&states));
+                Self::Letters { state, page: rng.pick(&[1, 2, 3, 50]) }
+            }
+            81..83 => Self::Letter { which: pick(rng) },
+            83..90 => Self::Replay {
+                job: rng.between(1, 6) as u8,
+                which: picks(rng),
+                delay_ms: delay(rng),
+                force: rng.chance(30),
+            },
+            90..92 => Self::Discard { which: picks(rng) },
+            92..94 => Self::Undo { which: picks(rng) },
+            94..99 => Self::ClockForward { ms: rng.pick(&[1, 5, 50, 900, 4_000, 20_000]) },
+            _ => Self::ClockBack { ms: rng.pick(&[1, 40, 3_000, 30_000]) },
+        }
+    }
+}
+
+impl How {
+    fn draw(rng: &mut Rng) -> Self {
+        let class = rng.pick(&Class::ALL);
+        match rng.below(100) {
+            0..35 => Self::Done,
+            35..58 => Self::Retry { delay_ms: delay(rng), class },
+            58..66 => Self::Defer { delay_ms: delay(rng), class },
+            66..86 => Self::Dead { reason: rng.pick(&Reason::ALL), class },
+            _ => Self::Release,
+        }
+    }
+}
+
+fn pick(rng: &mut Rng) -> Pick {
+    rng.draw() as Pick
+}
+
+fn picks(rng: &mut Rng) -> Vec<Pick> {
+    (0..rng.between(1, 4)).map(|_| pick(rng)).collect()
+}
+
+fn delay(rng: &mut Rng) -> u32 {
+    rng.pick(&[0, 0, 1, 10, 100, 1_000, 5_000])
+}
+
+fn offers(rng: &mut Rng) -> Vec<Offer> {
+    let count = if rng.chance(60) { 1 } else { rng.between(2, 6) };
+    (0..count)
+        .map(|_| Offer {
+            again: rng.chance(15).then(|| pick(rng)),
+            key: rng.below(4) as u8,
+            delay_ms: rng.chance(25).then(|| delay(rng)),
+            ttl_ms: rng.chance(25).then(|| 1 + delay(rng)),
+            bytes: rng.pick(&[0, 1, 10, 300]),
+        })
+        .collect()
+}

@@ -1,0 +1,58 @@
+//! The end of a run: no more faults, and everything has to reach its end.
+
+use redrive_core::Time;
+
+use super::command::How;
+use super::suite::{Check, Suite, violation};
+
+/// Far more rounds than any run can need: each one ends a message or moves the clock to where one comes due.
+const ROUNDS_MAX: usize = 20_000;
+
+impl Suite {
+    /// Opens the gate and drives everything to its end, by nothing but what the engine says of itself.
+    pub(super) fn finish(&mut self) -> Check {
+        self.harness.engine().gate(false);
+        self.model.gated = false;
+        self.wait()?;
+        for _ in 0..ROUNDS_MAX {
+            self.model.high_water = self.model.high_water.max(self.now);
+            self.take(16)?;
+            let flights = std::mem::take(&mut self.flights);
+            if !flights.is_empty() {
+                let batch =
+                    flights.into_iter().map(|delivery| self.settlement(delivery, How::Done)).collect();
+                self.give(batch)?;
+                self.wait()?;
+                self.compare()?;
+                continue;
+            }
+            let next_due = self.harness.engine().next_due();
+            match next_due {
+                Some(due) => self.now = due.max(Time::from_millis(self.now.as_millis() + 1)),
+                None => return self.check_end(),
+            }
+        }
+        violation("no_stall", "it never comes to an end")
+    }
+
+    /// Nothing waits, and what could not be seen so far must have been settled.
+    fn check_end(&mut self) -> Check {
+        self.harness.idle();
+        let counts = self.harness.engine().counts();
+        if counts.ready + counts.delayed + counts.key_wait + counts.in_flight != 0 {
+            return violation("conservation", format!("nothing more comes, but {counts:?}"));
+        }
+        for (seq, tracked) in &mut self.model.messages {
+            let before = tracked.clone();
+            if !tracked.keep(super::situation::Situation::is_terminal) {
+                return violation("conservation", format!("{seq} was never handed out again: {before:?}"));
+            }
+        }
+        self.model.unanswered.clear();
+        self.letters(None, 7)?;
+        // What is terminal stays so when the store is opened again.
+        self.close_and_reopen()?;
+        self.letters(None, 50)?;
+        self.compare()
+    }
+}

@@ -1,0 +1,287 @@
+//! All messages an engine has accepted, and what its answers say about them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redrive_core::{Message, Meta, Reason, Time};
+
+use super::situation::{LetterModel, Maybe, Position, Situation, Standing, Tracked, Wait};
+use super::suite::{Check, Violation, violation};
+use crate::engine::history::History;
+use crate::engine::ingest::{Accepted, NewMessage};
+use crate::engine::letter::{Letter, LetterState};
+use crate::engine::seam::{Delivery, Settlement, StoreOptions, Ticket, Verdict};
+
+#[derive(Debug)]
+pub(super) struct Model {
+    pub options: StoreOptions,
+    pub messages: BTreeMap<u64, Tracked>,
+    /// Offered, but the process died before the answer came.
+    pub unanswered: Vec<(NewMessage, Standing)>,
+    /// The latest accepted number of an id, and when.
+    seen: BTreeMap<String, (u64, Time)>,
+    /// The latest moment the engine was ever told of.
+    pub high_water: Time,
+    pub gated: bool,
+    next_place: u64,
+}
+
+impl Model {
+    pub(super) fn new(options: StoreOptions) -> Self {
+        Self {
+            options,
+            messages: BTreeMap::new(),
+            unanswered: Vec::new(),
+            seen: BTreeMap::new(),
+            high_water: Time::ZERO,
+            gated: false,
+            next_place: 0,
+        }
+    }
+
+    pub(super) fn place(&mut self) -> u64 {
+        self.next_place += 1;
+        self.next_place
+    }
+
+    pub(super) fn standing_of(&mut self, new: &NewMessage) -> Standing {
+        let place = self.place();
+        if new.due.is_some() { Standing::not_joined() } else { Standing::exact(place) }
+    }
+
+    /// An answer to one offered message.
+    pub(super) fn accepted(
+        &mut self,
+        new: &NewMessage,
+        standing: Standing,
+        answer: Accepted,
+        now: Time,
+    ) -> Check {
+        let id = new.message.id().to_owned();
+        if let Accepted::Duplicate { seq } = answer
+            && !self.messages.contains_key(&seq)
+        {
+            self.adopt_unanswered(seq, new.message.id(), None)?;
+        }
+        let window = self.options.dedup.unwrap_or(Duration::ZERO);
+        let known = self.seen.get(&id).copied();
+        match (answer, known) {
+            (Accepted::Duplicate { seq }, Some((known, at))) => {
+                if seq != known || self.options.dedup.is_none() || now.since(at) >= window * 2 {
+                    return violation(
+                        "dedup",
+                        format!("{id} was called a duplicate of {seq}, known is {known} of {at:?}"),
+                    );
+                }
+            }
+            (Accepted::Duplicate { seq }, None) => {
+                return violation("dedup", format!("{id} is new, but was called a duplicate of {seq}"));
+            }
+            (Accepted::New { seq }, known) => {
+                if let Some((first, at)) = known
+                    && self.high_water.since(at) < window
+                {
+                    return violation(
+                        "dedup",
+                        format!("{id} was accepted as {seq}, and as {first} {at:?} before"),
+                    );
+                }
+                if self.messages.last_key_value().is_some_and(|(last, _)| *last >= seq) {
+                    return violation("ingest", format!("{seq} is not above every earlier number"));
+                }
+                let high_water = self.high_water;
+                self.unanswered.retain(|(lost, _)| {
+                    lost.message.id() != id || high_water.since(lost.message.created()) >= window
+                });
+                self.insert(seq, new, standing, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, seq: u64, new: &NewMessage, standing: Standing, now: Time) {
+        let message = new.message.clone();
+        let latest = self.seen.entry(message.id().to_owned()).or_insert((seq, now));
+        *latest = (*latest).max((seq, now));
+        let wait = new.due.map_or(Wait::FRESH, |due| Wait::until(due, self.high_water));
+        let meta = Meta { created: message.created(), deadline: message.deadline(), ..Meta::default() };
+        let now = Situation { at: Position::Waiting(wait), meta, history: History::default(), letter: None };
+        self.messages.insert(seq, Tracked { message, now, maybe: None, standing });
+    }
+
+    /// A message whose acceptance nobody was told of shows itself.
+    fn adopt_unanswered(&mut self, seq: u64, id: &str, message: Option<&Message>) -> Check {
+        let fits = |new: &NewMessage| new.message.id() == id && message.is_none_or(|m| *m == new.message);
+        let Some(at) = self.unanswered.iter().position(|(new, _)| fits(new)) else {
+            return violation("conservation", format!("{seq} ({id}) was never accepted"));
+        };
+        let (new, standing) = self.unanswered.remove(at);
+        let accepted_at = new.message.created();
+        self.insert(seq, &new, standing, accepted_at);
+        Ok(())
+    }
+
+    pub(super) fn tracked(&mut self, seq: u64) -> Result<&mut Tracked, Violation> {
+        self.messages
+            .get_mut(&seq)
+            .ok_or_else(|| Violation::new("conservation", format!("{seq} was never accepted")))
+    }
+
+    /// The engine hands a message out.
+    pub(super) fn started(&mut self, delivery: &Delivery, now: Time) -> Check {
+        let seq = delivery.receipt.seq;
+        if !self.messages.contains_key(&seq) {
+            self.adopt_unanswered(seq, delivery.message.id(), Some(&delivery.message))?;
+        }
+        let tracked = self.tracked(seq)?;
+        if tracked.message != delivery.message {
+            return violation("round_trip", format!("{seq} came back as another message"));
+        }
+        let before = tracked.clone();
+        if !tracked.keep(|situation| situation.waiting().is_some()) {
+            let what = format!("{seq} was handed out, but is {:?}", before.now.at);
+            let in_flight = before.candidates().any(Situation::is_in_flight);
+            return violation(if in_flight { "handed_out_once" } else { "no_resurrection" }, what);
+        }
+        if !tracked
+            .keep(|s| s.waiting().is_some() && s.meta == delivery.meta && s.history == delivery.history)
+        {
+            let got = (delivery.meta, delivery.history.attempts());
+            return violation("round_trip", format!("{seq} came as {got:?}, known is {before:?}"));
+        }
+        let Position::Waiting(wait) = tracked.now.at else { unreachable!("kept because it waits") };
+        let due_fits = match (wait.due, delivery.due) {
+            (None, None) => true,
+            (Some(due), Some(told)) => due <= told && told <= wait.due_latest,
+            _ => false,
+        };
+        if !due_fits {
+            return violation(
+                "round_trip",
+                format!("{seq} says it was due {:?}, but waits as {wait:?}", delivery.due),
+            );
+        }
+        if wait.due.is_some_and(|due| due > now) && !wait.came_due {
+            return violation("never_early", format!("{seq} started at {now:?}, due is {:?}", wait.due));
+        }
+        tracked.maybe = None;
+        tracked.now.at = Position::InFlight(Wait { came_due: true, ..wait });
+        self.check_line(seq)?;
+        self.check_doom(delivery)
+    }
+
+    /// A verdict is given: it may hold from now on, and must when its ticket is durable.
+    pub(super) fn settled(&mut self, settlement: &Settlement, ticket: Ticket) {
+        let high_water = self.high_water;
+        let Some(tracked) = self.messages.get_mut(&settlement.delivery.receipt.seq) else { return };
+        let Position::InFlight(wait) = tracked.now.at else { return };
+        let mut then = tracked.now.clone();
+        if let Some(attempt) = &settlement.attempt {
+            then.history = then.history.with(attempt);
+        }
+        match settlement.verdict {
+            Verdict::Release => then.at = Position::Waiting(wait),
+            Verdict::Done => {
+                then.at = Position::Done;
+                if let Some(letter) = &mut then.letter {
+                    letter.state = LetterState::Succeeded;
+                }
+            }
+            Verdict::Retry { due, meta } => {
+                then.at = Position::Waiting(Wait::until(due, high_water));
+                then.meta = meta;
+            }
+            Verdict::Dead { reason, meta, at } => {
+                then.at = Position::Letter;
+                then.meta = meta;
+                let before = then.letter.take();
+                let job = before.as_ref().and_then(|letter| letter.job);
+                let jobs = before.map(|letter| letter.jobs).unwrap_or_default();
+                then.letter = Some(LetterModel { state: LetterState::Open, reason, dead_at: at, job, jobs });
+            }
+        }
+        tracked.maybe = Some(Maybe { ticket: Some(ticket), then });
+    }
+
+    /// This batch and all before it hold.
+    pub(super) fn durable(&mut self, ticket: Ticket) {
+        let high_water = self.high_water;
+        for tracked in self.messages.values_mut() {
+            if tracked.maybe.as_ref().is_some_and(|maybe| maybe.ticket.is_some_and(|given| given <= ticket)) {
+                tracked.resolve();
+                renew(&mut tracked.now, high_water);
+            }
+        }
+    }
+
+    /// The process died: what was in flight waits again, what was given may hold or not.
+    pub(super) fn crashed(&mut self) {
+        self.gated = false;
+        for tracked in self.messages.values_mut() {
+            if let Position::InFlight(wait) = tracked.now.at {
+                tracked.now.at = Position::Waiting(wait);
+            }
+            if let Some(maybe) = &mut tracked.maybe {
+                maybe.ticket = None;
+                renew(&mut maybe.then, self.high_water);
+            }
+            if tracked.maybe.as_ref().is_some_and(|maybe| maybe.then == tracked.now) {
+                tracked.maybe = None;
+            }
+            if tracked.standing.floating {
+                // An engine may remember that it had joined, or let it join again.
+                tracked.standing = Standing { earliest: tracked.standing.earliest, ..Standing::not_joined() };
+            }
+        }
+    }
+
+    /// What a listing shows of a letter agrees with what is known of it.
+    pub(super) fn check_letter(&mut self, shown: &Letter) -> Check {
+        let tracked = self.tracked(shown.id)?;
+        let before = tracked.clone();
+        let settled = matches!(shown.state, LetterState::Open | LetterState::Discarded);
+        let agrees = |s: &Situation| {
+            s.letter.as_ref().is_some_and(|letter| {
+                letter.state == shown.state
+                    && letter.job == shown.job
+                    && s.meta.replays == shown.meta.replays
+                    && (!settled || (letter.reason, letter.dead_at) == (shown.reason, shown.dead_at))
+                    && (!settled || (s.meta == shown.meta && s.history == shown.history))
+            })
+        };
+        if !tracked.keep(agrees) || tracked.message != shown.message {
+            return violation("letters", format!("shown is {shown:?}, known is {before:?}"));
+        }
+        Ok(())
+    }
+
+    /// Whether all messages that have ever been open letters of `key` are surely open now, or surely not.
+    pub(super) fn check_doom(&self, delivery: &Delivery) -> Check {
+        use crate::engine::seam::{AfterDead, Ordering};
+        let blocking =
+            self.options.ordering == Ordering::Key && self.options.after_dead == AfterDead::BlockKey;
+        let mut must = false;
+        let mut may = false;
+        if let Some(key) = delivery.message.key()
+            && blocking
+        {
+            let open = |s: &Situation| s.letter_state() == Some(LetterState::Open);
+            for (seq, other) in self.messages.iter().filter(|(_, other)| other.is_key(key)) {
+                must |= *seq < delivery.receipt.seq && other.candidates().all(open);
+                may |= other.candidates().any(open);
+            }
+        }
+        match delivery.doomed {
+            Some(Reason::KeyBlocked) if may => Ok(()),
+            None if !must => Ok(()),
+            doomed => violation("block_key", format!("{} came with doom {doomed:?}", delivery.receipt.seq)),
+        }
+    }
+}
+
+/// The writer may have pushed the due time behind anything read before it wrote.
+fn renew(situation: &mut Situation, high_water: Time) {
+    if let Position::Waiting(Wait { due: Some(due), came_due: false, .. }) = situation.at {
+        situation.at = Position::Waiting(Wait::until(due, high_water));
+    }
+}

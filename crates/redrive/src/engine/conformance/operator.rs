@@ -1,0 +1,154 @@
+//! What a person does to letters: list, look, replay, discard and undo; compared with the model.
+
+use redrive_core::Time;
+
+use super::command::Pick;
+use super::situation::{Position, Standing, Wait};
+use super::suite::{Check, Suite, failed, violation};
+use crate::engine::letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};
+
+impl Suite {
+    /// Lists page by page; what is shown and what is not both say something.
+    pub(super) fn letters(&mut self, state: Option<LetterState>, page: usize) -> Check {
+        let mut shown: Vec<Letter> = Vec::new();
+        loop {
+            let after = shown.last().map(|letter| letter.id);
+            let more = self.harness.engine().letters(state, after, page).map_err(failed)?;
+            if more.len() > page {
+                return violation("letters", format!("{} letters on a page of {page}", more.len()));
+            }
+            let last = more.len() < page;
+            for letter in more {
+                if shown.last().is_some_and(|before| before.id >= letter.id) {
+                    return violation("letters", format!("{} is listed out of order", letter.id));
+                }
+                if state.is_some_and(|state| letter.state != state) {
+                    return violation(
+                        "letters",
+                        format!("{} is {:?}, asked was {state:?}", letter.id, letter.state),
+                    );
+                }
+                self.model.check_letter(&letter)?;
+                shown.push(letter);
+            }
+            if last {
+                break;
+            }
+        }
+        for (seq, tracked) in &mut self.model.messages {
+            let listed = shown.binary_search_by_key(seq, |letter| letter.id).is_ok();
+            let before = tracked.clone();
+            let visible =
+                |shown: Option<LetterState>| shown.is_some_and(|s| state.is_none_or(|wanted| wanted == s));
+            if !tracked.keep(|situation| visible(situation.letter_state()) == listed) {
+                return violation("letters", format!("{seq} is listed: {listed}; known is {before:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn letter(&mut self, which: Pick) -> Check {
+        let id = self.letter_id(which);
+        let shown = self.harness.engine().letter(id).map_err(failed)?;
+        if let Some(letter) = shown {
+            if letter.id != id {
+                return violation("letters", format!("asked for {id}, got {}", letter.id));
+            }
+            return self.model.check_letter(&letter);
+        }
+        let Some(tracked) = self.model.messages.get_mut(&id) else { return Ok(()) };
+        let before = tracked.clone();
+        if !tracked.keep(|situation| situation.letter.is_none()) {
+            return violation("letters", format!("{id} is not found; known is {before:?}"));
+        }
+        Ok(())
+    }
+
+    /// Mostly letters, now and then a message that is none, or a number that is nobody's.
+    fn letter_id(&self, which: Pick) -> u64 {
+        let wanted = |any: bool| {
+            let messages = self.model.messages.iter();
+            let letters = messages.filter(move |(_, t)| any || t.candidates().any(|s| s.letter.is_some()));
+            letters.map(|(seq, _)| *seq).collect::<Vec<u64>>()
+        };
+        let ids = wanted(which.is_multiple_of(8));
+        match ids.len() {
+            0 => u64::from(which),
+            _ if which % 32 == 7 => u64::MAX / 2,
+            len => ids[usize::from(which / 32) % len],
+        }
+    }
+
+    pub(super) fn replay(&mut self, job: u8, which: &[Pick], delay_ms: u32, force: bool) -> Check {
+        let due = Time::from_millis(self.now.as_millis() + u64::from(delay_ms));
+        let job = ReplayJob { id: u64::from(job), due, force };
+        let mut ids: Vec<u64> = which.iter().map(|pick| self.letter_id(*pick)).collect();
+        if which[0].is_multiple_of(5) {
+            ids.push(ids[0]);
+        }
+        let answers = self.harness.engine().replay(&job, &ids, self.now).map_err(failed)?;
+        if answers.len() != ids.len() {
+            return violation("replay", format!("{} answers for {} letters", answers.len(), ids.len()));
+        }
+        for (id, answer) in ids.into_iter().zip(answers) {
+            self.replayed(&job, id, answer)?;
+        }
+        Ok(())
+    }
+
+    fn replayed(&mut self, job: &ReplayJob, id: u64, answer: ReplayAnswer) -> Check {
+        let place = self.model.place();
+        let high_water = self.model.high_water;
+        let Some(tracked) = self.model.messages.get_mut(&id) else {
+            return match answer {
+                ReplayAnswer::NotFound => Ok(()),
+                answer => violation("replay", format!("{id} does not exist, but {answer:?}")),
+            };
+        };
+        let before = tracked.clone();
+        if !tracked.keep(|situation| situation.replay_answer(job) == answer) {
+            return violation("replay_once", format!("{id} by {job:?}: {answer:?}; known is {before:?}"));
+        }
+        if answer == ReplayAnswer::Replayed {
+            tracked.maybe = None;
+            tracked.now.meta = tracked.now.meta.replayed();
+            tracked.now.at = Position::Waiting(Wait::until(job.due, high_water));
+            tracked.standing = Standing::exact(place);
+            if let Some(letter) = &mut tracked.now.letter {
+                letter.state = LetterState::Replaying;
+                letter.job = Some(job.id);
+                letter.jobs.insert(job.id);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn change(&mut self, discard: bool, which: &[Pick]) -> Check {
+        let ids: Vec<u64> = which.iter().map(|pick| self.letter_id(*pick)).collect();
+        let (change, from, to) = if discard {
+            (LetterChange::Discard, LetterState::Open, LetterState::Discarded)
+        } else {
+            (LetterChange::Undo, LetterState::Discarded, LetterState::Open)
+        };
+        let answers = self.harness.engine().change_letters(&change, &ids, self.now).map_err(failed)?;
+        if answers.len() != ids.len() {
+            return violation("letters", format!("{} answers for {} letters", answers.len(), ids.len()));
+        }
+        for (id, changed) in ids.into_iter().zip(answers) {
+            let Some(tracked) = self.model.messages.get_mut(&id) else {
+                if changed {
+                    return violation("letters", format!("{id} does not exist, but was changed"));
+                }
+                continue;
+            };
+            let before = tracked.clone();
+            if !tracked.keep(|situation| (situation.letter_state() == Some(from)) == changed) {
+                return violation("letters", format!("{id} {change:?}: {changed}; known is {before:?}"));
+            }
+            if changed && let Some(letter) = &mut tracked.now.letter {
+                letter.state = to;
+            }
+        }
+        Ok(())
+    }
+}

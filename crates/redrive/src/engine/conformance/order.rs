@@ -1,0 +1,132 @@
+//! Key order: which message of a key may start, and which must be startable.
+
+use std::collections::BTreeMap;
+
+use redrive_core::Time;
+
+use super::model::Model;
+use super::situation::Tracked;
+use super::suite::{Check, violation};
+use crate::engine::seam::Ordering;
+
+impl Model {
+    fn is_ordered(&self, tracked: &Tracked) -> bool {
+        self.options.ordering == Ordering::Key && tracked.message.key().is_some()
+    }
+
+    /// `seq` has just started: everything before it in its line has to be terminal. What may be terminal is now known
+    /// to be: the engine has acted on it, so it must hold from here on, whatever dies.
+    pub(super) fn check_line(&mut self, seq: u64) -> Check {
+        let Some(this) = self.messages.get(&seq) else { return Ok(()) };
+        if !self.is_ordered(this) {
+            return Ok(());
+        }
+        let key = this.message.key().unwrap_or_default().to_vec();
+        let standing = this.standing;
+        for (other_seq, other) in &mut self.messages {
+            if *other_seq == seq || !other.is_key(&key) || other.now.is_terminal() {
+                continue;
+            }
+            let blocks = other.now.is_in_flight() || other.standing.is_surely_before(&standing);
+            if !blocks {
+                continue;
+            }
+            if other.maybe.as_ref().is_some_and(|maybe| maybe.then.is_terminal()) {
+                other.resolve();
+                continue;
+            }
+            let what = format!("{seq} started before {other_seq} of the same key: {standing:?}, {other:?}");
+            return violation("key_order", what);
+        }
+        if let Some(this) = self.messages.get_mut(&seq) {
+            this.standing.started = true;
+        }
+        Ok(())
+    }
+
+    /// A take looks at what is due: messages that were ingested with a delay may join their lines now.
+    pub(super) fn take_looks(&mut self, now: Time) {
+        let place = self.place();
+        for tracked in self.messages.values_mut() {
+            let due = tracked
+                .candidates()
+                .any(|s| s.waiting().is_some_and(|w| w.due.is_some_and(|due| due <= now)));
+            if due && tracked.standing.floating {
+                tracked.standing.earliest = tracked.standing.earliest.min(place);
+            }
+        }
+    }
+
+    /// A take came back with room to spare: it has seen everything that was due.
+    pub(super) fn take_saw_all(&mut self, now: Time) {
+        let place = self.place();
+        for tracked in self.messages.values_mut() {
+            let all = tracked.candidates().all(|s| s.waiting().is_some_and(|w| w.due_latest <= now));
+            if all && tracked.standing.floating {
+                tracked.standing.latest = tracked.standing.latest.min(place);
+            }
+        }
+    }
+
+    pub(super) fn mark_came_due(&mut self, now: Time) {
+        use super::situation::Position;
+        let mark = |at: &mut Position| {
+            if let Position::Waiting(wait) = at {
+                wait.came_due |= wait.due.is_some_and(|due| due <= now);
+            }
+        };
+        for tracked in self.messages.values_mut() {
+            mark(&mut tracked.now.at);
+            if let Some(maybe) = &mut tracked.maybe {
+                mark(&mut maybe.then.at);
+            }
+        }
+    }
+
+    /// How many messages must be startable at `now`: unordered due ones, unordered fresh ones, and lines whose first
+    /// message is ready whichever of its members that is.
+    pub(super) fn startable(&self, now: Time) -> Startable {
+        let mut startable = Startable::default();
+        if self.gated {
+            return startable;
+        }
+        let is_ready = |t: &Tracked| t.is_certain() && t.now.waiting().is_some_and(|w| w.due_latest <= now);
+        let mut lines: BTreeMap<&[u8], Vec<&Tracked>> = BTreeMap::new();
+        for tracked in self.messages.values().filter(|t| !t.is_over()) {
+            if self.is_ordered(tracked) {
+                lines.entry(tracked.message.key().unwrap_or_default()).or_default().push(tracked);
+            } else if is_ready(tracked) {
+                match tracked.now.waiting().and_then(|wait| wait.due) {
+                    Some(_) => startable.due += 1,
+                    None => startable.fresh += 1,
+                }
+            }
+        }
+        for (key, members) in lines {
+            if self.unanswered.iter().any(|(new, _)| new.message.key() == Some(key)) {
+                continue;
+            }
+            let may_be_first = |t: &&&Tracked| {
+                !members.iter().any(|o| o.standing.is_surely_before(&t.standing) && !std::ptr::eq(*o, **t))
+            };
+            let quiet = members.iter().all(|t| t.is_certain() && !t.now.is_in_flight());
+            if quiet && members.iter().filter(may_be_first).all(|t| is_ready(t)) {
+                startable.lines += 1;
+            }
+        }
+        startable
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Startable {
+    pub due: usize,
+    pub fresh: usize,
+    pub lines: usize,
+}
+
+impl Startable {
+    pub(super) fn total(&self) -> usize {
+        self.due + self.fresh + self.lines
+    }
+}

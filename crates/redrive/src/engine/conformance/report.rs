@@ -1,0 +1,106 @@
+//! Runs seeds, shrinks what fails and says how to repeat it.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use super::Open;
+use super::command::Command;
+use super::rng::Rng;
+use super::suite::{Suite, Violation};
+use crate::engine::seam::{AfterDead, Ordering, StoreOptions};
+
+/// A run that broke a promise, with all that is needed to see it again.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub seed: u64,
+    pub options: StoreOptions,
+    pub commands: Vec<Command>,
+    pub violation: Violation,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "the engine broke `{}`: {}", self.violation.property, self.violation.detail)?;
+        writeln!(f, "seed {}, {:?}; the shortest run found that shows it:", self.seed, self.options)?;
+        for (number, command) in self.commands.iter().enumerate() {
+            writeln!(f, "  {number:>3} {command:?}")?;
+        }
+        write!(f, "again: REDRIVE_SEED={} cargo test -p redrive --test conformance", self.seed)
+    }
+}
+
+/// Runs one seed: options and `steps` commands are drawn from it. A failure comes back shrunk.
+pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
+    let mut rng = Rng::new(seed);
+    let options = StoreOptions {
+        ordering: if rng.chance(60) { Ordering::Key } else { Ordering::None },
+        after_dead: if rng.chance(50) { AfterDead::BlockKey } else { AfterDead::Continue },
+        dedup: rng.pick(&[None, Some(Duration::from_secs(3)), Some(Duration::from_hours(1))]),
+    };
+    let commands: Vec<Command> = (0..steps).map(|_| Command::draw(&mut rng)).collect();
+    run_commands(open, options, &commands).map_err(|violation| {
+        let (commands, violation) = shrink(open, options, commands, violation);
+        Failure { seed, options, commands, violation }
+    })
+}
+
+/// Runs exactly these commands and then drives everything to its end.
+pub fn run_commands(open: Open<'_>, options: StoreOptions, commands: &[Command]) -> Result<(), Violation> {
+    let carry_out = || {
+        let mut suite = Suite::new(open(options), options);
+        commands.iter().try_for_each(|command| suite.step(command))?;
+        suite.finish()
+    };
+    catch_unwind(AssertUnwindSafe(carry_out)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        Err(Violation { property: "no_panic", detail: text.unwrap_or_default() })
+    })
+}
+
+/// Leaves out ever smaller parts for as long as something still fails.
+fn shrink(
+    open: Open<'_>,
+    options: StoreOptions,
+    mut commands: Vec<Command>,
+    mut violation: Violation,
+) -> (Vec<Command>, Violation) {
+    let mut part = commands.len().div_ceil(2);
+    while part > 0 {
+        let mut from = 0;
+        let mut smaller = false;
+        while from < commands.len() {
+            let mut fewer = commands.clone();
+            fewer.drain(from..(from + part).min(commands.len()));
+            match run_commands(open, options, &fewer) {
+                Err(found) => {
+                    commands = fewer;
+                    violation = found;
+                    smaller = true;
+                }
+                Ok(()) => from += part,
+            }
+        }
+        if !smaller || part > 1 {
+            part /= 2;
+        }
+    }
+    (commands, violation)
+}
+
+/// Runs `seeds` one after the other, or the one that `REDRIVE_SEED` names; panics with the first failure.
+pub fn check_seeds(open: Open<'_>, seeds: std::ops::Range<u64>, steps: usize) {
+    let seeds = seeds_from_env("REDRIVE_SEED").map_or(seeds, |seed| seed..seed + 1);
+    for seed in seeds {
+        if let Err(failure) = run(open, seed, steps) {
+            panic!("{failure}");
+        }
+    }
+}
+
+/// A number from the environment; a value that is none is an error worth stopping for.
+pub fn seeds_from_env(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")))
+}

@@ -1,0 +1,177 @@
+//! What is known of one message: one situation for sure, or two between a settlement and the proof that it was kept.
+
+use std::collections::BTreeSet;
+
+use redrive_core::{Message, Meta, Reason, Time};
+
+use crate::engine::history::History;
+use crate::engine::letter::{LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
+use crate::engine::seam::Ticket;
+
+/// What a message waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    /// `None` for a fresh message.
+    pub due: Option<Time>,
+    /// An engine may push a due time up to just behind the latest moment it has read up to, but no further.
+    pub due_latest: Time,
+    /// Whether some take saw it due. It may then start even if the clock has been set back since.
+    pub came_due: bool,
+}
+
+impl Wait {
+    pub(super) const FRESH: Self = Self { due: None, due_latest: Time::ZERO, came_due: true };
+
+    pub(super) fn until(due: Time, high_water: Time) -> Self {
+        let behind = Time::from_millis(high_water.as_millis() + 1);
+        Self { due: Some(due), due_latest: due.max(behind), came_due: false }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Position {
+    Waiting(Wait),
+    /// Handed out, and where it goes back to if that comes to nothing.
+    InFlight(Wait),
+    Done,
+    Letter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LetterModel {
+    pub state: LetterState,
+    pub reason: Reason,
+    pub dead_at: Time,
+    pub job: Option<u64>,
+    pub jobs: BTreeSet<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Situation {
+    pub at: Position,
+    pub meta: Meta,
+    pub history: History,
+    pub letter: Option<LetterModel>,
+}
+
+impl Situation {
+    pub(super) fn is_terminal(&self) -> bool {
+        matches!(self.at, Position::Done | Position::Letter)
+    }
+
+    pub(super) fn is_in_flight(&self) -> bool {
+        matches!(self.at, Position::InFlight(_))
+    }
+
+    pub(super) fn waiting(&self) -> Option<&Wait> {
+        if let Position::Waiting(wait) = &self.at { Some(wait) } else { None }
+    }
+
+    pub(super) fn letter_state(&self) -> Option<LetterState> {
+        self.letter.as_ref().map(|letter| letter.state)
+    }
+
+    /// What an engine has to answer to a replay of this letter.
+    pub(super) fn replay_answer(&self, job: &ReplayJob) -> ReplayAnswer {
+        let Some(letter) = &self.letter else { return ReplayAnswer::NotFound };
+        let replays = self.meta.replays;
+        if letter.jobs.contains(&job.id) {
+            ReplayAnswer::Already
+        } else if letter.state != LetterState::Open {
+            ReplayAnswer::NotOpen(letter.state)
+        } else if replays >= REPLAYS_MAX && !job.force {
+            ReplayAnswer::TooOften { replays }
+        } else {
+            ReplayAnswer::Replayed
+        }
+    }
+}
+
+/// Where in its key's line a message stands, as far as the model can know. Fresh messages and replays have an exact
+/// place; a message ingested with a delay joins some time between the first take that could and the first that must.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub earliest: u64,
+    pub latest: u64,
+    /// It was handed out as the first of its line, and stays that until it is terminal.
+    pub started: bool,
+    /// Its place rests on having come due, which an engine need not remember over a crash.
+    pub floating: bool,
+}
+
+impl Standing {
+    pub(super) fn exact(place: u64) -> Self {
+        Self { earliest: place, latest: place, started: false, floating: false }
+    }
+
+    pub(super) fn not_joined() -> Self {
+        Self { earliest: u64::MAX, latest: u64::MAX, started: false, floating: true }
+    }
+
+    pub(super) fn is_surely_before(&self, other: &Self) -> bool {
+        self.started || self.latest < other.earliest
+    }
+}
+
+/// A settlement that may or may not hold.
+#[derive(Clone, Debug)]
+pub(super) struct Maybe {
+    /// The batch that will make it hold; `None` after a crash: only the engine knows.
+    pub ticket: Option<Ticket>,
+    pub then: Situation,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Tracked {
+    pub message: Message,
+    pub now: Situation,
+    pub maybe: Option<Maybe>,
+    pub standing: Standing,
+}
+
+impl Tracked {
+    pub(super) fn is_certain(&self) -> bool {
+        self.maybe.is_none()
+    }
+
+    /// Whether its end is known.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_certain() && self.now.is_terminal()
+    }
+
+    /// All situations it may be in.
+    pub(super) fn candidates(&self) -> impl Iterator<Item = &Situation> {
+        std::iter::once(&self.now).chain(self.maybe.iter().map(|maybe| &maybe.then))
+    }
+
+    /// The engine has shown something: keeps the situations that agree with it. `false` if none does.
+    pub(super) fn keep(&mut self, agrees: impl Fn(&Situation) -> bool) -> bool {
+        let then_agrees = self.maybe.as_ref().map(|maybe| agrees(&maybe.then));
+        match (agrees(&self.now), then_agrees) {
+            // While its ticket is open, a settlement that has not shown itself may still do so.
+            (true, Some(false)) => {
+                self.maybe = self.maybe.take().filter(|maybe| maybe.ticket.is_some());
+                true
+            }
+            (true, _) => true,
+            (false, Some(true)) => {
+                self.resolve();
+                true
+            }
+            (false, _) => false,
+        }
+    }
+
+    /// The settlement holds.
+    pub(super) fn resolve(&mut self) {
+        if let Some(maybe) = self.maybe.take() {
+            self.now = maybe.then;
+            // A retry writes the place down; a release leaves everything as it was.
+            self.standing.floating &= self.now.waiting().is_some_and(|wait| wait.came_due);
+        }
+    }
+
+    pub(super) fn is_key(&self, key: &[u8]) -> bool {
+        self.message.key() == Some(key)
+    }
+}

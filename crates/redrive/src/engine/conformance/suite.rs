@@ -1,0 +1,402 @@
+//! Carries commands out on the engine and on the model, and compares the two after each.
+
+use redrive_core::decision::Retry;
+use redrive_core::{Class, Decision, Message, Reason, Time};
+
+use super::Harness;
+use super::command::{Command, How, Offer, Pick};
+use super::model::Model;
+use crate::engine::history::Attempt;
+use crate::engine::ingest::{Accepted, NewMessage};
+use crate::engine::seam::{Delivery, Event, Settlement, StoreOptions, Ticket, Verdict};
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The name of the promise.
+    pub property: &'static str,
+    pub detail: String,
+}
+
+pub(super) type Check = Result<(), Violation>;
+
+impl Violation {
+    pub(super) fn new(property: &'static str, detail: impl Into<String>) -> Self {
+        Self { property, detail: detail.into() }
+    }
+}
+
+pub(super) fn violation<T>(property: &'static str, detail: impl Into<String>) -> Result<T, Violation> {
+    Err(Violation::new(property, detail))
+}
+
+/// How long the suite waits for an engine before it calls it stuck, in calls of [`Harness::idle`].
+const IDLES_MAX: u32 = 20_000;
+/// Receipts that were used before, kept to be used again.
+const USED_MAX: usize = 32;
+
+pub(super) struct Suite {
+    pub harness: Box<dyn Harness>,
+    pub model: Model,
+    pub now: Time,
+    pub flights: Vec<Delivery>,
+    used: Vec<Delivery>,
+    given: Option<Ticket>,
+    reported: Option<Ticket>,
+    ids: u64,
+    attempts: u32,
+    /// Takes of one place in a row that left the same side waiting.
+    streak: (bool, u32),
+}
+
+impl Suite {
+    pub(super) fn new(harness: Box<dyn Harness>, options: StoreOptions) -> Self {
+        Self {
+            harness,
+            model: Model::new(options),
+            now: Time::from_millis(1_000_000_000),
+            flights: Vec::new(),
+            used: Vec::new(),
+            given: None,
+            reported: None,
+            ids: 0,
+            attempts: 0,
+            streak: (false, 0),
+        }
+    }
+
+    pub(super) fn step(&mut self, command: &Command) -> Check {
+        self.model.high_water = self.model.high_water.max(self.now);
+        match command {
+            Command::Ingest { batch, crash } => self.ingest(batch, *crash)?,
+            Command::Take { room } => self.take(usize::from(*room))?,
+            Command::Settle { which } => self.settle(which)?,
+            Command::SettleAgain { which, how } => self.settle_again(*which, *how)?,
+            Command::Gate { closed } => {
+                self.harness.engine().gate(*closed);
+                self.model.gated = *closed;
+            }
+            Command::Poll => self.poll()?,
+            Command::Wait => self.wait()?,
+            Command::Crash => {
+                self.harness.crash_and_reopen();
+                self.reopened();
+            }
+            Command::CloseAndReopen => self.close_and_reopen()?,
+            Command::Letters { state, page } => self.letters(*state, usize::from(*page))?,
+            Command::Letter { which } => self.letter(*which)?,
+            Command::Replay { job, which, delay_ms, force } => self.replay(*job, which, *delay_ms, *force)?,
+            Command::Discard { which } => self.change(true, which)?,
+            Command::Undo { which } => self.change(false, which)?,
+            Command::ClockForward { ms } => {
+                self.now = Time::from_millis(self.now.as_millis() + u64::from(*ms));
+            }
+            Command::ClockBack { ms } => self.now = Time::from_millis(self.now.as_millis() - u64::from(*ms)),
+        }
+        self.compare()
+    }
+
+    pub(super) fn compare(&mut self) -> Check {
+        let counts = self.harness.engine().counts();
+        self.model.check_counts(counts)?;
+        let next_due = self.harness.engine().next_due();
+        self.model.check_next_due(next_due)
+    }
+
+    fn ingest(&mut self, offers: &[Offer], crash: bool) -> Check {
+        let batch: Vec<NewMessage> = offers.iter().map(|offer| self.offer(*offer)).collect();
+        let standings: Vec<_> = batch.iter().map(|new| self.model.standing_of(new)).collect();
+        let mut answer = self.harness.submit(batch.clone(), self.now);
+        if crash {
+            self.harness.crash_and_reopen();
+            self.reopened();
+        }
+        for _ in 0..IDLES_MAX {
+            match answer.try_recv() {
+                Ok(Ok(answers)) => {
+                    // Durable is not yet known to the engine's owner: that takes a poll.
+                    self.poll()?;
+                    return self.accepted(&batch, &standings, &answers);
+                }
+                Err(tokio::sync::oneshot::error::TryRecvError::Empty) => {
+                    self.poll()?;
+                    self.harness.idle();
+                }
+                Ok(Err(_)) | Err(_) if crash => {
+                    self.model.unanswered.extend(batch.into_iter().zip(standings));
+                    return Ok(());
+                }
+                Ok(Err(error)) => return violation("ingest", format!("refused: {error}")),
+                Err(_) => return violation("ingest", "the answer was dropped"),
+            }
+        }
+        violation("ingest", "there is no answer")
+    }
+
+    fn accepted(
+        &mut self,
+        batch: &[NewMessage],
+        standings: &[super::situation::Standing],
+        answers: &[Accepted],
+    ) -> Check {
+        if answers.len() != batch.len() {
+            return violation("ingest", format!("{} answers for {} messages", answers.len(), batch.len()));
+        }
+        for ((new, standing), answer) in batch.iter().zip(standings).zip(answers) {
+            self.model.accepted(new, *standing, *answer, self.now)?;
+        }
+        Ok(())
+    }
+
+    fn offer(&mut self, offer: Offer) -> NewMessage {
+        self.ids += 1;
+        let id = offer.again.map_or(self.ids, |pick| 1 + u64::from(pick) % self.ids);
+        let after = |ms: u32| Time::from_millis(self.now.as_millis() + u64::from(ms));
+        let mut message = Message::builder(format!("m{id}"))
+            .created(self.now)
+            .header("x-offer", self.ids.to_string())
+            .payload(vec![self.ids as u8; usize::from(offer.bytes)]);
+        if offer.key > 0 {
+            message = message.key(format!("k{}", offer.key));
+        }
+        if let Some(ttl_ms) = offer.ttl_ms {
+            message = message.deadline(after(ttl_ms));
+        }
+        let message = message.build().expect("offers are within all bounds");
+        NewMessage { message, due: offer.delay_ms.map(after) }
+    }
+
+    pub(super) fn take(&mut self, room: usize) -> Check {
+        let open = !self.model.gated && room > 0;
+        let startable = self.model.startable(self.now);
+        if open {
+            self.model.take_looks(self.now);
+        }
+        let mut taken = self.take_once(room)?;
+        if room > 0 && room == taken.len() {
+            self.check_sharing(room, startable, &taken)?;
+        }
+        // An engine that reads ahead in the background may need a moment, but then has to come up with what waits.
+        let mut idles = 0;
+        while taken.len() < room.min(startable.total()) {
+            idles += 1;
+            if idles > IDLES_MAX {
+                let what = format!("{} of {room} came, {startable:?}", taken.len());
+                return violation("no_stall", what);
+            }
+            self.poll()?;
+            self.harness.idle();
+            taken.extend(self.take_once(room - taken.len())?);
+        }
+        if open && taken.len() < room {
+            self.model.take_saw_all(self.now);
+            let mut next_due = self.harness.engine().next_due();
+            // The same moment for one that does not know yet what lies behind its window.
+            while next_due.is_some_and(|due| due <= self.now) && idles <= IDLES_MAX && taken.len() < room {
+                idles += 1;
+                self.poll()?;
+                self.harness.idle();
+                taken.extend(self.take_once(room - taken.len())?);
+                next_due = self.harness.engine().next_due();
+            }
+            if next_due.is_some_and(|due| due <= self.now) && taken.len() < room {
+                let what = format!("nothing more came at {:?}, but the next is due {next_due:?}", self.now);
+                return violation("next_due", what);
+            }
+        }
+        if open {
+            self.model.mark_came_due(self.now);
+        }
+        self.flights.extend(taken);
+        Ok(())
+    }
+
+    fn take_once(&mut self, room: usize) -> Result<Vec<Delivery>, Violation> {
+        let mut out = Vec::new();
+        self.harness.engine().take(self.now, room, &mut out).map_err(failed)?;
+        if out.len() > room || (self.model.gated && !out.is_empty()) {
+            return violation(
+                "room",
+                format!("{} came for {room} places, gate {}", out.len(), self.model.gated),
+            );
+        }
+        for delivery in &out {
+            self.model.started(delivery, self.now)?;
+        }
+        Ok(out)
+    }
+
+    /// When both sides wait, each gets half of the room; a single place goes to each by turns.
+    fn check_sharing(
+        &mut self,
+        room: usize,
+        startable: super::order::Startable,
+        taken: &[Delivery],
+    ) -> Check {
+        // Ordered messages may come from either side: a due one that had to wait for its key is no longer timed.
+        let ordered = taken.iter().filter(|d| self.is_ordered(d)).count();
+        let due = taken.iter().filter(|d| d.due.is_some() && !self.is_ordered(d)).count();
+        let fresh = taken.len() - ordered - due;
+        let half = room / 2;
+        let due_seen = startable.due.min(self.harness.window());
+        if due + ordered < half.min(due_seen) || fresh + ordered < half.min(startable.fresh) {
+            return violation(
+                "sharing",
+                format!("{due} due and {fresh} fresh for {room}, waiting {startable:?}"),
+            );
+        }
+        let contested = room == 1 && due_seen > 0 && startable.fresh > 0 && ordered == 0;
+        let side = due > 0;
+        self.streak = match (contested, self.streak) {
+            (true, (before, count)) if before == side => (side, count + 1),
+            (true, _) => (side, 1),
+            (false, _) => (side, 0),
+        };
+        if self.streak.1 > 2 {
+            return violation("sharing", format!("one side got {} single places in a row", self.streak.1));
+        }
+        Ok(())
+    }
+
+    fn is_ordered(&self, delivery: &Delivery) -> bool {
+        self.model.options.ordering == crate::engine::seam::Ordering::Key && delivery.message.key().is_some()
+    }
+
+    fn settle(&mut self, which: &[(Pick, How)]) -> Check {
+        let mut batch = Vec::new();
+        for (pick, how) in which {
+            if self.flights.is_empty() {
+                break;
+            }
+            let delivery = self.flights.swap_remove(usize::from(*pick) % self.flights.len());
+            batch.push(self.settlement(delivery, *how));
+        }
+        self.give(batch)
+    }
+
+    pub(super) fn give(&mut self, batch: Vec<Settlement>) -> Check {
+        let ticket = self.harness.engine().settle(batch.clone()).map_err(failed)?;
+        if self.given.is_some_and(|before| before >= ticket) {
+            return violation("tickets", format!("{ticket:?} after {:?}", self.given));
+        }
+        self.given = Some(ticket);
+        for settlement in batch {
+            self.model.settled(&settlement, ticket);
+            // A release leaves no trace, so its receipt may be valid again.
+            if settlement.verdict != Verdict::Release {
+                self.remember_used(settlement.delivery);
+            }
+        }
+        Ok(())
+    }
+
+    fn remember_used(&mut self, delivery: Delivery) {
+        self.used.push(delivery);
+        if self.used.len() > USED_MAX {
+            self.used.remove(0);
+        }
+    }
+
+    fn settle_again(&mut self, which: Pick, how: How) -> Check {
+        if self.used.is_empty() {
+            return Ok(());
+        }
+        let delivery = self.used[usize::from(which) % self.used.len()].clone();
+        let settlement = self.settlement(delivery, how);
+        let ticket = self.harness.engine().settle(vec![settlement]).map_err(failed)?;
+        self.given = Some(ticket);
+        Ok(())
+    }
+
+    pub(super) fn settlement(&mut self, delivery: Delivery, how: How) -> Settlement {
+        let now = self.now;
+        let retry_at = |delay_ms: u32| Time::from_millis(now.as_millis() + u64::from(delay_ms));
+        let how = match (delivery.doomed, how) {
+            (Some(reason), How::Done | How::Retry { .. } | How::Defer { .. } | How::Dead { .. }) => {
+                let verdict = Verdict::Dead { reason, meta: delivery.meta, at: now };
+                return Settlement { delivery, verdict, attempt: None };
+            }
+            (_, how) => how,
+        };
+        // Every story differs from every other, so that a mix-up cannot look right.
+        self.attempts += 1;
+        let marked = |class: Class, decision: Decision| {
+            let mut meta = delivery.meta.after(class, &decision, now);
+            meta.last_delay_ms = u64::from(self.attempts);
+            meta
+        };
+        let retry =
+            |due, counts| Decision::RetryAt(Retry { due, counts, tier: None, spends: u32::from(counts) });
+        let (verdict, class, counted) = match how {
+            How::Done => (Verdict::Done, None, true),
+            How::Release => (Verdict::Release, None, true),
+            How::Retry { delay_ms, class } | How::Defer { delay_ms, class } => {
+                let (due, counts) = (retry_at(delay_ms), matches!(how, How::Retry { .. }));
+                (Verdict::Retry { due, meta: marked(class, retry(due, counts)) }, Some(class), counts)
+            }
+            How::Dead { reason, class } => {
+                let meta = marked(class, Decision::DeadLetter(reason));
+                (Verdict::Dead { reason, meta, at: now }, Some(class), reason != Reason::HoldExpired)
+            }
+        };
+        let attempt = class.map(|class| Attempt {
+            number: delivery.meta.attempts + delivery.meta.uncounted + 1,
+            at: now,
+            took_ms: self.attempts,
+            class,
+            counted,
+            ambiguous: self.attempts.is_multiple_of(3),
+            error: format!("failure {}", self.attempts),
+        });
+        Settlement { delivery, verdict, attempt }
+    }
+
+    fn poll(&mut self) -> Check {
+        let mut events = Vec::new();
+        self.harness.engine().poll(&mut events).map_err(failed)?;
+        for Event::Durable(ticket) in events {
+            if self.given.is_none_or(|given| ticket > given)
+                || self.reported.is_some_and(|before| ticket < before)
+            {
+                return violation("tickets", format!("{ticket:?} is durable, given {:?}", self.given));
+            }
+            self.reported = Some(ticket);
+            self.model.durable(ticket);
+        }
+        Ok(())
+    }
+
+    pub(super) fn wait(&mut self) -> Check {
+        for _ in 0..IDLES_MAX {
+            self.poll()?;
+            if self.reported >= self.given {
+                return Ok(());
+            }
+            self.harness.idle();
+        }
+        violation("tickets", format!("{:?} never became durable", self.given))
+    }
+
+    pub(super) fn close_and_reopen(&mut self) -> Check {
+        self.harness.engine().close().map_err(failed)?;
+        if let Some(given) = self.given {
+            self.model.durable(given);
+        }
+        self.harness.reopen_after_close();
+        self.reopened();
+        Ok(())
+    }
+
+    fn reopened(&mut self) {
+        self.model.crashed();
+        self.given = None;
+        self.reported = None;
+        for delivery in std::mem::take(&mut self.flights) {
+            self.remember_used(delivery);
+        }
+    }
+}
+
+pub(super) fn failed(error: impl std::fmt::Display) -> Violation {
+    Violation::new("storage", error.to_string())
+}
