@@ -217,7 +217,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 };
                 self.book.delay.loaded(entries, limit, |(due, seq)| out(*due, *seq));
             }
-            Note::Scanned { relocation, next } => self.scanned(relocation, next),
+            Note::Scanned { relocation, next } => self.scanned(relocation, next)?,
             Note::Failed(error) => self.failed = Some(error),
         }
         Ok(())

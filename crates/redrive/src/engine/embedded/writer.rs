@@ -241,8 +241,8 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             self.letters.sync()?;
             self.letters.mark()?;
         }
-        for (seq, stored) in &relocation.moves {
-            push_stored(batch, kind::MOVED, *seq, stored);
+        for (flags, seq, stored) in &relocation.moves {
+            batch.push(kind::MOVED, *flags, *seq, stored.len_hint(), |buf| stored.write(buf));
         }
         for part in moved.chunks(LIST_MAX) {
             batch.push(kind::LETTER_MOVED, 0, 0, part.len() * 28, |buf| {
