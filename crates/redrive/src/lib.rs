@@ -23,6 +23,9 @@ pub mod dispatch;
 pub mod run;
 pub mod settle;
 
+#[cfg(feature = "testing")]
+pub mod sim;
+
 pub use builder::{BuildError, BuildFault, Builder, Pipeline};
 pub use engine::{Accepted, AfterDead, Letter, LetterState, NewMessage, Ordering};
 pub use failure::{Failure, TimedOut};
