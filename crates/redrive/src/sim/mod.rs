@@ -10,7 +10,7 @@
 //! - [`downstream`]: what a call comes to; outages, hangs, and the ledger of effects
 //! - [`witness`]: an independent record of every message: what was promised and what happened
 //! - [`checkers`]: one named checker per invariant
-//! - `world`: the steps a run is made of; `operator`: what people do
+//! - `world`: the steps a run is made of; `faults`: what goes wrong; `operator`: what people do
 //! - [`run`]: the two phases, and the report of a failing seed
 
 pub mod checkers;
@@ -18,6 +18,8 @@ pub mod downstream;
 pub mod plan;
 pub mod witness;
 
+mod budget;
+mod faults;
 mod operator;
 mod world;
 

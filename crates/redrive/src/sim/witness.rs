@@ -18,6 +18,7 @@ pub enum State {
 }
 
 /// One accepted message. Two of them may share a message id.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each witnessed on its own")]
 #[derive(Clone, Debug)]
 pub struct Record {
     pub message: Message,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::policy::{BudgetRate, Policy};
-use redrive_core::{Budget, Message, Random, Time};
+use redrive_core::{Message, Policy, Random, Time};
 
+use super::budget::Tokens;
 use super::checkers::{self, Broken, Check};
 use super::downstream::{Downstream, Fate};
 use super::plan::Plan;
@@ -36,10 +36,10 @@ pub(super) enum Step {
 
 /// A call that runs, until true time reaches its end.
 #[derive(Debug)]
-struct Running {
-    call: CallId,
-    seq: u64,
-    ends_ms: u64,
+pub(super) struct Running {
+    pub call: CallId,
+    pub seq: u64,
+    pub ends_ms: u64,
 }
 
 pub(super) struct World {
@@ -54,24 +54,16 @@ pub(super) struct World {
     /// True time; handlers take as long as they take, whatever the clock says.
     pub true_ms: u64,
     /// How far the host's clock is off.
-    skew_ms: i64,
-    running: Vec<Running>,
+    pub skew_ms: i64,
+    pub running: Vec<Running>,
     /// Calls whose end was told already and will be told again.
-    late: Vec<(CallId, u64)>,
-    pub(super) offered: u32,
+    pub late: Vec<(CallId, u64)>,
+    pub offered: u32,
     budget: Tokens,
-    pub(super) jobs: Vec<(u64, Vec<u64>)>,
+    pub jobs: Vec<(u64, Vec<u64>)>,
 }
 
 const CLOCK_START_MS: u64 = 1_800_000_000_000;
-
-/// The retry budget of a pipeline. The simulation keeps its own until the runtime has one.
-#[derive(Debug)]
-struct Tokens {
-    per_minute: Option<u32>,
-    left_millis: u64,
-    at_ms: u64,
-}
 
 impl World {
     pub(super) fn new(plan: Plan) -> Self {
@@ -138,7 +130,7 @@ impl World {
         let mut starts = Vec::new();
         self.machine.taken(&mut deliveries, now, &mut starts);
         for start in starts {
-            self.started(start, &seqs)?;
+            self.started(&start, &seqs)?;
         }
         checkers::no_neighbour_blocked(&self.plan, &self.witness, self.machine.room(), left, now)?;
         Ok(came)
@@ -157,7 +149,7 @@ impl World {
     }
 
     /// A handler is called. Only the message is known to it, as to a real one.
-    fn started(&mut self, start: Start, seqs: &[(Message, u64)]) -> Check {
+    fn started(&mut self, start: &Start, seqs: &[(Message, u64)]) -> Check {
         let seq = seqs.iter().find(|(message, _)| *message == start.message).map(|(_, seq)| *seq);
         let Some(seq) = seq else {
             let detail = format!("{:?} was started without being handed out", start.message);
@@ -203,17 +195,6 @@ impl World {
             self.late.push((call, seq));
         }
         Ok(())
-    }
-
-    /// A handler that timed out comes back after all. The machine has long settled it and must not care.
-    pub(super) fn late_answer(&mut self) {
-        if self.late.is_empty() {
-            return;
-        }
-        let at = self.rng.below(self.late.len() as u64) as usize;
-        let (call, seq) = self.late.swap_remove(at);
-        self.note(Step::Late { seq });
-        self.machine.ended(call, Ended::Done, self.now(), Random(0), &Views::default());
     }
 
     /// Gives the engine what the machine has settled.
@@ -292,69 +273,6 @@ impl World {
         Ok(())
     }
 
-    /// The process dies between two steps and comes back.
-    pub(super) fn crash(&mut self) {
-        self.note(Step::Crash);
-        self.lose_calls();
-        self.engine.crash();
-        self.witness.crashed();
-        self.machine = Machine::new(Arc::clone(&self.plan.policy), self.plan.concurrency);
-    }
-
-    /// An orderly end with calls still running: they are released, and the next machine starts clean.
-    pub(super) fn restart(&mut self) -> Check {
-        self.note(Step::Restart);
-        self.machine.stop();
-        let now = self.now();
-        for running in std::mem::take(&mut self.running) {
-            let record = self.record(running.seq)?;
-            if let Some(call) = &mut record.call {
-                call.told = Some((Told::Unfinished, now));
-            }
-            self.effect_of_lost(running.seq)?;
-        }
-        self.machine.give_up();
-        self.give()?;
-        self.poll()?;
-        self.engine.close().map_err(storage)?;
-        self.late.clear();
-        self.crash();
-        Ok(())
-    }
-
-    /// Handlers that run when the process dies may have had their effect by then.
-    fn lose_calls(&mut self) {
-        for running in std::mem::take(&mut self.running) {
-            let _ = self.effect_of_lost(running.seq);
-        }
-        self.late.clear();
-    }
-
-    fn effect_of_lost(&mut self, seq: u64) -> Check {
-        let happened = self.rng.chance(50);
-        let record = self.record(seq)?;
-        let Some(call) = &mut record.call else { return Ok(()) };
-        call.answer.applies &= happened;
-        let (answer, id) = (call.answer, record.message.id().to_owned());
-        if answer.applies {
-            self.downstream.ended(&id, &answer);
-        }
-        Ok(())
-    }
-
-    pub(super) fn step_clock(&mut self) {
-        let span = self.rng.pick(&[10_i64, 1_000, 30_000]);
-        let ms = if self.rng.chance(50) { span } else { -span };
-        self.skew_ms += ms;
-        self.note(Step::Clock { ms });
-    }
-
-    pub(super) fn pause(&mut self, closed: bool) {
-        self.engine.gate(closed);
-        self.witness.gated = closed;
-        self.note(Step::Pause { closed });
-    }
-
     pub(super) fn advance(&mut self, ms: u64) {
         self.true_ms += ms;
         self.note(Step::Advance { ms });
@@ -369,39 +287,6 @@ impl World {
     }
 }
 
-impl Tokens {
-    fn new(policy: &Policy) -> Self {
-        let per_minute = match policy.budget() {
-            Some(BudgetRate::PerMinute(tokens)) => Some(tokens),
-            _ => None,
-        };
-        Self { per_minute, left_millis: u64::from(per_minute.unwrap_or(0)) * 1_000, at_ms: 0 }
-    }
-
-    fn refill(&mut self, true_ms: u64) {
-        let Some(per_minute) = self.per_minute.map(u64::from) else { return };
-        let gained = (true_ms - self.at_ms) * per_minute / 60;
-        self.left_millis = (self.left_millis + gained).min(per_minute * 1_000);
-        self.at_ms = true_ms;
-    }
-
-    fn view(&mut self, true_ms: u64) -> Budget {
-        self.refill(true_ms);
-        match self.per_minute {
-            None => Budget::Unlimited,
-            Some(_) => Budget::Tokens {
-                remaining: (self.left_millis / 1_000) as u32,
-                next_in: Duration::from_secs(60),
-            },
-        }
-    }
-
-    fn spend(&mut self, true_ms: u64) {
-        self.refill(true_ms);
-        self.left_millis = self.left_millis.saturating_sub(1_000);
-    }
-}
-
-fn storage(error: impl std::fmt::Display) -> Broken {
+pub(super) fn storage(error: impl std::fmt::Display) -> Broken {
     Broken { checker: "conservation", detail: error.to_string() }
 }
