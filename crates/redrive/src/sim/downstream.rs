@@ -18,6 +18,8 @@ pub enum Fate {
     Gone,
     Poison,
     Crashing,
+    Stale,
+    Locked,
 }
 
 /// What a call will come to.
@@ -56,6 +58,8 @@ impl Fate {
             (fates.gone, Self::Gone),
             (fates.poison, Self::Poison),
             (fates.crashing, Self::Crashing),
+            (fates.stale, Self::Stale),
+            (fates.locked, Self::Locked),
         ];
         for (percent, fate) in kinds {
             if drawn < percent {
@@ -126,6 +130,8 @@ impl Downstream {
             Fate::Gone => fail(Class::Gone),
             Fate::Poison => fail(Class::Transient),
             Fate::Crashing => fail(Class::Crash),
+            Fate::Stale => fail(Class::Reconnect),
+            Fate::Locked => fail(Class::Credential),
         };
         Answer { takes_ms, reply, applies: reply == Reply::Done || (fate == Fate::Good && ambiguous) }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redrive_core::Random;
 
-use super::checkers::Check;
+use super::checkers::{self, Check};
 use super::witness::Told;
 use super::world::{Step, World, storage};
 use crate::dispatch::{Ended, Machine, Views};
@@ -12,14 +12,16 @@ use crate::engine::Engine;
 
 impl World {
     /// A handler that timed out comes back after all. The machine has long settled it and must not care.
-    pub(super) fn late_answer(&mut self) {
+    pub(super) fn late_answer(&mut self) -> Check {
         if self.late.is_empty() {
-            return;
+            return Ok(());
         }
         let at = self.rng.below(self.late.len() as u64) as usize;
         let (call, seq) = self.late.swap_remove(at);
         self.note(Step::Late { seq });
+        let running = self.machine.running();
         self.machine.ended(call, Ended::Done, self.now(), Random(0), &Views::default());
+        checkers::effect_once_when_late(running, self.machine.running())
     }
 
     /// The process dies between two steps and comes back.
@@ -42,10 +44,15 @@ impl World {
                 call.told = Some((Told::Unfinished, now));
             }
             self.effect_of_lost(running.seq)?;
+            // Some had not begun and are taken back one by one; the others are given up together.
+            if self.rng.chance(50) {
+                self.machine.ended(running.call, Ended::Unfinished, now, Random(0), &Views::default());
+            }
         }
         self.machine.give_up();
         self.give()?;
         self.poll()?;
+        checkers::conservation_of_end(self.machine.is_at_rest(), self.engine.counts())?;
         self.engine.close().map_err(storage)?;
         self.late.clear();
         self.crash();

@@ -39,6 +39,10 @@ pub struct Fates {
     /// Fails every time without being recognised as permanent.
     pub poison: u64,
     pub crashing: u64,
+    /// Its connection is always stale.
+    pub stale: u64,
+    /// Our key for it is wrong and nobody repairs that.
+    pub locked: u64,
 }
 
 /// What can happen to any call while faults are on, in percent.
@@ -97,6 +101,8 @@ impl Plan {
                 gone: rng.pick(&[0, 5]),
                 poison: rng.pick(&[0, 5, 30]),
                 crashing: rng.pick(&[0, 5]),
+                stale: rng.pick(&[0, 5]),
+                locked: rng.pick(&[0, 5]),
             },
             calls: Calls {
                 latency_ms_max: rng.pick(&[1, 100, 3_000]),

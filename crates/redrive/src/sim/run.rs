@@ -1,8 +1,10 @@
 //! One run: faults on, then faults off; and the report of a run that broke an invariant.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
+
+use redrive_core::Reason;
 
 use super::checkers::{self, Broken, Check};
 use super::plan::Plan;
@@ -20,13 +22,18 @@ const ROUNDS_MAX: u32 = 200_000;
 const CLOCK_SET_BACK_MAX: Duration = Duration::from_mins(30);
 
 /// What a run came to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub steps: u64,
     pub messages: u64,
     pub succeeded: u64,
     pub dead: u64,
     pub true_ms: u64,
+    /// Ends and restarts of the process.
+    pub crashes: u64,
+    pub replays: u64,
+    /// Dead letters by reason, replayed ones included.
+    pub reasons: BTreeMap<Reason, u64>,
 }
 
 /// A run that broke an invariant.
@@ -63,6 +70,9 @@ pub fn run(seed: u64) -> Result<Summary, Box<Failure>> {
             succeeded: count(|r| r.state == State::Done),
             dead: count(|r| r.state != State::Done),
             true_ms: world.true_ms,
+            crashes: world.witness.crashes,
+            replays: world.witness.records.values().map(|r| u64::from(r.replays)).sum(),
+            reasons: world.witness.reasons,
         }),
         Err(broken) => {
             let from = world.trace.len().saturating_sub(SHOWN_MAX);
@@ -87,7 +97,7 @@ fn faults_on(world: &mut World) -> Check {
                 world.pause(closed);
             }
             n if (200..200 + faults.operator).contains(&n) => world.operate()?,
-            n if (300..300 + faults.late_answer).contains(&n) => world.late_answer(),
+            n if (300..300 + faults.late_answer).contains(&n) => world.late_answer()?,
             n => ordinary(world, n % 6)?,
         }
         world.check()?;
@@ -194,6 +204,11 @@ pub fn check_seeds(count: u64) -> Summary {
         total.succeeded += summary.succeeded;
         total.dead += summary.dead;
         total.true_ms += summary.true_ms;
+        total.crashes += summary.crashes;
+        total.replays += summary.replays;
+        for (reason, count) in summary.reasons {
+            *total.reasons.entry(reason).or_default() += count;
+        }
     }
     total
 }

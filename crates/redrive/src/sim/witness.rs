@@ -68,6 +68,9 @@ pub struct Witness {
     pub gated: bool,
     /// Dead letters the engine has made durable and the machine has not named yet.
     pub parked_expected: u64,
+    /// Dead letters by reason, over the whole run.
+    pub reasons: BTreeMap<Reason, u64>,
+    pub crashes: u64,
 }
 
 impl Record {
@@ -125,9 +128,9 @@ impl Record {
         self.given = Some((ticket, settlement.verdict, settlement.attempt.is_some()));
     }
 
-    /// The verdict holds now. Whether it made a dead letter.
-    fn durable(&mut self) -> bool {
-        let Some((_, verdict, failed)) = self.given.take() else { return false };
+    /// The verdict holds now. Why it made a dead letter, if it did.
+    fn durable(&mut self) -> Option<Reason> {
+        let (_, verdict, failed) = self.given.take()?;
         let call = self.call.take();
         self.failures += u32::from(failed);
         match verdict {
@@ -142,14 +145,14 @@ impl Record {
                 self.wait_until(due);
                 self.meta = meta;
             }
-            Verdict::Dead { meta, .. } => {
+            Verdict::Dead { meta, reason, .. } => {
                 self.unacknowledged |= call.is_some_and(|call| call.answer.applies);
                 self.meta = meta;
                 self.end(State::Letter(LetterState::Open));
-                return true;
+                return Some(reason);
             }
         }
-        false
+        None
     }
 
     fn end(&mut self, state: State) {
@@ -189,13 +192,16 @@ impl Witness {
     pub fn durable(&mut self, ticket: Ticket) {
         for record in self.records.values_mut() {
             if record.given.is_some_and(|(given, ..)| given <= ticket) {
-                self.parked_expected += u64::from(record.durable());
+                let Some(reason) = record.durable() else { continue };
+                self.parked_expected += 1;
+                *self.reasons.entry(reason).or_default() += 1;
             }
         }
     }
 
     pub fn crashed(&mut self) {
         self.gated = false;
+        self.crashes += 1;
         self.parked_expected = 0;
         self.records.values_mut().for_each(Record::crashed);
     }

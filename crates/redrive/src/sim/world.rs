@@ -107,7 +107,7 @@ impl World {
     pub(super) fn check(&self) -> Check {
         let counts = self.engine.counts();
         checkers::conservation(&self.witness, counts)?;
-        checkers::bounds(&self.plan, self.machine.running(), counts)?;
+        checkers::bounds(&self.plan, self.machine.running(), self.machine.room(), counts)?;
         checkers::no_neighbour_blocked(&self.plan, &self.witness, self.machine.room(), false, self.now())
     }
 
