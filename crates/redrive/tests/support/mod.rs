@@ -2,10 +2,14 @@
 #![allow(dead_code)] // each test binary uses its own part
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::engine::Counts;
-use redrive::{Message, PipelineHandle, Policy};
+use redrive::engine::{
+    Counts, Delivery, Engine, EngineError, Event, Ingest, LetterChange, ReplayAnswer, ReplayJob, Settlement,
+    Ticket,
+};
+use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Time};
 use redrive_core::PolicyBuilder;
 
 /// No test takes this long unless something hangs.
@@ -38,4 +42,71 @@ pub(crate) async fn until(handle: &PipelineHandle, wanted: impl Fn(&Counts) -> b
 /// Waits until nothing is left to do.
 pub(crate) async fn at_rest(handle: &PipelineHandle) {
     until(handle, |c| c.ready + c.delayed + c.key_wait + c.in_flight == 0).await;
+}
+
+/// An engine that cannot settle; all else it leaves to another.
+pub(crate) struct Unsettling(pub(crate) Box<dyn Engine>);
+
+impl Engine for Unsettling {
+    fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        self.0.take(now, room, out)
+    }
+
+    fn settle(&mut self, _: Vec<Settlement>) -> Result<Ticket, EngineError> {
+        Err(EngineError::Storage("no space left on device".into()))
+    }
+
+    fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
+        self.0.poll(out)
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        self.0.next_due()
+    }
+
+    fn gate(&mut self, closed: bool) {
+        self.0.gate(closed);
+    }
+
+    fn counts(&self) -> Counts {
+        self.0.counts()
+    }
+
+    fn ingest(&self) -> Option<Arc<dyn Ingest>> {
+        self.0.ingest()
+    }
+
+    fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.0.on_wake(wake);
+    }
+
+    fn letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, EngineError> {
+        self.0.letters(state, after, limit)
+    }
+
+    fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
+        self.0.letter(id)
+    }
+
+    fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
+        self.0.replay(job, ids, now)
+    }
+
+    fn change_letters(
+        &mut self,
+        change: &LetterChange,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<bool>, EngineError> {
+        self.0.change_letters(change, ids, now)
+    }
+
+    fn close(&mut self) -> Result<(), EngineError> {
+        self.0.close()
+    }
 }
