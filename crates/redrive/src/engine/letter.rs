@@ -53,6 +53,7 @@ pub struct Letter {
     /// The job that replayed it last.
     pub job: Option<u64>,
     pub message: Message,
+    /// As of its last death; while it is replayed or after it succeeded, an engine may show a later state.
     pub meta: Meta,
     pub history: History,
 }
@@ -83,6 +84,8 @@ pub enum ReplayAnswer {
     TooOften {
         replays: u32,
     },
+    /// Its stored bytes cannot be read, so there is nothing to deliver.
+    Damaged,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,8 +50,7 @@ struct Entry {
     due: Option<Time>,
     /// The number of the hand-out that is under way.
     in_flight: Option<u64>,
-    /// Its place in its key's line, once it has one.
-    place: Option<u64>,
+    in_line: bool,
 }
 
 struct LetterEntry {
@@ -70,12 +69,11 @@ struct Inner {
     ready: BTreeSet<u64>,
     released: BTreeSet<u64>,
     delayed: BTreeSet<(Time, u64)>,
-    /// Messages of a key that stand in line, by place; only the first may run.
-    lines: HashMap<Bytes, BTreeSet<(u64, u64)>>,
+    /// Messages of a key that stand in line; only the first may run.
+    lines: HashMap<Bytes, BTreeSet<u64>>,
     letters: BTreeMap<u64, LetterEntry>,
     seen: HashMap<String, (u64, Time)>,
     next_seq: u64,
-    next_place: u64,
     next_hand_out: u64,
     epoch: u32,
     next_ticket: u64,
@@ -100,6 +98,7 @@ impl Memory {
             inner.entries.iter().filter(|(_, e)| e.in_flight.is_some()).map(|(seq, _)| *seq).collect();
         for seq in in_flight {
             inner.put_back(seq);
+            inner.line_moves(seq);
         }
     }
 
@@ -129,10 +128,9 @@ impl Inner {
         let state = new.due.map_or(State::Ready, State::Delayed);
         let history = History::default();
         let due = new.due;
-        self.entries.insert(
-            seq,
-            Entry { message: new.message, meta, history, state, due, in_flight: None, place: None },
-        );
+        let message = new.message;
+        self.entries
+            .insert(seq, Entry { message, meta, history, state, due, in_flight: None, in_line: false });
         if let Some(due) = due {
             self.delayed.insert((due, seq));
         } else {
@@ -149,30 +147,31 @@ impl Inner {
         self.entries[&seq].message.key().map(Bytes::copy_from_slice)
     }
 
-    /// Joins the end of its key's line. Places are a count of their own: two messages that join between the same two
-    /// ingests must not share one, or the later with the lower number would pass the earlier while that is running.
     fn join_line(&mut self, seq: u64) {
         if let Some(key) = self.key_of(seq) {
-            let place = self.next_place;
-            self.next_place += 1;
-            self.lines.entry(key).or_default().insert((place, seq));
-            self.entry(seq).place = Some(place);
+            self.lines.entry(key).or_default().insert(seq);
+            self.entry(seq).in_line = true;
         }
     }
 
-    /// Leaves the line; a blocked message that is now first may run.
     fn leave_line(&mut self, seq: u64) {
-        let Some(place) = self.entry(seq).place.take() else { return };
         let Some(key) = self.key_of(seq) else { return };
-        let Some(line) = self.lines.get_mut(&key) else { return };
-        line.remove(&(place, seq));
-        let Some((_, next)) = line.first().copied() else {
-            self.lines.remove(&key);
-            return;
-        };
-        if self.entry(next).state == State::Blocked {
-            self.entry(next).state = State::Released;
-            self.released.insert(next);
+        self.entry(seq).in_line = false;
+        if let Some(line) = self.lines.get_mut(&key) {
+            line.remove(&seq);
+            if line.is_empty() {
+                self.lines.remove(&key);
+            }
+        }
+    }
+
+    /// Something of its key was settled: a blocked message that is now first may run.
+    fn line_moves(&mut self, seq: u64) {
+        let Some(key) = self.key_of(seq) else { return };
+        let Some(first) = self.lines.get(&key).and_then(BTreeSet::first).copied() else { return };
+        if self.entry(first).state == State::Blocked && self.may_start(first) {
+            self.entry(first).state = State::Released;
+            self.released.insert(first);
         }
     }
 
@@ -180,10 +179,10 @@ impl Inner {
         self.entries.get_mut(&seq).expect("a number handed out has an entry")
     }
 
-    fn is_first_in_line(&self, seq: u64) -> bool {
-        let Some(place) = self.entries[&seq].place else { return true };
-        let Some(key) = self.key_of(seq) else { return true };
-        self.lines.get(&key).and_then(BTreeSet::first) == Some(&(place, seq))
+    /// Whether it is the first of its key and nothing of the key is out.
+    fn may_start(&self, seq: u64) -> bool {
+        let Some(line) = self.key_of(seq).and_then(|key| self.lines.get(&key)) else { return true };
+        line.first() == Some(&seq) && line.iter().all(|seq| self.entries[seq].in_flight.is_none())
     }
 
     /// Whether an earlier letter of its key is open and the policy blocks the key for that.
@@ -207,9 +206,24 @@ impl Inner {
         // The turn changes only when there was an odd place to give: a take of none must not use it up.
         self.odd_to_due ^= !room.is_multiple_of(2);
         for seq in due.into_iter().take(due_places).chain(fresh.into_iter().take(fresh_places)) {
-            let delivery = self.hand_out(seq);
-            out.push(delivery);
+            // A message that came due may have joined its line in front of one that was chosen before it.
+            if self.may_start(seq) {
+                let delivery = self.hand_out(seq);
+                out.push(delivery);
+            } else {
+                self.set_aside(seq);
+            }
         }
+    }
+
+    /// Waits for its key from now on.
+    fn set_aside(&mut self, seq: u64) {
+        if let State::Delayed(due) = self.entry(seq).state {
+            self.delayed.remove(&(due, seq));
+        }
+        self.ready.remove(&seq);
+        self.released.remove(&seq);
+        self.entry(seq).state = State::Blocked;
     }
 
     /// Up to `room` due messages that may start; the others of the keys they wait for are set aside as blocked.
@@ -221,14 +235,13 @@ impl Inner {
                 self.delayed.range(from..).next().filter(|(due, _)| *due <= now).copied()
         {
             from = (due, seq + 1);
-            if self.entry(seq).place.is_none() {
+            if !self.entry(seq).in_line {
                 self.join_line(seq);
             }
-            if self.is_first_in_line(seq) {
+            if self.may_start(seq) {
                 startable.push(seq);
             } else {
-                self.delayed.remove(&(due, seq));
-                self.entry(seq).state = State::Blocked;
+                self.set_aside(seq);
             }
         }
         startable
@@ -241,11 +254,10 @@ impl Inner {
             && let Some(seq) = self.ready.range(from..).next().copied()
         {
             from = seq + 1;
-            if self.is_first_in_line(seq) {
+            if self.may_start(seq) {
                 startable.push(seq);
             } else {
-                self.ready.remove(&seq);
-                self.entry(seq).state = State::Blocked;
+                self.set_aside(seq);
             }
         }
         startable
@@ -264,7 +276,7 @@ impl Inner {
         let entry = self.entry(seq);
         entry.in_flight = Some(at);
         Delivery {
-            receipt: Receipt { lane: 0, epoch, seq, at, place: entry.place.unwrap_or(seq) },
+            receipt: Receipt { lane: 0, epoch, seq, at },
             message: entry.message.clone(),
             meta: entry.meta,
             history: entry.history.clone(),
@@ -324,6 +336,7 @@ impl Inner {
                 self.leave_line(seq);
             }
         }
+        self.line_moves(seq);
     }
 
     fn replay(&mut self, job: &ReplayJob, seq: u64) -> ReplayAnswer {

@@ -6,7 +6,10 @@ pub mod letter;
 pub mod seam;
 
 pub mod completion;
+pub mod delay;
+pub mod embedded;
 pub mod memory;
+pub mod overlay;
 
 #[cfg(feature = "testing")]
 pub mod conformance;

@@ -18,8 +18,8 @@ use super::letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};
 pub enum Ordering {
     #[default]
     None,
-    /// No later message of a key starts before an earlier one is terminal. A message ingested with a delay takes its
-    /// place in its key's order when it comes due.
+    /// No later message of a key starts before an earlier one is terminal; the order is that of acceptance. A message
+    /// that was ingested with a delay joins its key's line when it comes due, a letter when it is replayed.
     Key,
 }
 
@@ -52,8 +52,6 @@ pub struct Receipt {
     pub seq: u64,
     /// Where the engine keeps it.
     pub at: u64,
-    /// Its place in its key's order.
-    pub place: u64,
 }
 
 /// A message handed out for an attempt, with what is known of earlier ones.

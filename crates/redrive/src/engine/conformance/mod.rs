@@ -56,6 +56,11 @@ pub trait Harness {
         std::thread::sleep(std::time::Duration::from_micros(200));
     }
 
+    /// How many due messages the engine is sure to see at once; one with a window in memory may not know of more yet.
+    fn window(&self) -> usize {
+        usize::MAX
+    }
+
     /// Where messages enter. An engine whose source is elsewhere puts them there.
     fn submit(&mut self, batch: Vec<NewMessage>, now: Time) -> oneshot::Receiver<IngestAnswer> {
         let ingest = self.engine().ingest().expect("an engine without ingest overrides submit");

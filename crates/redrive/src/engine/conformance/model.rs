@@ -23,7 +23,6 @@ pub(super) struct Model {
     /// The latest moment the engine was ever told of.
     pub high_water: Time,
     pub gated: bool,
-    next_place: u64,
 }
 
 impl Model {
@@ -35,18 +34,11 @@ impl Model {
             seen: BTreeMap::new(),
             high_water: Time::ZERO,
             gated: false,
-            next_place: 0,
         }
     }
 
-    pub(super) fn place(&mut self) -> u64 {
-        self.next_place += 1;
-        self.next_place
-    }
-
-    pub(super) fn standing_of(&mut self, new: &NewMessage) -> Standing {
-        let place = self.place();
-        if new.due.is_some() { Standing::not_joined() } else { Standing::exact(place) }
+    pub(super) fn standing_of(new: &NewMessage) -> Standing {
+        if new.due.is_some() { Standing::NOT_JOINED } else { Standing::JOINED }
     }
 
     /// An answer to one offered message.
@@ -230,7 +222,7 @@ impl Model {
             }
             if tracked.standing.floating {
                 // An engine may remember that it had joined, or let it join again.
-                tracked.standing = Standing { earliest: tracked.standing.earliest, ..Standing::not_joined() };
+                tracked.standing = Standing::NOT_JOINED;
             }
         }
     }

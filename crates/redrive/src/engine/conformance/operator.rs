@@ -97,7 +97,6 @@ impl Suite {
     }
 
     fn replayed(&mut self, job: &ReplayJob, id: u64, answer: ReplayAnswer) -> Check {
-        let place = self.model.place();
         let high_water = self.model.high_water;
         let Some(tracked) = self.model.messages.get_mut(&id) else {
             return match answer {
@@ -113,7 +112,7 @@ impl Suite {
             tracked.maybe = None;
             tracked.now.meta = tracked.now.meta.replayed();
             tracked.now.at = Position::Waiting(Wait::until(job.due, high_water));
-            tracked.standing = Standing::exact(place);
+            tracked.standing = Standing::JOINED;
             if let Some(letter) = &mut tracked.now.letter {
                 letter.state = LetterState::Replaying;
                 letter.job = Some(job.id);

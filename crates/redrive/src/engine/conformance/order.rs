@@ -22,12 +22,11 @@ impl Model {
             return Ok(());
         }
         let key = this.message.key().unwrap_or_default().to_vec();
-        let standing = this.standing;
         for (other_seq, other) in &mut self.messages {
             if *other_seq == seq || !other.is_key(&key) || other.now.is_terminal() {
                 continue;
             }
-            let blocks = other.now.is_in_flight() || other.standing.is_surely_before(&standing);
+            let blocks = other.now.is_in_flight() || (other.standing.surely && *other_seq < seq);
             if !blocks {
                 continue;
             }
@@ -35,35 +34,21 @@ impl Model {
                 other.resolve();
                 continue;
             }
-            let what = format!("{seq} started before {other_seq} of the same key: {standing:?}, {other:?}");
+            let what = format!("{seq} started before {other_seq} of the same key: {other:?}");
             return violation("key_order", what);
         }
         if let Some(this) = self.messages.get_mut(&seq) {
-            this.standing.started = true;
+            this.standing.surely = true;
         }
         Ok(())
     }
 
-    /// A take looks at what is due: messages that were ingested with a delay may join their lines now.
-    pub(super) fn take_looks(&mut self, now: Time) {
-        let place = self.place();
-        for tracked in self.messages.values_mut() {
-            let due = tracked
-                .candidates()
-                .any(|s| s.waiting().is_some_and(|w| w.due.is_some_and(|due| due <= now)));
-            if due && tracked.standing.floating {
-                tracked.standing.earliest = tracked.standing.earliest.min(place);
-            }
-        }
-    }
-
     /// A take came back with room to spare: it has seen everything that was due.
     pub(super) fn take_saw_all(&mut self, now: Time) {
-        let place = self.place();
         for tracked in self.messages.values_mut() {
             let all = tracked.candidates().all(|s| s.waiting().is_some_and(|w| w.due_latest <= now));
             if all && tracked.standing.floating {
-                tracked.standing.latest = tracked.standing.latest.min(place);
+                tracked.standing.surely = true;
             }
         }
     }
@@ -91,10 +76,10 @@ impl Model {
             return startable;
         }
         let is_ready = |t: &Tracked| t.is_certain() && t.now.waiting().is_some_and(|w| w.due_latest <= now);
-        let mut lines: BTreeMap<&[u8], Vec<&Tracked>> = BTreeMap::new();
-        for tracked in self.messages.values().filter(|t| !t.is_over()) {
+        let mut lines: BTreeMap<&[u8], Vec<(u64, &Tracked)>> = BTreeMap::new();
+        for (seq, tracked) in self.messages.iter().filter(|(_, t)| !t.is_over()) {
             if self.is_ordered(tracked) {
-                lines.entry(tracked.message.key().unwrap_or_default()).or_default().push(tracked);
+                lines.entry(tracked.message.key().unwrap_or_default()).or_default().push((*seq, tracked));
             } else if is_ready(tracked) {
                 match tracked.now.waiting().and_then(|wait| wait.due) {
                     Some(_) => startable.due += 1,
@@ -106,11 +91,11 @@ impl Model {
             if self.unanswered.iter().any(|(new, _)| new.message.key() == Some(key)) {
                 continue;
             }
-            let may_be_first = |t: &&&Tracked| {
-                !members.iter().any(|o| o.standing.is_surely_before(&t.standing) && !std::ptr::eq(*o, **t))
-            };
-            let quiet = members.iter().all(|t| t.is_certain() && !t.now.is_in_flight());
-            if quiet && members.iter().filter(may_be_first).all(|t| is_ready(t)) {
+            let first = members.iter().find(|(_, t)| t.standing.surely).map_or(u64::MAX, |(seq, _)| *seq);
+            let quiet = members.iter().all(|(_, t)| t.is_certain() && !t.now.is_in_flight());
+            // Whoever may be first: the first that surely stands in line, and whoever may have joined before it.
+            let mut may_be_first = members.iter().filter(|(seq, _)| *seq <= first);
+            if quiet && may_be_first.all(|(_, t)| is_ready(t)) {
                 startable.lines += 1;
             }
         }

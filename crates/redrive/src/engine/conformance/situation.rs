@@ -87,30 +87,18 @@ impl Situation {
     }
 }
 
-/// Where in its key's line a message stands, as far as the model can know. Fresh messages and replays have an exact
-/// place; a message ingested with a delay joins some time between the first take that could and the first that must.
+/// Whether a message stands in its key's line, as far as the model can know. Fresh messages and replays surely do; one
+/// that was ingested with a delay joins some time between the first take that could see it and the first that must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    pub earliest: u64,
-    pub latest: u64,
-    /// It was handed out as the first of its line, and stays that until it is terminal.
-    pub started: bool,
-    /// Its place rests on having come due, which an engine need not remember over a crash.
+    pub surely: bool,
+    /// That it stands in line rests on having come due, which an engine need not remember over a crash.
     pub floating: bool,
 }
 
 impl Standing {
-    pub(super) fn exact(place: u64) -> Self {
-        Self { earliest: place, latest: place, started: false, floating: false }
-    }
-
-    pub(super) fn not_joined() -> Self {
-        Self { earliest: u64::MAX, latest: u64::MAX, started: false, floating: true }
-    }
-
-    pub(super) fn is_surely_before(&self, other: &Self) -> bool {
-        self.started || self.latest < other.earliest
-    }
+    pub(super) const JOINED: Self = Self { surely: true, floating: false };
+    pub(super) const NOT_JOINED: Self = Self { surely: false, floating: true };
 }
 
 /// A settlement that may or may not hold.

@@ -102,7 +102,7 @@ impl Suite {
 
     fn ingest(&mut self, offers: &[Offer], crash: bool) -> Check {
         let batch: Vec<NewMessage> = offers.iter().map(|offer| self.offer(*offer)).collect();
-        let standings: Vec<_> = batch.iter().map(|new| self.model.standing_of(new)).collect();
+        let standings: Vec<_> = batch.iter().map(super::model::Model::standing_of).collect();
         let mut answer = self.harness.submit(batch.clone(), self.now);
         if crash {
             self.harness.crash_and_reopen();
@@ -110,7 +110,11 @@ impl Suite {
         }
         for _ in 0..IDLES_MAX {
             match answer.try_recv() {
-                Ok(Ok(answers)) => return self.accepted(&batch, &standings, &answers),
+                Ok(Ok(answers)) => {
+                    // Durable is not yet known to the engine's owner: that takes a poll.
+                    self.poll()?;
+                    return self.accepted(&batch, &standings, &answers);
+                }
                 Err(tokio::sync::oneshot::error::TryRecvError::Empty) => {
                     self.poll()?;
                     self.harness.idle();
@@ -162,9 +166,6 @@ impl Suite {
     pub(super) fn take(&mut self, room: usize) -> Check {
         let open = !self.model.gated && room > 0;
         let startable = self.model.startable(self.now);
-        if open {
-            self.model.take_looks(self.now);
-        }
         let mut taken = self.take_once(room)?;
         if room > 0 && room == taken.len() {
             self.check_sharing(room, startable, &taken)?;
@@ -183,8 +184,16 @@ impl Suite {
         }
         if open && taken.len() < room {
             self.model.take_saw_all(self.now);
-            let next_due = self.harness.engine().next_due();
-            if next_due.is_some_and(|due| due <= self.now) {
+            let mut next_due = self.harness.engine().next_due();
+            // The same moment for one that does not know yet what lies behind its window.
+            while next_due.is_some_and(|due| due <= self.now) && idles <= IDLES_MAX && taken.len() < room {
+                idles += 1;
+                self.poll()?;
+                self.harness.idle();
+                taken.extend(self.take_once(room - taken.len())?);
+                next_due = self.harness.engine().next_due();
+            }
+            if next_due.is_some_and(|due| due <= self.now) && taken.len() < room {
                 let what = format!("nothing more came at {:?}, but the next is due {next_due:?}", self.now);
                 return violation("next_due", what);
             }
@@ -223,13 +232,14 @@ impl Suite {
         let due = taken.iter().filter(|d| d.due.is_some() && !self.is_ordered(d)).count();
         let fresh = taken.len() - ordered - due;
         let half = room / 2;
-        if due + ordered < half.min(startable.due) || fresh + ordered < half.min(startable.fresh) {
+        let due_seen = startable.due.min(self.harness.window());
+        if due + ordered < half.min(due_seen) || fresh + ordered < half.min(startable.fresh) {
             return violation(
                 "sharing",
                 format!("{due} due and {fresh} fresh for {room}, waiting {startable:?}"),
             );
         }
-        let contested = room == 1 && startable.due > 0 && startable.fresh > 0 && ordered == 0;
+        let contested = room == 1 && due_seen > 0 && startable.fresh > 0 && ordered == 0;
         let side = due > 0;
         self.streak = match (contested, self.streak) {
             (true, (before, count)) if before == side => (side, count + 1),

@@ -1,0 +1,241 @@
+//! What waits for its time: a window of the nearest in memory, everything in the table behind it.
+//!
+//! The table with the overlay's changes is the truth; the window is the part of it before the horizon. So the window can
+//! be cut at any time without losing anything, and an entry that is added below the horizon is seen at once, however
+//! late it comes. The embedded engine keeps its waiting messages here, Kafka its look-ahead.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use redrive_core::Time;
+
+use super::overlay::{Changes, Far, Overlay};
+
+/// Due time in milliseconds, then the message's number.
+pub type DelayKey = (u64, u64);
+
+const EVERYTHING: DelayKey = (u64::MAX, u64::MAX);
+
+#[derive(Clone, Debug)]
+pub struct DelayIndex<V> {
+    overlay: Overlay<DelayKey, V>,
+    /// Every waiting entry below the horizon that is not handed out.
+    near: BTreeMap<DelayKey, V>,
+    horizon: DelayKey,
+    near_max: usize,
+    loading: bool,
+    waiting: u64,
+}
+
+impl<V: Clone> DelayIndex<V> {
+    /// An index over a table that holds `waiting` entries, with at most about `near_max` of them in memory.
+    pub fn new(near_max: usize, waiting: u64) -> Self {
+        let horizon = if waiting == 0 { EVERYTHING } else { (0, 0) };
+        Self {
+            overlay: Overlay::default(),
+            near: BTreeMap::new(),
+            horizon,
+            near_max,
+            loading: false,
+            waiting,
+        }
+    }
+
+    /// Adds an entry; its key must not be in use.
+    pub fn put(&mut self, key: DelayKey, value: V) {
+        if key < self.horizon {
+            self.near.insert(key, value.clone());
+            self.cut();
+        }
+        self.overlay.put(key, value);
+        self.waiting += 1;
+    }
+
+    /// Points an entry that waits or is handed out somewhere else.
+    pub fn repoint(&mut self, key: DelayKey, value: V) {
+        if let Some(near) = self.near.get_mut(&key) {
+            *near = value.clone();
+        }
+        self.overlay.set(key, value);
+    }
+
+    pub fn get<F: Far<DelayKey, V>>(&self, key: &DelayKey, far: &F) -> Result<Option<V>, F::Error> {
+        match self.near.get(key) {
+            Some(value) => Ok(Some(value.clone())),
+            None => self.overlay.get(key, far),
+        }
+    }
+
+    /// Takes an entry out for good and returns it.
+    pub fn remove<F: Far<DelayKey, V>>(&mut self, key: &DelayKey, far: &F) -> Result<Option<V>, F::Error> {
+        let Some(value) = self.get(key, far)? else { return Ok(None) };
+        self.near.remove(key);
+        self.overlay.remove(key);
+        self.waiting -= 1;
+        Ok(Some(value))
+    }
+
+    /// The next entry that is due, handed out: it stays in the index until it is removed, but is not handed out again.
+    pub fn pop_due(&mut self, now: Time) -> Option<(DelayKey, V)> {
+        let entry = self.near.first_entry()?;
+        (entry.key().0 <= now.as_millis()).then(|| entry.remove_entry())
+    }
+
+    /// How many entries are due, counted up to `limit`.
+    pub fn due_count(&self, now: Time, limit: usize) -> usize {
+        self.near.range(..=(now.as_millis(), u64::MAX)).take(limit).count()
+    }
+
+    /// Puts an entry that was handed out back.
+    pub fn put_back(&mut self, key: DelayKey, value: V) {
+        if key < self.horizon {
+            self.near.insert(key, value);
+        }
+    }
+
+    /// The earliest moment at which something comes due, as far as is known: the horizon counts, for what lies behind
+    /// it must be loaded by then.
+    pub fn next_due(&self) -> Option<Time> {
+        match self.near.first_key_value() {
+            Some(((due, _), _)) => Some(Time::from_millis(*due)),
+            None if self.horizon < EVERYTHING => Some(Time::from_millis(self.horizon.0)),
+            None => None,
+        }
+    }
+
+    /// Where to go on reading the table, if the window runs low. Answer with [`DelayIndex::loaded`].
+    pub fn wants_load(&mut self) -> Option<(DelayKey, usize)> {
+        if self.loading || self.horizon == EVERYTHING || self.near.len() > self.near_max / 4 {
+            return None;
+        }
+        self.loading = true;
+        Some((self.horizon, self.near_max / 2))
+    }
+
+    /// Entries of the table from the horizon on. `handed_out` tells which of them are on their way already.
+    pub fn loaded(
+        &mut self,
+        entries: Vec<(DelayKey, V)>,
+        limit: usize,
+        handed_out: impl Fn(&DelayKey) -> bool,
+    ) {
+        self.loading = false;
+        let end = if entries.len() < limit { EVERYTHING } else { entries[entries.len() - 1].0 };
+        let mut found: BTreeMap<DelayKey, V> = entries.into_iter().collect();
+        self.overlay.lay_over(&self.horizon, Some(&end), &mut found);
+        found.retain(|key, _| !handed_out(key));
+        self.near.append(&mut found);
+        self.horizon = if end == EVERYTHING { EVERYTHING } else { (end.0, end.1.saturating_add(1)) };
+        self.cut();
+    }
+
+    /// Forgets the far half of a window that grew too large.
+    fn cut(&mut self) {
+        if self.near.len() <= self.near_max || self.loading {
+            return;
+        }
+        if let Some(key) = self.near.keys().nth(self.near_max / 2).copied() {
+            self.near.split_off(&key);
+            self.horizon = key;
+        }
+    }
+
+    pub fn freeze(&mut self) -> Arc<Changes<DelayKey, V>> {
+        self.overlay.freeze()
+    }
+
+    pub fn thaw(&mut self) -> Arc<Changes<DelayKey, V>> {
+        self.overlay.thaw()
+    }
+
+    /// Changes that wait to be handed over to the table.
+    pub fn changes(&self) -> usize {
+        self.overlay.len()
+    }
+
+    /// How many entries there are, handed out or not.
+    pub fn len(&self) -> u64 {
+        self.waiting
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Everything there is, for comparing two indexes.
+    pub fn dump<F: Far<DelayKey, V>>(&self, far: &F) -> Result<Vec<(DelayKey, V)>, F::Error> {
+        self.overlay.range(&(0, 0), usize::MAX / 2, far)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Table = BTreeMap<DelayKey, u32>;
+
+    impl Far<DelayKey, u32> for Table {
+        type Error = Infallible;
+        fn get(&self, key: &DelayKey) -> Result<Option<u32>, Infallible> {
+            Ok(BTreeMap::get(self, key).copied())
+        }
+        fn range(&self, from: &DelayKey, limit: usize) -> Result<Vec<(DelayKey, u32)>, Infallible> {
+            Ok(BTreeMap::range(self, from..).take(limit).map(|(k, v)| (*k, *v)).collect())
+        }
+    }
+
+    proptest! {
+        /// TRAPS E-1: whatever is added below what was already read is found; nothing is handed out early or twice.
+        #[test]
+        fn every_entry_comes_out_once_and_never_early(
+            steps in prop::collection::vec((0u8..10, 0u64..60), 1..300), near_max in 4usize..16
+        ) {
+            let mut table = Table::new();
+            let mut index = DelayIndex::<u32>::new(near_max, 0);
+            let mut plain = Table::new();
+            let mut out: BTreeSet<DelayKey> = BTreeSet::new();
+            let mut load: Option<(Vec<(DelayKey, u32)>, usize)> = None;
+            let (mut now, mut seq) = (0u64, 0u64);
+            for (step, n) in steps {
+                match step {
+                    0..=4 => { seq += 1; index.put((n, seq), seq as u32); plain.insert((n, seq), seq as u32); }
+                    5 => now = n,
+                    6 => if let Some(key) = out.pop_first() {
+                        prop_assert_eq!(index.remove(&key, &table).unwrap(), plain.remove(&key));
+                    },
+                    7 => {
+                        // The loader works in order: what it was asked first it answers first.
+                        if let Some((entries, limit)) = load.take() { index.loaded(entries, limit, |key| out.contains(key)); }
+                        for (key, change) in index.freeze().iter() {
+                            match change.value() { Some(v) => drop(table.insert(*key, *v)), None => drop(table.remove(key)) }
+                        }
+                        index.thaw();
+                    }
+                    8 => if let Some((from, limit)) = index.wants_load() {
+                        load = Some((Far::range(&table, &from, limit).unwrap(), limit));
+                    },
+                    _ => if let Some((entries, limit)) = load.take() { index.loaded(entries, limit, |key| out.contains(key)); },
+                }
+                while let Some((key, value)) = index.pop_due(Time::from_millis(now)) {
+                    prop_assert!(key.0 <= now, "early");
+                    prop_assert_eq!(plain.get(&key), Some(&value));
+                    prop_assert!(out.insert(key), "handed out twice");
+                }
+                prop_assert_eq!(index.len(), plain.len() as u64);
+            }
+            if let Some((entries, limit)) = load.take() { index.loaded(entries, limit, |key| out.contains(key)); }
+            for _ in 0..2000 {
+                while let Some((key, _)) = index.pop_due(Time::MAX) { prop_assert!(out.insert(key)); }
+                let Some((from, limit)) = index.wants_load() else { break };
+                let entries = Far::range(&table, &from, limit).unwrap();
+                index.loaded(entries, limit, |key| out.contains(key));
+            }
+            prop_assert_eq!(out.into_iter().collect::<Vec<_>>(), plain.keys().copied().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A directory with one owner and a format version; in it one store per pipeline.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::disk::RealDisk;
+use super::open::{self, Place, StoreReport};
+use super::shelf::ShelfError;
+use super::shelf_fjall::FjallShelf;
+use super::store::{Store, Tuning};
+use crate::engine::seam::{EngineError, StoreOptions};
+
+/// What this program writes. A directory with a higher number is refused.
+pub const FORMAT: u32 = 1;
+const FORMAT_FILE: &str = "FORMAT";
+const LOCK_FILE: &str = "LOCK";
+
+/// The durable engine of one machine: a directory that holds a store per pipeline.
+///
+/// Dropping it, and every store opened from it, gives the directory free for the next owner.
+#[derive(Debug, Clone)]
+pub struct Embedded {
+    dir: Arc<Owned>,
+    tuning: Tuning,
+    reports: Arc<Mutex<HashMap<String, StoreReport>>>,
+}
+
+#[derive(Debug)]
+struct Owned {
+    path: PathBuf,
+    id: [u8; 16],
+    /// Held for as long as anybody uses the directory.
+    _lock: File,
+}
+
+/// The store of a pipeline on a real disk.
+pub type EmbeddedStore = Store<RealDisk, FjallShelf>;
+
+impl Embedded {
+    /// Opens or makes a directory and becomes its only owner.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, EngineError> {
+        Self::open_with(path, Tuning::default())
+    }
+
+    pub fn open_with(path: impl Into<PathBuf>, tuning: Tuning) -> Result<Self, EngineError> {
+        let path = path.into();
+        // RealDisk makes the directory durable, not only present.
+        RealDisk::new(&path).map_err(|error| failed("making", &path, &error))?;
+        let lock = lock(&path)?;
+        let id = format(&path)?;
+        let dir = Arc::new(Owned { path, id, _lock: lock });
+        Ok(Self { dir, tuning, reports: Arc::default() })
+    }
+
+    /// Opens the store of a pipeline.
+    pub fn store(&self, pipeline: &str, options: StoreOptions) -> Result<EmbeddedStore, EngineError> {
+        check_name(pipeline)?;
+        let path = self.dir.path.join(pipeline);
+        let disk = RealDisk::new(path.join("journal")).map_err(|error| failed("making", &path, &error))?;
+        let place = Place { disk, store_id: self.dir.id, options, tuning: self.tuning };
+        let index = path.join("index");
+        let (store, report) = open::open(&place, &|anew| open_index(&index, anew))?;
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline.to_owned(), report);
+        Ok(store)
+    }
+
+    /// What was found when the store of a pipeline was opened last.
+    pub fn report(&self, pipeline: &str) -> Option<StoreReport> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline).cloned()
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.dir.path
+    }
+}
+
+fn open_index(path: &Path, anew: bool) -> Result<Arc<FjallShelf>, ShelfError> {
+    if anew {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(ShelfError(format!("removing {}: {error}", path.display())));
+            }
+            _ => {}
+        }
+    }
+    FjallShelf::open(path).map(Arc::new)
+}
+
+/// A pipeline's name is the name of a directory: plain, and never a way out of ours.
+fn check_name(name: &str) -> Result<(), EngineError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > 128 || !name.chars().all(plain) || name.starts_with('.') {
+        return Err(EngineError::Damaged(format!(
+            "pipeline name `{name}`: use 1 to 128 of the letters a-z A-Z 0-9 - _ . and do not begin with a dot"
+        )));
+    }
+    Ok(())
+}
+
+fn lock(path: &Path) -> Result<File, EngineError> {
+    let name = path.join(LOCK_FILE);
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
+    let mut file = file.map_err(|error| failed("opening", &name, &error))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let owner = fs::read_to_string(&name).unwrap_or_default();
+            let path = path.display();
+            return Err(EngineError::Owned(format!("{path} (process {})", owner.trim())));
+        }
+        Err(TryLockError::Error(error)) => return Err(failed("locking", &name, &error)),
+    }
+    // For people who look; the lock itself is what counts.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    Ok(file)
+}
+
+/// Reads the format file, or writes it for a new directory. Returns the directory's id.
+fn format(path: &Path) -> Result<[u8; 16], EngineError> {
+    let name = path.join(FORMAT_FILE);
+    match fs::read_to_string(&name) {
+        Ok(text) => read_format(&text, &name),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let id = new_id();
+            let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+            let text = format!("redrive store\nformat {FORMAT}\nid {hex}\n");
+            write_durably(path, &name, text.as_bytes()).map_err(|error| failed("writing", &name, &error))?;
+            Ok(id)
+        }
+        Err(error) => Err(failed("reading", &name, &error)),
+    }
+}
+
+fn read_format(text: &str, name: &Path) -> Result<[u8; 16], EngineError> {
+    let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    let damaged = |what: &str| {
+        EngineError::Damaged(format!(
+            "{}: {what}; restore the file from a backup of the directory",
+            name.display()
+        ))
+    };
+    let found: u32 =
+        field("format ").and_then(|n| n.parse().ok()).ok_or_else(|| damaged("no format number"))?;
+    if found > FORMAT {
+        return Err(EngineError::Version(format!(
+            "{} has format {found}, this program reads up to {FORMAT}; use the newer program",
+            name.display()
+        )));
+    }
+    let hex = field("id ").filter(|hex| hex.len() == 32).ok_or_else(|| damaged("no store id"))?;
+    let mut id = [0; 16];
+    for (index, byte) in id.iter_mut().enumerate() {
+        let pair = hex.get(index * 2..index * 2 + 2).ok_or_else(|| damaged("no store id"))?;
+        *byte = u8::from_str_radix(pair, 16).map_err(|_| damaged("the store id is not hexadecimal"))?;
+    }
+    Ok(id)
+}
+
+/// Complete or not there at all, also after a power cut.
+fn write_durably(dir: &Path, name: &Path, content: &[u8]) -> std::io::Result<()> {
+    let unfinished = name.with_extension("new");
+    let mut file = File::create(&unfinished)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&unfinished, name)?;
+    File::open(dir)?.sync_all()
+}
+
+fn new_id() -> [u8; 16] {
+    // RandomState is seeded by the operating system; that is all an id needs.
+    let half = || RandomState::new().hash_one(std::process::id()).to_le_bytes();
+    let (a, b) = (half(), half());
+    std::array::from_fn(|index| if index < 8 { a[index] } else { b[index - 8] })
+}
+
+fn failed(what: &str, path: &Path, error: &std::io::Error) -> EngineError {
+    EngineError::Storage(format!("{what} {}: {error}", path.display()))
+}

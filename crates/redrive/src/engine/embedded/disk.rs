@@ -1,0 +1,172 @@
+//! The few file operations the log needs, so that a simulated disk can stand in for the real one.
+
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A flat directory of files.
+///
+/// Names are durable only after [`Disk::sync_dir`], contents only after [`DiskFile::sync_data`].
+pub trait Disk: Clone + Debug + Send + Sync + 'static {
+    type File: DiskFile;
+
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Fails if the name exists.
+    fn create(&self, name: &str) -> io::Result<Self::File>;
+    fn open(&self, name: &str) -> io::Result<Self::File>;
+    fn remove(&self, name: &str) -> io::Result<()>;
+    fn sync_dir(&self) -> io::Result<()>;
+    fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// A file that is read and written at explicit offsets, from any thread.
+pub trait DiskFile: Debug + Send + Sync + 'static {
+    /// Writes all of `data` or fails; after a failure any part of it may have been written.
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Reads up to `into.len()` bytes; fewer only at the end of the file.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+    fn len(&self) -> io::Result<u64>;
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    fn sync_data(&self) -> io::Result<()>;
+
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// A directory of the operating system's file system.
+#[derive(Debug, Clone)]
+pub struct RealDisk {
+    path: Arc<Path>,
+    /// Held open so that a directory sync needs no lookup and cannot hit another directory.
+    dir: Arc<File>,
+}
+
+impl RealDisk {
+    /// Uses `path`, which is created if it does not exist.
+    ///
+    /// Every directory made here is synced in its parent, otherwise a power cut could take the whole store away.
+    pub fn new(path: impl Into<PathBuf>) -> io::Result<Self> {
+        let path = path.into();
+        make_dir(&path)?;
+        let dir = Arc::new(File::open(&path)?);
+        Ok(Self { path: path.into(), dir })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn make_dir(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    make_dir(parent)?;
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        other => other?,
+    }
+    File::open(parent)?.sync_all()
+}
+
+impl Disk for RealDisk {
+    type File = File;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            // A name that is not UTF-8 is not one of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create_new(true).open(self.path.join(name))
+    }
+
+    fn open(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).open(self.path.join(name))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.dir.sync_all()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let stat = rustix::fs::fstatvfs(&*self.dir)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+impl DiskFile for File {
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.write_all_at(data, offset)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            match FileExt::read_at(self, &mut into[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        File::set_len(self, len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        File::sync_data(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_real_file_is_written_read_cut_and_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = RealDisk::new(dir.path().join("a/b")).unwrap();
+        let file = disk.create("x").unwrap();
+        assert!(disk.create("x").is_err(), "create must not take over a file that exists");
+
+        DiskFile::write_at(&file, 3, b"abc").unwrap();
+        DiskFile::sync_data(&file).unwrap();
+        disk.sync_dir().unwrap();
+        let mut got = [9; 8];
+        assert_eq!(DiskFile::read_at(&file, 0, &mut got).unwrap(), 6);
+        assert_eq!(&got, b"\0\0\0abc\x09\x09");
+
+        DiskFile::set_len(&file, 4).unwrap();
+        assert_eq!(disk.open("x").unwrap().len().unwrap(), 4);
+        assert_eq!(disk.list().unwrap(), ["x"]);
+        assert!(disk.free_bytes().unwrap() > 0);
+        disk.remove("x").unwrap();
+        assert!(disk.list().unwrap().is_empty());
+    }
+}

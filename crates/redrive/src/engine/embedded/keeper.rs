@@ -1,0 +1,86 @@
+//! Keeps the index: everything slow that must not hold up deliveries.
+
+use std::sync::Arc;
+
+use super::book::{Frozen, META_KEY};
+use super::clean::{Cleaner, Piece};
+use super::command::Note;
+use super::disk::Disk;
+use super::mailbox::Mailbox;
+use super::shelf::{Cell, Pointer, Shelf, ShelfError, Space, Table, Write};
+use crate::engine::delay::DelayKey;
+use crate::engine::overlay::{Changes, Far};
+
+/// What the owner of the store asks for. Tasks are answered in the order they were given.
+#[derive(Debug)]
+pub enum Task {
+    /// Write a checkpoint into the tables; `persist` makes it survive a power cut.
+    Apply {
+        frozen: Frozen,
+        persist: bool,
+    },
+    Load {
+        from: DelayKey,
+        limit: usize,
+    },
+    Scan(Piece),
+    /// Memory whose release takes long.
+    Forget(Frozen),
+}
+
+#[derive(Debug)]
+pub struct Keeper<D: Disk, S> {
+    pub shelf: Arc<S>,
+    pub cleaner: Cleaner<D, S>,
+}
+
+impl<D: Disk, S: Shelf> Keeper<D, S> {
+    pub fn run(self, tasks: &Mailbox<Task>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
+        while let Some(arrived) = tasks.wait(None) {
+            for task in arrived {
+                if let Some(note) = self.work(task) {
+                    notes.post(note, 0);
+                    wake();
+                }
+            }
+        }
+    }
+
+    pub fn work(&self, task: Task) -> Option<Note> {
+        let note = match task {
+            Task::Apply { frozen, persist } => self.apply(&frozen, persist).map(|()| Note::Applied),
+            Task::Load { from, limit } => self.load(&from, limit),
+            Task::Scan(piece) => {
+                self.cleaner.scan(&piece).map(|(relocation, next)| Note::Scanned { relocation, next })
+            }
+            Task::Forget(frozen) => {
+                drop(frozen);
+                return None;
+            }
+        };
+        Some(note.unwrap_or_else(|error| Note::Failed(error.to_string())))
+    }
+
+    fn apply(&self, frozen: &Frozen, persist: bool) -> Result<(), ShelfError> {
+        let mut writes = Vec::new();
+        collect(&mut writes, Space::Delay, &frozen.delay);
+        collect(&mut writes, Space::Lines, &frozen.lines);
+        collect(&mut writes, Space::Doors, &frozen.doors);
+        collect(&mut writes, Space::Letters, &frozen.letters);
+        collect(&mut writes, Space::Ids, &frozen.ids);
+        writes.push((Space::Meta, META_KEY.bytes(), Some(frozen.meta.bytes())));
+        self.shelf.apply(writes)?;
+        if persist { self.shelf.persist() } else { Ok(()) }
+    }
+
+    fn load(&self, from: &DelayKey, limit: usize) -> Result<Note, ShelfError> {
+        let table = Table { shelf: &*self.shelf, space: Space::Delay };
+        let entries = Far::<DelayKey, Pointer>::range(&table, from, limit)?;
+        Ok(Note::Loaded { entries, limit })
+    }
+}
+
+fn collect<K: Cell + Ord, V: Cell>(writes: &mut Vec<Write>, space: Space, changes: &Changes<K, V>) {
+    let changed = changes.iter().map(|(key, change)| (space, key.bytes(), change.value().map(Cell::bytes)));
+    writes.extend(changed);
+}

@@ -1,0 +1,49 @@
+//! Why a log could not be opened, written or read.
+
+use std::io;
+
+use super::frame::{Rot, RotHeader};
+
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error("{what} {name}: {source}")]
+    Io { what: &'static str, name: String, source: io::Error },
+    /// After a failed write or sync nobody knows what the disk holds; a sync that is tried again may succeed although
+    /// the data is gone. Only opening the log again tells.
+    #[error("the log has stopped after an earlier failure ({cause}); open it again to recover")]
+    Poisoned { cause: String },
+    #[error(
+        "the log lacks the bytes {from} to {to}: a segment file is missing or too short; \
+         restore it from a backup, or open with accept_missing to go on without these messages"
+    )]
+    MissingSegment { from: u64, to: u64 },
+    #[error("{name} has format version {found}, this program reads up to {ours}; use the newer program")]
+    NewerFormat { name: String, found: u32, ours: u32 },
+    #[error("{name} belongs to another store; move it out of this directory")]
+    OtherStore { name: String },
+    #[error("{name} says of itself that it is {says}; it was renamed, give it its name back")]
+    Renamed { name: String, says: String },
+}
+
+impl LogError {
+    pub(super) fn io(what: &'static str, name: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let name = name.into();
+        move |source| Self::Io { what, name, source }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("the log has no frame at {position}; it was removed, is missing or was never written")]
+    Missing { position: u64 },
+    #[error("the frame at {position} is damaged")]
+    Rot { position: u64, len: u64, header: Option<RotHeader> },
+    #[error("reading the log at {position}: {source}")]
+    Io { position: u64, source: io::Error },
+}
+
+impl From<Rot> for ReadError {
+    fn from(Rot { position, len, header }: Rot) -> Self {
+        Self::Rot { position, len, header }
+    }
+}

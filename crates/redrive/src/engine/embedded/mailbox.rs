@@ -1,0 +1,95 @@
+//! A queue between two threads that is emptied in one go.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+#[derive(Debug)]
+pub struct Mailbox<T> {
+    state: Mutex<State<T>>,
+    arrived: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    items: Vec<T>,
+    bytes: usize,
+    closed: bool,
+}
+
+/// Why an item was handed back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    Full,
+    Closed,
+}
+
+impl<T> Default for Mailbox<T> {
+    fn default() -> Self {
+        let state = State { items: Vec::new(), bytes: 0, closed: false };
+        Self { state: Mutex::new(state), arrived: Condvar::new() }
+    }
+}
+
+impl<T> Mailbox<T> {
+    pub fn post(&self, item: T, bytes: usize) {
+        let mut state = self.lock();
+        state.items.push(item);
+        state.bytes += bytes;
+        self.arrived.notify_one();
+    }
+
+    /// Like [`Mailbox::post`], unless more than `bytes_max` are waiting or the box is closed.
+    pub fn offer(&self, item: T, bytes: usize, bytes_max: usize) -> Result<(), (T, Refused)> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err((item, Refused::Closed));
+        }
+        if state.bytes > bytes_max {
+            return Err((item, Refused::Full));
+        }
+        state.items.push(item);
+        state.bytes += bytes;
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Whatever has arrived.
+    pub fn drain(&self) -> Vec<T> {
+        let mut state = self.lock();
+        state.bytes = 0;
+        std::mem::take(&mut state.items)
+    }
+
+    /// Waits for the next items; `None` once the box is closed and empty. Empty if `timeout` passes first.
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<Vec<T>> {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        let mut state = self.lock();
+        while state.items.is_empty() {
+            if state.closed {
+                return None;
+            }
+            state = match until {
+                None => self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Some(Vec::new());
+                    }
+                    self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        state.bytes = 0;
+        Some(std::mem::take(&mut state.items))
+    }
+
+    /// Nothing more comes; who waits is told.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.arrived.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,43 @@
+//! The embedded engine: the journal is the truth, the index is a cache.
+//!
+//! Read in this order: a [`frame`] is the unit of the [`log`], the [`record`]s say what frames mean, the [`book`] is what
+//! follows from them, the [`writer`] makes them durable, the [`store`] joins both behind the seam.
+
+pub mod disk;
+pub mod disk_sim;
+
+mod batch;
+pub mod frame;
+pub mod log;
+mod log_error;
+mod log_open;
+mod log_options;
+pub mod reader;
+mod scan;
+mod segment;
+mod segments;
+
+pub mod book;
+mod live;
+mod ready;
+pub mod record;
+pub mod shelf;
+pub mod shelf_fjall;
+
+mod clean;
+mod command;
+mod keeper;
+mod mailbox;
+pub mod started;
+mod writer;
+
+pub mod dir;
+pub mod open;
+mod serve;
+pub mod store;
+mod take;
+mod tend;
+
+pub use dir::Embedded;
+pub use open::StoreReport;
+pub use store::Tuning;

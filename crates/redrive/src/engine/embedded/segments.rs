@@ -1,0 +1,81 @@
+//! The segments of a log in order, and the few of their files that are open.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::disk::Disk;
+use super::segment::Segment;
+
+/// A log may have thousands of segments; this many of them are held open for reading.
+const OPEN_MAX: usize = 64;
+
+/// Shared between the writer and the readers.
+#[derive(Debug)]
+pub(super) struct Segments<D: Disk>(Arc<Inner<D>>);
+
+#[derive(Debug)]
+struct Inner<D: Disk> {
+    disk: D,
+    segments: RwLock<Vec<Arc<Segment>>>,
+    /// By base, the longest open one first.
+    open: Mutex<VecDeque<(u64, Arc<D::File>)>>,
+}
+
+impl<D: Disk> Clone for Segments<D> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<D: Disk> Segments<D> {
+    pub(super) fn new(disk: D, segments: Vec<Arc<Segment>>) -> Self {
+        Self(Arc::new(Inner { disk, segments: RwLock::new(segments), open: Mutex::default() }))
+    }
+
+    pub(super) fn snapshot(&self) -> Vec<Arc<Segment>> {
+        self.read().clone()
+    }
+
+    pub(super) fn push(&self, segment: Arc<Segment>) {
+        self.write().push(segment);
+    }
+
+    pub(super) fn remove(&self, base: u64) {
+        self.write().retain(|segment| segment.base != base);
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(open, _)| *open != base);
+    }
+
+    pub(super) fn first(&self) -> Option<Arc<Segment>> {
+        self.read().first().cloned()
+    }
+
+    /// The segment with the highest base at or below `position`.
+    pub(super) fn at(&self, position: u64) -> Option<Arc<Segment>> {
+        let segments = self.read();
+        let behind = segments.partition_point(|segment| segment.base <= position);
+        segments.get(behind.checked_sub(1)?).cloned()
+    }
+
+    /// The file of a segment, for reading. It stays readable while it is held, even if it is removed.
+    pub(super) fn file(&self, segment: &Segment) -> io::Result<Arc<D::File>> {
+        let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, file)) = open.iter().rev().find(|(base, _)| *base == segment.base) {
+            return Ok(file.clone());
+        }
+        let file = Arc::new(self.0.disk.open(&segment.name)?);
+        if open.len() == OPEN_MAX {
+            open.pop_front();
+        }
+        open.push_back((segment.base, file.clone()));
+        Ok(file)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<Segment>>> {
+        self.0.segments.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<Arc<Segment>>> {
+        self.0.segments.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,240 @@
+//! The store as an engine.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use redrive_core::{Reason, Time};
+
+use super::command::Command;
+use super::disk::Disk;
+use super::log::ReadError;
+use super::record::{LetterChanged, Stored, Was};
+use super::shelf::{LetterSlot, Shelf, Space};
+use super::store::{Store, StoreIngest};
+use super::take::damaged_message;
+use crate::engine::history::History;
+use crate::engine::ingest::Ingest;
+use crate::engine::letter::{Letter, LetterChange, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
+use crate::engine::seam::{Counts, Delivery, Engine, EngineError, Event, Settlement, Ticket};
+
+impl<D: Disk, S: Shelf> Engine for Store<D, S> {
+    fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        self.hand_out(now, room, out)
+    }
+
+    fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
+        self.give(batch)
+    }
+
+    fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
+        self.absorb()?;
+        self.tend();
+        let mut last = None;
+        while let Some(ticket) = self.unreported.pop_front_if(|ticket| ticket.0 <= self.durable) {
+            last = Some(ticket);
+        }
+        out.extend(last.map(Event::Durable));
+        Ok(())
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        if self.gated { None } else { self.book.delay.next_due() }
+    }
+
+    fn gate(&mut self, closed: bool) {
+        self.gated = closed;
+    }
+
+    fn counts(&self) -> Counts {
+        let returned: HashSet<u64> = self.returned.iter().map(|delivery| delivery.receipt.seq).collect();
+        let out = self.in_flight.iter().filter(|(seq, _)| !returned.contains(seq)).map(|(_, held)| held.was);
+        let away: Vec<Was> = out.chain(self.passed.values().map(|(_, was)| *was)).collect();
+        let count = |wanted: fn(&Was) -> bool| away.iter().filter(|was| wanted(was)).count() as u64;
+        let passed = self.passed.len() as u64;
+        Counts {
+            ready: self.book.departed.unfinished_below(self.book.next_seq) - count(|was| *was == Was::Fresh),
+            delayed: self.book.delay.len() - count(|was| matches!(was, Was::Waiting { .. })),
+            key_wait: self.book.blocked + passed - count(|was| *was == Was::Blocked),
+            in_flight: (self.in_flight.len() - returned.len()) as u64,
+            letters_open: self.book.open,
+            letters_discarded: self.book.discarded,
+        }
+    }
+
+    fn ingest(&self) -> Option<Arc<dyn Ingest>> {
+        Some(Arc::new(StoreIngest(Arc::clone(&self.commands))))
+    }
+
+    fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.set_wake(wake);
+    }
+
+    fn letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, EngineError> {
+        let mut found = Vec::new();
+        let Some(mut from) = after.map_or(Some(0), |id| id.checked_add(1)) else { return Ok(found) };
+        while found.len() < limit {
+            let slots = self.book.letters.range(&from, limit.max(64), &self.book.table(Space::Letters))?;
+            let Some(last) = slots.last().map(|(seq, _)| *seq) else { break };
+            for (seq, slot) in slots {
+                if found.len() < limit && state.is_none_or(|state| state == slot.state) {
+                    found.push(self.open_letter(seq, &slot)?);
+                }
+            }
+            let Some(next) = last.checked_add(1) else { break };
+            from = next;
+        }
+        Ok(found)
+    }
+
+    fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
+        match self.book.letter(id)? {
+            Some(slot) => self.open_letter(id, &slot).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn replay(&mut self, job: &ReplayJob, ids: &[u64], _now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
+        let mut chosen = HashSet::new();
+        let mut letters = Vec::new();
+        let mut answers = Vec::with_capacity(ids.len());
+        for seq in ids {
+            let answer = match self.book.letter(*seq)? {
+                _ if chosen.contains(seq) => ReplayAnswer::Already,
+                None => ReplayAnswer::NotFound,
+                Some(slot) => match refusal(&slot, job) {
+                    Some(refusal) => refusal,
+                    None => match self.replayed(&slot, job)? {
+                        Some(stored) => {
+                            letters.push((*seq, stored));
+                            ReplayAnswer::Replayed
+                        }
+                        None => ReplayAnswer::Damaged,
+                    },
+                },
+            };
+            if answer == ReplayAnswer::Replayed {
+                chosen.insert(*seq);
+            }
+            answers.push(answer);
+        }
+        if !letters.is_empty() {
+            let ticket = self.ticket();
+            self.post(Command::Replay { ticket, letters });
+            self.wait_for(ticket)?;
+        }
+        Ok(answers)
+    }
+
+    fn change_letters(
+        &mut self,
+        change: &LetterChange,
+        ids: &[u64],
+        _now: Time,
+    ) -> Result<Vec<bool>, EngineError> {
+        let (from, state) = match change {
+            LetterChange::Discard => (LetterState::Open, LetterState::Discarded),
+            LetterChange::Undo => (LetterState::Discarded, LetterState::Open),
+        };
+        let mut seqs = Vec::new();
+        let mut changed = Vec::with_capacity(ids.len());
+        for seq in ids {
+            let change =
+                !seqs.contains(seq) && self.book.letter(*seq)?.is_some_and(|slot| slot.state == from);
+            if change {
+                seqs.push(*seq);
+            }
+            changed.push(change);
+        }
+        if !seqs.is_empty() {
+            let ticket = self.ticket();
+            self.post(Command::ChangeLetters { ticket, changed: LetterChanged { state, seqs } });
+            self.wait_for(ticket)?;
+        }
+        Ok(changed)
+    }
+
+    fn close(&mut self) -> Result<(), EngineError> {
+        self.wait_for(Ticket(self.given))?;
+        // The last checkpoint makes the next start quick.
+        while self.tending.checkpointing.is_some() {
+            self.wait_for_notes()?;
+            self.absorb()?;
+        }
+        self.checkpoint(true);
+        while self.tending.checkpointing.is_some() {
+            self.absorb()?;
+            if self.tending.checkpointing.is_some() {
+                self.wait_for_notes()?;
+            }
+        }
+        self.started.clear().map_err(|error| EngineError::Storage(error.to_string()))?;
+        self.finish();
+        self.absorb()
+    }
+}
+
+fn refusal(slot: &LetterSlot, job: &ReplayJob) -> Option<ReplayAnswer> {
+    if slot.jobs.contains(&job.id) {
+        Some(ReplayAnswer::Already)
+    } else if slot.state != LetterState::Open {
+        Some(ReplayAnswer::NotOpen(slot.state))
+    } else if slot.replays >= REPLAYS_MAX && !job.force {
+        Some(ReplayAnswer::TooOften { replays: slot.replays })
+    } else {
+        None
+    }
+}
+
+impl<D: Disk, S: Shelf> Store<D, S> {
+    fn stored_letter(&self, slot: &LetterSlot) -> Result<Option<Stored>, EngineError> {
+        match self.read_letter(slot.pointer) {
+            Ok(frame) => Ok(Stored::read(frame.body)),
+            Err(ReadError::Rot { .. } | ReadError::Missing { .. }) => Ok(None),
+            Err(error @ ReadError::Io { .. }) => Err(error.into()),
+        }
+    }
+
+    fn open_letter(&self, seq: u64, slot: &LetterSlot) -> Result<Letter, EngineError> {
+        let stored = self.stored_letter(slot)?;
+        let content = stored.and_then(|stored| {
+            let message = redrive_core::Message::from_wire(stored.wire).ok()?;
+            Some((message, stored.meta, History::from_raw(stored.history)))
+        });
+        let damaged = content.is_none();
+        let (message, meta, history) = match content {
+            Some(content) => content,
+            None => (damaged_message(seq)?, redrive_core::Meta::default(), History::default()),
+        };
+        let meta = redrive_core::Meta { replays: slot.replays, ..meta };
+        let reason = if damaged { Reason::Corrupt } else { slot.reason };
+        Ok(Letter {
+            id: seq,
+            state: slot.state,
+            reason,
+            dead_at: slot.dead_at,
+            job: slot.jobs.last().copied(),
+            message,
+            meta,
+            history,
+        })
+    }
+
+    /// The message of a letter as it goes back to wait for its delivery.
+    fn replayed(&self, slot: &LetterSlot, job: &ReplayJob) -> Result<Option<Stored>, EngineError> {
+        let Some(stored) = self.stored_letter(slot)? else { return Ok(None) };
+        let Ok(message) = redrive_core::Message::from_wire(stored.wire.clone()) else { return Ok(None) };
+        Ok(Some(Stored {
+            was: Was::Letter,
+            key: self.hash_of(&message),
+            due: Some(job.due.as_millis()),
+            jobs: vec![job.id],
+            meta: stored.meta.replayed(),
+            ..stored
+        }))
+    }
+}

@@ -1,0 +1,89 @@
+//! Which deliveries were started: marks that are never synced, so they survive the process but not a power cut.
+//!
+//! Marks are appended, one write per hand-out. A mark whose message was settled since means nothing; what is marked, not
+//! settled and followed by no clean end was running when the process died.
+
+use std::io;
+
+use super::disk::{Disk, DiskFile};
+
+const NAMES: [&str; 2] = ["started-0", "started-1"];
+/// When a file has grown to this size, the other one takes over.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const MARK_BYTES: usize = 16;
+
+/// A message's number, and when it was due if it had waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark {
+    pub seq: u64,
+    pub due: Option<u64>,
+}
+
+#[derive(Debug)]
+pub struct Started<F> {
+    files: [F; 2],
+    current: usize,
+    len: u64,
+    buf: Vec<u8>,
+}
+
+impl<F: DiskFile> Started<F> {
+    /// Opens the marks and returns what the last run had started and not ended cleanly.
+    pub fn open<D: Disk<File = F>>(disk: &D) -> io::Result<(Self, Vec<Mark>)> {
+        let names = disk.list()?;
+        let open =
+            |name: &str| if names.iter().any(|n| n == name) { disk.open(name) } else { disk.create(name) };
+        let files = [open(NAMES[0])?, open(NAMES[1])?];
+        let mut marks = Vec::new();
+        for file in &files {
+            let mut raw = vec![0; file.len()?.min(FILE_BYTES_MAX * 2) as usize];
+            let read = file.read_at(0, &mut raw)?;
+            // A mark that was being written when the process died may be cut short: it is not a mark.
+            marks.extend(raw[..read].chunks_exact(MARK_BYTES).map(Mark::read));
+        }
+        marks.sort_unstable();
+        marks.dedup();
+        Ok((Self { files, current: 0, len: 0, buf: Vec::new() }, marks))
+    }
+
+    /// Marks deliveries as started. `running` gives all that are in flight, for when a new file begins.
+    pub fn mark(
+        &mut self,
+        started: impl Iterator<Item = Mark>,
+        running: impl FnOnce() -> Vec<Mark>,
+    ) -> io::Result<()> {
+        self.buf.clear();
+        started.for_each(|mark| mark.write(&mut self.buf));
+        if self.len + self.buf.len() as u64 <= FILE_BYTES_MAX {
+            self.files[self.current].write_at(self.len, &self.buf)?;
+            self.len += self.buf.len() as u64;
+            return Ok(());
+        }
+        let old = self.current;
+        self.current = 1 - old;
+        self.buf.clear();
+        running().into_iter().for_each(|mark| mark.write(&mut self.buf));
+        self.files[self.current].set_len(0)?;
+        self.files[self.current].write_at(0, &self.buf)?;
+        self.len = self.buf.len() as u64;
+        self.files[old].set_len(0)
+    }
+
+    /// Nothing is running any more: a clean end, or the marks of the last run were read.
+    pub fn clear(&mut self) -> io::Result<()> {
+        self.len = 0;
+        self.files.iter().try_for_each(|file| file.set_len(0))
+    }
+}
+
+impl Mark {
+    fn write(self, buf: &mut Vec<u8>) {
+        buf.extend_from_slice(&self.seq.to_le_bytes());
+        buf.extend_from_slice(&self.due.unwrap_or(u64::MAX).to_le_bytes());
+    }
+
+    fn read(raw: &[u8]) -> Self {
+        let number = |at: usize| raw[at..at + 8].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
+        Self { seq: number(0), due: Some(number(8)).filter(|due| *due != u64::MAX) }
+    }
+}

@@ -1,0 +1,424 @@
+//! One pipeline's store: the book, the journal behind it, and the threads that write both.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use redrive_core::{Message, Time};
+use tokio::sync::oneshot;
+
+use super::batch::Written;
+use super::book::{Book, Folded, LineKey};
+use super::clean::key_hash;
+use super::command::{Closing, Command, Note};
+use super::disk::Disk;
+use super::keeper::{Keeper, Task};
+use super::log::ReadError;
+use super::mailbox::{Mailbox, Refused};
+use super::reader::Reader;
+use super::ready::Ready;
+use super::record::Was;
+use super::shelf::{LineSlot, Pointer, Shelf, ShelfError};
+use super::started::Started;
+use super::tend::Tending;
+use super::writer::Writer;
+use crate::engine::ingest::{Ingest, IngestAnswer, IngestError, NewMessage};
+use crate::engine::seam::{Delivery, EngineError, Ordering, Settlement, StoreOptions, Ticket, Verdict};
+
+/// More than this waiting to be written makes ingest answer "busy".
+const INGEST_BYTES_MAX: usize = 64 << 20;
+
+/// Sizes and times of a store. The defaults are meant for production; tests make them small.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    pub segment_bytes: u64,
+    /// Below this much free space nothing is accepted; settling goes on.
+    pub reserve_bytes: u64,
+    /// Waiting messages whose due times are held in memory.
+    pub near_max: usize,
+    /// A checkpoint of the index is due after this much journal,
+    pub checkpoint_bytes: u64,
+    /// or after this many changes.
+    pub checkpoint_changes: usize,
+    /// The journal is not cleaned below this size, unless a segment is dead as a whole.
+    pub clean_above_bytes: u64,
+    /// How long closed letters are kept.
+    pub closed_keep: Duration,
+    /// Open although a part of the journal is missing.
+    pub accept_missing: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            reserve_bytes: 256 << 20,
+            near_max: 64 * 1024,
+            checkpoint_bytes: 256 << 20,
+            checkpoint_changes: 200_000,
+            clean_above_bytes: 512 << 20,
+            closed_keep: Duration::from_hours(30 * 24),
+            accept_missing: false,
+        }
+    }
+}
+
+/// A delivery that is out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) was: Was,
+    /// The hash of its key, if keys are ordered.
+    pub(super) key: Option<u64>,
+    pub(super) pointer: Pointer,
+    /// The receipt that settles it; one of an earlier hand-out does not.
+    pub(super) receipt: u64,
+    pub(super) settling: bool,
+}
+
+type Wake = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
+
+/// Who writes: threads of their own, or the caller itself, step by step, in the simulation.
+pub(super) enum Hands<D: Disk, S> {
+    Threads(Vec<JoinHandle<()>>),
+    Own(Box<Writer<D, S>>, Keeper<D, S>),
+    Gone,
+}
+
+pub struct Store<D: Disk, S: Shelf> {
+    pub(super) options: StoreOptions,
+    pub(super) tuning: Tuning,
+    pub(super) hash_seed: u64,
+    pub(super) book: Book<S>,
+    pub(super) ready: Ready<D>,
+    pub(super) journal: Reader<D>,
+    pub(super) letter_log: Reader<D>,
+    pub(super) started: Started<D::File>,
+    pub(super) commands: Arc<Mailbox<Command>>,
+    pub(super) tasks: Arc<Mailbox<Task>>,
+    pub(super) notes: Arc<Mailbox<Note>>,
+    pub(super) hands: Hands<D, S>,
+    pub(super) wake: Wake,
+    pub(super) in_flight: HashMap<u64, Held>,
+    /// Keys with a delivery out.
+    pub(super) running: HashMap<u64, u64>,
+    /// Messages that were passed over and whose record is not durable yet, with their key.
+    pub(super) passed: HashMap<u64, (u64, Was)>,
+    pub(super) passed_keys: HashMap<u64, usize>,
+    /// Blocked messages that are first in line now.
+    pub(super) released: VecDeque<LineKey>,
+    pub(super) released_keys: HashSet<u64>,
+    /// Deliveries that came back unstarted.
+    pub(super) returned: VecDeque<Delivery>,
+    /// Blocked messages, by number and key, that may go once all ready messages before them were looked at.
+    pub(super) unlooked: BTreeSet<(u64, u64)>,
+    /// Counts hand-outs, for their receipts.
+    pub(super) hand_outs: u64,
+    pub(super) gated: bool,
+    pub(super) odd_to_due: bool,
+    pub(super) given: u64,
+    pub(super) durable: u64,
+    /// Tickets that were given to the caller and not reported yet.
+    pub(super) unreported: VecDeque<Ticket>,
+    /// A receipt of another opening settles nothing here.
+    pub(super) epoch: u32,
+    pub(super) now: Time,
+    pub(super) failed: Option<String>,
+    pub(super) tending: Tending,
+}
+
+impl<D: Disk, S: Shelf> std::fmt::Debug for Store<D, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("position", &self.book.position).finish_non_exhaustive()
+    }
+}
+
+impl From<ShelfError> for EngineError {
+    fn from(error: ShelfError) -> Self {
+        Self::Storage(error.to_string())
+    }
+}
+
+impl From<ReadError> for EngineError {
+    fn from(error: ReadError) -> Self {
+        Self::Storage(error.to_string())
+    }
+}
+
+impl<D: Disk, S: Shelf> Store<D, S> {
+    /// Gives the writing to threads.
+    pub(super) fn spawn(&mut self, writer: Writer<D, S>, keeper: Keeper<D, S>) -> std::io::Result<()> {
+        let (commands, tasks) = (Arc::clone(&self.commands), Arc::clone(&self.tasks));
+        let (notes, wake) = (Arc::clone(&self.notes), Arc::clone(&self.wake));
+        let write = std::thread::Builder::new().name("redrive-writer".into());
+        let writing = write.spawn(move || writer.run(&commands, &notes, &|| call(&wake)))?;
+        let (notes, wake) = (Arc::clone(&self.notes), Arc::clone(&self.wake));
+        let keep = std::thread::Builder::new().name("redrive-keeper".into());
+        let keeping = keep.spawn(move || keeper.run(&tasks, &notes, &|| call(&wake)))?;
+        self.hands = Hands::Threads(vec![writing, keeping]);
+        Ok(())
+    }
+
+    pub(super) fn post(&self, command: Command) {
+        let bytes = command.bytes();
+        self.commands.post(command, bytes);
+    }
+
+    pub(super) fn task(&self, task: Task) {
+        self.tasks.post(task, 0);
+    }
+
+    /// In the simulation: does what the threads would have done by now.
+    fn work(&mut self) {
+        let Hands::Own(writer, keeper) = &mut self.hands else { return };
+        for task in self.tasks.drain() {
+            if let Some(note) = keeper.work(task) {
+                self.notes.post(note, 0);
+            }
+        }
+        let commands = self.commands.drain();
+        if commands.is_empty() {
+            return;
+        }
+        let notes = &self.notes;
+        if let Err(error) = writer.commit_all(commands, &mut |note| notes.post(note, 0)) {
+            self.notes.post(Note::Failed(error.to_string()), 0);
+            self.commands.close();
+        }
+    }
+
+    /// Takes in what the writer and the keeper have done.
+    pub(super) fn absorb(&mut self) -> Result<(), EngineError> {
+        self.work();
+        for note in self.notes.drain() {
+            self.take_in(note)?;
+        }
+        match &self.failed {
+            Some(error) => Err(EngineError::Storage(error.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn take_in(&mut self, note: Note) -> Result<(), EngineError> {
+        match note {
+            Note::Committed { written, ticket } => {
+                if let Some(written) = written {
+                    self.fold(&written)?;
+                }
+                if let Some(Ticket(ticket)) = ticket {
+                    self.durable = self.durable.max(ticket);
+                }
+            }
+            Note::Applied => self.applied(),
+            Note::Loaded { entries, limit } => {
+                let (in_flight, passed) = (&self.in_flight, &self.passed);
+                let out = |due: u64, seq: u64| {
+                    let is = |was: Was| was == Was::Waiting { due };
+                    in_flight.get(&seq).is_some_and(|held| is(held.was))
+                        || passed.get(&seq).is_some_and(|p| is(p.1))
+                };
+                self.book.delay.loaded(entries, limit, |(due, seq)| out(*due, *seq));
+            }
+            Note::Scanned { relocation, next } => self.scanned(relocation, next),
+            Note::Failed(error) => self.failed = Some(error),
+        }
+        Ok(())
+    }
+
+    /// A batch is durable: the book follows it, and what was in flight is settled.
+    fn fold(&mut self, written: &Written) -> Result<(), EngineError> {
+        let offered = self.ready.follows_on();
+        let mut changes = Vec::new();
+        let mut at = written.start;
+        while at < written.end {
+            let Some(frame) = written.frame(at) else { break };
+            at = frame.end();
+            if frame.kind == super::frame::KIND_LOG {
+                continue;
+            }
+            self.book.fold(&frame, &mut |folded| match folded {
+                Folded::Settled(seq) if self.running.is_empty() => drop(self.in_flight.remove(&seq)),
+                other => changes.push(other),
+            })?;
+            if offered {
+                self.ready.offer(&frame, &self.book.departed);
+            }
+        }
+        self.book.position = written.end;
+        self.ready.extend(written.end, offered);
+        if !changes.is_empty() {
+            self.follow(&changes)?;
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, changes: &[Folded]) -> Result<(), EngineError> {
+        for change in changes {
+            match *change {
+                Folded::Settled(seq) => {
+                    if let Some(hash) = self.in_flight.remove(&seq).and_then(|held| held.key)
+                        && self.running.get(&hash) == Some(&seq)
+                    {
+                        self.running.remove(&hash);
+                    }
+                }
+                Folded::InLine { seq, hash } => {
+                    if self.passed.remove(&seq).is_some()
+                        && let Some(count) = self.passed_keys.get_mut(&hash)
+                    {
+                        *count -= 1;
+                        if *count == 0 {
+                            self.passed_keys.remove(&hash);
+                        }
+                    }
+                }
+                Folded::LineMoved(_) => {}
+            }
+        }
+        for change in changes {
+            if let Folded::LineMoved(hash) | Folded::InLine { hash, .. } = *change {
+                self.release(hash)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the first of a key's line go if nothing of the key is out.
+    pub(super) fn release(&mut self, hash: u64) -> Result<(), EngineError> {
+        let busy = self.running.contains_key(&hash)
+            || self.passed_keys.contains_key(&hash)
+            || self.released_keys.contains(&hash);
+        if busy {
+            return Ok(());
+        }
+        if let Some((key, LineSlot::Blocked(_))) = self.book.first_in_line(hash)? {
+            // Ready messages that nobody has looked at may be of the same key and come first.
+            if self.ready.next_seq() <= key.1 {
+                self.unlooked.insert((key.1, hash));
+            } else {
+                self.released.push_back(key);
+                self.released_keys.insert(hash);
+            }
+        }
+        Ok(())
+    }
+
+    /// The hash of a message's key, where keys are ordered.
+    pub(super) fn hash_of(&self, message: &Message) -> Option<u64> {
+        match self.options.ordering {
+            Ordering::None => None,
+            Ordering::Key => message.key().map(|key| key_hash(key, self.hash_seed)),
+        }
+    }
+
+    pub(super) fn ticket(&mut self) -> Ticket {
+        self.given += 1;
+        Ticket(self.given)
+    }
+
+    pub(super) fn give(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
+        let ticket = self.ticket();
+        self.unreported.push_back(ticket);
+        let epoch = self.epoch;
+        let mut done = Vec::with_capacity(batch.len());
+        let mut closings = Vec::new();
+        for Settlement { delivery, verdict, attempt } in batch {
+            let receipt = delivery.receipt;
+            let valid =
+                |held: &&mut Held| !held.settling && receipt.epoch == epoch && receipt.at == held.receipt;
+            let Some(held) = self.in_flight.get_mut(&receipt.seq).filter(valid) else { continue };
+            if verdict == Verdict::Release {
+                let held = *held;
+                self.put_back(delivery, held)?;
+                continue;
+            }
+            held.settling = true;
+            let plain = held.was == Was::Fresh && held.key.is_none() && verdict == Verdict::Done;
+            if plain && delivery.meta.replays == 0 {
+                done.push(delivery.receipt.seq);
+            } else {
+                closings.push(Closing { delivery, verdict, attempt, was: held.was, key: held.key });
+            }
+        }
+        self.post(Command::Settle { ticket, done, closings });
+        Ok(ticket)
+    }
+
+    /// Waits until a ticket is durable.
+    pub(super) fn wait_for(&mut self, ticket: Ticket) -> Result<(), EngineError> {
+        loop {
+            self.absorb()?;
+            if self.durable >= ticket.0 {
+                return Ok(());
+            }
+            self.wait_for_notes()?;
+        }
+    }
+
+    pub(super) fn wait_for_notes(&mut self) -> Result<(), EngineError> {
+        if matches!(self.hands, Hands::Threads(_)) {
+            match self.notes.wait(None) {
+                Some(notes) => notes.into_iter().try_for_each(|note| self.take_in(note))?,
+                None => return Err(EngineError::Storage("the writer has stopped".into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// The clean end of a store that was written by hand or by threads.
+    pub(super) fn finish(&mut self) {
+        self.commands.close();
+        self.tasks.close();
+        match std::mem::replace(&mut self.hands, Hands::Gone) {
+            Hands::Threads(threads) => threads.into_iter().for_each(|thread| drop(thread.join())),
+            Hands::Own(writer, _) => {
+                if let Err(error) = writer.close() {
+                    self.failed = Some(error.to_string());
+                }
+            }
+            Hands::Gone => {}
+        }
+    }
+
+    pub(super) fn set_wake(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        *self.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake);
+    }
+}
+
+impl<D: Disk, S: Shelf> Drop for Store<D, S> {
+    /// What was given to the threads is still written. A store that is written by hand stops where it stands, as if
+    /// the process had died.
+    fn drop(&mut self) {
+        if matches!(self.hands, Hands::Threads(_)) {
+            self.finish();
+        }
+    }
+}
+
+fn call(wake: &Wake) {
+    let wake = wake.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(wake) = wake {
+        wake();
+    }
+}
+
+/// A handle through which messages enter a store.
+#[derive(Debug, Clone)]
+pub(super) struct StoreIngest(pub(super) Arc<Mailbox<Command>>);
+
+impl Ingest for StoreIngest {
+    fn submit(&self, batch: Vec<NewMessage>, now: Time) -> oneshot::Receiver<IngestAnswer> {
+        let (answer, receiver) = oneshot::channel();
+        let command = Command::Ingest { batch, now, answer };
+        let bytes = command.bytes();
+        if let Err((Command::Ingest { answer, .. }, refused)) = self.0.offer(command, bytes, INGEST_BYTES_MAX)
+        {
+            let error = match refused {
+                Refused::Full => IngestError::Busy,
+                Refused::Closed => IngestError::Stopped,
+            };
+            let _ = answer.send(Err(error));
+        }
+        receiver
+    }
+}

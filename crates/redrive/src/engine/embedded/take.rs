@@ -1,0 +1,328 @@
+//! Handing out: which messages may start now, fresh ones and due ones, each key in its order.
+
+use redrive_core::{Message, Meta, Reason, Time};
+
+use super::command::Command;
+use super::disk::Disk;
+use super::frame::Frame;
+use super::log::ReadError;
+use super::ready::ReadyMessage;
+use super::record::{AcceptedBody, Blocked, Stored, Was, kind};
+use super::shelf::{LineSlot, Pointer, Shelf, Space};
+use super::started::Mark;
+use super::store::{Held, Store};
+use super::writer::LETTER_LOG;
+use crate::engine::history::History;
+use crate::engine::seam::{Delivery, EngineError, Receipt, share};
+
+/// Ready messages that may be passed over in one go because their keys are busy.
+const PASSED_MAX: usize = 4096;
+
+/// A message as it was read, before anybody asked whether it may start.
+struct Candidate {
+    seq: u64,
+    pointer: Pointer,
+    was: Was,
+    content: Option<Content>,
+}
+
+/// What a frame holds of a message.
+pub(super) struct Content {
+    pub(super) message: Message,
+    pub(super) meta: Meta,
+    pub(super) history: History,
+    /// Whether it stands in the line of its key already.
+    pub(super) in_line: bool,
+    pub(super) due: Option<u64>,
+}
+
+impl Content {
+    /// The message in a frame of whatever kind; `None` if the frame does not hold one.
+    pub(super) fn of(frame: &Frame) -> Option<Self> {
+        if frame.kind == kind::ACCEPTED {
+            let body = AcceptedBody::read(frame.body.clone())?;
+            return Self::fresh(body.wire).map(|fresh| Self { due: body.due, ..fresh });
+        }
+        let stored = Stored::read(frame.body.clone())?;
+        let message = Message::from_wire(stored.wire).ok()?;
+        Some(Self {
+            message,
+            meta: stored.meta,
+            history: History::from_raw(stored.history),
+            in_line: stored.key.is_some(),
+            due: stored.due,
+        })
+    }
+
+    fn fresh(wire: bytes::Bytes) -> Option<Self> {
+        let message = Message::from_wire(wire).ok()?;
+        let meta = Meta { created: message.created(), deadline: message.deadline(), ..Meta::default() };
+        Some(Self { message, meta, history: History::default(), in_line: false, due: None })
+    }
+}
+
+impl<D: Disk, S: Shelf> Store<D, S> {
+    pub(super) fn hand_out(
+        &mut self,
+        now: Time,
+        room: usize,
+        out: &mut Vec<Delivery>,
+    ) -> Result<(), EngineError> {
+        self.now = now;
+        if self.gated || room == 0 {
+            return Ok(());
+        }
+        self.release_looked_at()?;
+        let first = out.len();
+        let due = self.book.delay.due_count(now, room);
+        let ready = self.book.departed.unfinished_below(self.book.next_seq) as usize;
+        let fresh = (ready + self.released.len() + self.returned.len()).min(room);
+        let (due_places, fresh_places) = share(room, due, fresh, self.odd_to_due);
+        self.odd_to_due = !self.odd_to_due;
+        self.take_due(now, due_places, out)?;
+        self.take_fresh((out.len() - first) + fresh_places, first, out)?;
+        // What one side left over, the other gets.
+        self.take_due(now, room - (out.len() - first), out)?;
+        self.take_fresh(room, first, out)?;
+        self.mark_started(&out[first..])
+    }
+
+    fn mark_started(&mut self, taken: &[Delivery]) -> Result<(), EngineError> {
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let mark =
+            |delivery: &Delivery| Mark { seq: delivery.receipt.seq, due: delivery.due.map(Time::as_millis) };
+        let in_flight = &self.in_flight;
+        let running = || {
+            let due = |was: Was| if let Was::Waiting { due } = was { Some(due) } else { None };
+            in_flight.iter().map(|(seq, held)| Mark { seq: *seq, due: due(held.was) }).collect()
+        };
+        let marked = self.started.mark(taken.iter().map(mark), running);
+        marked.map_err(|error| EngineError::Storage(format!("marking what was started: {error}")))
+    }
+
+    fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        let mut left = room;
+        while left > 0 {
+            let mut popped = Vec::new();
+            while popped.len() < left
+                && let Some((key, pointer)) = self.book.delay.pop_due(now)
+            {
+                popped.push((pointer, key));
+            }
+            if popped.is_empty() {
+                return Ok(());
+            }
+            popped.sort_unstable_by_key(|(pointer, _)| pointer.at);
+            let mut wanted: Vec<_> =
+                popped.iter().map(|(pointer, _)| (pointer.at, u64::from(pointer.len))).collect();
+            let frames = self.journal.read_many(&mut wanted);
+            let mut passed = Vec::new();
+            for (frame, (pointer, (due, seq))) in frames.into_iter().zip(popped) {
+                let was = Was::Waiting { due };
+                let content = content_of(frame)?;
+                if let Some(delivery) = self.admit(Candidate { seq, pointer, was, content }, &mut passed)? {
+                    out.push(delivery);
+                    left -= 1;
+                }
+            }
+            self.pass_over(passed);
+        }
+        Ok(())
+    }
+
+    /// Fresh messages until `out` holds `upto` more than `first`.
+    fn take_fresh(&mut self, upto: usize, first: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        for _ in 0..self.returned.len() {
+            let Some(mut delivery) = self.returned.pop_front() else { break };
+            if out.len() - first < upto {
+                delivery.receipt = self.receipt(delivery.receipt.seq);
+                if let Some(held) = self.in_flight.get_mut(&delivery.receipt.seq) {
+                    held.receipt = delivery.receipt.at;
+                }
+                out.push(delivery);
+            } else {
+                self.returned.push_back(delivery);
+            }
+        }
+        let mut passed = Vec::new();
+        while out.len() - first < upto
+            && let Some((hash, seq)) = self.released.pop_front()
+        {
+            self.released_keys.remove(&hash);
+            let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
+            let Some(LineSlot::Blocked(pointer)) = slot else { continue };
+            let content = content_of(self.journal.read(pointer.at, u64::from(pointer.len)))?;
+            let candidate = Candidate { seq, pointer, was: Was::Blocked, content };
+            out.extend(self.admit(candidate, &mut passed)?);
+        }
+        while out.len() - first < upto && passed.len() < PASSED_MAX {
+            let Some(message) = self.next_ready()? else { break };
+            let ReadyMessage { seq, pointer, wire } = message;
+            let content = wire.and_then(Content::fresh);
+            out.extend(self.admit(Candidate { seq, pointer, was: Was::Fresh, content }, &mut passed)?);
+        }
+        self.pass_over(passed);
+        Ok(())
+    }
+
+    fn next_ready(&mut self) -> Result<Option<ReadyMessage>, EngineError> {
+        if let Some(message) = self.ready.pop(&self.book.departed)? {
+            return Ok(Some(message));
+        }
+        self.ready.lose_until(self.book.next_seq, &self.book.departed);
+        Ok(self.ready.pop(&self.book.departed)?)
+    }
+
+    /// A delivery if the candidate may start, or has to be settled as dead; otherwise it is passed over.
+    fn admit(
+        &mut self,
+        candidate: Candidate,
+        passed: &mut Vec<Blocked>,
+    ) -> Result<Option<Delivery>, EngineError> {
+        let Candidate { seq, pointer, was, content } = candidate;
+        let Some(content) = content else { return self.doom_damaged(seq, was, pointer).map(Some) };
+        let mut doomed = None;
+        let key = self.hash_of(&content.message);
+        if let Some(hash) = key {
+            // One that came due and was never looked at must not overtake ready messages nobody has looked at either.
+            let looked_at = was == Was::Fresh || content.in_line || self.ready.next_seq() > seq;
+            if !looked_at || !self.may_start(hash, seq)? {
+                passed.push(Blocked { seq, was, key: hash, at: pointer.at, len: pointer.len });
+                self.passed.insert(seq, (hash, was));
+                *self.passed_keys.entry(hash).or_default() += 1;
+                return Ok(None);
+            }
+            doomed = self.book.is_key_blocked(hash, seq)?.then_some(Reason::KeyBlocked);
+            self.running.insert(hash, seq);
+        }
+        let receipt = self.receipt(seq);
+        self.in_flight.insert(seq, Held { was, key, pointer, receipt: receipt.at, settling: false });
+        Ok(Some(Delivery {
+            receipt,
+            message: content.message,
+            meta: content.meta,
+            history: content.history,
+            due: content.due.map(Time::from_millis),
+            doomed,
+        }))
+    }
+
+    fn receipt(&mut self, seq: u64) -> Receipt {
+        self.hand_outs += 1;
+        Receipt { lane: 0, epoch: self.epoch, seq, at: self.hand_outs }
+    }
+
+    /// Whether nothing of its key stands before it.
+    fn may_start(&self, hash: u64, seq: u64) -> Result<bool, EngineError> {
+        if self.running.contains_key(&hash) || self.passed_keys.contains_key(&hash) {
+            return Ok(false);
+        }
+        Ok(self.book.first_in_line(hash)?.is_none_or(|((_, first), _)| first >= seq))
+    }
+
+    /// A delivery came back unstarted: it waits again where it was.
+    pub(super) fn put_back(&mut self, delivery: Delivery, held: Held) -> Result<(), EngineError> {
+        let seq = delivery.receipt.seq;
+        if held.was == Was::Fresh && held.key.is_none() {
+            self.returned.push_back(delivery);
+            return Ok(());
+        }
+        self.in_flight.remove(&seq);
+        if let Was::Waiting { due } = held.was {
+            self.book.delay.put_back((due, seq), held.pointer);
+        }
+        let Some(hash) = held.key else { return Ok(()) };
+        self.running.remove(&hash);
+        match held.was {
+            Was::Fresh => {
+                // Others of its key may have come due meanwhile: it goes where they can be told apart.
+                let Pointer { at, len } = held.pointer;
+                self.passed.insert(seq, (hash, held.was));
+                *self.passed_keys.entry(hash).or_default() += 1;
+                self.pass_over(vec![Blocked { seq, was: held.was, key: hash, at, len }]);
+            }
+            Was::Waiting { .. } | Was::Blocked | Was::Letter => {}
+        }
+        self.release(hash)
+    }
+
+    fn pass_over(&mut self, passed: Vec<Blocked>) {
+        if !passed.is_empty() {
+            self.post(Command::Block(passed));
+        }
+    }
+
+    /// The stored bytes of a message are damaged: it goes to the dead letters with what is known of it.
+    fn doom_damaged(&mut self, seq: u64, was: Was, pointer: Pointer) -> Result<Delivery, EngineError> {
+        let key = self.key_of(seq)?;
+        if let Some(hash) = key {
+            self.running.insert(hash, seq);
+        }
+        let receipt = self.receipt(seq);
+        self.in_flight.insert(seq, Held { was, key, pointer, receipt: receipt.at, settling: false });
+        let (message, meta, history) = (damaged_message(seq)?, Meta::default(), History::default());
+        let due = if let Was::Waiting { due } = was { Some(Time::from_millis(due)) } else { None };
+        Ok(Delivery { receipt, message, meta, history, due, doomed: Some(Reason::Corrupt) })
+    }
+
+    /// The key of a message that stands in line, found the slow way: its content cannot be read.
+    fn key_of(&self, seq: u64) -> Result<Option<u64>, EngineError> {
+        let table = self.book.table(Space::Lines);
+        let mut from = (0, 0);
+        loop {
+            let slots = self.book.lines.range(&from, 1024, &table)?;
+            let Some(((hash, last), _)) = slots.last().copied() else { return Ok(None) };
+            if let Some(((hash, _), _)) = slots.iter().find(|((_, s), _)| *s == seq) {
+                return Ok(Some(*hash));
+            }
+            from = (hash, last + 1);
+        }
+    }
+
+    /// Lets blocked messages go that had to wait until the ready ones before them were looked at.
+    fn release_looked_at(&mut self) -> Result<(), EngineError> {
+        while let Some((seq, hash)) = self.unlooked.first().copied()
+            && self.ready.next_seq() > seq
+        {
+            self.unlooked.remove(&(seq, hash));
+            self.release(hash)?;
+        }
+        Ok(())
+    }
+
+    /// After a restart: whoever is first in line may go, in its turn.
+    pub(super) fn release_all(&mut self) -> Result<(), EngineError> {
+        let mut from = (0, 0);
+        loop {
+            let next = self.book.lines.range(&from, 1, &self.book.table(Space::Lines))?;
+            let Some(((hash, _), _)) = next.first().copied() else { return Ok(()) };
+            self.release(hash)?;
+            let Some(after) = hash.checked_add(1) else { return Ok(()) };
+            from = (after, 0);
+        }
+    }
+
+    /// Reads the frame a letter's pointer means.
+    pub(super) fn read_letter(&self, pointer: Pointer) -> Result<Frame, ReadError> {
+        let log = if pointer.at & LETTER_LOG == 0 { &self.journal } else { &self.letter_log };
+        log.read(pointer.at & !LETTER_LOG, u64::from(pointer.len))
+    }
+}
+
+/// The content of a frame; damage is `None`, a failing disk is an error.
+fn content_of(frame: Result<Frame, ReadError>) -> Result<Option<Content>, EngineError> {
+    match frame {
+        Ok(frame) => Ok(Content::of(&frame)),
+        Err(ReadError::Rot { .. } | ReadError::Missing { .. }) => Ok(None),
+        Err(error @ ReadError::Io { .. }) => Err(error.into()),
+    }
+}
+
+/// Stands for a message of which nothing can be read.
+pub(super) fn damaged_message(seq: u64) -> Result<Message, EngineError> {
+    let message =
+        Message::builder(format!("damaged-{seq}")).header("redrive-note", "the stored bytes are damaged");
+    message.build().map_err(|error| EngineError::Damaged(error.to_string()))
+}

@@ -1,0 +1,203 @@
+//! Tending the store between deliveries: loading what comes due, checkpoints of the index, cleaning of the journal.
+
+use super::book::Book;
+use super::clean::Piece;
+use super::command::{Command, Relocation};
+use super::disk::Disk;
+use super::keeper::Task;
+use super::shelf::Shelf;
+use super::store::Store;
+use super::writer::LETTER_LOG;
+use crate::engine::seam::Ticket;
+
+#[derive(Debug, Default)]
+pub(super) struct Tending {
+    /// A checkpoint is being written.
+    pub(super) checkpointing: Option<Checkpoint>,
+    /// The journal position of the last checkpoint in the tables.
+    pub(super) checkpoint: u64,
+    cleaning: Cleaning,
+    /// The end of the journal when cleaning was last considered.
+    considered: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Checkpoint {
+    position: u64,
+    next_seq: u64,
+    persist: bool,
+}
+
+/// The segment that is being cleaned.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    base: u64,
+    end: u64,
+    letters: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+enum Cleaning {
+    #[default]
+    Idle,
+    /// Waiting for a checkpoint behind the segment.
+    Preparing(Segment),
+    Scanning(Segment),
+    /// Waiting until what was carried forward is durable; then the scan goes on, or the segment can go.
+    Carrying(Segment, Ticket, Option<u64>),
+    /// Waiting for a persisted checkpoint behind everything that was carried forward.
+    Persisting(Segment, u64),
+}
+
+impl Tending {
+    /// The tables reflect the journal up to `checkpoint`.
+    pub(super) fn after(checkpoint: u64) -> Self {
+        Self { checkpoint, ..Self::default() }
+    }
+}
+
+impl<D: Disk, S: Shelf> Store<D, S> {
+    pub(super) fn tend(&mut self) {
+        if let Some((from, limit)) = self.book.delay.wants_load() {
+            self.task(Task::Load { from, limit });
+        }
+        let grown = self.book.position.saturating_sub(self.tending.checkpoint);
+        if grown > self.tuning.checkpoint_bytes || self.book.changes() > self.tuning.checkpoint_changes {
+            self.checkpoint(false);
+        }
+        self.clean();
+    }
+
+    /// Starts a checkpoint unless one is under way.
+    pub(super) fn checkpoint(&mut self, persist: bool) {
+        if self.tending.checkpointing.is_some() {
+            return;
+        }
+        let ready = self.ready.resume_from(self.book.departed.prefix());
+        let checkpoint = Checkpoint { position: self.book.position, next_seq: self.book.next_seq, persist };
+        self.tending.checkpointing = Some(checkpoint);
+        let frozen = self.book.freeze(ready);
+        self.task(Task::Apply { frozen, persist });
+    }
+
+    pub(super) fn applied(&mut self) {
+        let Some(checkpoint) = self.tending.checkpointing.take() else { return };
+        self.tending.checkpoint = checkpoint.position;
+        let frozen = self.book.thaw();
+        self.task(Task::Forget(frozen));
+        if self.options.dedup.is_some() {
+            self.post(Command::ForgetIds { below: checkpoint.next_seq });
+        }
+        match self.tending.cleaning {
+            Cleaning::Preparing(segment) if checkpoint.position >= segment.end || segment.letters => {
+                self.scan(segment, segment.base);
+            }
+            Cleaning::Persisting(segment, after) if checkpoint.persist && checkpoint.position >= after => {
+                let (journal, letters) =
+                    if segment.letters { (None, Some(segment.end)) } else { (Some(segment.end), None) };
+                self.post(Command::Drop { journal, letters });
+                self.tending.cleaning = Cleaning::Idle;
+                self.tending.considered = 0;
+            }
+            _ => {}
+        }
+    }
+
+    fn clean(&mut self) {
+        match self.tending.cleaning {
+            Cleaning::Idle => self.consider(),
+            Cleaning::Preparing(_) => self.checkpoint(false),
+            Cleaning::Persisting(..) => self.checkpoint(true),
+            Cleaning::Carrying(segment, ticket, next) if self.durable >= ticket.0 => match next {
+                Some(next) => self.scan(segment, next),
+                None => self.tending.cleaning = Cleaning::Persisting(segment, self.book.position),
+            },
+            Cleaning::Scanning(_) | Cleaning::Carrying(..) => {}
+        }
+    }
+
+    /// Looks whether a segment is worth cleaning, once per quarter segment of growth.
+    fn consider(&mut self) {
+        if self.book.position < self.tending.considered + self.tuning.segment_bytes / 4 {
+            return;
+        }
+        self.tending.considered = self.book.position;
+        if let Some(segment) = self.journal_candidate().or_else(|| self.letter_candidate()) {
+            self.tending.cleaning = match segment {
+                (segment, true) => Cleaning::Preparing(segment),
+                (segment, false) => Cleaning::Persisting(segment, self.book.position),
+            };
+        }
+    }
+
+    /// The oldest segment of the journal, if everything in it has left the ready state and it is worth it; with
+    /// whether it must be scanned.
+    fn journal_candidate(&mut self) -> Option<(Segment, bool)> {
+        let segments = self.journal.segments();
+        let (base, end) = (segments.first()?.0, segments.get(1)?.0);
+        let ready_from = self.ready.resume_from(self.book.departed.prefix()).0;
+        if end > ready_from || end > self.book.position {
+            return None;
+        }
+        let total = self.book.position - base;
+        let live = self.book.live.bytes_in(0..LETTER_LOG);
+        let dead_as_a_whole = !self.book.live.any_in(base..end) && !self.says_something_of_letters();
+        let needs_scan = !dead_as_a_whole || self.options.dedup.is_some();
+        let worth_it =
+            total > self.tuning.clean_above_bytes && total > 2 * live + 2 * self.tuning.segment_bytes;
+        (worth_it || !needs_scan).then_some((Segment { base, end, letters: false }, needs_scan))
+    }
+
+    /// Whether a segment without live frames may still hold state frames of letters in the letter log.
+    fn says_something_of_letters(&self) -> bool {
+        self.book.live.any_in(LETTER_LOG..u64::MAX) || self.letter_log.segments().len() > 1
+    }
+
+    /// The oldest segment of the letter log, if more than half of the log is dead.
+    fn letter_candidate(&mut self) -> Option<(Segment, bool)> {
+        let segments = self.letter_log.segments();
+        let (base, end) = (segments.first()?.0, segments.get(1)?.0);
+        let total: u64 = segments.iter().map(|(_, len)| len).sum();
+        let live = self.book.live.bytes_in(LETTER_LOG..u64::MAX);
+        (total > 2 * live + self.tuning.segment_bytes).then_some((Segment { base, end, letters: true }, true))
+    }
+
+    fn scan(&mut self, segment: Segment, from: u64) {
+        self.tending.cleaning = Cleaning::Scanning(segment);
+        let piece = Piece { from, to: segment.end, letters: segment.letters, now: self.now };
+        self.task(Task::Scan(piece));
+    }
+
+    /// The cleaner has read a piece: carry forward what is left of it.
+    pub(super) fn scanned(&mut self, relocation: Relocation, next: Option<u64>) {
+        let Cleaning::Scanning(segment) = self.tending.cleaning else { return };
+        let ticket = self.ticket();
+        self.post(Command::Relocate { ticket, relocation });
+        self.tending.cleaning = Cleaning::Carrying(segment, ticket, next);
+    }
+}
+
+/// The whole of the index, for comparing a running one with one that was built anew.
+pub fn dump<S: Shelf>(book: &Book<S>) -> Result<Vec<String>, super::shelf::ShelfError> {
+    use super::shelf::Space;
+    let mut lines = vec![format!(
+        "next {} prefix {} runs {:?} waiting {} blocked {} open {} discarded {}",
+        book.next_seq,
+        book.departed.prefix(),
+        book.departed.runs(),
+        book.delay.len(),
+        book.blocked,
+        book.open,
+        book.discarded
+    )];
+    let all = usize::MAX / 4;
+    lines.extend(book.delay.dump(&book.table(Space::Delay))?.iter().map(|entry| format!("delay {entry:?}")));
+    let slots = book.lines.range(&(0, 0), all, &book.table(Space::Lines))?;
+    lines.extend(slots.iter().map(|entry| format!("line {entry:?}")));
+    let doors = book.doors.range(&(0, 0), all, &book.table(Space::Doors))?;
+    lines.extend(doors.iter().map(|entry| format!("door {entry:?}")));
+    let letters = book.letters.range(&0, all, &book.table(Space::Letters))?;
+    lines.extend(letters.iter().map(|entry| format!("letter {entry:?}")));
+    lines.push(format!("live {:?}", book.live));
+    Ok(lines)
+}

@@ -1,0 +1,316 @@
+//! The one writer of a store: collect what is waiting, one write, one sync, answer everybody.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::{Meta, Time};
+use tokio::sync::oneshot;
+
+use super::batch::Batch;
+use super::book::IdSlot;
+use super::command::{Closing, Command, Note, Relocation};
+use super::disk::Disk;
+use super::log::{Log, LogError};
+use super::mailbox::Mailbox;
+use super::record::{AcceptedBody, Blocked, Ended, LetterMoved, Seen, Stored, kind, put_seqs};
+use super::shelf::{Shelf, Space, Table};
+use crate::engine::ingest::{Accepted, IngestAnswer, IngestError, NewMessage};
+use crate::engine::overlay::Far;
+use crate::engine::seam::{Ticket, Verdict};
+
+/// Positions in the letter log have this bit, so that a pointer says which log it means.
+pub const LETTER_LOG: u64 = 1 << 63;
+
+/// A batch is closed when it has grown to this size.
+const BATCH_BYTES_MAX: u64 = 4 << 20;
+/// Numbers in one frame; a longer list goes into several.
+const LIST_MAX: usize = 64 * 1024;
+/// How long the writer waits for more before it marks the last batch as durable.
+const IDLE: Duration = Duration::from_millis(5);
+
+pub struct Writer<D: Disk, S> {
+    pub disk: D,
+    pub journal: Log<D>,
+    pub letters: Log<D>,
+    pub shelf: Arc<S>,
+    /// How long ids are remembered.
+    pub dedup: Option<Duration>,
+    /// Ids of the youngest messages, which the tables do not hold yet.
+    pub recent: HashMap<Box<str>, IdSlot>,
+    pub next_seq: u64,
+    /// Below this much free space nothing is accepted.
+    pub reserve_bytes: u64,
+}
+
+impl<D: Disk, S> std::fmt::Debug for Writer<D, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("next_seq", &self.next_seq).finish_non_exhaustive()
+    }
+}
+
+type Answers = Vec<(oneshot::Sender<IngestAnswer>, IngestAnswer)>;
+
+impl<D: Disk, S: Shelf> Writer<D, S> {
+    /// Runs until the mailbox is closed or the disk fails, then leaves a clean end behind if it can.
+    pub fn run(mut self, commands: &Mailbox<Command>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
+        let mut marked = true;
+        loop {
+            let arrived = match commands.wait((!marked).then_some(IDLE)) {
+                None => break,
+                Some(arrived) => arrived,
+            };
+            let result = if arrived.is_empty() {
+                marked = true;
+                self.journal.mark().map_err(|error| error.to_string())
+            } else {
+                marked = false;
+                self.commit_all(arrived, &mut |note| notes.post(note, 0)).map_err(|error| error.to_string())
+            };
+            if let Err(error) = result {
+                notes.post(Note::Failed(error), 0);
+                commands.close();
+                wake();
+                return;
+            }
+            wake();
+        }
+        if let Err(error) = self.close() {
+            notes.post(Note::Failed(error.to_string()), 0);
+        }
+        notes.close();
+        wake();
+    }
+
+    /// Leaves a clean end behind.
+    pub fn close(self) -> Result<(), LogError> {
+        self.journal.close()?;
+        self.letters.close()
+    }
+
+    /// Commits commands in as many batches as their size asks for.
+    pub fn commit_all(
+        &mut self,
+        commands: Vec<Command>,
+        note: &mut impl FnMut(Note),
+    ) -> Result<(), LogError> {
+        let mut commands = commands.into_iter().peekable();
+        while commands.peek().is_some() {
+            self.commit(&mut commands, note)?;
+        }
+        Ok(())
+    }
+
+    fn commit(
+        &mut self,
+        commands: &mut impl Iterator<Item = Command>,
+        note: &mut impl FnMut(Note),
+    ) -> Result<(), LogError> {
+        let mut batch = self.journal.batch()?;
+        let mut answers = Answers::new();
+        let mut ticket = None;
+        let full = batch.start() + BATCH_BYTES_MAX;
+        while batch.end() < full
+            && let Some(command) = commands.next()
+        {
+            match command {
+                Command::Ingest { batch: new, now, answer } => {
+                    let answered = self.ingest(&mut batch, new, now);
+                    answers.push((answer, answered));
+                }
+                Command::Settle { ticket: given, done, closings } => {
+                    settle(&mut batch, &done, closings);
+                    ticket = Some(given);
+                }
+                Command::Block(blocked) => block(&mut batch, &blocked),
+                Command::Replay { ticket: given, letters } => {
+                    for (seq, stored) in letters {
+                        push_stored(&mut batch, kind::WAITING, 0, seq, &stored);
+                    }
+                    ticket = Some(given);
+                }
+                Command::ChangeLetters { ticket: given, changed } => {
+                    batch
+                        .push(kind::LETTER_STATE, 0, 0, changed.seqs.len() * 8 + 1, |buf| changed.write(buf));
+                    ticket = Some(given);
+                }
+                Command::Relocate { ticket: given, relocation } => {
+                    self.relocate(&mut batch, relocation)?;
+                    ticket = Some(given);
+                }
+                Command::Drop { journal, letters } => {
+                    // Segments go only between batches; the note keeps the order with what came before.
+                    self.finish(batch, answers, ticket, note)?;
+                    if let Some(before) = journal {
+                        self.journal.advance_start(before)?;
+                    }
+                    if let Some(before) = letters {
+                        self.letters.advance_start(before)?;
+                    }
+                    return Ok(());
+                }
+                Command::ForgetIds { below } => self.recent.retain(|_, (seq, _)| *seq >= below),
+            }
+        }
+        self.finish(batch, answers, ticket, note)
+    }
+
+    /// Writes and syncs the batch, then tells the owner of the store and, after it, who waited for an answer.
+    fn finish(
+        &mut self,
+        mut batch: Batch,
+        answers: Answers,
+        ticket: Option<Ticket>,
+        note: &mut impl FnMut(Note),
+    ) -> Result<(), LogError> {
+        let result = if batch.is_empty() {
+            Ok(None)
+        } else {
+            batch.set_note(self.next_seq);
+            self.journal.write(batch).and_then(|written| self.journal.sync().map(|_| Some(written)))
+        };
+        let result = result.map(|written| note(Note::Committed { written, ticket }));
+        for (answer, answered) in answers {
+            let answered = match &result {
+                Ok(()) => answered,
+                Err(error) => Err(IngestError::Storage(error.to_string())),
+            };
+            // Nobody waiting for the answer is no reason not to have accepted.
+            let _ = answer.send(answered);
+        }
+        result
+    }
+
+    fn ingest(&mut self, batch: &mut Batch, new: Vec<NewMessage>, now: Time) -> IngestAnswer {
+        let free_bytes = self.disk.free_bytes().map_err(|error| IngestError::Storage(error.to_string()))?;
+        if free_bytes < self.reserve_bytes {
+            return Err(IngestError::DiskFull { free_bytes, reserve_bytes: self.reserve_bytes });
+        }
+        let mut accepted = Vec::with_capacity(new.len());
+        for NewMessage { message, due } in new {
+            if let Some(seq) = self.duplicate(message.id(), now)? {
+                accepted.push(Accepted::Duplicate { seq });
+                continue;
+            }
+            let seq = self.next_seq;
+            self.next_seq += 1;
+            if self.dedup.is_some() {
+                self.recent.insert(message.id().into(), (seq, now.as_millis()));
+            }
+            let wire = message.wire();
+            let len = AcceptedBody::FIXED_BYTES + wire.len();
+            batch.push(kind::ACCEPTED, 0, seq, len, |buf| AcceptedBody::write(buf, due, now, wire));
+            accepted.push(Accepted::New { seq });
+        }
+        Ok(accepted)
+    }
+
+    fn duplicate(&self, id: &str, now: Time) -> Result<Option<u64>, IngestError> {
+        let Some(window) = self.dedup else { return Ok(None) };
+        let seen = match self.recent.get(id) {
+            Some(seen) => Some(*seen),
+            None => {
+                let table = Table { shelf: &*self.shelf, space: Space::Ids };
+                let id = id.as_bytes().to_vec();
+                Far::<Vec<u8>, IdSlot>::get(&table, &id)
+                    .map_err(|error| IngestError::Storage(error.to_string()))?
+            }
+        };
+        Ok(seen.filter(|(_, at)| now.since(Time::from_millis(*at)) < window).map(|(seq, _)| seq))
+    }
+
+    /// Letters go to the letter log and are durable there before the journal says so.
+    fn relocate(&mut self, batch: &mut Batch, relocation: Relocation) -> Result<(), LogError> {
+        let mut moved = Vec::with_capacity(relocation.letters.len());
+        if !relocation.letters.is_empty() || !relocation.slots.is_empty() {
+            let mut letters = self.letters.batch()?;
+            for (seq, stored, from) in &relocation.letters {
+                let at = push_stored(&mut letters, kind::DEAD, 0, *seq, stored);
+                let len = (letters.end() - at) as u32;
+                moved.push(LetterMoved { seq: *seq, from: *from, to: at | LETTER_LOG, len });
+            }
+            for (seq, slot) in &relocation.slots {
+                match slot {
+                    Some(slot) => letters.push(kind::LETTER_SLOT, 0, *seq, slot.len(), |buf| slot.write(buf)),
+                    None => letters.push(kind::PURGED, 0, *seq, 0, |_| {}),
+                };
+            }
+            self.letters.write(letters)?;
+            self.letters.sync()?;
+            self.letters.mark()?;
+        }
+        for (flags, seq, stored) in &relocation.moves {
+            push_stored(batch, kind::MOVED, *flags, *seq, stored);
+        }
+        for part in moved.chunks(LIST_MAX) {
+            batch.push(kind::LETTER_MOVED, 0, 0, part.len() * 28, |buf| {
+                part.iter().for_each(|m| m.write(buf))
+            });
+        }
+        for part in relocation.seen.chunks(LIST_MAX) {
+            let len = part.iter().map(|seen: &Seen| 18 + seen.id.len()).sum();
+            batch.push(kind::SEEN, 0, 0, len, |buf| part.iter().for_each(|seen| seen.write(buf)));
+        }
+        for part in relocation.purge.chunks(LIST_MAX) {
+            batch.push(kind::PURGED, 0, 0, part.len() * 8, |buf| put_seqs(buf, part));
+        }
+        Ok(())
+    }
+}
+
+fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
+    for part in done.chunks(LIST_MAX) {
+        batch.push(kind::DONE, 0, 0, part.len() * 8, |buf| put_seqs(buf, part));
+    }
+    let mut ended = Vec::new();
+    for closing in closings {
+        let Closing { delivery, verdict, attempt, was, key } = closing;
+        let seq = delivery.receipt.seq;
+        let history = match &attempt {
+            Some(attempt) => delivery.history.with(attempt),
+            None => delivery.history,
+        };
+        let stored = |meta: Meta| Stored {
+            was,
+            key,
+            due: None,
+            jobs: Vec::new(),
+            reason: None,
+            state: None,
+            dead_at: 0,
+            moved_from: 0,
+            meta,
+            history: history.raw().clone(),
+            wire: delivery.message.wire().clone(),
+        };
+        match verdict {
+            Verdict::Done => ended.push(Ended { seq, was, key, letter: delivery.meta.replays > 0 }),
+            Verdict::Retry { due, meta } => {
+                let waiting = Stored { due: Some(due.as_millis()), ..stored(meta) };
+                push_stored(batch, kind::WAITING, 0, seq, &waiting);
+            }
+            Verdict::Dead { reason, meta, at } => {
+                let dead = Stored { reason: Some(reason), dead_at: at.as_millis(), ..stored(meta) };
+                push_stored(batch, kind::DEAD, 0, seq, &dead);
+            }
+            Verdict::Release => {}
+        }
+    }
+    for part in ended.chunks(LIST_MAX) {
+        batch.push(kind::ENDED, 0, 0, part.len() * Ended::BYTES, |buf| {
+            part.iter().for_each(|ended| ended.write(buf))
+        });
+    }
+}
+
+fn block(batch: &mut Batch, blocked: &[Blocked]) {
+    for part in blocked.chunks(LIST_MAX) {
+        batch.push(kind::BLOCKED, 0, 0, part.len() * Blocked::BYTES, |buf| {
+            part.iter().for_each(|b| b.write(buf))
+        });
+    }
+}
+
+fn push_stored(batch: &mut Batch, kind: u8, flags: u8, seq: u64, stored: &Stored) -> u64 {
+    batch.push(kind, flags, seq, stored.len_hint(), |buf| stored.write(buf))
+}

@@ -1,0 +1,190 @@
+//! Changes that are not yet in the table behind them.
+//!
+//! What is true is the table with these changes on top. What comes and goes between two hand-overs never reaches the
+//! table at all, and a hand-over that is under way does not stop new changes.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// One entry that differs from the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<V> {
+    /// `fresh`: the table has no such entry, so that a removal may simply forget this change.
+    Put {
+        value: V,
+        fresh: bool,
+    },
+    Gone,
+}
+
+impl<V> Change<V> {
+    pub fn value(&self) -> Option<&V> {
+        match self {
+            Self::Put { value, .. } => Some(value),
+            Self::Gone => None,
+        }
+    }
+}
+
+pub type Changes<K, V> = BTreeMap<K, Change<V>>;
+
+/// The table behind an overlay, read only.
+pub trait Far<K, V> {
+    type Error;
+    fn get(&self, key: &K) -> Result<Option<V>, Self::Error>;
+    /// Entries at or after `from`, in order, at most `limit`.
+    fn range(&self, from: &K, limit: usize) -> Result<Vec<(K, V)>, Self::Error>;
+}
+
+#[derive(Clone, Debug)]
+pub struct Overlay<K, V> {
+    delta: Changes<K, V>,
+    /// Handed over, on its way into the table.
+    frozen: Arc<Changes<K, V>>,
+}
+
+impl<K: Ord + Clone, V: Clone> Default for Overlay<K, V> {
+    fn default() -> Self {
+        Self { delta: BTreeMap::new(), frozen: Arc::default() }
+    }
+}
+
+impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
+    /// Adds an entry whose key is not in use.
+    pub fn put(&mut self, key: K, value: V) {
+        let fresh = !self.delta.contains_key(&key) && !self.frozen.contains_key(&key);
+        self.delta.insert(key, Change::Put { value, fresh });
+    }
+
+    /// Sets an entry, whether its key is in use or not.
+    pub fn set(&mut self, key: K, value: V) {
+        let fresh = matches!(self.delta.get(&key), Some(Change::Put { fresh: true, .. }));
+        self.delta.insert(key, Change::Put { value, fresh });
+    }
+
+    pub fn remove(&mut self, key: &K) {
+        if matches!(self.delta.get(key), Some(Change::Put { fresh: true, .. })) {
+            self.delta.remove(key);
+        } else {
+            self.delta.insert(key.clone(), Change::Gone);
+        }
+    }
+
+    pub fn get<F: Far<K, V>>(&self, key: &K, far: &F) -> Result<Option<V>, F::Error> {
+        match self.delta.get(key).or_else(|| self.frozen.get(key)) {
+            Some(change) => Ok(change.value().cloned()),
+            None => far.get(key),
+        }
+    }
+
+    /// Entries at or after `from`, in order. Fewer than `limit` only at the end.
+    pub fn range<F: Far<K, V>>(&self, from: &K, limit: usize, far: &F) -> Result<Vec<(K, V)>, F::Error> {
+        let mut found: BTreeMap<K, V> = BTreeMap::new();
+        let mut from = from.clone();
+        // The table may hold entries that are gone by now: read on until enough are left.
+        loop {
+            let chunk = far.range(&from, limit.max(16))?;
+            let full = chunk.len() >= limit.max(16);
+            let last = chunk.last().map(|(key, _)| key.clone());
+            found.extend(chunk);
+            let end = if full { last.clone() } else { None };
+            self.lay_over(&from, end.as_ref(), &mut found);
+            match last {
+                Some(last) if full && found.len() <= limit => from = last,
+                _ => break,
+            }
+        }
+        Ok(found.into_iter().take(limit).collect())
+    }
+
+    /// Applies the changes of `[from, end]` (open if `None`) to entries read from the table.
+    pub fn lay_over(&self, from: &K, end: Option<&K>, found: &mut BTreeMap<K, V>) {
+        let bounds = (Bound::Included(from), end.map_or(Bound::Unbounded, Bound::Included));
+        for (key, change) in self.frozen.range(bounds).chain(self.delta.range(bounds)) {
+            match change {
+                Change::Put { value, .. } => drop(found.insert(key.clone(), value.clone())),
+                Change::Gone => drop(found.remove(key)),
+            }
+        }
+    }
+
+    /// Hands the changes so far over to be written into the table. [`Overlay::thaw`] says that they are there.
+    pub fn freeze(&mut self) -> Arc<Changes<K, V>> {
+        debug_assert!(self.frozen.is_empty(), "one hand-over at a time");
+        self.frozen = Arc::new(std::mem::take(&mut self.delta));
+        Arc::clone(&self.frozen)
+    }
+
+    /// The table holds what was frozen.
+    pub fn thaw(&mut self) -> Arc<Changes<K, V>> {
+        std::mem::take(&mut self.frozen)
+    }
+
+    /// The entries that wait to be handed over.
+    pub fn pending(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.delta.iter().filter_map(|(key, change)| Some((key, change.value()?)))
+    }
+
+    /// How many changes wait to be handed over.
+    pub fn len(&self) -> usize {
+        self.delta.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.delta.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl Far<u8, u32> for BTreeMap<u8, u32> {
+        type Error = Infallible;
+        fn get(&self, key: &u8) -> Result<Option<u32>, Infallible> {
+            Ok(BTreeMap::get(self, key).copied())
+        }
+        fn range(&self, from: &u8, limit: usize) -> Result<Vec<(u8, u32)>, Infallible> {
+            Ok(BTreeMap::range(self, from..).take(limit).map(|(k, v)| (*k, *v)).collect())
+        }
+    }
+
+    fn write(table: &mut BTreeMap<u8, u32>, changes: &Changes<u8, u32>) {
+        for (key, change) in changes {
+            match change.value() {
+                Some(value) => drop(table.insert(*key, *value)),
+                None => drop(table.remove(key)),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn overlay_and_table_together_are_a_plain_map(steps in prop::collection::vec((0u8..6, 0u8..40, any::<u32>()), 0..200)) {
+            let (mut overlay, mut table) = (Overlay::<u8, u32>::default(), BTreeMap::new());
+            let mut plain: BTreeMap<u8, u32> = BTreeMap::new();
+            let mut under_way: Option<Arc<Changes<u8, u32>>> = None;
+            for (step, key, value) in steps {
+                match step {
+                    0 | 1 if !plain.contains_key(&key) => { overlay.put(key, value); plain.insert(key, value); }
+                    0..=2 => { overlay.set(key, value); plain.insert(key, value); }
+                    3 => { overlay.remove(&key); plain.remove(&key); }
+                    4 if under_way.is_none() => under_way = Some(overlay.freeze()),
+                    _ => if let Some(changes) = under_way.take() {
+                        write(&mut table, &changes);
+                        if value % 2 == 0 { overlay.thaw(); } else { under_way = Some(changes); }
+                    },
+                }
+                prop_assert_eq!(overlay.get(&key, &table).unwrap(), plain.get(&key).copied());
+                let limit = usize::from(key % 7) + 1;
+                let expected: Vec<_> = plain.range(key..).take(limit).map(|(k, v)| (*k, *v)).collect();
+                prop_assert_eq!(overlay.range(&key, limit, &table).unwrap(), expected);
+            }
+        }
+    }
+}
