@@ -53,7 +53,7 @@ pub fn print(span: Duration) -> String {
 
 /// Writes a span for people: whole seconds from ten seconds on, rounded down (`2m47s`, not `2m47s500ms`).
 pub fn rough(span: Duration) -> String {
-    if span < Duration::from_secs(10) { print(span) } else { print(Duration::from_secs(span.as_secs())) }
+    if span.as_secs() < 10 { print(span) } else { print(Duration::from_secs(span.as_secs())) }
 }
 
 #[cfg(test)]

@@ -152,6 +152,27 @@ mod tests {
     }
 
     #[test]
+    fn retries_and_ttl_are_those_of_the_table() {
+        let table: Vec<_> = ALL.iter().map(|profile| (profile.name, profile.retries, profile.ttl)).collect();
+        assert_eq!(
+            table,
+            [
+                ("tiered", None, None),
+                ("tiered-short", None, None),
+                ("tiered-long", None, None),
+                ("apns-worker", Some(3), None),
+                ("push", Some(5), Some("1h")),
+                ("push-critical", Some(3), Some("5m")),
+                ("push-campaign", Some(7), Some("24h")),
+                ("emails", Some(3), None),
+                ("webhooks", Some(5), None),
+                ("payments", Some(2), None),
+                ("worker", Some(4), None),
+            ]
+        );
+    }
+
+    #[test]
     fn the_strict_lists_are_those_of_the_seed() {
         // S1-6 S1-7 S1-17
         assert_eq!(seed_strict::class_of(429), Some(Class::RateLimited));

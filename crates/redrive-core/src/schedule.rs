@@ -83,8 +83,8 @@ impl Schedule {
 fn grown_ms(base_ms: u64, multiplier: f64, n: u32) -> u64 {
     let exponent = i32::try_from(n.saturating_sub(1)).unwrap_or(i32::MAX);
     let delay = base_ms as f64 * multiplier.powi(exponent);
-    let max_ms = millis(DELAY_MAX);
-    if delay < max_ms as f64 { delay.round() as u64 } else { max_ms }
+    // Also what is not a number becomes the maximum here.
+    delay.min(millis(DELAY_MAX) as f64).round() as u64
 }
 
 impl fmt::Debug for Schedule {

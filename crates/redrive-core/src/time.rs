@@ -60,4 +60,9 @@ mod tests {
         assert_eq!(millis(Duration::from_millis(1)), 1);
         assert_eq!(millis(Duration::from_micros(1_001)), 2);
     }
+
+    #[test]
+    fn an_instant_shows_its_milliseconds() {
+        assert_eq!(format!("{:?}", Time::from_millis(5)), "5ms");
+    }
 }

@@ -77,6 +77,10 @@ fn tiers_allow_no_more_retries_than_there_are() {
         fault(&Policy::tiers(["5s"]).attempts(3)),
         "both `attempts = 3` and 1 tier are set; 1 tier allows at most 1 retry\n  fix: attempts = 2"
     );
+    let twice = faults(&Policy::tiers(["5s"]).retries(9).attempts(2));
+    assert_eq!(twice.len(), 2);
+    assert!(twice[1].problem.starts_with("both `retries = 9` and 1 tier are set"));
+    assert!(fault(&Policy::tiers(Vec::<Duration>::new()).retries(2)).starts_with("`tiers` is empty"));
     assert_eq!(Policy::tiers(["5s", "30s", "5m"]).retries(3).build().unwrap().retries(), 3);
     assert_eq!(Policy::tiers(["5s", "30s", "5m"]).attempts(2).build().unwrap().retries(), 1);
     assert_eq!(Policy::tiers(["5s", "30s", "5m"]).retries(0).build().unwrap().attempts(), 1);
@@ -276,6 +280,7 @@ fn an_unknown_profile_is_answered_with_the_nearest() {
 fn every_profile_is_a_policy_without_faults() {
     for profile in redrive_core::profiles::ALL {
         assert!(Policy::profile(profile.name).build().is_ok(), "{}", profile.name);
+        assert_eq!(PolicySettings::from(&profile).profile.as_deref(), Some(profile.name));
     }
 }
 

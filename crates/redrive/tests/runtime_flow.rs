@@ -159,7 +159,7 @@ async fn an_expired_message_is_never_sent() {
         .build()
         .unwrap();
     let handle = redrive.pipeline("p").unwrap();
-    handle.ingest([(message("too late"), clock.now().plus(Duration::from_secs(60)))]).await.unwrap();
+    handle.ingest([(message("too late"), clock.now().plus(Duration::from_mins(1)))]).await.unwrap();
     let mut letters = Vec::new();
     let work = async {
         until(&handle, |c| c.letters_open == 1).await;
@@ -276,8 +276,7 @@ async fn a_paused_pipeline_takes_nothing_and_accepts_everything() {
 
 #[tokio::test]
 async fn an_id_that_is_seen_twice_is_delivered_once() {
-    let pipeline =
-        Pipeline::new("p").dedup(Duration::from_secs(60)).handler_fn(|_: Message| async { Ok(()) });
+    let pipeline = Pipeline::new("p").dedup(Duration::from_mins(1)).handler_fn(|_: Message| async { Ok(()) });
     let redrive = built(pipeline);
     let handle = redrive.pipeline("p").unwrap();
     handle.ingest([message("a"), message("a")]).await.unwrap();

@@ -167,7 +167,9 @@ async fn every_letter_of_a_flood_reaches_a_slow_hook_before_the_run_ends() {
     let hears = Arc::clone(&heard);
     let pipeline = Pipeline::new("p")
         .handler_fn(|_: Message| async { Err(Failure::gone("410")) })
-        .on_dead_letter(move |_| drop(hears.fetch_add(1, SeqCst)));
+        .on_dead_letter(move |_| {
+            hears.fetch_add(1, SeqCst);
+        });
     letters(&built(pipeline), (0..5_000).map(|n| message(format!("m-{n}"))).collect()).await;
     assert_eq!(heard.load(SeqCst), 5_000);
 }
@@ -186,5 +188,5 @@ async fn four_retries_over_twenty_minutes_pass_at_once_by_the_virtual_clock() {
     let attempts = letters[0].history.attempts();
     assert_eq!(attempts.len(), 5);
     let waited = attempts[4].at.since(attempts[0].at);
-    assert!(waited >= Duration::from_secs(600), "only {waited:?} of virtual time passed");
+    assert!(waited >= Duration::from_mins(10), "only {waited:?} of virtual time passed");
 }

@@ -15,7 +15,7 @@ fn built(stores: &MemoryStores, drain: Duration, pipeline: Pipeline) -> Redrive 
     Redrive::builder().engine(stores.clone()).drain(drain).pipeline(pipeline).build().unwrap()
 }
 
-const LONG: Duration = Duration::from_secs(3_600);
+const LONG: Duration = Duration::from_hours(1);
 const SHORT: Duration = Duration::from_millis(20);
 
 // S4-8, S4-12: a plain sleep in a retry loop made shutdown hang for the longest backoff.

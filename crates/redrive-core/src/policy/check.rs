@@ -71,8 +71,9 @@ impl Check {
             return span;
         }
         let value = print(span);
-        let fix = if span < min { print(min) } else { print(max) };
-        let least = if span < min { "at least" } else { "at most" };
+        let nearest = span.clamp(min, max);
+        let least = if nearest == min { "at least" } else { "at most" };
+        let fix = print(nearest);
         let problem = format!("`{key} = \"{value}\"` must be {least} {fix}");
         self.fault(key, value, problem, format!("{key} = \"{fix}\""));
         otherwise

@@ -15,7 +15,7 @@ use crate::stores::Stores;
 /// How long handlers may go on after the word to stop, unless set. Less than the 30 s an orchestrator usually gives.
 pub const DRAIN_DEFAULT: Duration = Duration::from_secs(20);
 /// The longest drain time that can be set.
-pub const DRAIN_MAX: Duration = Duration::from_secs(24 * 3600);
+pub const DRAIN_MAX: Duration = Duration::from_hours(24);
 
 /// Collects pipelines; nothing is judged before [`Self::build`].
 #[must_use]

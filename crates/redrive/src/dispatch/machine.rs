@@ -184,7 +184,9 @@ impl Machine {
         self.stop();
         let calls = self.calls.remove_all();
         let given_up = calls.len();
-        calls.into_iter().for_each(|call| self.settle(settle::released(call.delivery), None));
+        for call in calls {
+            self.settle(settle::released(call.delivery), None);
+        }
         given_up
     }
 
