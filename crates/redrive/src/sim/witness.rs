@@ -18,7 +18,6 @@ pub enum State {
 }
 
 /// One accepted message. Two of them may share a message id.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, each witnessed on its own")]
 #[derive(Clone, Debug)]
 pub struct Record {
     pub message: Message,
@@ -28,10 +27,8 @@ pub struct Record {
     pub due: Option<Time>,
     /// Some take saw it due; the clock may have been set back since.
     pub came_due: bool,
-    /// In its key's line from the start, in order of acceptance.
-    pub fresh: bool,
-    /// It was started and is not terminal yet: its key is taken.
-    pub holds_key: bool,
+    /// It surely stands in its key's line: from the start, or since it was started or replayed.
+    pub in_line: bool,
     /// The call that runs now, or the last one until its verdict is durable.
     pub call: Option<CallRecord>,
     pub doomed: Option<Reason>,
@@ -83,8 +80,7 @@ impl Record {
             meta,
             due,
             came_due: due.is_none(),
-            fresh: due.is_none(),
-            holds_key: false,
+            in_line: due.is_none(),
             call: None,
             doomed: None,
             given: None,
@@ -120,7 +116,7 @@ impl Record {
 
     pub fn started(&mut self, answer: Answer) {
         self.calls += 1;
-        self.holds_key = true;
+        self.in_line = true;
         self.call = Some(CallRecord { answer, told: None, health: Health::Healthy });
     }
 
@@ -139,7 +135,7 @@ impl Record {
                 self.calls_lost += u32::from(call.is_some());
                 self.unacknowledged |= call.is_some_and(|call| call.answer.applies);
             }
-            Verdict::Done => self.end(State::Done),
+            Verdict::Done => self.state = State::Done,
             Verdict::Retry { due, meta } => {
                 self.unacknowledged |= call.is_some_and(|call| call.answer.applies);
                 self.wait_until(due);
@@ -148,16 +144,11 @@ impl Record {
             Verdict::Dead { meta, reason, .. } => {
                 self.unacknowledged |= call.is_some_and(|call| call.answer.applies);
                 self.meta = meta;
-                self.end(State::Letter(LetterState::Open));
+                self.state = State::Letter(LetterState::Open);
                 return Some(reason);
             }
         }
         None
-    }
-
-    fn end(&mut self, state: State) {
-        self.state = state;
-        self.holds_key = false;
     }
 
     fn wait_until(&mut self, due: Time) {
@@ -171,7 +162,7 @@ impl Record {
         self.replays += 1;
         self.meta = self.meta.replayed();
         self.wait_until(due);
-        self.fresh = false;
+        self.in_line = true;
         (self.calls, self.failures, self.calls_lost) = (0, 0, 0);
     }
 
