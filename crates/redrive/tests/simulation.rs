@@ -7,7 +7,7 @@ use redrive::{Reason, sim};
 
 #[test]
 fn every_invariant_holds_on_every_seed() {
-    let seeds = seeds_from_env("REDRIVE_SIM_SEEDS").unwrap_or(3_000);
+    let seeds = seeds_from_env("REDRIVE_SIM_SEEDS").unwrap_or(2_000);
     let started = std::time::Instant::now();
     let total = sim::check_seeds(seeds);
     let hours = total.true_ms / 3_600_000;
