@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::engine::embedded::Embedded;
 use crate::engine::{Engine, EngineError, Memory, StoreOptions};
 
 /// Where the stores of all pipelines come from.
@@ -32,6 +33,12 @@ impl Stores for MemoryStores {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         let store = stores.entry(pipeline.to_owned()).or_insert_with(|| Memory::new(options));
         Ok(Box::new(store.clone()))
+    }
+}
+
+impl Stores for Embedded {
+    fn open(&self, pipeline: &str, options: StoreOptions) -> Result<Box<dyn Engine>, EngineError> {
+        Ok(Box::new(self.store(pipeline, options)?))
     }
 }
 

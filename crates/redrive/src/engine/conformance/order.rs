@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use redrive_core::Time;
 
 use super::model::Model;
-use super::situation::Tracked;
+use super::situation::{Maybe, Tracked};
 use super::suite::{Check, violation};
 use crate::engine::seam::Ordering;
 
@@ -26,8 +26,13 @@ impl Model {
             if *other_seq == seq || !other.is_key(&key) || other.now.is_terminal() {
                 continue;
             }
-            let blocks = other.now.is_in_flight() || (other.standing.surely && *other_seq < seq);
-            if !blocks {
+            let stands_before = other.standing.surely && *other_seq < seq;
+            if !other.now.is_in_flight() && !stands_before {
+                continue;
+            }
+            let came_back = |maybe: &Maybe| !maybe.then.is_in_flight() && !stands_before;
+            if other.maybe.as_ref().is_some_and(came_back) {
+                other.resolve();
                 continue;
             }
             if other.maybe.as_ref().is_some_and(|maybe| maybe.then.is_terminal()) {

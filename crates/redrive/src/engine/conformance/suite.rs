@@ -183,7 +183,9 @@ impl Suite {
             taken.extend(self.take_once(room - taken.len())?);
         }
         if open && taken.len() < room {
-            self.model.take_saw_all(self.now);
+            if self.harness.window() == usize::MAX {
+                self.model.take_saw_all(self.now);
+            }
             let mut next_due = self.harness.engine().next_due();
             // The same moment for one that does not know yet what lies behind its window.
             while next_due.is_some_and(|due| due <= self.now) && idles <= IDLES_MAX && taken.len() < room {

@@ -184,7 +184,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let Candidate { seq, pointer, was, content } = candidate;
         let Some(content) = content else { return self.doom_damaged(seq, was, pointer).map(Some) };
         let mut doomed = None;
-        let key = self.hash_of(&content.message);
+        let key = self.book.hash_of(&content.message);
         if let Some(hash) = key {
             // One that came due and was never looked at must not overtake ready messages nobody has looked at either.
             let looked_at = was == Was::Fresh || content.in_line || self.ready.next_seq() > seq;
@@ -230,20 +230,26 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return Ok(());
         }
         self.in_flight.remove(&seq);
-        if let Was::Waiting { due } = held.was {
-            self.book.delay.put_back((due, seq), held.pointer);
-        }
-        let Some(hash) = held.key else { return Ok(()) };
-        self.running.remove(&hash);
-        match held.was {
-            Was::Fresh => {
-                // Others of its key may have come due meanwhile: it goes where they can be told apart.
-                let Pointer { at, len } = held.pointer;
-                self.passed.insert(seq, (hash, held.was));
-                *self.passed_keys.entry(hash).or_default() += 1;
-                self.pass_over(vec![Blocked { seq, was: held.was, key: hash, at, len }]);
+        let Some(hash) = held.key else {
+            if let Was::Waiting { due } = held.was {
+                self.book.delay.put_back((due, seq), held.pointer);
             }
-            Was::Waiting { .. } | Was::Blocked | Was::Letter => {}
+            return Ok(());
+        };
+        self.running.remove(&hash);
+        let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
+        match (slot, held.was) {
+            (Some(LineSlot::Delayed), Was::Waiting { due }) => {
+                self.book.delay.put_back((due, seq), held.pointer);
+            }
+            (Some(_), _) => {}
+            (None, was) => {
+                // It is not in its line yet, and others of its key may come due before it is taken again.
+                let Pointer { at, len } = held.pointer;
+                self.passed.insert(seq, (hash, was));
+                *self.passed_keys.entry(hash).or_default() += 1;
+                self.pass_over(vec![Blocked { seq, was, key: hash, at, len }]);
+            }
         }
         self.release(hash)
     }

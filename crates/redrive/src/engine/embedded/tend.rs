@@ -1,11 +1,10 @@
 //! Tending the store between deliveries: loading what comes due, checkpoints of the index, cleaning of the journal.
 
-use super::book::Book;
 use super::clean::Piece;
 use super::command::{Command, Relocation};
 use super::disk::Disk;
 use super::keeper::Task;
-use super::shelf::Shelf;
+use super::shelf::{Shelf, ShelfError, Space};
 use super::store::Store;
 use super::writer::LETTER_LOG;
 use crate::engine::seam::Ticket;
@@ -19,6 +18,8 @@ pub(super) struct Tending {
     cleaning: Cleaning,
     /// The end of the journal when cleaning was last considered.
     considered: u64,
+    /// What the writer was told to drop, in the journal and in the letter log; it may not have done so yet.
+    dropped: (u64, u64),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +41,8 @@ struct Segment {
 enum Cleaning {
     #[default]
     Idle,
-    /// Waiting for a checkpoint behind the segment.
-    Preparing(Segment),
+    /// Waiting for a checkpoint that knows everything that has left the segment.
+    Preparing(Segment, u64),
     Scanning(Segment),
     /// Waiting until what was carried forward is durable; then the scan goes on, or the segment can go.
     Carrying(Segment, Ticket, Option<u64>),
@@ -89,12 +90,14 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             self.post(Command::ForgetIds { below: checkpoint.next_seq });
         }
         match self.tending.cleaning {
-            Cleaning::Preparing(segment) if checkpoint.position >= segment.end || segment.letters => {
+            Cleaning::Preparing(segment, after) if checkpoint.position >= after => {
                 self.scan(segment, segment.base);
             }
             Cleaning::Persisting(segment, after) if checkpoint.persist && checkpoint.position >= after => {
                 let (journal, letters) =
                     if segment.letters { (None, Some(segment.end)) } else { (Some(segment.end), None) };
+                let (journal_before, letters_before) = self.tending.dropped;
+                self.tending.dropped = (journal.unwrap_or(journal_before), letters.unwrap_or(letters_before));
                 self.post(Command::Drop { journal, letters });
                 self.tending.cleaning = Cleaning::Idle;
                 self.tending.considered = 0;
@@ -106,7 +109,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     fn clean(&mut self) {
         match self.tending.cleaning {
             Cleaning::Idle => self.consider(),
-            Cleaning::Preparing(_) => self.checkpoint(false),
+            Cleaning::Preparing(..) => self.checkpoint(false),
             Cleaning::Persisting(..) => self.checkpoint(true),
             Cleaning::Carrying(segment, ticket, next) if self.durable >= ticket.0 => match next {
                 Some(next) => self.scan(segment, next),
@@ -124,7 +127,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.tending.considered = self.book.position;
         if let Some(segment) = self.journal_candidate().or_else(|| self.letter_candidate()) {
             self.tending.cleaning = match segment {
-                (segment, true) => Cleaning::Preparing(segment),
+                (segment, true) => Cleaning::Preparing(segment, self.book.position),
                 (segment, false) => Cleaning::Persisting(segment, self.book.position),
             };
         }
@@ -136,7 +139,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let segments = self.journal.segments();
         let (base, end) = (segments.first()?.0, segments.get(1)?.0);
         let ready_from = self.ready.resume_from(self.book.departed.prefix()).0;
-        if end > ready_from || end > self.book.position {
+        if end > ready_from || end > self.book.position || base < self.tending.dropped.0 {
             return None;
         }
         let total = self.book.position - base;
@@ -158,6 +161,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let segments = self.letter_log.segments();
         let (base, end) = (segments.first()?.0, segments.get(1)?.0);
         let total: u64 = segments.iter().map(|(_, len)| len).sum();
+        if base < self.tending.dropped.1 {
+            return None;
+        }
         let live = self.book.live.bytes_in(LETTER_LOG..u64::MAX);
         (total > 2 * live + self.tuning.segment_bytes).then_some((Segment { base, end, letters: true }, true))
     }
@@ -177,27 +183,27 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 }
 
-/// The whole of the index, for comparing a running one with one that was built anew.
-pub fn dump<S: Shelf>(book: &Book<S>) -> Result<Vec<String>, super::shelf::ShelfError> {
-    use super::shelf::Space;
-    let mut lines = vec![format!(
-        "next {} prefix {} runs {:?} waiting {} blocked {} open {} discarded {}",
-        book.next_seq,
-        book.departed.prefix(),
-        book.departed.runs(),
-        book.delay.len(),
-        book.blocked,
-        book.open,
-        book.discarded
-    )];
-    let all = usize::MAX / 4;
-    lines.extend(book.delay.dump(&book.table(Space::Delay))?.iter().map(|entry| format!("delay {entry:?}")));
-    let slots = book.lines.range(&(0, 0), all, &book.table(Space::Lines))?;
-    lines.extend(slots.iter().map(|entry| format!("line {entry:?}")));
-    let doors = book.doors.range(&(0, 0), all, &book.table(Space::Doors))?;
-    lines.extend(doors.iter().map(|entry| format!("door {entry:?}")));
-    let letters = book.letters.range(&0, all, &book.table(Space::Letters))?;
-    lines.extend(letters.iter().map(|entry| format!("letter {entry:?}")));
-    lines.push(format!("live {:?}", book.live));
-    Ok(lines)
+impl<D: Disk, S: Shelf> Store<D, S> {
+    /// The whole of the index as text, for comparing a running one with one that was built anew.
+    pub fn dump_index(&self) -> Result<Vec<String>, ShelfError> {
+        let book = &self.book;
+        let (prefix, runs) = (book.departed.prefix(), book.departed.runs());
+        let mut lines = vec![
+            format!("next {} prefix {prefix} runs {runs:?}", book.next_seq),
+            format!("waiting {} blocked {}", book.delay.len(), book.blocked),
+            format!("open {} discarded {}", book.open, book.discarded),
+            format!("live {:?}", book.live),
+        ];
+        let all = usize::MAX / 4;
+        lines.extend(
+            book.delay.dump(&book.table(Space::Delay))?.iter().map(|entry| format!("delay {entry:?}")),
+        );
+        let slots = book.lines.range(&(0, 0), all, &book.table(Space::Lines))?;
+        lines.extend(slots.iter().map(|entry| format!("line {entry:?}")));
+        let doors = book.doors.range(&(0, 0), all, &book.table(Space::Doors))?;
+        lines.extend(doors.iter().map(|entry| format!("door {entry:?}")));
+        let letters = book.letters.range(&0, all, &book.table(Space::Letters))?;
+        lines.extend(letters.iter().map(|entry| format!("letter {entry:?}")));
+        Ok(lines)
+    }
 }
