@@ -346,7 +346,7 @@ impl<S: Shelf> Book<S> {
             reason: stored.reason.unwrap_or(Reason::Corrupt),
             dead_at: Time::from_millis(stored.dead_at),
             replays: stored.meta.replays,
-            jobs: before.map(|before| before.jobs).unwrap_or_default(),
+            jobs: stored.jobs.clone(),
             key: stored.key,
         };
         self.put_letter(seq, slot);
