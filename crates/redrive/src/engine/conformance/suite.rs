@@ -258,7 +258,7 @@ impl Suite {
         self.model.options.ordering == crate::engine::seam::Ordering::Key && delivery.message.key().is_some()
     }
 
-    fn poll(&mut self) -> Check {
+    pub(super) fn poll(&mut self) -> Check {
         let mut events = Vec::new();
         self.harness.engine().poll(&mut events).map_err(failed)?;
         for Event::Durable(ticket) in events {
