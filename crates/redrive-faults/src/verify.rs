@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -70,10 +71,8 @@ pub fn verify_as(dir: &Path, acks: &Path, asked: Asked) -> Result<Seen, String> 
     let ledger = Ledger::of(&lines)?;
     let scratch = Scratch::new().map_err(|error| error.to_string())?;
     let (as_found, without_index) = (scratch.0.join("as-found"), scratch.0.join("without-index"));
-    copy_dir(dir, &as_found).and_then(|()| copy_dir(dir, &without_index)).map_err(|error| error.to_string())?;
-    for pipeline in PIPELINES {
-        let _ = fs::remove_dir_all(without_index.join(pipeline).join("index"));
-    }
+    copy_dir(dir, &as_found).map_err(|error| error.to_string())?;
+    copy_without_index(dir, &without_index).map_err(|error| error.to_string())?;
     let embedded = Embedded::open_with(&as_found, asked.tuning).map_err(|error| error.to_string())?;
     let anew = Embedded::open_with(&without_index, asked.tuning).map_err(|error| error.to_string())?;
     let mut seen = Seen { acknowledged: ledger.acknowledged, ..Seen::default() };
@@ -243,6 +242,24 @@ impl Drop for Scratch {
     }
 }
 
+/// A copy in which every index is missing.
+pub fn copy_without_index(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for name in ["FORMAT", "LOCK"] {
+        if from.join(name).exists() {
+            copy_file(&from.join(name), &to.join(name))?;
+        }
+    }
+    for pipeline in PIPELINES {
+        let journal = Path::new(pipeline).join("journal");
+        if from.join(&journal).is_dir() {
+            copy_dir(&from.join(&journal), &to.join(&journal))?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies a directory with holes left as holes: the index reserves far more than it fills.
 pub fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -251,8 +268,28 @@ pub fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
         if entry.file_type()?.is_dir() {
             copy_dir(&entry.path(), &target)?;
         } else {
-            fs::copy(entry.path(), &target)?;
+            copy_file(&entry.path(), &target)?;
         }
     }
     Ok(())
+}
+
+fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    let (from, to) = (fs::File::open(from)?, fs::File::create(to)?);
+    let metadata = from.metadata()?;
+    let mut left = metadata.blocks() * 512;
+    let mut buf = vec![0; 64 * 1024];
+    let mut at = 0;
+    while at < metadata.len() && left > 0 {
+        let got = from.read_at(&mut buf, at)?;
+        if got == 0 {
+            break;
+        }
+        if buf[..got].iter().any(|byte| *byte != 0) {
+            to.write_all_at(&buf[..got], at)?;
+            left = left.saturating_sub(got as u64);
+        }
+        at += got as u64;
+    }
+    to.set_len(metadata.len())
 }
