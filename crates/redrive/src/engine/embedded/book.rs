@@ -85,7 +85,7 @@ pub const META_KEY: u64 = 0;
 const META_VERSION: u64 = 1;
 const META_FIXED: usize = 11;
 /// Replay jobs that are remembered per letter; more happen only by force.
-const JOBS_MAX: usize = 64;
+pub const JOBS_MAX: usize = 64;
 
 impl<S: Shelf> Book<S> {
     /// An empty book over empty tables.
@@ -333,7 +333,7 @@ impl<S: Shelf> Book<S> {
             reason: stored.reason.unwrap_or(Reason::Corrupt),
             dead_at: Time::from_millis(stored.dead_at),
             replays: stored.meta.replays,
-            jobs: before.map(|before| before.jobs).unwrap_or_default(),
+            jobs: stored.jobs.clone(),
             key: stored.key,
         };
         self.put_letter(seq, slot);
@@ -421,11 +421,9 @@ impl<S: Shelf> Book<S> {
 
     fn replaying(&mut self, seq: u64, stored: &Stored) -> Result<(), ShelfError> {
         self.set_letter(seq, LetterState::Replaying)?;
-        if let Some(mut slot) = self.letter(seq)? {
-            slot.jobs.extend(&stored.jobs);
-            let surplus = slot.jobs.len().saturating_sub(JOBS_MAX);
-            slot.jobs.drain(..surplus);
-            self.letters.set(seq, LetterSlot { replays: stored.meta.replays, ..slot });
+        if let Some(slot) = self.letter(seq)? {
+            let (replays, jobs) = (stored.meta.replays, stored.jobs.clone());
+            self.letters.set(seq, LetterSlot { replays, jobs, ..slot });
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ pub struct Closing {
     pub attempt: Option<Attempt>,
     pub was: Was,
     pub key: Option<u64>,
+    /// The replay jobs it went through, if it is a letter that dies again.
+    pub jobs: Vec<u64>,
 }
 
 /// Everything that is written to the journal.

@@ -341,7 +341,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             if plain && delivery.meta.replays == 0 {
                 done.push(delivery.receipt.seq);
             } else {
-                closings.push(Closing { delivery, verdict, attempt, was: held.was, key: held.key });
+                let (was, key) = (held.was, held.key);
+                let dies_again = delivery.meta.replays > 0 && matches!(verdict, Verdict::Dead { .. });
+                let slot = if dies_again { self.book.letter(receipt.seq)? } else { None };
+                let jobs = slot.map(|slot| slot.jobs).unwrap_or_default();
+                closings.push(Closing { delivery, verdict, attempt, was, key, jobs });
             }
         }
         self.post(Command::Settle { ticket, done, closings });

@@ -264,7 +264,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
     }
     let mut ended = Vec::new();
     for closing in closings {
-        let Closing { delivery, verdict, attempt, was, key } = closing;
+        let Closing { delivery, verdict, attempt, was, key, jobs } = closing;
         let seq = delivery.receipt.seq;
         let history = match &attempt {
             Some(attempt) => delivery.history.with(attempt),
@@ -290,7 +290,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
                 push_stored(batch, kind::WAITING, 0, seq, &waiting);
             }
             Verdict::Dead { reason, meta, at } => {
-                let dead = Stored { reason: Some(reason), dead_at: at.as_millis(), ..stored(meta) };
+                let dead = Stored { reason: Some(reason), dead_at: at.as_millis(), jobs, ..stored(meta) };
                 push_stored(batch, kind::DEAD, 0, seq, &dead);
             }
             Verdict::Release => {}
