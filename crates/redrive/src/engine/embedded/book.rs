@@ -353,8 +353,13 @@ impl<S: Shelf> Book<S> {
     }
 
     fn block(&mut self, blocked: &Blocked, folded: &mut impl FnMut(Folded)) -> Result<(), ShelfError> {
+        // It may have been moved since it was passed over.
+        let moved = match blocked.was {
+            Was::Waiting { due } => self.delay.get(&(due, blocked.seq), &self.table(Space::Delay))?,
+            _ => None,
+        };
         self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
-        let pointer = Pointer { at: blocked.at, len: blocked.len };
+        let pointer = moved.unwrap_or(Pointer { at: blocked.at, len: blocked.len });
         let hash = blocked.key;
         self.lines.set((hash, blocked.seq), LineSlot::Blocked(pointer));
         self.live.add(pointer);

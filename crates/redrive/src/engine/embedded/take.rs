@@ -230,6 +230,12 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return Ok(());
         }
         self.in_flight.remove(&seq);
+        // The cleaner may have moved it while it was out.
+        let moved = match held.was {
+            Was::Waiting { due } => self.book.delay.get(&(due, seq), &self.book.table(Space::Delay))?,
+            _ => None,
+        };
+        let held = Held { pointer: moved.unwrap_or(held.pointer), ..held };
         let Some(hash) = held.key else {
             if let Was::Waiting { due } = held.was {
                 self.book.delay.put_back((due, seq), held.pointer);
