@@ -94,7 +94,7 @@ pub const META_KEY: u64 = 0;
 const META_VERSION: u64 = 1;
 const META_FIXED: usize = 11;
 /// Replay jobs that are remembered per letter; more happen only by force.
-const JOBS_MAX: usize = 64;
+pub const JOBS_MAX: usize = 64;
 
 impl<S: Shelf> Book<S> {
     /// An empty book over empty tables.
@@ -366,8 +366,17 @@ impl<S: Shelf> Book<S> {
     }
 
     fn block(&mut self, blocked: &Blocked, folded: &mut impl FnMut(Folded)) -> Result<(), ShelfError> {
+        // It may have been moved since it was passed over.
+        let moved = match blocked.was {
+            Was::Waiting { due } => self.delay.get(&(due, blocked.seq), &self.table(Space::Delay))?,
+            Was::Blocked => match self.lines.get(&(blocked.key, blocked.seq), &self.table(Space::Lines))? {
+                Some(LineSlot::Blocked(pointer)) => Some(pointer),
+                _ => None,
+            },
+            Was::Fresh | Was::Letter => None,
+        };
         self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
-        let pointer = Pointer { at: blocked.at, len: blocked.len };
+        let pointer = moved.unwrap_or(Pointer { at: blocked.at, len: blocked.len });
         let hash = blocked.key;
         self.lines.set((hash, blocked.seq), LineSlot::Blocked(pointer));
         self.live.add(pointer);
@@ -457,12 +466,9 @@ impl<S: Shelf> Book<S> {
 
     fn replaying(&mut self, seq: u64, stored: &Stored) -> Result<(), ShelfError> {
         self.set_letter(seq, LetterState::Replaying)?;
-        if let Some(mut slot) = self.letter(seq)? {
-            slot.jobs.retain(|job| !stored.jobs.contains(job));
-            slot.jobs.extend(&stored.jobs);
-            let surplus = slot.jobs.len().saturating_sub(JOBS_MAX);
-            slot.jobs.drain(..surplus);
-            self.letters.set(seq, LetterSlot { replays: stored.meta.replays, ..slot });
+        if let Some(slot) = self.letter(seq)? {
+            let (replays, jobs) = (stored.meta.replays, stored.jobs.clone());
+            self.letters.set(seq, LetterSlot { replays, jobs, ..slot });
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use super::mailbox::Mailbox;
 use super::reader::{Reader, Scanned};
 use super::ready::Ready;
 use super::record::kind;
-use super::shelf::{Shelf, ShelfError, Space};
+use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::started::{Mark, Started};
 use super::store::{Hands, Store, Tuning};
 use super::tend::Tending;
@@ -306,9 +306,13 @@ fn fold_journal<D: Disk, S: Shelf>(
 fn still_open<S: Shelf>(book: &Book<S>, marks: Vec<Mark>) -> Result<Vec<Mark>, EngineError> {
     let mut open = Vec::new();
     for mark in marks {
-        let waits = match mark.due {
-            None => !book.departed.contains(mark.seq) && mark.seq < book.next_seq,
-            Some(due) => book.delay.get(&(due, mark.seq), &book.table(Space::Delay))?.is_some(),
+        let waits = match (mark.due, mark.line) {
+            (_, Some(hash)) => {
+                let slot = book.lines.get(&(hash, mark.seq), &book.table(Space::Lines))?;
+                matches!(slot, Some(LineSlot::Blocked(_)))
+            }
+            (None, None) => !book.departed.contains(mark.seq) && mark.seq < book.next_seq,
+            (Some(due), None) => book.delay.get(&(due, mark.seq), &book.table(Space::Delay))?.is_some(),
         };
         if waits {
             open.push(mark);

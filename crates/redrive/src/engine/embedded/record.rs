@@ -82,7 +82,7 @@ pub struct Stored {
     pub key: Option<u64>,
     /// When it is or was due; `None` if it never had to wait for its time.
     pub due: Option<u64>,
-    /// The replay jobs it went through; for a replay the one that brings it back.
+    /// All replay jobs it went through, so that none of the earlier frames is needed to know them.
     pub jobs: Vec<u64>,
     /// For letters.
     pub reason: Option<Reason>,

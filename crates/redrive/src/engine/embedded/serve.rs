@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redrive_core::{Reason, Time};
 
+use super::book::JOBS_MAX;
 use super::command::Command;
 use super::disk::Disk;
 use super::log::ReadError;
@@ -228,11 +229,12 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     fn replayed(&self, slot: &LetterSlot, job: &ReplayJob) -> Result<Option<Stored>, EngineError> {
         let Some(stored) = self.stored_letter(slot)? else { return Ok(None) };
         let Ok(message) = redrive_core::Message::from_wire(stored.wire.clone()) else { return Ok(None) };
+        let forgotten = (slot.jobs.len() + 1).saturating_sub(JOBS_MAX);
         Ok(Some(Stored {
             was: Was::Letter,
             key: self.book.hash_of(&message),
             due: Some(job.due.as_millis()),
-            jobs: vec![job.id],
+            jobs: slot.jobs.iter().skip(forgotten).copied().chain([job.id]).collect(),
             meta: stored.meta.replayed(),
             ..stored
         }))

@@ -10,13 +10,15 @@ use super::disk::{Disk, DiskFile};
 const NAMES: [&str; 2] = ["started-0", "started-1"];
 /// When a file has grown to this size, the other one takes over.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-const MARK_BYTES: usize = 16;
+const MARK_BYTES: usize = 24;
 
-/// A message's number, and when it was due if it had waited.
+/// A message's number, and where it had waited: until it was due, or in the line of its key, or nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     pub seq: u64,
     pub due: Option<u64>,
+    /// The hash of the key in whose line it stood.
+    pub line: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -76,14 +78,25 @@ impl<F: DiskFile> Started<F> {
     }
 }
 
+const FRESH: u64 = u64::MAX;
+const IN_LINE: u64 = u64::MAX - 1;
+
 impl Mark {
     fn write(self, buf: &mut Vec<u8>) {
         buf.extend_from_slice(&self.seq.to_le_bytes());
-        buf.extend_from_slice(&self.due.unwrap_or(u64::MAX).to_le_bytes());
+        // A hash may be any number, so the kind stands in the place of the due time.
+        let (due, line) = match (self.due, self.line) {
+            (_, Some(hash)) => (IN_LINE, hash),
+            (due, None) => (due.unwrap_or(FRESH), 0),
+        };
+        buf.extend_from_slice(&due.to_le_bytes());
+        buf.extend_from_slice(&line.to_le_bytes());
     }
 
     fn read(raw: &[u8]) -> Self {
         let number = |at: usize| raw[at..at + 8].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
-        Self { seq: number(0), due: Some(number(8)).filter(|due| *due != u64::MAX) }
+        let due = number(8);
+        let line = (due == IN_LINE).then(|| number(16));
+        Self { seq: number(0), due: Some(due).filter(|due| *due < IN_LINE), line }
     }
 }

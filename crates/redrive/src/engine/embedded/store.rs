@@ -218,7 +218,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 self.book.delay.loaded(entries, limit, |(due, seq)| out(*due, *seq));
             }
             Note::Scanned { relocation, next } => self.scanned(relocation, next)?,
-            Note::Failed(error) => self.failed = Some(error),
+            Note::Failed(error) => {
+                // Also when it was the index that failed: nothing more is accepted from here on.
+                self.commands.close();
+                self.failed = Some(error);
+            }
         }
         Ok(())
     }

@@ -91,14 +91,15 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         if taken.is_empty() {
             return Ok(());
         }
-        let mark =
-            |delivery: &Delivery| Mark { seq: delivery.receipt.seq, due: delivery.due.map(Time::as_millis) };
         let in_flight = &self.in_flight;
-        let running = || {
-            let due = |was: Was| if let Was::Waiting { due } = was { Some(due) } else { None };
-            in_flight.iter().map(|(seq, held)| Mark { seq: *seq, due: due(held.was) }).collect()
+        let mark = |seq: &u64, held: &Held| Mark {
+            seq: *seq,
+            due: if let Was::Waiting { due } = held.was { Some(due) } else { None },
+            line: if held.was == Was::Blocked { held.key } else { None },
         };
-        let marked = self.started.mark(taken.iter().map(mark), running);
+        let started = taken.iter().filter_map(|delivery| in_flight.get_key_value(&delivery.receipt.seq));
+        let running = || in_flight.iter().map(|(seq, held)| mark(seq, held)).collect();
+        let marked = self.started.mark(started.map(|(seq, held)| mark(seq, held)), running);
         marked.map_err(|error| EngineError::Storage(format!("marking what was started: {error}")))
     }
 
@@ -230,6 +231,12 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return Ok(());
         }
         self.in_flight.remove(&seq);
+        // The cleaner may have moved it while it was out.
+        let moved = match held.was {
+            Was::Waiting { due } => self.book.delay.get(&(due, seq), &self.book.table(Space::Delay))?,
+            _ => None,
+        };
+        let held = Held { pointer: moved.unwrap_or(held.pointer), ..held };
         let Some(hash) = held.key else {
             if let Was::Waiting { due } = held.was {
                 self.book.delay.put_back((due, seq), held.pointer);

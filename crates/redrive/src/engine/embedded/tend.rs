@@ -52,6 +52,9 @@ enum Cleaning {
     Carrying(Segment, Ticket, Option<u64>),
     /// Waiting for a persisted checkpoint behind everything that was carried forward.
     Persisting(Segment, u64),
+    /// Waiting until the writer has removed it. Until then it is still the oldest, and would be cleaned once more while
+    /// its file goes away.
+    Dropping(Segment),
 }
 
 impl Tending {
@@ -103,8 +106,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 let (journal_before, letters_before) = self.tending.dropped;
                 self.tending.dropped = (journal.unwrap_or(journal_before), letters.unwrap_or(letters_before));
                 self.post(Command::Drop { journal, letters });
-                self.tending.cleaning = Cleaning::Idle;
-                self.tending.considered = 0;
+                self.tending.cleaning = Cleaning::Dropping(segment);
             }
             _ => {}
         }
@@ -120,6 +122,13 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 None if segment.held_back => self.tending.cleaning = Cleaning::Idle,
                 None => self.tending.cleaning = Cleaning::Persisting(segment, self.book.position),
             },
+            Cleaning::Dropping(segment) => {
+                let log = if segment.letters { &self.letter_log } else { &self.journal };
+                if log.start() >= segment.end {
+                    self.tending.cleaning = Cleaning::Idle;
+                    self.tending.considered = 0;
+                }
+            }
             Cleaning::Scanning(_) | Cleaning::Carrying(..) => {}
         }
     }

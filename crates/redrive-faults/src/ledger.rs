@@ -1,0 +1,181 @@
+//! The states each message may be in, as far as the acknowledgements tell.
+//!
+//! An acknowledgement leaves one state. What was announced and never acknowledged may have happened or not: then there
+//! are two, until something is seen of the message again.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::acks::{Line, Step};
+
+/// Where a message is, seen from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// It will be delivered, or is out.
+    Pending,
+    Done,
+    Letter,
+    Discarded,
+}
+
+/// What is known of one accepted message.
+#[derive(Debug, Clone)]
+pub struct Known {
+    pub id: String,
+    pub key: Option<String>,
+    pub may_be: Vec<State>,
+    /// Handed out in the current run and neither settled nor given back, as far as was acknowledged.
+    pub out: bool,
+    /// A settlement of it is on its way.
+    pub settling: bool,
+    /// It was a letter once; its place among its key is its own matter from then on.
+    pub was_letter: bool,
+    pub jobs: HashSet<u64>,
+}
+
+/// One pipeline's messages by number.
+#[derive(Debug, Default, Clone)]
+pub struct Book {
+    pub known: BTreeMap<u64, Known>,
+    /// Offered and never answered: they may be there.
+    pub offered: HashMap<String, Option<String>>,
+}
+
+#[derive(Debug, Default, Clone)]
+pub struct Ledger {
+    pub books: HashMap<String, Book>,
+    pub runs: u64,
+    pub clean: bool,
+    pub acknowledged: u64,
+}
+
+impl Ledger {
+    /// Folds the file. `Err` tells what the victim saw that must not be.
+    pub fn of(lines: &[Line]) -> Result<Self, String> {
+        let mut ledger = Self::default();
+        for line in lines {
+            ledger.fold(line)?;
+        }
+        Ok(ledger)
+    }
+
+    fn fold(&mut self, line: &Line) -> Result<(), String> {
+        self.clean = *line == Line::Closed;
+        match line {
+            Line::Opened => {
+                self.runs += 1;
+                for known in self.books.values_mut().flat_map(|book| book.known.values_mut()) {
+                    (known.out, known.settling) = (false, false);
+                }
+                Ok(())
+            }
+            Line::Closed => Ok(()),
+            Line::Offer { pipeline, id, key } => {
+                let book = self.books.entry(pipeline.clone()).or_default();
+                book.offered.insert(id.clone(), key.clone());
+                Ok(())
+            }
+            Line::Accepted { pipeline, seq, id } => {
+                self.acknowledged += 1;
+                let book = self.books.entry(pipeline.clone()).or_default();
+                book.accept(*seq, id).map_err(|what| format!("{pipeline}: {what}"))
+            }
+            Line::Taken { pipeline, seq, id } => {
+                let book = self.books.entry(pipeline.clone()).or_default();
+                let said = book.taken(*seq, id);
+                said.map_err(|what| format!("run {}, {pipeline} #{seq}: {what}", self.runs))
+            }
+            Line::Step { pipeline, seq, step, acknowledged } => {
+                self.acknowledged += u64::from(*acknowledged);
+                let book = self.books.entry(pipeline.clone()).or_default();
+                let said = book.step(*seq, *step, *acknowledged);
+                said.map_err(|what| format!("run {}, {pipeline} #{seq}: {what}", self.runs))
+            }
+        }
+    }
+}
+
+impl Book {
+    /// A message is there, by its answer or because it was handed out, whichever was heard of first.
+    fn accept(&mut self, seq: u64, id: &str) -> Result<(), String> {
+        match self.known.get(&seq) {
+            Some(known) if known.id == id => return Ok(()),
+            Some(known) => return Err(format!("#{seq} is {id} and was {} before", known.id)),
+            None => {}
+        }
+        let key = self.offered.remove(id).ok_or_else(|| format!("{id} was never offered, or came twice"))?;
+        let known = Known {
+            id: id.to_owned(),
+            key,
+            may_be: vec![State::Pending],
+            out: false,
+            settling: false,
+            was_letter: false,
+            jobs: HashSet::new(),
+        };
+        self.known.insert(seq, known);
+        Ok(())
+    }
+
+    /// A message was handed out.
+    pub fn taken(&mut self, seq: u64, id: &str) -> Result<(), String> {
+        self.accept(seq, id)?;
+        self.in_order(seq)?;
+        let known = self.known.get_mut(&seq).ok_or("nobody knows it")?;
+        if !known.may_be.contains(&State::Pending) {
+            return Err(format!("{id} is {:?} and was handed out again", known.may_be));
+        }
+        if known.out {
+            return Err(format!("{id} was handed out twice"));
+        }
+        known.out = true;
+        known.may_be = vec![State::Pending];
+        Ok(())
+    }
+
+    pub fn step(&mut self, seq: u64, step: Step, acknowledged: bool) -> Result<(), String> {
+        let known = self.known.get_mut(&seq).ok_or("nobody knows it")?;
+        let (from, to) = match step {
+            Step::Released | Step::Retry => (State::Pending, State::Pending),
+            Step::Done => (State::Pending, State::Done),
+            Step::Dead => (State::Pending, State::Letter),
+            Step::Replay { .. } => (State::Letter, State::Pending),
+            Step::Discard => (State::Letter, State::Discarded),
+            Step::Undo => (State::Discarded, State::Letter),
+        };
+        let expected = if acknowledged { to } else { from };
+        if !known.may_be.contains(&expected) {
+            let (id, may_be) = (&known.id, &known.may_be);
+            return Err(format!("{id} may be {may_be:?}, and now {step:?} (acknowledged: {acknowledged})"));
+        }
+        match step {
+            Step::Released => known.out = false,
+            Step::Done | Step::Retry | Step::Dead => {
+                known.settling = !acknowledged;
+                known.out = !acknowledged;
+            }
+            Step::Replay { job } if acknowledged && !known.jobs.insert(job) => {
+                return Err(format!("{} was replayed twice by job {job}", known.id));
+            }
+            Step::Replay { .. } | Step::Discard | Step::Undo => {}
+        }
+        known.was_letter |= to == State::Letter || from == State::Letter;
+        known.may_be = if acknowledged || from == to { vec![to] } else { vec![from, to] };
+        Ok(())
+    }
+
+    /// No later message of a key starts before an earlier one is terminal.
+    fn in_order(&self, seq: u64) -> Result<(), String> {
+        let Some(this) = self.known.get(&seq) else { return Ok(()) };
+        if this.key.is_none() || this.was_letter {
+            return Ok(());
+        }
+        let waits =
+            |known: &Known| known.key == this.key && known.may_be == [State::Pending] && !known.was_letter;
+        match self.known.range(..seq).find(|(_, known)| waits(known)) {
+            Some((before, known)) => {
+                Err(format!("{} started before #{before} ({}) of its key was over", this.id, known.id))
+            }
+            None => Ok(()),
+        }
+    }
+}

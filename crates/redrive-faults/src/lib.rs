@@ -1,0 +1,12 @@
+//! Breaks the embedded engine on purpose. Never published.
+//!
+//! The [`workload`] runs in a process of its own, the victim, and writes what it is about to do and what was acknowledged
+//! into a file outside the store. The [`ledger`] folds that file into the states each message may be in, and [`verify`]
+//! opens what the victim left behind and compares.
+
+pub mod acks;
+pub mod ledger;
+pub mod plan;
+pub mod settle;
+pub mod verify;
+pub mod workload;

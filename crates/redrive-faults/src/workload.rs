@@ -1,0 +1,241 @@
+//! What the victim does until it is killed: everything a store can do, in an order that follows from a seed.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive::engine::embedded::{Embedded, Tuning, dir::EmbeddedStore};
+use redrive::engine::ingest::IngestAnswer;
+use redrive::engine::{
+    Delivery, Engine, EngineError, Event, Ingest, IngestError, LetterChange, LetterState, NewMessage,
+    ReplayAnswer, ReplayJob, Ticket,
+};
+use tokio::sync::oneshot::{Receiver, error::TryRecvError};
+
+use crate::acks::{AckFile, Line, Step};
+use crate::plan::{self, PIPELINES, Random};
+use crate::settle;
+
+/// More than this in hand or on its way and the workload settles before it takes or offers more.
+const OUT_MAX: usize = 64;
+
+/// One pipeline under work.
+struct Lane {
+    name: &'static str,
+    engine: EmbeddedStore,
+    ingest: Arc<dyn Ingest>,
+    hands: Vec<Delivery>,
+    tickets: VecDeque<(Ticket, Vec<(u64, Step)>)>,
+    answers: Vec<(Vec<String>, Receiver<IngestAnswer>)>,
+}
+
+#[derive(Debug)]
+pub struct Work<'a> {
+    pub dir: &'a Path,
+    pub acks: &'a Path,
+    pub seed: u64,
+    /// Zero: until it is killed.
+    pub steps: u64,
+    pub tuning: Tuning,
+}
+
+impl Work<'_> {
+    /// Runs the workload. A failure of the storage comes back as an error, after which nothing is acknowledged.
+    pub fn run(&self) -> Result<(), EngineError> {
+        let mut acks = AckFile::open(self.acks).expect("the file of acknowledgements opens");
+        let mut random = Random::new(self.seed);
+        // Ids differ from run to run on one directory.
+        let run = plan::now().as_millis();
+        let embedded = Embedded::open_with(self.dir, self.tuning)?;
+        let mut lanes = Vec::new();
+        for name in PIPELINES {
+            let engine = embedded.store(name, plan::options(name))?;
+            let ingest = engine.ingest().expect("the embedded engine takes messages in");
+            let (hands, tickets, answers) = (Vec::new(), VecDeque::new(), Vec::new());
+            lanes.push(Lane { name, engine, ingest, hands, tickets, answers });
+        }
+        acks.say(&Line::Opened);
+        let mut step = 0;
+        while self.steps == 0 || step < self.steps {
+            step += 1;
+            let lane = &mut lanes[random.below(2) as usize];
+            if let Err(error) = lane.step(&mut random, &format!("{run}-{step}"), &mut acks) {
+                lane.must_be_stopped();
+                return Err(error);
+            }
+        }
+        for lane in &mut lanes {
+            lane.finish(&mut acks)?;
+        }
+        acks.say(&Line::Closed);
+        Ok(())
+    }
+}
+
+impl Lane {
+    fn step(&mut self, random: &mut Random, id: &str, acks: &mut AckFile) -> Result<(), EngineError> {
+        self.hear(acks)?;
+        match random.below(20) {
+            0..6 if self.answers.len() < OUT_MAX => self.offer(random, id, acks),
+            6..11 if self.hands.len() < OUT_MAX => self.take(random, acks)?,
+            11..17 => self.settle(random, acks)?,
+            17 => self.replay(random, acks)?,
+            18 => self.discard(random, acks)?,
+            _ => std::thread::sleep(Duration::from_micros(random.below(2000))),
+        }
+        self.hear(acks)
+    }
+
+    /// Passes on what the engine has acknowledged since.
+    fn hear(&mut self, acks: &mut AckFile) -> Result<(), EngineError> {
+        let mut events = Vec::new();
+        self.engine.poll(&mut events)?;
+        let name = self.name;
+        for Event::Durable(durable) in events {
+            while let Some((_, steps)) = self.tickets.pop_front_if(|(ticket, _)| *ticket <= durable) {
+                for (seq, step) in steps {
+                    acks.say(&line(name, seq, step, true));
+                }
+            }
+        }
+        let mut failed = None;
+        self.answers.retain_mut(|(ids, answer)| match answer.try_recv() {
+            Err(TryRecvError::Empty) => true,
+            Err(TryRecvError::Closed) => {
+                failed = Some("no answer".to_owned());
+                false
+            }
+            Ok(Ok(accepted)) => {
+                assert_eq!(accepted.len(), ids.len());
+                for (accepted, id) in accepted.into_iter().zip(ids) {
+                    let redrive::engine::Accepted::New { seq } = accepted else {
+                        panic!("{id}: a duplicate")
+                    };
+                    acks.say(&Line::Accepted { pipeline: name.into(), seq, id: id.clone() });
+                }
+                false
+            }
+            Ok(Err(IngestError::DiskFull { .. } | IngestError::Busy)) => false,
+            Ok(Err(error)) => {
+                failed = Some(error.to_string());
+                false
+            }
+        });
+        failed.map_or(Ok(()), |error| Err(EngineError::Storage(error)))
+    }
+
+    fn offer(&mut self, random: &mut Random, id: &str, acks: &mut AckFile) {
+        let now = plan::now();
+        let mut batch = Vec::new();
+        let mut ids = Vec::new();
+        for n in 0..=random.below(8) {
+            let id = format!("{}-{id}-{n}", self.name);
+            let key = (self.name == "keyed").then(|| format!("k{}", random.below(6)));
+            let due = (key.is_none() && random.chance(15)).then(|| now.plus(Duration::from_millis(10)));
+            batch.push(NewMessage { message: plan::message(&id, key.as_deref()), due });
+            acks.say(&Line::Offer { pipeline: self.name.into(), id: id.clone(), key });
+            ids.push(id);
+        }
+        self.answers.push((ids, self.ingest.submit(batch, now)));
+    }
+
+    fn take(&mut self, random: &mut Random, acks: &mut AckFile) -> Result<(), EngineError> {
+        let first = self.hands.len();
+        self.engine.take(plan::now(), 1 + random.below(12) as usize, &mut self.hands)?;
+        for delivery in &self.hands[first..] {
+            let (seq, id) = (delivery.receipt.seq, delivery.message.id().to_owned());
+            acks.say(&Line::Taken { pipeline: self.name.into(), seq, id });
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, random: &mut Random, acks: &mut AckFile) -> Result<(), EngineError> {
+        let count = (random.below(12) as usize + 1).min(self.hands.len());
+        let now = plan::now();
+        let mut steps = Vec::new();
+        let mut released = Vec::new();
+        let mut batch = Vec::new();
+        for delivery in self.hands.drain(..count) {
+            let seq = delivery.receipt.seq;
+            let (step, settlement) = settle::any(random, delivery, now);
+            batch.push(settlement);
+            if step == Step::Released {
+                released.push(seq);
+            } else {
+                acks.say(&line(self.name, seq, step, false));
+                steps.push((seq, step));
+            }
+        }
+        let ticket = self.engine.settle(batch)?;
+        self.tickets.push_back((ticket, steps));
+        for seq in released {
+            acks.say(&line(self.name, seq, Step::Released, true));
+        }
+        Ok(())
+    }
+
+    fn replay(&mut self, random: &mut Random, acks: &mut AckFile) -> Result<(), EngineError> {
+        let now = plan::now();
+        let job = random.next();
+        let ids = self.some_letters(LetterState::Open, random)?;
+        for seq in &ids {
+            acks.say(&line(self.name, *seq, Step::Replay { job }, false));
+        }
+        let due = now.plus(Duration::from_millis(random.below(10)));
+        let request = ReplayJob { id: job, due, force: true };
+        let answers = self.engine.replay(&request, &ids, now)?;
+        for (seq, answer) in ids.iter().zip(&answers) {
+            assert_eq!(*answer, ReplayAnswer::Replayed, "{} #{seq}", self.name);
+            acks.say(&line(self.name, *seq, Step::Replay { job }, true));
+        }
+        let again = self.engine.replay(&request, &ids, now)?;
+        assert!(again.iter().all(|answer| *answer == ReplayAnswer::Already), "a job replays once: {again:?}");
+        self.hear(acks)
+    }
+
+    /// Discards some open letters, or takes some discards back.
+    fn discard(&mut self, random: &mut Random, acks: &mut AckFile) -> Result<(), EngineError> {
+        let (state, change, step) = if random.chance(70) {
+            (LetterState::Open, LetterChange::Discard, Step::Discard)
+        } else {
+            (LetterState::Discarded, LetterChange::Undo, Step::Undo)
+        };
+        let ids = self.some_letters(state, random)?;
+        for seq in &ids {
+            acks.say(&line(self.name, *seq, step, false));
+        }
+        let changed = self.engine.change_letters(&change, &ids, plan::now())?;
+        assert!(changed.iter().all(|changed| *changed), "a letter that was just listed can be changed");
+        for seq in ids {
+            acks.say(&line(self.name, seq, step, true));
+        }
+        self.hear(acks)
+    }
+
+    fn some_letters(&mut self, state: LetterState, random: &mut Random) -> Result<Vec<u64>, EngineError> {
+        let mut letters = self.engine.letters(Some(state), None, 24)?;
+        letters.retain(|_| random.chance(50));
+        Ok(letters.into_iter().map(|letter| letter.id).collect())
+    }
+
+    fn finish(&mut self, acks: &mut AckFile) -> Result<(), EngineError> {
+        while !self.tickets.is_empty() || !self.answers.is_empty() {
+            self.hear(acks)?;
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        self.engine.close()
+    }
+
+    /// After the storage failed nothing may be acknowledged any more.
+    fn must_be_stopped(&mut self) {
+        let message = NewMessage { message: plan::message("too-late", Some("k")), due: None };
+        let answer = self.ingest.submit(vec![message], plan::now()).blocking_recv();
+        assert!(!matches!(answer, Ok(Ok(_))), "accepted after the storage had failed");
+        assert!(self.engine.poll(&mut Vec::new()).is_err(), "polled well after the storage had failed");
+    }
+}
+
+fn line(pipeline: &str, seq: u64, step: Step, acknowledged: bool) -> Line {
+    Line::Step { pipeline: pipeline.into(), seq, step, acknowledged }
+}
