@@ -260,7 +260,7 @@ impl<S: Shelf> Book<S> {
             kind::PURGED => get_seqs(&frame.body).try_for_each(|seq| self.purged(seq)),
             kind::SEEN => {
                 for seen in Seen::read_all(frame.body.clone()) {
-                    self.see(seen.id.to_vec(), seen.seq, seen.at);
+                    self.seen(&seen)?;
                 }
                 Ok(())
             }
@@ -283,6 +283,16 @@ impl<S: Shelf> Book<S> {
         {
             self.see(message.id().as_bytes().to_vec(), seq, body.at);
         }
+    }
+
+    /// An id that the cleaner carried forward; a later acceptance of the same id counts more.
+    fn seen(&mut self, seen: &Seen) -> Result<(), ShelfError> {
+        let id = seen.id.to_vec();
+        let known = self.ids.get(&id, &self.table(Space::Ids))?;
+        if known.is_none_or(|(seq, _)| seq <= seen.seq) {
+            self.see(id, seen.seq, seen.at);
+        }
+        Ok(())
     }
 
     fn see(&mut self, id: Vec<u8>, seq: u64, at: u64) {

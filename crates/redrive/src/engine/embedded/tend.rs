@@ -20,8 +20,6 @@ pub(super) struct Tending {
     cleaning: Cleaning,
     /// The end of the journal when cleaning was last considered.
     considered: u64,
-    /// What the writer was told to drop, in the journal and in the letter log; it may not have done so yet.
-    dropped: (u64, u64),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -103,8 +101,6 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             Cleaning::Persisting(segment, after) if checkpoint.persist && checkpoint.position >= after => {
                 let (journal, letters) =
                     if segment.letters { (None, Some(segment.end)) } else { (Some(segment.end), None) };
-                let (journal_before, letters_before) = self.tending.dropped;
-                self.tending.dropped = (journal.unwrap_or(journal_before), letters.unwrap_or(letters_before));
                 self.post(Command::Drop { journal, letters });
                 self.tending.cleaning = Cleaning::Dropping(segment);
             }
@@ -153,7 +149,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let segments = self.journal.segments();
         let (base, end) = (segments.first()?.0, segments.get(1)?.0);
         let ready_from = self.ready.resume_from(self.book.departed.prefix()).0;
-        if end > ready_from || end > self.book.position || base < self.tending.dropped.0 {
+        if end > ready_from || end > self.book.position {
             return None;
         }
         let total = self.book.position - base;
@@ -176,9 +172,6 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let segments = self.letter_log.segments();
         let (base, end) = (segments.first()?.0, segments.get(1)?.0);
         let total: u64 = segments.iter().map(|(_, len)| len).sum();
-        if base < self.tending.dropped.1 {
-            return None;
-        }
         let live = self.book.live.bytes_in(LETTER_LOG..u64::MAX);
         (total > 2 * live + self.tuning.segment_bytes)
             .then_some((Segment { base, end, letters: true, held_back: false }, true))
