@@ -20,6 +20,8 @@ use crate::engine::{Delivery, Engine, EngineError, Event};
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// The shortest: what is due but may not start yet must not keep the thread spinning.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
+/// How long calls may run without any news before the runtime is nudged.
+const NUDGE_AFTER: Duration = Duration::from_millis(20);
 /// Ends that are heard before the engine is served again.
 const ENDS_PER_ROUND_MAX: usize = 4096;
 
@@ -192,12 +194,18 @@ impl Dispatcher {
 
     fn sleep(&self, longest: Duration) {
         let due = self.machine.next_wake(self.engine.next_due());
-        if let Some(due) = due {
-            if self.machine.is_at_rest() && self.clock.idle_until(due) {
-                return;
-            }
-            return self.wake.sleep(due.since(self.clock.now()).clamp(SLEEP_MIN, longest.max(SLEEP_MIN)));
+        if let Some(due) = due
+            && self.machine.is_at_rest()
+            && self.clock.idle_until(due)
+        {
+            return;
         }
-        self.wake.sleep(longest);
+        let calls_run = self.machine.running() > 0;
+        let longest = if calls_run { longest.min(NUDGE_AFTER) } else { longest };
+        let until_due = due.map_or(longest, |due| due.since(self.clock.now()).min(longest));
+        let called = self.wake.sleep(until_due.max(SLEEP_MIN));
+        if calls_run && !called {
+            self.exchange.nudge();
+        }
     }
 }

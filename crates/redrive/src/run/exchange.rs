@@ -53,6 +53,12 @@ impl Exchange {
         }
     }
 
+    /// Nothing has ended for a while although calls run. Perhaps one of them blocks the very thread that was to watch the
+    /// runtime's timers and sockets, while the other threads sleep; a runner that wakes up makes its thread take over.
+    pub(crate) fn nudge(&self) {
+        self.wake_a_runner();
+    }
+
     /// The next call for a runner. If there are more, another runner is woken: should this call block its thread, the
     /// others must not wait for it.
     pub(crate) fn next_start(&self) -> Option<Start> {
