@@ -10,15 +10,14 @@ use redrive_core::{Message, Reason, Time};
 use super::frame::{Frame, frame_len};
 use super::live::Live;
 use super::record::{
-    AcceptedBody, Blocked, Ended, FLAG_BLOCKED, LetterChanged, LetterMoved, Seen, SlotCopy, Stored, Was,
-    get_seqs, kind,
+    AcceptedBody, Blocked, Ended, LetterChanged, LetterMoved, Seen, SlotCopy, Stored, Was, get_seqs, kind,
 };
 use super::shelf::{Cell, LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table};
 use crate::engine::completion::CompletionSet;
 use crate::engine::delay::{DelayIndex, DelayKey};
 use crate::engine::letter::LetterState;
 use crate::engine::overlay::{Changes, Overlay};
-use crate::engine::seam::{AfterDead, StoreOptions};
+use crate::engine::seam::{AfterDead, Ordering, StoreOptions};
 
 /// Key hash, message number: the order of a key is the order of acceptance.
 pub type LineKey = (u64, u64);
@@ -41,6 +40,7 @@ pub enum Folded {
 #[derive(Debug)]
 pub struct Book<S> {
     options: StoreOptions,
+    hash_seed: u64,
     shelf: Arc<S>,
     /// Messages that are no longer ready.
     pub departed: CompletionSet,
@@ -56,6 +56,14 @@ pub struct Book<S> {
     pub blocked: u64,
     pub open: u64,
     pub discarded: u64,
+}
+
+/// The book that the tables reflect, and from which position and number ready messages are to be read.
+#[derive(Debug)]
+pub struct Loaded<S> {
+    pub book: Book<S>,
+    pub ready_at: u64,
+    pub ready_seq: u64,
 }
 
 /// Everything the tables have to learn at a checkpoint.
@@ -89,9 +97,10 @@ const JOBS_MAX: usize = 64;
 
 impl<S: Shelf> Book<S> {
     /// An empty book over empty tables.
-    pub fn new(options: StoreOptions, shelf: Arc<S>, near_max: usize) -> Self {
+    pub fn new(options: StoreOptions, hash_seed: u64, shelf: Arc<S>, near_max: usize) -> Self {
         Self {
             options,
+            hash_seed,
             shelf,
             departed: CompletionSet::default(),
             next_seq: 0,
@@ -108,13 +117,13 @@ impl<S: Shelf> Book<S> {
         }
     }
 
-    /// The book the tables reflect, with the position and number from which to read ready messages; `None` if the
-    /// tables are empty.
+    /// The book the tables reflect; `None` if they are empty.
     pub fn load(
         options: StoreOptions,
+        hash_seed: u64,
         shelf: Arc<S>,
         near_max: usize,
-    ) -> Result<Option<(Self, (u64, u64))>, ShelfError> {
+    ) -> Result<Option<Loaded<S>>, ShelfError> {
         let Some(raw) = shelf.get(Space::Meta, &META_KEY.bytes())? else { return Ok(None) };
         let damaged = || ShelfError("its meta entry cannot be read".into());
         let meta = <Vec<u64>>::read(&raw).filter(|m| m.len() >= META_FIXED && m[0] == META_VERSION);
@@ -127,7 +136,7 @@ impl<S: Shelf> Book<S> {
                 departed.insert(number);
             }
         }
-        let mut book = Self::new(options, shelf, near_max);
+        let mut book = Self::new(options, hash_seed, shelf, near_max);
         book.position = meta[1];
         book.next_seq = meta[2];
         book.departed = departed;
@@ -136,7 +145,7 @@ impl<S: Shelf> Book<S> {
         book.open = meta[8];
         book.discarded = meta[9];
         book.live = Live::from_numbers(&meta[runs_end..]);
-        Ok(Some((book, (meta[4], meta[5]))))
+        Ok(Some(Loaded { book, ready_at: meta[4], ready_seq: meta[5] }))
     }
 
     /// Hands all changes over for the tables. `ready` is where reading of ready messages would have to go on.
@@ -202,7 +211,10 @@ impl<S: Shelf> Book<S> {
         self.position = frame.end();
         let pointer = Pointer { at: frame.position, len: frame_len(frame.body.len()) as u32 };
         match frame.kind {
-            kind::ACCEPTED => self.accepted(frame, pointer),
+            kind::ACCEPTED => {
+                self.accepted(frame, pointer);
+                Ok(())
+            }
             kind::DONE => {
                 for seq in get_seqs(&frame.body) {
                     self.departed.insert(seq);
@@ -231,7 +243,7 @@ impl<S: Shelf> Book<S> {
                 Ok(())
             }
             kind::MOVED => match Stored::read(frame.body.clone()) {
-                Some(stored) => self.moved(frame.tag, frame.flags, &stored, pointer),
+                Some(stored) => self.moved(frame.tag, &stored, pointer),
                 None => Ok(()),
             },
             kind::LETTER_STATE => match LetterChanged::read(frame.body.clone()) {
@@ -256,10 +268,10 @@ impl<S: Shelf> Book<S> {
         }
     }
 
-    fn accepted(&mut self, frame: &Frame, pointer: Pointer) -> Result<(), ShelfError> {
+    fn accepted(&mut self, frame: &Frame, pointer: Pointer) {
         let seq = frame.tag;
         self.next_seq = self.next_seq.max(seq + 1);
-        let Some(body) = AcceptedBody::read(frame.body.clone()) else { return Ok(()) };
+        let Some(body) = AcceptedBody::read(frame.body.clone()) else { return };
         if let Some(due) = body.due {
             self.departed.insert(seq);
             self.delay.put((due, seq), pointer);
@@ -270,7 +282,6 @@ impl<S: Shelf> Book<S> {
         {
             self.see(message.id().as_bytes().to_vec(), seq, body.at);
         }
-        Ok(())
     }
 
     fn see(&mut self, id: Vec<u8>, seq: u64, at: u64) {
@@ -322,7 +333,8 @@ impl<S: Shelf> Book<S> {
     ) -> Result<(), ShelfError> {
         self.leave_state(seq, stored.was, stored.key)?;
         self.leave_line(seq, stored.key, folded);
-        let before = if stored.meta.replays > 0 { self.letter(seq)? } else { None };
+        // A letter that dies again, or one that the letter log knew first when everything is built anew.
+        let before = self.letter(seq)?;
         if let Some(before) = &before {
             self.live.sub(before.pointer);
             self.count_letter(before.state, false);
@@ -353,8 +365,13 @@ impl<S: Shelf> Book<S> {
     }
 
     fn block(&mut self, blocked: &Blocked, folded: &mut impl FnMut(Folded)) -> Result<(), ShelfError> {
+        // Where its content is now: the cleaner may have moved it since it was passed over.
+        let moved = match blocked.was {
+            Was::Waiting { due } => self.delay.get(&(due, blocked.seq), &self.table(Space::Delay))?,
+            _ => None,
+        };
         self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
-        let pointer = Pointer { at: blocked.at, len: blocked.len };
+        let pointer = moved.unwrap_or(Pointer { at: blocked.at, len: blocked.len });
         let hash = blocked.key;
         self.lines.set((hash, blocked.seq), LineSlot::Blocked(pointer));
         self.live.add(pointer);
@@ -395,33 +412,46 @@ impl<S: Shelf> Book<S> {
         }
     }
 
-    fn moved(&mut self, seq: u64, flags: u8, stored: &Stored, pointer: Pointer) -> Result<(), ShelfError> {
-        if flags & FLAG_BLOCKED != 0 {
-            let Some(hash) = stored.key else { return Ok(()) };
-            let key = (hash, seq);
-            if let Some(LineSlot::Blocked(old)) = self.lines.get(&key, &self.table(Space::Lines))?
-                && old.at == stored.moved_from
-            {
-                self.lines.set(key, LineSlot::Blocked(pointer));
-                self.live.sub(old);
-                self.live.add(pointer);
-            }
-        } else {
-            let key = (stored.due.unwrap_or(0), seq);
+    /// Points to the new place of a message, if it still is where the cleaner saw it. It may have been blocked meanwhile.
+    fn moved(&mut self, seq: u64, stored: &Stored, pointer: Pointer) -> Result<(), ShelfError> {
+        if let Some(due) = stored.due {
+            let key = (due, seq);
             if let Some(old) = self.delay.get(&key, &self.table(Space::Delay))?
                 && old.at == stored.moved_from
             {
                 self.delay.repoint(key, pointer);
                 self.live.sub(old);
                 self.live.add(pointer);
+                return Ok(());
             }
         }
+        let Some(hash) = stored.key.or_else(|| self.hash_of(&Message::from_wire(stored.wire.clone()).ok()?))
+        else {
+            return Ok(());
+        };
+        let key = (hash, seq);
+        if let Some(LineSlot::Blocked(old)) = self.lines.get(&key, &self.table(Space::Lines))?
+            && old.at == stored.moved_from
+        {
+            self.lines.set(key, LineSlot::Blocked(pointer));
+            self.live.sub(old);
+            self.live.add(pointer);
+        }
         Ok(())
+    }
+
+    /// The hash of a message's key, where keys are ordered.
+    pub fn hash_of(&self, message: &Message) -> Option<u64> {
+        match self.options.ordering {
+            Ordering::None => None,
+            Ordering::Key => message.key().map(|key| key_hash(key, self.hash_seed)),
+        }
     }
 
     fn replaying(&mut self, seq: u64, stored: &Stored) -> Result<(), ShelfError> {
         self.set_letter(seq, LetterState::Replaying)?;
         if let Some(mut slot) = self.letter(seq)? {
+            slot.jobs.retain(|job| !stored.jobs.contains(job));
             slot.jobs.extend(&stored.jobs);
             let surplus = slot.jobs.len().saturating_sub(JOBS_MAX);
             slot.jobs.drain(..surplus);
@@ -515,4 +545,9 @@ impl<S: Shelf> Book<S> {
             _ => Ok(()),
         }
     }
+}
+
+/// A key's hash, seeded per store so that nobody can choose keys that collide.
+pub fn key_hash(key: &[u8], seed: u64) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
 }

@@ -10,14 +10,12 @@ use std::time::Duration;
 
 use redrive_core::{Message, Meta, Time};
 
-use super::book::LineKey;
+use super::book::{LineKey, key_hash};
 use super::command::Relocation;
 use super::disk::Disk;
 use super::frame::Frame;
 use super::reader::{Reader, Scanned};
-use super::record::{
-    AcceptedBody, Ended, FLAG_BLOCKED, LetterChanged, Seen, SlotCopy, Stored, Was, get_seqs, kind,
-};
+use super::record::{AcceptedBody, Ended, LetterChanged, Seen, SlotCopy, Stored, Was, get_seqs, kind};
 use super::shelf::{LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table};
 use super::writer::LETTER_LOG;
 use crate::engine::delay::DelayKey;
@@ -139,14 +137,14 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
             let pointer = Far::<DelayKey, Pointer>::get(&table, &(due, seq))?;
             if pointer.is_some_and(|pointer| pointer.at == frame.position) {
                 kept.bytes += stored.len_hint();
-                kept.moves.push((0, seq, stored.own()));
+                kept.moves.push((seq, stored.own()));
                 return Ok(());
             }
         }
         let key = self.blocked_at(&stored, seq, frame.position)?;
         if key.is_some() {
             kept.bytes += stored.len_hint();
-            kept.moves.push((FLAG_BLOCKED, seq, Stored { key, ..stored }.own()));
+            kept.moves.push((seq, Stored { key, ..stored }.own()));
         }
         Ok(())
     }
@@ -199,7 +197,7 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
         match self.slot(seq)? {
             None => kept.slots.push((seq, None)),
             Some(slot) if slot.pointer.at & LETTER_LOG != 0 && self.is_over(&slot, piece) => {
-                kept.purge.push(seq)
+                kept.purge.push(seq);
             }
             Some(_) => self.keep_slot(seq, kept)?,
         }
@@ -240,9 +238,4 @@ impl Stored {
         let wire = bytes::Bytes::copy_from_slice(&self.wire);
         Self { history, wire, ..self }
     }
-}
-
-/// A key's hash, seeded per store so that nobody can choose keys that collide.
-pub fn key_hash(key: &[u8], seed: u64) -> u64 {
-    xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
 }

@@ -79,8 +79,8 @@ impl Command {
 /// What the cleaner found worth keeping in a piece of a segment.
 #[derive(Debug, Default)]
 pub struct Relocation {
-    /// Waiting and blocked messages: flags, number, content.
-    pub moves: Vec<(u8, u64, Stored)>,
+    /// Waiting and blocked messages: number and content.
+    pub moves: Vec<(u64, Stored)>,
     /// Letters, with the position they are at.
     pub letters: Vec<(u64, Stored, u64)>,
     /// Letters in the letter log whose state frames go away; `None`: the letter is purged.
@@ -110,4 +110,14 @@ pub enum Note {
         next: Option<u64>,
     },
     Failed(String),
+}
+
+impl Note {
+    /// The memory it holds on to until it is taken in.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Committed { written: Some(written), .. } => written.bytes.len(),
+            _ => 0,
+        }
+    }
 }

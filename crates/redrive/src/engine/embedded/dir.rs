@@ -126,8 +126,7 @@ fn format(path: &Path) -> Result<[u8; 16], EngineError> {
         Ok(text) => read_format(&text, &name),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let id = new_id();
-            let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-            let text = format!("redrive store\nformat {FORMAT}\nid {hex}\n");
+            let text = format!("redrive store\nformat {FORMAT}\nid {:032x}\n", u128::from_be_bytes(id));
             write_durably(path, &name, text.as_bytes()).map_err(|error| failed("writing", &name, &error))?;
             Ok(id)
         }
@@ -151,13 +150,8 @@ fn read_format(text: &str, name: &Path) -> Result<[u8; 16], EngineError> {
             name.display()
         )));
     }
-    let hex = field("id ").filter(|hex| hex.len() == 32).ok_or_else(|| damaged("no store id"))?;
-    let mut id = [0; 16];
-    for (index, byte) in id.iter_mut().enumerate() {
-        let pair = hex.get(index * 2..index * 2 + 2).ok_or_else(|| damaged("no store id"))?;
-        *byte = u8::from_str_radix(pair, 16).map_err(|_| damaged("the store id is not hexadecimal"))?;
-    }
-    Ok(id)
+    let id = field("id ").filter(|hex| hex.len() == 32).and_then(|hex| u128::from_str_radix(hex, 16).ok());
+    id.map(u128::to_be_bytes).ok_or_else(|| damaged("no store id of 32 hexadecimal digits"))
 }
 
 /// Complete or not there at all, also after a power cut.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use redrive_core::Time;
 
-use super::book::Book;
+use super::book::{Book, Loaded};
 use super::clean::Cleaner;
 use super::disk::Disk;
 use super::keeper::{Keeper, Task};
@@ -82,9 +82,9 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let Place { disk, store_id, options, tuning } = place;
     let seed = u64::from_le_bytes(store_id[..8].try_into().unwrap_or_default());
     let mut report = StoreReport::default();
-    let (shelf_now, loaded) = load(place, shelf, &mut report.rebuilt);
+    let (shelf_now, loaded) = load(place, seed, shelf, &mut report.rebuilt);
 
-    let verify_from = loaded.as_ref().map_or(0, |(book, _)| book.position);
+    let verify_from = loaded.as_ref().map_or(0, |loaded| loaded.book.position);
     let log = |prefix: &str, verify_from| {
         let accept_missing = tuning.accept_missing;
         let options = LogOptions::new(prefix, tuning.segment_bytes, *store_id);
@@ -96,20 +96,19 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     report.letters = letters_report;
     let (start, end) = (journal.start(), journal.end());
 
-    let usable = loaded.filter(|(book, (from, _))| {
-        let fits = book.position <= end && book.position >= start && *from >= start;
+    let usable = loaded.filter(|Loaded { book, ready_at, .. }| {
+        let fits = book.position <= end && book.position >= start && *ready_at >= start;
         if !fits {
             report.rebuilt = Some(format!("it is at {}, the journal is {start} to {end}", book.position));
         }
         fits
     });
-    let (shelf_now, mut book, from) = match usable {
-        Some((book, (from, seq))) => (shelf_now?, book, (from, Some(seq))),
-        None => {
-            let shelf_now = shelf(true)?;
-            let book = Book::new(*options, Arc::clone(&shelf_now), tuning.near_max);
-            (shelf_now, book, (start, None))
-        }
+    let (shelf_now, mut book, from) = if let Some(Loaded { book, ready_at, ready_seq }) = usable {
+        (shelf_now?, book, (ready_at, Some(ready_seq)))
+    } else {
+        let shelf_now = shelf(true)?;
+        let book = Book::new(*options, seed, Arc::clone(&shelf_now), tuning.near_max);
+        (shelf_now, book, (start, None))
     };
     let anew = from.1.is_none();
     let cleaner = Cleaner {
@@ -139,7 +138,6 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let mut store = Store {
         options: *options,
         tuning: *tuning,
-        hash_seed: seed,
         ready,
         journal: journal.reader(),
         letter_log: letters.reader(),
@@ -188,17 +186,16 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     Ok((store, report))
 }
 
-type Loaded<S> = Option<(Book<S>, (u64, u64))>;
-
 /// The tables and the book in them, if they can be read.
 fn load<D: Disk, S: Shelf>(
     place: &Place<D>,
+    seed: u64,
     shelf: &OpenShelf<'_, S>,
     rebuilt: &mut Option<String>,
-) -> (Result<Arc<S>, ShelfError>, Loaded<S>) {
+) -> (Result<Arc<S>, ShelfError>, Option<Loaded<S>>) {
     let opened = shelf(false);
     let book = opened.as_ref().map_err(ShelfError::clone).and_then(|shelf| {
-        let book = Book::load(place.options, Arc::clone(shelf), place.tuning.near_max)?;
+        let book = Book::load(place.options, seed, Arc::clone(shelf), place.tuning.near_max)?;
         if book.is_none() && !shelf.range(Space::Meta, &[], 1)?.is_empty() {
             return Err(ShelfError("its meta entry is missing".into()));
         }

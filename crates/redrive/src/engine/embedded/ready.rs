@@ -97,6 +97,10 @@ impl<D: Disk> Ready<D> {
 
     /// From which position, and with which number, everything from `prefix` on can be found again.
     pub fn resume_from(&mut self, prefix: u64) -> (u64, u64) {
+        if self.queue.is_empty() && self.expected.is_some_and(|expected| prefix >= expected) {
+            // Nothing that was read is ready any more: old positions must not hold back the cleaner.
+            self.marks.clear();
+        }
         while self.marks.len() > 1 && self.marks[1].0 <= prefix {
             self.marks.pop_front();
         }

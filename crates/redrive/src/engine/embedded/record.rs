@@ -33,9 +33,6 @@ pub mod kind {
     pub const LETTER_SLOT: u8 = 12;
 }
 
-/// Marks a [`kind::MOVED`] frame whose message is blocked behind its key; otherwise it waits for its due time.
-pub const FLAG_BLOCKED: u8 = 1;
-
 const NONE: u64 = u64::MAX;
 
 /// Where a message was before this record.
@@ -292,7 +289,7 @@ pub struct SlotCopy {
 }
 
 impl SlotCopy {
-    pub fn len(&self) -> usize {
+    pub fn len_hint(&self) -> usize {
         5 + self.jobs.len() * 8
     }
 

@@ -62,7 +62,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {
-        Some(Arc::new(StoreIngest(Arc::clone(&self.commands))))
+        Some(Arc::new(StoreIngest { commands: Arc::clone(&self.commands), notes: Arc::clone(&self.notes) }))
     }
 
     fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
@@ -230,7 +230,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let Ok(message) = redrive_core::Message::from_wire(stored.wire.clone()) else { return Ok(None) };
         Ok(Some(Stored {
             was: Was::Letter,
-            key: self.hash_of(&message),
+            key: self.book.hash_of(&message),
             due: Some(job.due.as_millis()),
             jobs: vec![job.id],
             meta: stored.meta.replayed(),

@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use redrive_core::{Message, Time};
+use redrive_core::Time;
 use tokio::sync::oneshot;
 
 use super::batch::Written;
 use super::book::{Book, Folded, LineKey};
-use super::clean::key_hash;
 use super::command::{Closing, Command, Note};
 use super::disk::Disk;
 use super::keeper::{Keeper, Task};
@@ -24,7 +23,7 @@ use super::started::Started;
 use super::tend::Tending;
 use super::writer::Writer;
 use crate::engine::ingest::{Ingest, IngestAnswer, IngestError, NewMessage};
-use crate::engine::seam::{Delivery, EngineError, Ordering, Settlement, StoreOptions, Ticket, Verdict};
+use crate::engine::seam::{Delivery, EngineError, Settlement, StoreOptions, Ticket, Verdict};
 
 /// More than this waiting to be written makes ingest answer "busy".
 const INGEST_BYTES_MAX: usize = 64 << 20;
@@ -88,7 +87,6 @@ pub(super) enum Hands<D: Disk, S> {
 pub struct Store<D: Disk, S: Shelf> {
     pub(super) options: StoreOptions,
     pub(super) tuning: Tuning,
-    pub(super) hash_seed: u64,
     pub(super) book: Book<S>,
     pub(super) ready: Ready<D>,
     pub(super) journal: Reader<D>,
@@ -303,14 +301,6 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         Ok(())
     }
 
-    /// The hash of a message's key, where keys are ordered.
-    pub(super) fn hash_of(&self, message: &Message) -> Option<u64> {
-        match self.options.ordering {
-            Ordering::None => None,
-            Ordering::Key => message.key().map(|key| key_hash(key, self.hash_seed)),
-        }
-    }
-
     pub(super) fn ticket(&mut self) -> Ticket {
         self.given += 1;
         Ticket(self.given)
@@ -404,15 +394,19 @@ fn call(wake: &Wake) {
 
 /// A handle through which messages enter a store.
 #[derive(Debug, Clone)]
-pub(super) struct StoreIngest(pub(super) Arc<Mailbox<Command>>);
+pub(super) struct StoreIngest {
+    pub(super) commands: Arc<Mailbox<Command>>,
+    pub(super) notes: Arc<Mailbox<Note>>,
+}
 
 impl Ingest for StoreIngest {
     fn submit(&self, batch: Vec<NewMessage>, now: Time) -> oneshot::Receiver<IngestAnswer> {
         let (answer, receiver) = oneshot::channel();
         let command = Command::Ingest { batch, now, answer };
         let bytes = command.bytes();
-        if let Err((Command::Ingest { answer, .. }, refused)) = self.0.offer(command, bytes, INGEST_BYTES_MAX)
-        {
+        // What is durable but not yet taken in counts too: memory is bounded whoever is slow.
+        let room = INGEST_BYTES_MAX.saturating_sub(self.notes.bytes());
+        if let Err((Command::Ingest { answer, .. }, refused)) = self.commands.offer(command, bytes, room) {
             let error = match refused {
                 Refused::Full => IngestError::Busy,
                 Refused::Closed => IngestError::Stopped,

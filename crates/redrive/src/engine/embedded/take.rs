@@ -184,7 +184,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let Candidate { seq, pointer, was, content } = candidate;
         let Some(content) = content else { return self.doom_damaged(seq, was, pointer).map(Some) };
         let mut doomed = None;
-        let key = self.hash_of(&content.message);
+        let key = self.book.hash_of(&content.message);
         if let Some(hash) = key {
             // One that came due and was never looked at must not overtake ready messages nobody has looked at either.
             let looked_at = was == Was::Fresh || content.in_line || self.ready.next_seq() > seq;

@@ -18,6 +18,8 @@ pub(super) struct Tending {
     cleaning: Cleaning,
     /// The end of the journal when cleaning was last considered.
     considered: u64,
+    /// What the writer was told to drop, in the journal and in the letter log; it may not have done so yet.
+    dropped: (u64, u64),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +41,8 @@ struct Segment {
 enum Cleaning {
     #[default]
     Idle,
-    /// Waiting for a checkpoint behind the segment.
-    Preparing(Segment),
+    /// Waiting for a checkpoint that knows everything that has left the segment.
+    Preparing(Segment, u64),
     Scanning(Segment),
     /// Waiting until what was carried forward is durable; then the scan goes on, or the segment can go.
     Carrying(Segment, Ticket, Option<u64>),
@@ -88,12 +90,14 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             self.post(Command::ForgetIds { below: checkpoint.next_seq });
         }
         match self.tending.cleaning {
-            Cleaning::Preparing(segment) if checkpoint.position >= segment.end || segment.letters => {
+            Cleaning::Preparing(segment, after) if checkpoint.position >= after => {
                 self.scan(segment, segment.base);
             }
             Cleaning::Persisting(segment, after) if checkpoint.persist && checkpoint.position >= after => {
                 let (journal, letters) =
                     if segment.letters { (None, Some(segment.end)) } else { (Some(segment.end), None) };
+                let (journal_before, letters_before) = self.tending.dropped;
+                self.tending.dropped = (journal.unwrap_or(journal_before), letters.unwrap_or(letters_before));
                 self.post(Command::Drop { journal, letters });
                 self.tending.cleaning = Cleaning::Idle;
                 self.tending.considered = 0;
@@ -105,7 +109,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     fn clean(&mut self) {
         match self.tending.cleaning {
             Cleaning::Idle => self.consider(),
-            Cleaning::Preparing(_) => self.checkpoint(false),
+            Cleaning::Preparing(..) => self.checkpoint(false),
             Cleaning::Persisting(..) => self.checkpoint(true),
             Cleaning::Carrying(segment, ticket, next) if self.durable >= ticket.0 => match next {
                 Some(next) => self.scan(segment, next),
@@ -123,7 +127,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.tending.considered = self.book.position;
         if let Some(segment) = self.journal_candidate().or_else(|| self.letter_candidate()) {
             self.tending.cleaning = match segment {
-                (segment, true) => Cleaning::Preparing(segment),
+                (segment, true) => Cleaning::Preparing(segment, self.book.position),
                 (segment, false) => Cleaning::Persisting(segment, self.book.position),
             };
         }
@@ -135,7 +139,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let segments = self.journal.segments();
         let (base, end) = (segments.first()?.0, segments.get(1)?.0);
         let ready_from = self.ready.resume_from(self.book.departed.prefix()).0;
-        if end > ready_from || end > self.book.position {
+        if end > ready_from || end > self.book.position || base < self.tending.dropped.0 {
             return None;
         }
         let total = self.book.position - base;
@@ -157,6 +161,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let segments = self.letter_log.segments();
         let (base, end) = (segments.first()?.0, segments.get(1)?.0);
         let total: u64 = segments.iter().map(|(_, len)| len).sum();
+        if base < self.tending.dropped.1 {
+            return None;
+        }
         let live = self.book.live.bytes_in(LETTER_LOG..u64::MAX);
         (total > 2 * live + self.tuning.segment_bytes).then_some((Segment { base, end, letters: true }, true))
     }
