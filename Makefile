@@ -9,16 +9,17 @@ help: ## list what there is
 test: ## install what the tests need, start PostgreSQL, run all tests and all examples
 	@scripts/test.sh
 
-lint: ## formatting and clippy, warnings are errors
+lint: ## formatting, clippy with warnings as errors, and the README's example against its file
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	@scripts/readme.sh
 
 examples: ## run every example that needs no arguments (the ledger's needs scripts/postgres.sh start)
 	@scripts/examples.sh
 
 demo: ## run the example dead_letter: a message fails, is parked, and is driven again after the fix
-	@echo "There is no demo command yet: this runs crates/redrive/examples/dead_letter.rs."
-	cargo run --quiet --locked -p redrive --example dead_letter
+	@echo "There is no demo command yet. This is crates/redrive/examples/dead_letter.rs, in memory:"
+	@cargo run --quiet --locked -p redrive --example dead_letter
 
 bench: ## the benchmark of the library and the embedded engine, release build
 	@test -d crates/redrive-lab || { echo "crates/redrive-lab is not there yet; nothing to measure"; exit 1; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every example of every crate and fails if one fails. An example that reads arguments is a helper of a test,
+# Runs every example of every crate and fails if one fails. An example that reads arguments belongs to a test,
 # which calls it itself; it is only built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
