@@ -8,6 +8,7 @@
 //! - [`dispatch`]: what to take, whom to start, what to settle; no I/O
 //! - [`run`]: threads, handlers, shutdown
 //! - [`settle`]: from the end of an attempt to what is stored
+//! - `sim` (feature `testing`): the dispatch machine on a virtual clock, with a checker per invariant
 
 pub mod builder;
 pub mod failure;
@@ -22,6 +23,9 @@ pub mod stores;
 pub mod dispatch;
 pub mod run;
 pub mod settle;
+
+#[cfg(feature = "testing")]
+pub mod sim;
 
 pub use builder::{BuildError, BuildFault, Builder, Pipeline};
 pub use engine::{Accepted, AfterDead, Letter, LetterState, NewMessage, Ordering};

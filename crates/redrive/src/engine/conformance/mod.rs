@@ -12,7 +12,7 @@
 //! - `model`: all messages, and what an engine's answers say about them
 //! - `order`: which message of a key may start
 //! - `bounds`: what counts and `next_due` may say
-//! - `suite`: carries commands out and compares; `finish` drives everything to its end
+//! - `suite`, `settling`, `operator`: carry commands out and compare; `finish` drives everything to its end
 //! - `report`: runs seeds, shrinks a failure and says how to repeat it
 
 mod command;
@@ -26,6 +26,7 @@ mod order;
 mod finish;
 mod operator;
 mod report;
+mod settling;
 mod suite;
 
 use redrive_core::Time;

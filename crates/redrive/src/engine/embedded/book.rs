@@ -10,7 +10,8 @@ use redrive_core::{Message, Reason, Time};
 use super::frame::{Frame, frame_len};
 use super::live::Live;
 use super::record::{
-    AcceptedBody, Blocked, Ended, LetterChanged, LetterMoved, Seen, SlotCopy, Stored, Was, get_seqs, kind,
+    AcceptedBody, Blocked, Ended, FLAG_BLOCKED, LetterChanged, LetterMoved, Seen, SlotCopy, Stored, Was,
+    get_seqs, kind,
 };
 use super::shelf::{Cell, LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table};
 use crate::engine::completion::CompletionSet;
@@ -243,7 +244,7 @@ impl<S: Shelf> Book<S> {
                 Ok(())
             }
             kind::MOVED => match Stored::read(frame.body.clone()) {
-                Some(stored) => self.moved(frame.tag, &stored, pointer),
+                Some(stored) => self.moved(frame.tag, frame.flags, &stored, pointer),
                 None => Ok(()),
             },
             kind::LETTER_STATE => match LetterChanged::read(frame.body.clone()) {
@@ -345,7 +346,7 @@ impl<S: Shelf> Book<S> {
             reason: stored.reason.unwrap_or(Reason::Corrupt),
             dead_at: Time::from_millis(stored.dead_at),
             replays: stored.meta.replays,
-            jobs: before.map(|before| before.jobs).unwrap_or_default(),
+            jobs: stored.jobs.clone(),
             key: stored.key,
         };
         self.put_letter(seq, slot);
@@ -365,13 +366,8 @@ impl<S: Shelf> Book<S> {
     }
 
     fn block(&mut self, blocked: &Blocked, folded: &mut impl FnMut(Folded)) -> Result<(), ShelfError> {
-        // Where its content is now: the cleaner may have moved it since it was passed over.
-        let moved = match blocked.was {
-            Was::Waiting { due } => self.delay.get(&(due, blocked.seq), &self.table(Space::Delay))?,
-            _ => None,
-        };
         self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
-        let pointer = moved.unwrap_or(Pointer { at: blocked.at, len: blocked.len });
+        let pointer = Pointer { at: blocked.at, len: blocked.len };
         let hash = blocked.key;
         self.lines.set((hash, blocked.seq), LineSlot::Blocked(pointer));
         self.live.add(pointer);
@@ -412,32 +408,43 @@ impl<S: Shelf> Book<S> {
         }
     }
 
-    /// Points to the new place of a message, if it still is where the cleaner saw it. It may have been blocked meanwhile.
-    fn moved(&mut self, seq: u64, stored: &Stored, pointer: Pointer) -> Result<(), ShelfError> {
-        if let Some(due) = stored.due {
-            let key = (due, seq);
-            if let Some(old) = self.delay.get(&key, &self.table(Space::Delay))?
-                && old.at == stored.moved_from
-            {
-                self.delay.repoint(key, pointer);
-                self.live.sub(old);
-                self.live.add(pointer);
-                return Ok(());
-            }
-        }
-        let Some(hash) = stored.key.or_else(|| self.hash_of(&Message::from_wire(stored.wire.clone()).ok()?))
-        else {
-            return Ok(());
-        };
-        let key = (hash, seq);
-        if let Some(LineSlot::Blocked(old)) = self.lines.get(&key, &self.table(Space::Lines))?
-            && old.at == stored.moved_from
-        {
-            self.lines.set(key, LineSlot::Blocked(pointer));
+    /// The cleaner carried a message forward. It waits for what it waited for before; if the frame that first said so is
+    /// gone already, this one says it.
+    fn moved(&mut self, seq: u64, flags: u8, stored: &Stored, pointer: Pointer) -> Result<(), ShelfError> {
+        self.departed.insert(seq);
+        self.live.add(pointer);
+        if let Some(old) = self.pointer_of(seq, flags, stored)? {
             self.live.sub(old);
-            self.live.add(pointer);
+            match (flags & FLAG_BLOCKED, stored.due, stored.key) {
+                (0, due, _) => self.delay.repoint((due.unwrap_or(0), seq), pointer),
+                (_, _, Some(hash)) => self.lines.set((hash, seq), LineSlot::Blocked(pointer)),
+                (_, _, None) => {}
+            }
+            return Ok(());
+        }
+        let slot = if flags & FLAG_BLOCKED == 0 {
+            self.delay.put((stored.due.unwrap_or(0), seq), pointer);
+            LineSlot::Delayed
+        } else {
+            self.blocked += 1;
+            LineSlot::Blocked(pointer)
+        };
+        if let Some(hash) = stored.key {
+            self.lines.set((hash, seq), slot);
         }
         Ok(())
+    }
+
+    /// Where the content of a waiting or blocked message is now.
+    pub fn pointer_of(&self, seq: u64, flags: u8, stored: &Stored) -> Result<Option<Pointer>, ShelfError> {
+        if flags & FLAG_BLOCKED == 0 {
+            return self.delay.get(&(stored.due.unwrap_or(0), seq), &self.table(Space::Delay));
+        }
+        let Some(hash) = stored.key else { return Ok(None) };
+        match self.lines.get(&(hash, seq), &self.table(Space::Lines))? {
+            Some(LineSlot::Blocked(pointer)) => Ok(Some(pointer)),
+            _ => Ok(None),
+        }
     }
 
     /// The hash of a message's key, where keys are ordered.

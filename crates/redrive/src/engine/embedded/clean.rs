@@ -1,8 +1,8 @@
 //! The cleaner: reads the oldest segment and says what of it must be carried forward.
 //!
-//! It looks at the tables of a checkpoint that lies behind the segment. What has become dead since is carried along for
-//! nothing; the book ignores a move of something that is not there any more. Nothing in the segment can become live
-//! again, so nothing is missed.
+//! It looks at the tables of a checkpoint that knows everything that has left the segment. What has changed since, the
+//! owner of the store sorts out before anything is written; nothing in the segment can become live again, so nothing is
+//! missed.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,7 +15,9 @@ use super::command::Relocation;
 use super::disk::Disk;
 use super::frame::Frame;
 use super::reader::{Reader, Scanned};
-use super::record::{AcceptedBody, Ended, LetterChanged, Seen, SlotCopy, Stored, Was, get_seqs, kind};
+use super::record::{
+    AcceptedBody, Ended, FLAG_BLOCKED, LetterChanged, Seen, SlotCopy, Stored, Was, get_seqs, kind,
+};
 use super::shelf::{LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table};
 use super::writer::LETTER_LOG;
 use crate::engine::delay::DelayKey;
@@ -137,14 +139,14 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
             let pointer = Far::<DelayKey, Pointer>::get(&table, &(due, seq))?;
             if pointer.is_some_and(|pointer| pointer.at == frame.position) {
                 kept.bytes += stored.len_hint();
-                kept.moves.push((seq, stored.own()));
+                kept.moves.push((0, seq, stored.own()));
                 return Ok(());
             }
         }
         let key = self.blocked_at(&stored, seq, frame.position)?;
         if key.is_some() {
             kept.bytes += stored.len_hint();
-            kept.moves.push((seq, Stored { key, ..stored }.own()));
+            kept.moves.push((FLAG_BLOCKED, seq, Stored { key, ..stored }.own()));
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ pub struct Closing {
     pub attempt: Option<Attempt>,
     pub was: Was,
     pub key: Option<u64>,
+    /// For a letter that dies again: the replay jobs it went through.
+    pub jobs: Vec<u64>,
 }
 
 /// Everything that is written to the journal.
@@ -79,8 +81,8 @@ impl Command {
 /// What the cleaner found worth keeping in a piece of a segment.
 #[derive(Debug, Default)]
 pub struct Relocation {
-    /// Waiting and blocked messages: number and content.
-    pub moves: Vec<(u64, Stored)>,
+    /// Waiting and blocked messages: flags, number and content.
+    pub moves: Vec<(u8, u64, Stored)>,
     /// Letters, with the position they are at.
     pub letters: Vec<(u64, Stored, u64)>,
     /// Letters in the letter log whose state frames go away; `None`: the letter is purged.

@@ -33,6 +33,9 @@ pub mod kind {
     pub const LETTER_SLOT: u8 = 12;
 }
 
+/// Marks a [`kind::MOVED`] frame whose message is blocked behind its key; otherwise it waits for its due time.
+pub const FLAG_BLOCKED: u8 = 1;
+
 const NONE: u64 = u64::MAX;
 
 /// Where a message was before this record.

@@ -217,7 +217,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 };
                 self.book.delay.loaded(entries, limit, |(due, seq)| out(*due, *seq));
             }
-            Note::Scanned { relocation, next } => self.scanned(relocation, next),
+            Note::Scanned { relocation, next } => self.scanned(relocation, next)?,
             Note::Failed(error) => self.failed = Some(error),
         }
         Ok(())
@@ -327,7 +327,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             if plain && delivery.meta.replays == 0 {
                 done.push(delivery.receipt.seq);
             } else {
-                closings.push(Closing { delivery, verdict, attempt, was: held.was, key: held.key });
+                let Held { was, key, .. } = *held;
+                let dies_again = delivery.meta.replays > 0 && matches!(verdict, Verdict::Dead { .. });
+                let letter = if dies_again { self.book.letter(receipt.seq)? } else { None };
+                let jobs = letter.map(|letter| letter.jobs).unwrap_or_default();
+                closings.push(Closing { delivery, verdict, attempt, was, key, jobs });
             }
         }
         self.post(Command::Settle { ticket, done, closings });

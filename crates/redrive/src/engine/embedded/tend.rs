@@ -4,10 +4,12 @@ use super::clean::Piece;
 use super::command::{Command, Relocation};
 use super::disk::Disk;
 use super::keeper::Task;
+use super::record::{FLAG_BLOCKED, Stored};
 use super::shelf::{Shelf, ShelfError, Space};
 use super::store::Store;
 use super::writer::LETTER_LOG;
 use crate::engine::seam::Ticket;
+use redrive_core::Message;
 
 #[derive(Debug, Default)]
 pub(super) struct Tending {
@@ -35,6 +37,8 @@ struct Segment {
     base: u64,
     end: u64,
     letters: bool,
+    /// Something in it is in flight: the segment stays, and is looked at again later.
+    held_back: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -113,6 +117,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             Cleaning::Persisting(..) => self.checkpoint(true),
             Cleaning::Carrying(segment, ticket, next) if self.durable >= ticket.0 => match next {
                 Some(next) => self.scan(segment, next),
+                None if segment.held_back => self.tending.cleaning = Cleaning::Idle,
                 None => self.tending.cleaning = Cleaning::Persisting(segment, self.book.position),
             },
             Cleaning::Scanning(_) | Cleaning::Carrying(..) => {}
@@ -148,7 +153,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let needs_scan = !dead_as_a_whole || self.options.dedup.is_some();
         let worth_it =
             total > self.tuning.clean_above_bytes && total > 2 * live + 2 * self.tuning.segment_bytes;
-        (worth_it || !needs_scan).then_some((Segment { base, end, letters: false }, needs_scan))
+        (worth_it || !needs_scan)
+            .then_some((Segment { base, end, letters: false, held_back: false }, needs_scan))
     }
 
     /// Whether a segment without live frames may still hold state frames of letters in the letter log.
@@ -165,7 +171,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return None;
         }
         let live = self.book.live.bytes_in(LETTER_LOG..u64::MAX);
-        (total > 2 * live + self.tuning.segment_bytes).then_some((Segment { base, end, letters: true }, true))
+        (total > 2 * live + self.tuning.segment_bytes)
+            .then_some((Segment { base, end, letters: true, held_back: false }, true))
     }
 
     fn scan(&mut self, segment: Segment, from: u64) {
@@ -174,12 +181,41 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.task(Task::Scan(piece));
     }
 
-    /// The cleaner has read a piece: carry forward what is left of it.
-    pub(super) fn scanned(&mut self, relocation: Relocation, next: Option<u64>) {
-        let Cleaning::Scanning(segment) = self.tending.cleaning else { return };
+    /// The cleaner has read a piece: carry forward what is still there. What is in flight may be settled any moment, and
+    /// the record of a move must never come after that of its end: it has to wait.
+    pub(super) fn scanned(
+        &mut self,
+        mut relocation: Relocation,
+        next: Option<u64>,
+    ) -> Result<(), ShelfError> {
+        let Cleaning::Scanning(mut segment) = self.tending.cleaning else { return Ok(()) };
+        let mut kept = Vec::with_capacity(relocation.moves.len());
+        for (flags, seq, stored) in relocation.moves {
+            let there = self.book.pointer_of(seq, flags, &stored)?;
+            if self.in_flight.contains_key(&seq) || self.passed.contains_key(&seq) {
+                segment.held_back = true;
+            } else if there.is_some_and(|pointer| pointer.at == stored.moved_from) {
+                kept.push((flags, seq, stored));
+            } else if self.book.live.any_in(segment.base..segment.end)
+                && self.is_waiting_elsewhere(seq, &stored)?
+            {
+                // It was blocked since the checkpoint: its content is still here, under another name.
+                segment.held_back = true;
+            }
+        }
+        relocation.moves = kept;
         let ticket = self.ticket();
         self.post(Command::Relocate { ticket, relocation });
         self.tending.cleaning = Cleaning::Carrying(segment, ticket, next);
+        Ok(())
+    }
+
+    /// Whether a message that was waiting for its time is blocked behind its key now, with its content where it was.
+    fn is_waiting_elsewhere(&self, seq: u64, stored: &Stored) -> Result<bool, ShelfError> {
+        let key = stored.key.or_else(|| self.book.hash_of(&Message::from_wire(stored.wire.clone()).ok()?));
+        let blocked = Stored { key, ..stored.clone() };
+        let pointer = self.book.pointer_of(seq, FLAG_BLOCKED, &blocked)?;
+        Ok(pointer.is_some_and(|pointer| pointer.at == stored.moved_from))
     }
 }
 

@@ -241,8 +241,8 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             self.letters.sync()?;
             self.letters.mark()?;
         }
-        for (seq, stored) in &relocation.moves {
-            push_stored(batch, kind::MOVED, *seq, stored);
+        for (flags, seq, stored) in &relocation.moves {
+            batch.push(kind::MOVED, *flags, *seq, stored.len_hint(), |buf| stored.write(buf));
         }
         for part in moved.chunks(LIST_MAX) {
             batch.push(kind::LETTER_MOVED, 0, 0, part.len() * 28, |buf| {
@@ -266,7 +266,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
     }
     let mut ended = Vec::new();
     for closing in closings {
-        let Closing { delivery, verdict, attempt, was, key } = closing;
+        let Closing { delivery, verdict, attempt, was, key, jobs } = closing;
         let seq = delivery.receipt.seq;
         let history = match &attempt {
             Some(attempt) => delivery.history.with(attempt),
@@ -276,7 +276,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
             was,
             key,
             due: None,
-            jobs: Vec::new(),
+            jobs: jobs.clone(),
             reason: None,
             state: None,
             dead_at: 0,
