@@ -1,0 +1,49 @@
+# One command equals CI: .ci/run, which is `make lint test`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help test lint examples demo bench soak mutants deny tools clean
+
+help: ## list what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## install what the tests need, start PostgreSQL, run all tests and all examples
+	@scripts/test.sh
+
+lint: ## formatting, clippy with warnings as errors, and the README's example against its file
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	@scripts/readme.sh
+
+examples: ## run every example that needs no arguments (the ledger's needs scripts/postgres.sh start)
+	@scripts/examples.sh
+
+demo: ## run the example dead_letter: a message fails, is parked, and is driven again after the fix
+	@echo "There is no demo command yet. This is crates/redrive/examples/dead_letter.rs, in memory:"
+	@cargo run --quiet --locked -p redrive --example dead_letter
+
+bench: ## the benchmark of the library and the embedded engine, release build
+	@test -d crates/redrive-lab || { echo "crates/redrive-lab is not there yet; nothing to measure"; exit 1; }
+	cargo run --release --locked -p redrive-lab --bin redrive-bench
+
+soak: ## the tests with many more seeds and kills; takes hours, stop it when you like
+	REDRIVE_SEEDS=$${REDRIVE_SEEDS:-200000} \
+	REDRIVE_SIM_SEEDS=$${REDRIVE_SIM_SEEDS:-200000} \
+	REDRIVE_DIR_SEEDS=$${REDRIVE_DIR_SEEDS:-1000} \
+	REDRIVE_KILLS=$${REDRIVE_KILLS:-1000} \
+	REDRIVE_POWER_CUTS=$${REDRIVE_POWER_CUTS:-500} \
+	REDRIVE_TEST_PROFILE=release REDRIVE_TEST_TIMEOUT=24h scripts/test.sh
+
+mutants: ## change the code of redrive-core line by line and see whether a test notices
+	@command -v cargo-mutants >/dev/null || cargo install cargo-mutants --locked
+	cargo mutants -p redrive-core
+
+deny: ## licences, advisories, duplicates and sources of the dependencies
+	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked
+	cargo deny --all-features check
+
+tools: ## install the system packages the tests need, only those that are missing
+	@scripts/tools.sh
+
+clean: ## stop the test server and remove everything that was built
+	-@scripts/postgres.sh stop
+	cargo clean
