@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::disk::RealDisk;
+use super::disk::{RealDisk, Traffic};
 use super::open::{self, Place, StoreReport};
 use super::shelf::ShelfError;
 use super::shelf_fjall::FjallShelf;
@@ -27,6 +27,7 @@ pub struct Embedded {
     dir: Arc<Owned>,
     tuning: Tuning,
     reports: Arc<Mutex<HashMap<String, StoreReport>>>,
+    traffic: Arc<Traffic>,
 }
 
 #[derive(Debug)]
@@ -53,7 +54,7 @@ impl Embedded {
         let lock = lock(&path)?;
         let id = format(&path)?;
         let dir = Arc::new(Owned { path, id, _lock: lock });
-        Ok(Self { dir, tuning, reports: Arc::default() })
+        Ok(Self { dir, tuning, reports: Arc::default(), traffic: Arc::default() })
     }
 
     /// Opens the store of a pipeline.
@@ -61,6 +62,7 @@ impl Embedded {
         check_name(pipeline)?;
         let path = self.dir.path.join(pipeline);
         let disk = RealDisk::new(path.join("journal")).map_err(|error| failed("making", &path, &error))?;
+        let disk = disk.counting(Arc::clone(&self.traffic));
         let place = Place { disk, store_id: self.dir.id, options, tuning: self.tuning };
         let index = path.join("index");
         let (store, report) = open::open(&place, &|anew| open_index(&index, anew))?;
@@ -71,6 +73,11 @@ impl Embedded {
     /// What was found when the store of a pipeline was opened last.
     pub fn report(&self, pipeline: &str) -> Option<StoreReport> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline).cloned()
+    }
+
+    /// What the journals of all stores opened from here have written and synced.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     pub fn path(&self) -> &Path {

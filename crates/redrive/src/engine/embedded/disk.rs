@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A flat directory of files.
 ///
@@ -43,6 +44,33 @@ pub struct RealDisk {
     path: Arc<Path>,
     /// Held open so that a directory sync needs no lookup and cannot hit another directory.
     dir: Arc<File>,
+    traffic: Arc<Traffic>,
+}
+
+/// What was asked of the operating system so far.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    bytes: AtomicU64,
+    syncs: AtomicU64,
+}
+
+impl Traffic {
+    /// Bytes that were written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Files that were synced, each time they were.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+}
+
+/// A file of the operating system.
+#[derive(Debug)]
+pub struct RealFile {
+    file: File,
+    traffic: Arc<Traffic>,
 }
 
 impl RealDisk {
@@ -53,7 +81,18 @@ impl RealDisk {
         let path = path.into();
         make_dir(&path)?;
         let dir = Arc::new(File::open(&path)?);
-        Ok(Self { path: path.into(), dir })
+        Ok(Self { path: path.into(), dir, traffic: Arc::default() })
+    }
+
+    /// Counts in `traffic`, which may be shared with others.
+    #[must_use]
+    pub fn counting(self, traffic: Arc<Traffic>) -> Self {
+        Self { traffic, ..self }
+    }
+
+    fn opened(&self, options: &OpenOptions, name: &str) -> io::Result<RealFile> {
+        let file = options.open(self.path.join(name))?;
+        Ok(RealFile { file, traffic: Arc::clone(&self.traffic) })
     }
 
     pub fn path(&self) -> &Path {
@@ -78,7 +117,7 @@ fn make_dir(path: &Path) -> io::Result<()> {
 }
 
 impl Disk for RealDisk {
-    type File = File;
+    type File = RealFile;
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
@@ -91,12 +130,12 @@ impl Disk for RealDisk {
         Ok(names)
     }
 
-    fn create(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).create_new(true).open(self.path.join(name))
+    fn create(&self, name: &str) -> io::Result<RealFile> {
+        self.opened(OpenOptions::new().read(true).write(true).create_new(true), name)
     }
 
-    fn open(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(self.path.join(name))
+    fn open(&self, name: &str) -> io::Result<RealFile> {
+        self.opened(OpenOptions::new().read(true).write(true), name)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -113,15 +152,16 @@ impl Disk for RealDisk {
     }
 }
 
-impl DiskFile for File {
+impl DiskFile for RealFile {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.write_all_at(data, offset)
+        self.traffic.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.file.write_all_at(data, offset)
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < into.len() {
-            match FileExt::read_at(self, &mut into[done..], offset + done as u64) {
+            match self.file.read_at(&mut into[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -132,15 +172,16 @@ impl DiskFile for File {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        File::set_len(self, len)
+        self.file.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        File::sync_data(self)
+        self.traffic.syncs.fetch_add(1, Ordering::Relaxed);
+        self.file.sync_data()
     }
 }
 
@@ -165,6 +206,7 @@ mod tests {
         DiskFile::set_len(&file, 4).unwrap();
         assert_eq!(disk.open("x").unwrap().len().unwrap(), 4);
         assert_eq!(disk.list().unwrap(), ["x"]);
+        assert_eq!((disk.traffic.bytes(), disk.traffic.syncs()), (3, 1));
         assert!(disk.free_bytes().unwrap() > 0);
         disk.remove("x").unwrap();
         assert!(disk.list().unwrap().is_empty());
