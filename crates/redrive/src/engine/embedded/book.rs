@@ -354,12 +354,8 @@ impl<S: Shelf> Book<S> {
 
     fn block(&mut self, blocked: &Blocked, folded: &mut impl FnMut(Folded)) -> Result<(), ShelfError> {
         // It may have been moved since it was passed over.
-        let moved = match blocked.was {
-            Was::Waiting { due } => self.delay.get(&(due, blocked.seq), &self.table(Space::Delay))?,
-            _ => None,
-        };
-        self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
-        let pointer = moved.unwrap_or(Pointer { at: blocked.at, len: blocked.len });
+        let now_at = self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
+        let pointer = now_at.unwrap_or(Pointer { at: blocked.at, len: blocked.len });
         let hash = blocked.key;
         self.lines.set((hash, blocked.seq), LineSlot::Blocked(pointer));
         self.live.add(pointer);
@@ -368,8 +364,13 @@ impl<S: Shelf> Book<S> {
         Ok(())
     }
 
-    /// The message leaves the state it was in, whatever comes next.
-    fn leave_state(&mut self, seq: u64, was: Was, key: Option<u64>) -> Result<(), ShelfError> {
+    /// The message leaves the state it was in, whatever comes next. Returns where its content is, if it waited.
+    fn leave_state(
+        &mut self,
+        seq: u64,
+        was: Was,
+        key: Option<u64>,
+    ) -> Result<Option<Pointer>, ShelfError> {
         match was {
             Was::Fresh => {
                 self.departed.insert(seq);
@@ -378,19 +379,21 @@ impl<S: Shelf> Book<S> {
                 let table = Table { shelf: &self.shelf, space: Space::Delay };
                 if let Some(pointer) = self.delay.remove(&(due, seq), &table)? {
                     self.live.sub(pointer);
+                    return Ok(Some(pointer));
                 }
             }
             Was::Blocked => {
-                let Some(hash) = key else { return Ok(()) };
+                let Some(hash) = key else { return Ok(None) };
                 let slot = self.lines.get(&(hash, seq), &self.table(Space::Lines))?;
                 if let Some(LineSlot::Blocked(pointer)) = slot {
                     self.live.sub(pointer);
                     self.blocked = self.blocked.saturating_sub(1);
+                    return Ok(Some(pointer));
                 }
             }
             Was::Letter => {}
         }
-        Ok(())
+        Ok(None)
     }
 
     fn leave_line(&mut self, seq: u64, key: Option<u64>, folded: &mut impl FnMut(Folded)) {
@@ -400,27 +403,31 @@ impl<S: Shelf> Book<S> {
         }
     }
 
+    /// The cleaner carried a waiting message forward. It is written only while the message waits (`Store::still_waits`),
+    /// so when everything is built anew and the frame it came from is gone, this one stands for it.
     fn moved(&mut self, seq: u64, flags: u8, stored: &Stored, pointer: Pointer) -> Result<(), ShelfError> {
         if flags & FLAG_BLOCKED != 0 {
             let Some(hash) = stored.key else { return Ok(()) };
             let key = (hash, seq);
-            if let Some(LineSlot::Blocked(old)) = self.lines.get(&key, &self.table(Space::Lines))?
-                && old.at == stored.moved_from
-            {
-                self.lines.set(key, LineSlot::Blocked(pointer));
-                self.live.sub(old);
-                self.live.add(pointer);
+            match self.lines.get(&key, &self.table(Space::Lines))? {
+                Some(LineSlot::Blocked(old)) => self.live.sub(old),
+                Some(LineSlot::Delayed) | None => self.blocked += 1,
             }
+            self.lines.set(key, LineSlot::Blocked(pointer));
         } else {
             let key = (stored.due.unwrap_or(0), seq);
-            if let Some(old) = self.delay.get(&key, &self.table(Space::Delay))?
-                && old.at == stored.moved_from
-            {
-                self.delay.repoint(key, pointer);
-                self.live.sub(old);
-                self.live.add(pointer);
+            match self.delay.get(&key, &self.table(Space::Delay))? {
+                Some(old) => {
+                    self.delay.repoint(key, pointer);
+                    self.live.sub(old);
+                }
+                None => self.delay.put(key, pointer),
+            }
+            if let Some(hash) = stored.key {
+                self.lines.set((hash, seq), LineSlot::Delayed);
             }
         }
+        self.live.add(pointer);
         Ok(())
     }
 

@@ -219,7 +219,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 };
                 self.book.delay.loaded(entries, limit, |(due, seq)| out(*due, *seq));
             }
-            Note::Scanned { relocation, next } => self.scanned(relocation, next),
+            Note::Scanned { relocation, next } => self.scanned(relocation, next)?,
             Note::Failed(error) => {
                 // Also when it was the index that failed: nothing more is accepted from here on.
                 self.commands.close();

@@ -1,10 +1,13 @@
 //! Tending the store between deliveries: loading what comes due, checkpoints of the index, cleaning of the journal.
 
+use redrive_core::Message;
+
 use super::clean::Piece;
 use super::command::{Command, Relocation};
 use super::disk::Disk;
 use super::keeper::Task;
-use super::shelf::{Shelf, ShelfError, Space};
+use super::record::{FLAG_BLOCKED, Stored, Was};
+use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::store::Store;
 use super::writer::LETTER_LOG;
 use crate::engine::seam::Ticket;
@@ -177,11 +180,45 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     /// The cleaner has read a piece: carry forward what is left of it.
-    pub(super) fn scanned(&mut self, relocation: Relocation, next: Option<u64>) {
-        let Cleaning::Scanning(segment) = self.tending.cleaning else { return };
+    pub(super) fn scanned(
+        &mut self,
+        mut relocation: Relocation,
+        next: Option<u64>,
+    ) -> Result<(), ShelfError> {
+        let Cleaning::Scanning(segment) = self.tending.cleaning else { return Ok(()) };
+        let mut moves = Vec::with_capacity(relocation.moves.len());
+        for (_, seq, stored) in relocation.moves {
+            moves.extend(self.still_waits(seq, stored)?);
+        }
+        relocation.moves = moves;
         let ticket = self.ticket();
         self.post(Command::Relocate { ticket, relocation });
         self.tending.cleaning = Cleaning::Carrying(segment, ticket, next);
+        Ok(())
+    }
+
+    /// What the cleaner read in the tables may be over by now, or on its way to be: then it is not carried forward, or
+    /// an index that is built anew would bring it back. What only changed the place where it waits is carried there.
+    fn still_waits(&self, seq: u64, stored: Stored) -> Result<Option<(u8, u64, Stored)>, ShelfError> {
+        if self.in_flight.get(&seq).is_some_and(|held| held.settling) {
+            return Ok(None);
+        }
+        let due = stored.due.unwrap_or(0);
+        if let Some((hash, was)) = self.passed.get(&seq)
+            && *was == (Was::Waiting { due })
+        {
+            return Ok(Some((FLAG_BLOCKED, seq, Stored { key: Some(*hash), ..stored })));
+        }
+        let from = stored.moved_from;
+        let delayed = self.book.delay.get(&(due, seq), &self.book.table(Space::Delay))?;
+        if delayed.is_some_and(|pointer| pointer.at == from) {
+            return Ok(Some((0, seq, stored)));
+        }
+        let Ok(message) = Message::from_wire(stored.wire.clone()) else { return Ok(None) };
+        let Some(hash) = self.hash_of(&message) else { return Ok(None) };
+        let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
+        let here = matches!(slot, Some(LineSlot::Blocked(pointer)) if pointer.at == from);
+        Ok(here.then(|| (FLAG_BLOCKED, seq, Stored { key: Some(hash), ..stored })))
     }
 }
 
