@@ -322,7 +322,8 @@ impl<S: Shelf> Book<S> {
     ) -> Result<(), ShelfError> {
         self.leave_state(seq, stored.was, stored.key)?;
         self.leave_line(seq, stored.key, folded);
-        let before = if stored.meta.replays > 0 { self.letter(seq)? } else { None };
+        // Also at its first death: a crash may have left a copy in the letter log that the journal knows nothing of.
+        let before = self.letter(seq)?;
         if let Some(before) = &before {
             self.live.sub(before.pointer);
             self.count_letter(before.state, false);
