@@ -366,12 +366,7 @@ impl<S: Shelf> Book<S> {
     }
 
     /// The message leaves the state it was in, whatever comes next. Returns where its content is, if it waited.
-    fn leave_state(
-        &mut self,
-        seq: u64,
-        was: Was,
-        key: Option<u64>,
-    ) -> Result<Option<Pointer>, ShelfError> {
+    fn leave_state(&mut self, seq: u64, was: Was, key: Option<u64>) -> Result<Option<Pointer>, ShelfError> {
         match was {
             Was::Fresh => {
                 self.departed.insert(seq);
