@@ -8,6 +8,9 @@ use redrive_core::{Class, Reason, Time};
 use crate::acks::Step;
 use crate::plan::Random;
 
+/// Outlives the segment it is written into, so that the cleaner has to carry it.
+const LONG_MS: u64 = 3_600_000;
+
 /// A settlement of any kind, and what it means for the message.
 pub fn any(random: &mut Random, delivery: Delivery, now: Time) -> (Step, Settlement) {
     if let Some(reason) = delivery.doomed {
@@ -18,7 +21,7 @@ pub fn any(random: &mut Random, delivery: Delivery, now: Time) -> (Step, Settlem
         0..45 => (Step::Done, done(delivery)),
         45..53 => (Step::Released, Settlement { delivery, verdict: Verdict::Release, attempt: None }),
         53..80 if delivery.meta.attempts < 4 => {
-            let delay = [0, 0, 1, 5, 20][random.below(5) as usize];
+            let delay = [0, 0, 1, 5, 20, LONG_MS][random.below(6) as usize];
             (Step::Retry, retry(delivery, now, Duration::from_millis(delay)))
         }
         _ => (Step::Dead, dead(delivery, Reason::MaxRetries, now)),

@@ -180,7 +180,7 @@ fn all_started(book: &Book, report: &StoreReport) -> Result<(), String> {
 
 /// Takes and settles until nothing is left. Returns the numbers that were delivered.
 fn deliver_all(store: &mut impl Engine, book: &mut Book) -> Result<HashSet<u64>, String> {
-    let later = Time::from_millis(plan::now().as_millis() + 3_600_000);
+    let later = Time::from_millis(plan::now().as_millis() + 10 * 3_600_000);
     let text = |error: redrive::engine::EngineError| error.to_string();
     for known in book.known.values_mut() {
         (known.out, known.settling) = (false, false);

@@ -77,9 +77,9 @@ impl Lane {
     fn step(&mut self, random: &mut Random, id: &str, acks: &mut AckFile) -> Result<(), EngineError> {
         self.hear(acks)?;
         match random.below(20) {
-            0..6 if self.answers.len() < OUT_MAX => self.offer(random, id, acks),
-            6..11 if self.hands.len() < OUT_MAX => self.take(random, acks)?,
-            11..17 => self.settle(random, acks)?,
+            0..4 if self.answers.len() < OUT_MAX => self.offer(random, id, acks),
+            4..10 if self.hands.len() < OUT_MAX => self.take(random, acks)?,
+            10..17 => self.settle(random, acks)?,
             17 => self.replay(random, acks)?,
             18 => self.discard(random, acks)?,
             _ => std::thread::sleep(Duration::from_micros(random.below(2000))),

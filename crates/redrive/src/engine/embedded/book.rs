@@ -344,7 +344,7 @@ impl<S: Shelf> Book<S> {
     ) -> Result<(), ShelfError> {
         self.leave_state(seq, stored.was, stored.key)?;
         self.leave_line(seq, stored.key, folded);
-        // A letter that dies again, or one that the letter log knew first when everything is built anew.
+        // Also at its first death: a crash may have left a copy in the letter log that the journal knows nothing of.
         let before = self.letter(seq)?;
         if let Some(before) = &before {
             self.live.sub(before.pointer);
@@ -377,16 +377,8 @@ impl<S: Shelf> Book<S> {
 
     fn block(&mut self, blocked: &Blocked, folded: &mut impl FnMut(Folded)) -> Result<(), ShelfError> {
         // It may have been moved since it was passed over.
-        let moved = match blocked.was {
-            Was::Waiting { due } => self.delay.get(&(due, blocked.seq), &self.table(Space::Delay))?,
-            Was::Blocked => match self.lines.get(&(blocked.key, blocked.seq), &self.table(Space::Lines))? {
-                Some(LineSlot::Blocked(pointer)) => Some(pointer),
-                _ => None,
-            },
-            Was::Fresh | Was::Letter => None,
-        };
-        self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
-        let pointer = moved.unwrap_or(Pointer { at: blocked.at, len: blocked.len });
+        let now_at = self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
+        let pointer = now_at.unwrap_or(Pointer { at: blocked.at, len: blocked.len });
         let hash = blocked.key;
         self.lines.set((hash, blocked.seq), LineSlot::Blocked(pointer));
         self.live.add(pointer);
@@ -395,8 +387,8 @@ impl<S: Shelf> Book<S> {
         Ok(())
     }
 
-    /// The message leaves the state it was in, whatever comes next.
-    fn leave_state(&mut self, seq: u64, was: Was, key: Option<u64>) -> Result<(), ShelfError> {
+    /// The message leaves the state it was in, whatever comes next. Returns where its content is, if it waited.
+    fn leave_state(&mut self, seq: u64, was: Was, key: Option<u64>) -> Result<Option<Pointer>, ShelfError> {
         match was {
             Was::Fresh => {
                 self.departed.insert(seq);
@@ -405,19 +397,21 @@ impl<S: Shelf> Book<S> {
                 let table = Table { shelf: &self.shelf, space: Space::Delay };
                 if let Some(pointer) = self.delay.remove(&(due, seq), &table)? {
                     self.live.sub(pointer);
+                    return Ok(Some(pointer));
                 }
             }
             Was::Blocked => {
-                let Some(hash) = key else { return Ok(()) };
+                let Some(hash) = key else { return Ok(None) };
                 let slot = self.lines.get(&(hash, seq), &self.table(Space::Lines))?;
                 if let Some(LineSlot::Blocked(pointer)) = slot {
                     self.live.sub(pointer);
                     self.blocked = self.blocked.saturating_sub(1);
+                    return Ok(Some(pointer));
                 }
             }
             Was::Letter => {}
         }
-        Ok(())
+        Ok(None)
     }
 
     fn leave_line(&mut self, seq: u64, key: Option<u64>, folded: &mut impl FnMut(Folded)) {
@@ -427,43 +421,32 @@ impl<S: Shelf> Book<S> {
         }
     }
 
-    /// The cleaner carried a message forward. It waits for what it waited for before; if the frame that first said so is
-    /// gone already, this one says it.
+    /// The cleaner carried a waiting message forward. It is written only while the message waits (`Store::still_waits`),
+    /// so when everything is built anew and the frame it came from is gone, this one stands for it.
     fn moved(&mut self, seq: u64, flags: u8, stored: &Stored, pointer: Pointer) -> Result<(), ShelfError> {
-        self.departed.insert(seq);
-        self.live.add(pointer);
-        if let Some(old) = self.pointer_of(seq, flags, stored)? {
-            self.live.sub(old);
-            match (flags & FLAG_BLOCKED, stored.due, stored.key) {
-                (0, due, _) => self.delay.repoint((due.unwrap_or(0), seq), pointer),
-                (_, _, Some(hash)) => self.lines.set((hash, seq), LineSlot::Blocked(pointer)),
-                (_, _, None) => {}
+        if flags & FLAG_BLOCKED != 0 {
+            let Some(hash) = stored.key else { return Ok(()) };
+            let key = (hash, seq);
+            match self.lines.get(&key, &self.table(Space::Lines))? {
+                Some(LineSlot::Blocked(old)) => self.live.sub(old),
+                Some(LineSlot::Delayed) | None => self.blocked += 1,
             }
-            return Ok(());
-        }
-        let slot = if flags & FLAG_BLOCKED == 0 {
-            self.delay.put((stored.due.unwrap_or(0), seq), pointer);
-            LineSlot::Delayed
+            self.lines.set(key, LineSlot::Blocked(pointer));
         } else {
-            self.blocked += 1;
-            LineSlot::Blocked(pointer)
-        };
-        if let Some(hash) = stored.key {
-            self.lines.set((hash, seq), slot);
+            let key = (stored.due.unwrap_or(0), seq);
+            match self.delay.get(&key, &self.table(Space::Delay))? {
+                Some(old) => {
+                    self.delay.repoint(key, pointer);
+                    self.live.sub(old);
+                }
+                None => self.delay.put(key, pointer),
+            }
+            if let Some(hash) = stored.key {
+                self.lines.set((hash, seq), LineSlot::Delayed);
+            }
         }
+        self.live.add(pointer);
         Ok(())
-    }
-
-    /// Where the content of a waiting or blocked message is now.
-    pub fn pointer_of(&self, seq: u64, flags: u8, stored: &Stored) -> Result<Option<Pointer>, ShelfError> {
-        if flags & FLAG_BLOCKED == 0 {
-            return self.delay.get(&(stored.due.unwrap_or(0), seq), &self.table(Space::Delay));
-        }
-        let Some(hash) = stored.key else { return Ok(None) };
-        match self.lines.get(&(hash, seq), &self.table(Space::Lines))? {
-            Some(LineSlot::Blocked(pointer)) => Ok(Some(pointer)),
-            _ => Ok(None),
-        }
     }
 
     /// The hash of a message's key, where keys are ordered.

@@ -35,7 +35,8 @@ pub struct StoreReport {
     pub rebuilt: Option<String>,
     /// Frames the index had to be brought forward by.
     pub brought_forward: u64,
-    /// Deliveries that were running when the last process ended without a clean stop.
+    /// Deliveries that were running when the last process ended without a clean stop. They are reported again until
+    /// something is taken.
     pub started: Vec<Mark>,
 }
 
@@ -127,10 +128,8 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let (frames, first_seq) = fold_journal(&mut book, &journal.reader(), &keeper, (start, anew), tuning)?;
     report.brought_forward = frames;
 
-    let (mut started, marks) =
-        Started::open(disk).map_err(|error| EngineError::Storage(error.to_string()))?;
+    let (started, marks) = Started::open(disk).map_err(|error| EngineError::Storage(error.to_string()))?;
     report.started = still_open(&book, marks)?;
-    started.clear().map_err(|error| EngineError::Storage(error.to_string()))?;
 
     let expected = from.1.or(first_seq).unwrap_or(book.next_seq);
     let ready = Ready::new(journal.reader(), from.0, end, Some(expected));

@@ -27,6 +27,9 @@ pub struct Started<F> {
     current: usize,
     len: u64,
     buf: Vec<u8>,
+    /// The marks of the last run are still in the files. They stay until something is started: a process that dies
+    /// before that has not acted on them, and the next one must see them again.
+    of_last_run: bool,
 }
 
 impl<F: DiskFile> Started<F> {
@@ -45,7 +48,8 @@ impl<F: DiskFile> Started<F> {
         }
         marks.sort_unstable();
         marks.dedup();
-        Ok((Self { files, current: 0, len: 0, buf: Vec::new() }, marks))
+        let of_last_run = !marks.is_empty();
+        Ok((Self { files, current: 0, len: 0, buf: Vec::new(), of_last_run }, marks))
     }
 
     /// Marks deliveries as started. `running` gives all that are in flight, for when a new file begins.
@@ -54,6 +58,9 @@ impl<F: DiskFile> Started<F> {
         started: impl Iterator<Item = Mark>,
         running: impl FnOnce() -> Vec<Mark>,
     ) -> io::Result<()> {
+        if self.of_last_run {
+            self.clear()?;
+        }
         self.buf.clear();
         started.for_each(|mark| mark.write(&mut self.buf));
         if self.len + self.buf.len() as u64 <= FILE_BYTES_MAX {
@@ -71,9 +78,9 @@ impl<F: DiskFile> Started<F> {
         self.files[old].set_len(0)
     }
 
-    /// Nothing is running any more: a clean end, or the marks of the last run were read.
+    /// Nothing is running any more.
     pub fn clear(&mut self) -> io::Result<()> {
-        self.len = 0;
+        (self.len, self.of_last_run) = (0, false);
         self.files.iter().try_for_each(|file| file.set_len(0))
     }
 }

@@ -1,15 +1,16 @@
 //! Tending the store between deliveries: loading what comes due, checkpoints of the index, cleaning of the journal.
 
+use redrive_core::Message;
+
 use super::clean::Piece;
 use super::command::{Command, Relocation};
 use super::disk::Disk;
 use super::keeper::Task;
-use super::record::{FLAG_BLOCKED, Stored};
-use super::shelf::{Shelf, ShelfError, Space};
+use super::record::{FLAG_BLOCKED, Stored, Was};
+use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::store::Store;
 use super::writer::LETTER_LOG;
 use crate::engine::seam::Ticket;
-use redrive_core::Message;
 
 #[derive(Debug, Default)]
 pub(super) struct Tending {
@@ -35,8 +36,6 @@ struct Segment {
     base: u64,
     end: u64,
     letters: bool,
-    /// Something in it is in flight: the segment stays, and is looked at again later.
-    held_back: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -115,7 +114,6 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             Cleaning::Persisting(..) => self.checkpoint(true),
             Cleaning::Carrying(segment, ticket, next) if self.durable >= ticket.0 => match next {
                 Some(next) => self.scan(segment, next),
-                None if segment.held_back => self.tending.cleaning = Cleaning::Idle,
                 None => self.tending.cleaning = Cleaning::Persisting(segment, self.book.position),
             },
             Cleaning::Dropping(segment) => {
@@ -158,8 +156,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let needs_scan = !dead_as_a_whole || self.options.dedup.is_some();
         let worth_it =
             total > self.tuning.clean_above_bytes && total > 2 * live + 2 * self.tuning.segment_bytes;
-        (worth_it || !needs_scan)
-            .then_some((Segment { base, end, letters: false, held_back: false }, needs_scan))
+        (worth_it || !needs_scan).then_some((Segment { base, end, letters: false }, needs_scan))
     }
 
     /// Whether a segment without live frames may still hold state frames of letters in the letter log.
@@ -173,8 +170,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let (base, end) = (segments.first()?.0, segments.get(1)?.0);
         let total: u64 = segments.iter().map(|(_, len)| len).sum();
         let live = self.book.live.bytes_in(LETTER_LOG..u64::MAX);
-        (total > 2 * live + self.tuning.segment_bytes)
-            .then_some((Segment { base, end, letters: true, held_back: false }, true))
+        (total > 2 * live + self.tuning.segment_bytes).then_some((Segment { base, end, letters: true }, true))
     }
 
     fn scan(&mut self, segment: Segment, from: u64) {
@@ -183,41 +179,46 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.task(Task::Scan(piece));
     }
 
-    /// The cleaner has read a piece: carry forward what is still there. What is in flight may be settled any moment, and
-    /// the record of a move must never come after that of its end: it has to wait.
+    /// The cleaner has read a piece: carry forward what is left of it.
     pub(super) fn scanned(
         &mut self,
         mut relocation: Relocation,
         next: Option<u64>,
     ) -> Result<(), ShelfError> {
-        let Cleaning::Scanning(mut segment) = self.tending.cleaning else { return Ok(()) };
-        let mut kept = Vec::with_capacity(relocation.moves.len());
-        for (flags, seq, stored) in relocation.moves {
-            let there = self.book.pointer_of(seq, flags, &stored)?;
-            if self.in_flight.contains_key(&seq) || self.passed.contains_key(&seq) {
-                segment.held_back = true;
-            } else if there.is_some_and(|pointer| pointer.at == stored.moved_from) {
-                kept.push((flags, seq, stored));
-            } else if self.book.live.any_in(segment.base..segment.end)
-                && self.is_waiting_elsewhere(seq, &stored)?
-            {
-                // It was blocked since the checkpoint: its content is still here, under another name.
-                segment.held_back = true;
-            }
+        let Cleaning::Scanning(segment) = self.tending.cleaning else { return Ok(()) };
+        let mut moves = Vec::with_capacity(relocation.moves.len());
+        for (_, seq, stored) in relocation.moves {
+            moves.extend(self.still_waits(seq, stored)?);
         }
-        relocation.moves = kept;
+        relocation.moves = moves;
         let ticket = self.ticket();
         self.post(Command::Relocate { ticket, relocation });
         self.tending.cleaning = Cleaning::Carrying(segment, ticket, next);
         Ok(())
     }
 
-    /// Whether a message that was waiting for its time is blocked behind its key now, with its content where it was.
-    fn is_waiting_elsewhere(&self, seq: u64, stored: &Stored) -> Result<bool, ShelfError> {
-        let key = stored.key.or_else(|| self.book.hash_of(&Message::from_wire(stored.wire.clone()).ok()?));
-        let blocked = Stored { key, ..stored.clone() };
-        let pointer = self.book.pointer_of(seq, FLAG_BLOCKED, &blocked)?;
-        Ok(pointer.is_some_and(|pointer| pointer.at == stored.moved_from))
+    /// What the cleaner read in the tables may be over by now, or on its way to be: then it is not carried forward, or
+    /// an index that is built anew would bring it back. What only changed the place where it waits is carried there.
+    fn still_waits(&self, seq: u64, stored: Stored) -> Result<Option<(u8, u64, Stored)>, ShelfError> {
+        if self.in_flight.get(&seq).is_some_and(|held| held.settling) {
+            return Ok(None);
+        }
+        let due = stored.due.unwrap_or(0);
+        if let Some((hash, was)) = self.passed.get(&seq)
+            && *was == (Was::Waiting { due })
+        {
+            return Ok(Some((FLAG_BLOCKED, seq, Stored { key: Some(*hash), ..stored })));
+        }
+        let from = stored.moved_from;
+        let delayed = self.book.delay.get(&(due, seq), &self.book.table(Space::Delay))?;
+        if delayed.is_some_and(|pointer| pointer.at == from) {
+            return Ok(Some((0, seq, stored)));
+        }
+        let Ok(message) = Message::from_wire(stored.wire.clone()) else { return Ok(None) };
+        let Some(hash) = self.book.hash_of(&message) else { return Ok(None) };
+        let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
+        let here = matches!(slot, Some(LineSlot::Blocked(pointer)) if pointer.at == from);
+        Ok(here.then(|| (FLAG_BLOCKED, seq, Stored { key: Some(hash), ..stored })))
     }
 }
 

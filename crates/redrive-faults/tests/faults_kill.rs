@@ -1,0 +1,47 @@
+//! `kill -9` at random moments: nothing acknowledged is lost, nothing done comes back, what was running is known.
+//!
+//! `REDRIVE_KILLS` says how many kills each of the two tests makes.
+
+mod support;
+
+use redrive_faults::plan::Random;
+use redrive_faults::verify::Seen;
+use support::{Rig, often, random_moment};
+
+#[test]
+fn many_kills_in_a_row_on_one_directory_lose_nothing() {
+    let kills = often("REDRIVE_KILLS", 60);
+    let mut random = Random::new(often("REDRIVE_SEED", 1));
+    let mut rig = Rig::new();
+    let mut seen = Seen::default();
+    for kill in 0..kills {
+        // Opening takes longer and longer; a new directory now and then keeps the number of kills per second up.
+        if kill % 20 == 19 {
+            rig = Rig::new();
+        }
+        let victim = rig.start(random.next(), 0);
+        random_moment(&rig, &mut random);
+        victim.kill();
+        seen += rig.check(true, &format!("kill {kill}"));
+    }
+    println!("{kills} kills on {} directories, verified after each: {seen}", kills.div_ceil(20));
+    assert!(seen.started > 0, "no kill met a delivery in flight");
+}
+
+#[test]
+fn kills_on_fresh_directories_lose_nothing() {
+    let kills = often("REDRIVE_KILLS", 60);
+    let mut random = Random::new(often("REDRIVE_SEED", 2));
+    let mut seen = Seen::default();
+    for kill in 0..kills {
+        let rig = Rig::new();
+        let victim = rig.start(random.next(), 0);
+        random_moment(&rig, &mut random);
+        victim.kill();
+        seen += rig.check(true, &format!("kill {kill}"));
+        // It goes on as if nothing had been, to a clean end.
+        rig.work(random.next(), 20);
+        seen += rig.check(false, &format!("after kill {kill}"));
+    }
+    println!("{kills} kills on as many directories, verified before and after going on: {seen}");
+}

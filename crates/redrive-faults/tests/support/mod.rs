@@ -1,0 +1,133 @@
+//! What the fault tests share: a store with its file of acknowledgements, and the victim as a child process.
+#![allow(dead_code)] // each test binary uses its own part
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use redrive_faults::plan::{self, Random};
+use redrive_faults::verify::{Asked, Scratch, Seen, verify_as};
+
+pub(crate) const VICTIM: &str = env!("CARGO_BIN_EXE_victim");
+
+/// A directory for a store, and the file of acknowledgements beside it.
+#[derive(Debug)]
+pub(crate) struct Rig {
+    pub(crate) scratch: Scratch,
+    pub(crate) dir: PathBuf,
+    pub(crate) acks: PathBuf,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        let scratch = Scratch::new().expect("a scratch directory");
+        let (dir, acks) = (scratch.0.join("store"), scratch.0.join("acks"));
+        std::fs::write(&acks, "").expect("the scratch directory can be written");
+        Self { scratch, dir, acks }
+    }
+
+    /// Starts the victim; zero steps: until it is killed.
+    pub(crate) fn start(&self, seed: u64, steps: u64) -> Victim {
+        Victim::spawn(&mut self.command(VICTIM, seed, steps))
+    }
+
+    /// The command line of the victim, as arguments to `program`.
+    pub(crate) fn command(&self, program: &str, seed: u64, steps: u64) -> Command {
+        let mut command = Command::new(program);
+        if program != VICTIM {
+            command.arg(VICTIM);
+        }
+        command.arg("work").args([&self.dir, &self.acks]).args([seed.to_string(), steps.to_string()]);
+        command
+    }
+
+    /// Runs the victim to its end.
+    pub(crate) fn work(&self, seed: u64, steps: u64) {
+        let (status, said) = self.start(seed, steps).wait();
+        assert!(status.success(), "the victim ended with {status}: {said}");
+    }
+
+    pub(crate) fn acks_len(&self) -> u64 {
+        std::fs::metadata(&self.acks).map_or(0, |metadata| metadata.len())
+    }
+
+    pub(crate) fn verify(&self, started: bool) -> Result<Seen, String> {
+        if !self.dir.exists() {
+            return Ok(Seen::default());
+        }
+        verify_as(&self.dir, &self.acks, Asked { started, tuning: plan::tuning() })
+    }
+
+    /// Keeps everything for a look when a test fails.
+    pub(crate) fn check(&self, started: bool, what: &str) -> Seen {
+        self.verify(started).unwrap_or_else(|error| {
+            let kept = std::env::temp_dir().join(format!("redrive-failed-{}", std::process::id()));
+            let _ = redrive_faults::verify::copy_dir(&self.scratch.0, &kept);
+            panic!("{what}: {error}\nkept in {}", kept.display());
+        })
+    }
+}
+
+/// A running victim; it does not outlive the test.
+#[derive(Debug)]
+pub(crate) struct Victim(Option<Child>);
+
+impl Victim {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        Self(Some(child.expect("the victim starts")))
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(mut self) {
+        let mut child = self.0.take().expect("running");
+        child.kill().expect("it can be killed");
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let killed = std::os::unix::process::ExitStatusExt::signal(&output.status) == Some(9);
+        assert!(killed, "it ended before it was killed: {} {said}", output.status);
+    }
+
+    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
+        let output = self.0.take().expect("running").wait_with_output().expect("it ends");
+        (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// How often a test repeats, from the environment or as given.
+pub(crate) fn often(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// Waits until the victim works, then a moment more; in one case of four only the moment, which may fall into opening.
+pub(crate) fn random_moment(rig: &Rig, random: &mut Random) {
+    if !random.chance(25) {
+        let (before, begun) = (rig.acks_len(), Instant::now());
+        while rig.acks_len() == before && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    std::thread::sleep(Duration::from_micros(random.below(80_000)));
+}
+
+pub(crate) fn files_in(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry")) {
+        if entry.file_type().expect("a type").is_dir() {
+            found.extend(files_in(&entry.path()));
+        } else {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    found
+}
