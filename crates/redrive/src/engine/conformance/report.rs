@@ -5,9 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::Open;
+use super::check::Violation;
 use super::command::Command;
 use super::rng::Rng;
-use super::suite::{Suite, Violation};
+use super::suite::Suite;
 use crate::engine::seam::{AfterDead, Ordering, StoreOptions};
 
 /// A run that broke a promise, with all that is needed to see it again.

@@ -37,6 +37,7 @@ mod serve;
 pub mod store;
 mod take;
 mod tend;
+mod tending;
 
 pub use dir::Embedded;
 pub use open::StoreReport;

@@ -19,7 +19,7 @@ use super::record::kind;
 use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::started::{Mark, Started};
 use super::store::{Hands, Store, Tuning};
-use super::tend::Tending;
+use super::tending::Tending;
 use super::writer::{LETTER_LOG, Writer};
 use crate::engine::seam::{EngineError, StoreOptions};
 

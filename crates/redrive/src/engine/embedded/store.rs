@@ -20,7 +20,7 @@ use super::ready::Ready;
 use super::record::Was;
 use super::shelf::{LineSlot, Pointer, Shelf, ShelfError};
 use super::started::Started;
-use super::tend::Tending;
+use super::tending::Tending;
 use super::writer::Writer;
 use crate::engine::ingest::{Ingest, IngestAnswer, IngestError, NewMessage};
 use crate::engine::seam::{Delivery, EngineError, Settlement, StoreOptions, Ticket, Verdict};
