@@ -149,7 +149,10 @@ fn settle_all(
         };
         if !known.may_be.contains(&state) {
             let (id, may_be) = (&known.id, &known.may_be);
-            return Err(format!("#{seq} {id} may be {may_be:?} and is {state:?} (letter {:?})", states.get(seq)));
+            return Err(format!(
+                "#{seq} {id} may be {may_be:?} and is {state:?} (letter {:?})",
+                states.get(seq)
+            ));
         }
     }
     Ok(Seen {

@@ -109,7 +109,9 @@ impl Lane {
             Ok(Ok(accepted)) => {
                 assert_eq!(accepted.len(), ids.len());
                 for (accepted, id) in accepted.into_iter().zip(ids) {
-                    let redrive::engine::Accepted::New { seq } = accepted else { panic!("{id}: a duplicate") };
+                    let redrive::engine::Accepted::New { seq } = accepted else {
+                        panic!("{id}: a duplicate")
+                    };
                     acks.say(&Line::Accepted { pipeline: name.into(), seq, id: id.clone() });
                 }
                 false
@@ -222,6 +224,7 @@ impl Lane {
             self.hear(acks)?;
             std::thread::sleep(Duration::from_micros(100));
         }
+        acks.say(&Line::Closing { pipeline: self.name.into() });
         self.engine.close()
     }
 
