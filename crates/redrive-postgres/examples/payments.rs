@@ -38,7 +38,9 @@ impl Shop {
         }
         tx.execute("UPDATE account SET cents = cents + $1", &[&CENTS]).await?;
         tx.commit().await?;
-        if message.id().ends_with('3') && self.lost.lock().expect("not poisoned").insert(message.id().to_owned()) {
+        if message.id().ends_with('3')
+            && self.lost.lock().expect("not poisoned").insert(message.id().to_owned())
+        {
             return Err(Failure::transient("the answer was lost").ambiguous());
         }
         Ok(())
@@ -52,12 +54,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let handler = shop.clone();
     let redrive = Redrive::builder()
         .engine(Embedded::open(dir.path())?)
-        .pipeline(
-            Pipeline::new("payments").policy(Policy::tiers(["20ms", "50ms", "100ms"])).handler_fn(move |message| {
+        .pipeline(Pipeline::new("payments").policy(Policy::tiers(["20ms", "50ms", "100ms"])).handler_fn(
+            move |message| {
                 let shop = handler.clone();
                 async move { shop.charge(&message).await }
-            }),
-        )
+            },
+        ))
         .build()?;
     let pipeline = redrive.pipeline("payments").ok_or("the pipeline that was just made")?;
     let messages = (0..PAYMENTS).map(|n| Message::builder(format!("p-{n}")).build());
@@ -75,7 +77,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let report = redrive.run_until(all_done).await?;
     let booked: i64 = shop.db.lock().await.query_one("SELECT cents FROM account", &[]).await?.get(0);
     let lost = shop.lost.lock().expect("not poisoned").len();
-    println!("{PAYMENTS} payments, {lost} answers lost and delivered again: {booked} cents booked\n{report:?}");
+    println!(
+        "{PAYMENTS} payments, {lost} answers lost and delivered again: {booked} cents booked\n{report:?}"
+    );
     if booked != PAYMENTS * CENTS || lost == 0 {
         return Err(format!("expected {} cents and lost answers", PAYMENTS * CENTS).into());
     }
