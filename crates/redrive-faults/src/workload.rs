@@ -224,6 +224,7 @@ impl Lane {
             self.hear(acks)?;
             std::thread::sleep(Duration::from_micros(100));
         }
+        acks.say(&Line::Closing { pipeline: self.name.into() });
         self.engine.close()
     }
 
