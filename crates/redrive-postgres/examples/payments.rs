@@ -1,4 +1,4 @@
-//! A pipeline on the embedded engine whose handler books payments in PostgreSQL, each once: the answer of every third
+//! A pipeline on the embedded engine whose handler books payments in PostgreSQL, each once: the answer of every tenth
 //! payment is lost after the booking, so it is delivered again, and the ledger makes the second delivery a no-op.
 //!
 //! ```console
@@ -86,7 +86,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A connection whose tables vanish with it.
+/// A connection with a schema of its own.
 async fn connect() -> Result<Client, Box<dyn Error>> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/postgres/url");
     let url = std::env::var("REDRIVE_TEST_POSTGRES")
