@@ -7,6 +7,12 @@ use redrive::{Message, Time};
 pub const ORDER_BYTES: usize = 512;
 /// Orders belong to this many customers by turns; the customer is the message's key.
 pub const CUSTOMERS: u64 = 1000;
+const FILLER: &str = const {
+    match std::str::from_utf8(&[b'x'; ORDER_BYTES]) {
+        Ok(filler) => filler,
+        Err(_) => panic!("an x is UTF-8"),
+    }
+};
 
 /// The id of order i.
 pub fn id(i: u64) -> String {
@@ -26,7 +32,7 @@ pub fn payload(i: u64) -> String {
     let _ =
         write!(json, r#"{{"order_id":"o-{i}","customer_id":"c-{customer}","amount":{i},"ts":0,"payload":""#);
     let filler = ORDER_BYTES - json.len() - 2;
-    json.extend(std::iter::repeat_n('x', filler));
+    json.push_str(&FILLER[..filler]);
     json.push_str("\"}");
     json
 }

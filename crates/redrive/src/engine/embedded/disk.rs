@@ -29,6 +29,13 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Reads up to `into.len()` bytes; fewer only at the end of the file.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+    /// Reads up to `len` bytes into memory of their own; fewer only at the end of the file.
+    fn read_vec(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let read = self.read_at(offset, &mut bytes)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
     fn len(&self) -> io::Result<u64>;
     fn set_len(&self, len: u64) -> io::Result<()>;
     fn sync_data(&self) -> io::Result<()>;
@@ -171,6 +178,23 @@ impl DiskFile for RealFile {
         Ok(done)
     }
 
+    /// Without filling the memory with zeros first, which takes a fifth of the time of reading from the cache.
+    fn read_vec(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let at = offset + bytes.len() as u64;
+            match rustix::io::pread(&self.file, rustix::buffer::spare_capacity(&mut bytes), at) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // The memory may be larger than was asked for.
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
@@ -202,6 +226,9 @@ mod tests {
         let mut got = [9; 8];
         assert_eq!(DiskFile::read_at(&file, 0, &mut got).unwrap(), 6);
         assert_eq!(&got, b"\0\0\0abc\x09\x09");
+        assert_eq!(file.read_vec(2, 3).unwrap(), b"\0ab");
+        assert_eq!(file.read_vec(4, 99).unwrap(), b"bc");
+        assert!(file.read_vec(7, 5).unwrap().is_empty());
 
         DiskFile::set_len(&file, 4).unwrap();
         assert_eq!(disk.open("x").unwrap().len().unwrap(), 4);

@@ -1,6 +1,6 @@
 //! Opening a store: the journal says what is true, the index is brought forward to it or built anew.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,6 +21,7 @@ use super::started::{Mark, Started};
 use super::store::{Hands, Store, Tuning};
 use super::tending::Tending;
 use super::writer::{LETTER_LOG, Writer};
+use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{EngineError, StoreOptions};
 
 /// Tells receipts of one opening from those of another.
@@ -146,10 +147,10 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         notes: Arc::new(Mailbox::default()),
         hands: Hands::Gone,
         wake: Arc::default(),
-        in_flight: HashMap::new(),
-        running: HashMap::new(),
-        passed: HashMap::new(),
-        passed_keys: HashMap::new(),
+        in_flight: NumberMap::default(),
+        running: NumberMap::default(),
+        passed: NumberMap::default(),
+        passed_keys: NumberMap::default(),
         released: VecDeque::new(),
         released_keys: HashSet::new(),
         returned: VecDeque::new(),

@@ -8,8 +8,9 @@ use std::io;
 use super::disk::{Disk, DiskFile};
 
 const NAMES: [&str; 2] = ["started-0", "started-1"];
-/// When a file has grown to this size, the other one takes over.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+/// When a file has grown to this size, the other one takes over, beginning with what is in flight. Twice as much as can
+/// be in flight at most, or else the files would take turns at every hand-out.
+const FILE_BYTES_MAX: u64 = 8 << 20;
 const MARK_BYTES: usize = 24;
 
 /// A message's number, and where it had waited: until it was due, or in the line of its key, or nowhere.

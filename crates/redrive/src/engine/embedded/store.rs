@@ -1,6 +1,7 @@
 //! One pipeline's store: the book, the journal behind it, and the threads that write both.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -12,17 +13,19 @@ use super::batch::Written;
 use super::book::{Book, Folded, LineKey};
 use super::command::{Closing, Command, Note};
 use super::disk::Disk;
+use super::frame::{Frame, KIND_LOG};
 use super::keeper::{Keeper, Task};
 use super::log::ReadError;
 use super::mailbox::{Mailbox, Refused};
-use super::reader::Reader;
+use super::reader::{Reader, Scanned};
 use super::ready::Ready;
-use super::record::Was;
+use super::record::{Was, kind};
 use super::shelf::{LineSlot, Pointer, Shelf, ShelfError};
 use super::started::Started;
 use super::tending::Tending;
 use super::writer::Writer;
 use crate::engine::ingest::{Ingest, IngestAnswer, IngestError, NewMessage};
+use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{Delivery, EngineError, Settlement, StoreOptions, Ticket, Verdict};
 
 /// More than this waiting to be written makes ingest answer "busy".
@@ -55,7 +58,7 @@ impl Default for Tuning {
             reserve_bytes: 256 << 20,
             near_max: 64 * 1024,
             checkpoint_bytes: 256 << 20,
-            checkpoint_changes: 200_000,
+            checkpoint_changes: 500_000,
             clean_above_bytes: 512 << 20,
             closed_keep: Duration::from_hours(30 * 24),
             accept_missing: false,
@@ -97,12 +100,12 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) notes: Arc<Mailbox<Note>>,
     pub(super) hands: Hands<D, S>,
     pub(super) wake: Wake,
-    pub(super) in_flight: HashMap<u64, Held>,
+    pub(super) in_flight: NumberMap<u64, Held>,
     /// Keys with a delivery out.
-    pub(super) running: HashMap<u64, u64>,
+    pub(super) running: NumberMap<u64, u64>,
     /// Messages that were passed over and whose record is not durable yet, with their key.
-    pub(super) passed: HashMap<u64, (u64, Was)>,
-    pub(super) passed_keys: HashMap<u64, usize>,
+    pub(super) passed: NumberMap<u64, (u64, Was)>,
+    pub(super) passed_keys: NumberMap<u64, usize>,
     /// Blocked messages that are first in line now.
     pub(super) released: VecDeque<LineKey>,
     pub(super) released_keys: HashSet<u64>,
@@ -213,9 +216,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
 
     fn take_in(&mut self, note: Note) -> Result<(), EngineError> {
         match note {
-            Note::Committed { written, ticket } => {
+            Note::Committed { written, ticket, fresh_until } => {
                 if let Some(written) = written {
-                    self.fold(&written)?;
+                    self.fold(&written, fresh_until)?;
                 }
                 if let Some(Ticket(ticket)) = ticket {
                     self.durable = self.durable.max(ticket);
@@ -238,22 +241,23 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     /// A batch is durable: the book follows it, and what was in flight is settled.
-    fn fold(&mut self, written: &Written) -> Result<(), EngineError> {
-        let offered = self.ready.follows_on();
+    fn fold(&mut self, written: &Written, fresh_until: Option<u64>) -> Result<(), EngineError> {
+        let offered = self.ready.follows_on() && !written.bytes.is_empty();
         let mut changes = Vec::new();
-        let mut at = written.start;
-        while at < written.end {
-            let Some(frame) = written.frame(at) else { break };
-            at = frame.end();
-            if frame.kind == super::frame::KIND_LOG {
-                continue;
-            }
-            self.book.fold(&frame, &mut |folded| match folded {
-                Folded::Settled(seq) if self.running.is_empty() => drop(self.in_flight.remove(&seq)),
-                other => changes.push(other),
-            })?;
-            if offered {
-                self.ready.offer(&frame, &self.book.departed);
+        match fresh_until {
+            // They are read from the journal when their turn comes.
+            Some(next_seq) if !offered => self.book.next_seq = self.book.next_seq.max(next_seq),
+            _ if written.bytes.is_empty() => self.fold_from_journal(written, &mut changes)?,
+            _ => {
+                let mut at = written.start;
+                while at < written.end {
+                    let Some(frame) = written.frame(at) else { break };
+                    at = frame.end();
+                    self.fold_frame(&frame, &mut changes)?;
+                    if offered {
+                        self.ready.offer(&frame, &self.book.departed);
+                    }
+                }
             }
         }
         self.book.position = written.end;
@@ -262,6 +266,37 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             self.follow(&changes)?;
         }
         Ok(())
+    }
+
+    fn fold_frame(&mut self, frame: &Frame, changes: &mut Vec<Folded>) -> Result<(), ShelfError> {
+        if frame.kind == KIND_LOG {
+            return Ok(());
+        }
+        self.book.fold(frame, &mut |folded| match folded {
+            Folded::Settled(seq) if self.running.is_empty() => drop(self.in_flight.remove(&seq)),
+            other => changes.push(other),
+        })
+    }
+
+    /// A batch that was not kept in memory.
+    fn fold_from_journal(&mut self, written: &Written, changes: &mut Vec<Folded>) -> Result<(), EngineError> {
+        let mut failed = None;
+        self.journal.clone().scan(written.start, written.end, |scanned| {
+            let folded = match scanned {
+                Scanned::Frame(frame) => self.fold_frame(&frame, changes),
+                // What it said is lost; its number is not.
+                Scanned::Rot(rot) => {
+                    if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
+                        self.book.next_seq = self.book.next_seq.max(header.tag + 1);
+                    }
+                    Ok(())
+                }
+                Scanned::Batch(_) => Ok(()),
+            };
+            failed = folded.err();
+            if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     fn follow(&mut self, changes: &[Folded]) -> Result<(), EngineError> {

@@ -83,11 +83,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
                 self.journal.mark().map_err(|error| error.to_string())
             } else {
                 marked = false;
-                self.commit_all(arrived, &mut |note| {
-                    let bytes = note.bytes();
-                    notes.post(note, bytes);
-                })
-                .map_err(|error| error.to_string())
+                self.commit_all(arrived, &mut |note| note.leave(notes)).map_err(|error| error.to_string())
             };
             if let Err(error) = result {
                 notes.post(Note::Failed(error), 0);
@@ -127,10 +123,13 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
         let mut batch = self.journal.batch()?;
         let mut answers = Answers::new();
         let mut ticket = None;
+        // Ids that are remembered are read from the frames.
+        let mut fresh = self.dedup.is_none();
         let full = batch.start() + BATCH_BYTES_MAX;
         while batch.end() < full
             && let Some(command) = commands.next()
         {
+            fresh &= command.is_fresh();
             match command {
                 Command::Ingest { batch: new, now, answer } => {
                     let answered = self.ingest(&mut batch, new, now);
@@ -158,7 +157,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
                 }
                 Command::Drop { journal, letters } => {
                     // Segments go only between batches; the note keeps the order with what came before.
-                    self.finish(batch, answers, ticket, note)?;
+                    self.finish(batch, answers, (ticket, false), note)?;
                     if let Some(before) = journal {
                         self.journal.advance_start(before)?;
                     }
@@ -170,7 +169,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
                 Command::ForgetIds { below } => self.recent.retain(|_, (seq, _)| *seq >= below),
             }
         }
-        self.finish(batch, answers, ticket, note)
+        self.finish(batch, answers, (ticket, fresh), note)
     }
 
     /// Writes and syncs the batch, then tells the owner of the store and, after it, who waited for an answer.
@@ -178,7 +177,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
         &mut self,
         mut batch: Batch,
         answers: Answers,
-        ticket: Option<Ticket>,
+        (ticket, fresh): (Option<Ticket>, bool),
         note: &mut impl FnMut(Note),
     ) -> Result<(), LogError> {
         let result = if batch.is_empty() {
@@ -187,7 +186,8 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             batch.set_note(self.next_seq);
             self.journal.write(batch).and_then(|written| self.journal.sync().map(|_| Some(written)))
         };
-        let result = result.map(|written| note(Note::Committed { written, ticket }));
+        let fresh_until = fresh.then_some(self.next_seq);
+        let result = result.map(|written| note(Note::Committed { written, ticket, fresh_until }));
         for (answer, answered) in answers {
             let answered = match &result {
                 Ok(()) => answered,
