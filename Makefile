@@ -17,9 +17,9 @@ lint: ## formatting, clippy with warnings as errors, and the README's example ag
 examples: ## run every example that needs no arguments (the ledger's needs scripts/postgres.sh start)
 	@scripts/examples.sh
 
-demo: ## run the example dead_letter: a message fails, is parked, and is driven again after the fix
-	@echo "There is no demo command yet. This is crates/redrive/examples/dead_letter.rs, in memory:"
-	@cargo run --quiet --locked -p redrive --example dead_letter
+demo: ## orders against a flaky downstream on the embedded engine, with an audit at the end
+	@echo "building the demo (crates/redrive/examples/demo.rs) …"
+	@cargo run --quiet --locked -p redrive --example demo
 
 bench: ## the benchmark of the embedded engine on the common workload, release build
 	cargo run --release --locked -p redrive-lab --bin redrive-bench -- $(ARGS)
