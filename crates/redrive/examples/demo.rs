@@ -82,14 +82,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!(
         "{ORDERS} orders at {PER_SECOND}/s · 15 % fail at first, 1 % for ever · downstream gone from 2 s to 4 s"
     );
-    println!("tiers 500ms, 1s, 3s · jitter equal · every acceptance and every end synced to disk\n");
+    println!("tiers 500ms, 1s, 2s, 3s · jitter equal · every acceptance and every end synced to disk\n");
 
     let called = Arc::clone(&downstream);
     let deliver = move |message: Message| {
         let downstream = Arc::clone(&called);
         async move { downstream.call(message.id()) }
     };
-    let pipeline = Pipeline::new("orders").policy(Policy::tiers(["500ms", "1s", "3s"])).handler_fn(deliver);
+    let pipeline =
+        Pipeline::new("orders").policy(Policy::tiers(["500ms", "1s", "2s", "3s"])).handler_fn(deliver);
     let redrive = Redrive::builder().engine(Embedded::open(dir.path())?).pipeline(pipeline).build()?;
     let orders = redrive.pipeline("orders").ok_or("no such pipeline")?;
 
