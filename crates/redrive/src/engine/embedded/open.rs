@@ -280,6 +280,7 @@ fn fold_journal<D: Disk, S: Shelf>(
                 }
             }
             Scanned::Rot(rot) => {
+                book.damaged = true;
                 if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
                     if !begun {
                         first_seq = begin(book, header.tag);
