@@ -57,6 +57,8 @@ pub struct Book<S> {
     pub blocked: u64,
     pub open: u64,
     pub discarded: u64,
+    /// Frames of the journal were damaged when it was folded; then a message may be found where it no longer waits.
+    pub damaged: bool,
 }
 
 /// The book that the tables reflect, and from which position and number ready messages are to be read.
@@ -115,6 +117,7 @@ impl<S: Shelf> Book<S> {
             blocked: 0,
             open: 0,
             discarded: 0,
+            damaged: false,
         }
     }
 
@@ -389,15 +392,18 @@ impl<S: Shelf> Book<S> {
 
     /// The message leaves the state it was in, whatever comes next. Returns where its content is, if it waited.
     fn leave_state(&mut self, seq: u64, was: Was, key: Option<u64>) -> Result<Option<Pointer>, ShelfError> {
+        // Whatever it was, it is not ready: the frame that said so may be damaged.
+        self.departed.insert(seq);
         match was {
-            Was::Fresh => {
-                self.departed.insert(seq);
-            }
+            Was::Fresh => {}
             Was::Waiting { due } => {
                 let table = Table { shelf: &self.shelf, space: Space::Delay };
                 if let Some(pointer) = self.delay.remove(&(due, seq), &table)? {
                     self.live.sub(pointer);
                     return Ok(Some(pointer));
+                }
+                if self.damaged {
+                    self.forget_strays(seq)?;
                 }
             }
             Was::Blocked => {
@@ -412,6 +418,16 @@ impl<S: Shelf> Book<S> {
             Was::Letter => {}
         }
         Ok(None)
+    }
+
+    /// The frame that moved a message on is damaged, so it still waits where it was before: it must not wait twice.
+    fn forget_strays(&mut self, seq: u64) -> Result<(), ShelfError> {
+        let table = Table { shelf: &self.shelf, space: Space::Delay };
+        for (key, pointer) in self.delay.dump(&table)?.into_iter().filter(|(key, _)| key.1 == seq) {
+            self.delay.remove(&key, &table)?;
+            self.live.sub(pointer);
+        }
+        Ok(())
     }
 
     fn leave_line(&mut self, seq: u64, key: Option<u64>, folded: &mut impl FnMut(Folded)) {
