@@ -35,9 +35,9 @@ impl Amounts {
                 crash: 50_000,
             },
             Size::Normal | Size::Full => Self {
-                drain: 5_000_000,
+                drain: 10_000_000,
                 mixed: 5_000_000,
-                flow: 3_000_000,
+                flow: 4_000_000,
                 paced_seconds: 12,
                 late_seconds: 10,
                 pending: if size == Size::Full {
@@ -211,7 +211,7 @@ impl Plan<'_> {
         let drain = drains.of(per_second("n", "settled_s")).median();
         let one_in = if drain.is_nan() { 40 } else { (drain as u64 / PER_SECOND).max(1) };
         let fates = format!("one-in-{one_in}");
-        let backlog = self.repeat("drain", &[("--n", amounts.drain)], &fates)?;
+        let backlog = self.repeat("drain", &[("--n", amounts.mixed)], &fates)?;
         let rate = |f: &Figures| f.get("retries") / f.get("first_s");
         self.table.row("retries out of a draining backlog", "1/s", &backlog.of(rate));
         lateness(&mut self.table, "lateness while a backlog drains", &backlog);

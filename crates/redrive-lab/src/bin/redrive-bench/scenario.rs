@@ -162,7 +162,8 @@ async fn pending(options: &Options) -> Result<Figures, Error> {
     let fresh = FRESH_PER_SECOND * SECONDS;
     let tracked = fresh + DUE_PER_SECOND * SECONDS + 1;
     let mut figures = Figures::default();
-    let rig = rig(options, tracked, TIERS_FAR)?;
+    let witness = Witness::new(tracked, options.fates).expecting();
+    let rig = Rig::open(&options.dir, options.concurrency, TIERS_FAR, witness)?;
     let run = rig.start();
     let (began, cpu) = (Instant::now(), cpu_seconds());
     rig.ingest(tracked, tracked + options.pending, |_| None).await?;

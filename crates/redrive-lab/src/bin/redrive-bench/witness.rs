@@ -103,7 +103,8 @@ pub struct Witness {
     attempts: Vec<AtomicU8>,
     successes: Vec<AtomicU8>,
     dead: Vec<AtomicU8>,
-    /// The millisecond from which the next attempt may start, by the wall clock; 0 if none was announced.
+    /// The millisecond from which the next attempt may start, by the wall clock; 0 if none was announced. Empty if none
+    /// will be.
     due_ms: Vec<AtomicU64>,
     pub first: Striped,
     pub succeeded: Striped,
@@ -125,18 +126,25 @@ impl Witness {
     /// Tracks the messages below `n`.
     pub fn new(n: u64, fates: Fates) -> Self {
         let bytes = || (0..n).map(|_| AtomicU8::new(0)).collect();
-        Self {
+        let witness = Self {
             fates,
             attempts: bytes(),
             successes: bytes(),
             dead: bytes(),
-            due_ms: (0..n).map(|_| AtomicU64::new(0)).collect(),
+            due_ms: Vec::new(),
             first: Striped::default(),
             succeeded: Striped::default(),
             died: AtomicU64::new(0),
             late: Histogram::default(),
             traces: None,
-        }
+        };
+        if fates == Fates::AllSucceed { witness } else { witness.expecting() }
+    }
+
+    /// Makes room for due times, which are otherwise there only if messages fail.
+    pub fn expecting(mut self) -> Self {
+        self.due_ms = self.attempts.iter().map(|_| AtomicU64::new(0)).collect();
+        self
     }
 
     /// Keeps attempts and successes in files too, and goes on from what an earlier process left in them.
@@ -181,7 +189,7 @@ impl Witness {
         if attempt == 1 {
             self.first.add(1);
         }
-        let due_ms = self.due_ms[at].load(Ordering::Relaxed);
+        let due_ms = self.due_ms.get(at).map_or(0, |due| due.load(Ordering::Relaxed));
         if due_ms != 0 {
             self.late.record(wall_micros().saturating_sub(due_ms * 1000));
         }
