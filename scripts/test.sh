@@ -47,7 +47,7 @@ cargo test --locked --workspace --all-features --profile "$profile" --no-run
 
 step "cargo test --workspace (at most $limit)"
 # What passing tests print (how many seeds, kills, what was skipped) is shown; the list of their names is not.
-noise='^(test .* \.\.\. ok|running [0-9]+ tests?|successes:|---- .* stdout ----|    [a-z_:0-9]+|)$'
+noise='^(test .* \.\.\. ok|running [0-9]+ tests?|successes:|---- .* stdout ----|proptest: FileFailurePersistence.*|    [a-z_:0-9]+|    crates/.* \(line [0-9]+\)|)$'
 timeout --foreground "$limit" \
     cargo test --locked --workspace --all-features --profile "$profile" --no-fail-fast -- --show-output \
     </dev/null 2>&1 | tee "$log" | grep --line-buffered -vE "$noise"
