@@ -12,8 +12,7 @@ use std::collections::HashSet;
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 
-use redrive::engine::embedded::Embedded;
-use redrive::{Failure, Message, Pipeline, Policy, Redrive};
+use redrive::{Embedded, Failure, Message, Pipeline, Policy, Redrive};
 use redrive_postgres::ledger;
 use tokio::sync::Mutex as Connection;
 use tokio_postgres::{Client, Config, NoTls};

@@ -7,8 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redrive::engine::embedded::Embedded;
-use redrive::{Failure, LetterState, Message, Pipeline, PipelineHandle, Policy, Redrive};
+use redrive::{Embedded, Failure, LetterState, Message, Pipeline, PipelineHandle, Policy, Redrive};
 
 const ORDERS: u64 = 3_000;
 const PER_SECOND: u64 = 500;

@@ -27,7 +27,10 @@ impl fmt::Display for Failure {
         for (number, command) in self.commands.iter().enumerate() {
             writeln!(f, "  {number:>3} {command:?}")?;
         }
-        write!(f, "again: REDRIVE_SEED={} cargo test -p redrive --test conformance", self.seed)
+        // The test's own name: every engine has one.
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("conform").to_owned();
+        write!(f, "again: REDRIVE_SEED={} cargo test -p redrive {test}", self.seed)
     }
 }
 

@@ -100,9 +100,9 @@ fn open_index(path: &Path, anew: bool) -> Result<Arc<FjallShelf>, ShelfError> {
 /// A pipeline's name is the name of a directory: plain, and never a way out of ours.
 fn check_name(name: &str) -> Result<(), EngineError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > 128 || !name.chars().all(plain) || name.starts_with('.') {
+    if name.is_empty() || name.len() > 200 || !name.chars().all(plain) || name.starts_with('.') {
         return Err(EngineError::Damaged(format!(
-            "pipeline name `{name}`: use 1 to 128 of the letters a-z A-Z 0-9 - _ . and do not begin with a dot"
+            "pipeline name `{name}`: use 1 to 200 of the letters a-z A-Z 0-9 - _ . and do not begin with a dot"
         )));
     }
     Ok(())
