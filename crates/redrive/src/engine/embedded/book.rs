@@ -395,7 +395,7 @@ impl<S: Shelf> Book<S> {
         // Whatever it was, it is not ready: the frame that said so may be damaged.
         self.departed.insert(seq);
         match was {
-            Was::Fresh => {}
+            Was::Fresh | Was::Letter => {}
             Was::Waiting { due } => {
                 let table = Table { shelf: &self.shelf, space: Space::Delay };
                 if let Some(pointer) = self.delay.remove(&(due, seq), &table)? {
@@ -415,7 +415,6 @@ impl<S: Shelf> Book<S> {
                     return Ok(Some(pointer));
                 }
             }
-            Was::Letter => {}
         }
         Ok(None)
     }
