@@ -98,7 +98,8 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let (start, end) = (journal.start(), journal.end());
 
     // The index reflects only what was durable, so the journal has been longer than it is.
-    if let Some((book, _)) = loaded.as_ref().filter(|(book, _)| book.position > end && !tuning.accept_missing) {
+    if let Some((book, _)) = loaded.as_ref().filter(|(book, _)| book.position > end && !tuning.accept_missing)
+    {
         return Err(LogError::MissingSegment { from: end, to: book.position }.into());
     }
     let usable = loaded.filter(|(book, (from, _))| {

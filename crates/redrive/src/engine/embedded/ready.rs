@@ -97,7 +97,8 @@ impl<D: Disk> Ready<D> {
 
     /// From which position, and with which number, everything from `prefix` on can be found again.
     pub fn resume_from(&mut self, prefix: u64) -> (u64, u64) {
-        if let Some(expected) = self.expected.filter(|expected| *expected <= prefix && self.queue.is_empty()) {
+        if let Some(expected) = self.expected.filter(|expected| *expected <= prefix && self.queue.is_empty())
+        {
             // Everything that was read is over. Nothing new may come for long while one message fails again and again:
             // its old frames must not be held until then.
             self.marks.clear();
