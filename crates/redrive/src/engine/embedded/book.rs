@@ -378,7 +378,9 @@ impl<S: Shelf> Book<S> {
                 let table = Table { shelf: &self.shelf, space: Space::Delay };
                 self.delay.remove(&(due, seq), &table)?
             }
-            Was::Blocked => self.blocked_at(seq, key)?.inspect(|_| self.blocked = self.blocked.saturating_sub(1)),
+            Was::Blocked => {
+                self.blocked_at(seq, key)?.inspect(|_| self.blocked = self.blocked.saturating_sub(1))
+            }
         };
         match pointer {
             Some(pointer) => self.live.sub(pointer),
