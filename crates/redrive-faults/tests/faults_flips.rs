@@ -88,7 +88,16 @@ fn flip(file: &Path, at: u64, bit: u64) {
 fn flips(part: &str, pipeline: &str, with_index: bool, budget: u64) {
     let mut random = Random::new(often("REDRIVE_SEED", 5));
     let rig = Rig::new();
-    rig.work(21, 90);
+    if part == "started" {
+        // A clean end leaves no marks.
+        let victim = rig.start(21, 0);
+        while fs::metadata(rig.dir.join("plain/journal/started-0")).map_or(0, |marks| marks.len()) < 200 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        victim.kill();
+    } else {
+        rig.work(21, 90);
+    }
     if !with_index {
         for pipeline in plan::PIPELINES {
             fs::remove_dir_all(rig.dir.join(pipeline).join("index")).expect("removed");
@@ -177,6 +186,6 @@ fn in_the_small_files_and_the_index() {
     flips("FORMAT", "plain", true, 1000);
     flips("LOCK", "plain", true, 1000);
     flips("plain/journal/l-", "plain", true, 64);
-    flips("plain/journal/started", "plain", true, 64);
+    flips("started", "plain", true, 64);
     flips("plain/index", "plain", true, 150);
 }

@@ -1,4 +1,5 @@
 //! A small ext4 file system in a file: its power can be cut, and it can be full.
+#![allow(dead_code)] // each test binary uses its own part
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -57,7 +57,7 @@ pub struct Book<S> {
     pub blocked: u64,
     pub open: u64,
     pub discarded: u64,
-    /// Frames of the journal were damaged when it was folded; then a message may be found where it no longer waits.
+    /// Frames of the journal that is being folded are damaged; a message may be found where it no longer waits.
     pub damaged: bool,
 }
 
@@ -394,37 +394,43 @@ impl<S: Shelf> Book<S> {
     fn leave_state(&mut self, seq: u64, was: Was, key: Option<u64>) -> Result<Option<Pointer>, ShelfError> {
         // Whatever it was, it is not ready: the frame that said so may be damaged.
         self.departed.insert(seq);
-        match was {
-            Was::Fresh | Was::Letter => {}
+        let pointer = match was {
+            Was::Fresh | Was::Letter => None,
             Was::Waiting { due } => {
                 let table = Table { shelf: &self.shelf, space: Space::Delay };
-                if let Some(pointer) = self.delay.remove(&(due, seq), &table)? {
-                    self.live.sub(pointer);
-                    return Ok(Some(pointer));
-                }
-                if self.damaged {
-                    self.forget_strays(seq)?;
-                }
+                self.delay.remove(&(due, seq), &table)?
             }
             Was::Blocked => {
-                let Some(hash) = key else { return Ok(None) };
-                let slot = self.lines.get(&(hash, seq), &self.table(Space::Lines))?;
-                if let Some(LineSlot::Blocked(pointer)) = slot {
-                    self.live.sub(pointer);
-                    self.blocked = self.blocked.saturating_sub(1);
-                    return Ok(Some(pointer));
-                }
+                self.blocked_at(seq, key)?.inspect(|_| self.blocked = self.blocked.saturating_sub(1))
             }
+        };
+        match pointer {
+            Some(pointer) => self.live.sub(pointer),
+            None if self.damaged && was != Was::Fresh => self.forget_strays(seq, key)?,
+            None => {}
         }
-        Ok(None)
+        Ok(pointer)
+    }
+
+    fn blocked_at(&self, seq: u64, key: Option<u64>) -> Result<Option<Pointer>, ShelfError> {
+        let Some(hash) = key else { return Ok(None) };
+        match self.lines.get(&(hash, seq), &self.table(Space::Lines))? {
+            Some(LineSlot::Blocked(pointer)) => Ok(Some(pointer)),
+            Some(LineSlot::Delayed) | None => Ok(None),
+        }
     }
 
     /// The frame that moved a message on is damaged, so it still waits where it was before: it must not wait twice.
-    fn forget_strays(&mut self, seq: u64) -> Result<(), ShelfError> {
+    fn forget_strays(&mut self, seq: u64, key: Option<u64>) -> Result<(), ShelfError> {
         let table = Table { shelf: &self.shelf, space: Space::Delay };
-        for (key, pointer) in self.delay.dump(&table)?.into_iter().filter(|(key, _)| key.1 == seq) {
-            self.delay.remove(&key, &table)?;
+        for (entry, pointer) in self.delay.dump(&table)?.into_iter().filter(|(entry, _)| entry.1 == seq) {
+            self.delay.remove(&entry, &table)?;
             self.live.sub(pointer);
+        }
+        if let (Some(hash), Some(pointer)) = (key, self.blocked_at(seq, key)?) {
+            self.lines.remove(&(hash, seq));
+            self.live.sub(pointer);
+            self.blocked = self.blocked.saturating_sub(1);
         }
         Ok(())
     }

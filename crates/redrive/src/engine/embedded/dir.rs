@@ -94,7 +94,9 @@ fn open_index(path: &Path, anew: bool) -> Result<Arc<FjallShelf>, ShelfError> {
             _ => {}
         }
     }
-    FjallShelf::open(path).map(Arc::new)
+    // fjall asserts what it reads from its own journal. The index is a cache: damage in it must not stop us.
+    let opened = std::panic::catch_unwind(|| FjallShelf::open(path));
+    opened.unwrap_or_else(|_| Err(ShelfError("opening it panicked".into()))).map(Arc::new)
 }
 
 /// A pipeline's name is the name of a directory: plain, and never a way out of ours.

@@ -306,6 +306,7 @@ fn fold_journal<D: Disk, S: Shelf>(
         book.next_seq = book.next_seq.max(seq);
     }
     book.position = book.position.max(end);
+    book.damaged = false;
     Ok((frames, first_seq))
 }
 
