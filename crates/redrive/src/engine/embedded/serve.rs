@@ -23,6 +23,10 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         self.hand_out(now, room, out)
     }
 
+    fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        self.hand_out_due(now, room, out)
+    }
+
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
         self.give(batch)
     }
