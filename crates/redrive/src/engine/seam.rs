@@ -142,6 +142,13 @@ pub trait Engine: Send + 'static {
     /// room half and half. Never blocks.
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError>;
 
+    /// Like [`Engine::take`], but only what is due: fresh messages stay where they are. An engine that cannot tell them
+    /// apart hands out nothing.
+    fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        let _ = (now, room, out);
+        Ok(())
+    }
+
     /// Takes a batch of verdicts; it is durable once [`Event::Durable`] names its ticket. Never blocks.
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError>;
 

@@ -165,12 +165,15 @@ impl Dispatcher {
     }
 
     fn take(&mut self) -> Result<bool, EngineError> {
-        let room = self.machine.room();
+        let room = self.machine.room_for_due();
         if room == 0 || !self.hooks.flush() {
             return Ok(false);
         }
         let now = self.clock.now();
-        self.engine.take(now, room, &mut self.buffers.deliveries)?;
+        match self.machine.room() {
+            0 => self.engine.take_due(now, room, &mut self.buffers.deliveries)?,
+            room => self.engine.take(now, room, &mut self.buffers.deliveries)?,
+        }
         let took = !self.buffers.deliveries.is_empty();
         self.machine.taken(&mut self.buffers.deliveries, now, &mut self.buffers.starts);
         self.exchange.start(&mut self.buffers.starts);

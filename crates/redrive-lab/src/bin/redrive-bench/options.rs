@@ -38,7 +38,7 @@ pub const USAGE: &str = "usage: redrive-bench [--quick | --full] [--dir PATH] [-
   --full           also 10,000,000 pending retries
   --dir PATH       where the stores go (default target/bench-data); emptied before and after each measurement
   --repeats N      how often each measurement is made (default 3)
-  --concurrency N  handlers that may run at once (default 4096)
+  --concurrency N  handlers that may run at once (default 1024)
   --only NAME      only measurements whose name contains NAME
 
 One measurement alone, for a profile: redrive-bench --scenario drain|flow|paced|pending --n N --fates succeed|workload|one-in-N";
@@ -50,7 +50,7 @@ impl Options {
             dir: PathBuf::from("target/bench-data"),
             size: Size::Normal,
             repeats: 3,
-            concurrency: 4096,
+            concurrency: 1024,
             only: None,
             n: 100_000,
             fates: Fates::AllSucceed,

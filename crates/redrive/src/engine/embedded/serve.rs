@@ -25,6 +25,10 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         self.guard(taken)
     }
 
+    fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        self.hand_out_due(now, room, out)
+    }
+
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
         self.check()?;
         let given = self.give(batch);

@@ -87,6 +87,22 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.mark_started(&out[first..])
     }
 
+    /// Hands out what is due and nothing else.
+    pub(super) fn hand_out_due(
+        &mut self,
+        now: Time,
+        room: usize,
+        out: &mut Vec<Delivery>,
+    ) -> Result<(), EngineError> {
+        self.now = now;
+        if self.gated {
+            return Ok(());
+        }
+        let first = out.len();
+        self.take_due(now, room, out)?;
+        self.mark_started(&out[first..])
+    }
+
     fn mark_started(&mut self, taken: &[Delivery]) -> Result<(), EngineError> {
         if taken.is_empty() {
             return Ok(());
