@@ -18,6 +18,8 @@ mod segment;
 mod segments;
 
 pub mod book;
+mod fold;
+mod fold_letters;
 mod live;
 mod ready;
 pub mod record;
