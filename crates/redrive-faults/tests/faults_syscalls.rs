@@ -115,7 +115,7 @@ fn strike(base: &Rig, case: Case, n: u64) -> (Option<Seen>, Option<i32>) {
         return (None, Some(0));
     }
     let seen = rig.check(!clean, &what);
-    if n % 3 == 0 {
+    if n.is_multiple_of(3) {
         rig.work(n, 20);
         rig.check(false, &format!("working on after {what}"));
     }
