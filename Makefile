@@ -17,20 +17,22 @@ lint: ## formatting, clippy with warnings as errors, and the README's example ag
 examples: ## run every example that needs no arguments (the ledger's needs scripts/postgres.sh start)
 	@scripts/examples.sh
 
-demo: ## run the example dead_letter: a message fails, is parked, and is driven again after the fix
-	@echo "There is no demo command yet. This is crates/redrive/examples/dead_letter.rs, in memory:"
-	@cargo run --quiet --locked -p redrive --example dead_letter
+demo: ## orders against a flaky downstream on the embedded engine, with an audit at the end
+	@echo "building the demo (crates/redrive/examples/demo.rs) …"
+	@cargo run --quiet --locked -p redrive --example demo
 
-bench: ## the benchmark of the library and the embedded engine, release build
-	@test -d crates/redrive-lab || { echo "crates/redrive-lab is not there yet; nothing to measure"; exit 1; }
-	cargo run --release --locked -p redrive-lab --bin redrive-bench
+bench: ## the benchmark of the embedded engine on the common workload, release build
+	cargo run --release --locked -p redrive-lab --bin redrive-bench -- $(ARGS)
 
 soak: ## the tests with many more seeds and kills; takes hours, stop it when you like
 	REDRIVE_SEEDS=$${REDRIVE_SEEDS:-200000} \
 	REDRIVE_SIM_SEEDS=$${REDRIVE_SIM_SEEDS:-200000} \
 	REDRIVE_DIR_SEEDS=$${REDRIVE_DIR_SEEDS:-1000} \
 	REDRIVE_KILLS=$${REDRIVE_KILLS:-1000} \
-	REDRIVE_POWER_CUTS=$${REDRIVE_POWER_CUTS:-500} \
+	REDRIVE_CUTS=$${REDRIVE_CUTS:-500} \
+	REDRIVE_INDEX_ROUNDS=$${REDRIVE_INDEX_ROUNDS:-1000} \
+	REDRIVE_FAILURES=$${REDRIVE_FAILURES:-1000000} \
+	REDRIVE_SYSCALLS=$${REDRIVE_SYSCALLS:-all} \
 	REDRIVE_TEST_PROFILE=release REDRIVE_TEST_TIMEOUT=24h scripts/test.sh
 
 mutants: ## change the code of redrive-core line by line and see whether a test notices

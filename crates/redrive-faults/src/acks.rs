@@ -10,6 +10,8 @@ use std::path::Path;
 pub enum Line {
     /// A process opened the store.
     Opened,
+    /// Is about to be closed: from here on nothing of it is in flight.
+    Closing { pipeline: String },
     /// A process closed it, and was told that the end is clean.
     Closed,
     /// Is about to be offered.
@@ -67,6 +69,7 @@ impl Line {
     fn text(&self) -> String {
         match self {
             Self::Opened => "OPENED".into(),
+            Self::Closing { pipeline } => format!("closing {pipeline}"),
             Self::Closed => "CLOSED".into(),
             Self::Offer { pipeline, id, key } => {
                 format!("a {pipeline} {id} {}", key.as_deref().unwrap_or("-"))
@@ -91,6 +94,7 @@ impl Line {
         let number = |index: usize| words.get(index).and_then(|word| word.parse::<u64>().ok());
         match words[0] {
             "OPENED" => Some(Self::Opened),
+            "closing" => Some(Self::Closing { pipeline: own(1)? }),
             "CLOSED" => Some(Self::Closed),
             "a" => Some(Self::Offer { pipeline: own(1)?, id: own(2)?, key: own(3).filter(|key| key != "-") }),
             "A" => Some(Self::Accepted { pipeline: own(1)?, seq: number(2)?, id: own(3)? }),

@@ -3,7 +3,7 @@
 //! An acknowledgement leaves one state. What was announced and never acknowledged may have happened or not: then there
 //! are two, until something is seen of the message again.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::acks::{Line, Step};
 
@@ -38,6 +38,8 @@ pub struct Book {
     pub known: BTreeMap<u64, Known>,
     /// Offered and never answered: they may be there.
     pub offered: HashMap<String, Option<String>>,
+    /// By key, those that may still have to come before others.
+    lines: HashMap<String, BTreeSet<u64>>,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -61,14 +63,18 @@ impl Ledger {
     fn fold(&mut self, line: &Line) -> Result<(), String> {
         self.clean = *line == Line::Closed;
         match line {
-            Line::Opened => {
-                self.runs += 1;
+            Line::Opened | Line::Closed => {
+                self.runs += u64::from(*line == Line::Opened);
                 for known in self.books.values_mut().flat_map(|book| book.known.values_mut()) {
                     (known.out, known.settling) = (false, false);
                 }
                 Ok(())
             }
-            Line::Closed => Ok(()),
+            Line::Closing { pipeline } => {
+                let book = self.books.entry(pipeline.clone()).or_default();
+                book.known.values_mut().for_each(|known| known.out = false);
+                Ok(())
+            }
             Line::Offer { pipeline, id, key } => {
                 let book = self.books.entry(pipeline.clone()).or_default();
                 book.offered.insert(id.clone(), key.clone());
@@ -112,6 +118,9 @@ impl Book {
             was_letter: false,
             jobs: HashSet::new(),
         };
+        if let Some(key) = &known.key {
+            self.lines.entry(key.clone()).or_default().insert(seq);
+        }
         self.known.insert(seq, known);
         Ok(())
     }
@@ -164,17 +173,15 @@ impl Book {
     }
 
     /// No later message of a key starts before an earlier one is terminal.
-    fn in_order(&self, seq: u64) -> Result<(), String> {
+    fn in_order(&mut self, seq: u64) -> Result<(), String> {
         let Some(this) = self.known.get(&seq) else { return Ok(()) };
-        if this.key.is_none() || this.was_letter {
-            return Ok(());
-        }
-        let waits =
-            |known: &Known| known.key == this.key && known.may_be == [State::Pending] && !known.was_letter;
-        match self.known.range(..seq).find(|(_, known)| waits(known)) {
-            Some((before, known)) => {
-                Err(format!("{} started before #{before} ({}) of its key was over", this.id, known.id))
-            }
+        let Some(key) = this.key.as_ref().filter(|_| !this.was_letter) else { return Ok(()) };
+        let Some(line) = self.lines.get_mut(key) else { return Ok(()) };
+        let over = |known: &Known| known.was_letter || !known.may_be.contains(&State::Pending);
+        line.retain(|member| *member >= seq || self.known.get(member).is_some_and(|known| !over(known)));
+        let waits = |known: &&Known| known.may_be == [State::Pending];
+        match line.range(..seq).filter_map(|member| self.known.get(member)).find(waits) {
+            Some(before) => Err(format!("{} started before {} of its key was over", this.id, before.id)),
             None => Ok(()),
         }
     }

@@ -28,6 +28,7 @@ pub mod settle;
 pub mod sim;
 
 pub use builder::{BuildError, BuildFault, Builder, Pipeline};
+pub use engine::embedded::Embedded;
 pub use engine::{Accepted, AfterDead, Letter, LetterState, NewMessage, Ordering};
 pub use failure::{Failure, TimedOut};
 pub use handle::{HandleError, PipelineHandle};

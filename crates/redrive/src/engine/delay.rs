@@ -204,7 +204,7 @@ mod tests {
     }
 
     proptest! {
-        /// TRAPS E-1: whatever is added below what was already read is found; nothing is handed out early or twice.
+        /// Whatever is added below what was already read is found; nothing is handed out early or twice.
         #[test]
         fn every_entry_comes_out_once_and_never_early(
             steps in prop::collection::vec((0u8..10, 0u64..60), 1..300), near_max in 4usize..16

@@ -127,10 +127,12 @@ impl Dispatcher {
     /// One round: hear, settle, take, start. Whether anything happened.
     fn round(&mut self) -> Result<bool, EngineError> {
         let now = self.clock.now();
-        for command in self.seat.commands() {
+        // Who asks after an answer must find what the answer was about: the engine is heard in between.
+        let commands = self.seat.commands();
+        let heard_engine = self.hear_engine()?;
+        for command in commands {
             command.carry_out(self.engine.as_mut(), now);
         }
-        let heard_engine = self.hear_engine()?;
         let heard_ends = self.hear_ends();
         let took = self.take()?;
         let settled = self.settle()?;

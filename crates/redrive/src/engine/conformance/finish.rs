@@ -2,8 +2,9 @@
 
 use redrive_core::Time;
 
+use super::check::{Check, violation};
 use super::command::How;
-use super::suite::{Check, Suite, violation};
+use super::suite::Suite;
 
 /// Far more rounds than any run can need: each one ends a message or moves the clock to where one comes due.
 const ROUNDS_MAX: usize = 20_000;

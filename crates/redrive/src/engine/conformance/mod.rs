@@ -15,6 +15,7 @@
 //! - `suite`, `settling`, `operator`: carry commands out and compare; `finish` drives everything to its end
 //! - `report`: runs seeds, shrinks a failure and says how to repeat it
 
+mod check;
 mod command;
 mod rng;
 mod situation;
@@ -32,10 +33,10 @@ mod suite;
 use redrive_core::Time;
 use tokio::sync::oneshot;
 
+pub use check::Violation;
 pub use command::Command;
 pub use report::{Failure, check_seeds, run, run_commands, seeds_from_env};
 pub use rng::Rng;
-pub use suite::Violation;
 
 use super::ingest::{IngestAnswer, NewMessage};
 use super::seam::{Engine, StoreOptions};

@@ -2,9 +2,10 @@
 
 use redrive_core::{Class, Reason, Time};
 
+use super::check::{Check, violation};
 use super::command::{How, Pick};
 use super::situation::{Position, Standing, Wait};
-use super::suite::{Check, Suite, failed, violation};
+use super::suite::{Suite, failed};
 use crate::engine::letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};
 
 impl Suite {

@@ -3,8 +3,9 @@
 use redrive_core::decision::Retry;
 use redrive_core::{Class, Decision, Reason, Time};
 
+use super::check::{Check, violation};
 use super::command::{How, Pick};
-use super::suite::{Check, Suite, failed, violation};
+use super::suite::{Suite, failed};
 use crate::engine::history::Attempt;
 use crate::engine::seam::{Delivery, Settlement, Verdict};
 

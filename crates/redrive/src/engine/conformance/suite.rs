@@ -3,30 +3,11 @@
 use redrive_core::{Message, Time};
 
 use super::Harness;
+use super::check::{Check, Violation, violation};
 use super::command::{Command, Offer};
 use super::model::Model;
 use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::seam::{Delivery, Event, StoreOptions, Ticket};
-
-/// A promise that was broken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The name of the promise.
-    pub property: &'static str,
-    pub detail: String,
-}
-
-pub(super) type Check = Result<(), Violation>;
-
-impl Violation {
-    pub(super) fn new(property: &'static str, detail: impl Into<String>) -> Self {
-        Self { property, detail: detail.into() }
-    }
-}
-
-pub(super) fn violation<T>(property: &'static str, detail: impl Into<String>) -> Result<T, Violation> {
-    Err(Violation::new(property, detail))
-}
 
 /// How long the suite waits for an engine before it calls it stuck, in calls of [`Harness::idle`].
 const IDLES_MAX: u32 = 20_000;

@@ -94,15 +94,17 @@ fn open_index(path: &Path, anew: bool) -> Result<Arc<FjallShelf>, ShelfError> {
             _ => {}
         }
     }
-    FjallShelf::open(path).map(Arc::new)
+    // fjall asserts what it reads from its own journal. The index is a cache: damage in it must not stop us.
+    let opened = std::panic::catch_unwind(|| FjallShelf::open(path));
+    opened.unwrap_or_else(|_| Err(ShelfError("opening it panicked".into()))).map(Arc::new)
 }
 
 /// A pipeline's name is the name of a directory: plain, and never a way out of ours.
 fn check_name(name: &str) -> Result<(), EngineError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > 128 || !name.chars().all(plain) || name.starts_with('.') {
+    if name.is_empty() || name.len() > 200 || !name.chars().all(plain) || name.starts_with('.') {
         return Err(EngineError::Damaged(format!(
-            "pipeline name `{name}`: use 1 to 128 of the letters a-z A-Z 0-9 - _ . and do not begin with a dot"
+            "pipeline name `{name}`: use 1 to 200 of the letters a-z A-Z 0-9 - _ . and do not begin with a dot"
         )));
     }
     Ok(())

@@ -185,8 +185,7 @@ impl DiskFile for RealFile {
             let at = offset + bytes.len() as u64;
             match rustix::io::pread(&self.file, rustix::buffer::spare_capacity(&mut bytes), at) {
                 Ok(0) => break,
-                Ok(_) => {}
-                Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -19,7 +19,9 @@ pub enum LogError {
     MissingSegment { from: u64, to: u64 },
     #[error("{name} has format version {found}, this program reads up to {ours}; use the newer program")]
     NewerFormat { name: String, found: u32, ours: u32 },
-    #[error("{name} belongs to another store; move it out of this directory")]
+    #[error(
+        "{name} belongs to another store than FORMAT says; move it out of this directory, or restore FORMAT"
+    )]
     OtherStore { name: String },
     #[error("{name} says of itself that it is {says}; it was renamed, give it its name back")]
     Renamed { name: String, says: String },

@@ -19,7 +19,7 @@ use super::record::kind;
 use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::started::{Mark, Started};
 use super::store::{Hands, Store, Tuning};
-use super::tend::Tending;
+use super::tending::Tending;
 use super::writer::{LETTER_LOG, Writer};
 use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{EngineError, StoreOptions};
@@ -98,6 +98,12 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     report.letters = letters_report;
     let (start, end) = (journal.start(), journal.end());
 
+    // The index reflects only what was durable, so the journal has been longer than it is.
+    if let Some(Loaded { book, .. }) =
+        loaded.as_ref().filter(|loaded| loaded.book.position > end && !tuning.accept_missing)
+    {
+        return Err(LogError::MissingSegment { from: end, to: book.position }.into());
+    }
     let usable = loaded.filter(|Loaded { book, ready_at, .. }| {
         let fits = book.position <= end && book.position >= start && *ready_at >= start;
         if !fits {
@@ -278,6 +284,7 @@ fn fold_journal<D: Disk, S: Shelf>(
                 }
             }
             Scanned::Rot(rot) => {
+                book.damaged = true;
                 if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
                     if !begun {
                         first_seq = begin(book, header.tag);
@@ -299,6 +306,7 @@ fn fold_journal<D: Disk, S: Shelf>(
         book.next_seq = book.next_seq.max(seq);
     }
     book.position = book.position.max(end);
+    book.damaged = false;
     Ok((frames, first_seq))
 }
 

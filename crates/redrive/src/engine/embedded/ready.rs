@@ -97,9 +97,12 @@ impl<D: Disk> Ready<D> {
 
     /// From which position, and with which number, everything from `prefix` on can be found again.
     pub fn resume_from(&mut self, prefix: u64) -> (u64, u64) {
-        if self.queue.is_empty() && self.expected.is_some_and(|expected| prefix >= expected) {
-            // Nothing that was read is ready any more: old positions must not hold back the cleaner.
+        if let Some(expected) = self.expected.filter(|expected| *expected <= prefix && self.queue.is_empty())
+        {
+            // Everything that was read is over. Nothing new may come for long while one message fails again and again:
+            // its old frames must not be held until then.
             self.marks.clear();
+            return (self.next, expected);
         }
         while self.marks.len() > 1 && self.marks[1].0 <= prefix {
             self.marks.pop_front();
@@ -118,6 +121,7 @@ impl<D: Disk> Ready<D> {
                 Scanned::Rot(rot) => {
                     if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
                         let pointer = Pointer { at: rot.position, len: rot.len as u32 };
+                        self.mark(header.tag, rot.position);
                         self.skip_to(header.tag, departed);
                         self.expected = Some(header.tag + 1);
                         self.lost(header.tag, pointer, departed);
@@ -132,12 +136,9 @@ impl<D: Disk> Ready<D> {
 
     fn accept(&mut self, frame: &Frame, departed: &CompletionSet) {
         let seq = frame.tag;
+        self.mark(seq, frame.position);
         self.skip_to(seq, departed);
         self.expected = Some(seq + 1);
-        let far_from_last = |mark: &(u64, u64)| frame.position - mark.1 >= READ_BYTES;
-        if self.marks.back().is_none_or(far_from_last) {
-            self.marks.push_back((seq, frame.position));
-        }
         if departed.contains(seq) {
             return;
         }
@@ -145,6 +146,14 @@ impl<D: Disk> Ready<D> {
         let wire = AcceptedBody::read(frame.body.clone()).map(|body| body.wire);
         self.queue_bytes += pointer.len as usize;
         self.queue.push_back(ReadyMessage { seq, pointer, wire });
+    }
+
+    /// Whoever goes on reading at `position` finds `seq`, and before it whatever is missing up to it.
+    fn mark(&mut self, seq: u64, position: u64) {
+        let far_from_last = |mark: &(u64, u64)| position - mark.1 >= READ_BYTES;
+        if self.marks.back().is_none_or(far_from_last) {
+            self.marks.push_back((self.expected.unwrap_or(seq).min(seq), position));
+        }
     }
 
     /// Numbers are given without gaps: what is missing before `seq` was in frames of which nothing is left.
@@ -163,7 +172,8 @@ impl<D: Disk> Ready<D> {
 
     /// The numbers that are lost because the journal ends before them.
     pub fn lose_until(&mut self, next_seq: u64, departed: &CompletionSet) {
-        if self.is_drained() {
+        if self.is_drained() && self.expected.is_some_and(|expected| expected < next_seq) {
+            self.mark(next_seq, self.next);
             self.skip_to(next_seq, departed);
             self.expected = Some(next_seq);
         }

@@ -20,7 +20,9 @@ use crate::engine::seam::{Counts, Delivery, Engine, EngineError, Event, Settleme
 
 impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
-        self.hand_out(now, room, out)
+        self.check()?;
+        let taken = self.hand_out(now, room, out);
+        self.guard(taken)
     }
 
     fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
@@ -28,11 +30,14 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     }
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
-        self.give(batch)
+        self.check()?;
+        let given = self.give(batch);
+        self.guard(given)
     }
 
     fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
-        self.absorb()?;
+        let absorbed = self.absorb();
+        self.guard(absorbed)?;
         self.tend();
         let mut last = None;
         while let Some(ticket) = self.unreported.pop_front_if(|ticket| ticket.0 <= self.durable) {

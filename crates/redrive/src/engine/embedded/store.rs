@@ -22,7 +22,7 @@ use super::ready::Ready;
 use super::record::{Was, kind};
 use super::shelf::{LineSlot, Pointer, Shelf, ShelfError};
 use super::started::Started;
-use super::tend::Tending;
+use super::tending::Tending;
 use super::writer::Writer;
 use crate::engine::ingest::{Ingest, IngestAnswer, IngestError, NewMessage};
 use crate::engine::numbers::NumberMap;
@@ -194,10 +194,24 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         for note in self.notes.drain() {
             self.take_in(note)?;
         }
-        match &self.failed {
-            Some(error) => Err(EngineError::Storage(error.clone())),
-            None => Ok(()),
+        self.check()
+    }
+
+    /// Whatever failed, the journal or only the index or a mark: nothing more is accepted or settled from here on.
+    fn fail(&mut self, error: String) {
+        self.commands.close();
+        self.failed.get_or_insert(error);
+    }
+
+    pub(super) fn check(&self) -> Result<(), EngineError> {
+        self.failed.as_ref().map_or(Ok(()), |error| Err(EngineError::Storage(error.clone())))
+    }
+
+    pub(super) fn guard<T>(&mut self, result: Result<T, EngineError>) -> Result<T, EngineError> {
+        if let Err(EngineError::Storage(error)) = &result {
+            self.fail(error.clone());
         }
+        result
     }
 
     fn take_in(&mut self, note: Note) -> Result<(), EngineError> {
@@ -221,11 +235,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 self.book.delay.loaded(entries, limit, |(due, seq)| out(*due, *seq));
             }
             Note::Scanned { relocation, next } => self.scanned(relocation, next)?,
-            Note::Failed(error) => {
-                // Also when it was the index that failed: nothing more is accepted from here on.
-                self.commands.close();
-                self.failed = Some(error);
-            }
+            Note::Failed(error) => self.fail(error),
         }
         Ok(())
     }

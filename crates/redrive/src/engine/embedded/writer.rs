@@ -49,11 +49,32 @@ impl<D: Disk, S> std::fmt::Debug for Writer<D, S> {
     }
 }
 
+/// However the writer ends, nobody waits for it forever: what it did not get to is dropped, and with it the answers that
+/// were waited for.
+struct End<'a> {
+    commands: &'a Mailbox<Command>,
+    notes: &'a Mailbox<Note>,
+    wake: &'a dyn Fn(),
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.notes.post(Note::Failed("the writer has panicked".into()), 0);
+        }
+        self.commands.close();
+        drop(self.commands.drain());
+        self.notes.close();
+        (self.wake)();
+    }
+}
+
 type Answers = Vec<(oneshot::Sender<IngestAnswer>, IngestAnswer)>;
 
 impl<D: Disk, S: Shelf> Writer<D, S> {
     /// Runs until the mailbox is closed or the disk fails, then leaves a clean end behind if it can.
     pub fn run(mut self, commands: &Mailbox<Command>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
+        let _end = End { commands, notes, wake };
         let mut marked = true;
         loop {
             let Some(arrived) = commands.wait((!marked).then_some(IDLE)) else { break };
@@ -66,8 +87,6 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             };
             if let Err(error) = result {
                 notes.post(Note::Failed(error), 0);
-                commands.close();
-                wake();
                 return;
             }
             wake();
@@ -75,8 +94,6 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
         if let Err(error) = self.close() {
             notes.post(Note::Failed(error.to_string()), 0);
         }
-        notes.close();
-        wake();
     }
 
     /// Leaves a clean end behind.

@@ -1,0 +1,122 @@
+//! Bytes on disk stay bounded, however often one message fails or one letter is replayed.
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use redrive::engine::embedded::{Embedded, dir::EmbeddedStore};
+use redrive::engine::{Delivery, Engine, NewMessage, ReplayAnswer, ReplayJob, Settlement};
+use redrive_core::{Reason, Time};
+use redrive_faults::plan;
+use redrive_faults::settle;
+use redrive_faults::verify::Scratch;
+use support::{files_in, often};
+
+/// Journal and letter log. The marks of what was started have two files of 1 MiB, the index bounds of its own.
+const JOURNAL_BYTES_MAX: u64 = 512 * 1024;
+const INDEX_BYTES_MAX: u64 = 64 << 20;
+
+fn open(dir: &Path) -> EmbeddedStore {
+    let embedded = Embedded::open_with(dir, plan::tuning()).expect("it opens");
+    embedded.store("plain", plan::options("plain")).expect("it opens")
+}
+
+/// What the files whose names end so take up, holes left out.
+fn bytes_in(dir: &Path, end: &str) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let size =
+        |path| std::fs::metadata(path).map_or(0, |metadata: std::fs::Metadata| metadata.blocks() * 512);
+    let ends = |path: &std::path::PathBuf| path.to_string_lossy().ends_with(end);
+    files_in(dir).into_iter().filter(ends).map(size).sum()
+}
+
+fn take_one(store: &mut EmbeddedStore, now: Time) -> Delivery {
+    let mut hands = Vec::new();
+    for _ in 0..20_000 {
+        store.poll(&mut Vec::new()).expect("it goes on");
+        store.take(now, 1, &mut hands).expect("it goes on");
+        if let Some(delivery) = hands.pop() {
+            return delivery;
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    panic!("the message does not come: {:?}", store.counts());
+}
+
+fn settle_now(store: &mut EmbeddedStore, settlement: Settlement) {
+    let ticket = store.settle(vec![settlement]).expect("it goes on");
+    loop {
+        let mut events = Vec::new();
+        store.poll(&mut events).expect("it goes on");
+        if events.contains(&redrive::engine::Event::Durable(ticket)) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[derive(Default)]
+struct Largest(u64, u64);
+
+impl Largest {
+    fn look(&mut self, dir: &Path) {
+        self.0 = self.0.max(bytes_in(&dir.join("plain/journal"), ".seg"));
+        self.1 = self.1.max(bytes_in(&dir.join("plain/index"), ""));
+    }
+
+    fn check(&self, what: &str) {
+        let Self(journal, index) = self;
+        println!("{what}: journal at most {journal} bytes, index at most {index} bytes");
+        assert!(*journal <= JOURNAL_BYTES_MAX, "the journal grew to {journal} bytes");
+        assert!(*index <= INDEX_BYTES_MAX, "the index grew to {index} bytes");
+    }
+}
+
+fn begin(store: &EmbeddedStore) {
+    let message = plan::message("the-one", None);
+    let ingest = store.ingest().expect("it takes messages in");
+    let answer = ingest.submit(vec![NewMessage { message, due: None }], plan::now()).blocking_recv();
+    answer.expect("answered").expect("accepted");
+}
+
+#[test]
+fn one_message_that_fails_again_and_again_does_not_fill_the_disk() {
+    let failures = often("REDRIVE_FAILURES", 20_000);
+    let scratch = Scratch::new().expect("a scratch directory");
+    let mut store = open(&scratch.0);
+    begin(&store);
+    let mut largest = Largest::default();
+    for n in 0..failures {
+        let now = plan::now();
+        let delivery = take_one(&mut store, now);
+        assert_eq!(u64::from(delivery.meta.attempts), n);
+        store.settle(vec![settle::retry(delivery, now, Duration::ZERO)]).expect("it goes on");
+        if n % 250 == 0 {
+            largest.look(&scratch.0);
+        }
+    }
+    largest.check(&format!("one message failed {failures} times"));
+}
+
+#[test]
+fn a_letter_that_is_replayed_again_and_again_does_not_fill_the_disk() {
+    let replays = often("REDRIVE_FAILURES", 20_000) / 5;
+    let scratch = Scratch::new().expect("a scratch directory");
+    let mut store = open(&scratch.0);
+    begin(&store);
+    let mut largest = Largest::default();
+    for n in 0..replays {
+        let now = plan::now();
+        let delivery = take_one(&mut store, now);
+        let seq = delivery.receipt.seq;
+        settle_now(&mut store, settle::dead(delivery, Reason::MaxRetries, now));
+        let job = ReplayJob { id: n, due: now, force: true };
+        let answers = store.replay(&job, &[seq], now).expect("it goes on");
+        assert_eq!(answers, [ReplayAnswer::Replayed]);
+        if n % 100 == 0 {
+            largest.look(&scratch.0);
+        }
+    }
+    largest.check(&format!("one letter replayed {replays} times"));
+}
