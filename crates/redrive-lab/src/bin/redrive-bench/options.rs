@@ -23,6 +23,17 @@ pub struct Options {
     pub bytes: u64,
     pub syncs: u64,
     pub kill: bool,
+    pub style: Style,
+}
+
+/// What else may differ about the pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Plain,
+    /// The messages of a customer wait for each other.
+    Keyed,
+    /// The handler waits for something once, so that each call gets a task and a timer of its own.
+    Waiting,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +71,7 @@ impl Options {
             bytes: 0,
             syncs: 1,
             kill: false,
+            style: Style::Plain,
         };
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
@@ -67,6 +79,8 @@ impl Options {
                 "--quick" => options.size = Size::Quick,
                 "--full" => options.size = Size::Full,
                 "--kill" => options.kill = true,
+                "--keyed" => options.style = Style::Keyed,
+                "--waiting" => options.style = Style::Waiting,
                 "--dir" => options.dir = value()?.into(),
                 "--only" => options.only = Some(value()?),
                 "--scenario" => options.scenario = Some(value()?),

@@ -17,6 +17,7 @@ struct Amounts {
     paced_seconds: u64,
     late_seconds: u64,
     pending: Vec<u64>,
+    styles: u64,
     reopen: u64,
     crash: u64,
 }
@@ -31,6 +32,7 @@ impl Amounts {
                 paced_seconds: 2,
                 late_seconds: 2,
                 pending: vec![10_000],
+                styles: 50_000,
                 reopen: 50_000,
                 crash: 50_000,
             },
@@ -45,6 +47,7 @@ impl Amounts {
                 } else {
                     vec![10_000, 1_000_000]
                 },
+                styles: 1_000_000,
                 reopen: 1_000_000,
                 crash: 500_000,
             },
@@ -68,6 +71,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let flowed = plan.flow(&amounts)?;
     plan.paced(&amounts, &flowed)?;
     plan.lateness(&amounts, &drained)?;
+    plan.styles(&amounts)?;
     plan.pending(&amounts)?;
     plan.reopen(&amounts)?;
     plan.crash(&amounts)?;
@@ -122,6 +126,7 @@ impl Plan<'_> {
             &drains.of(|f| f.get("cpu_s") * 1e6 / f.get("n")),
         );
         table.row("A messages per sync while draining", "msg", &drains.of(per_second("n", "drain_syncs")));
+        table.row("A journal, accepted and done", "B/msg", &drains.of(per_second("bytes", "n")));
         table.row("A memory at its peak", "MB", &drains.figure("rss_peak_mb"));
         let both = |f: &Figures| f.get("n") / (f.get("preload_s") + f.get("settled_s"));
         table.row("A preload and drain together", "msg/s", &drains.of(both));
@@ -146,6 +151,8 @@ impl Plan<'_> {
         table.row("B/A saturated (A's median)", "", &mixed.of(|f| f.get("n") / f.get("first_s") / drain));
         table.row("B 99 % terminal", "s", &mixed.figure("t99_s"));
         table.row("B 100 % terminal", "s", &mixed.figure("t100_s"));
+        table.row("B journal, accepted and settled", "B/msg", &mixed.of(per_second("bytes", "n")));
+        table.row("B memory at its peak", "MB", &mixed.figure("rss_peak_mb"));
         table.row("B dead letters", "msg", &mixed.figure("dead"));
         lateness(table, "B lateness, saturated", &mixed);
         self.check("B", &mixed);
@@ -218,6 +225,25 @@ impl Plan<'_> {
         self.check("lateness alone", &alone);
         self.check("lateness with a backlog", &backlog);
         Ok(())
+    }
+
+    /// What key order costs, and what a handler costs that waits.
+    fn styles(&mut self, amounts: &Amounts) -> Result<(), Error> {
+        if !self.wanted("styles") {
+            return Ok(());
+        }
+        let styles =
+            [("--keyed", "A with key order, 1000 keys"), ("--waiting", "A with a handler that waits once")];
+        for (flag, what) in styles {
+            let mut all = Repeats::default();
+            for _ in 0..self.options.repeats {
+                self.empty()?;
+                all.0.push(self.child("drain", &[("--n", amounts.styles)], "succeed", &[flag])?);
+            }
+            self.table.row(what, "msg/s", &all.of(per_second("n", "settled_s")));
+            self.check(what, &all);
+        }
+        self.empty()
     }
 
     fn pending(&mut self, amounts: &Amounts) -> Result<(), Error> {

@@ -1,15 +1,15 @@
 //! One pipeline on the embedded engine, with the witness as its handler.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redrive::engine::embedded::Embedded;
-use redrive::{Message, NewMessage, Pipeline, PipelineHandle, Policy, Redrive, RunReport, Time};
+use redrive::{Message, NewMessage, Ordering, Pipeline, PipelineHandle, Policy, Redrive, RunReport, Time};
 use redrive_lab::order;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::options::{Options, Style};
 use super::witness::{Witness, wall_micros};
 
 pub const PIPELINE: &str = "orders";
@@ -35,15 +35,30 @@ pub struct Run {
 }
 
 impl Rig {
-    pub fn open(dir: &Path, concurrency: u32, tiers: [&str; 3], witness: Witness) -> Result<Self, Error> {
-        let engine = Embedded::open(dir)?;
+    pub fn open(options: &Options, tiers: [&str; 3], witness: Witness) -> Result<Self, Error> {
+        let engine = Embedded::open(&options.dir)?;
         let witness = Arc::new(witness);
         let (handling, parking) = (Arc::clone(&witness), Arc::clone(&witness));
         let pipeline = Pipeline::new(PIPELINE)
             .policy(Policy::tiers(tiers).jitter("none").classify(false))
-            .concurrency(concurrency)
-            .handler(move |message: &Message| std::future::ready(handling.handle(message)))
+            .concurrency(options.concurrency)
             .on_dead_letter(move |letter| parking.parked(letter));
+        let pipeline = match options.style {
+            Style::Keyed => pipeline.ordering(Ordering::Key),
+            Style::Plain | Style::Waiting => pipeline,
+        };
+        let pipeline = match options.style {
+            Style::Waiting => pipeline.handler_fn(move |message: Message| {
+                let handling = Arc::clone(&handling);
+                async move {
+                    tokio::task::yield_now().await;
+                    handling.handle(&message)
+                }
+            }),
+            Style::Plain | Style::Keyed => {
+                pipeline.handler(move |message: &Message| std::future::ready(handling.handle(message)))
+            }
+        };
         let redrive = Redrive::builder().engine(engine.clone()).pipeline(pipeline).build()?;
         let handle = redrive.pipeline(PIPELINE).ok_or("no pipeline")?;
         Ok(Self { engine, redrive, handle, witness })

@@ -64,7 +64,7 @@ fn raw(options: &Options) -> Result<Figures, Error> {
 }
 
 fn rig(options: &Options, tracked: u64, tiers: [&str; 3]) -> Result<Rig, Error> {
-    Rig::open(&options.dir, options.concurrency, tiers, Witness::new(tracked, options.fates))
+    Rig::open(options, tiers, Witness::new(tracked, options.fates))
 }
 
 /// All messages are there, then the worker starts.
@@ -163,7 +163,7 @@ async fn pending(options: &Options) -> Result<Figures, Error> {
     let tracked = fresh + DUE_PER_SECOND * SECONDS + 1;
     let mut figures = Figures::default();
     let witness = Witness::new(tracked, options.fates).expecting();
-    let rig = Rig::open(&options.dir, options.concurrency, TIERS_FAR, witness)?;
+    let rig = Rig::open(options, TIERS_FAR, witness)?;
     let run = rig.start();
     let (began, cpu) = (Instant::now(), cpu_seconds());
     rig.ingest(tracked, tracked + options.pending, |_| None).await?;
@@ -225,7 +225,7 @@ async fn open(options: &Options) -> Result<Figures, Error> {
 async fn crash(options: &Options) -> Result<Figures, Error> {
     let traces = traces_of(options)?;
     let witness = Witness::new(options.n, options.fates).with_traces(&traces)?;
-    let rig = Rig::open(&options.dir, options.concurrency, TIERS, witness)?;
+    let rig = Rig::open(options, TIERS, witness)?;
     rig.ingest(0, options.n, |_| None).await?;
     let _run = rig.start();
     rig.wait(options.n * 40 / 100, |witness| witness.first.sum()).await;
@@ -240,7 +240,7 @@ async fn resume(options: &Options) -> Result<Figures, Error> {
     let witness = Witness::new(options.n, options.fates).with_traces(&traces_of(options)?)?;
     let before = witness.first.sum() + witness.terminal();
     let opening = Instant::now();
-    let rig = Rig::open(&options.dir, options.concurrency, TIERS, witness)?;
+    let rig = Rig::open(options, TIERS, witness)?;
     figures.set("open_s", opening.elapsed().as_secs_f64());
     let started = rig.engine.report(PIPELINE).map_or(0, |report| report.started.len());
     figures.set("in_flight", started as f64);
