@@ -82,8 +82,9 @@ impl Shelf for FjallShelf {
             batch.insert(table, MARK, number.to_be_bytes());
         }
         batch.commit().map_err(error)?;
-        // To the operating system, so that a killed process leaves a young index behind.
-        self.database.persist(PersistMode::Buffer).map_err(error)
+        // Synced, although the journal is the truth: a power cut may take an earlier batch and leave a later one, whose
+        // marks would agree. Once per checkpoint, on the keeper's thread.
+        self.database.persist(PersistMode::SyncAll).map_err(error)
     }
 
     fn persist(&self) -> Result<(), ShelfError> {
