@@ -28,10 +28,10 @@ fn power_cuts_lose_nothing_that_was_acknowledged() {
         for cut in first..cuts.min(first + CUTS_PER_IMAGE) {
             let victim = rig.start(random.next(), 0);
             random_moment(&rig, &mut random);
-            if let Err(missing) = image.cut() {
+            if let Err(missing) = image.cut(&rig.acks) {
                 return println!("skipped: {missing}");
             }
-            // It finds its storage failing, says so and stops; whatever it acknowledges until then counts.
+            // It finds its storage failing, says so and stops.
             let (status, said) = victim.wait();
             assert_eq!(status.code(), Some(74), "cut {cut}: {said}");
             stopped += 1;
