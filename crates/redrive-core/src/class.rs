@@ -120,4 +120,12 @@ mod tests {
         let permanent: Vec<_> = Class::ALL.into_iter().filter(|c| c.family() == Family::Permanent).collect();
         assert_eq!(permanent, [Class::Permanent, Class::Gone, Class::Crash]);
     }
+
+    #[test]
+    fn families_have_the_names_of_the_header() {
+        assert_eq!(
+            [Family::Transient, Family::Permanent].map(|family| family.to_string()),
+            ["transient", "permanent"]
+        );
+    }
 }

@@ -90,6 +90,7 @@ mod tests {
         for reason in Reason::ALL {
             assert_eq!(Reason::from_name(reason.name()), Some(reason));
             assert_eq!(Reason::from_code(reason.code()), Some(reason));
+            assert_eq!(reason.to_string(), reason.name());
         }
         assert_eq!(Reason::from_code(0), None);
     }

@@ -177,8 +177,8 @@ impl Lane {
 
     fn replay(&mut self, random: &mut Random, acks: &mut AckFile) -> Result<(), EngineError> {
         let now = plan::now();
-        // Runs with the same seed are different jobs: one that is named again replays nothing.
-        let job = random.next() ^ (now.as_millis() << 20);
+        // A process that was stopped may have begun the same row of numbers: a job of its own for each.
+        let job = random.next() ^ now.as_millis().rotate_left(40);
         let ids = self.some_letters(LetterState::Open, random)?;
         for seq in &ids {
             acks.say(&line(self.name, *seq, Step::Replay { job }, false));

@@ -8,13 +8,14 @@
 //! - [`dispatch`]: what to take, whom to start, what to settle; no I/O
 //! - [`run`]: threads, handlers, shutdown
 //! - [`settle`]: from the end of an attempt to what is stored
+//! - `sim` (feature `testing`): the dispatch machine on a virtual clock, with a checker per invariant
 
 pub mod builder;
 pub mod failure;
 pub mod handler;
 
 pub mod handle;
-pub mod redrive;
+mod redrive;
 
 pub mod engine;
 pub mod stores;
@@ -23,7 +24,11 @@ pub mod dispatch;
 pub mod run;
 pub mod settle;
 
+#[cfg(feature = "testing")]
+pub mod sim;
+
 pub use builder::{BuildError, BuildFault, Builder, Pipeline};
+pub use engine::embedded::Embedded;
 pub use engine::{Accepted, AfterDead, Letter, LetterState, NewMessage, Ordering};
 pub use failure::{Failure, TimedOut};
 pub use handle::{HandleError, PipelineHandle};

@@ -41,7 +41,7 @@ impl SimHarness {
 }
 
 impl SimHarness {
-    /// The index that follows from the journal alone is the one that is running. (TRAPS E-5)
+    /// The index that follows from the journal alone is the one that is running.
     fn compare_with_rebuilt(&self) {
         let running = self.store.as_ref().expect("open").dump_index().expect("the running index can be read");
         // The disk as a power cut would leave it now: the index may only reflect what is durable.

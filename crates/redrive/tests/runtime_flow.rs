@@ -195,38 +195,61 @@ async fn a_slow_handler_does_not_hold_up_the_others() {
     assert_eq!(report.total().succeeded, 501);
 }
 
-/// The blocking handler ends only when all others are done: if they waited for it, this would hang. Among the others are
-/// some that wait for a timer, because a task that waits sits on the thread that began it.
+/// Runs one handler that blocks its thread until all others are done: if they waited for it, this would hang. Some of the
+/// others wait for a timer, because a task that waits sits on the thread that began it.
+async fn runs_beside_a_blocking_handler(blocks_after: Duration, others_wait: Duration) {
+    let others = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&others);
+    let handler = move |m: Message| {
+        let counted = Arc::clone(&counted);
+        async move {
+            if m.id() == "blocks" {
+                if !blocks_after.is_zero() {
+                    tokio::time::sleep(blocks_after).await;
+                }
+                let blocked = Instant::now();
+                while counted.load(SeqCst) < 200 {
+                    assert!(blocked.elapsed() < HANG_GUARD, "the others wait");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                return Ok(());
+            }
+            if m.id().ends_with('7') {
+                tokio::time::sleep(others_wait).await;
+            }
+            counted.fetch_add(1, SeqCst);
+            Ok(())
+        }
+    };
+    let redrive = built(Pipeline::new("p").concurrency(256).handler_fn(handler));
+    let handle = redrive.pipeline("p").unwrap();
+    let first = (0..20).map(|n| message(format!("m-{n}")));
+    let rest = (20..200).map(|n| message(format!("m-{n}")));
+    handle.ingest(first.chain([message("blocks")]).chain(rest)).await.unwrap();
+    // Looking at the counts from outside would keep the runtime awake by itself.
+    let all_done = async {
+        while others.load(SeqCst) < 200 {
+            tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(50))).await.unwrap();
+        }
+        at_rest(&handle).await;
+    };
+    let report = guarded(redrive.run_until(all_done)).await.unwrap();
+    assert_eq!(report.total().succeeded, 201);
+}
+
+// A runner that had yielded was stuck on the blocked thread, where no other thread could take it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_blocks_its_thread_does_not_stop_the_others() {
     for _ in 0..10 {
-        let others = Arc::new(AtomicU32::new(0));
-        let counted = Arc::clone(&others);
-        let handler = move |m: Message| {
-            let counted = Arc::clone(&counted);
-            async move {
-                if m.id() == "blocks" {
-                    let blocked = Instant::now();
-                    while counted.load(SeqCst) < 200 {
-                        assert!(blocked.elapsed() < HANG_GUARD, "the others wait");
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                    return Ok(());
-                }
-                if m.id().ends_with('7') {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-                counted.fetch_add(1, SeqCst);
-                Ok(())
-            }
-        };
-        let redrive = built(Pipeline::new("p").handler_fn(handler));
-        let handle = redrive.pipeline("p").unwrap();
-        let first = (0..20).map(|n| message(format!("m-{n}")));
-        let rest = (20..200).map(|n| message(format!("m-{n}")));
-        handle.ingest(first.chain([message("blocks")]).chain(rest)).await.unwrap();
-        let report = guarded(redrive.run_until(at_rest(&handle))).await.unwrap();
-        assert_eq!(report.total().succeeded, 201);
+        runs_beside_a_blocking_handler(Duration::ZERO, Duration::from_millis(1)).await;
+    }
+}
+
+// The thread that watched the timers ran the handler that blocks, and the other thread slept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_blocks_after_a_wait_does_not_stop_the_timers_of_others() {
+    for _ in 0..5 {
+        runs_beside_a_blocking_handler(Duration::from_millis(5), Duration::from_millis(30)).await;
     }
 }
 

@@ -19,6 +19,8 @@ pub use crate::settle::Views;
 
 /// Verdicts that may wait to become durable; beyond it nothing is taken until the disk has caught up.
 pub const UNSETTLED_MAX: usize = 65_536;
+/// Of these, what is left for messages that are due: a disk that lags behind a backlog must not make retries late.
+pub const UNSETTLED_FOR_DUE: usize = UNSETTLED_MAX / 4;
 
 /// A handler to be called.
 #[derive(Debug)]
@@ -90,12 +92,21 @@ impl Machine {
         }
     }
 
-    /// How many deliveries may be taken now.
+    /// How many deliveries may be taken now, of whatever kind.
     pub fn room(&self) -> usize {
+        self.room_below(UNSETTLED_MAX - UNSETTLED_FOR_DUE)
+    }
+
+    /// How many deliveries may be taken now if they are due.
+    pub fn room_for_due(&self) -> usize {
+        self.room_below(UNSETTLED_MAX)
+    }
+
+    fn room_below(&self, unsettled_max: usize) -> usize {
         if self.stopping {
             return 0;
         }
-        self.permits.free().min(UNSETTLED_MAX.saturating_sub(self.unsettled))
+        self.permits.free().min(unsettled_max.saturating_sub(self.unsettled))
     }
 
     /// Looks at what was taken: most is to be started, some is settled without a start.
@@ -202,7 +213,7 @@ impl Machine {
 
     /// When time alone brings work, given what the engine says of its delays.
     pub fn next_wake(&self, next_due: Option<Time>) -> Option<Time> {
-        next_due.filter(|_| self.room() > 0)
+        next_due.filter(|_| self.room_for_due() > 0)
     }
 
     pub fn tally(&self) -> Tally {

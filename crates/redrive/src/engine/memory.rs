@@ -206,13 +206,8 @@ impl Inner {
         // The turn changes only when there was an odd place to give: a take of none must not use it up.
         self.odd_to_due ^= !room.is_multiple_of(2);
         for seq in due.into_iter().take(due_places).chain(fresh.into_iter().take(fresh_places)) {
-            // A message that came due may have joined its line in front of one that was chosen before it.
-            if self.may_start(seq) {
-                let delivery = self.hand_out(seq);
-                out.push(delivery);
-            } else {
-                self.set_aside(seq);
-            }
+            let delivery = self.hand_out(seq);
+            out.push(delivery);
         }
     }
 
@@ -228,7 +223,7 @@ impl Inner {
 
     /// Up to `room` due messages that may start; the others of the keys they wait for are set aside as blocked.
     fn startable_due(&mut self, now: Time, room: usize) -> Vec<u64> {
-        let mut startable = Vec::new();
+        let mut startable: Vec<u64> = Vec::new();
         let mut from = (Time::ZERO, 0);
         while startable.len() < room
             && let Some((due, seq)) =
@@ -239,6 +234,13 @@ impl Inner {
                 self.join_line(seq);
             }
             if self.may_start(seq) {
+                // It may have joined its line in front of one that was chosen before it.
+                let (chosen, passed): (Vec<u64>, Vec<u64>) =
+                    startable.into_iter().partition(|chosen| self.may_start(*chosen));
+                startable = chosen;
+                for passed in passed {
+                    self.set_aside(passed);
+                }
                 startable.push(seq);
             } else {
                 self.set_aside(seq);
@@ -247,11 +249,13 @@ impl Inner {
         startable
     }
 
+    /// Up to `room` others that may start. A place chosen here is used: one that went to somebody who may not start
+    /// after all would leave a permit free until something else happens.
     fn startable_fresh(&mut self, room: usize) -> Vec<u64> {
-        let mut startable: Vec<u64> = self.released.iter().copied().take(room).collect();
+        let mut startable = Vec::new();
         let mut from = 0;
         while startable.len() < room
-            && let Some(seq) = self.ready.range(from..).next().copied()
+            && let Some(seq) = self.next_fresh(from)
         {
             from = seq + 1;
             if self.may_start(seq) {
@@ -261,6 +265,13 @@ impl Inner {
             }
         }
         startable
+    }
+
+    /// The first from `from` on that is ready, or was released by its key.
+    fn next_fresh(&self, from: u64) -> Option<u64> {
+        let ready = self.ready.range(from..).next();
+        let released = self.released.range(from..).next();
+        ready.into_iter().chain(released).min().copied()
     }
 
     fn hand_out(&mut self, seq: u64) -> Delivery {

@@ -9,6 +9,7 @@ pub mod completion;
 pub mod delay;
 pub mod embedded;
 pub mod memory;
+mod numbers;
 pub mod overlay;
 
 #[cfg(feature = "testing")]

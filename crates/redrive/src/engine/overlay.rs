@@ -78,24 +78,50 @@ impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
         }
     }
 
-    /// Entries at or after `from`, in order. Fewer than `limit` only at the end.
+    /// Entries at or after `from`, in order. Fewer than `limit` only at the end. Looks at no more changes than it needs:
+    /// it is asked for the first of a key's line with hundreds of thousands of others behind it.
     pub fn range<F: Far<K, V>>(&self, from: &K, limit: usize, far: &F) -> Result<Vec<(K, V)>, F::Error> {
-        let mut found: BTreeMap<K, V> = BTreeMap::new();
-        let mut from = from.clone();
+        let mut found = Vec::new();
+        let mut from = Bound::Included(from.clone());
         // The table may hold entries that are gone by now: read on until enough are left.
-        loop {
-            let chunk = far.range(&from, limit.max(16))?;
-            let full = chunk.len() >= limit.max(16);
-            let last = chunk.last().map(|(key, _)| key.clone());
-            found.extend(chunk);
-            let end = if full { last.clone() } else { None };
-            self.lay_over(&from, end.as_ref(), &mut found);
-            match last {
-                Some(last) if full && found.len() <= limit => from = last,
-                _ => break,
+        while let Bound::Included(first) | Bound::Excluded(first) = &from
+            && found.len() < limit
+        {
+            let chunk_len = limit.saturating_add(1).max(16);
+            let mut chunk = far.range(first, chunk_len)?;
+            let last = if chunk.len() < chunk_len { None } else { chunk.last().map(|(key, _)| key.clone()) };
+            if matches!(from, Bound::Excluded(_)) && chunk.first().is_some_and(|(key, _)| key == first) {
+                chunk.remove(0);
+            }
+            let end = last.as_ref().map_or(Bound::Unbounded, Bound::Included);
+            self.merge(chunk, (from.as_ref(), end), limit, &mut found);
+            from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        }
+        Ok(found)
+    }
+
+    /// Entries of the table with the changes of the same range on top, until `found` has `limit` entries.
+    fn merge(
+        &self,
+        table: Vec<(K, V)>,
+        range: (Bound<&K>, Bound<&K>),
+        limit: usize,
+        found: &mut Vec<(K, V)>,
+    ) {
+        let mut table = table.into_iter().peekable();
+        let mut frozen = self.frozen.range(range).peekable();
+        let mut delta = self.delta.range(range).peekable();
+        while found.len() < limit {
+            let heads =
+                [table.peek().map(|(key, _)| key), frozen.peek().map(|e| e.0), delta.peek().map(|e| e.0)];
+            let Some(key) = heads.into_iter().flatten().min().cloned() else { return };
+            let below = table.next_if(|(k, _)| *k == key).map(|(_, value)| value);
+            let frozen = frozen.next_if(|(k, _)| **k == key).map(|(_, change)| change.value().cloned());
+            let newest = delta.next_if(|(k, _)| **k == key).map(|(_, change)| change.value().cloned());
+            if let Some(value) = newest.or(frozen).unwrap_or(below) {
+                found.push((key, value));
             }
         }
-        Ok(found.into_iter().take(limit).collect())
     }
 
     /// Applies the changes of `[from, end]` (open if `None`) to entries read from the table.

@@ -130,7 +130,7 @@ pub enum EngineError {
     Storage(String),
     #[error("{0}")]
     Damaged(String),
-    #[error("the store is owned by another process: {0}")]
+    #[error("the store has an owner: {0}; stop it first, or use another directory")]
     Owned(String),
     #[error("{0}")]
     Version(String),
@@ -141,6 +141,13 @@ pub trait Engine: Send + 'static {
     /// Hands out up to `room` deliveries that may start at `now`. When fresh and due messages both wait, they share the
     /// room half and half. Never blocks.
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError>;
+
+    /// Like [`Engine::take`], but only what is due: fresh messages stay where they are. An engine that cannot tell them
+    /// apart hands out nothing.
+    fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        let _ = (now, room, out);
+        Ok(())
+    }
 
     /// Takes a batch of verdicts; it is durable once [`Event::Durable`] names its ticket. Never blocks.
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError>;

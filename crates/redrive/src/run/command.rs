@@ -66,7 +66,12 @@ impl Seat {
     /// Gives a command to whoever has the engine. If it is closed the command is dropped, which its asker sees.
     pub(crate) fn ask(&self, command: Command, now: Time, wake: &Wake) {
         match &mut *self.lock() {
-            Place::AtRest(engine) => return command.carry_out(engine.as_mut(), now),
+            Place::AtRest(engine) => {
+                // What was ingested before is taken in first. Nothing was settled yet, so there is nothing to hear, and
+                // a store that has failed says so again when it runs.
+                let _ = engine.poll(&mut Vec::new());
+                return command.carry_out(engine.as_mut(), now);
+            }
             Place::Running(commands) => commands.push(command),
             Place::Closed => return,
         }

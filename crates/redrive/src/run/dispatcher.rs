@@ -20,6 +20,8 @@ use crate::engine::{Delivery, Engine, EngineError, Event};
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// The shortest: what is due but may not start yet must not keep the thread spinning.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
+/// How long calls may run without any news before the runtime is nudged.
+const NUDGE_AFTER: Duration = Duration::from_millis(20);
 /// Ends that are heard before the engine is served again.
 const ENDS_PER_ROUND_MAX: usize = 4096;
 
@@ -125,10 +127,12 @@ impl Dispatcher {
     /// One round: hear, settle, take, start. Whether anything happened.
     fn round(&mut self) -> Result<bool, EngineError> {
         let now = self.clock.now();
-        for command in self.seat.commands() {
+        // Who asks after an answer must find what the answer was about: the engine is heard in between.
+        let commands = self.seat.commands();
+        let heard_engine = self.hear_engine()?;
+        for command in commands {
             command.carry_out(self.engine.as_mut(), now);
         }
-        let heard_engine = self.hear_engine()?;
         let heard_ends = self.hear_ends();
         let took = self.take()?;
         let settled = self.settle()?;
@@ -161,12 +165,15 @@ impl Dispatcher {
     }
 
     fn take(&mut self) -> Result<bool, EngineError> {
-        let room = self.machine.room();
+        let room = self.machine.room_for_due();
         if room == 0 || !self.hooks.flush() {
             return Ok(false);
         }
         let now = self.clock.now();
-        self.engine.take(now, room, &mut self.buffers.deliveries)?;
+        match self.machine.room() {
+            0 => self.engine.take_due(now, room, &mut self.buffers.deliveries)?,
+            room => self.engine.take(now, room, &mut self.buffers.deliveries)?,
+        }
         let took = !self.buffers.deliveries.is_empty();
         self.machine.taken(&mut self.buffers.deliveries, now, &mut self.buffers.starts);
         self.exchange.start(&mut self.buffers.starts);
@@ -192,12 +199,18 @@ impl Dispatcher {
 
     fn sleep(&self, longest: Duration) {
         let due = self.machine.next_wake(self.engine.next_due());
-        if let Some(due) = due {
-            if self.machine.is_at_rest() && self.clock.idle_until(due) {
-                return;
-            }
-            return self.wake.sleep(due.since(self.clock.now()).clamp(SLEEP_MIN, longest.max(SLEEP_MIN)));
+        if let Some(due) = due
+            && self.machine.is_at_rest()
+            && self.clock.idle_until(due)
+        {
+            return;
         }
-        self.wake.sleep(longest);
+        let calls_run = self.machine.running() > 0;
+        let longest = if calls_run { longest.min(NUDGE_AFTER) } else { longest };
+        let until_due = due.map_or(longest, |due| due.since(self.clock.now()).min(longest));
+        let called = self.wake.sleep(until_due.max(SLEEP_MIN));
+        if calls_run && !called {
+            self.exchange.nudge();
+        }
     }
 }

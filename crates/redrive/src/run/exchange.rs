@@ -44,7 +44,11 @@ impl Exchange {
         }
         // Pairs with the fence in `wait_for_starts`: either a runner sees the starts, or it is seen to be idle.
         fence(Ordering::SeqCst);
-        self.wake_a_runner();
+        if self.idle_runners.load(Ordering::Relaxed) > 0 {
+            // All of them, and from here: a runner that is woken by another one is queued on that one's thread, where
+            // nobody can take it from once a handler blocks the thread.
+            self.more_starts.notify_waiters();
+        }
     }
 
     fn wake_a_runner(&self) {
@@ -53,14 +57,15 @@ impl Exchange {
         }
     }
 
-    /// The next call for a runner. If there are more, another runner is woken: should this call block its thread, the
-    /// others must not wait for it.
+    /// Nothing has ended for a while although calls run. Perhaps one of them blocks the very thread that was to watch the
+    /// runtime's timers and sockets, while the other threads sleep; a runner that wakes up makes its thread take over.
+    pub(crate) fn nudge(&self) {
+        self.wake_a_runner();
+    }
+
+    /// The next call for a runner.
     pub(crate) fn next_start(&self) -> Option<Start> {
-        let start = self.starts.pop()?;
-        if !self.starts.is_empty() {
-            self.wake_a_runner();
-        }
-        Some(start)
+        self.starts.pop()
     }
 
     /// Sleeps until there may be starts.

@@ -4,7 +4,7 @@
 //! task of its own with a timeout. Whatever happens to that task, the end of its call is reported.
 
 use std::any::Any;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -38,6 +38,8 @@ impl Runner {
             let Some(start) = self.exchange.next_start() else {
                 in_a_row = 0;
                 self.exchange.wait_for_starts().await;
+                // As below: a task that was woken on this thread while the runner slept goes first.
+                let_others_run().await;
                 continue;
             };
             in_a_row += 1;
@@ -46,7 +48,7 @@ impl Runner {
             // with it; so it goes first.
             if waits || in_a_row == CALLS_IN_A_ROW_MAX {
                 in_a_row = 0;
-                tokio::task::yield_now().await;
+                let_others_run().await;
             }
         }
     }
@@ -74,6 +76,20 @@ impl Runner {
     }
 }
 
+/// Goes to the end of its thread's queue. Not tokio's `yield_now`, which keeps the task where no other thread can take it:
+/// should the next task block the thread, a runner would be stuck behind it.
+async fn let_others_run() {
+    let mut went = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut went, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Brings a call that waits to its end.
 async fn finish(
     attempt: Attempting,
@@ -81,14 +97,17 @@ async fn finish(
     timeout: Duration,
     mut cancelled: watch::Receiver<bool>,
 ) {
+    let mut attempt = CatchPanic(attempt);
     let ended = tokio::select! {
         biased;
-        ended = tokio::time::timeout(timeout, CatchPanic(attempt)) => ended,
+        ended = tokio::time::timeout(timeout, &mut attempt) => ended,
         _ = cancelled.wait_for(|cancelled| *cancelled) => Ok(Ended::Unfinished),
     };
-    report.send(
-        ended.unwrap_or_else(|_| Ended::Failed(Failure::transient(TimedOut { after: timeout }).ambiguous())),
-    );
+    let ended =
+        ended.unwrap_or_else(|_| Ended::Failed(Failure::transient(TimedOut { after: timeout }).ambiguous()));
+    // What the handler holds is dropped before its end is told: a panic there counts like any other.
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(attempt)));
+    report.send(dropped.map_or_else(|panic| crashed(&*panic), |()| ended));
 }
 
 /// Reports the end of a call exactly once; if it is dropped before, the call is unfinished.

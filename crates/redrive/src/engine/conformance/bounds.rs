@@ -2,9 +2,9 @@
 
 use redrive_core::Time;
 
+use super::check::{Check, violation};
 use super::model::Model;
 use super::situation::{Situation, Tracked};
-use super::suite::{Check, violation};
 use crate::engine::letter::LetterState;
 use crate::engine::seam::{Counts, Ordering};
 

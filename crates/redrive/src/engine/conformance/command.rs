@@ -48,6 +48,12 @@ pub enum Command {
         delay_ms: u32,
         force: bool,
     },
+    /// Replays a letter and lets it die again, several times, each in a job of its own.
+    Relapse {
+        which: Pick,
+        job: u8,
+        times: u8,
+    },
     Discard {
         which: Vec<Pick>,
     },
@@ -119,7 +125,12 @@ impl Command {
                 Self::Letters { state, page: rng.pick(&[1, 2, 3, 50]) }
             }
             81..83 => Self::Letter { which: pick(rng) },
-            83..90 => Self::Replay {
+            83..85 => Self::Relapse {
+                which: pick(rng),
+                job: rng.between(1, 4) as u8,
+                times: rng.between(1, 4) as u8,
+            },
+            85..90 => Self::Replay {
                 job: rng.between(1, 6) as u8,
                 which: picks(rng),
                 delay_ms: delay(rng),

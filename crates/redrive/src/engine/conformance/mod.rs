@@ -12,9 +12,10 @@
 //! - `model`: all messages, and what an engine's answers say about them
 //! - `order`: which message of a key may start
 //! - `bounds`: what counts and `next_due` may say
-//! - `suite`: carries commands out and compares; `finish` drives everything to its end
+//! - `suite`, `settling`, `operator`: carry commands out and compare; `finish` drives everything to its end
 //! - `report`: runs seeds, shrinks a failure and says how to repeat it
 
+mod check;
 mod command;
 mod rng;
 mod situation;
@@ -26,15 +27,16 @@ mod order;
 mod finish;
 mod operator;
 mod report;
+mod settling;
 mod suite;
 
 use redrive_core::Time;
 use tokio::sync::oneshot;
 
+pub use check::Violation;
 pub use command::Command;
 pub use report::{Failure, check_seeds, run, run_commands, seeds_from_env};
 pub use rng::Rng;
-pub use suite::Violation;
 
 use super::ingest::{IngestAnswer, NewMessage};
 use super::seam::{Engine, StoreOptions};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redrive_core::{Message, Meta, Reason, Time};
 
+use super::check::{Check, Violation, violation};
 use super::situation::{LetterModel, Maybe, Position, Situation, Standing, Tracked, Wait};
-use super::suite::{Check, Violation, violation};
 use crate::engine::history::History;
 use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::letter::{Letter, LetterState};

@@ -1,10 +1,11 @@
 //! What a person does to letters: list, look, replay, discard and undo; compared with the model.
 
-use redrive_core::Time;
+use redrive_core::{Class, Reason, Time};
 
-use super::command::Pick;
+use super::check::{Check, violation};
+use super::command::{How, Pick};
 use super::situation::{Position, Standing, Wait};
-use super::suite::{Check, Suite, failed, violation};
+use super::suite::{Suite, failed};
 use crate::engine::letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};
 
 impl Suite {
@@ -118,6 +119,27 @@ impl Suite {
                 letter.job = Some(job.id);
                 letter.jobs.insert(job.id);
             }
+        }
+        Ok(())
+    }
+
+    /// Replays a letter and lets it die again: the way to a letter that was replayed too often.
+    pub(super) fn relapse(&mut self, which: Pick, job: u8, times: u8) -> Check {
+        let id = self.letter_id(which);
+        for time in 0..times {
+            let job = ReplayJob { id: u64::from(job + time), due: self.now, force: false };
+            let answers = self.harness.engine().replay(&job, &[id], self.now).map_err(failed)?;
+            answers.into_iter().try_for_each(|answer| self.replayed(&job, id, answer))?;
+            self.now = Time::from_millis(self.now.as_millis() + 2);
+            self.model.high_water = self.model.high_water.max(self.now);
+            self.take(30)?;
+            if let Some(at) = self.flights.iter().position(|delivery| delivery.receipt.seq == id) {
+                let delivery = self.flights.swap_remove(at);
+                let how = How::Dead { reason: Reason::MaxRetries, class: Class::Transient };
+                let settlement = self.settlement(delivery, how);
+                self.give(vec![settlement])?;
+            }
+            self.wait()?;
         }
         Ok(())
     }

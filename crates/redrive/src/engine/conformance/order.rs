@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use redrive_core::Time;
 
+use super::check::{Check, violation};
 use super::model::Model;
 use super::situation::{Maybe, Tracked};
-use super::suite::{Check, violation};
 use crate::engine::seam::Ordering;
 
 impl Model {

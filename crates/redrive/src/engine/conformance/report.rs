@@ -5,9 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::Open;
+use super::check::Violation;
 use super::command::Command;
 use super::rng::Rng;
-use super::suite::{Suite, Violation};
+use super::suite::Suite;
 use crate::engine::seam::{AfterDead, Ordering, StoreOptions};
 
 /// A run that broke a promise, with all that is needed to see it again.
@@ -26,7 +27,10 @@ impl fmt::Display for Failure {
         for (number, command) in self.commands.iter().enumerate() {
             writeln!(f, "  {number:>3} {command:?}")?;
         }
-        write!(f, "again: REDRIVE_SEED={} cargo test -p redrive --test conformance", self.seed)
+        // The test's own name: every engine has one.
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("conform").to_owned();
+        write!(f, "again: REDRIVE_SEED={} cargo test -p redrive {test}", self.seed)
     }
 }
 

@@ -1,50 +1,27 @@
 //! Carries commands out on the engine and on the model, and compares the two after each.
 
-use redrive_core::decision::Retry;
-use redrive_core::{Class, Decision, Message, Reason, Time};
+use redrive_core::{Message, Time};
 
 use super::Harness;
-use super::command::{Command, How, Offer, Pick};
+use super::check::{Check, Violation, violation};
+use super::command::{Command, Offer};
 use super::model::Model;
-use crate::engine::history::Attempt;
 use crate::engine::ingest::{Accepted, NewMessage};
-use crate::engine::seam::{Delivery, Event, Settlement, StoreOptions, Ticket, Verdict};
-
-/// A promise that was broken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The name of the promise.
-    pub property: &'static str,
-    pub detail: String,
-}
-
-pub(super) type Check = Result<(), Violation>;
-
-impl Violation {
-    pub(super) fn new(property: &'static str, detail: impl Into<String>) -> Self {
-        Self { property, detail: detail.into() }
-    }
-}
-
-pub(super) fn violation<T>(property: &'static str, detail: impl Into<String>) -> Result<T, Violation> {
-    Err(Violation::new(property, detail))
-}
+use crate::engine::seam::{Delivery, Event, StoreOptions, Ticket};
 
 /// How long the suite waits for an engine before it calls it stuck, in calls of [`Harness::idle`].
 const IDLES_MAX: u32 = 20_000;
-/// Receipts that were used before, kept to be used again.
-const USED_MAX: usize = 32;
 
 pub(super) struct Suite {
     pub harness: Box<dyn Harness>,
     pub model: Model,
     pub now: Time,
     pub flights: Vec<Delivery>,
-    used: Vec<Delivery>,
-    given: Option<Ticket>,
+    pub used: Vec<Delivery>,
+    pub given: Option<Ticket>,
     reported: Option<Ticket>,
     ids: u64,
-    attempts: u32,
+    pub attempts: u32,
     /// Takes of one place in a row that left the same side waiting.
     streak: (bool, u32),
 }
@@ -86,6 +63,7 @@ impl Suite {
             Command::Letters { state, page } => self.letters(*state, usize::from(*page))?,
             Command::Letter { which } => self.letter(*which)?,
             Command::Replay { job, which, delay_ms, force } => self.replay(*job, which, *delay_ms, *force)?,
+            Command::Relapse { which, job, times } => self.relapse(*which, *job, *times)?,
             Command::Discard { which } => self.change(true, which)?,
             Command::Undo { which } => self.change(false, which)?,
             Command::ClockForward { ms } => {
@@ -261,96 +239,7 @@ impl Suite {
         self.model.options.ordering == crate::engine::seam::Ordering::Key && delivery.message.key().is_some()
     }
 
-    fn settle(&mut self, which: &[(Pick, How)]) -> Check {
-        let mut batch = Vec::new();
-        for (pick, how) in which {
-            if self.flights.is_empty() {
-                break;
-            }
-            let delivery = self.flights.swap_remove(usize::from(*pick) % self.flights.len());
-            batch.push(self.settlement(delivery, *how));
-        }
-        self.give(batch)
-    }
-
-    pub(super) fn give(&mut self, batch: Vec<Settlement>) -> Check {
-        let ticket = self.harness.engine().settle(batch.clone()).map_err(failed)?;
-        if self.given.is_some_and(|before| before >= ticket) {
-            return violation("tickets", format!("{ticket:?} after {:?}", self.given));
-        }
-        self.given = Some(ticket);
-        for settlement in batch {
-            self.model.settled(&settlement, ticket);
-            // A release leaves no trace, so its receipt may be valid again.
-            if settlement.verdict != Verdict::Release {
-                self.remember_used(settlement.delivery);
-            }
-        }
-        Ok(())
-    }
-
-    fn remember_used(&mut self, delivery: Delivery) {
-        self.used.push(delivery);
-        if self.used.len() > USED_MAX {
-            self.used.remove(0);
-        }
-    }
-
-    fn settle_again(&mut self, which: Pick, how: How) -> Check {
-        if self.used.is_empty() {
-            return Ok(());
-        }
-        let delivery = self.used[usize::from(which) % self.used.len()].clone();
-        let settlement = self.settlement(delivery, how);
-        let ticket = self.harness.engine().settle(vec![settlement]).map_err(failed)?;
-        self.given = Some(ticket);
-        Ok(())
-    }
-
-    pub(super) fn settlement(&mut self, delivery: Delivery, how: How) -> Settlement {
-        let now = self.now;
-        let retry_at = |delay_ms: u32| Time::from_millis(now.as_millis() + u64::from(delay_ms));
-        let how = match (delivery.doomed, how) {
-            (Some(reason), How::Done | How::Retry { .. } | How::Defer { .. } | How::Dead { .. }) => {
-                let verdict = Verdict::Dead { reason, meta: delivery.meta, at: now };
-                return Settlement { delivery, verdict, attempt: None };
-            }
-            (_, how) => how,
-        };
-        // Every story differs from every other, so that a mix-up cannot look right.
-        self.attempts += 1;
-        let marked = |class: Class, decision: Decision| {
-            let mut meta = delivery.meta.after(class, &decision, now);
-            meta.last_delay_ms = u64::from(self.attempts);
-            meta
-        };
-        let retry =
-            |due, counts| Decision::RetryAt(Retry { due, counts, tier: None, spends: u32::from(counts) });
-        let (verdict, class, counted) = match how {
-            How::Done => (Verdict::Done, None, true),
-            How::Release => (Verdict::Release, None, true),
-            How::Retry { delay_ms, class } | How::Defer { delay_ms, class } => {
-                let (due, counts) = (retry_at(delay_ms), matches!(how, How::Retry { .. }));
-                (Verdict::Retry { due, meta: marked(class, retry(due, counts)) }, Some(class), counts)
-            }
-            How::Dead { reason, class } => {
-                let meta = marked(class, Decision::DeadLetter(reason));
-                (Verdict::Dead { reason, meta, at: now }, Some(class), reason != Reason::HoldExpired)
-            }
-        };
-        let attempt = class.map(|class| Attempt {
-            number: delivery.meta.attempts + delivery.meta.uncounted + 1,
-            at: now,
-            took_ms: self.attempts,
-            class,
-            counted,
-            ambiguous: self.attempts.is_multiple_of(3),
-            error: format!("failure {}", self.attempts),
-        });
-        Settlement { delivery, verdict, attempt }
-    }
-
-    fn poll(&mut self) -> Check {
+    pub(super) fn poll(&mut self) -> Check {
         let mut events = Vec::new();
         self.harness.engine().poll(&mut events).map_err(failed)?;
         for Event::Durable(ticket) in events {

@@ -105,7 +105,7 @@ impl Batch {
 pub struct Written {
     pub start: u64,
     pub end: u64,
-    /// The batch as written; a frame at `position` begins at `position - start`.
+    /// The batch as written; a frame at `position` begins at `position - start`. Empty if it must be read from the log.
     pub bytes: Bytes,
     seal: Seal,
 }

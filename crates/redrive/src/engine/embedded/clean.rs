@@ -1,8 +1,8 @@
 //! The cleaner: reads the oldest segment and says what of it must be carried forward.
 //!
-//! It looks at the tables of a checkpoint that lies behind the segment. What has become dead since is carried along for
-//! nothing; the book ignores a move of something that is not there any more. Nothing in the segment can become live
-//! again, so nothing is missed.
+//! It looks at the tables of a checkpoint that knows everything that has left the segment. What has changed since, the
+//! owner of the store sorts out before anything is written; nothing in the segment can become live again, so nothing is
+//! missed.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redrive_core::{Message, Meta, Time};
 
-use super::book::LineKey;
+use super::book::{LineKey, key_hash};
 use super::command::Relocation;
 use super::disk::Disk;
 use super::frame::Frame;
@@ -199,7 +199,7 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
         match self.slot(seq)? {
             None => kept.slots.push((seq, None)),
             Some(slot) if slot.pointer.at & LETTER_LOG != 0 && self.is_over(&slot, piece) => {
-                kept.purge.push(seq)
+                kept.purge.push(seq);
             }
             Some(_) => self.keep_slot(seq, kept)?,
         }
@@ -240,9 +240,4 @@ impl Stored {
         let wire = bytes::Bytes::copy_from_slice(&self.wire);
         Self { history, wire, ..self }
     }
-}
-
-/// A key's hash, seeded per store so that nobody can choose keys that collide.
-pub fn key_hash(key: &[u8], seed: u64) -> u64 {
-    xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
 }

@@ -1,9 +1,11 @@
 //! What is asked of the writer, and what comes back to the thread that owns the store.
 
+use bytes::Bytes;
 use redrive_core::Time;
 use tokio::sync::oneshot;
 
 use super::batch::Written;
+use super::mailbox::Mailbox;
 use super::record::{Blocked, LetterChanged, Seen, SlotCopy, Stored, Was};
 use super::shelf::Pointer;
 use crate::engine::delay::DelayKey;
@@ -19,7 +21,7 @@ pub struct Closing {
     pub attempt: Option<Attempt>,
     pub was: Was,
     pub key: Option<u64>,
-    /// The replay jobs it went through, if it is a letter that dies again.
+    /// For a letter that dies again: the replay jobs it went through.
     pub jobs: Vec<u64>,
 }
 
@@ -61,6 +63,11 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it only brings messages that are ready at once.
+    pub fn is_fresh(&self) -> bool {
+        matches!(self, Self::Ingest { batch, .. } if batch.iter().all(|new| new.due.is_none()))
+    }
+
     /// Roughly how much it adds to a batch.
     pub fn bytes(&self) -> usize {
         match self {
@@ -81,7 +88,7 @@ impl Command {
 /// What the cleaner found worth keeping in a piece of a segment.
 #[derive(Debug, Default)]
 pub struct Relocation {
-    /// Waiting and blocked messages: flags, number, content.
+    /// Waiting and blocked messages: flags, number and content.
     pub moves: Vec<(u8, u64, Stored)>,
     /// Letters, with the position they are at.
     pub letters: Vec<(u64, Stored, u64)>,
@@ -93,12 +100,17 @@ pub struct Relocation {
     pub bytes: usize,
 }
 
+/// Batches that are kept in memory until the owner of the store takes them in; beyond it they are read again.
+const UNREAD_BYTES_MAX: usize = 16 << 20;
+
 /// What comes back to the thread that owns the store.
 #[derive(Debug)]
 pub enum Note {
     Committed {
         written: Option<Written>,
         ticket: Option<Ticket>,
+        /// Set if the batch holds only messages that are ready, with the number after them: nothing else follows from it.
+        fresh_until: Option<u64>,
     },
     /// The tables hold what was frozen.
     Applied,
@@ -112,4 +124,19 @@ pub enum Note {
         next: Option<u64>,
     },
     Failed(String),
+}
+
+impl Note {
+    /// Leaves the note for the owner of the store. One that lags behind, or is not running yet, finds of a batch only
+    /// where it stands in the journal: a backlog must not be held in memory.
+    pub fn leave(mut self, notes: &Mailbox<Self>) {
+        let mut bytes = size_of::<Self>();
+        if let Self::Committed { written: Some(written), .. } = &mut self {
+            if notes.bytes() > UNREAD_BYTES_MAX {
+                written.bytes = Bytes::new();
+            }
+            bytes += written.bytes.len();
+        }
+        notes.post(self, bytes);
+    }
 }

@@ -1,13 +1,13 @@
 //! A directory with one owner and a format version; in it one store per pipeline.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::disk::RealDisk;
+use super::disk::{RealDisk, Traffic};
 use super::open::{self, Place, StoreReport};
 use super::shelf::ShelfError;
 use super::shelf_fjall::FjallShelf;
@@ -27,14 +27,30 @@ pub struct Embedded {
     dir: Arc<Owned>,
     tuning: Tuning,
     reports: Arc<Mutex<HashMap<String, StoreReport>>>,
+    traffic: Arc<Traffic>,
 }
 
 #[derive(Debug)]
 struct Owned {
     path: PathBuf,
     id: [u8; 16],
+    /// The stores that are open: a journal has one writer, also within a process.
+    open: Mutex<HashSet<String>>,
     /// Held for as long as anybody uses the directory.
     _lock: File,
+}
+
+/// A store's name is taken for as long as this lives.
+#[derive(Debug)]
+struct Taken {
+    dir: Arc<Owned>,
+    pipeline: String,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.dir.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.pipeline);
+    }
 }
 
 /// The store of a pipeline on a real disk.
@@ -52,25 +68,44 @@ impl Embedded {
         RealDisk::new(&path).map_err(|error| failed("making", &path, &error))?;
         let lock = lock(&path)?;
         let id = format(&path)?;
-        let dir = Arc::new(Owned { path, id, _lock: lock });
-        Ok(Self { dir, tuning, reports: Arc::default() })
+        let dir = Arc::new(Owned { path, id, open: Mutex::default(), _lock: lock });
+        Ok(Self { dir, tuning, reports: Arc::default(), traffic: Arc::default() })
     }
 
     /// Opens the store of a pipeline.
     pub fn store(&self, pipeline: &str, options: StoreOptions) -> Result<EmbeddedStore, EngineError> {
         check_name(pipeline)?;
+        let taken = self.take(pipeline)?;
         let path = self.dir.path.join(pipeline);
         let disk = RealDisk::new(path.join("journal")).map_err(|error| failed("making", &path, &error))?;
+        let disk = disk.counting(Arc::clone(&self.traffic));
         let place = Place { disk, store_id: self.dir.id, options, tuning: self.tuning };
         let index = path.join("index");
-        let (store, report) = open::open(&place, &|anew| open_index(&index, anew))?;
+        let (mut store, report) = open::open(&place, &|anew| open_index(&index, anew))?;
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline.to_owned(), report);
+        store.keep_until_the_end(Box::new(taken));
         Ok(store)
+    }
+
+    fn take(&self, pipeline: &str) -> Result<Taken, EngineError> {
+        let mut open = self.dir.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if !open.insert(pipeline.to_owned()) {
+            let path = self.dir.path.display();
+            return Err(EngineError::Owned(format!(
+                "the store `{pipeline}` in {path} is open in this process already"
+            )));
+        }
+        Ok(Taken { dir: Arc::clone(&self.dir), pipeline: pipeline.to_owned() })
     }
 
     /// What was found when the store of a pipeline was opened last.
     pub fn report(&self, pipeline: &str) -> Option<StoreReport> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline).cloned()
+    }
+
+    /// What the journals of all stores opened from here have written and synced.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     pub fn path(&self) -> &Path {
@@ -95,9 +130,9 @@ fn open_index(path: &Path, anew: bool) -> Result<Arc<FjallShelf>, ShelfError> {
 /// A pipeline's name is the name of a directory: plain, and never a way out of ours.
 fn check_name(name: &str) -> Result<(), EngineError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > 128 || !name.chars().all(plain) || name.starts_with('.') {
+    if name.is_empty() || name.len() > 200 || !name.chars().all(plain) || name.starts_with('.') {
         return Err(EngineError::Damaged(format!(
-            "pipeline name `{name}`: use 1 to 128 of the letters a-z A-Z 0-9 - _ . and do not begin with a dot"
+            "pipeline name `{name}`: use 1 to 200 of the letters a-z A-Z 0-9 - _ . and do not begin with a dot"
         )));
     }
     Ok(())
@@ -128,8 +163,7 @@ fn format(path: &Path) -> Result<[u8; 16], EngineError> {
         Ok(text) => read_format(&text, &name),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let id = new_id();
-            let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-            let text = format!("redrive store\nformat {FORMAT}\nid {hex}\n");
+            let text = format!("redrive store\nformat {FORMAT}\nid {:032x}\n", u128::from_be_bytes(id));
             write_durably(path, &name, text.as_bytes()).map_err(|error| failed("writing", &name, &error))?;
             Ok(id)
         }
@@ -153,13 +187,8 @@ fn read_format(text: &str, name: &Path) -> Result<[u8; 16], EngineError> {
             name.display()
         )));
     }
-    let hex = field("id ").filter(|hex| hex.len() == 32).ok_or_else(|| damaged("no store id"))?;
-    let mut id = [0; 16];
-    for (index, byte) in id.iter_mut().enumerate() {
-        let pair = hex.get(index * 2..index * 2 + 2).ok_or_else(|| damaged("no store id"))?;
-        *byte = u8::from_str_radix(pair, 16).map_err(|_| damaged("the store id is not hexadecimal"))?;
-    }
-    Ok(id)
+    let id = field("id ").filter(|hex| hex.len() == 32).and_then(|hex| u128::from_str_radix(hex, 16).ok());
+    id.map(u128::to_be_bytes).ok_or_else(|| damaged("no store id of 32 hexadecimal digits"))
 }
 
 /// Complete or not there at all, also after a power cut.

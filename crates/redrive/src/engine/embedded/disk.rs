@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A flat directory of files.
 ///
@@ -28,6 +29,13 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Reads up to `into.len()` bytes; fewer only at the end of the file.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+    /// Reads up to `len` bytes into memory of their own; fewer only at the end of the file.
+    fn read_vec(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let read = self.read_at(offset, &mut bytes)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
     fn len(&self) -> io::Result<u64>;
     fn set_len(&self, len: u64) -> io::Result<()>;
     fn sync_data(&self) -> io::Result<()>;
@@ -43,6 +51,33 @@ pub struct RealDisk {
     path: Arc<Path>,
     /// Held open so that a directory sync needs no lookup and cannot hit another directory.
     dir: Arc<File>,
+    traffic: Arc<Traffic>,
+}
+
+/// What was asked of the operating system so far.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    bytes: AtomicU64,
+    syncs: AtomicU64,
+}
+
+impl Traffic {
+    /// Bytes that were written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Files that were synced, each time they were.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+}
+
+/// A file of the operating system.
+#[derive(Debug)]
+pub struct RealFile {
+    file: File,
+    traffic: Arc<Traffic>,
 }
 
 impl RealDisk {
@@ -53,7 +88,18 @@ impl RealDisk {
         let path = path.into();
         make_dir(&path)?;
         let dir = Arc::new(File::open(&path)?);
-        Ok(Self { path: path.into(), dir })
+        Ok(Self { path: path.into(), dir, traffic: Arc::default() })
+    }
+
+    /// Counts in `traffic`, which may be shared with others.
+    #[must_use]
+    pub fn counting(self, traffic: Arc<Traffic>) -> Self {
+        Self { traffic, ..self }
+    }
+
+    fn opened(&self, options: &OpenOptions, name: &str) -> io::Result<RealFile> {
+        let file = options.open(self.path.join(name))?;
+        Ok(RealFile { file, traffic: Arc::clone(&self.traffic) })
     }
 
     pub fn path(&self) -> &Path {
@@ -78,7 +124,7 @@ fn make_dir(path: &Path) -> io::Result<()> {
 }
 
 impl Disk for RealDisk {
-    type File = File;
+    type File = RealFile;
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
@@ -91,12 +137,12 @@ impl Disk for RealDisk {
         Ok(names)
     }
 
-    fn create(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).create_new(true).open(self.path.join(name))
+    fn create(&self, name: &str) -> io::Result<RealFile> {
+        self.opened(OpenOptions::new().read(true).write(true).create_new(true), name)
     }
 
-    fn open(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(self.path.join(name))
+    fn open(&self, name: &str) -> io::Result<RealFile> {
+        self.opened(OpenOptions::new().read(true).write(true), name)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -113,15 +159,16 @@ impl Disk for RealDisk {
     }
 }
 
-impl DiskFile for File {
+impl DiskFile for RealFile {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.write_all_at(data, offset)
+        self.traffic.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.file.write_all_at(data, offset)
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < into.len() {
-            match FileExt::read_at(self, &mut into[done..], offset + done as u64) {
+            match self.file.read_at(&mut into[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -131,16 +178,33 @@ impl DiskFile for File {
         Ok(done)
     }
 
+    /// Without filling the memory with zeros first, which takes a fifth of the time of reading from the cache.
+    fn read_vec(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let at = offset + bytes.len() as u64;
+            match rustix::io::pread(&self.file, rustix::buffer::spare_capacity(&mut bytes), at) {
+                Ok(0) => break,
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // The memory may be larger than was asked for.
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+
     fn len(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        File::set_len(self, len)
+        self.file.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        File::sync_data(self)
+        self.traffic.syncs.fetch_add(1, Ordering::Relaxed);
+        self.file.sync_data()
     }
 }
 
@@ -161,10 +225,14 @@ mod tests {
         let mut got = [9; 8];
         assert_eq!(DiskFile::read_at(&file, 0, &mut got).unwrap(), 6);
         assert_eq!(&got, b"\0\0\0abc\x09\x09");
+        assert_eq!(file.read_vec(2, 3).unwrap(), b"\0ab");
+        assert_eq!(file.read_vec(4, 99).unwrap(), b"bc");
+        assert!(file.read_vec(7, 5).unwrap().is_empty());
 
         DiskFile::set_len(&file, 4).unwrap();
         assert_eq!(disk.open("x").unwrap().len().unwrap(), 4);
         assert_eq!(disk.list().unwrap(), ["x"]);
+        assert_eq!((disk.traffic.bytes(), disk.traffic.syncs()), (3, 1));
         assert!(disk.free_bytes().unwrap() > 0);
         disk.remove("x").unwrap();
         assert!(disk.list().unwrap().is_empty());

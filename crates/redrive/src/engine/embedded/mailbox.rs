@@ -38,19 +38,24 @@ impl<T> Mailbox<T> {
         self.arrived.notify_one();
     }
 
-    /// Like [`Mailbox::post`], unless more than `bytes_max` are waiting or the box is closed.
+    /// Like [`Mailbox::post`], unless `bytes_max` or more are waiting or the box is closed.
     pub fn offer(&self, item: T, bytes: usize, bytes_max: usize) -> Result<(), (T, Refused)> {
         let mut state = self.lock();
         if state.closed {
             return Err((item, Refused::Closed));
         }
-        if state.bytes > bytes_max {
+        if state.bytes >= bytes_max {
             return Err((item, Refused::Full));
         }
         state.items.push(item);
         state.bytes += bytes;
         self.arrived.notify_one();
         Ok(())
+    }
+
+    /// How much is waiting.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
     }
 
     /// Whatever has arrived.

@@ -18,6 +18,8 @@ mod segment;
 mod segments;
 
 pub mod book;
+mod fold;
+mod fold_letters;
 mod live;
 mod ready;
 pub mod record;
@@ -37,6 +39,7 @@ mod serve;
 pub mod store;
 mod take;
 mod tend;
+mod tending;
 
 pub use dir::Embedded;
 pub use open::StoreReport;

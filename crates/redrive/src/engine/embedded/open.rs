@@ -1,13 +1,13 @@
 //! Opening a store: the journal says what is true, the index is brought forward to it or built anew.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use redrive_core::Time;
 
-use super::book::Book;
+use super::book::{Book, Loaded};
 use super::clean::Cleaner;
 use super::disk::Disk;
 use super::keeper::{Keeper, Task};
@@ -19,8 +19,9 @@ use super::record::kind;
 use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::started::{Mark, Started};
 use super::store::{Hands, Store, Tuning};
-use super::tend::Tending;
+use super::tending::Tending;
 use super::writer::{LETTER_LOG, Writer};
+use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{EngineError, StoreOptions};
 
 /// Tells receipts of one opening from those of another.
@@ -83,9 +84,9 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let Place { disk, store_id, options, tuning } = place;
     let seed = u64::from_le_bytes(store_id[..8].try_into().unwrap_or_default());
     let mut report = StoreReport::default();
-    let (shelf_now, loaded) = load(place, shelf, &mut report.rebuilt);
+    let (shelf_now, loaded) = load(place, seed, shelf, &mut report.rebuilt);
 
-    let verify_from = loaded.as_ref().map_or(0, |(book, _)| book.position);
+    let verify_from = loaded.as_ref().map_or(0, |loaded| loaded.book.position);
     let log = |prefix: &str, verify_from| {
         let accept_missing = tuning.accept_missing;
         let options = LogOptions::new(prefix, tuning.segment_bytes, *store_id);
@@ -98,24 +99,24 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let (start, end) = (journal.start(), journal.end());
 
     // The index reflects only what was durable, so the journal has been longer than it is.
-    if let Some((book, _)) = loaded.as_ref().filter(|(book, _)| book.position > end && !tuning.accept_missing)
+    if let Some(Loaded { book, .. }) =
+        loaded.as_ref().filter(|loaded| loaded.book.position > end && !tuning.accept_missing)
     {
         return Err(LogError::MissingSegment { from: end, to: book.position }.into());
     }
-    let usable = loaded.filter(|(book, (from, _))| {
-        let fits = book.position <= end && book.position >= start && *from >= start;
+    let usable = loaded.filter(|Loaded { book, ready_at, .. }| {
+        let fits = book.position <= end && book.position >= start && *ready_at >= start;
         if !fits {
             report.rebuilt = Some(format!("it is at {}, the journal is {start} to {end}", book.position));
         }
         fits
     });
-    let (shelf_now, mut book, from) = match usable {
-        Some((book, (from, seq))) => (shelf_now?, book, (from, Some(seq))),
-        None => {
-            let shelf_now = shelf(true)?;
-            let book = Book::new(*options, Arc::clone(&shelf_now), tuning.near_max);
-            (shelf_now, book, (start, None))
-        }
+    let (shelf_now, mut book, from) = if let Some(Loaded { book, ready_at, ready_seq }) = usable {
+        (shelf_now?, book, (ready_at, Some(ready_seq)))
+    } else {
+        let shelf_now = shelf(true)?;
+        let book = Book::new(*options, seed, Arc::clone(&shelf_now), tuning.near_max);
+        (shelf_now, book, (start, None))
     };
     let anew = from.1.is_none();
     let cleaner = Cleaner {
@@ -145,7 +146,6 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let mut store = Store {
         options: *options,
         tuning: *tuning,
-        hash_seed: seed,
         ready,
         journal: journal.reader(),
         letter_log: letters.reader(),
@@ -155,10 +155,10 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         notes: Arc::new(Mailbox::default()),
         hands: Hands::Gone,
         wake: Arc::default(),
-        in_flight: HashMap::new(),
-        running: HashMap::new(),
-        passed: HashMap::new(),
-        passed_keys: HashMap::new(),
+        in_flight: NumberMap::default(),
+        running: NumberMap::default(),
+        passed: NumberMap::default(),
+        passed_keys: NumberMap::default(),
         released: VecDeque::new(),
         released_keys: HashSet::new(),
         returned: VecDeque::new(),
@@ -173,6 +173,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         now: Time::ZERO,
         failed: None,
         tending,
+        kept: None,
         book,
     };
     let recent =
@@ -188,23 +189,31 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         reserve_bytes: tuning.reserve_bytes,
     };
     store.hands = Hands::Own(Box::new(writer), keeper);
+    let in_line = !store.book.lines.range(&(0, 0), 1, &store.book.table(Space::Lines))?.is_empty();
+    if in_line && options.ordering == crate::engine::seam::Ordering::None {
+        // Whoever waits behind a key would wait for ever, for nobody would move the line on.
+        return Err(EngineError::Version(
+            "messages wait behind their keys, but the pipeline is opened with ordering = none; \
+             run it with ordering = key until they are done"
+                .into(),
+        ));
+    }
     if store.book.blocked > 0 {
         store.release_all()?;
     }
     Ok((store, report))
 }
 
-type Loaded<S> = Option<(Book<S>, (u64, u64))>;
-
 /// The tables and the book in them, if they can be read.
 fn load<D: Disk, S: Shelf>(
     place: &Place<D>,
+    seed: u64,
     shelf: &OpenShelf<'_, S>,
     rebuilt: &mut Option<String>,
-) -> (Result<Arc<S>, ShelfError>, Loaded<S>) {
+) -> (Result<Arc<S>, ShelfError>, Option<Loaded<S>>) {
     let opened = shelf(false);
     let book = opened.as_ref().map_err(ShelfError::clone).and_then(|shelf| {
-        let book = Book::load(place.options, Arc::clone(shelf), place.tuning.near_max)?;
+        let book = Book::load(place.options, seed, Arc::clone(shelf), place.tuning.near_max)?;
         if book.is_none() && !shelf.range(Space::Meta, &[], 1)?.is_empty() {
             return Err(ShelfError("its meta entry is missing".into()));
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::disk::{Disk, DiskFile};
 use super::frame::{Frame, HEADER_BYTES, KIND_LOG, Rot, RotHeader, Seal};
@@ -189,10 +189,8 @@ impl<D: Disk> Reader<D> {
         if position >= end {
             return Err(ReadError::Missing { position });
         }
-        let mut buf = BytesMut::zeroed((end - position) as usize);
-        let got = self.file(segment, position)?.read_at(position - segment.base, &mut buf);
-        buf.truncate(got.map_err(|source| ReadError::Io { position, source })?);
-        Ok(buf.freeze())
+        let read = self.file(segment, position)?.read_vec(position - segment.base, (end - position) as usize);
+        Ok(read.map_err(|source| ReadError::Io { position, source })?.into())
     }
 
     fn file(&self, segment: &Segment, position: u64) -> Result<Arc<D::File>, ReadError> {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::disk::DiskFile;
 use super::frame::{self, ALIGN, Frame, HEADER_BYTES, Rot, Seal};
@@ -104,12 +104,16 @@ impl<'a, F: DiskFile> Walk<'a, F> {
         }
         let left = (self.end - at) as usize;
         let len = left.min(need.max(CHUNK_BYTES));
-        // Nobody kept a slice of the last chunk: use its memory again.
-        let mut buf = std::mem::take(&mut self.chunk).try_into_mut().unwrap_or_else(|_| BytesMut::new());
-        buf.resize(len, 0);
-        let got = self.file.read_at(at - self.base, &mut buf)?;
-        buf.truncate(got);
-        self.chunk = buf.freeze();
+        self.chunk = match std::mem::take(&mut self.chunk).try_into_mut() {
+            // Nobody kept a slice of the last chunk: use its memory again.
+            Ok(mut buf) => {
+                buf.resize(len, 0);
+                let got = self.file.read_at(at - self.base, &mut buf)?;
+                buf.truncate(got);
+                buf.freeze()
+            }
+            Err(_) => self.file.read_vec(at - self.base, len)?.into(),
+        };
         self.chunk_at = at;
         Ok(())
     }

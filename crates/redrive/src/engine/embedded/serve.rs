@@ -25,6 +25,10 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         self.guard(taken)
     }
 
+    fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        self.hand_out_due(now, room, out)
+    }
+
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
         self.check()?;
         let given = self.give(batch);
@@ -68,7 +72,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {
-        Some(Arc::new(StoreIngest(Arc::clone(&self.commands))))
+        Some(Arc::new(StoreIngest { commands: Arc::clone(&self.commands), notes: Arc::clone(&self.notes) }))
     }
 
     fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
@@ -237,7 +241,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let forgotten = (slot.jobs.len() + 1).saturating_sub(JOBS_MAX);
         Ok(Some(Stored {
             was: Was::Letter,
-            key: self.hash_of(&message),
+            key: self.book.hash_of(&message),
             due: Some(job.due.as_millis()),
             jobs: slot.jobs.iter().skip(forgotten).copied().chain([job.id]).collect(),
             meta: stored.meta.replayed(),

@@ -296,3 +296,42 @@ impl<K: Cell, V: Cell, S: Shelf> Far<K, V> for Table<'_, S> {
 fn damaged(space: Space) -> ShelfError {
     ShelfError(format!("an entry of table {} cannot be read", space.name()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_slot_comes_back_with_and_without_a_key() {
+        let slot = LetterSlot {
+            pointer: Pointer { at: 7, len: 8 },
+            state: LetterState::Replaying,
+            reason: Reason::Gone,
+            dead_at: Time::from_millis(9),
+            replays: 2,
+            jobs: vec![3, 4],
+            key: Some(u64::MAX),
+        };
+        for slot in [slot.clone(), LetterSlot { key: None, jobs: Vec::new(), ..slot }] {
+            assert_eq!(LetterSlot::read(&slot.bytes()), Some(slot));
+        }
+        assert_eq!(LetterSlot::read(&[0; 12]), None);
+    }
+
+    #[test]
+    fn a_power_cut_keeps_whole_batches_in_order() {
+        let shelf = MemoryShelf::default();
+        let put = |n: u8| {
+            shelf.apply(vec![(Space::Meta, vec![n], Some(vec![n])), (Space::Ids, vec![n], Some(vec![n]))])
+        };
+        put(1).unwrap();
+        shelf.persist().unwrap();
+        put(2).unwrap();
+        put(3).unwrap();
+        shelf.power_cut(|batches| batches - 1);
+        let left: Vec<_> =
+            shelf.range(Space::Ids, &[], 10).unwrap().into_iter().map(|(key, _)| key[0]).collect();
+        assert_eq!(left, [1, 2]);
+        assert_eq!(shelf.get(Space::Meta, &[3]).unwrap(), None);
+    }
+}

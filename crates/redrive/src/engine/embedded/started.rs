@@ -8,8 +8,9 @@ use std::io;
 use super::disk::{Disk, DiskFile};
 
 const NAMES: [&str; 2] = ["started-0", "started-1"];
-/// When a file has grown to this size, the other one takes over.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+/// When a file has grown to this size, the other one takes over, beginning with what is in flight. Twice as much as can
+/// be in flight at most, or else the files would take turns at every hand-out.
+const FILE_BYTES_MAX: u64 = 8 << 20;
 const MARK_BYTES: usize = 24;
 
 /// A message's number, and where it had waited: until it was due, or in the line of its key, or nowhere.
@@ -105,5 +106,41 @@ impl Mark {
         let due = number(8);
         let line = (due == IN_LINE).then(|| number(16));
         Self { seq: number(0), due: Some(due).filter(|due| *due < IN_LINE), line }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::embedded::disk_sim::SimDisk;
+
+    fn mark(seq: u64) -> Mark {
+        Mark { seq, due: seq.is_multiple_of(2).then_some(seq * 10), line: None }
+    }
+
+    #[test]
+    fn marks_survive_the_process_and_a_clean_end_clears_them() {
+        let disk = SimDisk::new();
+        let (mut started, before) = Started::open(&disk).unwrap();
+        assert!(before.is_empty());
+        started.mark([mark(1), mark(2)].into_iter(), Vec::new).unwrap();
+        drop(started);
+        let (mut started, before) = Started::open(&disk).unwrap();
+        assert_eq!(before, [mark(1), mark(2)]);
+        started.clear().unwrap();
+        assert!(Started::open(&disk).unwrap().1.is_empty());
+    }
+
+    #[test]
+    fn a_new_file_begins_with_what_is_running_and_the_files_stay_small() {
+        let disk = SimDisk::new();
+        let (mut started, _) = Started::open(&disk).unwrap();
+        for n in 0..300 {
+            let batch = (n * 1000..n * 1000 + 1000).map(mark);
+            started.mark(batch, || vec![mark(7)]).unwrap();
+        }
+        let (_, marks) = Started::open(&disk).unwrap();
+        assert!(marks.contains(&mark(7)), "what still runs is never forgotten");
+        assert!(marks.len() as u64 <= 2 * FILE_BYTES_MAX / MARK_BYTES as u64);
     }
 }

@@ -1,30 +1,32 @@
 //! One pipeline's store: the book, the journal behind it, and the threads that write both.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use redrive_core::{Message, Time};
+use redrive_core::Time;
 use tokio::sync::oneshot;
 
 use super::batch::Written;
 use super::book::{Book, Folded, LineKey};
-use super::clean::key_hash;
 use super::command::{Closing, Command, Note};
 use super::disk::Disk;
+use super::frame::{Frame, KIND_LOG};
 use super::keeper::{Keeper, Task};
 use super::log::ReadError;
 use super::mailbox::{Mailbox, Refused};
-use super::reader::Reader;
+use super::reader::{Reader, Scanned};
 use super::ready::Ready;
-use super::record::Was;
+use super::record::{Was, kind};
 use super::shelf::{LineSlot, Pointer, Shelf, ShelfError};
 use super::started::Started;
-use super::tend::Tending;
+use super::tending::Tending;
 use super::writer::Writer;
 use crate::engine::ingest::{Ingest, IngestAnswer, IngestError, NewMessage};
-use crate::engine::seam::{Delivery, EngineError, Ordering, Settlement, StoreOptions, Ticket, Verdict};
+use crate::engine::numbers::NumberMap;
+use crate::engine::seam::{Delivery, EngineError, Settlement, StoreOptions, Ticket, Verdict};
 
 /// More than this waiting to be written makes ingest answer "busy".
 const INGEST_BYTES_MAX: usize = 64 << 20;
@@ -56,7 +58,7 @@ impl Default for Tuning {
             reserve_bytes: 256 << 20,
             near_max: 64 * 1024,
             checkpoint_bytes: 256 << 20,
-            checkpoint_changes: 200_000,
+            checkpoint_changes: 500_000,
             clean_above_bytes: 512 << 20,
             closed_keep: Duration::from_hours(30 * 24),
             accept_missing: false,
@@ -88,7 +90,6 @@ pub(super) enum Hands<D: Disk, S> {
 pub struct Store<D: Disk, S: Shelf> {
     pub(super) options: StoreOptions,
     pub(super) tuning: Tuning,
-    pub(super) hash_seed: u64,
     pub(super) book: Book<S>,
     pub(super) ready: Ready<D>,
     pub(super) journal: Reader<D>,
@@ -99,12 +100,12 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) notes: Arc<Mailbox<Note>>,
     pub(super) hands: Hands<D, S>,
     pub(super) wake: Wake,
-    pub(super) in_flight: HashMap<u64, Held>,
+    pub(super) in_flight: NumberMap<u64, Held>,
     /// Keys with a delivery out.
-    pub(super) running: HashMap<u64, u64>,
+    pub(super) running: NumberMap<u64, u64>,
     /// Messages that were passed over and whose record is not durable yet, with their key.
-    pub(super) passed: HashMap<u64, (u64, Was)>,
-    pub(super) passed_keys: HashMap<u64, usize>,
+    pub(super) passed: NumberMap<u64, (u64, Was)>,
+    pub(super) passed_keys: NumberMap<u64, usize>,
     /// Blocked messages that are first in line now.
     pub(super) released: VecDeque<LineKey>,
     pub(super) released_keys: HashSet<u64>,
@@ -125,6 +126,8 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) now: Time,
     pub(super) failed: Option<String>,
     pub(super) tending: Tending,
+    /// Dropped last, after the threads have ended.
+    pub(super) kept: Option<Box<dyn std::fmt::Debug + Send>>,
 }
 
 impl<D: Disk, S: Shelf> std::fmt::Debug for Store<D, S> {
@@ -215,9 +218,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
 
     fn take_in(&mut self, note: Note) -> Result<(), EngineError> {
         match note {
-            Note::Committed { written, ticket } => {
+            Note::Committed { written, ticket, fresh_until } => {
                 if let Some(written) = written {
-                    self.fold(&written)?;
+                    self.fold(&written, fresh_until)?;
                 }
                 if let Some(Ticket(ticket)) = ticket {
                     self.durable = self.durable.max(ticket);
@@ -240,22 +243,23 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     /// A batch is durable: the book follows it, and what was in flight is settled.
-    fn fold(&mut self, written: &Written) -> Result<(), EngineError> {
-        let offered = self.ready.follows_on();
+    fn fold(&mut self, written: &Written, fresh_until: Option<u64>) -> Result<(), EngineError> {
+        let offered = self.ready.follows_on() && !written.bytes.is_empty();
         let mut changes = Vec::new();
-        let mut at = written.start;
-        while at < written.end {
-            let Some(frame) = written.frame(at) else { break };
-            at = frame.end();
-            if frame.kind == super::frame::KIND_LOG {
-                continue;
-            }
-            self.book.fold(&frame, &mut |folded| match folded {
-                Folded::Settled(seq) if self.running.is_empty() => drop(self.in_flight.remove(&seq)),
-                other => changes.push(other),
-            })?;
-            if offered {
-                self.ready.offer(&frame, &self.book.departed);
+        match fresh_until {
+            // They are read from the journal when their turn comes.
+            Some(next_seq) if !offered => self.book.next_seq = self.book.next_seq.max(next_seq),
+            _ if written.bytes.is_empty() => self.fold_from_journal(written, &mut changes)?,
+            _ => {
+                let mut at = written.start;
+                while at < written.end {
+                    let Some(frame) = written.frame(at) else { break };
+                    at = frame.end();
+                    self.fold_frame(&frame, &mut changes)?;
+                    if offered {
+                        self.ready.offer(&frame, &self.book.departed);
+                    }
+                }
             }
         }
         self.book.position = written.end;
@@ -264,6 +268,37 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             self.follow(&changes)?;
         }
         Ok(())
+    }
+
+    fn fold_frame(&mut self, frame: &Frame, changes: &mut Vec<Folded>) -> Result<(), ShelfError> {
+        if frame.kind == KIND_LOG {
+            return Ok(());
+        }
+        self.book.fold(frame, &mut |folded| match folded {
+            Folded::Settled(seq) if self.running.is_empty() => drop(self.in_flight.remove(&seq)),
+            other => changes.push(other),
+        })
+    }
+
+    /// A batch that was not kept in memory.
+    fn fold_from_journal(&mut self, written: &Written, changes: &mut Vec<Folded>) -> Result<(), EngineError> {
+        let mut failed = None;
+        self.journal.clone().scan(written.start, written.end, |scanned| {
+            let folded = match scanned {
+                Scanned::Frame(frame) => self.fold_frame(&frame, changes),
+                // What it said is lost; its number is not.
+                Scanned::Rot(rot) => {
+                    if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
+                        self.book.next_seq = self.book.next_seq.max(header.tag + 1);
+                    }
+                    Ok(())
+                }
+                Scanned::Batch(_) => Ok(()),
+            };
+            failed = folded.err();
+            if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     fn follow(&mut self, changes: &[Folded]) -> Result<(), EngineError> {
@@ -317,14 +352,6 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         Ok(())
     }
 
-    /// The hash of a message's key, where keys are ordered.
-    pub(super) fn hash_of(&self, message: &Message) -> Option<u64> {
-        match self.options.ordering {
-            Ordering::None => None,
-            Ordering::Key => message.key().map(|key| key_hash(key, self.hash_seed)),
-        }
-    }
-
     pub(super) fn ticket(&mut self) -> Ticket {
         self.given += 1;
         Ticket(self.given)
@@ -351,10 +378,10 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             if plain && delivery.meta.replays == 0 {
                 done.push(delivery.receipt.seq);
             } else {
-                let (was, key) = (held.was, held.key);
+                let Held { was, key, .. } = *held;
                 let dies_again = delivery.meta.replays > 0 && matches!(verdict, Verdict::Dead { .. });
-                let slot = if dies_again { self.book.letter(receipt.seq)? } else { None };
-                let jobs = slot.map(|slot| slot.jobs).unwrap_or_default();
+                let letter = if dies_again { self.book.letter(receipt.seq)? } else { None };
+                let jobs = letter.map(|letter| letter.jobs).unwrap_or_default();
                 closings.push(Closing { delivery, verdict, attempt, was, key, jobs });
             }
         }
@@ -398,6 +425,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         }
     }
 
+    /// Keeps something alive until the store and its threads are gone.
+    pub(super) fn keep_until_the_end(&mut self, kept: Box<dyn std::fmt::Debug + Send>) {
+        self.kept = Some(kept);
+    }
+
     pub(super) fn set_wake(&self, wake: Arc<dyn Fn() + Send + Sync>) {
         *self.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake);
     }
@@ -422,15 +454,19 @@ fn call(wake: &Wake) {
 
 /// A handle through which messages enter a store.
 #[derive(Debug, Clone)]
-pub(super) struct StoreIngest(pub(super) Arc<Mailbox<Command>>);
+pub(super) struct StoreIngest {
+    pub(super) commands: Arc<Mailbox<Command>>,
+    pub(super) notes: Arc<Mailbox<Note>>,
+}
 
 impl Ingest for StoreIngest {
     fn submit(&self, batch: Vec<NewMessage>, now: Time) -> oneshot::Receiver<IngestAnswer> {
         let (answer, receiver) = oneshot::channel();
         let command = Command::Ingest { batch, now, answer };
         let bytes = command.bytes();
-        if let Err((Command::Ingest { answer, .. }, refused)) = self.0.offer(command, bytes, INGEST_BYTES_MAX)
-        {
+        // What is durable but not yet taken in counts too: memory is bounded whoever is slow.
+        let room = INGEST_BYTES_MAX.saturating_sub(self.notes.bytes());
+        if let Err((Command::Ingest { answer, .. }, refused)) = self.commands.offer(command, bytes, room) {
             let error = match refused {
                 Refused::Full => IngestError::Busy,
                 Refused::Closed => IngestError::Stopped,

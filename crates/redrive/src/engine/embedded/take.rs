@@ -87,6 +87,22 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.mark_started(&out[first..])
     }
 
+    /// Hands out what is due and nothing else.
+    pub(super) fn hand_out_due(
+        &mut self,
+        now: Time,
+        room: usize,
+        out: &mut Vec<Delivery>,
+    ) -> Result<(), EngineError> {
+        self.now = now;
+        if self.gated {
+            return Ok(());
+        }
+        let first = out.len();
+        self.take_due(now, room, out)?;
+        self.mark_started(&out[first..])
+    }
+
     fn mark_started(&mut self, taken: &[Delivery]) -> Result<(), EngineError> {
         if taken.is_empty() {
             return Ok(());
@@ -185,7 +201,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let Candidate { seq, pointer, was, content } = candidate;
         let Some(content) = content else { return self.doom_damaged(seq, was, pointer).map(Some) };
         let mut doomed = None;
-        let key = self.hash_of(&content.message);
+        let key = self.book.hash_of(&content.message);
         if let Some(hash) = key {
             // One that came due and was never looked at must not overtake ready messages nobody has looked at either.
             let looked_at = was == Was::Fresh || content.in_line || self.ready.next_seq() > seq;

@@ -9,57 +9,8 @@ use super::keeper::Task;
 use super::record::{FLAG_BLOCKED, Stored, Was};
 use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::store::Store;
+use super::tending::{Checkpoint, Cleaning, Segment};
 use super::writer::LETTER_LOG;
-use crate::engine::seam::Ticket;
-
-#[derive(Debug, Default)]
-pub(super) struct Tending {
-    /// A checkpoint is being written.
-    pub(super) checkpointing: Option<Checkpoint>,
-    /// The journal position of the last checkpoint in the tables.
-    pub(super) checkpoint: u64,
-    cleaning: Cleaning,
-    /// The end of the journal when cleaning was last considered.
-    considered: u64,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Checkpoint {
-    position: u64,
-    next_seq: u64,
-    persist: bool,
-}
-
-/// The segment that is being cleaned.
-#[derive(Debug, Clone, Copy)]
-struct Segment {
-    base: u64,
-    end: u64,
-    letters: bool,
-}
-
-#[derive(Debug, Default, Clone, Copy)]
-enum Cleaning {
-    #[default]
-    Idle,
-    /// Waiting for a checkpoint behind the segment.
-    Preparing(Segment),
-    Scanning(Segment),
-    /// Waiting until what was carried forward is durable; then the scan goes on, or the segment can go.
-    Carrying(Segment, Ticket, Option<u64>),
-    /// Waiting for a persisted checkpoint behind everything that was carried forward.
-    Persisting(Segment, u64),
-    /// Waiting until the writer has removed it. Until then it is still the oldest, and would be cleaned once more while
-    /// its file goes away.
-    Dropping(Segment),
-}
-
-impl Tending {
-    /// The tables reflect the journal up to `checkpoint`.
-    pub(super) fn after(checkpoint: u64) -> Self {
-        Self { checkpoint, ..Self::default() }
-    }
-}
 
 impl<D: Disk, S: Shelf> Store<D, S> {
     pub(super) fn tend(&mut self) {
@@ -94,7 +45,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             self.post(Command::ForgetIds { below: checkpoint.next_seq });
         }
         match self.tending.cleaning {
-            Cleaning::Preparing(segment) if checkpoint.position >= segment.end || segment.letters => {
+            Cleaning::Preparing(segment, after) if checkpoint.position >= after => {
                 self.scan(segment, segment.base);
             }
             Cleaning::Persisting(segment, after) if checkpoint.persist && checkpoint.position >= after => {
@@ -110,7 +61,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     fn clean(&mut self) {
         match self.tending.cleaning {
             Cleaning::Idle => self.consider(),
-            Cleaning::Preparing(_) => self.checkpoint(false),
+            Cleaning::Preparing(..) => self.checkpoint(false),
             Cleaning::Persisting(..) => self.checkpoint(true),
             Cleaning::Carrying(segment, ticket, next) if self.durable >= ticket.0 => match next {
                 Some(next) => self.scan(segment, next),
@@ -135,7 +86,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.tending.considered = self.book.position;
         if let Some(segment) = self.journal_candidate().or_else(|| self.letter_candidate()) {
             self.tending.cleaning = match segment {
-                (segment, true) => Cleaning::Preparing(segment),
+                (segment, true) => Cleaning::Preparing(segment, self.book.position),
                 (segment, false) => Cleaning::Persisting(segment, self.book.position),
             };
         }
@@ -215,7 +166,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return Ok(Some((0, seq, stored)));
         }
         let Ok(message) = Message::from_wire(stored.wire.clone()) else { return Ok(None) };
-        let Some(hash) = self.hash_of(&message) else { return Ok(None) };
+        let Some(hash) = self.book.hash_of(&message) else { return Ok(None) };
         let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
         let here = matches!(slot, Some(LineSlot::Blocked(pointer)) if pointer.at == from);
         Ok(here.then(|| (FLAG_BLOCKED, seq, Stored { key: Some(hash), ..stored })))

@@ -77,16 +77,13 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
         let _end = End { commands, notes, wake };
         let mut marked = true;
         loop {
-            let arrived = match commands.wait((!marked).then_some(IDLE)) {
-                None => break,
-                Some(arrived) => arrived,
-            };
+            let Some(arrived) = commands.wait((!marked).then_some(IDLE)) else { break };
             let result = if arrived.is_empty() {
                 marked = true;
                 self.journal.mark().map_err(|error| error.to_string())
             } else {
                 marked = false;
-                self.commit_all(arrived, &mut |note| notes.post(note, 0)).map_err(|error| error.to_string())
+                self.commit_all(arrived, &mut |note| note.leave(notes)).map_err(|error| error.to_string())
             };
             if let Err(error) = result {
                 notes.post(Note::Failed(error), 0);
@@ -126,10 +123,13 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
         let mut batch = self.journal.batch()?;
         let mut answers = Answers::new();
         let mut ticket = None;
+        // Ids that are remembered are read from the frames.
+        let mut fresh = self.dedup.is_none();
         let full = batch.start() + BATCH_BYTES_MAX;
         while batch.end() < full
             && let Some(command) = commands.next()
         {
+            fresh &= command.is_fresh();
             match command {
                 Command::Ingest { batch: new, now, answer } => {
                     let answered = self.ingest(&mut batch, new, now);
@@ -142,7 +142,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
                 Command::Block(blocked) => block(&mut batch, &blocked),
                 Command::Replay { ticket: given, letters } => {
                     for (seq, stored) in letters {
-                        push_stored(&mut batch, kind::WAITING, 0, seq, &stored);
+                        push_stored(&mut batch, kind::WAITING, seq, &stored);
                     }
                     ticket = Some(given);
                 }
@@ -152,12 +152,12 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
                     ticket = Some(given);
                 }
                 Command::Relocate { ticket: given, relocation } => {
-                    self.relocate(&mut batch, relocation)?;
+                    self.relocate(&mut batch, &relocation)?;
                     ticket = Some(given);
                 }
                 Command::Drop { journal, letters } => {
                     // Segments go only between batches; the note keeps the order with what came before.
-                    self.finish(batch, answers, ticket, note)?;
+                    self.finish(batch, answers, (ticket, false), note)?;
                     if let Some(before) = journal {
                         self.journal.advance_start(before)?;
                     }
@@ -169,7 +169,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
                 Command::ForgetIds { below } => self.recent.retain(|_, (seq, _)| *seq >= below),
             }
         }
-        self.finish(batch, answers, ticket, note)
+        self.finish(batch, answers, (ticket, fresh), note)
     }
 
     /// Writes and syncs the batch, then tells the owner of the store and, after it, who waited for an answer.
@@ -177,7 +177,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
         &mut self,
         mut batch: Batch,
         answers: Answers,
-        ticket: Option<Ticket>,
+        (ticket, fresh): (Option<Ticket>, bool),
         note: &mut impl FnMut(Note),
     ) -> Result<(), LogError> {
         let result = if batch.is_empty() {
@@ -186,7 +186,8 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             batch.set_note(self.next_seq);
             self.journal.write(batch).and_then(|written| self.journal.sync().map(|_| Some(written)))
         };
-        let result = result.map(|written| note(Note::Committed { written, ticket }));
+        let fresh_until = fresh.then_some(self.next_seq);
+        let result = result.map(|written| note(Note::Committed { written, ticket, fresh_until }));
         for (answer, answered) in answers {
             let answered = match &result {
                 Ok(()) => answered,
@@ -224,31 +225,32 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
 
     fn duplicate(&self, id: &str, now: Time) -> Result<Option<u64>, IngestError> {
         let Some(window) = self.dedup else { return Ok(None) };
-        let seen = match self.recent.get(id) {
-            Some(seen) => Some(*seen),
-            None => {
-                let table = Table { shelf: &*self.shelf, space: Space::Ids };
-                let id = id.as_bytes().to_vec();
-                Far::<Vec<u8>, IdSlot>::get(&table, &id)
-                    .map_err(|error| IngestError::Storage(error.to_string()))?
-            }
+        let seen = if let Some(seen) = self.recent.get(id) {
+            Some(*seen)
+        } else {
+            let table = Table { shelf: &*self.shelf, space: Space::Ids };
+            let id = id.as_bytes().to_vec();
+            Far::<Vec<u8>, IdSlot>::get(&table, &id)
+                .map_err(|error| IngestError::Storage(error.to_string()))?
         };
         Ok(seen.filter(|(_, at)| now.since(Time::from_millis(*at)) < window).map(|(seq, _)| seq))
     }
 
     /// Letters go to the letter log and are durable there before the journal says so.
-    fn relocate(&mut self, batch: &mut Batch, relocation: Relocation) -> Result<(), LogError> {
+    fn relocate(&mut self, batch: &mut Batch, relocation: &Relocation) -> Result<(), LogError> {
         let mut moved = Vec::with_capacity(relocation.letters.len());
         if !relocation.letters.is_empty() || !relocation.slots.is_empty() {
             let mut letters = self.letters.batch()?;
             for (seq, stored, from) in &relocation.letters {
-                let at = push_stored(&mut letters, kind::DEAD, 0, *seq, stored);
+                let at = push_stored(&mut letters, kind::DEAD, *seq, stored);
                 let len = (letters.end() - at) as u32;
                 moved.push(LetterMoved { seq: *seq, from: *from, to: at | LETTER_LOG, len });
             }
             for (seq, slot) in &relocation.slots {
                 match slot {
-                    Some(slot) => letters.push(kind::LETTER_SLOT, 0, *seq, slot.len(), |buf| slot.write(buf)),
+                    Some(slot) => {
+                        letters.push(kind::LETTER_SLOT, 0, *seq, slot.len_hint(), |buf| slot.write(buf))
+                    }
                     None => letters.push(kind::PURGED, 0, *seq, 0, |_| {}),
                 };
             }
@@ -257,11 +259,11 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             self.letters.mark()?;
         }
         for (flags, seq, stored) in &relocation.moves {
-            push_stored(batch, kind::MOVED, *flags, *seq, stored);
+            batch.push(kind::MOVED, *flags, *seq, stored.len_hint(), |buf| stored.write(buf));
         }
         for part in moved.chunks(LIST_MAX) {
             batch.push(kind::LETTER_MOVED, 0, 0, part.len() * 28, |buf| {
-                part.iter().for_each(|m| m.write(buf))
+                part.iter().for_each(|m| m.write(buf));
             });
         }
         for part in relocation.seen.chunks(LIST_MAX) {
@@ -291,7 +293,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
             was,
             key,
             due: None,
-            jobs: Vec::new(),
+            jobs: jobs.clone(),
             reason: None,
             state: None,
             dead_at: 0,
@@ -304,18 +306,18 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
             Verdict::Done => ended.push(Ended { seq, was, key, letter: delivery.meta.replays > 0 }),
             Verdict::Retry { due, meta } => {
                 let waiting = Stored { due: Some(due.as_millis()), ..stored(meta) };
-                push_stored(batch, kind::WAITING, 0, seq, &waiting);
+                push_stored(batch, kind::WAITING, seq, &waiting);
             }
             Verdict::Dead { reason, meta, at } => {
-                let dead = Stored { reason: Some(reason), dead_at: at.as_millis(), jobs, ..stored(meta) };
-                push_stored(batch, kind::DEAD, 0, seq, &dead);
+                let dead = Stored { reason: Some(reason), dead_at: at.as_millis(), ..stored(meta) };
+                push_stored(batch, kind::DEAD, seq, &dead);
             }
             Verdict::Release => {}
         }
     }
     for part in ended.chunks(LIST_MAX) {
         batch.push(kind::ENDED, 0, 0, part.len() * Ended::BYTES, |buf| {
-            part.iter().for_each(|ended| ended.write(buf))
+            part.iter().for_each(|ended| ended.write(buf));
         });
     }
 }
@@ -323,11 +325,11 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
 fn block(batch: &mut Batch, blocked: &[Blocked]) {
     for part in blocked.chunks(LIST_MAX) {
         batch.push(kind::BLOCKED, 0, 0, part.len() * Blocked::BYTES, |buf| {
-            part.iter().for_each(|b| b.write(buf))
+            part.iter().for_each(|b| b.write(buf));
         });
     }
 }
 
-fn push_stored(batch: &mut Batch, kind: u8, flags: u8, seq: u64, stored: &Stored) -> u64 {
-    batch.push(kind, flags, seq, stored.len_hint(), |buf| stored.write(buf))
+fn push_stored(batch: &mut Batch, kind: u8, seq: u64, stored: &Stored) -> u64 {
+    batch.push(kind, 0, seq, stored.len_hint(), |buf| stored.write(buf))
 }

@@ -1,0 +1,51 @@
+# One command equals CI: .ci/run, which is `make lint test`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help test lint examples demo bench soak mutants deny tools clean
+
+help: ## list what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## install what the tests need, start PostgreSQL, run all tests and all examples
+	@scripts/test.sh
+
+lint: ## formatting, clippy with warnings as errors, and the README's example against its file
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	@scripts/readme.sh
+
+examples: ## run every example that needs no arguments (the ledger's needs scripts/postgres.sh start)
+	@scripts/examples.sh
+
+demo: ## orders against a flaky downstream on the embedded engine, with an audit at the end
+	@echo "building the demo (crates/redrive/examples/demo.rs) …"
+	@cargo run --quiet --locked -p redrive --example demo
+
+bench: ## the benchmark of the embedded engine on the common workload, release build
+	cargo run --release --locked -p redrive-lab --bin redrive-bench -- $(ARGS)
+
+soak: ## the tests with many more seeds and kills; takes hours, stop it when you like
+	REDRIVE_SEEDS=$${REDRIVE_SEEDS:-200000} \
+	REDRIVE_SIM_SEEDS=$${REDRIVE_SIM_SEEDS:-200000} \
+	REDRIVE_DIR_SEEDS=$${REDRIVE_DIR_SEEDS:-1000} \
+	REDRIVE_KILLS=$${REDRIVE_KILLS:-1000} \
+	REDRIVE_CUTS=$${REDRIVE_CUTS:-500} \
+	REDRIVE_INDEX_ROUNDS=$${REDRIVE_INDEX_ROUNDS:-1000} \
+	REDRIVE_FAILURES=$${REDRIVE_FAILURES:-1000000} \
+	REDRIVE_SYSCALLS=$${REDRIVE_SYSCALLS:-all} \
+	REDRIVE_TEST_PROFILE=release REDRIVE_TEST_TIMEOUT=24h scripts/test.sh
+
+mutants: ## change the code of redrive-core line by line and see whether a test notices
+	@command -v cargo-mutants >/dev/null || cargo install cargo-mutants --locked
+	cargo mutants -p redrive-core
+
+deny: ## licences, advisories, duplicates and sources of the dependencies
+	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked
+	cargo deny --all-features check
+
+tools: ## install the system packages the tests need, only those that are missing
+	@scripts/tools.sh
+
+clean: ## stop the test server and remove everything that was built
+	-@scripts/postgres.sh stop
+	cargo clean

@@ -1,0 +1,85 @@
+//! The machine and the process, as the kernel tells them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What must stand beside every figure.
+pub fn describe(dir: &Path) -> Vec<(&'static str, String)> {
+    let cpu = first_field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let memory_kb: u64 = first_field("/proc/meminfo", "MemTotal")
+        .and_then(|text| text.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0);
+    vec![
+        ("cores", cores.to_string()),
+        ("cpu", cpu),
+        ("memory", format!("{:.1} GB", memory_kb as f64 / 1e6)),
+        ("kernel", one_line("uname", &["-sr"])),
+        ("file system", file_system(dir)),
+        ("commit", one_line("git", &["describe", "--always", "--dirty", "--abbrev=12"])),
+        ("load at start", load()),
+    ]
+}
+
+pub fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+}
+
+fn one_line(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output();
+    output.map_or("unknown".into(), |out| String::from_utf8_lossy(&out.stdout).trim().to_owned())
+}
+
+fn first_field(file: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// The type of the file system that is mounted nearest above `dir`.
+fn file_system(dir: &Path) -> String {
+    let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let fields = mounts.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let above = fields.filter(|mount| mount.len() > 3 && dir.starts_with(mount[1]));
+    above
+        .max_by_key(|mount| mount[1].len())
+        .map_or("unknown".into(), |mount| format!("{} ({})", mount[2], mount[3]))
+}
+
+/// Memory the process holds right now, in MB.
+pub fn rss_mb() -> f64 {
+    status_kb("VmRSS") / 1000.0
+}
+
+/// The most memory it ever held, in MB.
+pub fn rss_peak_mb() -> f64 {
+    status_kb("VmHWM") / 1000.0
+}
+
+fn status_kb(name: &str) -> f64 {
+    let field = first_field("/proc/self/status", name);
+    field.and_then(|text| text.split_whitespace().next()?.parse().ok()).unwrap_or(0.0)
+}
+
+/// Processor time the process has used, in seconds.
+pub fn cpu_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = |index: usize| after_name.split_whitespace().nth(index)?.parse::<f64>().ok();
+    // Linux counts in hundredths of a second everywhere.
+    (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
+}
+
+/// Bytes of all files below a directory.
+pub fn disk_bytes(dir: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(dir) else { return 0 };
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => disk_bytes(&entry.path()),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
+}

@@ -1,0 +1,34 @@
+//! Measures the embedded engine on the common workload, everything in one run. See docs/benchmarks.md.
+
+mod figures;
+mod machine;
+mod options;
+mod plan;
+mod rig;
+mod scenario;
+mod witness;
+
+use std::process::ExitCode;
+
+use options::Options;
+
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(usage) => {
+            eprintln!("{usage}");
+            return ExitCode::from(2);
+        }
+    };
+    let ran = match &options.scenario {
+        Some(name) => scenario::run(name, &options).map(|figures| figures.print()),
+        None => plan::run(&options),
+    };
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("redrive-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

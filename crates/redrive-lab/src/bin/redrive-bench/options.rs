@@ -1,0 +1,109 @@
+//! The command line: what the whole run is given, and what it gives to the process of each measurement.
+
+use std::path::PathBuf;
+
+use super::scenario;
+use super::witness::Fates;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A single measurement, in this process.
+    pub scenario: Option<String>,
+    pub dir: PathBuf,
+    pub size: Size,
+    pub repeats: u32,
+    pub concurrency: u32,
+    /// Only measurements whose name contains this.
+    pub only: Option<String>,
+    pub n: u64,
+    pub fates: Fates,
+    pub rate: u64,
+    pub seconds: u64,
+    pub pending: u64,
+    pub bytes: u64,
+    pub syncs: u64,
+    pub kill: bool,
+    pub style: Style,
+}
+
+/// What else may differ about the pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Plain,
+    /// The messages of a customer wait for each other.
+    Keyed,
+    /// The handler waits for something once, so that each call gets a task and a timer of its own.
+    Waiting,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    Quick,
+    Normal,
+    Full,
+}
+
+pub const USAGE: &str = "usage: redrive-bench [--quick | --full] [--dir PATH] [--repeats N] [--concurrency N] [--only NAME]
+
+  --quick          small numbers: does it still work, not how fast is it
+  --full           also 10,000,000 pending retries
+  --dir PATH       where the stores go (default target/bench-data); emptied before and after each measurement
+  --repeats N      how often each measurement is made (default 3)
+  --concurrency N  handlers that may run at once (default 1024)
+  --only NAME      only measurements whose name contains NAME
+
+One measurement alone, for a profile: redrive-bench --scenario drain|flow|paced|pending --n N --fates succeed|workload|one-in-N";
+
+impl Options {
+    pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self {
+            scenario: None,
+            dir: PathBuf::from("target/bench-data"),
+            size: Size::Normal,
+            repeats: 3,
+            concurrency: 1024,
+            only: None,
+            n: 100_000,
+            fates: Fates::AllSucceed,
+            rate: 10_000,
+            seconds: 10,
+            pending: 100_000,
+            bytes: 0,
+            syncs: 1,
+            kill: false,
+            style: Style::Plain,
+        };
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
+            match arg.as_str() {
+                "--quick" => options.size = Size::Quick,
+                "--full" => options.size = Size::Full,
+                "--kill" => options.kill = true,
+                "--keyed" => options.style = Style::Keyed,
+                "--waiting" => options.style = Style::Waiting,
+                "--dir" => options.dir = value()?.into(),
+                "--only" => options.only = Some(value()?),
+                "--scenario" => options.scenario = Some(value()?),
+                "--repeats" => options.repeats = number(&value()?)?,
+                "--concurrency" => options.concurrency = number(&value()?)?,
+                "--n" => options.n = number(&value()?)?,
+                "--rate" => options.rate = number(&value()?)?,
+                "--seconds" => options.seconds = number(&value()?)?,
+                "--pending" => options.pending = number(&value()?)?,
+                "--bytes" => options.bytes = number(&value()?)?,
+                "--syncs" => options.syncs = number(&value()?)?,
+                "--fates" => {
+                    let word = value()?;
+                    options.fates =
+                        scenario::fates(&word).ok_or_else(|| format!("no fates `{word}`\n{USAGE}"))?;
+                }
+                _ => return Err(USAGE.into()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.replace('_', "").parse().map_err(|_| format!("`{text}` is not a number\n{USAGE}"))
+}

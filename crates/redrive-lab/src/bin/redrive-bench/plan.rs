@@ -1,0 +1,448 @@
+//! The whole run: every measurement, repeated, one table.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::figures::{Figures, Repeats, Table};
+use super::machine;
+use super::options::{Options, Size};
+use super::rig::Error;
+
+/// How much of everything.
+struct Amounts {
+    drain: u64,
+    mixed: u64,
+    flow: u64,
+    paced_seconds: u64,
+    late_seconds: u64,
+    pending: Vec<u64>,
+    styles: u64,
+    reopen: u64,
+    crash: u64,
+}
+
+impl Amounts {
+    fn of(size: Size) -> Self {
+        match size {
+            Size::Quick => Self {
+                drain: 200_000,
+                mixed: 100_000,
+                flow: 200_000,
+                paced_seconds: 2,
+                late_seconds: 2,
+                pending: vec![10_000],
+                styles: 50_000,
+                reopen: 50_000,
+                crash: 50_000,
+            },
+            Size::Normal | Size::Full => Self {
+                drain: 10_000_000,
+                mixed: 5_000_000,
+                flow: 4_000_000,
+                paced_seconds: 12,
+                late_seconds: 10,
+                pending: if size == Size::Full {
+                    vec![10_000, 1_000_000, 10_000_000]
+                } else {
+                    vec![10_000, 1_000_000]
+                },
+                styles: 1_000_000,
+                reopen: 1_000_000,
+                crash: 500_000,
+            },
+        }
+    }
+}
+
+struct Plan<'a> {
+    options: &'a Options,
+    table: Table,
+    faults: Vec<String>,
+}
+
+pub fn run(options: &Options) -> Result<(), Error> {
+    fs::create_dir_all(&options.dir)?;
+    let amounts = Amounts::of(options.size);
+    print_head(options, &amounts);
+    let mut plan = Plan { options, table: Table::new(), faults: Vec::new() };
+    let drained = plan.drain(&amounts)?;
+    plan.mixed(&amounts, &drained)?;
+    let flowed = plan.flow(&amounts)?;
+    plan.paced(&amounts, &flowed)?;
+    plan.lateness(&amounts, &drained)?;
+    plan.styles(&amounts)?;
+    plan.pending(&amounts)?;
+    plan.reopen(&amounts)?;
+    plan.crash(&amounts)?;
+    println!("\n{}", plan.table);
+    println!("load at end: {}", machine::load());
+    let _ = fs::remove_dir_all(&options.dir);
+    if plan.faults.is_empty() { Ok(()) } else { Err(plan.faults.join("\n").into()) }
+}
+
+fn print_head(options: &Options, amounts: &Amounts) {
+    for (name, value) in machine::describe(&options.dir) {
+        println!("{name}: {value}");
+    }
+    println!("size: {:?}, repeats: {}", options.size, options.repeats);
+    println!(
+        "config: concurrency {}, 2 runtime threads, 8 producers with 1000 messages per call, tiers 1s 2s 4s, jitter none, classify off, a sync before every acknowledgement",
+        options.concurrency
+    );
+    println!(
+        "workload: 512-byte orders, N = {} (drain), {} (mixed), {} (flow); fates by fnv1a64 of the id, no other seed",
+        amounts.drain, amounts.mixed, amounts.flow
+    );
+}
+
+fn per_second(count: &'static str, seconds: &'static str) -> impl Fn(&Figures) -> f64 {
+    move |figures| figures.get(count) / figures.get(seconds)
+}
+
+impl Plan<'_> {
+    fn wanted(&self, name: &str) -> bool {
+        self.options.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
+
+    /// A: all succeed. With it, what the disk would allow for the same bytes and syncs.
+    fn drain(&mut self, amounts: &Amounts) -> Result<Repeats, Error> {
+        let n = amounts.drain;
+        let (mut drains, mut raws) = (Repeats::default(), Repeats::default());
+        if !self.wanted("drain") {
+            return Ok(drains);
+        }
+        for _ in 0..self.options.repeats {
+            let drained = self.measure("drain", &[("--n", n)], "succeed")?;
+            raws.0.push(self.raw(&drained)?);
+            drains.0.push(drained);
+        }
+        let table = &mut self.table;
+        table.row("A drain, preloaded, all succeed", "msg/s", &drains.of(per_second("n", "settled_s")));
+        table.row("A preload (ingest alone)", "msg/s", &drains.of(per_second("n", "preload_s")));
+        table.row(
+            "A processor time of the drain",
+            "us/msg",
+            &drains.of(|f| f.get("cpu_s") * 1e6 / f.get("n")),
+        );
+        table.row("A messages per sync while draining", "msg", &drains.of(per_second("n", "drain_syncs")));
+        table.row("A journal, accepted and done", "B/msg", &drains.of(per_second("bytes", "n")));
+        table.row("A memory at its peak", "MB", &drains.figure("rss_peak_mb"));
+        let both = |f: &Figures| f.get("n") / (f.get("preload_s") + f.get("settled_s"));
+        table.row("A preload and drain together", "msg/s", &drains.of(both));
+        table.row("A raw limit: same bytes, same syncs", "msg/s", &raws.of(|f| n as f64 / f.get("raw_s")));
+        table.row(
+            "A share of the raw limit",
+            "",
+            &share(&drains, &raws, |f| f.get("preload_s") + f.get("settled_s")),
+        );
+        Ok(drains)
+    }
+
+    /// B: fates as the workload says.
+    fn mixed(&mut self, amounts: &Amounts, drains: &Repeats) -> Result<(), Error> {
+        if !self.wanted("mixed") {
+            return Ok(());
+        }
+        let mixed = self.repeat("drain", &[("--n", amounts.mixed)], "workload")?;
+        let table = &mut self.table;
+        table.row("B first attempts, saturated", "msg/s", &mixed.of(per_second("n", "first_s")));
+        let drain = drains.of(per_second("n", "settled_s")).median();
+        table.row("B/A saturated (A's median)", "", &mixed.of(|f| f.get("n") / f.get("first_s") / drain));
+        table.row("B 99 % terminal", "s", &mixed.figure("t99_s"));
+        table.row("B 100 % terminal", "s", &mixed.figure("t100_s"));
+        table.row("B journal, accepted and settled", "B/msg", &mixed.of(per_second("bytes", "n")));
+        table.row("B memory at its peak", "MB", &mixed.figure("rss_peak_mb"));
+        table.row("B dead letters", "msg", &mixed.figure("dead"));
+        lateness(table, "B lateness, saturated", &mixed);
+        self.check("B", &mixed);
+        Ok(())
+    }
+
+    fn flow(&mut self, amounts: &Amounts) -> Result<Repeats, Error> {
+        let (mut flows, mut raws) = (Repeats::default(), Repeats::default());
+        if !self.wanted("flow") && !self.wanted("paced") {
+            return Ok(flows);
+        }
+        for _ in 0..self.options.repeats {
+            let flowed = self.measure("flow", &[("--n", amounts.flow)], "succeed")?;
+            raws.0.push(self.raw(&flowed)?);
+            flows.0.push(flowed);
+        }
+        let n = amounts.flow as f64;
+        let table = &mut self.table;
+        table.row("ingest and drain at the same time", "msg/s", &flows.of(per_second("n", "settled_s")));
+        table.row(
+            "  processor time, producers included",
+            "us/msg",
+            &flows.of(|f| f.get("cpu_s") * 1e6 / f.get("n")),
+        );
+        table.row("  messages per sync", "msg", &flows.of(per_second("n", "syncs")));
+        table.row("  raw limit: same bytes, same syncs", "msg/s", &raws.of(|f| n / f.get("raw_s")));
+        table.row("  share of the raw limit", "", &share(&flows, &raws, |f| f.get("settled_s")));
+        Ok(flows)
+    }
+
+    /// A and B at 70 % of what the engine can take in and deliver at the same time.
+    fn paced(&mut self, amounts: &Amounts, flows: &Repeats) -> Result<(), Error> {
+        if !self.wanted("paced") {
+            return Ok(());
+        }
+        let rate = (flows.of(per_second("n", "settled_s")).median() * 0.7) as u64;
+        let settings = [("--rate", rate), ("--seconds", amounts.paced_seconds)];
+        let (mut plain, mut mixed) = (Repeats::default(), Repeats::default());
+        for _ in 0..self.options.repeats {
+            plain.0.push(self.measure("paced", &settings, "succeed")?);
+            mixed.0.push(self.measure("paced", &settings, "workload")?);
+        }
+        let rates = |repeats: &Repeats| repeats.of(per_second("n", "first_s"));
+        let table = &mut self.table;
+        table.row("A at 70 % of that, first attempts", "msg/s", &rates(&plain));
+        table.row("B at 70 % of that, first attempts", "msg/s", &rates(&mixed));
+        let plain_rate = rates(&plain).median();
+        table.row("B/A at 70 %", "", &mixed.of(|f| f.get("n") / f.get("first_s") / plain_rate));
+        lateness(table, "B lateness at 70 %", &mixed);
+        self.check("B at 70 %", &mixed);
+        Ok(())
+    }
+
+    /// 10,000 retries per second, alone and out of a backlog that drains at full speed.
+    fn lateness(&mut self, amounts: &Amounts, drains: &Repeats) -> Result<(), Error> {
+        const PER_SECOND: u64 = 10_000;
+        if !self.wanted("lateness") {
+            return Ok(());
+        }
+        let settings = [("--rate", PER_SECOND), ("--seconds", amounts.late_seconds)];
+        let alone = self.repeat("paced", &settings, "one-in-1")?;
+        lateness(&mut self.table, "lateness, 10k retries/s alone", &alone);
+        let drain = drains.of(per_second("n", "settled_s")).median();
+        let one_in = if drain.is_nan() { 40 } else { (drain as u64 / PER_SECOND).max(1) };
+        let fates = format!("one-in-{one_in}");
+        let backlog = self.repeat("drain", &[("--n", amounts.mixed)], &fates)?;
+        let rate = |f: &Figures| f.get("retries") / f.get("first_s");
+        self.table.row("retries out of a draining backlog", "1/s", &backlog.of(rate));
+        lateness(&mut self.table, "lateness while a backlog drains", &backlog);
+        self.check("lateness alone", &alone);
+        self.check("lateness with a backlog", &backlog);
+        Ok(())
+    }
+
+    /// What key order costs, and what a handler costs that waits.
+    fn styles(&mut self, amounts: &Amounts) -> Result<(), Error> {
+        if !self.wanted("styles") {
+            return Ok(());
+        }
+        let styles =
+            [("--keyed", "A with key order, 1000 keys"), ("--waiting", "A with a handler that waits once")];
+        for (flag, what) in styles {
+            let mut all = Repeats::default();
+            for _ in 0..self.options.repeats {
+                self.empty()?;
+                all.0.push(self.child("drain", &[("--n", amounts.styles)], "succeed", &[flag])?);
+            }
+            self.table.row(what, "msg/s", &all.of(per_second("n", "settled_s")));
+            self.check(what, &all);
+        }
+        self.empty()
+    }
+
+    fn pending(&mut self, amounts: &Amounts) -> Result<(), Error> {
+        if !self.wanted("pending") {
+            return Ok(());
+        }
+        for &pending in &amounts.pending {
+            // The largest takes minutes, and memory does not vary.
+            let repeats = if pending > 1_000_000 { 1 } else { self.options.repeats };
+            let mut all = Repeats::default();
+            for _ in 0..repeats {
+                all.0.push(self.measure("pending", &[("--pending", pending)], "succeed")?);
+            }
+            let table = &mut self.table;
+            table.row(&format!("{pending} pending: memory"), "MB", &all.figure("rss_mb"));
+            table.row("  memory at its peak", "MB", &all.figure("rss_peak_mb"));
+            table.row("  processor time at 60k msg/s", "us/msg", &all.figure("cpu_us"));
+            table.row("  fail once and wait", "msg/s", &all.of(|f| pending as f64 / f.get("fill_s")));
+            table.row("  disk, journal and index", "MB", &all.of(|f| f.get("disk_bytes") / 1e6));
+            table.row("  of it the index", "MB", &all.of(|f| f.get("index_bytes") / 1e6));
+            lateness(table, "  lateness of 10k due/s", &all);
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self, amounts: &Amounts) -> Result<(), Error> {
+        if !self.wanted("reopen") {
+            return Ok(());
+        }
+        let pending = [("--pending", amounts.reopen)];
+        let (mut clean, mut killed, mut rebuilt) =
+            (Repeats::default(), Repeats::default(), Repeats::default());
+        for _ in 0..self.options.repeats {
+            self.empty()?;
+            self.child("fill", &pending, "succeed", &[])?;
+            clean.0.push(self.child("open", &pending, "succeed", &[])?);
+            fs::remove_dir_all(self.store().join(super::rig::PIPELINE).join("index"))?;
+            rebuilt.0.push(self.child("open", &pending, "succeed", &[])?);
+            self.empty()?;
+            self.killed("fill", &pending, "succeed")?;
+            killed.0.push(self.child("open", &pending, "succeed", &[])?);
+        }
+        for repeats in [&clean, &killed, &rebuilt] {
+            for figures in repeats.0.iter().filter(|figures| figures.get("delayed") as u64 != amounts.reopen)
+            {
+                self.faults.push(format!("after opening {} wait", figures.get("delayed")));
+            }
+        }
+        let pending = amounts.reopen;
+        let table = &mut self.table;
+        table.row(&format!("open with {pending} pending, clean end"), "s", &clean.figure("open_s"));
+        table.row(&format!("open with {pending} pending, after kill -9"), "s", &killed.figure("open_s"));
+        table.row("  frames brought forward", "", &killed.figure("brought_forward"));
+        table.row(
+            "index built anew, per million pending",
+            "s",
+            &rebuilt.of(|f| f.get("open_s") * 1e6 / pending as f64),
+        );
+        Ok(())
+    }
+
+    /// C: killed at 40 % of the first attempts and started again.
+    fn crash(&mut self, amounts: &Amounts) -> Result<(), Error> {
+        if !self.wanted("crash") {
+            return Ok(());
+        }
+        let n = [("--n", amounts.crash)];
+        let mut all = Repeats::default();
+        for _ in 0..self.options.repeats {
+            self.empty()?;
+            self.killed("crash", &n, "workload")?;
+            all.0.push(self.child("resume", &n, "workload", &[])?);
+        }
+        let table = &mut self.table;
+        table.row("C lost ids after kill -9", "msg", &all.figure("lost"));
+        table.row("C repeated successes", "msg", &all.figure("repeated"));
+        table.row("C in flight when killed", "msg", &all.figure("in_flight"));
+        table.row("C from restart to the first attempt", "s", &all.figure("moving_s"));
+        table.row("C from restart to the end", "s", &all.figure("end_s"));
+        for figures in &all.0 {
+            if figures.get("lost") + figures.get("both") > 0.0 {
+                self.faults.push(format!(
+                    "C: {} lost, {} with two ends",
+                    figures.get("lost"),
+                    figures.get("both")
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every id has exactly one end. Otherwise no figure counts.
+    fn check(&mut self, what: &str, repeats: &Repeats) {
+        for figures in &repeats.0 {
+            let ended = figures.get("succeeded") + figures.get("dead");
+            let [lost, repeated, both] = ["lost", "repeated", "both"].map(|name| figures.get(name));
+            if lost + repeated + both > 0.0 || (ended - figures.get("n")).abs() > 0.5 {
+                self.faults.push(format!(
+                    "{what}: {ended} ended of {}, {lost} lost, {repeated} repeated, {both} twice",
+                    figures.get("n")
+                ));
+            }
+        }
+    }
+
+    fn repeat(&self, scenario: &str, settings: &[(&str, u64)], fates: &str) -> Result<Repeats, Error> {
+        (0..self.options.repeats)
+            .map(|_| self.measure(scenario, settings, fates))
+            .collect::<Result<_, _>>()
+            .map(Repeats)
+    }
+
+    /// What the disk would have allowed for the run whose figures these are.
+    fn raw(&self, of: &Figures) -> Result<Figures, Error> {
+        self.measure(
+            "raw",
+            &[("--bytes", of.get("bytes") as u64), ("--syncs", of.get("syncs") as u64)],
+            "succeed",
+        )
+    }
+
+    /// One measurement on an empty directory.
+    fn measure(&self, scenario: &str, settings: &[(&str, u64)], fates: &str) -> Result<Figures, Error> {
+        self.empty()?;
+        let figures = self.child(scenario, settings, fates, &[]);
+        self.empty()?;
+        figures
+    }
+
+    fn store(&self) -> PathBuf {
+        self.options.dir.join("store")
+    }
+
+    fn empty(&self) -> Result<(), Error> {
+        for entry in fs::read_dir(&self.options.dir)? {
+            fs::remove_dir_all(entry?.path())?;
+        }
+        // Dirty pages of the last measurement must not slow down the syncs of the next.
+        Command::new("sync").status()?;
+        Ok(())
+    }
+
+    fn child(
+        &self,
+        scenario: &str,
+        settings: &[(&str, u64)],
+        fates: &str,
+        flags: &[&str],
+    ) -> Result<Figures, Error> {
+        let output = self.command(scenario, settings, fates, flags)?.output()?;
+        if !output.status.success() {
+            return Err(format!("{scenario} {settings:?} {fates}: {}", output.status).into());
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line: Vec<&str> = text.lines().collect();
+        eprintln!("{scenario} {settings:?} {fates}: {}", line.join(" "));
+        Ok(Figures::parse(&text))
+    }
+
+    /// A measurement that ends by being killed.
+    fn killed(&self, scenario: &str, settings: &[(&str, u64)], fates: &str) -> Result<(), Error> {
+        let status = self.command(scenario, settings, fates, &["--kill"])?.status()?;
+        if status.code().is_some() {
+            return Err(format!("{scenario} was to be killed, but: {status}").into());
+        }
+        Ok(())
+    }
+
+    fn command(
+        &self,
+        scenario: &str,
+        settings: &[(&str, u64)],
+        fates: &str,
+        flags: &[&str],
+    ) -> Result<Command, Error> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--scenario", scenario, "--fates", fates]).arg("--dir").arg(self.store());
+        command.args(["--concurrency", &self.options.concurrency.to_string()]).args(flags);
+        for (name, value) in settings {
+            command.args([*name, &value.to_string()]);
+        }
+        command.stderr(Stdio::inherit());
+        Ok(command)
+    }
+}
+
+fn lateness(table: &mut Table, what: &str, repeats: &Repeats) {
+    for (name, figure) in [("p50", "late_p50_ms"), ("p99", "late_p99_ms"), ("max", "late_max_ms")] {
+        table.row(&format!("{what}, {name}"), "ms", &repeats.figure(figure));
+    }
+}
+
+/// How much of the raw limit each run reached; its raw run follows it at once, so that both saw the same disk.
+fn share(runs: &Repeats, raws: &Repeats, seconds: impl Fn(&Figures) -> f64) -> super::figures::Spread {
+    let pairs = runs.0.iter().zip(&raws.0);
+    let shares = pairs.map(|(run, raw)| {
+        let mut figures = Figures::default();
+        figures.set("share", raw.get("raw_s") / seconds(run));
+        figures
+    });
+    Repeats(shares.collect()).figure("share")
+}

@@ -1,0 +1,274 @@
+//! The handler of every run, and what it saw: who was tried how often, who succeeded, how late retries came.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redrive::{DeadLetter, Failure, Message};
+use redrive_lab::{fate::Fate, order};
+
+/// What the handler decides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fates {
+    /// All that are tracked succeed; all others fail, so that they wait for their retry.
+    AllSucceed,
+    /// As the workload says.
+    Workload,
+    /// One in so many fails once.
+    OneIn(u64),
+}
+
+/// A counter that two threads do not fight over.
+#[derive(Debug, Default)]
+pub struct Striped([Stripe; 8]);
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe(AtomicU64);
+
+impl Striped {
+    pub fn add(&self, n: u64) {
+        thread_local!(static STRIPE: Cell<Option<usize>> = const { Cell::new(None) });
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        let stripe = STRIPE.get().unwrap_or_else(|| {
+            let stripe = THREADS.fetch_add(1, Ordering::Relaxed) % 8;
+            STRIPE.set(Some(stripe));
+            stripe
+        });
+        self.0[stripe].0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub fn sum(&self) -> u64 {
+        self.0.iter().map(|stripe| stripe.0.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// Microseconds in buckets that are at most 3 % wide.
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: Vec<AtomicU32>,
+    max: AtomicU64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: (0..64 * 32).map(|_| AtomicU32::new(0)).collect(), max: AtomicU64::new(0) }
+    }
+}
+
+impl Histogram {
+    pub fn record(&self, micros: u64) {
+        self.buckets[Self::bucket(micros)].fetch_add(1, Ordering::Relaxed);
+        self.max.fetch_max(micros, Ordering::Relaxed);
+    }
+
+    fn bucket(micros: u64) -> usize {
+        let shift = (64 - micros.leading_zeros()).saturating_sub(6);
+        shift as usize * 32 + (micros >> shift) as usize
+    }
+
+    fn lowest_of(bucket: usize) -> u64 {
+        if bucket < 64 { bucket as u64 } else { ((bucket % 32 + 32) as u64) << (bucket / 32 - 1) }
+    }
+
+    pub fn len(&self) -> u64 {
+        self.buckets.iter().map(|bucket| u64::from(bucket.load(Ordering::Relaxed))).sum()
+    }
+
+    /// The value that `share` of all do not pass, in milliseconds.
+    pub fn quantile_ms(&self, share: f64) -> f64 {
+        let wanted = (self.len() as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            seen += u64::from(bucket.load(Ordering::Relaxed));
+            if seen >= wanted && seen > 0 {
+                return Self::lowest_of(index + 1).min(self.max.load(Ordering::Relaxed)) as f64 / 1000.0;
+            }
+        }
+        0.0
+    }
+
+    pub fn max_ms(&self) -> f64 {
+        self.max.load(Ordering::Relaxed) as f64 / 1000.0
+    }
+}
+
+/// What the handler saw of each message.
+#[derive(Debug)]
+pub struct Witness {
+    fates: Fates,
+    attempts: Vec<AtomicU8>,
+    successes: Vec<AtomicU8>,
+    dead: Vec<AtomicU8>,
+    /// The millisecond from which the next attempt may start, by the wall clock; 0 if none was announced. Empty if none
+    /// will be.
+    due_ms: Vec<AtomicU64>,
+    pub first: Striped,
+    pub succeeded: Striped,
+    pub died: AtomicU64,
+    pub late: Histogram,
+    /// Attempts and successes as a killed process leaves them behind.
+    traces: Option<Traces>,
+}
+
+#[derive(Debug)]
+struct Traces {
+    attempts: File,
+    successes: File,
+}
+
+const DELAYS_MS: [u64; 3] = [1000, 2000, 4000];
+
+impl Witness {
+    /// Tracks the messages below `n`.
+    pub fn new(n: u64, fates: Fates) -> Self {
+        let bytes = || (0..n).map(|_| AtomicU8::new(0)).collect();
+        let witness = Self {
+            fates,
+            attempts: bytes(),
+            successes: bytes(),
+            dead: bytes(),
+            due_ms: Vec::new(),
+            first: Striped::default(),
+            succeeded: Striped::default(),
+            died: AtomicU64::new(0),
+            late: Histogram::default(),
+            traces: None,
+        };
+        if fates == Fates::AllSucceed { witness } else { witness.expecting() }
+    }
+
+    /// Makes room for due times, which are otherwise there only if messages fail.
+    pub fn expecting(mut self) -> Self {
+        self.due_ms = self.attempts.iter().map(|_| AtomicU64::new(0)).collect();
+        self
+    }
+
+    /// Keeps attempts and successes in files too, and goes on from what an earlier process left in them.
+    pub fn with_traces(mut self, dir: &Path) -> std::io::Result<Self> {
+        let open = |name: &str| {
+            File::options().create(true).truncate(false).read(true).write(true).open(dir.join(name))
+        };
+        let traces = Traces { attempts: open("attempts")?, successes: open("successes")? };
+        for (file, bytes) in
+            [(&traces.attempts, &mut self.attempts), (&traces.successes, &mut self.successes)]
+        {
+            let mut seen = vec![0; bytes.len()];
+            let read = file.read_at(&mut seen, 0)?;
+            for (byte, seen) in bytes.iter_mut().zip(&seen[..read]) {
+                *byte = AtomicU8::new(*seen);
+            }
+        }
+        self.first.add(self.attempts.iter().filter(|count| count.load(Ordering::Relaxed) > 0).count() as u64);
+        self.succeeded.add(count(&self.successes, |count| count > 0));
+        self.traces = Some(traces);
+        Ok(self)
+    }
+
+    /// Announces that message i must not come before this moment.
+    pub fn expect(&self, i: u64, due_ms: u64) {
+        self.due_ms[i as usize].store(due_ms, Ordering::Relaxed);
+    }
+
+    /// The handler: decides the fate of the message, and nothing else.
+    pub fn handle(&self, message: &Message) -> Result<(), Failure> {
+        let id = message.id();
+        let i = order::number(id).unwrap_or(0);
+        let at = i as usize;
+        if at >= self.attempts.len() {
+            self.first.add(1);
+            return Err(Failure::transient("503 service unavailable"));
+        }
+        let attempt = self.attempts[at].fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if let Some(traces) = &self.traces {
+            let _ = traces.attempts.write_at(&[attempt], i);
+        }
+        if attempt == 1 {
+            self.first.add(1);
+        }
+        let due_ms = self.due_ms.get(at).map_or(0, |due| due.load(Ordering::Relaxed));
+        if due_ms != 0 {
+            self.late.record(wall_micros().saturating_sub(due_ms * 1000));
+        }
+        let fails = match self.fates {
+            Fates::AllSucceed => false,
+            Fates::Workload => Fate::of(id).fails(attempt),
+            Fates::OneIn(n) => attempt == 1 && i.is_multiple_of(n),
+        };
+        if fails {
+            if let Some(delay) = DELAYS_MS.get(usize::from(attempt) - 1) {
+                self.expect(i, wall_micros() / 1000 + delay);
+            }
+            return Err(Failure::transient("503 service unavailable"));
+        }
+        let before = self.successes[at].fetch_add(1, Ordering::Relaxed);
+        if let Some(traces) = &self.traces {
+            let _ = traces.successes.write_at(&[before.saturating_add(1)], i);
+        }
+        if before == 0 {
+            self.succeeded.add(1);
+        }
+        Ok(())
+    }
+
+    pub fn parked(&self, letter: &DeadLetter) {
+        self.bury(letter.message.id());
+    }
+
+    /// The message with this id is a dead letter.
+    pub fn bury(&self, id: &str) {
+        let i = order::number(id).unwrap_or(0) as usize;
+        if self.dead[i].fetch_add(1, Ordering::Relaxed) == 0 {
+            self.died.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub fn terminal(&self) -> u64 {
+        self.succeeded.sum() + self.died.load(Ordering::Relaxed)
+    }
+
+    /// Of the first `n` messages: those without an end, with a second success, with both ends.
+    pub fn faults(&self, n: u64) -> (u64, u64, u64) {
+        let ends = || self.successes.iter().zip(&self.dead).take(n as usize);
+        let ends = || ends().map(|(s, d)| (s.load(Ordering::Relaxed), d.load(Ordering::Relaxed)));
+        let lost = ends().filter(|(s, d)| *s == 0 && *d == 0).count() as u64;
+        let both = ends().filter(|(s, d)| *s > 0 && *d > 0).count() as u64;
+        (lost, count(&self.successes, |count| count > 1), both)
+    }
+}
+
+fn count(bytes: &[AtomicU8], is: impl Fn(u8) -> bool) -> u64 {
+    bytes.iter().filter(|byte| is(byte.load(Ordering::Relaxed))).count() as u64
+}
+
+pub fn wall_micros() -> u64 {
+    let since: Duration = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_right_within_a_bucket() {
+        let histogram = Histogram::default();
+        (1..=10_000).for_each(|micros| histogram.record(micros));
+        let p50 = histogram.quantile_ms(0.5);
+        assert!((5.0..5.3).contains(&p50), "{p50}");
+        let p99 = histogram.quantile_ms(0.99);
+        assert!((9.9..=10.0).contains(&p99), "{p99}");
+        assert_eq!(histogram.max_ms().to_bits(), 10.0_f64.to_bits());
+    }
+
+    #[test]
+    fn buckets_are_in_order_and_begin_where_they_say() {
+        for micros in (0..1 << 20).step_by(37) {
+            let bucket = Histogram::bucket(micros);
+            assert!(Histogram::lowest_of(bucket) <= micros && micros < Histogram::lowest_of(bucket + 1));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What becomes of a message, decided by its id alone: the same in every run and for every system that is compared.
+
+/// Out of 10,000 ids, this many are poison.
+pub const POISON: u64 = 100;
+/// And this many fail at first.
+pub const TRANSIENT: u64 = 1_500;
+const OF: u64 = 10_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Success,
+    /// The first attempts fail, as many as said, and the next one succeeds.
+    Transient {
+        failures: u8,
+    },
+    /// Every attempt fails.
+    Poison,
+}
+
+impl Fate {
+    /// The fate of the message with this id.
+    pub fn of(id: &str) -> Self {
+        let r = fnv1a64(id.as_bytes()) % OF;
+        if r < POISON {
+            Self::Poison
+        } else if r < POISON + TRANSIENT {
+            Self::Transient { failures: if r.is_multiple_of(3) { 2 } else { 1 } }
+        } else {
+            Self::Success
+        }
+    }
+
+    /// Whether attempt `attempt`, counted from 1, fails.
+    pub fn fails(self, attempt: u8) -> bool {
+        match self {
+            Self::Success => false,
+            Self::Transient { failures } => attempt <= failures,
+            Self::Poison => true,
+        }
+    }
+}
+
+/// FNV-1a with 64 bits: simple enough to be written in every language of the comparison.
+pub fn fnv1a64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order;
+
+    const SAMPLE: u64 = 100_000;
+
+    fn share(is: impl Fn(Fate) -> bool) -> f64 {
+        let hits = (0..SAMPLE).filter(|i| is(Fate::of(&order::id(*i)))).count();
+        hits as f64 / SAMPLE as f64
+    }
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        assert_eq!(fnv1a64(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a64(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a64(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn about_one_in_a_hundred_is_poison_and_fifteen_are_transient() {
+        let poison = share(|fate| fate == Fate::Poison);
+        assert!((0.008..0.012).contains(&poison), "{poison}");
+        let transient = share(|fate| matches!(fate, Fate::Transient { .. }));
+        assert!((0.145..0.155).contains(&transient), "{transient}");
+        let twice = share(|fate| fate == Fate::Transient { failures: 2 });
+        assert!((0.045..0.055).contains(&twice), "{twice}");
+    }
+
+    /// A change of the fates would make every figure that was published incomparable.
+    #[test]
+    fn fates_are_the_same_every_run() {
+        let fates: Vec<Fate> = (0..SAMPLE).map(|i| Fate::of(&order::id(i))).collect();
+        let again: Vec<Fate> = (0..SAMPLE).map(|i| Fate::of(&order::id(i))).collect();
+        assert_eq!(fates, again);
+        let count = |wanted: fn(&Fate) -> bool| fates.iter().filter(|fate| wanted(fate)).count();
+        let poison = count(|fate| *fate == Fate::Poison);
+        let transient = count(|fate| matches!(fate, Fate::Transient { .. }));
+        assert_eq!((poison, transient), (1_013, 15_082));
+    }
+
+    #[test]
+    fn transient_messages_succeed_after_their_failures_and_poison_never() {
+        let twice = Fate::Transient { failures: 2 };
+        assert_eq!([1, 2, 3].map(|attempt| twice.fails(attempt)), [true, true, false]);
+        assert_eq!([1, 4, 200].map(|attempt| Fate::Poison.fails(attempt)), [true, true, true]);
+        assert!(!Fate::Success.fails(1));
+    }
+}

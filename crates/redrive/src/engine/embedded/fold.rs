@@ -1,0 +1,248 @@
+//! How the book follows the journal: one frame, one change of state.
+
+use redrive_core::Message;
+
+use super::book::{Book, Folded};
+use super::frame::{Frame, frame_len};
+use super::record::{
+    AcceptedBody, Blocked, Ended, FLAG_BLOCKED, LetterChanged, LetterMoved, Seen, Stored, Was, get_seqs, kind,
+};
+use super::shelf::{LineSlot, Pointer, Shelf, ShelfError, Space, Table};
+use crate::engine::letter::LetterState;
+
+impl<S: Shelf> Book<S> {
+    /// Follows one frame of the journal.
+    pub fn fold(&mut self, frame: &Frame, folded: &mut impl FnMut(Folded)) -> Result<(), ShelfError> {
+        self.position = frame.end();
+        let pointer = Pointer { at: frame.position, len: frame_len(frame.body.len()) as u32 };
+        match frame.kind {
+            kind::ACCEPTED => {
+                self.accepted(frame, pointer);
+                Ok(())
+            }
+            kind::DONE => {
+                for seq in get_seqs(&frame.body) {
+                    self.departed.insert(seq);
+                    folded(Folded::Settled(seq));
+                }
+                Ok(())
+            }
+            kind::ENDED => {
+                for ended in Ended::read_all(&frame.body) {
+                    self.ended(&ended, folded)?;
+                }
+                Ok(())
+            }
+            kind::WAITING => match Stored::read(frame.body.clone()) {
+                Some(stored) => self.waiting(frame.tag, &stored, pointer, folded),
+                None => Ok(()),
+            },
+            kind::DEAD => match Stored::read(frame.body.clone()) {
+                Some(stored) => self.dead(frame.tag, &stored, pointer, folded),
+                None => Ok(()),
+            },
+            kind::BLOCKED => {
+                for blocked in Blocked::read_all(&frame.body) {
+                    self.block(&blocked, folded)?;
+                }
+                Ok(())
+            }
+            kind::MOVED => match Stored::read(frame.body.clone()) {
+                Some(stored) => self.moved(frame.tag, frame.flags, &stored, pointer),
+                None => Ok(()),
+            },
+            kind::LETTER_STATE => match LetterChanged::read(frame.body.clone()) {
+                Some(changed) => changed.seqs.iter().try_for_each(|seq| self.set_letter(*seq, changed.state)),
+                None => Ok(()),
+            },
+            kind::LETTER_MOVED => {
+                for moved in LetterMoved::read_all(&frame.body) {
+                    self.letter_moved(&moved)?;
+                }
+                Ok(())
+            }
+            kind::PURGED => get_seqs(&frame.body).try_for_each(|seq| self.purged(seq)),
+            kind::SEEN => {
+                for seen in Seen::read_all(frame.body.clone()) {
+                    self.seen(&seen)?;
+                }
+                Ok(())
+            }
+            // An unknown kind cannot be of this format version; the version check has refused newer stores.
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn accepted(&mut self, frame: &Frame, pointer: Pointer) {
+        let seq = frame.tag;
+        self.next_seq = self.next_seq.max(seq + 1);
+        let Some(body) = AcceptedBody::read(frame.body.clone()) else { return };
+        if let Some(due) = body.due {
+            self.departed.insert(seq);
+            self.delay.put((due, seq), pointer);
+            self.live.add(pointer);
+        }
+        if self.options.dedup.is_some()
+            && let Ok(message) = Message::from_wire(body.wire)
+        {
+            self.see(message.id().as_bytes().to_vec(), seq, body.at);
+        }
+    }
+
+    /// An id that the cleaner carried forward; a later acceptance of the same id counts more.
+    pub(super) fn seen(&mut self, seen: &Seen) -> Result<(), ShelfError> {
+        let id = seen.id.to_vec();
+        let known = self.ids.get(&id, &self.table(Space::Ids))?;
+        if known.is_none_or(|(seq, _)| seq <= seen.seq) {
+            self.see(id, seen.seq, seen.at);
+        }
+        Ok(())
+    }
+
+    pub(super) fn see(&mut self, id: Vec<u8>, seq: u64, at: u64) {
+        if self.options.dedup.is_some() {
+            self.ids.set(id, (seq, at));
+        }
+    }
+
+    pub(super) fn ended(&mut self, ended: &Ended, folded: &mut impl FnMut(Folded)) -> Result<(), ShelfError> {
+        self.leave_state(ended.seq, ended.was, ended.key)?;
+        self.leave_line(ended.seq, ended.key, folded);
+        if ended.letter {
+            self.set_letter(ended.seq, LetterState::Succeeded)?;
+        }
+        folded(Folded::Settled(ended.seq));
+        Ok(())
+    }
+
+    pub(super) fn waiting(
+        &mut self,
+        seq: u64,
+        stored: &Stored,
+        pointer: Pointer,
+        folded: &mut impl FnMut(Folded),
+    ) -> Result<(), ShelfError> {
+        self.leave_state(seq, stored.was, stored.key)?;
+        self.delay.put((stored.due.unwrap_or(0), seq), pointer);
+        self.live.add(pointer);
+        if let Some(key) = stored.key {
+            self.lines.set((key, seq), LineSlot::Delayed);
+        }
+        if let Some(hash) = stored.key {
+            folded(Folded::LineMoved(hash));
+        }
+        if stored.was == Was::Letter {
+            self.replaying(seq, stored)?;
+        } else {
+            folded(Folded::Settled(seq));
+        }
+        Ok(())
+    }
+
+    pub(super) fn block(
+        &mut self,
+        blocked: &Blocked,
+        folded: &mut impl FnMut(Folded),
+    ) -> Result<(), ShelfError> {
+        // It may have been moved since it was passed over.
+        let now_at = self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
+        let pointer = now_at.unwrap_or(Pointer { at: blocked.at, len: blocked.len });
+        let hash = blocked.key;
+        self.lines.set((hash, blocked.seq), LineSlot::Blocked(pointer));
+        self.live.add(pointer);
+        self.blocked += 1;
+        folded(Folded::InLine { seq: blocked.seq, hash });
+        Ok(())
+    }
+
+    /// The message leaves the state it was in, whatever comes next. Returns where its content is, if it waited.
+    pub(super) fn leave_state(
+        &mut self,
+        seq: u64,
+        was: Was,
+        key: Option<u64>,
+    ) -> Result<Option<Pointer>, ShelfError> {
+        // Whatever it was, it is not ready: the frame that said so may be damaged.
+        self.departed.insert(seq);
+        let pointer = match was {
+            Was::Fresh | Was::Letter => None,
+            Was::Waiting { due } => {
+                let table = Table { shelf: &self.shelf, space: Space::Delay };
+                self.delay.remove(&(due, seq), &table)?
+            }
+            Was::Blocked => {
+                self.blocked_at(seq, key)?.inspect(|_| self.blocked = self.blocked.saturating_sub(1))
+            }
+        };
+        match pointer {
+            Some(pointer) => self.live.sub(pointer),
+            None if self.damaged && was != Was::Fresh => self.forget_strays(seq, key)?,
+            None => {}
+        }
+        Ok(pointer)
+    }
+
+    pub(super) fn blocked_at(&self, seq: u64, key: Option<u64>) -> Result<Option<Pointer>, ShelfError> {
+        let Some(hash) = key else { return Ok(None) };
+        match self.lines.get(&(hash, seq), &self.table(Space::Lines))? {
+            Some(LineSlot::Blocked(pointer)) => Ok(Some(pointer)),
+            Some(LineSlot::Delayed) | None => Ok(None),
+        }
+    }
+
+    /// The frame that moved a message on is damaged, so it still waits where it was before: it must not wait twice.
+    pub(super) fn forget_strays(&mut self, seq: u64, key: Option<u64>) -> Result<(), ShelfError> {
+        let table = Table { shelf: &self.shelf, space: Space::Delay };
+        for (entry, pointer) in self.delay.dump(&table)?.into_iter().filter(|(entry, _)| entry.1 == seq) {
+            self.delay.remove(&entry, &table)?;
+            self.live.sub(pointer);
+        }
+        if let (Some(hash), Some(pointer)) = (key, self.blocked_at(seq, key)?) {
+            self.lines.remove(&(hash, seq));
+            self.live.sub(pointer);
+            self.blocked = self.blocked.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    pub(super) fn leave_line(&mut self, seq: u64, key: Option<u64>, folded: &mut impl FnMut(Folded)) {
+        if let Some(hash) = key {
+            self.lines.remove(&(hash, seq));
+            folded(Folded::LineMoved(hash));
+        }
+    }
+
+    /// The cleaner carried a waiting message forward. It is written only while the message waits (`Store::still_waits`),
+    /// so when everything is built anew and the frame it came from is gone, this one stands for it.
+    pub(super) fn moved(
+        &mut self,
+        seq: u64,
+        flags: u8,
+        stored: &Stored,
+        pointer: Pointer,
+    ) -> Result<(), ShelfError> {
+        if flags & FLAG_BLOCKED != 0 {
+            let Some(hash) = stored.key else { return Ok(()) };
+            let key = (hash, seq);
+            match self.lines.get(&key, &self.table(Space::Lines))? {
+                Some(LineSlot::Blocked(old)) => self.live.sub(old),
+                Some(LineSlot::Delayed) | None => self.blocked += 1,
+            }
+            self.lines.set(key, LineSlot::Blocked(pointer));
+        } else {
+            let key = (stored.due.unwrap_or(0), seq);
+            match self.delay.get(&key, &self.table(Space::Delay))? {
+                Some(old) => {
+                    self.delay.repoint(key, pointer);
+                    self.live.sub(old);
+                }
+                None => self.delay.put(key, pointer),
+            }
+            if let Some(hash) = stored.key {
+                self.lines.set((hash, seq), LineSlot::Delayed);
+            }
+        }
+        self.live.add(pointer);
+        Ok(())
+    }
+}

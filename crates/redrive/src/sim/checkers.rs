@@ -1,0 +1,289 @@
+//! One named checker per invariant. Each looks at what the witness knows and at what machine or engine just did.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redrive_core::decide::DEFER_MIN;
+use redrive_core::{Class, Reason, Time};
+
+use super::downstream::{Downstream, Reply};
+use super::plan::Plan;
+use super::witness::{Record, State, Told, Witness};
+use crate::dispatch::machine::UNSETTLED_MAX;
+use crate::engine::history::{ERROR_BYTES_MAX, LATEST_ATTEMPTS_MAX};
+use crate::engine::{Counts, Delivery, LetterState, Ordering, ReplayAnswer, Settlement, Verdict};
+
+/// The names of all checkers, in the order of the invariants they stand for; `liveness` is the second phase.
+pub const CHECKERS: [&str; 10] = [
+    "conservation",
+    "attempts_bounded",
+    "never_early",
+    "no_neighbour_blocked",
+    "key_order",
+    "effect_once",
+    "no_dead_for_outage",
+    "replay_once",
+    "bounds",
+    "liveness",
+];
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    pub checker: &'static str,
+    pub detail: String,
+}
+
+pub type Check = Result<(), Broken>;
+
+fn ensure(holds: bool, checker: &'static str, detail: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(Broken { checker, detail: detail() }) }
+}
+
+/// Invariant 1: every accepted message is in exactly one place, and the engine counts the same.
+pub fn conservation(witness: &Witness, counts: Counts) -> Check {
+    let count = |state: State| witness.records.values().filter(|r| r.state == state).count() as u64;
+    let waiting = count(State::Waiting);
+    let told = counts.ready + counts.delayed + counts.key_wait;
+    let expected = (waiting, count(State::InFlight));
+    ensure((told, counts.in_flight) == expected, "conservation", || {
+        format!("waiting and in flight are {expected:?}, the engine says {counts:?}")
+    })?;
+    let letters = (count(State::Letter(LetterState::Open)), count(State::Letter(LetterState::Discarded)));
+    ensure((counts.letters_open, counts.letters_discarded) == letters, "conservation", || {
+        format!("open and discarded letters are {letters:?}, the engine says {counts:?}")
+    })
+}
+
+/// Invariant 1, at a hand-out: only what waits is handed out, and as it was stored.
+pub fn conservation_of_delivery(record: &Record, delivery: &Delivery) -> Check {
+    ensure(record.state == State::Waiting, "conservation", || {
+        format!("{} was handed out, but is {:?}", delivery.receipt.seq, record.state)
+    })?;
+    ensure(record.message == delivery.message, "conservation", || "another message came back".to_owned())
+}
+
+/// Invariant 1, at a settlement: only what is in flight is settled, once, and a doomed message as its doom says.
+pub fn conservation_of_settlement(record: &Record, settlement: &Settlement) -> Check {
+    ensure(record.state == State::InFlight && record.given.is_none(), "conservation", || {
+        format!("{:?} for a message that is {:?}, given {:?}", settlement.verdict, record.state, record.given)
+    })?;
+    let dead = if let Verdict::Dead { reason, .. } = settlement.verdict { Some(reason) } else { None };
+    ensure(record.doomed.is_none() || dead == record.doomed, "conservation", || {
+        format!("doomed for {:?}, settled as {:?}", record.doomed, settlement.verdict)
+    })
+}
+
+/// Invariant 1, at an orderly end: nothing is left in flight.
+pub fn conservation_of_end(at_rest: bool, counts: Counts) -> Check {
+    ensure(at_rest && counts.in_flight == 0, "conservation", || {
+        format!("the machine has ended (at rest: {at_rest}), but {counts:?}")
+    })
+}
+
+/// Invariant 2, when a call starts. The bound on all calls is the printed one, plus one for each call whose end was lost
+/// in a crash or given up. No call starts at or after the deadline. Suspects do not exist yet, so a crash of the process
+/// itself is not counted as an attempt here.
+pub fn attempts_bounded(plan: &Plan, record: &Record, now: Time) -> Check {
+    let most = plan.policy.forecast().calls_max + u64::from(record.calls_lost);
+    ensure(u64::from(record.calls) <= most, "attempts_bounded", || {
+        format!("call {} of at most {most}: {:?}", record.calls, record.meta)
+    })?;
+    ensure(record.doomed.is_none(), "attempts_bounded", || "a doomed message was started".to_owned())?;
+    ensure(record.meta.deadline.is_none_or(|deadline| now < deadline), "attempts_bounded", || {
+        format!("started at {now:?}, the deadline was {:?}", record.meta.deadline)
+    })
+}
+
+/// Invariant 2, in the books: every failed call is counted once, as an attempt or as one that does not count, and both
+/// stay within their bounds.
+pub fn attempts_bounded_in_meta(plan: &Plan, record: &Record, delivery: &Delivery) -> Check {
+    let meta = delivery.meta;
+    let forecast = plan.policy.forecast();
+    ensure(
+        meta == record.meta && meta.attempts + meta.uncounted == record.failures,
+        "attempts_bounded",
+        || format!("{} failed calls, told {:?}, handed out as {meta:?}", record.failures, record.meta),
+    )?;
+    // What waits for another attempt has used up all but one.
+    ensure(meta.attempts < forecast.attempts_max, "attempts_bounded", || {
+        format!("{} counted attempts of {} and still not dead", meta.attempts, forecast.attempts_max)
+    })?;
+    ensure(u64::from(meta.uncounted) <= forecast.uncounted_max, "attempts_bounded", || {
+        format!("{} uncounted calls of {}", meta.uncounted, forecast.uncounted_max)
+    })
+}
+
+/// Invariant 3, at a hand-out: not before it was due by the clock of this host, unless that clock was set back since.
+pub fn never_early(record: &Record, now: Time) -> Check {
+    ensure(record.came_due || record.due.is_none_or(|due| due <= now), "never_early", || {
+        format!("handed out at {now:?}, due {:?}", record.due)
+    })
+}
+
+/// Invariant 3, at a verdict: the wait is as long as the schedule and Retry-After ask for.
+pub fn never_early_verdict(plan: &Plan, record: &Record, settlement: &Settlement) -> Check {
+    let Verdict::Retry { due, meta } = settlement.verdict else { return Ok(()) };
+    let Some((Told::Reply(Reply::Failed { class, retry_after, .. }), at)) = record.call.and_then(|c| c.told)
+    else {
+        return Ok(());
+    };
+    let wait = due.since(at);
+    let asked = retry_after.unwrap_or_default().min(plan.policy.retry_after_max());
+    let counted = meta.attempts > record.meta.attempts;
+    let least = if !asked.is_zero() {
+        asked
+    } else if counted {
+        let ranges = plan.policy.delay_ranges(meta.attempts + 1, class);
+        ranges.last().map_or(Duration::ZERO, |range| range.0)
+    } else if class == Class::Reconnect {
+        Duration::ZERO
+    } else {
+        DEFER_MIN
+    };
+    ensure(wait >= least, "never_early", || {
+        format!("waits {wait:?}, at least {least:?} was asked for ({class})")
+    })
+}
+
+/// Invariant 4: a call uses one permit and nothing else. After a take that left room, nothing startable waits.
+pub fn no_neighbour_blocked(plan: &Plan, witness: &Witness, room: usize, left: bool, now: Time) -> Check {
+    let free = plan.concurrency - witness.running().min(plan.concurrency);
+    ensure(room >= free, "no_neighbour_blocked", || {
+        format!("{} of {} permits are in use, room is {room}", witness.running(), plan.concurrency)
+    })?;
+    if !left || witness.gated {
+        return Ok(());
+    }
+    let ordered = plan.store.ordering == Ordering::Key;
+    let is_due = |r: &Record| r.state == State::Waiting && r.due.is_none_or(|due| due <= now);
+    let mut lines: BTreeMap<Option<&[u8]>, Vec<&Record>> = BTreeMap::new();
+    for record in witness.records.values().filter(|r| !r.is_terminal()) {
+        let key = record.message.key().filter(|_| ordered);
+        lines.entry(key).or_default().push(record);
+    }
+    for (key, line) in lines {
+        let stuck = match key {
+            None => line.iter().any(|r| is_due(r)),
+            Some(_) => line.iter().all(|r| is_due(r)),
+        };
+        ensure(!stuck, "no_neighbour_blocked", || format!("room was left at {now:?}, but {line:?} waits"))?;
+    }
+    Ok(())
+}
+
+/// Invariant 5, when `seq` starts: nothing else of its key is out, and no earlier one that stands in line waits. When a
+/// message that was ingested with a delay joins, only the engine knows; that is the conformance suite's to check.
+pub fn key_order(plan: &Plan, witness: &Witness, seq: u64) -> Check {
+    let Some(this) = witness.records.get(&seq).filter(|_| plan.store.ordering == Ordering::Key) else {
+        return Ok(());
+    };
+    let Some(key) = this.message.key() else { return Ok(()) };
+    let same_key = |(other, record): &(&u64, &Record)| **other != seq && record.message.key() == Some(key);
+    for (other, record) in witness.records.iter().filter(same_key) {
+        let is_out = record.state == State::InFlight;
+        let is_before = *other < seq && record.in_line && !record.is_terminal();
+        ensure(!is_out && !is_before, "key_order", || format!("{seq} started before {other}: {record:?}"))?;
+    }
+    Ok(())
+}
+
+/// Invariant 6, at a verdict: a message is done if and only if its own call said so, and then its effect is in the
+/// ledger under its own id.
+pub fn effect_once(record: &Record, settlement: &Settlement, downstream: &Downstream) -> Check {
+    let told_done =
+        record.call.and_then(|call| call.told).is_some_and(|told| told.0 == Told::Reply(Reply::Done));
+    let done = settlement.verdict == Verdict::Done;
+    ensure(done == told_done, "effect_once", || {
+        format!("{:?}, but its call came to {:?}", settlement.verdict, record.call)
+    })?;
+    ensure(!done || downstream.ledger.contains_key(record.message.id()), "effect_once", || {
+        format!("{} is done without an effect", record.message.id())
+    })
+}
+
+/// Invariant 6, after an answer that came too late: it must not end somebody else's call.
+pub fn effect_once_when_late(running_before: usize, running: usize) -> Check {
+    ensure(running == running_before, "effect_once", || {
+        format!("a late answer ended a call of another message: {running_before} ran, now {running}")
+    })
+}
+
+/// Invariant 6, at rest: an effect was asked for again only where its first end was lost, ambiguous, or the id was
+/// accepted twice; and every success has one.
+pub fn effect_once_at_rest(witness: &Witness, downstream: &Downstream) -> Check {
+    let mut excused: BTreeMap<&str, (u32, bool)> = BTreeMap::new();
+    for record in witness.records.values() {
+        let (done, lost) = excused.entry(record.message.id()).or_default();
+        *done += u32::from(record.state == State::Done);
+        *lost |= record.unacknowledged;
+    }
+    for (id, (done, lost)) in excused {
+        let asked = downstream.ledger.get(id).copied().unwrap_or(0);
+        ensure(asked == done || (lost && asked >= done), "effect_once", || {
+            format!("{id} succeeded {done} times, its effect was asked for {asked} times, none of them lost")
+        })?;
+    }
+    Ok(())
+}
+
+/// Invariant 7: while the sink is unhealthy nothing is dead for exhaustion. A crash is the handler's doing and excepted.
+/// The health view is the simulation's own until the breaker exists.
+pub fn no_dead_for_outage(plan: &Plan, record: &Record, settlement: &Settlement) -> Check {
+    let Verdict::Dead { reason: Reason::MaxRetries, .. } = settlement.verdict else { return Ok(()) };
+    let unhealthy = record.call.is_some_and(|call| !call.health.is_healthy());
+    let gate = plan.policy.outage_gate() && record.failed_with() != Some(Class::Crash);
+    ensure(!(unhealthy && gate), "no_dead_for_outage", || {
+        format!("dead for max_retries while the sink is down: {record:?}")
+    })
+}
+
+/// Invariant 8: an open letter goes through a job once, and more than three times only by force.
+pub fn replay_once(record: Option<&Record>, job: u64, force: bool, answer: ReplayAnswer) -> Check {
+    let replayed = answer == ReplayAnswer::Replayed;
+    let Some(record) = record else {
+        return ensure(!replayed, "replay_once", || "a letter that does not exist was replayed".to_owned());
+    };
+    let may = record.state == State::Letter(LetterState::Open)
+        && !record.jobs.contains(&job)
+        && (force || record.replays < crate::engine::letter::REPLAYS_MAX);
+    ensure(replayed == may, "replay_once", || format!("{answer:?} by job {job}, force {force}: {record:?}"))
+}
+
+/// Invariant 8, at a hand-out: what was replayed says how often.
+pub fn replay_once_in_meta(record: &Record, delivery: &Delivery) -> Check {
+    ensure(delivery.meta.replays == record.replays, "replay_once", || {
+        format!("replayed {} times, told {}", record.replays, delivery.meta.replays)
+    })
+}
+
+/// Invariant 9, as far as it can be seen from outside: calls, hand-outs and stories stay within their bounds.
+pub fn bounds(plan: &Plan, running: usize, room: usize, counts: Counts) -> Check {
+    ensure(running + room <= plan.concurrency, "bounds", || {
+        format!("{running} calls run and there is room for {room}, {} may run", plan.concurrency)
+    })?;
+    let most = (plan.concurrency + UNSETTLED_MAX) as u64;
+    ensure(counts.in_flight <= most, "bounds", || {
+        format!("{} are in flight, at most {most} may", counts.in_flight)
+    })
+}
+
+/// Invariant 9, at a hand-out: a story does not grow without end.
+pub fn bounds_of_story(delivery: &Delivery) -> Check {
+    let attempts = delivery.history.attempts();
+    ensure(attempts.len() <= LATEST_ATTEMPTS_MAX + 1, "bounds", || {
+        format!("{} attempts are kept", attempts.len())
+    })?;
+    let longest = attempts.iter().map(|attempt| attempt.error.len()).max().unwrap_or(0);
+    ensure(longest <= ERROR_BYTES_MAX, "bounds", || format!("an error of {longest} bytes is kept"))
+}
+
+/// The second phase: without faults everything is terminal within the bound.
+pub fn liveness(witness: &Witness, stuck: bool, spent: Duration, bound: Duration) -> Check {
+    ensure(!stuck && spent <= bound, "liveness", || {
+        let waiting: Vec<_> = witness.records.iter().filter(|(_, r)| !r.is_terminal()).collect();
+        format!(
+            "after {spent:?} of {bound:?} (nothing will happen any more: {stuck}) not terminal: {waiting:?}"
+        )
+    })
+}

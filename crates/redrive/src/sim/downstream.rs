@@ -1,0 +1,158 @@
+//! The other side: what a call comes to, how long it takes, and the ledger of effects it keeps by message id.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use redrive_core::{Class, Health};
+
+use super::plan::Plan;
+use crate::engine::conformance::Rng;
+use crate::failure::Failure;
+
+/// What kind of message it is. Fixed when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Good,
+    Flaky,
+    Permanent,
+    Gone,
+    Poison,
+    Crashing,
+    Stale,
+    Locked,
+}
+
+/// What a call will come to.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    pub takes_ms: u64,
+    pub reply: Reply,
+    /// Whether the effect happens, whatever is reported.
+    pub applies: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Done,
+    Failed { class: Class, retry_after: Option<Duration>, ambiguous: bool },
+}
+
+/// Calls the health view looks back on.
+const RECENT_MAX: usize = 20;
+
+#[derive(Debug)]
+pub struct Downstream {
+    rng: Rng,
+    /// How often an effect was asked for, by message id; it happens the first time only.
+    pub ledger: BTreeMap<String, u32>,
+    recent: VecDeque<bool>,
+}
+
+impl Fate {
+    pub fn draw(plan: &Plan, rng: &mut Rng) -> Self {
+        let fates = plan.fates;
+        let mut drawn = rng.below(100);
+        let kinds = [
+            (fates.flaky, Self::Flaky),
+            (fates.permanent, Self::Permanent),
+            (fates.gone, Self::Gone),
+            (fates.poison, Self::Poison),
+            (fates.crashing, Self::Crashing),
+            (fates.stale, Self::Stale),
+            (fates.locked, Self::Locked),
+        ];
+        for (percent, fate) in kinds {
+            if drawn < percent {
+                return fate;
+            }
+            drawn -= percent;
+        }
+        Self::Good
+    }
+}
+
+impl Reply {
+    pub fn to_failure(self, text: &str) -> Option<Failure> {
+        let Self::Failed { class, retry_after, ambiguous } = self else { return None };
+        let failure = match class {
+            Class::Transient => Failure::transient(text),
+            Class::RateLimited => Failure::rate_limited(retry_after, text),
+            Class::Permanent => Failure::permanent(text),
+            Class::Gone => Failure::gone(text),
+            Class::Credential => Failure::credential(text),
+            Class::Reconnect => Failure::reconnect(text),
+            Class::Crash => Failure::crash(text.to_owned()),
+        };
+        Some(if ambiguous { failure.ambiguous() } else { failure })
+    }
+}
+
+impl Downstream {
+    pub fn new(rng: Rng) -> Self {
+        Self { rng, ledger: BTreeMap::new(), recent: VecDeque::new() }
+    }
+
+    /// Decides what a call that starts at `true_ms` will come to.
+    pub fn call(&mut self, plan: &Plan, fate: Fate, true_ms: u64, faults: bool) -> Answer {
+        let takes_ms = self.rng.below(plan.calls.latency_ms_max + 1);
+        let timeout_ms = plan.policy.timeout().as_millis() as u64;
+        let fail = |class| Reply::Failed { class, retry_after: None, ambiguous: false };
+        let ends = true_ms + takes_ms;
+        let calls = plan.calls;
+        let mut hits = |percent| faults && self.rng.chance(percent);
+        if takes_ms >= timeout_ms || hits(calls.hang) {
+            let reply = Reply::Failed { class: Class::Transient, retry_after: None, ambiguous: true };
+            let applies = fate == Fate::Good && self.rng.chance(50);
+            return Answer { takes_ms: timeout_ms, reply, applies };
+        }
+        if faults && plan.outages_ms.iter().any(|(from, to)| (*from..*to).contains(&ends)) {
+            return Answer { takes_ms, reply: fail(Class::Transient), applies: false };
+        }
+        if hits(calls.reconnect) {
+            return Answer { takes_ms, reply: fail(Class::Reconnect), applies: false };
+        }
+        if hits(calls.credential) {
+            return Answer { takes_ms, reply: fail(Class::Credential), applies: false };
+        }
+        if hits(calls.rate_limited) {
+            let retry_after = Some(Duration::from_secs(self.rng.pick(&[0, 1, 7, 3_600])));
+            let reply = Reply::Failed { class: Class::RateLimited, retry_after, ambiguous: false };
+            return Answer { takes_ms, reply, applies: false };
+        }
+        let ambiguous = hits(calls.ambiguous);
+        let reply = match fate {
+            Fate::Good if ambiguous => {
+                Reply::Failed { class: Class::Transient, retry_after: None, ambiguous }
+            }
+            Fate::Flaky if self.rng.chance(50) => fail(Class::Transient),
+            Fate::Good | Fate::Flaky => Reply::Done,
+            Fate::Permanent => fail(Class::Permanent),
+            Fate::Gone => fail(Class::Gone),
+            Fate::Poison => fail(Class::Transient),
+            Fate::Crashing => fail(Class::Crash),
+            Fate::Stale => fail(Class::Reconnect),
+            Fate::Locked => fail(Class::Credential),
+        };
+        Answer { takes_ms, reply, applies: reply == Reply::Done || (fate == Fate::Good && ambiguous) }
+    }
+
+    /// A call came to its end: its effect happens here, once per id, and the health view learns of it.
+    pub fn ended(&mut self, id: &str, answer: &Answer) {
+        if answer.applies {
+            *self.ledger.entry(id.to_owned()).or_default() += 1;
+        }
+        self.recent.push_back(answer.reply == Reply::Done);
+        if self.recent.len() > RECENT_MAX {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Unhealthy while most recent calls failed. The breaker will give this view once there is one.
+    pub fn health(&self) -> Health {
+        let succeeded = self.recent.iter().filter(|done| **done).count();
+        if self.recent.len() >= 5 && succeeded * 4 < self.recent.len() {
+            return Health::Unhealthy { retry_in: Duration::from_secs(1) };
+        }
+        Health::Healthy
+    }
+}

@@ -1,0 +1,94 @@
+//! What goes wrong around the machine: late answers, crashes, restarts, clock steps, pauses.
+
+use std::sync::Arc;
+
+use redrive_core::Random;
+
+use super::checkers::{self, Check};
+use super::witness::Told;
+use super::world::{Step, World, storage};
+use crate::dispatch::{Ended, Machine, Views};
+use crate::engine::Engine;
+
+impl World {
+    /// A handler that timed out comes back after all. The machine has long settled it and must not care.
+    pub(super) fn late_answer(&mut self) -> Check {
+        if self.late.is_empty() {
+            return Ok(());
+        }
+        let at = self.rng.below(self.late.len() as u64) as usize;
+        let (call, seq) = self.late.swap_remove(at);
+        self.note(Step::Late { seq });
+        let running = self.machine.running();
+        self.machine.ended(call, Ended::Done, self.now(), Random(0), &Views::default());
+        checkers::effect_once_when_late(running, self.machine.running())
+    }
+
+    /// The process dies between two steps and comes back.
+    pub(super) fn crash(&mut self) {
+        self.note(Step::Crash);
+        self.lose_calls();
+        self.engine.crash();
+        self.witness.crashed();
+        self.machine = Machine::new(Arc::clone(&self.plan.policy), self.plan.concurrency);
+    }
+
+    /// An orderly end with calls still running: they are released, and the next machine starts clean.
+    pub(super) fn restart(&mut self) -> Check {
+        self.note(Step::Restart);
+        self.machine.stop();
+        let now = self.now();
+        for running in std::mem::take(&mut self.running) {
+            let record = self.record(running.seq)?;
+            if let Some(call) = &mut record.call {
+                call.told = Some((Told::Unfinished, now));
+            }
+            self.effect_of_lost(running.seq)?;
+            // Some had not begun and are taken back one by one; the others are given up together.
+            if self.rng.chance(50) {
+                self.machine.ended(running.call, Ended::Unfinished, now, Random(0), &Views::default());
+            }
+        }
+        self.machine.give_up();
+        self.give()?;
+        self.poll()?;
+        checkers::conservation_of_end(self.machine.is_at_rest(), self.engine.counts())?;
+        self.engine.close().map_err(storage)?;
+        self.late.clear();
+        self.crash();
+        Ok(())
+    }
+
+    /// Handlers that run when the process dies may have had their effect by then.
+    fn lose_calls(&mut self) {
+        for running in std::mem::take(&mut self.running) {
+            let _ = self.effect_of_lost(running.seq);
+        }
+        self.late.clear();
+    }
+
+    fn effect_of_lost(&mut self, seq: u64) -> Check {
+        let happened = self.rng.chance(50);
+        let record = self.record(seq)?;
+        let Some(call) = &mut record.call else { return Ok(()) };
+        call.answer.applies &= happened;
+        let (answer, id) = (call.answer, record.message.id().to_owned());
+        if answer.applies {
+            self.downstream.ended(&id, &answer);
+        }
+        Ok(())
+    }
+
+    pub(super) fn step_clock(&mut self) {
+        let span = self.rng.pick(&[10_i64, 1_000, 30_000]);
+        let ms = if self.rng.chance(50) { span } else { -span };
+        self.skew_ms += ms;
+        self.note(Step::Clock { ms });
+    }
+
+    pub(super) fn pause(&mut self, closed: bool) {
+        self.engine.gate(closed);
+        self.witness.gated = closed;
+        self.note(Step::Pause { closed });
+    }
+}

@@ -1,0 +1,292 @@
+//! The world of one run: the machine, the engine, the downstream, the clocks, and the steps between them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::{Message, Policy, Random, Time};
+
+use super::budget::Tokens;
+use super::checkers::{self, Broken, Check};
+use super::downstream::{Downstream, Fate};
+use super::plan::Plan;
+use super::witness::{Record, Told, Witness};
+use crate::dispatch::{CallId, Ended, Machine, Start, Views};
+use crate::engine::conformance::Rng;
+use crate::engine::{Accepted, Delivery, Engine, Event, Memory, NewMessage, Settlement, Ticket, Verdict};
+
+/// One step, as the report of a failing seed shows it.
+#[expect(dead_code, reason = "read through Debug, in the report")]
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Take { room: usize, came: usize },
+    End { seq: u64, reply: Told },
+    Late { seq: u64 },
+    Give { verdicts: usize },
+    Poll { durable: usize },
+    Advance { ms: u64 },
+    Ingest { seq: u64, again: bool },
+    Crash,
+    Restart,
+    Clock { ms: i64 },
+    Pause { closed: bool },
+    Replay { job: u64, letters: usize, force: bool },
+    Discard { letters: usize },
+    Undo { letters: usize },
+}
+
+/// A call that runs, until true time reaches its end.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub call: CallId,
+    pub seq: u64,
+    pub ends_ms: u64,
+}
+
+pub(super) struct World {
+    pub plan: Arc<Plan>,
+    pub rng: Rng,
+    pub engine: Memory,
+    pub machine: Machine,
+    pub downstream: Downstream,
+    pub witness: Witness,
+    pub faults: bool,
+    pub trace: Vec<(u64, Step)>,
+    /// True time; handlers take as long as they take, whatever the clock says.
+    pub true_ms: u64,
+    /// How far the host's clock is off.
+    pub skew_ms: i64,
+    pub running: Vec<Running>,
+    /// Calls whose end was told already and will be told again.
+    pub late: Vec<(CallId, u64)>,
+    pub offered: u32,
+    budget: Tokens,
+    pub jobs: Vec<(u64, Vec<u64>)>,
+}
+
+const CLOCK_START_MS: u64 = 1_800_000_000_000;
+
+impl World {
+    pub(super) fn new(plan: Plan) -> Self {
+        let mut rng = Rng::new(plan.seed ^ 0x5EED);
+        let downstream = Downstream::new(Rng::new(rng.draw()));
+        let policy: Arc<Policy> = Arc::clone(&plan.policy);
+        let budget = Tokens::new(&policy);
+        Self {
+            engine: Memory::new(plan.store),
+            machine: Machine::new(policy, plan.concurrency),
+            plan: Arc::new(plan),
+            rng,
+            downstream,
+            witness: Witness::default(),
+            faults: true,
+            trace: Vec::new(),
+            true_ms: 0,
+            skew_ms: 0,
+            running: Vec::new(),
+            late: Vec::new(),
+            offered: 0,
+            budget,
+            jobs: Vec::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Time {
+        Time::from_millis((CLOCK_START_MS + self.true_ms).saturating_add_signed(self.skew_ms))
+    }
+
+    pub(super) fn note(&mut self, step: Step) {
+        self.trace.push((self.true_ms, step));
+    }
+
+    pub(super) fn record(&mut self, seq: u64) -> Result<&mut Record, Broken> {
+        let unknown = || Broken { checker: "conservation", detail: format!("{seq} was never accepted") };
+        self.witness.records.get_mut(&seq).ok_or_else(unknown)
+    }
+
+    /// What holds between any two steps.
+    pub(super) fn check(&self) -> Check {
+        let counts = self.engine.counts();
+        checkers::conservation(&self.witness, counts)?;
+        checkers::bounds(&self.plan, self.machine.running(), self.machine.room(), counts)?;
+        checkers::no_neighbour_blocked(&self.plan, &self.witness, self.machine.room(), false, self.now())
+    }
+
+    /// How many deliveries came.
+    pub(super) fn take(&mut self) -> Result<usize, Broken> {
+        let (room, now) = (self.machine.room(), self.now());
+        let mut deliveries = Vec::new();
+        self.engine.take(now, room, &mut deliveries).map_err(storage)?;
+        let came = deliveries.len();
+        self.note(Step::Take { room, came });
+        for delivery in &deliveries {
+            self.handed_out(delivery)?;
+        }
+        if room > 0 && !self.witness.gated {
+            self.witness.mark_came_due(now);
+        }
+        let left = came < room;
+        let seqs: Vec<(Message, u64)> =
+            deliveries.iter().map(|d| (d.message.clone(), d.receipt.seq)).collect();
+        let mut starts = Vec::new();
+        self.machine.taken(&mut deliveries, now, &mut starts);
+        for start in starts {
+            self.started(&start, &seqs)?;
+        }
+        checkers::no_neighbour_blocked(&self.plan, &self.witness, self.machine.room(), left, now)?;
+        Ok(came)
+    }
+
+    fn handed_out(&mut self, delivery: &Delivery) -> Check {
+        let (plan, now) = (Arc::clone(&self.plan), self.now());
+        let record = self.record(delivery.receipt.seq)?;
+        checkers::conservation_of_delivery(record, delivery)?;
+        checkers::replay_once_in_meta(record, delivery)?;
+        checkers::attempts_bounded_in_meta(&plan, record, delivery)?;
+        checkers::never_early(record, now)?;
+        checkers::bounds_of_story(delivery)?;
+        record.handed_out(delivery);
+        Ok(())
+    }
+
+    /// A handler is called. Only the message is known to it, as to a real one.
+    fn started(&mut self, start: &Start, seqs: &[(Message, u64)]) -> Check {
+        let seq = seqs.iter().find(|(message, _)| *message == start.message).map(|(_, seq)| *seq);
+        let Some(seq) = seq else {
+            let detail = format!("{:?} was started without being handed out", start.message);
+            return Err(Broken { checker: "effect_once", detail });
+        };
+        checkers::key_order(&self.plan, &self.witness, seq)?;
+        let (plan, now, faults, true_ms) = (Arc::clone(&self.plan), self.now(), self.faults, self.true_ms);
+        let fate = self.record(seq)?.fate;
+        let answer = self.downstream.call(&plan, fate, true_ms, faults);
+        let record = self.record(seq)?;
+        record.started(answer);
+        checkers::attempts_bounded(&plan, record, now)?;
+        self.running.push(Running { call: start.call, seq, ends_ms: true_ms + answer.takes_ms });
+        Ok(())
+    }
+
+    /// When the next call ends, by true time.
+    pub(super) fn next_end(&self) -> Option<u64> {
+        self.running.iter().map(|running| running.ends_ms).min()
+    }
+
+    /// Tells the machine of one call whose time has come.
+    pub(super) fn end_one(&mut self) -> Check {
+        let Some(at) = self.running.iter().position(|running| running.ends_ms <= self.true_ms) else {
+            return Ok(());
+        };
+        let Running { call, seq, .. } = self.running.swap_remove(at);
+        let (now, health) = (self.now(), self.downstream.health());
+        let record = self.record(seq)?;
+        let Some(calling) = &mut record.call else { return Ok(()) };
+        let answer = calling.answer;
+        calling.told = Some((Told::Reply(answer.reply), now));
+        calling.health = health;
+        let id = record.message.id().to_owned();
+        self.note(Step::End { seq, reply: Told::Reply(answer.reply) });
+        self.downstream.ended(&id, &answer);
+        let text = if self.rng.chance(5) { "x".repeat(3_000) } else { format!("{:?}", answer.reply) };
+        let ended = answer.reply.to_failure(&text).map_or(Ended::Done, Ended::Failed);
+        let views = Views { health, budget: self.budget.view(self.true_ms) };
+        let random = Random(self.rng.draw());
+        self.machine.ended(call, ended, now, random, &views);
+        if self.late.len() < 8 {
+            self.late.push((call, seq));
+        }
+        Ok(())
+    }
+
+    /// Gives the engine what the machine has settled.
+    pub(super) fn give(&mut self) -> Check {
+        let Some(batch) = self.machine.batch() else { return Ok(()) };
+        self.note(Step::Give { verdicts: batch.len() });
+        let ticket = self.engine.settle(batch.clone()).map_err(storage)?;
+        self.machine.submitted(ticket, batch.len());
+        batch.iter().try_for_each(|settlement| self.given(settlement, ticket))
+    }
+
+    fn given(&mut self, settlement: &Settlement, ticket: Ticket) -> Check {
+        let plan = Arc::clone(&self.plan);
+        let seq = settlement.delivery.receipt.seq;
+        let before = self.record(seq)?.clone();
+        checkers::conservation_of_settlement(&before, settlement)?;
+        checkers::effect_once(&before, settlement, &self.downstream)?;
+        checkers::never_early_verdict(&plan, &before, settlement)?;
+        checkers::no_dead_for_outage(&plan, &before, settlement)?;
+        if let Verdict::Retry { meta, .. } = settlement.verdict
+            && meta.attempts > before.meta.attempts
+        {
+            self.budget.spend(self.true_ms);
+        }
+        self.record(seq)?.given(settlement, ticket);
+        Ok(())
+    }
+
+    /// Hears what has become durable.
+    pub(super) fn poll(&mut self) -> Check {
+        let mut events = Vec::new();
+        self.engine.poll(&mut events).map_err(storage)?;
+        self.note(Step::Poll { durable: events.len() });
+        let mut parked = Vec::new();
+        for Event::Durable(ticket) in events {
+            self.machine.durable(ticket, &mut parked);
+            self.witness.durable(ticket);
+        }
+        let expected = std::mem::take(&mut self.witness.parked_expected);
+        if parked.len() as u64 != expected {
+            let detail = format!("{expected} became dead letters, the machine named {}", parked.len());
+            return Err(Broken { checker: "conservation", detail });
+        }
+        Ok(())
+    }
+
+    pub(super) fn ingest(&mut self) -> Check {
+        self.offered += 1;
+        let plan = Arc::clone(&self.plan);
+        let again = self.offered > 1 && self.rng.chance(plan.duplicate_percent);
+        let number =
+            if again { self.rng.between(1, u64::from(self.offered) - 1) } else { u64::from(self.offered) };
+        let now = self.now();
+        // The payload tells copies of one id apart.
+        let mut message =
+            Message::builder(format!("m{number}")).created(now).payload(self.offered.to_le_bytes().to_vec());
+        if self.rng.chance(70) {
+            message = message.key(format!("k{}", self.rng.below(plan.keys)));
+        }
+        if let Some(deadline) = plan.policy.deadline(now) {
+            message = message.deadline(deadline);
+        }
+        let message = message.build().expect("the simulation's messages are within all bounds");
+        let delay = Duration::from_millis(self.rng.below(20_000));
+        let due = self.rng.chance(plan.delayed_percent).then(|| now.plus(delay));
+        let ingest = self.engine.ingest().expect("the memory engine takes messages");
+        let mut answer = ingest.submit(vec![NewMessage { message: message.clone(), due }], now);
+        let Ok(Ok(accepted)) = answer.try_recv() else {
+            return Err(Broken { checker: "conservation", detail: "ingest gave no answer".to_owned() });
+        };
+        if let Accepted::New { seq } = accepted[0] {
+            let fate = Fate::draw(&plan, &mut self.rng);
+            self.witness.records.insert(seq, Record::new(message, fate, due));
+            self.note(Step::Ingest { seq, again });
+        }
+        Ok(())
+    }
+
+    pub(super) fn advance(&mut self, ms: u64) {
+        self.true_ms += ms;
+        self.note(Step::Advance { ms });
+    }
+
+    /// How long until something happens by itself; `None` if nothing will.
+    pub(super) fn next_event_in(&self) -> Option<u64> {
+        let end = self.next_end().map(|at| at.saturating_sub(self.true_ms));
+        let due = self.machine.next_wake(self.engine.next_due());
+        let due = due.map(|due| due.since(self.now()).as_millis() as u64);
+        end.into_iter().chain(due).min()
+    }
+}
+
+pub(super) fn storage(error: impl std::fmt::Display) -> Broken {
+    Broken { checker: "conservation", detail: error.to_string() }
+}

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Makes sure that the programs the tests call are there. Installs Debian packages as root, only those that are
+# missing and without a question; otherwise says what to install. May be repeated.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf 'tools: %s\n' "$*" >&2; }
+
+if ! command -v cargo >/dev/null; then
+    say "cargo is missing: install Rust with rustup (https://rustup.rs); rust-toolchain.toml names the version"
+    exit 1
+fi
+
+# program:package. strace makes system calls fail, mkfs.ext4 makes the disk of the power-cut tests.
+missing=()
+for pair in cc:gcc cc:libc6-dev strace:strace mkfs.ext4:e2fsprogs python3:python3; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+done
+
+if ((${#missing[@]} == 0)); then
+    say "nothing is missing besides, perhaps, PostgreSQL"
+elif ! command -v apt-get >/dev/null; then
+    say "missing, and there is no apt-get: install what your system calls ${missing[*]}"
+    exit 1
+elif [[ $(id -u) != 0 ]]; then
+    say "missing: run as root: apt-get install ${missing[*]}"
+    exit 1
+else
+    say "installing ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq >&2 </dev/null
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2 </dev/null
+fi
+
+# With a server of their own, the tests need none of ours.
+[[ -n ${REDRIVE_TEST_POSTGRES:-} ]] || scripts/postgres.sh install
