@@ -127,9 +127,13 @@ impl Ledger {
                     known.may_be = vec![State::Pending, State::Done, State::Letter, State::Discarded];
                 }
             }
-            Line::Opened | Line::Closing { .. } | Line::Closed | Line::Cut => {}
             // What was not known before the cut stays unknown.
-            Line::Accepted { .. } | Line::Taken { .. } => {}
+            Line::Accepted { .. }
+            | Line::Taken { .. }
+            | Line::Opened
+            | Line::Closing { .. }
+            | Line::Closed
+            | Line::Cut => {}
         }
     }
 }
