@@ -14,6 +14,8 @@ pub enum Line {
     Closing { pipeline: String },
     /// A process closed it, and was told that the end is clean.
     Closed,
+    /// The power was cut. What is said from here on until the next opening may be lies (see `scripts/power-cut`).
+    Cut,
     /// Is about to be offered.
     Offer { pipeline: String, id: String, key: Option<String> },
     /// Was answered as accepted.
@@ -71,6 +73,7 @@ impl Line {
             Self::Opened => "OPENED".into(),
             Self::Closing { pipeline } => format!("closing {pipeline}"),
             Self::Closed => "CLOSED".into(),
+            Self::Cut => "CUT".into(),
             Self::Offer { pipeline, id, key } => {
                 format!("a {pipeline} {id} {}", key.as_deref().unwrap_or("-"))
             }
@@ -96,6 +99,7 @@ impl Line {
             "OPENED" => Some(Self::Opened),
             "closing" => Some(Self::Closing { pipeline: own(1)? }),
             "CLOSED" => Some(Self::Closed),
+            "CUT" => Some(Self::Cut),
             "a" => Some(Self::Offer { pipeline: own(1)?, id: own(2)?, key: own(3).filter(|key| key != "-") }),
             "A" => Some(Self::Accepted { pipeline: own(1)?, seq: number(2)?, id: own(3)? }),
             "T" => Some(Self::Taken { pipeline: own(1)?, seq: number(2)?, id: own(3)? }),
@@ -145,6 +149,7 @@ mod tests {
         let lines = [
             Line::Opened,
             Line::Closed,
+            Line::Cut,
             Line::Offer { pipeline: "keyed".into(), id: "m-1".into(), key: Some("k".into()) },
             Line::Offer { pipeline: "plain".into(), id: "m-1".into(), key: None },
             Line::Accepted { pipeline: "plain".into(), seq: 3, id: "m-1".into() },

@@ -48,6 +48,8 @@ pub struct Ledger {
     pub runs: u64,
     pub clean: bool,
     pub acknowledged: u64,
+    /// Between a power cut and the next opening.
+    cut: bool,
 }
 
 impl Ledger {
@@ -62,9 +64,18 @@ impl Ledger {
 
     fn fold(&mut self, line: &Line) -> Result<(), String> {
         self.clean = *line == Line::Closed;
+        if self.cut && *line != Line::Opened {
+            self.doubt(line);
+            return Ok(());
+        }
         match line {
+            Line::Cut => {
+                self.cut = true;
+                Ok(())
+            }
             Line::Opened | Line::Closed => {
                 self.runs += u64::from(*line == Line::Opened);
+                self.cut = false;
                 for known in self.books.values_mut().flat_map(|book| book.known.values_mut()) {
                     (known.out, known.settling) = (false, false);
                 }
@@ -96,6 +107,33 @@ impl Ledger {
                 let said = book.step(*seq, *step, *acknowledged);
                 said.map_err(|what| format!("run {}, {pipeline} #{seq}: {what}", self.runs))
             }
+        }
+    }
+}
+
+impl Ledger {
+    /// Said after a power cut: it may have happened or not.
+    fn doubt(&mut self, line: &Line) {
+        match line {
+            Line::Offer { pipeline, id, key } => {
+                let book = self.books.entry(pipeline.clone()).or_default();
+                book.offered.insert(id.clone(), key.clone());
+            }
+            Line::Step { pipeline, seq, step, acknowledged: _ } => {
+                let known = self.books.get_mut(pipeline).and_then(|book| book.known.get_mut(seq));
+                if let Some(known) = known
+                    && !matches!(step, Step::Released | Step::Retry)
+                {
+                    known.may_be = vec![State::Pending, State::Done, State::Letter, State::Discarded];
+                }
+            }
+            // What was not known before the cut stays unknown.
+            Line::Accepted { .. }
+            | Line::Taken { .. }
+            | Line::Opened
+            | Line::Closing { .. }
+            | Line::Closed
+            | Line::Cut => {}
         }
     }
 }

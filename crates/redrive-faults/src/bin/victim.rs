@@ -1,6 +1,8 @@
 //! The process that is killed, starved and cut off. `victim work DIR ACKS SEED STEPS` (0 steps: until it is killed), or
-//! `victim verify DIR ACKS`. Exit codes: 0 it ran to its end, 1 the verification failed, 74 the storage failed.
+//! `victim verify DIR ACKS`, or `victim append FILE LOG` (no store at all, a control). Exit codes: 0 it ran to its end, 1 the verification failed, 74 the storage failed.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -29,12 +31,29 @@ fn main() -> ExitCode {
             }
             Err(error) => stop(&error, 1),
         },
-        _ => stop(&"usage: victim work DIR ACKS SEED STEPS | victim verify DIR ACKS", 2),
+        ["append", file, log] => match append(file, log) {
+            Ok(never) => match never {},
+            Err(error) => stop(&error, 74),
+        },
+        _ => stop(&"usage: victim work DIR ACKS SEED STEPS | verify DIR ACKS | append FILE LOG", 2),
+    }
+}
+
+/// The control: append, sync, say how long the file is now; until it fails.
+fn append(file: &str, log: &str) -> std::io::Result<std::convert::Infallible> {
+    let file = File::options().create(true).append(true).open(file)?;
+    let log = File::options().append(true).open(log)?;
+    let mut len = file.metadata()?.len();
+    loop {
+        (&file).write_all(&[7; 700])?;
+        file.sync_data()?;
+        len += 700;
+        (&log).write_all(format!("{len}\n").as_bytes())?;
     }
 }
 
 fn stop(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
     // Standard error may be what fails just now.
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{error}\n").as_bytes());
+    let _ = std::io::stderr().write_all(format!("{error}\n").as_bytes());
     ExitCode::from(code)
 }

@@ -35,10 +35,11 @@ impl Image {
         Ok(())
     }
 
-    /// What was not synced is gone.
-    pub(crate) fn cut(&self) -> Result<(), String> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/power-cut");
-        run("perl", &[&script.display().to_string(), &self.mount.display().to_string()])
+    /// What was not synced is gone; `log` is told when.
+    pub(crate) fn cut(&self, log: &Path) -> Result<(), String> {
+        let script = &*Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/power-cut");
+        let paths = [script, &*self.mount, log].map(|path| path.display().to_string());
+        run("perl", &[&paths[0], &paths[1], &paths[2]])
             .map_err(|error| format!("the power cannot be cut (needs root, `perl` and ext4): {error}"))
     }
 

@@ -157,6 +157,11 @@ impl<D: Disk> Log<D> {
         Ok(freed)
     }
 
+    /// The number that batches carry whose caller gives none, and those that the log writes itself.
+    pub fn set_note(&mut self, note: u64) {
+        self.note = note;
+    }
+
     pub fn reader(&self) -> Reader<D> {
         Reader::new(self.segments.clone(), self.seal, SegmentHeader::len_of(&self.options.prefix))
     }

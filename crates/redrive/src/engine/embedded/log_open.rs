@@ -5,9 +5,7 @@
 //! - A bad frame at or above it may be a write that a crash tore. Nobody was told that it is safe, and pages land in any
 //!   order: the log is cut there, together with what follows.
 //! - A bad frame below it is rot. It is reported and stays; everything around it is kept.
-//! - A batch is kept whole or not at all: what is left of one that was torn was never acknowledged, and its header tells
-//!   of frames that are not there.
-//! - Whole batches at or above it are kept, and made durable before the log is used.
+//! - Whole frames at or above it are kept, and made durable before the log is used.
 
 use std::sync::Arc;
 
@@ -43,11 +41,10 @@ pub(super) fn open<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::
     let last_base = last.base;
     let tail = examine(disk, last, options)?;
     let durable = tail.seen.durable.max(last.base);
-    let torn = tail.bad.iter().find(|(rot, _)| rot.position + rot.len > durable);
-    let (at, seen) = torn.map_or((last.end(), tail.seen), |(rot, seen)| (rot.position.max(durable), *seen));
-    let (cut, kept) = match seen.batch {
-        Some(batch) if batch.start >= durable && batch.end > at => (batch.start, batch.before(seen)),
-        _ => (at, seen),
+    let torn = tail.bad.iter().position(|(rot, _)| rot.position + rot.len > durable);
+    let (cut, kept) = match torn {
+        Some(i) => (tail.bad[i].0.position.max(durable), tail.bad[i].1),
+        None => (last.end(), tail.seen),
     };
     report.cut_bytes += last.end() - cut;
 
@@ -136,23 +133,6 @@ struct Seen {
     durable: u64,
     log_start: Option<u64>,
     note: u64,
-    batch: Option<LastBatch>,
-}
-
-/// The last batch whose header was seen, and what was known before it.
-#[derive(Debug, Clone, Copy)]
-struct LastBatch {
-    start: u64,
-    end: u64,
-    log_start: Option<u64>,
-    note: u64,
-}
-
-impl LastBatch {
-    /// What is known if the batch does not count. What its header says is durable stays true.
-    fn before(self, seen: Seen) -> Seen {
-        Seen { log_start: self.log_start, note: self.note, batch: None, ..seen }
-    }
 }
 
 #[derive(Default)]
@@ -180,9 +160,6 @@ fn examine<D: Disk>(disk: &D, file: &Found, options: &LogOptions) -> Result<Exam
             Piece::Frame(frame) if frame.kind == KIND_LOG => {
                 if let Some(header) = BatchHeader::decode(&frame) {
                     let seen = &mut found.seen;
-                    let end = frame.end() + header.bytes;
-                    let (log_start, note) = (seen.log_start, seen.note);
-                    seen.batch = Some(LastBatch { start: frame.position, end, log_start, note });
                     seen.durable = seen.durable.max(header.durable_up_to);
                     seen.log_start = seen.log_start.max(Some(header.log_start));
                     seen.note = header.note;

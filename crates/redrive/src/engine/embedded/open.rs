@@ -92,7 +92,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         let options = LogOptions::new(prefix, tuning.segment_bytes, *store_id);
         Log::open(disk.clone(), LogOptions { accept_missing, verify_from, ..options })
     };
-    let (journal, journal_report) = log("j", verify_from)?;
+    let (mut journal, journal_report) = log("j", verify_from)?;
     let (letters, letters_report) = log("l", 0)?;
     report.journal = journal_report;
     report.letters = letters_report;
@@ -134,6 +134,8 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     }
     let (frames, first_seq) = fold_journal(&mut book, &journal.reader(), &keeper, (start, anew), tuning)?;
     report.brought_forward = frames;
+    // What the last header said may be of a torn batch, or of no batch at all in a segment that has just begun.
+    journal.set_note(book.next_seq);
 
     let (started, marks) = Started::open(disk).map_err(|error| EngineError::Storage(error.to_string()))?;
     report.started = still_open(&book, marks)?;
@@ -256,7 +258,8 @@ fn fold_journal<D: Disk, S: Shelf>(
     // A batch header says which number comes after its batch; what lies before the journal's first message is over.
     let mut begun = !anew;
     let mut first_seq = None;
-    let mut note = None;
+    // That number, and where the batch it belongs to ends. A batch that was torn counts messages that are not there.
+    let mut note: Option<(u64, u64)> = None;
     let begin = |book: &mut Book<S>, seq: u64| {
         book.departed = crate::engine::completion::CompletionSet::starting_at(seq);
         book.next_seq = book.next_seq.max(seq);
@@ -265,11 +268,11 @@ fn fold_journal<D: Disk, S: Shelf>(
     let end = journal.scan(book.position, journal.end(), |scanned| {
         match scanned {
             Scanned::Batch(header) => {
-                if let Some(seq) = note.filter(|_| !begun) {
+                if let Some((seq, _)) = note.filter(|(_, end)| !begun && *end <= header.position) {
                     first_seq = begin(book, seq);
                     begun = true;
                 }
-                note = Some(header.note);
+                note = Some((header.note, header.end()));
             }
             Scanned::Frame(frame) => {
                 frames += 1;
@@ -309,7 +312,7 @@ fn fold_journal<D: Disk, S: Shelf>(
     if let Some(error) = failed {
         return Err(error);
     }
-    if let Some(seq) = note {
+    if let Some((seq, _)) = note.filter(|(_, batch_end)| *batch_end <= end) {
         if !begun {
             first_seq = begin(book, seq);
         }

@@ -158,6 +158,11 @@ pub struct BatchHeader {
 }
 
 impl BatchHeader {
+    /// Where the batch ended as it was written.
+    pub fn end(&self) -> u64 {
+        self.position + BATCH_HEADER_BYTES as u64 + self.bytes
+    }
+
     pub(super) fn push(&self, seal: Seal, buf: &mut BytesMut) {
         seal.push(buf, self.position, (KIND_LOG, FLAG_BATCH, self.frames), |body| {
             for part in [self.durable_up_to, self.log_start, self.bytes, self.frames, self.note] {
