@@ -10,11 +10,12 @@ use redrive_core::Time;
 use tokio::sync::oneshot;
 
 use super::batch::Written;
-use super::book::{Book, Folded, LineKey};
+use super::book::{Book, Folded};
 use super::command::{Closing, Command, Note};
 use super::disk::Disk;
 use super::frame::{Frame, KIND_LOG};
 use super::keeper::{Keeper, Task};
+use super::lines::LineKey;
 use super::log::ReadError;
 use super::mailbox::{Mailbox, Refused};
 use super::reader::{Reader, Scanned};
