@@ -1,6 +1,7 @@
 //! How long to wait before retry n, before jitter.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,11 @@ impl Schedule {
             Self::Tiers(tiers) => self.tier(n).map_or(0, |tier| millis(tiers[usize::from(tier)])),
             Self::Exponential { base, multiplier, .. } => grown_ms(millis(*base), *multiplier, n),
             Self::Fixed(delay) => millis(*delay),
-            Self::Custom(delay) => millis(delay(n, class)),
+            // The user's code, on the thread that must not die: a panic in it makes the retry wait for the longest time
+            // a policy may ask for, where somebody will notice, and takes nothing else along.
+            Self::Custom(delay) => {
+                catch_unwind(AssertUnwindSafe(|| millis(delay(n, class)))).unwrap_or(u64::MAX)
+            }
         };
         delay_ms.min(millis(DELAY_MAX))
     }

@@ -60,7 +60,9 @@ fn harm_index(harm: Harm, index: &std::path::Path, older: &std::path::Path, rand
         Harm::Delete => fs::remove_dir_all(index).expect("removed"),
         Harm::HalfDelete => {
             files.retain(|_| random.chance(50));
-            files.iter().for_each(|file| fs::remove_file(file).expect("removed"));
+            for file in &files {
+                fs::remove_file(file).expect("removed");
+            }
         }
         Harm::Truncate => {
             let file = &files[random.below(files.len() as u64) as usize];

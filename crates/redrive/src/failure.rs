@@ -98,7 +98,14 @@ impl Failure {
     }
 
     /// The error and all its causes, outermost first, joined by `: `. This is what is stored.
+    ///
+    /// The texts are the user's code, and this runs on the thread that must not die: a panic in them is a text too.
     pub fn chain(&self) -> String {
+        let text = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.join_causes()));
+        text.unwrap_or_else(|_| "the error could not be printed: its Display panicked".into())
+    }
+
+    fn join_causes(&self) -> String {
         let mut text = String::new();
         for cause in self.causes() {
             // A chain longer than what is stored is not worth building.

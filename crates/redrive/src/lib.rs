@@ -15,7 +15,7 @@ pub mod failure;
 pub mod handler;
 
 pub mod handle;
-pub mod redrive;
+mod redrive;
 
 pub mod engine;
 pub mod stores;

@@ -57,7 +57,7 @@ fn a_store_that_does_not_open_is_a_fault_of_its_pipeline() {
     let error =
         Redrive::builder().engine(Broken).pipeline(Pipeline::new("a").handler(fine)).build().unwrap_err();
     assert_eq!(keys(&error), [(Some("a"), "engine")]);
-    assert!(error.to_string().contains("owned by another process: pid 7"));
+    assert!(error.to_string().contains("has an owner: pid 7"));
 }
 
 #[test]

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use redrive_faults::plan::{self, Random};
 use redrive_faults::verify::{Asked, Scratch, Seen, verify_as};
 
+/// No run of the victim takes this long unless it hangs.
+const HANG_GUARD: Duration = Duration::from_secs(30);
+
 pub(crate) const VICTIM: &str = env!("CARGO_BIN_EXE_victim");
 
 /// A directory for a store, and the file of acknowledgements beside it.
@@ -89,6 +92,13 @@ impl Victim {
     }
 
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
+        let begun = Instant::now();
+        let child = self.0.as_mut().expect("running");
+        while child.try_wait().expect("it can be asked").is_none() {
+            // The guard that kills it is `drop`.
+            assert!(begun.elapsed() < HANG_GUARD, "the victim hangs");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let output = self.0.take().expect("running").wait_with_output().expect("it ends");
         (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
     }

@@ -130,7 +130,7 @@ pub enum EngineError {
     Storage(String),
     #[error("{0}")]
     Damaged(String),
-    #[error("the store is owned by another process: {0}")]
+    #[error("the store has an owner: {0}; stop it first, or use another directory")]
     Owned(String),
     #[error("{0}")]
     Version(String),

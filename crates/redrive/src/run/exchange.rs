@@ -44,7 +44,11 @@ impl Exchange {
         }
         // Pairs with the fence in `wait_for_starts`: either a runner sees the starts, or it is seen to be idle.
         fence(Ordering::SeqCst);
-        self.wake_a_runner();
+        if self.idle_runners.load(Ordering::Relaxed) > 0 {
+            // All of them, and from here: a runner that is woken by another one is queued on that one's thread, where
+            // nobody can take it from once a handler blocks the thread.
+            self.more_starts.notify_waiters();
+        }
     }
 
     fn wake_a_runner(&self) {
@@ -59,14 +63,9 @@ impl Exchange {
         self.wake_a_runner();
     }
 
-    /// The next call for a runner. If there are more, another runner is woken: should this call block its thread, the
-    /// others must not wait for it.
+    /// The next call for a runner.
     pub(crate) fn next_start(&self) -> Option<Start> {
-        let start = self.starts.pop()?;
-        if !self.starts.is_empty() {
-            self.wake_a_runner();
-        }
-        Some(start)
+        self.starts.pop()
     }
 
     /// Sleeps until there may be starts.

@@ -97,14 +97,17 @@ async fn finish(
     timeout: Duration,
     mut cancelled: watch::Receiver<bool>,
 ) {
+    let mut attempt = CatchPanic(attempt);
     let ended = tokio::select! {
         biased;
-        ended = tokio::time::timeout(timeout, CatchPanic(attempt)) => ended,
+        ended = tokio::time::timeout(timeout, &mut attempt) => ended,
         _ = cancelled.wait_for(|cancelled| *cancelled) => Ok(Ended::Unfinished),
     };
-    report.send(
-        ended.unwrap_or_else(|_| Ended::Failed(Failure::transient(TimedOut { after: timeout }).ambiguous())),
-    );
+    let ended =
+        ended.unwrap_or_else(|_| Ended::Failed(Failure::transient(TimedOut { after: timeout }).ambiguous()));
+    // What the handler holds is dropped before its end is told: a panic there counts like any other.
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(attempt)));
+    report.send(dropped.map_or_else(|panic| crashed(&*panic), |()| ended));
 }
 
 /// Reports the end of a call exactly once; if it is dropped before, the call is unfinished.

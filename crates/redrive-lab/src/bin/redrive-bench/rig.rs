@@ -78,7 +78,7 @@ impl Rig {
             producers.spawn(async move {
                 let firsts = (from..to).step_by(BATCH as usize).skip(producer as usize);
                 for first in firsts.step_by(PRODUCERS as usize) {
-                    handle.ingest(batch(first, (first + BATCH).min(to), due)).await?;
+                    offer(&handle, first, (first + BATCH).min(to), due).await?;
                 }
                 Ok::<_, redrive::engine::IngestError>(())
             });
@@ -100,8 +100,8 @@ impl Rig {
             let wanted = (began.elapsed().min(span).as_secs_f64() * rate as f64) as u64;
             while sent < wanted {
                 let to = wanted.min(sent + BATCH);
-                let (handle, messages) = (self.handle.clone(), batch(first + sent, first + to, |_| None));
-                answers.spawn(async move { handle.ingest(messages).await.map(drop) });
+                let (handle, from, until) = (self.handle.clone(), first + sent, first + to);
+                answers.spawn(async move { offer(&handle, from, until, |_| None).await });
                 sent = to;
             }
             while let Some(answered) = answers.try_join_next() {
@@ -148,4 +148,19 @@ impl<F: Fn(u64) -> Option<Time> + Copy + Send + 'static> Due for F {}
 fn batch(from: u64, to: u64, due: impl Due) -> Vec<NewMessage> {
     let now = Time::from_millis(wall_micros() / 1000);
     (from..to).map(|i| NewMessage { message: order::message(i, now), due: due(i) }).collect()
+}
+
+/// Offers messages until they are accepted: a store that is busy says so, and means: in a moment.
+async fn offer(
+    handle: &redrive::PipelineHandle,
+    from: u64,
+    to: u64,
+    due: impl Due,
+) -> Result<(), redrive::engine::IngestError> {
+    loop {
+        match handle.ingest(batch(from, to, due)).await {
+            Err(redrive::engine::IngestError::Busy) => tokio::time::sleep(Duration::from_millis(1)).await,
+            answer => return answer.map(drop),
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! A directory with one owner and a format version; in it one store per pipeline.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, Write};
@@ -34,8 +34,23 @@ pub struct Embedded {
 struct Owned {
     path: PathBuf,
     id: [u8; 16],
+    /// The stores that are open: a journal has one writer, also within a process.
+    open: Mutex<HashSet<String>>,
     /// Held for as long as anybody uses the directory.
     _lock: File,
+}
+
+/// A store's name is taken for as long as this lives.
+#[derive(Debug)]
+struct Taken {
+    dir: Arc<Owned>,
+    pipeline: String,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.dir.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.pipeline);
+    }
 }
 
 /// The store of a pipeline on a real disk.
@@ -53,21 +68,34 @@ impl Embedded {
         RealDisk::new(&path).map_err(|error| failed("making", &path, &error))?;
         let lock = lock(&path)?;
         let id = format(&path)?;
-        let dir = Arc::new(Owned { path, id, _lock: lock });
+        let dir = Arc::new(Owned { path, id, open: Mutex::default(), _lock: lock });
         Ok(Self { dir, tuning, reports: Arc::default(), traffic: Arc::default() })
     }
 
     /// Opens the store of a pipeline.
     pub fn store(&self, pipeline: &str, options: StoreOptions) -> Result<EmbeddedStore, EngineError> {
         check_name(pipeline)?;
+        let taken = self.take(pipeline)?;
         let path = self.dir.path.join(pipeline);
         let disk = RealDisk::new(path.join("journal")).map_err(|error| failed("making", &path, &error))?;
         let disk = disk.counting(Arc::clone(&self.traffic));
         let place = Place { disk, store_id: self.dir.id, options, tuning: self.tuning };
         let index = path.join("index");
-        let (store, report) = open::open(&place, &|anew| open_index(&index, anew))?;
+        let (mut store, report) = open::open(&place, &|anew| open_index(&index, anew))?;
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline.to_owned(), report);
+        store.keep_until_the_end(Box::new(taken));
         Ok(store)
+    }
+
+    fn take(&self, pipeline: &str) -> Result<Taken, EngineError> {
+        let mut open = self.dir.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if !open.insert(pipeline.to_owned()) {
+            let path = self.dir.path.display();
+            return Err(EngineError::Owned(format!(
+                "the store `{pipeline}` in {path} is open in this process already"
+            )));
+        }
+        Ok(Taken { dir: Arc::clone(&self.dir), pipeline: pipeline.to_owned() })
     }
 
     /// What was found when the store of a pipeline was opened last.

@@ -1,5 +1,6 @@
 //! Keeps the index: everything slow that must not hold up deliveries.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::book::{Frozen, META_KEY};
@@ -38,7 +39,10 @@ impl<D: Disk, S: Shelf> Keeper<D, S> {
     pub fn run(self, tasks: &Mailbox<Task>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
         while let Some(arrived) = tasks.wait(None) {
             for task in arrived {
-                if let Some(note) = self.work(task) {
+                // A panic in the index library must not leave the owner waiting for an answer.
+                let worked = catch_unwind(AssertUnwindSafe(|| self.work(task)));
+                let note = worked.unwrap_or_else(|_| Some(Note::Failed("the index panicked".into())));
+                if let Some(note) = note {
                     notes.post(note, 0);
                     wake();
                 }

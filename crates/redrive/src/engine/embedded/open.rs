@@ -171,6 +171,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         now: Time::ZERO,
         failed: None,
         tending,
+        kept: None,
         book,
     };
     let recent =
@@ -186,6 +187,15 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         reserve_bytes: tuning.reserve_bytes,
     };
     store.hands = Hands::Own(Box::new(writer), keeper);
+    let in_line = !store.book.lines.range(&(0, 0), 1, &store.book.table(Space::Lines))?.is_empty();
+    if in_line && options.ordering == crate::engine::seam::Ordering::None {
+        // Whoever waits behind a key would wait for ever, for nobody would move the line on.
+        return Err(EngineError::Version(
+            "messages wait behind their keys, but the pipeline is opened with ordering = none; \
+             run it with ordering = key until they are done"
+                .into(),
+        ));
+    }
     if store.book.blocked > 0 {
         store.release_all()?;
     }

@@ -127,6 +127,8 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) now: Time,
     pub(super) failed: Option<String>,
     pub(super) tending: Tending,
+    /// Dropped last, after the threads have ended.
+    pub(super) kept: Option<Box<dyn std::fmt::Debug + Send>>,
 }
 
 impl<D: Disk, S: Shelf> std::fmt::Debug for Store<D, S> {
@@ -422,6 +424,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             }
             Hands::Gone => {}
         }
+    }
+
+    /// Keeps something alive until the store and its threads are gone.
+    pub(super) fn keep_until_the_end(&mut self, kept: Box<dyn std::fmt::Debug + Send>) {
+        self.kept = Some(kept);
     }
 
     pub(super) fn set_wake(&self, wake: Arc<dyn Fn() + Send + Sync>) {
