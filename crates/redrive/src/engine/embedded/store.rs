@@ -57,7 +57,7 @@ impl Default for Tuning {
         Self {
             segment_bytes: 64 << 20,
             reserve_bytes: 256 << 20,
-            near_max: 64 * 1024,
+            near_max: 512 * 1024,
             checkpoint_bytes: 256 << 20,
             checkpoint_changes: 500_000,
             clean_above_bytes: 512 << 20,
