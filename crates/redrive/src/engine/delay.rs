@@ -16,6 +16,8 @@ use super::overlay::{Changes, Far, Overlay};
 pub type DelayKey = (u64, u64);
 
 const EVERYTHING: DelayKey = (u64::MAX, u64::MAX);
+/// Entries that are read from the table at once: taking them in must not hold up deliveries for long.
+const LOAD_MAX: usize = 16 * 1024;
 
 #[derive(Clone, Debug)]
 pub struct DelayIndex<V> {
@@ -123,7 +125,7 @@ impl<V: Clone> DelayIndex<V> {
             return None;
         }
         self.loading = true;
-        Some((self.horizon, self.near_max / 2))
+        Some((self.horizon, (self.near_max / 2).min(LOAD_MAX)))
     }
 
     /// Entries of the table from the horizon on. `handed_out` tells which of them are on their way already.
@@ -137,8 +139,8 @@ impl<V: Clone> DelayIndex<V> {
         let end = if entries.len() < limit { EVERYTHING } else { entries[entries.len() - 1].0 };
         let mut found: BTreeMap<DelayKey, V> = entries.into_iter().collect();
         self.overlay.lay_over(&self.horizon, Some(&end), &mut found);
-        found.retain(|key, _| !handed_out(key));
-        self.near.append(&mut found);
+        // One by one: `append` would build the whole window anew.
+        self.near.extend(found.into_iter().filter(|(key, _)| !handed_out(key)));
         self.horizon = if end == EVERYTHING { EVERYTHING } else { (end.0, end.1.saturating_add(1)) };
         self.cut();
     }

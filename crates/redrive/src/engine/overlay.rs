@@ -78,22 +78,41 @@ impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
         }
     }
 
-    /// Entries at or after `from`, in order. Fewer than `limit` only at the end. Looks at no more changes than it needs:
-    /// it is asked for the first of a key's line with hundreds of thousands of others behind it.
+    /// Entries at or after `from`, in order. Fewer than `limit` only at the end.
     pub fn range<F: Far<K, V>>(&self, from: &K, limit: usize, far: &F) -> Result<Vec<(K, V)>, F::Error> {
+        self.range_until(from, None, limit, far)
+    }
+
+    /// The first entry of `[from, to]`. Looks at no more changes than it needs: it is asked for the first of a key's line
+    /// with hundreds of thousands of others, and of what is gone by now, behind it.
+    pub fn first<F: Far<K, V>>(&self, from: &K, to: &K, far: &F) -> Result<Option<(K, V)>, F::Error> {
+        Ok(self.range_until(from, Some(to), 1, far)?.pop())
+    }
+
+    fn range_until<F: Far<K, V>>(
+        &self,
+        from: &K,
+        to: Option<&K>,
+        limit: usize,
+        far: &F,
+    ) -> Result<Vec<(K, V)>, F::Error> {
         let mut found = Vec::new();
         let mut from = Bound::Included(from.clone());
         // The table may hold entries that are gone by now: read on until enough are left.
         while let Bound::Included(first) | Bound::Excluded(first) = &from
             && found.len() < limit
         {
-            let chunk_len = limit.saturating_add(1).max(16);
+            let chunk_len = limit.saturating_add(1).max(4);
             let mut chunk = far.range(first, chunk_len)?;
             let last = if chunk.len() < chunk_len { None } else { chunk.last().map(|(key, _)| key.clone()) };
+            let last = last.filter(|last| to.is_none_or(|to| last < to));
             if matches!(from, Bound::Excluded(_)) && chunk.first().is_some_and(|(key, _)| key == first) {
                 chunk.remove(0);
             }
-            let end = last.as_ref().map_or(Bound::Unbounded, Bound::Included);
+            if let Some(to) = to {
+                chunk.retain(|(key, _)| key <= to);
+            }
+            let end = last.as_ref().or(to).map_or(Bound::Unbounded, Bound::Included);
             self.merge(chunk, (from.as_ref(), end), limit, &mut found);
             from = last.map_or(Bound::Unbounded, Bound::Excluded);
         }
@@ -210,6 +229,9 @@ mod tests {
                 let limit = usize::from(key % 7) + 1;
                 let expected: Vec<_> = plain.range(key..).take(limit).map(|(k, v)| (*k, *v)).collect();
                 prop_assert_eq!(overlay.range(&key, limit, &table).unwrap(), expected);
+                let to = key.saturating_add(value as u8 % 40);
+                let expected = plain.range(key..=to).next().map(|(k, v)| (*k, *v));
+                prop_assert_eq!(overlay.first(&key, &to, &table).unwrap(), expected);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::figures::{Figures, Repeats, Table};
 use super::machine;
 use super::options::{Options, Size};
-use super::rig::Error;
+use super::rig::{BATCH, Error, PRODUCERS};
 
 /// How much of everything.
 struct Amounts {
@@ -87,7 +87,7 @@ fn print_head(options: &Options, amounts: &Amounts) {
     }
     println!("size: {:?}, repeats: {}", options.size, options.repeats);
     println!(
-        "config: concurrency {}, 2 runtime threads, 8 producers with 1000 messages per call, tiers 1s 2s 4s, jitter none, classify off, a sync before every acknowledgement",
+        "config: concurrency {}, 2 runtime threads, {PRODUCERS} producers with {BATCH} messages per call, tiers 1s 2s 4s, jitter none, classify off, a sync before every acknowledgement",
         options.concurrency
     );
     println!(

@@ -16,7 +16,7 @@ pub const PIPELINE: &str = "orders";
 /// Messages in one call of ingest.
 pub const BATCH: u64 = 1000;
 /// Calls of ingest that wait for their answer at the same time.
-const PRODUCERS: u64 = 8;
+pub const PRODUCERS: u64 = 32;
 
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use redrive_core::Message;
 
+use super::lines::{LineKey, Lines};
 use super::live::Live;
 use super::shelf::{Cell, LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table};
 use crate::engine::completion::CompletionSet;
@@ -14,8 +15,6 @@ use crate::engine::delay::{DelayIndex, DelayKey};
 use crate::engine::overlay::{Changes, Overlay};
 use crate::engine::seam::{AfterDead, Ordering, StoreOptions};
 
-/// Key hash, message number: the order of a key is the order of acceptance.
-pub type LineKey = (u64, u64);
 /// Key hash, letter number.
 pub type DoorKey = (u64, u64);
 /// Message number and time of acceptance.
@@ -43,7 +42,7 @@ pub struct Book<S> {
     /// The journal is folded up to here.
     pub position: u64,
     pub delay: DelayIndex<Pointer>,
-    pub lines: Overlay<LineKey, LineSlot>,
+    pub lines: Lines,
     pub doors: Overlay<DoorKey, ()>,
     pub letters: Overlay<u64, LetterSlot>,
     pub ids: Overlay<Vec<u8>, IdSlot>,
@@ -103,7 +102,7 @@ impl<S: Shelf> Book<S> {
             next_seq: 0,
             position: 0,
             delay: DelayIndex::new(near_max, 0),
-            lines: Overlay::default(),
+            lines: Lines::default(),
             doors: Overlay::default(),
             letters: Overlay::default(),
             ids: Overlay::default(),
@@ -190,9 +189,9 @@ impl<S: Shelf> Book<S> {
     }
 
     /// The first of a key's line.
-    pub fn first_in_line(&self, hash: u64) -> Result<Option<(LineKey, LineSlot)>, ShelfError> {
-        let first = self.lines.range(&(hash, 0), 1, &self.table(Space::Lines))?;
-        Ok(first.into_iter().next().filter(|(key, _)| key.0 == hash))
+    pub fn first_in_line(&mut self, hash: u64) -> Result<Option<(LineKey, LineSlot)>, ShelfError> {
+        let table = Table { shelf: &*self.shelf, space: Space::Lines };
+        self.lines.first(hash, &table)
     }
 
     /// Whether an open letter of the key lies before this message and blocks it.

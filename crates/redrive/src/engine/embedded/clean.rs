@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use redrive_core::{Message, Meta, Time};
 
-use super::book::{LineKey, key_hash};
+use super::book::key_hash;
 use super::command::Relocation;
 use super::disk::Disk;
 use super::frame::Frame;
+use super::lines::LineKey;
 use super::reader::{Reader, Scanned};
 use super::record::{
     AcceptedBody, Ended, FLAG_BLOCKED, LetterChanged, Seen, SlotCopy, Stored, Was, get_seqs, kind,

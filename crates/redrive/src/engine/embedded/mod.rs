@@ -20,6 +20,7 @@ mod segments;
 pub mod book;
 mod fold;
 mod fold_letters;
+pub mod lines;
 mod live;
 mod ready;
 pub mod record;

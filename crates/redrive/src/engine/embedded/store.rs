@@ -10,11 +10,12 @@ use redrive_core::Time;
 use tokio::sync::oneshot;
 
 use super::batch::Written;
-use super::book::{Book, Folded, LineKey};
+use super::book::{Book, Folded};
 use super::command::{Closing, Command, Note};
 use super::disk::Disk;
 use super::frame::{Frame, KIND_LOG};
 use super::keeper::{Keeper, Task};
+use super::lines::LineKey;
 use super::log::ReadError;
 use super::mailbox::{Mailbox, Refused};
 use super::reader::{Reader, Scanned};
@@ -56,7 +57,7 @@ impl Default for Tuning {
         Self {
             segment_bytes: 64 << 20,
             reserve_bytes: 256 << 20,
-            near_max: 64 * 1024,
+            near_max: 512 * 1024,
             checkpoint_bytes: 256 << 20,
             checkpoint_changes: 500_000,
             clean_above_bytes: 512 << 20,

@@ -232,7 +232,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     /// Whether nothing of its key stands before it.
-    fn may_start(&self, hash: u64, seq: u64) -> Result<bool, EngineError> {
+    fn may_start(&mut self, hash: u64, seq: u64) -> Result<bool, EngineError> {
         if self.running.contains_key(&hash) || self.passed_keys.contains_key(&hash) {
             return Ok(false);
         }
