@@ -74,8 +74,16 @@ impl<D: Disk> Ready<D> {
         }
     }
 
-    /// The next ready message.
-    pub fn pop(&mut self, departed: &CompletionSet) -> Result<Option<ReadyMessage>, ReadError> {
+    /// The next ready message, all of them having numbers below `next_seq`.
+    pub fn pop(
+        &mut self,
+        departed: &CompletionSet,
+        next_seq: u64,
+    ) -> Result<Option<ReadyMessage>, ReadError> {
+        if self.queue.is_empty() && self.expected == Some(next_seq) {
+            // What is left of the journal holds no message that was not read: going through it would hold up the rest.
+            self.next = self.end;
+        }
         while self.queue.is_empty() && self.next < self.end {
             self.fill(departed)?;
         }

@@ -185,11 +185,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     fn next_ready(&mut self) -> Result<Option<ReadyMessage>, EngineError> {
-        if let Some(message) = self.ready.pop(&self.book.departed)? {
+        if let Some(message) = self.ready.pop(&self.book.departed, self.book.next_seq)? {
             return Ok(Some(message));
         }
         self.ready.lose_until(self.book.next_seq, &self.book.departed);
-        Ok(self.ready.pop(&self.book.departed)?)
+        Ok(self.ready.pop(&self.book.departed, self.book.next_seq)?)
     }
 
     /// A delivery if the candidate may start, or has to be settled as dead; otherwise it is passed over.
