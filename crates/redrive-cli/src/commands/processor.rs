@@ -1,0 +1,16 @@
+//! `redrive processor`.
+
+use crate::args::Global;
+use crate::config::ProcessorFlags;
+use crate::exit::{Exit, Failed};
+use crate::output::Output;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub flags: ProcessorFlags,
+}
+
+pub fn run(_args: &Args, _global: &Global, _out: &mut Output) -> Result<Exit, Failed> {
+    Err(Failed::not_built_yet("processor"))
+}

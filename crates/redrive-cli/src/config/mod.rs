@@ -1,0 +1,5 @@
+//! `redrive.toml`, the environment and flags become one checked configuration.
+
+mod flags;
+
+pub use flags::ProcessorFlags;

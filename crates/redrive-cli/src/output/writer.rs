@@ -1,0 +1,127 @@
+//! The two streams of a process, and what the global flags say about them.
+
+use std::io::{self, Write};
+
+use super::progress::Progress;
+use super::style::{Paint, Style};
+use super::table::Table;
+use crate::args::Global;
+use crate::exit::Failed;
+
+/// Where a command writes. Every write to stdout can fail; `?` turns a reader that went away into a quiet end.
+pub struct Output {
+    data: Box<dyn Write>,
+    notes: Box<dyn Write>,
+    /// Colour on stdout and on stderr; only one of them may be a terminal.
+    data_paint: Paint,
+    notes_paint: Paint,
+    json: bool,
+    quiet: bool,
+    verbose: u8,
+}
+
+impl Output {
+    pub fn of_process(global: &Global) -> Self {
+        Self {
+            data_paint: Paint::for_stream(&io::stdout()),
+            notes_paint: Paint::for_stream(&io::stderr()),
+            ..Self::to(global, io::stdout(), io::stderr())
+        }
+    }
+
+    /// For tests: into anything, without colour.
+    pub fn to(global: &Global, data: impl Write + 'static, notes: impl Write + 'static) -> Self {
+        Self {
+            data: Box::new(data),
+            notes: Box::new(notes),
+            data_paint: Paint::OFF,
+            notes_paint: Paint::OFF,
+            json: global.json,
+            quiet: global.quiet,
+            verbose: global.verbose,
+        }
+    }
+
+    /// Whether `--json` was given.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    pub fn verbose(&self) -> u8 {
+        self.verbose
+    }
+
+    /// A line of data.
+    pub fn line(&mut self, text: &str) -> Result<(), Failed> {
+        writeln!(self.data, "{text}")?;
+        Ok(())
+    }
+
+    /// Data as it is, without a line end.
+    pub fn raw(&mut self, bytes: &[u8]) -> Result<(), Failed> {
+        self.data.write_all(bytes)?;
+        self.data.flush()?;
+        Ok(())
+    }
+
+    pub fn table(&mut self, table: &Table) -> Result<(), Failed> {
+        for (i, line) in table.lines().into_iter().enumerate() {
+            let line = if i == 0 { self.data_paint.paint(Style::Strong, &line) } else { line };
+            self.line(&line)?;
+        }
+        Ok(())
+    }
+
+    /// One JSON document on one line.
+    pub fn json(&mut self, value: &serde_json::Value) -> Result<(), Failed> {
+        self.line(&value.to_string())
+    }
+
+    pub fn paint(&self, style: Style, text: &str) -> String {
+        self.data_paint.paint(style, text)
+    }
+
+    /// Progress and remarks, for people: stderr, nothing with `-q`.
+    pub fn note(&mut self, text: &str) {
+        if !self.quiet {
+            // A remark that cannot be written is no reason to stop.
+            let _ = writeln!(self.notes, "{text}");
+        }
+    }
+
+    /// What is wrong: stderr, also with `-q`.
+    pub fn complain(&mut self, text: &str) {
+        let _ = writeln!(self.notes, "{text}");
+    }
+
+    pub fn paint_note(&self, style: Style, text: &str) -> String {
+        self.notes_paint.paint(style, text)
+    }
+
+    /// A bar for work whose size is known. Shown only to people.
+    pub fn progress(&self, label: &str, total: u64) -> Progress {
+        Progress::new(label, total, !self.quiet && !self.json)
+    }
+
+    /// Says why a command ended early. With `--json` the error is JSON too, on stderr.
+    pub fn failed(&mut self, failed: &Failed) {
+        if failed.message.is_empty() {
+            return;
+        }
+        if self.json {
+            let error = serde_json::json!({
+                "error": failed.message, "hint": failed.hint, "exit": failed.exit.code(),
+            });
+            self.complain(&error.to_string());
+        } else {
+            let label = self.notes_paint.paint(Style::Error, "error:");
+            self.complain(&format!("{label} {failed}"));
+        }
+    }
+}
+
+impl std::fmt::Debug for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Output").field("json", &self.json).field("quiet", &self.quiet).finish_non_exhaustive()
+    }
+}
