@@ -1,0 +1,75 @@
+//! HTTP/1.1 with one connection per request: enough for a test, and nothing that could hide what is on the wire.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.head, name)
+    }
+}
+
+/// The value of a header in the text of a head.
+pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        found.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+/// Sends a request; `None` if nobody answers.
+pub fn try_send(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> Option<Answer> {
+    let rest = url.strip_prefix("http://").unwrap();
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let mut stream = TcpStream::connect(host).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+    let mut request = format!("{method} /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    request.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+    stream.write_all(request.as_bytes()).ok()?;
+    stream.write_all(body.as_bytes()).ok()?;
+    let mut raw = Vec::new();
+    stream.read_to_end(&mut raw).ok()?;
+    let text = String::from_utf8_lossy(&raw).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.split_whitespace().nth(1)?.parse().ok()?;
+    let chunked = header(head, "transfer-encoding").is_some_and(|coding| coding == "chunked");
+    let body = if chunked { unchunk(body) } else { body.to_owned() };
+    Some(Answer { status, head: head.to_owned(), body })
+}
+
+pub fn send(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    try_send(method, url, headers, body).unwrap_or_else(|| panic!("no answer from {url}"))
+}
+
+pub fn get(url: &str) -> Answer {
+    send("GET", url, &[], "")
+}
+
+fn unchunk(body: &str) -> String {
+    let mut rest = body;
+    let mut whole = String::new();
+    while let Some((len, after)) = rest.split_once("\r\n") {
+        let len = usize::from_str_radix(len.trim(), 16).unwrap_or(0);
+        if len == 0 {
+            break;
+        }
+        whole.push_str(&after[..len]);
+        rest = after[len..].trim_start_matches("\r\n");
+    }
+    whole
+}

@@ -1,0 +1,24 @@
+//! What the acceptance tests share: the real binary, a small HTTP client, and a receiver of webhooks that remembers.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+pub mod http;
+pub mod process;
+pub mod receiver;
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+/// A port nobody listens on. Somebody else may take it before it is used; a test that loses that race fails loudly.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Waits until `done` holds. A test that waits in vain says for what.
+pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_mins(1), "waited a minute for: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,122 @@
+//! The binary as a process: started, asked, killed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use super::{free_port, http, wait_for};
+
+pub const TOKEN: &str = "test-token-0123456789";
+
+/// The binary with a clean environment.
+pub fn redrive(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
+    for name in ["REDRIVE_CONFIG", "REDRIVE_URL", "REDRIVE_TOKEN"] {
+        command.env_remove(name);
+    }
+    command.current_dir(dir).env("REDRIVE_TOKEN", TOKEN).env("NO_COLOR", "1");
+    command
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A running processor on a directory of its own. It is killed when it is dropped.
+pub struct Processor {
+    pub dir: PathBuf,
+    pub port: u16,
+    child: Option<Child>,
+}
+
+impl Processor {
+    /// Starts a processor with this `redrive.toml`; `@DIR@` and `@LISTEN@` in it are replaced.
+    pub fn start(dir: &Path, config: &str) -> Self {
+        let port = free_port();
+        let config = config
+            .replace("@DIR@", &dir.join("data").display().to_string())
+            .replace("@LISTEN@", &format!("127.0.0.1:{port}"));
+        std::fs::write(dir.join("redrive.toml"), config).unwrap();
+        let mut processor = Self { dir: dir.to_owned(), port, child: None };
+        processor.restart();
+        processor
+    }
+
+    /// Starts it again on the same directory, with the same configuration.
+    pub fn restart(&mut self) {
+        let log = std::fs::OpenOptions::new().create(true).append(true);
+        let log = log.open(self.dir.join("processor.log")).unwrap();
+        let child = redrive(&self.dir)
+            .arg("processor")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.child = Some(child);
+        let url = self.url("/readyz");
+        let what = format!("the processor to be ready; its log: {}", self.dir.join("processor.log").display());
+        wait_for(&what, || {
+            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().unwrap()) {
+                panic!("the processor ended with {status}: {}", self.log());
+            }
+            http::try_send("GET", &url, &[], "").is_some_and(|answer| answer.status == 200)
+        });
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("processor.log")).unwrap_or_default()
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    pub fn post(&self, path: &str, body: &str) -> http::Answer {
+        self.post_as(path, "application/json", body)
+    }
+
+    pub fn post_as(&self, path: &str, content_type: &str, body: &str) -> http::Answer {
+        let bearer = format!("Bearer {TOKEN}");
+        let headers = [("authorization", bearer.as_str()), ("content-type", content_type)];
+        http::send("POST", &self.url(path), &headers, body)
+    }
+
+    pub fn get(&self, path: &str) -> http::Answer {
+        http::get(&self.url(path))
+    }
+
+    /// A command of the binary that talks to this processor.
+    pub fn cli(&self, args: &[&str]) -> Output {
+        redrive(&self.dir).args(["--url", &self.url("")]).args(args).output().unwrap()
+    }
+
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Sends a signal by its name and returns without waiting.
+    pub fn signal(&self, name: &str) {
+        if let Some(child) = &self.child {
+            let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+            assert!(sent.unwrap().success());
+        }
+    }
+
+    /// Waits for its end and returns its exit code.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.take().and_then(|mut child| child.wait().unwrap().code())
+    }
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
