@@ -17,6 +17,8 @@ pub const PIPELINE: &str = "orders";
 pub const BATCH: u64 = 1000;
 /// Calls of ingest that wait for their answer at the same time.
 pub const PRODUCERS: u64 = 32;
+/// Calls under way when messages come at a rate of their own.
+const PACED_CALLS_MAX: usize = 64;
 
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -91,15 +93,22 @@ impl Rig {
 
     /// Ingests `rate` messages per second for `span`, whether or not they are answered in time. Returns how many.
     pub async fn ingest_paced(&self, first: u64, rate: u64, span: Duration) -> Result<u64, Error> {
-        let mut answers = JoinSet::new();
+        let mut answers: JoinSet<Result<(), redrive::engine::IngestError>> = JoinSet::new();
         let began = Instant::now();
         let mut sent = 0;
         let mut tick = tokio::time::interval(Duration::from_millis(2));
-        while began.elapsed() < span {
+        let all = (span.as_secs_f64() * rate as f64) as u64;
+        while sent < all {
             tick.tick().await;
             let wanted = (began.elapsed().min(span).as_secs_f64() * rate as f64) as u64;
             while sent < wanted {
                 let to = wanted.min(sent + BATCH);
+                // A store that falls behind makes the schedule late; it is caught up with as soon as there is an answer.
+                if answers.len() >= PACED_CALLS_MAX
+                    && let Some(answered) = answers.join_next().await
+                {
+                    answered??;
+                }
                 let (handle, from, until) = (self.handle.clone(), first + sent, first + to);
                 answers.spawn(async move { offer(&handle, from, until, |_| None).await });
                 sent = to;
@@ -157,8 +166,10 @@ async fn offer(
     to: u64,
     due: impl Due,
 ) -> Result<(), redrive::engine::IngestError> {
+    // Made once: making the messages again for each try would be most of the work of a store that is busy.
+    let messages = batch(from, to, due);
     loop {
-        match handle.ingest(batch(from, to, due)).await {
+        match handle.ingest(messages.iter().cloned()).await {
             Err(redrive::engine::IngestError::Busy) => tokio::time::sleep(Duration::from_millis(1)).await,
             answer => return answer.map(drop),
         }

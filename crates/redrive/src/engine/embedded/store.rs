@@ -57,9 +57,9 @@ impl Default for Tuning {
         Self {
             segment_bytes: 64 << 20,
             reserve_bytes: 256 << 20,
-            near_max: 512 * 1024,
-            checkpoint_bytes: 256 << 20,
-            checkpoint_changes: 500_000,
+            near_max: 256 * 1024,
+            checkpoint_bytes: 1 << 30,
+            checkpoint_changes: 400_000,
             clean_above_bytes: 512 << 20,
             closed_keep: Duration::from_hours(30 * 24),
             accept_missing: false,
