@@ -29,7 +29,9 @@ pub mod sim;
 
 pub use builder::{BuildError, BuildFault, Builder, Pipeline};
 pub use engine::embedded::Embedded;
-pub use engine::{Accepted, AfterDead, Letter, LetterState, NewMessage, Ordering};
+pub use engine::{
+    Accepted, AfterDead, Letter, LetterState, MessagePhase, MessageState, NewMessage, Ordering,
+};
 pub use failure::{Failure, TimedOut};
 pub use handle::{HandleError, PipelineHandle};
 pub use handler::{Handler, MessageExt};

@@ -58,6 +58,18 @@ pub struct Letter {
     pub history: History,
 }
 
+/// How a letter stands towards a replay job, without its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LetterStanding {
+    pub state: LetterState,
+    pub dead_at: Time,
+    pub replays: u32,
+    /// Whether the job has put it back.
+    pub in_job: bool,
+    /// Whether no other job has put it back since.
+    pub is_last_job: bool,
+}
+
 /// One run of a replay over a frozen selection. A letter goes through a job at most once, also when the job is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayJob {
