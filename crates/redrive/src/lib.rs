@@ -5,6 +5,7 @@
 //! - [`builder`]: what a user writes; [`handler`], [`failure`]: their code and what it says when it fails
 //! - [`redrive`], [`handle`]: what a user holds while it runs
 //! - [`engine`]: where messages live; the seam, and the engines behind it; [`stores`] opens one per pipeline
+//! - [`letters`]: which dead letters are meant; [`replay`]: jobs that put them back; [`actions`]: who did what
 //! - [`dispatch`]: what to take, whom to start, what to settle; no I/O
 //! - [`run`]: threads, handlers, shutdown
 //! - [`settle`]: from the end of an attempt to what is stored
@@ -19,6 +20,8 @@ mod redrive;
 
 pub mod engine;
 pub mod stores;
+
+pub mod letters;
 
 pub mod dispatch;
 pub mod run;

@@ -14,6 +14,8 @@ pub enum LetterState {
 }
 
 impl LetterState {
+    pub const ALL: [Self; 4] = [Self::Open, Self::Replaying, Self::Succeeded, Self::Discarded];
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
