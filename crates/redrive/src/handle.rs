@@ -8,8 +8,8 @@ use redrive_core::{Message, Policy, Time};
 use tokio::sync::oneshot;
 
 use crate::engine::{
-    Accepted, Counts, EngineError, IngestError, Letter, LetterChange, LetterState, NewMessage, ReplayAnswer,
-    ReplayJob,
+    Accepted, Counts, EngineError, IngestError, Letter, LetterChange, LetterStanding, LetterState,
+    MessageState, NewMessage, ReplayAnswer, ReplayJob,
 };
 use crate::run::built::Built;
 use crate::run::clock::Clock;
@@ -27,6 +27,12 @@ pub struct PipelineHandle {
 pub enum HandleError {
     #[error("pipeline `{0}` has stopped")]
     Stopped(String),
+    /// Messages are found by id only where ids are remembered.
+    #[error(
+        "pipeline `{0}` does not remember ids, so a message cannot be asked for by its id; set `dedup` to a window, for \
+         example 24h"
+    )]
+    NotRemembered(String),
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
@@ -67,6 +73,34 @@ impl PipelineHandle {
 
     pub async fn letter(&self, id: u64) -> Result<Option<Letter>, HandleError> {
         self.ask(|reply| Command::Letter { id, reply }).await
+    }
+
+    /// Where the message with this id is now, with its story. `None` if no such id is known: it was never accepted, or
+    /// longer ago than the window of [`crate::Pipeline::dedup`]. A pipeline without such a window answers
+    /// [`HandleError::NotRemembered`].
+    pub async fn message(&self, id: &str) -> Result<Option<MessageState>, HandleError> {
+        let id = id.to_owned();
+        match self.ask(|reply| Command::Message { id, reply }).await {
+            Err(HandleError::Engine(EngineError::NotRemembered)) => {
+                Err(HandleError::NotRemembered(self.name().to_owned()))
+            }
+            answer => answer,
+        }
+    }
+
+    /// How letters stand towards a replay job, without reading their content; `None` where there is no such letter.
+    pub async fn letter_standings(
+        &self,
+        job: u64,
+        ids: impl Into<Vec<u64>>,
+    ) -> Result<Vec<Option<LetterStanding>>, HandleError> {
+        let ids = ids.into();
+        self.ask(|reply| Command::Standings { job, ids, reply }).await
+    }
+
+    /// The time by which this pipeline's messages come due.
+    pub fn now(&self) -> Time {
+        self.clock.now()
     }
 
     /// Puts letters back to be delivered at once, as a job of its own.

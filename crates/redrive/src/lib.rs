@@ -5,6 +5,7 @@
 //! - [`builder`]: what a user writes; [`handler`], [`failure`]: their code and what it says when it fails
 //! - [`redrive`], [`handle`]: what a user holds while it runs
 //! - [`engine`]: where messages live; the seam, and the engines behind it; [`stores`] opens one per pipeline
+//! - [`letters`]: which dead letters are meant; [`replay`]: jobs that put them back; [`actions`]: who did what
 //! - [`dispatch`]: what to take, whom to start, what to settle; no I/O
 //! - [`run`]: threads, handlers, shutdown
 //! - [`settle`]: from the end of an attempt to what is stored
@@ -20,6 +21,8 @@ mod redrive;
 pub mod engine;
 pub mod stores;
 
+pub mod letters;
+
 pub mod dispatch;
 pub mod run;
 pub mod settle;
@@ -29,7 +32,9 @@ pub mod sim;
 
 pub use builder::{BuildError, BuildFault, Builder, Pipeline};
 pub use engine::embedded::Embedded;
-pub use engine::{Accepted, AfterDead, Letter, LetterState, NewMessage, Ordering};
+pub use engine::{
+    Accepted, AfterDead, Letter, LetterState, MessagePhase, MessageState, NewMessage, Ordering,
+};
 pub use failure::{Failure, TimedOut};
 pub use handle::{HandleError, PipelineHandle};
 pub use handler::{Handler, MessageExt};

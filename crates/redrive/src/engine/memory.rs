@@ -11,7 +11,10 @@ use tokio::sync::oneshot;
 
 use super::history::History;
 use super::ingest::{Accepted, Ingest, IngestAnswer, NewMessage};
-use super::letter::{Letter, LetterChange, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
+use super::letter::{
+    Letter, LetterChange, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
+};
+use super::message_state::{MessagePhase, MessageState};
 use super::seam::{
     AfterDead, Counts, Delivery, Engine, EngineError, Event, Ordering, Receipt, Settlement, StoreOptions,
     Ticket, Verdict, share,
@@ -389,6 +392,42 @@ impl Inner {
         })
     }
 
+    fn message(&self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        let Some(window) = self.options.dedup else { return Err(EngineError::NotRemembered) };
+        let Some((seq, at)) = self.seen.get(id) else { return Ok(None) };
+        let (entry, letter) = (&self.entries[seq], self.letters.get(seq));
+        let waits = |phase| if letter.is_some() { MessagePhase::Replaying } else { phase };
+        let mut due = None;
+        let phase = match entry.state {
+            _ if entry.in_flight.is_some() => MessagePhase::Delivering,
+            State::Ready => waits(MessagePhase::Ready),
+            State::Blocked | State::Released => waits(MessagePhase::KeyWait),
+            State::Delayed(until) => {
+                due = Some(until);
+                waits(MessagePhase::Delayed)
+            }
+            State::Letter | State::Done => match letter {
+                Some(letter) => letter.state.into(),
+                None if now.since(*at) >= window => return Ok(None),
+                None => return Ok(Some(MessageState::new(id, MessagePhase::Succeeded))),
+            },
+        };
+        let told = MessageState::new(id, phase).told(&entry.meta, &entry.history);
+        let (letter, reason) = (letter.map(|_| *seq), letter.map(|letter| letter.reason));
+        Ok(Some(MessageState { due, letter, reason, ..told }))
+    }
+
+    fn letter_standing(&self, job: u64, seq: u64) -> Option<LetterStanding> {
+        let letter = self.letters.get(&seq)?;
+        Some(LetterStanding {
+            state: letter.state,
+            dead_at: letter.dead_at,
+            replays: self.entries[&seq].meta.replays,
+            in_job: letter.jobs.contains(&job),
+            is_last_job: letter.job == Some(job),
+        })
+    }
+
     fn counts(&self) -> Counts {
         let count = |wanted: fn(&Entry) -> bool| self.entries.values().filter(|e| wanted(e)).count() as u64;
         let letters = |state| self.letters.values().filter(|letter| letter.state == state).count() as u64;
@@ -482,6 +521,19 @@ impl Engine for Memory {
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
         Ok(self.lock().letter(id))
+    }
+
+    fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        self.lock().message(id, now)
+    }
+
+    fn letter_standings(
+        &mut self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        let inner = self.lock();
+        Ok(ids.iter().map(|seq| inner.letter_standing(job, *seq)).collect())
     }
 
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], _now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {

@@ -11,7 +11,8 @@ use redrive_core::{Message, Meta, Reason, Time};
 
 use super::history::{Attempt, History};
 use super::ingest::Ingest;
-use super::letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};
+use super::letter::{Letter, LetterChange, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
+use super::message_state::MessageState;
 
 /// Whether messages of one key wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -134,6 +135,9 @@ pub enum EngineError {
     Owned(String),
     #[error("{0}")]
     Version(String),
+    /// Messages are found by id only where ids are remembered.
+    #[error("ids are not remembered here; set `dedup` to a window, and messages can be asked for by id")]
+    NotRemembered,
 }
 
 /// The seam. See the module's docs for who may call it.
@@ -178,6 +182,18 @@ pub trait Engine: Send + 'static {
     ) -> Result<Vec<Letter>, EngineError>;
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError>;
+
+    /// Where the message with this id is. An id is known for the window of deduplication after it was accepted, and may
+    /// be known for longer; if it was accepted again, the latest one is meant. Without such a window the answer is
+    /// [`EngineError::NotRemembered`].
+    fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        let _ = (id, now);
+        Err(EngineError::NotRemembered)
+    }
+
+    /// How letters stand towards a replay job; `None` where there is no such letter.
+    fn letter_standings(&mut self, job: u64, ids: &[u64])
+    -> Result<Vec<Option<LetterStanding>>, EngineError>;
 
     /// Puts letters back to be delivered, each at most once per job. Durable on return.
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError>;

@@ -8,7 +8,8 @@ use tokio::sync::oneshot;
 
 use super::wake::Wake;
 use crate::engine::{
-    Counts, Engine, EngineError, Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob,
+    Counts, Engine, EngineError, Letter, LetterChange, LetterStanding, LetterState, MessageState,
+    ReplayAnswer, ReplayJob,
 };
 
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
@@ -18,6 +19,8 @@ type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
 pub(crate) enum Command {
     Letters { state: Option<LetterState>, after: Option<u64>, limit: usize, reply: Reply<Vec<Letter>> },
     Letter { id: u64, reply: Reply<Option<Letter>> },
+    Message { id: String, reply: Reply<Option<MessageState>> },
+    Standings { job: u64, ids: Vec<u64>, reply: Reply<Vec<Option<LetterStanding>>> },
     Replay { job: ReplayJob, ids: Vec<u64>, reply: Reply<Vec<ReplayAnswer>> },
     Change { change: LetterChange, ids: Vec<u64>, reply: Reply<Vec<bool>> },
     Counts { reply: Reply<Counts> },
@@ -32,6 +35,8 @@ impl Command {
                 reply.send(engine.letters(state, after, limit)).is_err()
             }
             Self::Letter { id, reply } => reply.send(engine.letter(id)).is_err(),
+            Self::Message { id, reply } => reply.send(engine.message(&id, now)).is_err(),
+            Self::Standings { job, ids, reply } => reply.send(engine.letter_standings(job, &ids)).is_err(),
             Self::Replay { job, ids, reply } => reply.send(engine.replay(&job, &ids, now)).is_err(),
             Self::Change { change, ids, reply } => {
                 reply.send(engine.change_letters(&change, &ids, now)).is_err()

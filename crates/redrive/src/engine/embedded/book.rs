@@ -9,7 +9,7 @@ use redrive_core::Message;
 
 use super::lines::{LineKey, Lines};
 use super::live::Live;
-use super::shelf::{Cell, LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table};
+use super::shelf::{Cell, IdSlot, LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table, WaitPlace};
 use crate::engine::completion::CompletionSet;
 use crate::engine::delay::{DelayIndex, DelayKey};
 use crate::engine::overlay::{Changes, Overlay};
@@ -17,8 +17,6 @@ use crate::engine::seam::{AfterDead, Ordering, StoreOptions};
 
 /// Key hash, letter number.
 pub type DoorKey = (u64, u64);
-/// Message number and time of acceptance.
-pub type IdSlot = (u64, u64);
 
 /// What a fold means for what is in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +44,8 @@ pub struct Book<S> {
     pub doors: Overlay<DoorKey, ()>,
     pub letters: Overlay<u64, LetterSlot>,
     pub ids: Overlay<Vec<u8>, IdSlot>,
+    /// Mirrors the delay table and the blocked in the lines, by number. Empty where ids are not remembered.
+    pub places: Overlay<u64, WaitPlace>,
     pub live: Live,
     pub blocked: u64,
     pub open: u64,
@@ -70,6 +70,7 @@ pub struct Frozen {
     pub doors: Arc<Changes<DoorKey, ()>>,
     pub letters: Arc<Changes<u64, LetterSlot>>,
     pub ids: Arc<Changes<Vec<u8>, IdSlot>>,
+    pub places: Arc<Changes<u64, WaitPlace>>,
     pub meta: Vec<u64>,
 }
 
@@ -86,8 +87,9 @@ impl Cell for Vec<u64> {
 
 /// The one key of the meta table.
 pub const META_KEY: u64 = 0;
-const META_VERSION: u64 = 1;
-const META_FIXED: usize = 11;
+/// Raised whenever the tables mean something else: an index of another version is built anew from the journal.
+const META_VERSION: u64 = 2;
+const META_FIXED: usize = 12;
 /// Replay jobs that are remembered per letter; more happen only by force.
 pub const JOBS_MAX: usize = 64;
 
@@ -106,6 +108,7 @@ impl<S: Shelf> Book<S> {
             doors: Overlay::default(),
             letters: Overlay::default(),
             ids: Overlay::default(),
+            places: Overlay::default(),
             live: Live::default(),
             blocked: 0,
             open: 0,
@@ -125,7 +128,10 @@ impl<S: Shelf> Book<S> {
         let damaged = || ShelfError("its meta entry cannot be read".into());
         let meta = <Vec<u64>>::read(&raw).filter(|m| m.len() >= META_FIXED && m[0] == META_VERSION);
         let meta = meta.ok_or_else(damaged)?;
-        let runs_end = META_FIXED + meta[10] as usize * 2;
+        if options.dedup.is_some() && meta[10] == 0 {
+            return Err(ShelfError("it was kept without ids, which are remembered from now on".into()));
+        }
+        let runs_end = META_FIXED + meta[11] as usize * 2;
         let runs = meta.get(META_FIXED..runs_end).ok_or_else(damaged)?;
         let mut departed = CompletionSet::starting_at(meta[3]);
         for run in runs.chunks_exact(2) {
@@ -150,7 +156,8 @@ impl<S: Shelf> Book<S> {
         let runs = self.departed.runs();
         let mut meta =
             vec![META_VERSION, self.position, self.next_seq, self.departed.prefix(), ready.0, ready.1];
-        meta.extend([self.delay.len(), self.blocked, self.open, self.discarded, runs.len() as u64]);
+        let with_ids = u64::from(self.options.dedup.is_some());
+        meta.extend([self.delay.len(), self.blocked, self.open, self.discarded, with_ids, runs.len() as u64]);
         meta.extend(runs.into_iter().flat_map(|(first, count)| [first, count]));
         meta.extend(self.live.numbers());
         Frozen {
@@ -159,6 +166,7 @@ impl<S: Shelf> Book<S> {
             doors: self.doors.freeze(),
             letters: self.letters.freeze(),
             ids: self.ids.freeze(),
+            places: self.places.freeze(),
             meta,
         }
     }
@@ -171,13 +179,15 @@ impl<S: Shelf> Book<S> {
             doors: self.doors.thaw(),
             letters: self.letters.thaw(),
             ids: self.ids.thaw(),
+            places: self.places.thaw(),
             meta: Vec::new(),
         }
     }
 
     /// Changes that wait to be handed over.
     pub fn changes(&self) -> usize {
-        self.delay.changes() + self.lines.len() + self.doors.len() + self.letters.len() + self.ids.len()
+        let letters = self.doors.len() + self.letters.len();
+        self.delay.changes() + self.lines.len() + letters + self.ids.len() + self.places.len()
     }
 
     pub fn table(&self, space: Space) -> Table<'_, S> {
