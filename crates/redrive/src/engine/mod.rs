@@ -22,6 +22,6 @@ pub use letter::{Letter, LetterChange, LetterStanding, LetterState, ReplayAnswer
 pub use memory::Memory;
 pub use message_state::{MessagePhase, MessageState};
 pub use seam::{
-    AfterDead, Counts, Delivery, Engine, EngineError, Event, Ordering, Receipt, Settlement, StoreOptions,
-    Ticket, Verdict,
+    AfterDead, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
+    StoreOptions, Ticket, Verdict,
 };

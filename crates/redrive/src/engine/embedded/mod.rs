@@ -36,6 +36,7 @@ mod writer;
 
 pub mod dir;
 mod find;
+mod oldest;
 pub mod open;
 mod serve;
 pub mod store;
