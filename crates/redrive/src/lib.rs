@@ -23,7 +23,10 @@ mod redrive;
 pub mod engine;
 pub mod stores;
 
+pub mod actions;
 pub mod letters;
+pub mod replay;
+pub mod timestamp;
 
 pub mod dispatch;
 pub mod run;

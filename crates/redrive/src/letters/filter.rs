@@ -203,3 +203,6 @@ fn quoted(value: &str) -> String {
     }
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
+
+#[cfg(test)]
+mod tests;

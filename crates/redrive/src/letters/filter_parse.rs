@@ -225,16 +225,16 @@ fn named<T: Copy, const N: usize>(
     all: [T; N],
     name: fn(T) -> &'static str,
 ) -> Read<Vec<T>> {
-    each(words, |word| match all.into_iter().find(|value| name(*value) == word.text) {
-        Some(value) => Ok(value),
-        None => {
-            let names = all.map(name);
-            let hint = match nearest(&word.text, names) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("there are {}", names.join(", ")),
-            };
-            wrong(word.column, format!("`{}` is not a {field}; {hint}", word.text))
+    each(words, |word| {
+        if let Some(value) = all.into_iter().find(|value| name(*value) == word.text) {
+            return Ok(value);
         }
+        let names = all.map(name);
+        let hint = match nearest(&word.text, names) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("there are {}", names.join(", ")),
+        };
+        wrong(word.column, format!("`{}` is not a {field}; {hint}", word.text))
     })
 }
 
@@ -272,12 +272,11 @@ fn payload(word: &Word) -> Read<PayloadTest> {
     if how == Comparison::Equal {
         return Ok(PayloadTest::Text(word.text.clone()));
     }
-    match rest.parse().ok().filter(|number: &f64| number.is_finite()) {
-        Some(with) => Ok(PayloadTest::Number(Compared { how, with })),
-        None => {
-            let problem =
-                format!("`{rest}` is not a number to compare with; put the value in quotes if it is text");
-            wrong(word.column, problem)
-        }
+    if let Some(with) = rest.parse().ok().filter(|number: &f64| number.is_finite()) {
+        return Ok(PayloadTest::Number(Compared { how, with }));
     }
+    wrong(
+        word.column,
+        format!("`{rest}` is not a number to compare with; put the value in quotes if it is text"),
+    )
 }
