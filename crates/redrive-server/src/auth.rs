@@ -149,8 +149,14 @@ mod tests {
         for scope in [Scope::Ingest, Scope::Replay, Scope::Edit, Scope::Discard, Scope::Admin] {
             for loopback in [true, false] {
                 assert_eq!(judged(loopback, scope, None, None), Err(Code::Unauthorized));
-                assert_eq!(judged(loopback, scope, Some("Bearer nobody-knows-this"), None), Err(Code::Unauthorized));
-                assert_eq!(judged(loopback, scope, Some("Basic b3BzOm9wcw=="), None), Err(Code::Unauthorized));
+                assert_eq!(
+                    judged(loopback, scope, Some("Bearer nobody-knows-this"), None),
+                    Err(Code::Unauthorized)
+                );
+                assert_eq!(
+                    judged(loopback, scope, Some("Basic b3BzOm9wcw=="), None),
+                    Err(Code::Unauthorized)
+                );
                 assert_eq!(judged(loopback, scope, Some(READER), None), Err(Code::Forbidden));
                 assert_eq!(judged(loopback, scope, Some(OPS), None), Ok("ops".into()));
             }

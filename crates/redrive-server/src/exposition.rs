@@ -213,8 +213,13 @@ mod tests {
         spans.observe(Duration::from_millis(3));
         exposition.metric(&SPANS).histogram(&[], &spans);
         let text = exposition.finish();
-        assert!(text.starts_with("# HELP x One\\nx.\n# TYPE x gauge\nx{p=\"a\\\"b\\\\c\\nd\"} 1.5\n# HELP y_seconds"));
-        assert!(text.contains("\ny_seconds_bucket{le=\"+Inf\"} 1\ny_seconds_sum 0.003\ny_seconds_count 1\n"), "{text}");
+        assert!(text.starts_with(
+            "# HELP x One\\nx.\n# TYPE x gauge\nx{p=\"a\\\"b\\\\c\\nd\"} 1.5\n# HELP y_seconds"
+        ));
+        assert!(
+            text.contains("\ny_seconds_bucket{le=\"+Inf\"} 1\ny_seconds_sum 0.003\ny_seconds_count 1\n"),
+            "{text}"
+        );
         assert_eq!(lint(&text), Vec::<String>::new());
     }
 

@@ -38,9 +38,10 @@ impl Extract {
                     _ => None,
                 }
             }
-            Self::Header(name) => {
-                headers.iter().find(|(given, _)| given.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
-            }
+            Self::Header(name) => headers
+                .iter()
+                .find(|(given, _)| given.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.clone()),
         }
     }
 }

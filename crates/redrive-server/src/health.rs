@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::answer::Json;
 use crate::metrics::{self, PipelineFigures, ReplayCounts, Snapshot};
 use crate::readiness::Phase;
+use crate::service::Served;
 use crate::state::Shared;
 
 /// Alive: the runtime answers. Nothing else is asked, so that a slow disk does not get the process killed.
@@ -25,4 +26,19 @@ pub(crate) async fn metrics(State(shared): State<Shared>) -> Response {
     let text = metrics::render(&snapshot(&shared));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+fn snapshot(shared: &Shared) -> Snapshot {
+    let figures = |served: &Served| PipelineFigures {
+        name: served.handle.name().to_owned(),
+        figures: served.handle.figures(),
+    };
+    let mut replays = ReplayCounts::default();
+    for job in shared.service.replays.list() {
+        replays.published += job.published;
+        replays.succeeded += job.succeeded;
+        replays.dead_again += job.dead_again;
+        replays.skipped += job.skipped;
+    }
+    Snapshot { pipelines: shared.service.pipelines.iter().map(figures).collect(), replays }
 }

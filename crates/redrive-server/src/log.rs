@@ -58,7 +58,8 @@ pub fn attempt_failed(failed: &AttemptFailed) {
 
 /// What the event says. Pure.
 pub fn fields(failed: &AttemptFailed) -> Fields {
-    let note = |name: &str| failed.notes.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str());
+    let note =
+        |name: &str| failed.notes.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str());
     let (decision, delay_ms, reason) = match &failed.decision {
         Decided::Retry { due, .. } => {
             ("retry_at", Some(due.as_millis().saturating_sub(failed.at.as_millis())), None)
@@ -199,7 +200,15 @@ mod tests {
             attempt_failed(&failed(Decided::Dead(Reason::Gone), &[]));
         });
         let text = lines.0.lock().unwrap().clone();
-        for part in ["INFO ", "WARN ", "class=\"rate_limited\"", "delay_ms=15000", "reason=\"gone\"", "attempt=2", "pipeline=\"push\""] {
+        for part in [
+            "INFO ",
+            "WARN ",
+            "class=\"rate_limited\"",
+            "delay_ms=15000",
+            "reason=\"gone\"",
+            "attempt=2",
+            "pipeline=\"push\"",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         for secret in ["4111", "example.test", "s3cret", "pw", "None"] {

@@ -32,7 +32,12 @@ pub struct Snapshot {
     pub replays: ReplayCounts,
 }
 
-const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Metric {
+const fn metric(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
     Metric { name, kind, labels, help }
 }
 
@@ -134,12 +139,8 @@ static REPEATS: Metric = metric(
     PIPELINE,
     "Calls that were given up without an end; the message is delivered again.",
 );
-static KEY_ORDER_VOIDED: Metric = metric(
-    "redrive_key_order_voided_total",
-    Kind::Counter,
-    PIPELINE,
-    "Keys whose order could not be kept.",
-);
+static KEY_ORDER_VOIDED: Metric =
+    metric("redrive_key_order_voided_total", Kind::Counter, PIPELINE, "Keys whose order could not be kept.");
 static PAUSED: Metric =
     metric("redrive_paused", Kind::Gauge, PIPELINE, "1 while the pipeline is paused, 0 otherwise.");
 static RUNNING: Metric =

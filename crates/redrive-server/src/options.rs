@@ -46,7 +46,9 @@ pub enum ServerError {
     Exposed { listen: SocketAddr },
     #[error("two tokens are named `{name}`; names say who did what, so give each its own")]
     SameName { name: String },
-    #[error("cannot listen on {listen}: {source}; is another process there? Set `server.listen` to a free port")]
+    #[error(
+        "cannot listen on {listen}: {source}; is another process there? Set `server.listen` to a free port"
+    )]
     Listen { listen: SocketAddr, source: io::Error },
 }
 

@@ -29,7 +29,10 @@ pub(crate) async fn page() -> Result<Response, Problem> {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin"));
+    headers.insert(
+        HeaderName::from_static("cross-origin-opener-policy"),
+        HeaderValue::from_static("same-origin"),
+    );
     Ok(response)
 }
 
@@ -40,7 +43,17 @@ mod tests {
     #[test]
     fn nothing_foreign_is_loaded_and_nothing_is_written_as_markup() {
         assert_eq!(PAGE.matches(NONCE_MARK).count(), 2, "one style, one script");
-        for forbidden in ["http://", "https://", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", " style=\"", " onclick="] {
+        for forbidden in [
+            "http://",
+            "https://",
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            " style=\"",
+            " onclick=",
+        ] {
             // The name space of drawings is a name, not an address.
             let page = PAGE.replace("http://www.w3.org/2000/svg", "");
             assert!(!page.contains(forbidden), "{forbidden}");

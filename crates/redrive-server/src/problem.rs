@@ -151,15 +151,18 @@ impl From<IngestError> for Problem {
     fn from(error: IngestError) -> Self {
         let (code, hint) = match &error {
             IngestError::DiskFull { .. } => (Code::DiskFull, "free some space; nothing of this was accepted"),
-            IngestError::Busy => (Code::Busy, "nothing of this was accepted; send it again after Retry-After"),
+            IngestError::Busy => {
+                (Code::Busy, "nothing of this was accepted; send it again after Retry-After")
+            }
             IngestError::TooMany { .. } => (
                 Code::TooManyPending,
                 "nothing of this was accepted; send it again later, or raise `max_pending` of the pipeline",
             ),
             IngestError::Closed => (Code::Stopping, "nothing of this was accepted; send it again later"),
-            IngestError::Stopped => {
-                (Code::Stopping, "send it again with the same id: what was accepted is answered as a duplicate")
-            }
+            IngestError::Stopped => (
+                Code::Stopping,
+                "send it again with the same id: what was accepted is answered as a duplicate",
+            ),
             IngestError::Storage(_) => (Code::StorageFailed, "repair the disk and start again"),
         };
         Self::new(code, error, hint)

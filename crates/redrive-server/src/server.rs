@@ -61,6 +61,10 @@ impl Server {
         let listener = TcpListener::from_std(listener)
             .map_err(|source| ServerError::Listen { listen: address, source })?;
         let readiness = shared.readiness.clone();
+        for served in &shared.service.pipelines {
+            // Replay jobs that an earlier process left running go on. There is a runtime here, so this cannot fail.
+            let _ = shared.service.replays.attach(&served.handle);
+        }
         let service = TowerToHyperService::new(router(shared));
         let connections = Arc::new(Semaphore::new(options.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
         let graceful = GracefulShutdown::new();
@@ -104,4 +108,3 @@ async fn accept(
         }
     }
 }
-

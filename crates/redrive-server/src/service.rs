@@ -23,12 +23,7 @@ pub struct Served {
 
 impl Served {
     pub fn new(handle: PipelineHandle) -> Self {
-        Self {
-            handle,
-            intake: Intake::default(),
-            sink: "handler".to_owned(),
-            engine: "embedded".to_owned(),
-        }
+        Self { handle, intake: Intake::default(), sink: "handler".to_owned(), engine: "embedded".to_owned() }
     }
 }
 

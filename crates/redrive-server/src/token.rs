@@ -61,9 +61,13 @@ pub struct Token {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    #[error("the secret of token `{name}` has {bytes} bytes; give it at least {SECRET_BYTES_MIN} random ones")]
+    #[error(
+        "the secret of token `{name}` has {bytes} bytes; give it at least {SECRET_BYTES_MIN} random ones"
+    )]
     Short { name: String, bytes: usize },
-    #[error("the secret of token `{name}` has characters that cannot stand in a header; use letters and digits")]
+    #[error(
+        "the secret of token `{name}` has characters that cannot stand in a header; use letters and digits"
+    )]
     Unprintable { name: String },
     #[error("token `{name}` has no scopes; give it some of read, ingest, replay, edit, discard, admin")]
     NoScopes { name: String },
@@ -134,7 +138,10 @@ impl Token {
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("name", &self.name).field("scopes", &self.scopes).finish_non_exhaustive()
+        f.debug_struct("Token")
+            .field("name", &self.name)
+            .field("scopes", &self.scopes)
+            .finish_non_exhaustive()
     }
 }
 

@@ -16,16 +16,17 @@ use super::view;
 use crate::answer::{Json, Params, read_json};
 use crate::auth::Actor;
 use crate::body;
-use crate::problem::{Code, Problem};
-use crate::service::Served;
+use crate::problem::Problem;
 use crate::state::Shared;
 
 /// Letters of a page, unless asked otherwise.
 const PAGE_DEFAULT: usize = 100;
 /// Letters that statistics look at; beyond it `scanned` says that there are more.
 const STATS_MAX: u64 = 100_000;
-/// Letters that are discarded in one step.
-const STEP: usize = 1_000;
+/// Payloads of one page; a page with more of them ends early.
+const PAYLOADS_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The longest reason for a discard.
+const REASON_BYTES_MAX: usize = 1_000;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -48,15 +49,29 @@ pub(crate) async fn list(
     let selection = Selection {
         filter: given(&params.filter).as_deref().map(selection::filter).transpose()?,
         state: given(&params.state).as_deref().map(selection::state).transpose()?,
-        since: given(&params.since).as_deref().map(|text| selection::since(text, shared.now())).transpose()?,
+        since: given(&params.since)
+            .as_deref()
+            .map(|text| selection::since(text, shared.now()))
+            .transpose()?,
         ids: None,
         all: true,
     };
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, select::PAGE_MAX);
     let page = selection.page(&served.handle, params.cursor, limit).await?;
-    let letters: Vec<Value> =
-        page.letters.iter().map(|letter| view::letter(&pipeline, letter, params.payload)).collect();
-    let next = page.next.map(|next| next.to_string());
+    let mut next = page.next;
+    let mut letters = Vec::with_capacity(page.letters.len());
+    let mut payload_bytes = 0;
+    let mut before = None;
+    for letter in &page.letters {
+        payload_bytes += letter.message.payload().filter(|_| params.payload).map_or(0, <[u8]>::len);
+        if payload_bytes > PAYLOADS_BYTES_MAX && before.is_some() {
+            next = before;
+            break;
+        }
+        letters.push(view::letter(&pipeline, letter, params.payload));
+        before = Some(letter.id);
+    }
+    let next = next.map(|next| next.to_string());
     Ok(Json(json!({ "letters": letters, "next": next, "scanned": page.scanned })))
 }
 
@@ -70,7 +85,8 @@ pub(crate) async fn show(
         Some(number) => served.handle.letter(*number).await?,
         None => None,
     };
-    let letter = letter.ok_or_else(|| Problem::not_found(format!("there is no letter `{id}`"), "list them first"))?;
+    let letter =
+        letter.ok_or_else(|| Problem::not_found(format!("there is no letter `{id}`"), "list them first"))?;
     Ok(Json(view::letter(&pipeline, &letter, true)))
 }
 
@@ -124,4 +140,62 @@ impl Tally {
         }
         view
     }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DiscardWish {
+    filter: Option<String>,
+    ids: Option<Vec<String>>,
+    since: Option<String>,
+    #[serde(default)]
+    all: bool,
+    reason: Option<String>,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+pub(crate) async fn discard(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(pipeline): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let held = body::hold(&shared, &headers, body).await?;
+    let wish: DiscardWish = read_json(&held.bytes)?;
+    let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
+    let ids = given.open(shared.now())?.freeze(&served.handle).await?;
+    if wish.dry_run {
+        return Ok(Json(json!({ "would_discard": ids.len() })));
+    }
+    let reason = wish.reason.unwrap_or_default();
+    let reason = reason.trim();
+    if reason.is_empty() || reason.len() > REASON_BYTES_MAX {
+        let message = format!("`reason` is needed, of at most {REASON_BYTES_MAX} bytes");
+        return Err(Problem::bad_request(message, "say why: it stands in the record beside your name"));
+    }
+    let done = shared.service.actions.discard(&served.handle, &ids, &actor.0, reason).await?;
+    Ok(Json(json!({ "id": done.id, "discarded": done.discarded, "undo_until": view::time(done.undo_until) })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UndoWish {
+    id: String,
+}
+
+pub(crate) async fn undo(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(pipeline): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let held = body::hold(&shared, &headers, body).await?;
+    let wish: UndoWish = read_json(&held.bytes)?;
+    let done = shared.service.actions.undo(&served.handle, &wish.id, &actor.0).await?;
+    Ok(Json(json!({ "restored": done.restored })))
 }

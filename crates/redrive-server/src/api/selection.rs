@@ -27,7 +27,11 @@ impl Given {
             return Err(empty());
         }
         if self.ids.as_ref().is_some_and(Vec::is_empty) {
-            return Err(Problem::new(Code::EmptySelection, "`ids` is an empty list", "name at least one letter"));
+            return Err(Problem::new(
+                Code::EmptySelection,
+                "`ids` is an empty list",
+                "name at least one letter",
+            ));
         }
         if let Some(ids) = self.ids.as_ref().filter(|ids| ids.len() > IDS_MAX) {
             let message = format!("`ids` has {} entries, at most {IDS_MAX} are read", ids.len());
@@ -78,7 +82,8 @@ pub fn since(text: &str, now: Time) -> Result<Time, Problem> {
     }
     let day = || timestamp::parse(&format!("{text}T00:00:00Z"));
     timestamp::parse(text).or_else(day).ok_or_else(|| {
-        let hint = "write a time like 2026-11-15T09:00:00Z or 2026-11-15, or a span like 1h for that long ago";
+        let hint =
+            "write a time like 2026-11-15T09:00:00Z or 2026-11-15, or a span like 1h for that long ago";
         Problem::bad_request(format!("`since` is {text:?}, which is no time"), hint)
     })
 }

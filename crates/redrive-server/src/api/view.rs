@@ -8,8 +8,8 @@ use redrive::{Letter, LetterState, Ordering, Policy, Time};
 use redrive_core::{Class, Schedule, duration};
 use serde_json::{Map, Value, json};
 
-use redrive::timestamp;
 use crate::service::Served;
+use redrive::timestamp;
 
 /// A time, or null.
 pub fn time(time: Option<Time>) -> Value {
@@ -24,7 +24,7 @@ pub fn pipeline(served: &Served, figures: &Figures) -> Value {
     let p99_ms = |quantile: Option<f64>| quantile.map(|seconds| (seconds * 1e6).round() / 1e3);
     json!({
         "name": served.handle.name(),
-        "paused": figures.paused,
+        "paused": served.handle.is_paused(),
         "mode": served.handle.mode().name(),
         "ordering": match served.handle.ordering() { Ordering::None => "none", Ordering::Key => "key" },
         "engine": served.engine,

@@ -57,7 +57,11 @@ mod tests {
     fn the_first_fault_is_named_with_its_line() {
         let problem = read_text("{\"id\":\"a\"}\n\n{\"id\":\"b\",\"tll\":\"1s\"}\n{").unwrap_err();
         assert!(problem.message.starts_with("line 3: "), "{}", problem.message);
-        assert!(problem.hint.contains("nothing was accepted") && problem.hint.contains("`ttl`"), "{}", problem.hint);
+        assert!(
+            problem.hint.contains("nothing was accepted") && problem.hint.contains("`ttl`"),
+            "{}",
+            problem.hint
+        );
     }
 
     #[test]

@@ -74,7 +74,10 @@ pub fn read(
         (Some(id), _) => id,
         (None, Some(place)) => place.find(payload.as_deref(), &headers).ok_or_else(|| {
             let message = format!("no id: there is neither `id` nor a text or whole number at {place}");
-            Problem::bad_message(message, "every message of this pipeline needs one; the pipeline says where to look")
+            Problem::bad_message(
+                message,
+                "every message of this pipeline needs one; the pipeline says where to look",
+            )
         })?,
         (None, None) => fresh_id()?,
     };
@@ -153,7 +156,9 @@ fn not_a_message(error: &serde_json::Error) -> Problem {
     let unknown = text.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
     let hint = match unknown.map(|field| (field, nearest(field, FIELDS))) {
         Some((_, Some(name))) => format!("did you mean `{name}`? Everything of your own goes into `payload`"),
-        Some((_, None)) => format!("the fields are {}; everything of your own goes into `payload`", FIELDS.join(", ")),
+        Some((_, None)) => {
+            format!("the fields are {}; everything of your own goes into `payload`", FIELDS.join(", "))
+        }
         None => "send one JSON object such as {\"id\":\"o-1\",\"payload\":{\"amount\":1999}}".to_owned(),
     };
     Problem::bad_message(format!("this is not a message: {text}"), hint)
@@ -244,7 +249,8 @@ mod tests {
 
     #[test]
     fn an_id_is_given_found_or_made() {
-        let from_json = Intake { id: Some(Extract::Json("/n".into())), tenant: Some(Extract::Header("t".into())) };
+        let from_json =
+            Intake { id: Some(Extract::Json("/n".into())), tenant: Some(Extract::Header("t".into())) };
         assert_eq!(read_plain("{}").unwrap().message.id(), "made");
         assert_eq!(read_with(r#"{"payload":{"n":7}}"#, &from_json).unwrap().message.id(), "7");
         assert_eq!(read_with(r#"{"id":"own","payload":{"n":7}}"#, &from_json).unwrap().message.id(), "own");

@@ -40,7 +40,11 @@ pub(crate) async fn ingest(
 ) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
     let held = body::hold(&shared, &headers, body).await?;
-    if is_many(&headers) { many(&shared, served, params, held.bytes.clone()).await } else { one(&shared, served, &held.bytes).await }
+    if is_many(&headers) {
+        many(&shared, served, params, held.bytes.clone()).await
+    } else {
+        one(&shared, served, &held.bytes).await
+    }
 }
 
 async fn one(shared: &Shared, served: &Served, body: &[u8]) -> Result<Response, Problem> {
@@ -49,7 +53,8 @@ async fn one(shared: &Shared, served: &Served, body: &[u8]) -> Result<Response, 
     let id = new.message.id().to_owned();
     let state = if new.due.is_some_and(|due| due > now) { "delayed" } else { "ready" };
     let accepted = served.handle.ingest([new]).await?;
-    let answer = |state: &str, duplicate: bool| Json(json!({ "id": id, "state": state, "duplicate": duplicate }));
+    let answer =
+        |state: &str, duplicate: bool| Json(json!({ "id": id, "state": state, "duplicate": duplicate }));
     if let Some(Accepted::Duplicate { .. }) = accepted.first() {
         // An id that is remembered, but neither waits nor is a dead letter, has been delivered.
         let known = served.handle.message(&id).await?;
@@ -59,7 +64,12 @@ async fn one(shared: &Shared, served: &Served, body: &[u8]) -> Result<Response, 
     Ok((StatusCode::ACCEPTED, answer(state, false)).into_response())
 }
 
-async fn many(shared: &Shared, served: &Served, params: IngestParams, body: Bytes) -> Result<Response, Problem> {
+async fn many(
+    shared: &Shared,
+    served: &Served,
+    params: IngestParams,
+    body: Bytes,
+) -> Result<Response, Problem> {
     let messages = read_many(body, &served.intake, shared.now()).await?;
     let ids: Option<Vec<String>> =
         params.ids.then(|| messages.iter().map(|new| new.message.id().to_owned()).collect());

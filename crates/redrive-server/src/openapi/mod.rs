@@ -117,7 +117,11 @@ mod tests {
         for route in ROUTES {
             let method = route.operation.method().as_str().to_lowercase();
             let described = &document["paths"][route.path.replace("{*", "{")][&method];
-            assert!(described["summary"].as_str().is_some_and(|summary| summary.ends_with('.')), "{}", route.path);
+            assert!(
+                described["summary"].as_str().is_some_and(|summary| summary.ends_with('.')),
+                "{}",
+                route.path
+            );
             assert!(ids.insert(described["operationId"].to_string()), "{}", route.path);
             assert!(described["responses"].as_object().is_some_and(|answers| !answers.is_empty()));
         }

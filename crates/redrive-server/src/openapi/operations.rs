@@ -46,7 +46,10 @@ pub(super) fn describe(operation: Operation) -> Described {
         Operation::Ready => Described {
             id: "ready",
             summary: "Whether the process wants traffic.",
-            answers: &[("200", "It does.", JSON, "Health"), ("503", "It is starting or stopping.", JSON, "Health")],
+            answers: &[
+                ("200", "It does.", JSON, "Health"),
+                ("503", "It is starting or stopping.", JSON, "Health"),
+            ],
             ..NOTHING
         },
         Operation::Metrics => Described {
@@ -95,7 +98,12 @@ pub(super) fn describe(operation: Operation) -> Described {
             body: Some("NewMessage"),
             answers: &[
                 ("202", "Accepted, and on disk. Of many: at least one was new.", JSON, "Accepted"),
-                ("200", "The id is known already; nothing was added. Of many: all are known.", JSON, "Accepted"),
+                (
+                    "200",
+                    "The id is known already; nothing was added. Of many: all are known.",
+                    JSON,
+                    "Accepted",
+                ),
             ],
             codes: &[
                 Code::BadRequest,
@@ -128,7 +136,12 @@ pub(super) fn describe(operation: Operation) -> Described {
                 ("limit", "integer", "At most this many; 100 if not given, 1000 at most."),
                 ("payload", "boolean", "Whether to give the payloads too."),
             ],
-            answers: &[("200", "A page. It may be short, or empty, although `next` says there is more.", JSON, "Letters")],
+            answers: &[(
+                "200",
+                "A page. It may be short, or empty, although `next` says there is more.",
+                JSON,
+                "Letters",
+            )],
             codes: &[Code::BadRequest, Code::BadFilter, Code::NotFound, Code::Stopping],
             ..NOTHING
         },

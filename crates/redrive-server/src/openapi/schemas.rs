@@ -38,20 +38,30 @@ pub(super) fn schemas() -> Map<String, Value> {
         }
         schemas.insert(name.to_owned(), schema);
     };
-    add("Problem", &["code", "message", "hint"], vec![("code", text()), ("message", text()), ("hint", text())]);
+    add(
+        "Problem",
+        &["code", "message", "hint"],
+        vec![("code", text()), ("message", text()), ("hint", text())],
+    );
     add("Health", &["status"], vec![("status", text())]);
     add(
         "NewMessage",
         &[],
         vec![
-            ("id", json!({ "type": "string", "maxLength": 512, "description": "Stable; made if it is left out." })),
+            (
+                "id",
+                json!({ "type": "string", "maxLength": 512, "description": "Stable; made if it is left out." }),
+            ),
             ("key", text()),
             ("payload", json!({ "description": "Any JSON; kept byte for byte." })),
             ("payload_base64", json!({ "type": "string", "contentEncoding": "base64" })),
             ("headers", json!({ "type": "object", "additionalProperties": { "type": "string" } })),
             ("tenant", text()),
             ("ttl", json!({ "type": "string", "description": "A span such as 1h30m." })),
-            ("due", json!({ "type": ["string", "integer"], "description": "RFC 3339, or milliseconds since 1970." })),
+            (
+                "due",
+                json!({ "type": ["string", "integer"], "description": "RFC 3339, or milliseconds since 1970." }),
+            ),
             ("delay", json!({ "type": "string", "description": "A span such as 5s." })),
         ],
     );
@@ -179,7 +189,11 @@ pub(super) fn schemas() -> Map<String, Value> {
         &[],
         vec![("id", text()), ("discarded", count()), ("undo_until", time()), ("would_discard", count())],
     );
-    add("Undo", &["id"], vec![("id", json!({ "type": "string", "description": "Of a discard, such as d-9." }))]);
+    add(
+        "Undo",
+        &["id"],
+        vec![("id", json!({ "type": "string", "description": "Of a discard, such as d-9." }))],
+    );
     add("Undone", &["restored"], vec![("restored", count())]);
     add(
         "StartReplay",
@@ -189,7 +203,10 @@ pub(super) fn schemas() -> Map<String, Value> {
             vec![
                 ("pipeline", text()),
                 ("rate", json!({ "type": ["number", "null"], "description": "Letters per second." })),
-                ("force", json!({ "type": "boolean", "description": "Also letters that were replayed three times." })),
+                (
+                    "force",
+                    json!({ "type": "boolean", "description": "Also letters that were replayed three times." }),
+                ),
                 ("dry_run", flag()),
             ],
         ),

@@ -246,3 +246,11 @@ fn parse(answer: &[u8]) -> Answer {
         .collect();
     Answer { status, headers, text: body.to_owned() }
 }
+
+fn service(redrive: &Redrive, dir: &TempDir) -> Service {
+    Service {
+        pipelines: redrive.pipelines().map(Served::new).collect(),
+        replays: Replays::open(Some(dir.path())).unwrap(),
+        actions: Actions::open(Some(dir.path())).unwrap(),
+    }
+}
