@@ -13,8 +13,8 @@ use super::history::History;
 use super::ingest::{Accepted, Ingest, IngestAnswer, NewMessage};
 use super::letter::{Letter, LetterChange, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
 use super::seam::{
-    AfterDead, Counts, Delivery, Engine, EngineError, Event, Ordering, Receipt, Settlement, StoreOptions,
-    Ticket, Verdict, share,
+    AfterDead, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
+    StoreOptions, Ticket, Verdict, share,
 };
 
 /// An engine without a disk. Clones share one store, so that a test can look inside while a runtime owns it.
@@ -315,9 +315,12 @@ impl Inner {
         {
             return;
         }
-        if let Some(attempt) = &attempt {
-            let entry = self.entry(seq);
-            entry.history = entry.history.with(attempt);
+        // The delivery may know more than was stored: attempts that were made in place.
+        if verdict != Verdict::Release {
+            self.entry(seq).history = match &attempt {
+                Some(attempt) => delivery.history.with(attempt),
+                None => delivery.history,
+            };
         }
         self.entry(seq).in_flight = None;
         match verdict {
@@ -398,6 +401,8 @@ impl Inner {
             key_wait: count(|e| matches!(e.state, State::Blocked | State::Released) && e.in_flight.is_none()),
             in_flight: count(|e| e.in_flight.is_some()),
             letters_open: letters(LetterState::Open),
+            letters_replaying: letters(LetterState::Replaying),
+            letters_succeeded: letters(LetterState::Succeeded),
             letters_discarded: letters(LetterState::Discarded),
         }
     }
@@ -432,6 +437,12 @@ impl Engine for Memory {
         inner.next_ticket += 1;
         let ticket = Ticket(inner.next_ticket);
         inner.unsettled.push((ticket, batch));
+        let wake = inner.wake.clone();
+        drop(inner);
+        // It is durable at the next poll, so there is something to hear.
+        if let Some(wake) = wake {
+            wake();
+        }
         Ok(ticket)
     }
 
@@ -457,6 +468,18 @@ impl Engine for Memory {
 
     fn counts(&self) -> Counts {
         self.lock().counts()
+    }
+
+    fn oldest(&mut self) -> Result<Oldest, EngineError> {
+        let inner = self.lock();
+        let waits = |entry: &&Entry| !matches!(entry.state, State::Letter | State::Done);
+        // Numbers are given in the order of acceptance.
+        let pending = inner.entries.values().find(waits).map(|entry| entry.meta.created);
+        let open = inner.letters.values().find(|letter| letter.state == LetterState::Open);
+        Ok(Oldest {
+            pending: pending.filter(|created| *created > Time::ZERO),
+            letter: open.map(|letter| letter.dead_at),
+        })
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {

@@ -20,6 +20,6 @@ pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
 pub use letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};
 pub use memory::Memory;
 pub use seam::{
-    AfterDead, Counts, Delivery, Engine, EngineError, Event, Ordering, Receipt, Settlement, StoreOptions,
-    Ticket, Verdict,
+    AfterDead, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
+    StoreOptions, Ticket, Verdict,
 };

@@ -120,7 +120,25 @@ pub struct Counts {
     pub key_wait: u64,
     pub in_flight: u64,
     pub letters_open: u64,
+    pub letters_replaying: u64,
+    pub letters_succeeded: u64,
     pub letters_discarded: u64,
+}
+
+impl Counts {
+    /// Messages that are not terminal.
+    pub fn pending(&self) -> u64 {
+        self.ready + self.delayed + self.key_wait + self.in_flight
+    }
+}
+
+/// How old the oldest of its kind is, as far as the engine knows without a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Oldest {
+    /// When the oldest message was made that waits, among those the engine would hand out next.
+    pub pending: Option<Time>,
+    /// When the open letter with the lowest number became one.
+    pub letter: Option<Time>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -128,6 +146,9 @@ pub enum EngineError {
     /// A write or a sync failed. Nothing can be trusted until the store is opened again.
     #[error("storage failed: {0}; stop, repair the disk and open the store again")]
     Storage(String),
+    /// The place where the store was to be cannot be used as it is. Nothing was stored.
+    #[error("{problem}; {fix}")]
+    Directory { problem: String, fix: &'static str },
     #[error("{0}")]
     Damaged(String),
     #[error("the store has an owner: {0}; stop it first, or use another directory")]
@@ -162,6 +183,12 @@ pub trait Engine: Send + 'static {
     fn gate(&mut self, closed: bool);
 
     fn counts(&self) -> Counts;
+
+    /// The oldest of what waits and of the open letters. It is asked about once a second and may be approximate, but must
+    /// be cheap: a look at what is at hand, never a walk through everything. An engine that cannot tell says so.
+    fn oldest(&mut self) -> Result<Oldest, EngineError> {
+        Ok(Oldest::default())
+    }
 
     /// Where new messages enter; `None` if the engine's source is elsewhere (Kafka).
     fn ingest(&self) -> Option<Arc<dyn Ingest>>;

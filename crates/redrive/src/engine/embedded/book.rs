@@ -49,7 +49,11 @@ pub struct Book<S> {
     pub live: Live,
     pub blocked: u64,
     pub open: u64,
+    pub replaying: u64,
+    pub succeeded: u64,
     pub discarded: u64,
+    /// No open letter has a lower number, as far as the search for the oldest has come.
+    pub oldest_open: u64,
     /// Frames of the journal that is being folded are damaged; a message may be found where it no longer waits.
     pub damaged: bool,
 }
@@ -86,8 +90,9 @@ impl Cell for Vec<u64> {
 
 /// The one key of the meta table.
 pub const META_KEY: u64 = 0;
-const META_VERSION: u64 = 1;
-const META_FIXED: usize = 11;
+/// Changes with what the entry holds: an index of another version is built anew.
+const META_VERSION: u64 = 2;
+const META_FIXED: usize = 13;
 /// Replay jobs that are remembered per letter; more happen only by force.
 pub const JOBS_MAX: usize = 64;
 
@@ -109,7 +114,10 @@ impl<S: Shelf> Book<S> {
             live: Live::default(),
             blocked: 0,
             open: 0,
+            replaying: 0,
+            succeeded: 0,
             discarded: 0,
+            oldest_open: 0,
             damaged: false,
         }
     }
@@ -125,7 +133,7 @@ impl<S: Shelf> Book<S> {
         let damaged = || ShelfError("its meta entry cannot be read".into());
         let meta = <Vec<u64>>::read(&raw).filter(|m| m.len() >= META_FIXED && m[0] == META_VERSION);
         let meta = meta.ok_or_else(damaged)?;
-        let runs_end = META_FIXED + meta[10] as usize * 2;
+        let runs_end = META_FIXED + meta[12] as usize * 2;
         let runs = meta.get(META_FIXED..runs_end).ok_or_else(damaged)?;
         let mut departed = CompletionSet::starting_at(meta[3]);
         for run in runs.chunks_exact(2) {
@@ -140,7 +148,9 @@ impl<S: Shelf> Book<S> {
         book.delay = DelayIndex::new(near_max, meta[6]);
         book.blocked = meta[7];
         book.open = meta[8];
-        book.discarded = meta[9];
+        book.replaying = meta[9];
+        book.succeeded = meta[10];
+        book.discarded = meta[11];
         book.live = Live::from_numbers(&meta[runs_end..]);
         Ok(Some(Loaded { book, ready_at: meta[4], ready_seq: meta[5] }))
     }
@@ -150,7 +160,9 @@ impl<S: Shelf> Book<S> {
         let runs = self.departed.runs();
         let mut meta =
             vec![META_VERSION, self.position, self.next_seq, self.departed.prefix(), ready.0, ready.1];
-        meta.extend([self.delay.len(), self.blocked, self.open, self.discarded, runs.len() as u64]);
+        let letters = [self.open, self.replaying, self.succeeded, self.discarded];
+        meta.extend([self.delay.len(), self.blocked].into_iter().chain(letters));
+        meta.push(runs.len() as u64);
         meta.extend(runs.into_iter().flat_map(|(first, count)| [first, count]));
         meta.extend(self.live.numbers());
         Frozen {

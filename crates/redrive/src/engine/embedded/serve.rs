@@ -16,7 +16,7 @@ use super::take::damaged_message;
 use crate::engine::history::History;
 use crate::engine::ingest::Ingest;
 use crate::engine::letter::{Letter, LetterChange, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
-use crate::engine::seam::{Counts, Delivery, Engine, EngineError, Event, Settlement, Ticket};
+use crate::engine::seam::{Counts, Delivery, Engine, EngineError, Event, Oldest, Settlement, Ticket};
 
 impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
@@ -67,8 +67,14 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
             key_wait: self.book.blocked + passed - count(|was| *was == Was::Blocked),
             in_flight: (self.in_flight.len() - returned.len()) as u64,
             letters_open: self.book.open,
+            letters_replaying: self.book.replaying,
+            letters_succeeded: self.book.succeeded,
             letters_discarded: self.book.discarded,
         }
+    }
+
+    fn oldest(&mut self) -> Result<Oldest, EngineError> {
+        self.find_oldest()
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {

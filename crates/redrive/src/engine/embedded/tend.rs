@@ -181,7 +181,10 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let mut lines = vec![
             format!("next {} prefix {prefix} runs {runs:?}", book.next_seq),
             format!("waiting {} blocked {}", book.delay.len(), book.blocked),
-            format!("open {} discarded {}", book.open, book.discarded),
+            format!(
+                "letters open {} replaying {} succeeded {} discarded {}",
+                book.open, book.replaying, book.succeeded, book.discarded
+            ),
             format!("live {:?}", book.live),
         ];
         let all = usize::MAX / 4;
