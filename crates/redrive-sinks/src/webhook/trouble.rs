@@ -27,8 +27,7 @@ pub(super) fn of(error: &ClientError) -> (Trouble, String) {
         return (Trouble::Tls, format!("TLS: {}", handshake(tls)));
     }
     let mut kinds = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
-    let (trouble, text) =
-        kinds.find_map(unconnected).unwrap_or((Trouble::Refused, "could not connect"));
+    let (trouble, text) = kinds.find_map(unconnected).unwrap_or((Trouble::Refused, "could not connect"));
     (trouble, text.to_owned())
 }
 
