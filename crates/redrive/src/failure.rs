@@ -82,6 +82,14 @@ impl Failure {
         self
     }
 
+    /// The least that is waited before the next attempt, for a receiver that says so with any class: a 503 can carry a
+    /// `Retry-After` as well as a 429.
+    #[must_use]
+    pub fn wait(mut self, at_least: impl Into<Option<Duration>>) -> Self {
+        self.parts.retry_after = at_least.into();
+        self
+    }
+
     /// Adds a field for the structured log, such as a status code. It goes to [`crate::AttemptFailed::notes`] and is not
     /// stored. At most [`NOTES_MAX`], each of at most [`NOTE_BYTES_MAX`] bytes; never put a secret here.
     #[must_use]
@@ -229,6 +237,8 @@ mod tests {
         let limited = Failure::rate_limited(wait, "429");
         assert_eq!((limited.class(), limited.retry_after()), (Class::RateLimited, Some(wait)));
         assert_eq!(Failure::rate_limited(None, "429").retry_after(), None);
+        let busy = Failure::transient("503").wait(wait);
+        assert_eq!((busy.class(), busy.retry_after()), (Class::Transient, Some(wait)));
         assert_eq!(Failure::gone("410").class(), Class::Gone);
         assert_eq!(Failure::credential("401").class(), Class::Credential);
         assert_eq!(Failure::reconnect("reset").class(), Class::Reconnect);

@@ -1,0 +1,17 @@
+//! Where Redrive delivers to: sinks, which implement [`redrive::Sink`].
+//!
+//! # Layout
+//!
+//! - [`secret`], [`fault`]: what is never printed, and what is wrong with a setting
+//! - [`webhook`]: a POST per message, to one URL or to an endpoint that the message names
+//!
+//! A sink knows no engine and no policy. It says what came back; what follows from it is decided in `redrive-core`.
+
+pub mod fault;
+pub mod secret;
+
+pub mod webhook;
+
+pub use fault::SinkFault;
+pub use secret::Secret;
+pub use webhook::{ClassTable, Names, WebhookOptions, WebhookSink};

@@ -1,0 +1,76 @@
+//! Reads an answer: what of its head matters, and a bounded part of its body.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use hyper::body::{Body, Incoming};
+use hyper::header::{AsHeaderName, HeaderMap, RETRY_AFTER};
+use hyper::{StatusCode, Uri};
+
+use super::classes::Meaning;
+use super::text::Redactor;
+
+/// What is read of a body. A connection whose answer is longer is given up.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+/// What is looked at to make the excerpt. More than the excerpt, because hiding something can shorten the text.
+const LOOKED_AT_BYTES_MAX: usize = 4 * 1024;
+const EXCERPT_BYTES_MAX: usize = 256;
+const REASON_BYTES_MAX: usize = 200;
+const RETRY_AFTER_BYTES_MAX: usize = 64;
+
+/// What a receiver said, cleaned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    /// `redrive-class`.
+    pub(super) meaning: Option<Meaning>,
+    /// `redrive-reason`, or the beginning of the body.
+    pub(super) reason: String,
+    /// `Retry-After` as it was written.
+    pub(super) retry_after: Option<String>,
+}
+
+impl Answer {
+    pub(super) fn of(status: StatusCode, headers: &HeaderMap, redactor: &Redactor, endpoint: &Uri) -> Self {
+        let clean = |name: &str, max: usize| {
+            let value = first(headers, name)?;
+            Some(redactor.clean(value, endpoint, max)).filter(|text| !text.is_empty())
+        };
+        let meaning = first(headers, "redrive-class").and_then(|value| std::str::from_utf8(value).ok());
+        Self {
+            status,
+            meaning: meaning.and_then(|name| Meaning::from_name(name.trim())),
+            reason: clean("redrive-reason", REASON_BYTES_MAX).unwrap_or_default(),
+            retry_after: clean(RETRY_AFTER.as_str(), RETRY_AFTER_BYTES_MAX),
+        }
+    }
+
+    /// Takes the beginning of the body for the reason, where the receiver gave none.
+    pub(super) fn explain(&mut self, body: &[u8], redactor: &Redactor, endpoint: &Uri) {
+        if self.reason.is_empty() {
+            self.reason = redactor.clean(body, endpoint, EXCERPT_BYTES_MAX);
+        }
+    }
+}
+
+fn first(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&[u8]> {
+    headers.get(name).map(hyper::header::HeaderValue::as_bytes)
+}
+
+/// Reads a body to its end, or to the bound. What is worth looking at is put into `beginning` as it comes, so that it is
+/// there also if the end does not come.
+pub(super) async fn read(body: &mut Incoming, beginning: &mut Vec<u8>) -> Result<(), hyper::Error> {
+    let mut read = 0;
+    while !body.is_end_stream() {
+        let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await else { break };
+        // Trailers carry nothing for us.
+        let Ok(data) = frame?.into_data() else { continue };
+        let room = LOOKED_AT_BYTES_MAX - beginning.len();
+        beginning.extend_from_slice(&data[..data.len().min(room)]);
+        read += data.len();
+        if read >= BODY_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! The class table: what each answer means, as data that a user can override.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use redrive_core::Class;
+use redrive_core::nearest::nearest;
+
+use crate::fault::SinkFault;
+
+/// What went wrong where no status came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trouble {
+    /// No whole answer within the timeout.
+    Timeout,
+    /// Nobody could be connected to.
+    Refused,
+    /// The host has no address.
+    Dns,
+    /// The certificate is not trusted, or the TLS handshake failed.
+    Tls,
+    /// The connection broke, or what came over it was not an HTTP answer.
+    Reset,
+    /// The address guard refused the address.
+    Blocked,
+}
+
+impl Trouble {
+    pub const ALL: [Self; 6] =
+        [Self::Timeout, Self::Refused, Self::Dns, Self::Tls, Self::Reset, Self::Blocked];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Refused => "refused",
+            Self::Dns => "dns",
+            Self::Tls => "tls",
+            Self::Reset => "reset",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+/// A row's left side: one status, a hundred of them, or a trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Case {
+    Status(u16),
+    /// `Hundred(4)` is 4xx.
+    Hundred(u8),
+    Trouble(Trouble),
+}
+
+impl Case {
+    /// `404`, `5xx` or the name of a trouble.
+    pub fn from_name(name: &str) -> Option<Self> {
+        if let Some(trouble) = Trouble::ALL.into_iter().find(|trouble| trouble.name() == name) {
+            return Some(Self::Trouble(trouble));
+        }
+        let (&first @ b'1'..=b'5', rest) = name.as_bytes().split_first()? else { return None };
+        if rest == b"xx" {
+            return Some(Self::Hundred(first - b'0'));
+        }
+        let three_digits = rest.len() == 2 && rest.iter().all(u8::is_ascii_digit);
+        three_digits.then(|| name.parse().ok().map(Self::Status))?
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "{status}"),
+            Self::Hundred(first) => write!(f, "{first}xx"),
+            Self::Trouble(trouble) => f.write_str(trouble.name()),
+        }
+    }
+}
+
+/// A row's right side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// Delivered.
+    Ok,
+    Fails(Class),
+}
+
+impl Meaning {
+    /// `ok` or a class, without `crash`: that a process died is not for an answer to say.
+    pub const NAMES: [&str; 7] =
+        ["ok", "transient", "rate_limited", "permanent", "gone", "credential", "reconnect"];
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "ok" => Some(Self::Ok),
+            _ => Class::from_name(name).filter(|class| *class != Class::Crash).map(Self::Fails),
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Fails(class) => class.name(),
+        }
+    }
+}
+
+const TRANSIENT: Meaning = Meaning::Fails(Class::Transient);
+const LIMITED: Meaning = Meaning::Fails(Class::RateLimited);
+const PERMANENT: Meaning = Meaning::Fails(Class::Permanent);
+const GONE: Meaning = Meaning::Fails(Class::Gone);
+
+/// The generic webhook. 404 is not `gone`: a route that is missing for a moment looks the same.
+const WEBHOOK: &[(Case, Meaning)] = &[
+    (Case::Hundred(1), PERMANENT),
+    (Case::Hundred(2), Meaning::Ok),
+    (Case::Hundred(3), PERMANENT),
+    (Case::Hundred(4), PERMANENT),
+    (Case::Status(400), PERMANENT),
+    (Case::Status(401), PERMANENT),
+    (Case::Status(403), PERMANENT),
+    (Case::Status(404), PERMANENT),
+    (Case::Status(405), PERMANENT),
+    (Case::Status(408), TRANSIENT),
+    (Case::Status(410), GONE),
+    (Case::Status(413), PERMANENT),
+    (Case::Status(415), PERMANENT),
+    (Case::Status(422), PERMANENT),
+    (Case::Status(425), TRANSIENT),
+    (Case::Status(429), LIMITED),
+    (Case::Hundred(5), TRANSIENT),
+    (Case::Status(500), TRANSIENT),
+    (Case::Status(502), TRANSIENT),
+    (Case::Status(503), TRANSIENT),
+    (Case::Status(504), TRANSIENT),
+    (Case::Trouble(Trouble::Timeout), TRANSIENT),
+    (Case::Trouble(Trouble::Refused), TRANSIENT),
+    (Case::Trouble(Trouble::Dns), TRANSIENT),
+    (Case::Trouble(Trouble::Tls), PERMANENT),
+    (Case::Trouble(Trouble::Reset), TRANSIENT),
+    (Case::Trouble(Trouble::Blocked), PERMANENT),
+];
+
+/// Two lists and nothing else: what is on the list of retryable statuses is retried, every other failure is permanent.
+const SEED_STRICT: &[(Case, Meaning)] = &[
+    (Case::Hundred(1), PERMANENT),
+    (Case::Hundred(2), Meaning::Ok),
+    (Case::Hundred(3), PERMANENT),
+    (Case::Hundred(4), PERMANENT),
+    (Case::Status(400), PERMANENT),
+    (Case::Status(401), PERMANENT),
+    (Case::Status(404), PERMANENT),
+    (Case::Status(410), PERMANENT),
+    (Case::Status(429), LIMITED),
+    (Case::Hundred(5), PERMANENT),
+    (Case::Status(500), TRANSIENT),
+    (Case::Status(502), TRANSIENT),
+    (Case::Status(503), TRANSIENT),
+    (Case::Status(504), TRANSIENT),
+    (Case::Trouble(Trouble::Timeout), TRANSIENT),
+    (Case::Trouble(Trouble::Refused), TRANSIENT),
+    (Case::Trouble(Trouble::Dns), TRANSIENT),
+    (Case::Trouble(Trouble::Tls), PERMANENT),
+    (Case::Trouble(Trouble::Reset), TRANSIENT),
+    (Case::Trouble(Trouble::Blocked), PERMANENT),
+];
+
+/// What each status and each trouble means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassTable {
+    rows: BTreeMap<Case, Meaning>,
+}
+
+impl Default for ClassTable {
+    fn default() -> Self {
+        Self::webhook()
+    }
+}
+
+impl ClassTable {
+    /// The presets by name, for `classes = { preset = "…" }`.
+    pub const PRESETS: [&str; 2] = ["webhook", "seed-strict"];
+
+    pub fn webhook() -> Self {
+        Self { rows: WEBHOOK.iter().copied().collect() }
+    }
+
+    /// Retries exactly 429, 500, 502, 503, 504 and what never got an answer; 400, 401, 404, 410 and the rest never.
+    pub fn seed_strict() -> Self {
+        Self { rows: SEED_STRICT.iter().copied().collect() }
+    }
+
+    pub fn preset(name: &str) -> Option<Self> {
+        match name {
+            "webhook" => Some(Self::webhook()),
+            "seed-strict" => Some(Self::seed_strict()),
+            _ => None,
+        }
+    }
+
+    /// The table of `classes = { preset = "…", "404" = "gone", "5xx" = "permanent", timeout = "transient" }`, or all
+    /// that is wrong with it.
+    ///
+    /// A row for a hundred replaces the preset's rows for single statuses of that hundred; the user's own rows for
+    /// single statuses stay, whatever their order.
+    pub fn from_settings<'a>(
+        settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, Vec<SinkFault>> {
+        let (mut table, mut rows, mut faults) = (Self::default(), Vec::new(), Vec::new());
+        for (name, value) in settings {
+            if name == "preset" {
+                match Self::preset(value) {
+                    Some(preset) => table = preset,
+                    None => faults.push(unknown_preset(value)),
+                }
+                continue;
+            }
+            match (Case::from_name(name), Meaning::from_name(value)) {
+                (None, _) => faults.push(unknown_case(name)),
+                (_, None) => faults.push(unknown_meaning(name, value)),
+                (Some(Case::Trouble(_)), Some(Meaning::Ok)) => faults.push(lost(name)),
+                (Some(case), Some(meaning)) => rows.push((case, meaning)),
+            }
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        rows.sort_by_key(|(case, _)| !matches!(case, Case::Hundred(_)));
+        rows.into_iter().for_each(|(case, meaning)| table.set(case, meaning));
+        Ok(table)
+    }
+
+    /// Sets one row. A hundred takes its single statuses with it.
+    pub fn set(&mut self, case: Case, meaning: Meaning) {
+        if let Case::Hundred(first) = case {
+            let of_it = |row: &Case| matches!(row, Case::Status(status) if status / 100 == u16::from(first));
+            self.rows.retain(|row, _| !of_it(row));
+        }
+        self.rows.insert(case, meaning);
+    }
+
+    pub fn status(&self, status: u16) -> Meaning {
+        let exact = self.rows.get(&Case::Status(status));
+        let row = exact.or_else(|| self.rows.get(&Case::Hundred((status / 100) as u8)));
+        // A status beyond 599 is no HTTP; whoever sends it will send it again.
+        row.copied().unwrap_or(PERMANENT)
+    }
+
+    /// A trouble is never a success, so it has a class.
+    pub fn trouble(&self, trouble: Trouble) -> Class {
+        match self.rows.get(&Case::Trouble(trouble)) {
+            Some(Meaning::Fails(class)) => *class,
+            Some(Meaning::Ok) | None => Class::Transient,
+        }
+    }
+
+    /// All rows: single statuses, hundreds, troubles.
+    pub fn rows(&self) -> impl Iterator<Item = (Case, Meaning)> {
+        self.rows.iter().map(|(case, meaning)| (*case, *meaning))
+    }
+}
+
+fn unknown_preset(value: &str) -> SinkFault {
+    let problem = format!("`classes.preset` is {value:?}, which is no class table");
+    SinkFault::of("classes.preset", value, problem, "preset = \"webhook\" or \"seed-strict\"")
+}
+
+fn unknown_case(name: &str) -> SinkFault {
+    let near = nearest(name, Trouble::ALL.map(Trouble::name).into_iter().chain(["preset"]));
+    let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+    let problem = format!("`classes` has a row for {name:?}, which no answer can be{near}");
+    let fix = "a status (\"404\"), a hundred (\"5xx\"), or timeout, refused, dns, tls, reset, blocked";
+    SinkFault::of(format!("classes.{name}"), "", problem, fix)
+}
+
+fn unknown_meaning(name: &str, value: &str) -> SinkFault {
+    let near = nearest(value, Meaning::NAMES);
+    let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+    let problem = format!("`classes.{name}` is {value:?}, which is no class{near}");
+    SinkFault::of(
+        format!("classes.{name}"),
+        value,
+        problem,
+        "one of ok, transient, rate_limited, permanent, gone, credential, reconnect",
+    )
+}
+
+fn lost(name: &str) -> SinkFault {
+    let problem = format!("`classes.{name}` is \"ok\", but nothing was delivered: the message would be lost");
+    SinkFault::of(format!("classes.{name}"), "ok", problem, "a class of failure, such as transient")
+}

@@ -1,0 +1,142 @@
+//! From what came back to a failure, or to none. Pure.
+
+use std::time::{Duration, SystemTime};
+
+use redrive::Failure;
+use redrive_core::Class;
+
+use super::answer::Answer;
+use super::classes::{ClassTable, Meaning, Trouble};
+use super::endpoint::EndpointFault;
+use super::retry_after;
+
+/// Why a delivery failed. Its text is what is kept with the message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebhookError {
+    /// An answer that is not a success.
+    #[error("{text}")]
+    Answered { status: u16, text: String },
+    /// No answer, or not a whole one.
+    #[error("{text}")]
+    Unanswered { trouble: Trouble, text: String },
+    /// The message names no endpoint that can be sent to.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointFault),
+}
+
+/// Who chose the endpoint, and so how far its word goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Receiver {
+    /// The one of the configuration.
+    Ours,
+    /// One that a message names. It may speak for its own messages; what would hold up everybody's is not believed.
+    Theirs,
+}
+
+/// What the answer's head means, before its body is read.
+pub(super) fn meaning(answer: &Answer, table: &ClassTable, receiver: Receiver) -> Meaning {
+    let said = answer.meaning.filter(|said| match (receiver, said) {
+        (Receiver::Theirs, Meaning::Fails(Class::Credential | Class::Reconnect)) => false,
+        (Receiver::Ours | Receiver::Theirs, _) => true,
+    });
+    said.unwrap_or_else(|| table.status(answer.status.as_u16()))
+}
+
+/// The failure that an answer of this class is.
+pub(super) fn answered(answer: &Answer, class: Class, now: SystemTime) -> Failure {
+    let status = answer.status.as_u16();
+    let mut text = named(answer);
+    if !answer.reason.is_empty() {
+        text.push_str(": ");
+        text.push_str(&answer.reason);
+    }
+    let asked = answer.retry_after.as_deref();
+    let wait = asked.and_then(|value| retry_after::wait(value, now));
+    let failure = of_class(class, wait, WebhookError::Answered { status, text });
+    let failure = failure.note("status_code", status.to_string());
+    match asked {
+        Some(asked) => failure.note("retry_after_header", asked),
+        None => failure,
+    }
+}
+
+/// The failure that a trouble is. `status` is there if the head of an answer came and its end did not.
+pub(super) fn unanswered(
+    trouble: Trouble,
+    text: &str,
+    status: Option<&Answer>,
+    sent: bool,
+    table: &ClassTable,
+) -> Failure {
+    let text = status.map_or_else(|| text.to_owned(), |answer| format!("{}: {text}", named(answer)));
+    let failure = of_class(table.trouble(trouble), None, WebhookError::Unanswered { trouble, text });
+    let failure = if sent { failure.ambiguous() } else { failure };
+    match status {
+        Some(answer) => failure.note("status_code", answer.status.as_u16().to_string()),
+        None => failure,
+    }
+}
+
+/// `503 Service Unavailable`, by our own words for the number and not by the receiver's.
+fn named(answer: &Answer) -> String {
+    let status = answer.status;
+    status
+        .canonical_reason()
+        .map_or_else(|| status.as_str().to_owned(), |reason| format!("{} {reason}", status.as_str()))
+}
+
+fn of_class(class: Class, wait: Option<Duration>, error: WebhookError) -> Failure {
+    let failure = match class {
+        // A crash is not for an answer to say; no table holds it.
+        Class::Transient | Class::Crash => Failure::transient(error),
+        Class::RateLimited => Failure::rate_limited(None, error),
+        Class::Permanent => Failure::permanent(error),
+        Class::Gone => Failure::gone(error),
+        Class::Credential => Failure::credential(error),
+        Class::Reconnect => Failure::reconnect(error),
+    };
+    failure.wait(wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::StatusCode;
+
+    use super::*;
+
+    fn answer(status: u16) -> Answer {
+        let status = StatusCode::from_u16(status).unwrap();
+        Answer { status, meaning: None, reason: String::new(), retry_after: None }
+    }
+
+    #[test]
+    fn the_text_begins_with_the_status_and_goes_on_with_the_reason() {
+        let plain = answered(&answer(503), Class::Transient, SystemTime::UNIX_EPOCH);
+        assert_eq!(plain.chain(), "503 Service Unavailable");
+        let reasoned = Answer { reason: "no_lines".into(), ..answer(422) };
+        let reasoned = answered(&reasoned, Class::Permanent, SystemTime::UNIX_EPOCH);
+        assert_eq!(reasoned.chain(), "422 Unprocessable Entity: no_lines");
+        assert_eq!(answered(&answer(599), Class::Transient, SystemTime::UNIX_EPOCH).chain(), "599");
+    }
+
+    #[test]
+    fn a_stranger_cannot_stop_the_whole_sink() {
+        let table = ClassTable::webhook();
+        for class in [Class::Credential, Class::Reconnect] {
+            let says = Answer { meaning: Some(Meaning::Fails(class)), ..answer(500) };
+            assert_eq!(meaning(&says, &table, Receiver::Ours), Meaning::Fails(class));
+            assert_eq!(meaning(&says, &table, Receiver::Theirs), Meaning::Fails(Class::Transient));
+        }
+        let gone = Answer { meaning: Some(Meaning::Fails(Class::Gone)), ..answer(500) };
+        assert_eq!(meaning(&gone, &table, Receiver::Theirs), Meaning::Fails(Class::Gone));
+    }
+
+    #[test]
+    fn a_wait_is_kept_for_every_class_that_is_retried() {
+        let asks = Answer { retry_after: Some("7".into()), ..answer(503) };
+        for class in [Class::Transient, Class::RateLimited] {
+            let failure = answered(&asks, class, SystemTime::UNIX_EPOCH);
+            assert_eq!((failure.class(), failure.retry_after()), (class, Some(Duration::from_secs(7))));
+        }
+    }
+}

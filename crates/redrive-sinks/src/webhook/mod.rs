@@ -1,0 +1,42 @@
+//! The webhook sink, in the order of a delivery.
+//!
+//! - [`options`]: what a user sets; [`sink`]: one delivery from the message to its outcome
+//! - [`endpoint`], `pointer`: where a message goes; `places`: how many at once to one endpoint
+//! - `request`, `payload`, [`signing`]: what is sent
+//! - [`guard`], [`names`], `connect`: which addresses may be spoken to, and how
+//! - `answer`, `retry_after`, `text`: what came back, bounded and cleaned
+//! - [`classes`], `trouble`, `judge`: what it means
+//! - `endpoint_hash`: an endpoint as a log may show it
+
+pub mod options;
+pub mod sink;
+
+pub mod endpoint;
+mod places;
+mod pointer;
+
+mod payload;
+mod request;
+pub mod signing;
+
+mod connect;
+pub mod guard;
+pub mod names;
+
+mod answer;
+mod retry_after;
+mod text;
+
+pub mod classes;
+pub mod judge;
+mod trouble;
+
+mod endpoint_hash;
+
+pub use classes::{Case, ClassTable, Meaning, Trouble};
+pub use endpoint::{EndpointFault, EndpointSource};
+pub use judge::WebhookError;
+pub use names::Names;
+pub use options::{HeaderFrom, WebhookOptions};
+pub use signing::Signing;
+pub use sink::WebhookSink;

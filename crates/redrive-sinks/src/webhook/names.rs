@@ -1,0 +1,52 @@
+//! From a host's name to its addresses.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// The addresses of one name, on their way.
+pub type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+
+/// How names become addresses: by the system, unless a user or a test brings something else.
+#[derive(Clone)]
+pub struct Names {
+    look_up: Arc<dyn Fn(&str) -> Lookup + Send + Sync>,
+}
+
+impl Names {
+    /// The system's own lookup, with `/etc/hosts` and all it is configured with.
+    pub fn system() -> Self {
+        Self::by(|host| {
+            let host = host.to_owned();
+            async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()) }
+        })
+    }
+
+    /// Any other way.
+    pub fn by<F, Fut>(look_up: F) -> Self
+    where
+        F: Fn(&str) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<Vec<IpAddr>>> + Send + 'static,
+    {
+        Self { look_up: Arc::new(move |host| Box::pin(look_up(host))) }
+    }
+
+    pub(super) fn look_up(&self, host: &str) -> Lookup {
+        (self.look_up)(host)
+    }
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Names")
+    }
+}

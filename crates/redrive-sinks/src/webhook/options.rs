@@ -1,0 +1,226 @@
+//! What a user sets for a webhook sink, and what is wrong with it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper::header::{HeaderName, HeaderValue};
+
+use super::classes::ClassTable;
+use super::endpoint::{self, EndpointSource};
+use super::names::Names;
+use super::request::{is_hop_by_hop, is_ours};
+use super::signing::Signing;
+use crate::fault::SinkFault;
+use crate::secret::Secret;
+
+/// Requests at once to one endpoint, where messages name their endpoints.
+pub const PER_ENDPOINT: u32 = 5;
+const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT_MAX: Duration = Duration::from_hours(1);
+
+/// The value of a header: a text, or a file that holds it.
+#[derive(Clone, Debug)]
+pub enum HeaderFrom {
+    Text(Secret),
+    File(PathBuf),
+}
+
+impl HeaderFrom {
+    /// A header as the configuration writes it: `authorization = "Bearer …"`, or `authorization_file = "token.txt"`.
+    pub fn setting(name: &str, value: &str) -> (String, Self) {
+        match name.strip_suffix("_file") {
+            Some(name) => (name.to_owned(), Self::File(value.into())),
+            None => (name.to_owned(), Self::Text(value.into())),
+        }
+    }
+}
+
+/// A webhook sink as a user describes it. Exactly one of `url` and `endpoint` is set.
+#[derive(Clone, Debug)]
+pub struct WebhookOptions {
+    /// Where every message goes. Kept as a secret: for many webhooks the path is the key.
+    pub url: Option<Secret>,
+    /// Where in each message its endpoint stands: `json:/pointer` or `header:name`.
+    pub endpoint: Option<String>,
+    /// Sent with every request.
+    pub headers: Vec<(String, HeaderFrom)>,
+    /// The authorities whose certificates are trusted, instead of the built-in list.
+    pub ca_file: Option<PathBuf>,
+    /// Over the whole exchange: waiting for a place, connecting, sending, the answer and its body.
+    pub timeout: Duration,
+    pub classes: ClassTable,
+    /// Requests at once to one endpoint; [`PER_ENDPOINT`] where messages name endpoints, else no limit of its own.
+    pub per_endpoint: Option<u32>,
+    /// Lets messages name endpoints in private networks and on this host.
+    pub allow_private_addresses: bool,
+    pub signing: Signing,
+    /// The key of `endpoint_hash` in logs; random for each process unless set.
+    pub hash_key: Option<Secret>,
+    pub names: Names,
+}
+
+impl Default for WebhookOptions {
+    fn default() -> Self {
+        Self {
+            url: None,
+            endpoint: None,
+            headers: Vec::new(),
+            ca_file: None,
+            timeout: TIMEOUT,
+            classes: ClassTable::default(),
+            per_endpoint: None,
+            allow_private_addresses: false,
+            signing: Signing::None,
+            hash_key: None,
+            names: Names::system(),
+        }
+    }
+}
+
+/// Where messages go.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    Fixed(Uri),
+    PerMessage(EndpointSource),
+}
+
+impl WebhookOptions {
+    /// Every message to one URL.
+    pub fn to_url(url: impl Into<Secret>) -> Self {
+        Self { url: Some(url.into()), ..Self::default() }
+    }
+
+    /// Each message to the endpoint that it names.
+    pub fn per_message(endpoint: impl Into<String>) -> Self {
+        Self { endpoint: Some(endpoint.into()), ..Self::default() }
+    }
+
+    /// All that is wrong. Reads the files that are named, and connects to nothing.
+    pub fn check(&self) -> Vec<SinkFault> {
+        let mut faults = Vec::new();
+        faults.extend(self.target().err());
+        faults.extend(self.limits().err());
+        faults.extend(super::connect::tls(self.ca_file.as_deref()).err());
+        faults.extend(self.headers.iter().filter_map(|(name, from)| header(name, from).err()));
+        faults
+    }
+
+    pub(super) fn target(&self) -> Result<Target, SinkFault> {
+        let fix = "url = \"https://…\" for all messages, or endpoint = \"json:/url\" for one per message";
+        match (&self.url, &self.endpoint) {
+            (None, None) => Err(SinkFault::of("url", "", "neither `url` nor `endpoint` is set", fix)),
+            (Some(_), Some(_)) => {
+                Err(SinkFault::of("endpoint", "", "`url` and `endpoint` are both set", &format!("one of them: {fix}")))
+            }
+            (None, Some(setting)) => EndpointSource::from_setting(setting).map(Target::PerMessage),
+            (Some(url), None) => endpoint::judge(url.expose()).map(Target::Fixed).map_err(|fault| {
+                let problem = format!("`url` cannot be used: {fault}");
+                let fix = "https://host/path; a user and password belong into headers = { authorization_file = \"…\" }";
+                SinkFault::of("url", "", problem, fix)
+            }),
+        }
+    }
+
+    pub(super) fn limits(&self) -> Result<Option<u32>, SinkFault> {
+        if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {
+            let value = format!("{:?}", self.timeout);
+            let problem = format!("`timeout` is {value}, which is not between nothing and an hour");
+            return Err(SinkFault::of("timeout", &value, problem, "timeout = \"30s\""));
+        }
+        match self.per_endpoint {
+            Some(0) => {
+                let problem = "`per_endpoint` is 0: no message could ever be sent";
+                Err(SinkFault::of("per_endpoint", "0", problem, "per_endpoint = 5, or leave it out"))
+            }
+            Some(limit) => Ok(Some(limit)),
+            None => Ok(self.endpoint.is_some().then_some(PER_ENDPOINT)),
+        }
+    }
+}
+
+/// A header ready to be sent, and its secret for the redactor.
+pub(super) fn header(name: &str, from: &HeaderFrom) -> Result<(HeaderName, HeaderValue, Secret), SinkFault> {
+    let key = format!("headers.{name}");
+    let refused = |problem: &str, fix: &str| {
+        Err(SinkFault::of(key.as_str(), "", format!("`headers` has {name:?}, {problem}"), fix))
+    };
+    let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
+        return refused("which is no name of a header", "letters, digits and hyphens");
+    };
+    if is_hop_by_hop(name) {
+        return refused("which belongs to the connection and is set by the client", "leave it out");
+    }
+    if is_ours(name) {
+        return refused("which Redrive sets itself", "another name");
+    }
+    let secret = match from {
+        HeaderFrom::Text(secret) => secret.clone(),
+        HeaderFrom::File(path) => match Secret::read(path) {
+            Ok(secret) => secret,
+            Err(error) => {
+                let path = path.display();
+                return refused(&format!("whose file {path} cannot be read: {error}"), "a readable file");
+            }
+        },
+    };
+    let Ok(mut value) = HeaderValue::from_str(secret.expose()) else {
+        return refused("whose value cannot be sent in a header", "one line of visible ASCII characters");
+    };
+    value.set_sensitive(true);
+    Ok((header, value, secret))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(options: &WebhookOptions) -> Vec<String> {
+        options.check().into_iter().map(|fault| fault.key).collect()
+    }
+
+    #[test]
+    fn good_options_have_no_faults() {
+        let mut options = WebhookOptions::to_url("https://example.com/hook");
+        options.headers.push(HeaderFrom::setting("authorization", "Bearer x"));
+        assert_eq!(options.check(), []);
+        assert_eq!(WebhookOptions::per_message("json:/url").check(), []);
+        assert_eq!(WebhookOptions::per_message("json:/url").limits(), Ok(Some(PER_ENDPOINT)));
+        assert_eq!(options.limits(), Ok(None));
+    }
+
+    #[test]
+    fn every_fault_is_found_in_one_go() {
+        let options = WebhookOptions {
+            ca_file: Some("/no/such/file".into()),
+            per_endpoint: Some(0),
+            headers: vec![
+                HeaderFrom::setting("bad name", "x"),
+                HeaderFrom::setting("host", "x"),
+                HeaderFrom::setting("webhook-id", "x"),
+                HeaderFrom::setting("x-a_file", "/no/such/file"),
+                HeaderFrom::setting("x-b", "two\nlines"),
+            ],
+            ..WebhookOptions::default()
+        };
+        let expected =
+            ["url", "per_endpoint", "ca_file", "headers.bad name", "headers.host", "headers.webhook-id"];
+        let expected: Vec<_> = expected.into_iter().chain(["headers.x-a", "headers.x-b"]).collect();
+        assert_eq!(keys(&options), expected);
+        let both =
+            WebhookOptions { url: Some("http://a.example".into()), ..WebhookOptions::per_message("json:/u") };
+        assert_eq!(keys(&both), ["endpoint"]);
+        let never = WebhookOptions { timeout: Duration::ZERO, ..WebhookOptions::to_url("http://a.example") };
+        assert_eq!(keys(&never), ["timeout"]);
+    }
+
+    #[test]
+    fn a_fault_repeats_neither_the_url_nor_a_secret() {
+        let mut options = WebhookOptions::to_url("ftp://user:hunter22@example.com/token");
+        options.headers.push(HeaderFrom::setting("authorization", "hunter22\n"));
+        let faults = options.check();
+        assert_eq!(faults.len(), 2);
+        let all = format!("{faults:?} {options:?} {}", faults[0]);
+        assert!(!all.contains("hunter22") && !all.contains("token"), "{all}");
+    }
+}

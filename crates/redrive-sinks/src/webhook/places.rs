@@ -1,0 +1,106 @@
+//! How many requests may be under way to one endpoint.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Semaphore;
+
+/// Places per endpoint. An endpoint is known only while somebody is there or waits, so there are never more of them than
+/// calls.
+#[derive(Debug)]
+pub(super) struct Places {
+    each: usize,
+    known: Mutex<HashMap<Box<str>, Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// Calls that are there or wait.
+    calls: usize,
+    free: Arc<Semaphore>,
+}
+
+/// A call at an endpoint: it waits for its place or has it. Dropping it gives everything back.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    places: &'a Places,
+    endpoint: Box<str>,
+    free: Arc<Semaphore>,
+    taken: bool,
+}
+
+impl Places {
+    pub(super) fn new(each: usize) -> Self {
+        Self { each, known: Mutex::default() }
+    }
+
+    /// Waits for a place.
+    pub(super) async fn take(&self, endpoint: String) -> Place<'_> {
+        let mut place = self.join(endpoint.into_boxed_str());
+        // Never closed, so never an error.
+        if let Ok(permit) = place.free.acquire().await {
+            permit.forget();
+            place.taken = true;
+        }
+        place
+    }
+
+    fn join(&self, endpoint: Box<str>) -> Place<'_> {
+        let mut known = self.known();
+        let new = || Known { calls: 0, free: Arc::new(Semaphore::new(self.each)) };
+        let entry = known.entry(endpoint.clone()).or_insert_with(new);
+        entry.calls += 1;
+        Place { places: self, endpoint, free: Arc::clone(&entry.free), taken: false }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.taken {
+            self.free.add_permits(1);
+        }
+        let mut known = self.places.known();
+        if let Some(entry) = known.get_mut(&self.endpoint) {
+            entry.calls -= 1;
+            if entry.calls == 0 {
+                known.remove(&self.endpoint);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(20);
+
+    #[tokio::test]
+    async fn a_full_endpoint_makes_its_own_calls_wait_and_no_others() {
+        let places = Places::new(2);
+        let first = places.take("a".into()).await;
+        let _second = places.take("a".into()).await;
+        assert!(timeout(SOON, places.take("a".into())).await.is_err());
+        assert!(timeout(SOON, places.take("b".into())).await.is_ok());
+        drop(first);
+        assert!(timeout(SOON, places.take("a".into())).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_is_forgotten_with_its_last_call() {
+        let places = Places::new(1);
+        let held = places.take("a".into()).await;
+        assert!(timeout(SOON, places.take("a".into())).await.is_err(), "gave up waiting");
+        assert_eq!(places.known().len(), 1);
+        drop(held);
+        assert_eq!(places.known().len(), 0);
+    }
+}

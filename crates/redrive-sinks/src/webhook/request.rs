@@ -1,0 +1,282 @@
+//! Makes the request of one attempt.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Method, Request, Uri};
+use redrive::Call;
+
+use super::endpoint::EndpointSource;
+use super::payload::{Payload, Sent};
+use super::signing::{Signing, Unsigned};
+
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const ATTEMPT: HeaderName = HeaderName::from_static("redrive-attempt");
+const PIPELINE: HeaderName = HeaderName::from_static("redrive-pipeline");
+const KEY: HeaderName = HeaderName::from_static("redrive-key");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+/// In front of the name of each header of the message.
+const PASSED_ON: &str = "redrive-header-";
+
+/// Many servers take no more than 100 headers and 8 or 16 KiB of them; beyond that every attempt would fail with 431.
+const PASSED_ON_MAX: usize = 64;
+const PASSED_ON_BYTES_MAX: usize = 8 * 1024;
+/// A longer key is not sent.
+const KEY_BYTES_MAX: usize = 1024;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
+const US: HeaderValue = HeaderValue::from_static(concat!("redrive/", env!("CARGO_PKG_VERSION")));
+
+/// Headers that speak of one connection or of the framing of one request. They are never taken from elsewhere.
+const HOP_BY_HOP: [&str; 12] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Whether a header speaks of the connection and not of the message.
+pub(super) fn is_hop_by_hop(name: &str) -> bool {
+    HOP_BY_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop))
+}
+
+/// Whether a header is for Redrive to set.
+pub(super) fn is_ours(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.starts_with("redrive-")
+        || name.starts_with("webhook-")
+        || name == "traceparent"
+        || name == "tracestate"
+}
+
+/// What all requests of a sink have in common.
+#[derive(Debug)]
+pub(super) struct Template {
+    /// From the options; their values are marked as sensitive, so that no `Debug` shows them.
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) signing: Signing,
+    /// Where endpoints come from, so that they are not sent along.
+    pub(super) source: Option<EndpointSource>,
+}
+
+impl Template {
+    pub(super) fn request(&self, call: &Call, endpoint: Uri, now_secs: u64) -> (Request<Payload>, Sent) {
+        let message = &call.message;
+        let (payload, sent) = Payload::of(message);
+        let mut headers = HeaderMap::with_capacity(16);
+        headers.insert(USER_AGENT, US);
+        headers.insert(CONTENT_TYPE, if looks_like_json(payload.bytes()) { JSON } else { BYTES });
+        // Set by hand, because an empty body would be sent without it.
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(payload.bytes().len()));
+        // A name of the options replaces what stood there, and may then repeat itself.
+        for (at, (name, value)) in self.headers.iter().enumerate() {
+            if self.headers[..at].iter().any(|(earlier, _)| earlier == name) {
+                headers.append(name, value.clone());
+            } else {
+                headers.insert(name, value.clone());
+            }
+        }
+        headers.insert(WEBHOOK_ID, printable(message.wire(), message.id().as_bytes()));
+        headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(now_secs));
+        headers.insert(ATTEMPT, HeaderValue::from(call.attempt));
+        if let Ok(pipeline) = HeaderValue::from_str(&call.pipeline) {
+            headers.insert(PIPELINE, pipeline);
+        }
+        if let Some(key) = message.key().filter(|key| key.len() <= KEY_BYTES_MAX) {
+            headers.insert(KEY, printable(message.wire(), key));
+        }
+        self.pass_on(call, &mut headers);
+        let unsigned = Unsigned { id: message.id(), timestamp_secs: now_secs, payload: payload.bytes() };
+        self.signing.sign(unsigned, &mut headers);
+
+        let mut request = Request::new(payload);
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = endpoint;
+        *request.headers_mut() = headers;
+        (request, sent)
+    }
+
+    /// The message's own headers. What no HTTP header can hold is left out: it must not keep a message from arriving.
+    fn pass_on(&self, call: &Call, headers: &mut HeaderMap) {
+        let (mut passed, mut bytes) = (0, 0);
+        for (name, value) in call.message.headers() {
+            if is_hop_by_hop(name) || self.source.as_ref().is_some_and(|source| source.is_header(name)) {
+                continue;
+            }
+            bytes += name.len() + value.len();
+            passed += 1;
+            if passed > PASSED_ON_MAX || bytes > PASSED_ON_BYTES_MAX {
+                return;
+            }
+            let Ok(value) = HeaderValue::from_bytes(value) else { continue };
+            let own = [CONTENT_TYPE, TRACEPARENT, TRACESTATE].into_iter();
+            if let Some(own) = own.into_iter().find(|own| name.eq_ignore_ascii_case(own.as_str())) {
+                headers.insert(own, value);
+            } else if let Ok(name) = HeaderName::try_from(format!("{PASSED_ON}{name}")) {
+                headers.append(name, value);
+            }
+        }
+    }
+}
+
+/// `bytes`, a part of `wire`, as a header that every server reads alike: printable ASCII as it is and without a copy,
+/// everything else percent-encoded.
+fn printable(wire: &Bytes, bytes: &[u8]) -> HeaderValue {
+    if bytes.iter().all(u8::is_ascii_graphic)
+        && let Ok(value) = HeaderValue::from_maybe_shared(wire.slice_ref(bytes))
+    {
+        return value;
+    }
+    let mut text = String::with_capacity(bytes.len() * 3);
+    for byte in bytes {
+        if byte.is_ascii_graphic() && *byte != b'%' {
+            text.push(char::from(*byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    // Only printable ASCII is left, which is always a header.
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// A guess by the first and the last character. Parsing each payload would cost more than it tells.
+fn looks_like_json(payload: &[u8]) -> bool {
+    let payload = payload.trim_ascii();
+    let (Some(first), Some(last)) = (payload.first(), payload.last()) else { return false };
+    matches!((first, last), (b'{', b'}') | (b'[', b']'))
+        || (matches!((first, last), (b'"', b'"')) && payload.len() > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::Message;
+
+    use super::*;
+
+    fn sent(message: redrive_core::MessageBuilder, template: &Template) -> HeaderMap {
+        let message = message.build().unwrap();
+        let call = Call { message, attempt: 3, replays: 1, pipeline: "orders".into() };
+        let (request, _) = template.request(&call, "http://a.example/x".parse().unwrap(), 1_700_000_000);
+        request.into_parts().0.headers
+    }
+
+    fn bare() -> Template {
+        Template { headers: Vec::new(), signing: Signing::None, source: None }
+    }
+
+    #[test]
+    fn an_attempt_says_who_it_is() {
+        let headers = sent(Message::builder("o-1").key("c-7").payload("{}"), &bare());
+        for (name, value) in [
+            ("webhook-id", "o-1"),
+            ("webhook-timestamp", "1700000000"),
+            ("redrive-attempt", "3"),
+            ("redrive-pipeline", "orders"),
+            ("redrive-key", "c-7"),
+            ("content-type", "application/json"),
+            ("content-length", "2"),
+        ] {
+            assert_eq!(headers[name], value, "{name}");
+        }
+        assert!(headers["user-agent"].to_str().unwrap().starts_with("redrive/"));
+    }
+
+    #[test]
+    fn headers_of_the_message_are_passed_on_with_a_prefix() {
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let message = Message::builder("o-1")
+            .header("X-Src", "web")
+            .header("x-src", "twice")
+            .header("traceparent", trace)
+            .header("Content-Type", "text/csv");
+        let headers = sent(message, &bare());
+        let src: Vec<_> = headers.get_all("redrive-header-x-src").iter().collect();
+        assert_eq!(src, ["web", "twice"]);
+        assert_eq!(headers["traceparent"], trace);
+        assert_eq!(headers["content-type"], "text/csv");
+        assert!(!headers.contains_key("redrive-header-traceparent"));
+        assert!(!headers.contains_key("redrive-header-content-type"));
+    }
+
+    #[test]
+    fn what_is_no_header_is_left_out_and_the_rest_arrives() {
+        let message = Message::builder("o-1")
+            .header("bad name", "x")
+            .header("näme", "x")
+            .header("", "x")
+            .header("x-split", "a\r\nx-evil: 1")
+            .header("x-null", &b"a\0"[..])
+            .header("Transfer-Encoding", "chunked")
+            .header("content-length", "0")
+            .header("Host", "evil.example")
+            .header("Connection", "x-good")
+            .header("x-good", "yes");
+        let headers = sent(message, &bare());
+        let passed: Vec<_> = headers.keys().filter(|name| name.as_str().starts_with(PASSED_ON)).collect();
+        assert_eq!(passed, ["redrive-header-x-good"]);
+        assert!(!headers.contains_key("host"), "the client sets it from the endpoint");
+    }
+
+    #[test]
+    fn too_many_headers_do_not_make_a_request_that_nobody_accepts() {
+        let message = (0..200).fold(Message::builder("o-1"), |m, n| m.header(format!("h-{n}"), "x"));
+        assert!(sent(message, &bare()).len() <= PASSED_ON_MAX + 10);
+        let large = Message::builder("o-1").header("a", vec![b'x'; PASSED_ON_BYTES_MAX]).header("b", "x");
+        assert!(!sent(large, &bare()).contains_key("redrive-header-a"));
+        let key = Message::builder("o-1").key(vec![b'k'; KEY_BYTES_MAX + 1]);
+        assert!(!sent(key, &bare()).contains_key("redrive-key"));
+    }
+
+    #[test]
+    fn ids_and_keys_that_no_header_can_hold_are_percent_encoded() {
+        let headers = sent(Message::builder("a b%é\n").key(&b"\0k"[..]), &bare());
+        assert_eq!(headers["webhook-id"], "a%20b%25%C3%A9%0A");
+        assert_eq!(headers["redrive-key"], "%00k");
+    }
+
+    #[test]
+    fn headers_of_the_options_are_over_the_guess_and_under_the_message() {
+        let of_options = |name: &'static str, value: &'static str| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        let headers =
+            vec![of_options("content-type", "text/plain"), of_options("x-a", "1"), of_options("x-a", "2")];
+        let template = Template { headers, ..bare() };
+        let plain = sent(Message::builder("o").payload("{}"), &template);
+        assert_eq!(plain["content-type"], "text/plain");
+        assert_eq!(plain.get_all("x-a").iter().count(), 2);
+        let own = sent(Message::builder("o").header("content-type", "text/csv"), &template);
+        assert_eq!(own["content-type"], "text/csv");
+    }
+
+    #[test]
+    fn the_header_that_names_the_endpoint_is_not_sent_along() {
+        let source = Some(EndpointSource::from_setting("header:x-endpoint").unwrap());
+        let template = Template { source, ..bare() };
+        let headers = sent(Message::builder("o").header("X-Endpoint", "http://a.example/token"), &template);
+        assert!(headers.iter().all(|(_, value)| !value.to_str().unwrap().contains("token")));
+    }
+
+    #[test]
+    fn json_is_guessed_by_its_ends() {
+        for json in ["{}", " [1]\n", "\"text\""] {
+            assert!(looks_like_json(json.as_bytes()), "{json}");
+        }
+        for other in ["", "\"", "abc", "{", "5", "<a/>"] {
+            assert!(!looks_like_json(other.as_bytes()), "{other}");
+        }
+    }
+}

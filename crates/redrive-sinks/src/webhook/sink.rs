@@ -1,0 +1,166 @@
+//! One delivery, from the message to what came of it.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use hyper::body::Incoming;
+use hyper::{Response, Uri};
+use redrive::{Call, Failure, Sink};
+use tokio::time::{Instant, timeout_at};
+
+use super::answer::{self, Answer};
+use super::classes::{ClassTable, Meaning, Trouble};
+use super::connect::{self, Pool};
+use super::endpoint_hash::EndpointHash;
+use super::guard::Guard;
+use super::judge::{self, Receiver, WebhookError};
+use super::options::{self, Target, WebhookOptions};
+use super::places::Places;
+use super::request::Template;
+use super::text::Redactor;
+use super::trouble;
+use crate::fault::SinkFault;
+
+/// Posts each message to a URL and says what the answer means.
+pub struct WebhookSink {
+    target: Target,
+    template: Template,
+    places: Option<Places>,
+    pool: Pool,
+    timeout: Duration,
+    classes: ClassTable,
+    redactor: Redactor,
+    hash: EndpointHash,
+}
+
+impl WebhookSink {
+    /// Reads what the options name and sets everything up. Nothing is connected to before the first message.
+    ///
+    /// The fault is the first one; [`WebhookOptions::check`] has all of them.
+    pub fn build(options: WebhookOptions) -> Result<Self, SinkFault> {
+        let (target, per_endpoint) = (options.target()?, options.limits()?);
+        let tls = connect::tls(options.ca_file.as_deref())?;
+        let headers = options.headers.iter().map(|(name, from)| options::header(name, from));
+        let headers = headers.collect::<Result<Vec<_>, _>>()?;
+        let redactor = Redactor::of(headers.iter().map(|(_, _, secret)| secret));
+        let headers = headers.into_iter().map(|(name, value, _)| (name, value)).collect();
+        let hash = match &options.hash_key {
+            Some(key) => Some(EndpointHash::keyed(key.expose().as_bytes())),
+            None => EndpointHash::random(),
+        };
+        let hash = hash.ok_or_else(|| {
+            let problem = "the system gives no random numbers for the key of endpoint hashes";
+            SinkFault::of("hash_key", "", problem, "set hash_key")
+        })?;
+        // The one URL of the configuration is the operator's own choice, wherever it leads.
+        let (guard, source) = match &target {
+            Target::Fixed(_) => (Guard::Off, None),
+            Target::PerMessage(source) if options.allow_private_addresses => {
+                (Guard::Off, Some(source.clone()))
+            }
+            Target::PerMessage(source) => (Guard::On, Some(source.clone())),
+        };
+        Ok(Self {
+            target,
+            template: Template { headers, signing: options.signing, source },
+            places: per_endpoint.map(|limit| Places::new(limit as usize)),
+            pool: connect::pool(options.names, guard, tls),
+            timeout: options.timeout,
+            classes: options.classes,
+            redactor,
+            hash,
+        })
+    }
+
+    /// Sends the message and makes something of what comes back, all within the timeout.
+    async fn exchange(&self, call: &Call, endpoint: &Uri) -> Result<(), Failure> {
+        let deadline = Instant::now() + self.timeout;
+        let _place =
+            match &self.places {
+                None => None,
+                Some(places) => {
+                    let place = timeout_at(deadline, places.take(endpoint.to_string())).await;
+                    Some(place.map_err(|_| {
+                        self.timed_out("waiting for a free place at the endpoint", None, false)
+                    })?)
+                }
+            };
+        let (request, sent) = self.template.request(call, endpoint.clone(), now_secs());
+        let response = match timeout_at(deadline, self.pool.request(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                let (trouble, text) = trouble::of(&error);
+                let sent = !error.is_connect() && sent.begun();
+                return Err(judge::unanswered(trouble, &text, None, sent, &self.classes));
+            }
+            Err(_) if sent.begun() => return Err(self.timed_out("waiting for the answer", None, true)),
+            Err(_) => return Err(self.timed_out("connecting", None, false)),
+        };
+        self.hear(response, endpoint, deadline).await
+    }
+
+    /// Reads the answer and says what it means.
+    async fn hear(
+        &self,
+        response: Response<Incoming>,
+        endpoint: &Uri,
+        deadline: Instant,
+    ) -> Result<(), Failure> {
+        let (head, mut body) = response.into_parts();
+        let mut answer = Answer::of(head.status, &head.headers, &self.redactor, endpoint);
+        let mut beginning = Vec::new();
+        let read = timeout_at(deadline, answer::read(&mut body, &mut beginning)).await;
+        match judge::meaning(&answer, &self.classes, self.receiver()) {
+            // A failure is known by its head. How its body ends changes nothing.
+            Meaning::Fails(class) => {
+                answer.explain(&beginning, &self.redactor, endpoint);
+                Err(judge::answered(&answer, class, SystemTime::now()))
+            }
+            // A success is a whole answer: a receiver that breaks off may have broken off its work as well.
+            Meaning::Ok => match read {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => {
+                    let text = trouble::broken(&error);
+                    Err(judge::unanswered(Trouble::Reset, text, Some(&answer), true, &self.classes))
+                }
+                Err(_) => Err(self.timed_out("reading the answer", Some(&answer), true)),
+            },
+        }
+    }
+
+    fn timed_out(&self, doing: &str, answer: Option<&Answer>, sent: bool) -> Failure {
+        let text = format!("timed out after {} ms, {doing}", self.timeout.as_millis());
+        judge::unanswered(Trouble::Timeout, &text, answer, sent, &self.classes)
+    }
+
+    fn receiver(&self) -> Receiver {
+        match self.target {
+            Target::Fixed(_) => Receiver::Ours,
+            Target::PerMessage(_) => Receiver::Theirs,
+        }
+    }
+}
+
+impl Sink for WebhookSink {
+    async fn deliver(&self, call: Call) -> Result<(), Failure> {
+        let endpoint = match &self.target {
+            Target::Fixed(url) => url.clone(),
+            Target::PerMessage(source) => source
+                .endpoint(&call.message)
+                .map_err(|fault| Failure::permanent(WebhookError::Endpoint(fault)))?,
+        };
+        let outcome = self.exchange(&call, &endpoint).await;
+        outcome.map_err(|failure| failure.note("endpoint_hash", self.hash.of(&endpoint.to_string())))
+    }
+}
+
+fn now_secs() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl fmt::Debug for WebhookSink {
+    /// Says nothing of URLs and headers: both may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookSink").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
