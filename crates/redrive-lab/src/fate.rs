@@ -1,5 +1,7 @@
 //! What becomes of a message, decided by its id alone: the same in every run and for every system that is compared.
 
+use redrive_core::Ratio;
+
 /// Out of 10,000 ids, this many are poison.
 pub const POISON: u64 = 100;
 /// And this many fail at first.
@@ -17,13 +19,41 @@ pub enum Fate {
     Poison,
 }
 
+/// How many messages have which fate; the rest succeeds at once. Together at most 100 %.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    pub poison: Ratio,
+    pub transient: Ratio,
+}
+
+impl Rates {
+    /// Those of the common workload: 1 % poison, 15 % transient.
+    pub const WORKLOAD: Self = Self { poison: Ratio::percent(1), transient: Ratio::percent(15) };
+    pub const NONE: Self = Self { poison: Ratio::ZERO, transient: Ratio::ZERO };
+
+    /// The fate of the message with this id. A higher rate adds to those that a lower one has chosen.
+    pub fn fate(self, id: &str) -> Fate {
+        self.fate_of_number(fnv1a64(id.as_bytes()))
+    }
+
+    /// The fate that a drawn number stands for.
+    pub fn fate_of_number(self, drawn: u64) -> Fate {
+        // A share of 10,000 is the ratio in hundredths of a percent, which is how finely it is kept.
+        Fate::chosen(drawn % OF, self.poison.of_ms(OF), self.transient.of_ms(OF))
+    }
+}
+
 impl Fate {
-    /// The fate of the message with this id.
+    /// The fate of the message with this id in the common workload.
     pub fn of(id: &str) -> Self {
-        let r = fnv1a64(id.as_bytes()) % OF;
-        if r < POISON {
+        Self::chosen(fnv1a64(id.as_bytes()) % OF, POISON, TRANSIENT)
+    }
+
+    /// Poison below `poison`, transient in the `transient` numbers after it.
+    fn chosen(r: u64, poison: u64, transient: u64) -> Self {
+        if r < poison {
             Self::Poison
-        } else if r < POISON + TRANSIENT {
+        } else if r < poison + transient {
             Self::Transient { failures: if r.is_multiple_of(3) { 2 } else { 1 } }
         } else {
             Self::Success
@@ -86,6 +116,25 @@ mod tests {
         let poison = count(|fate| *fate == Fate::Poison);
         let transient = count(|fate| matches!(fate, Fate::Transient { .. }));
         assert_eq!((poison, transient), (1_013, 15_082));
+    }
+
+    #[test]
+    fn the_rates_of_the_workload_give_its_fates() {
+        for i in 0..SAMPLE {
+            let id = order::id(i);
+            assert_eq!(Rates::WORKLOAD.fate(&id), Fate::of(&id), "{id}");
+            assert_eq!(Rates::NONE.fate(&id), Fate::Success);
+        }
+    }
+
+    #[test]
+    fn a_higher_rate_keeps_the_poison_of_a_lower_one() {
+        let [low, high] =
+            [1, 5].map(|percent| Rates { poison: Ratio::percent(percent), transient: Ratio::percent(15) });
+        let poison = |rates: Rates| move |i: &u64| rates.fate(&order::id(*i)) == Fate::Poison;
+        assert!((0..SAMPLE).filter(poison(low)).all(|i| poison(high)(&i)));
+        let count = (0..SAMPLE).filter(poison(high)).count();
+        assert!((4_800..5_200).contains(&count), "{count}");
     }
 
     #[test]

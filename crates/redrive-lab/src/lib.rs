@@ -1,11 +1,26 @@
-//! The workload every benchmark and experiment of Redrive shares.
+//! The workload every benchmark and experiment of Redrive shares, and the two programs around a pipeline.
 //!
 //! # Layout
 //!
-//! - [`order`]: message i, the same bytes on every machine
-//! - [`fate`]: what becomes of message i, decided by its id alone
+//! - [`order`]: message i, the same bytes on every machine; [`seed`]: the ids of other runs
+//! - [`fate`]: what becomes of message i, decided by its id alone; [`mark`]: how the fate travels in the payload
+//! - [`producer`]: orders at a fixed rate that does not slow down when the consumer does
+//! - [`downstream`]: a stub that fails on command and remembers what it applied
+//! - [`share`], [`rate`]: the words people write for them; [`metrics`], `http`: what both serve
 //!
-//! The program `redrive-bench` measures the embedded engine with them; see docs/benchmarks.md.
+//! The program `redrive-bench` measures the embedded engine with the workload; see docs/benchmarks.md.
 
 pub mod fate;
+pub mod mark;
 pub mod order;
+pub mod seed;
+
+pub mod producer;
+
+pub mod downstream;
+
+pub mod rate;
+pub mod share;
+
+mod http;
+pub mod metrics;

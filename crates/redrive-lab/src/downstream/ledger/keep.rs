@@ -1,0 +1,156 @@
+//! One ledger in three places: memory, a file, PostgreSQL.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use super::file::FileLedger;
+use super::ids::{IdSet, Inserted};
+use super::postgres::PostgresLedger;
+
+/// The most ids in one page.
+pub const PAGE_MAX: usize = 10_000;
+
+/// Where the ledger lives.
+#[derive(Clone, Debug, Default)]
+pub enum LedgerOptions {
+    /// Forgotten with the process.
+    #[default]
+    Memory,
+    /// Ids appended to a file, each synced before it is confirmed; survives `kill -9` and power cuts.
+    File(PathBuf),
+    /// The tables `applied` and `effects`, written in one transaction, with the ledger of redrive-postgres.
+    Postgres(Url),
+}
+
+/// A database URL. It may hold a password, so it is not shown.
+#[derive(Clone)]
+pub struct Url(pub String);
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Url(…)")
+    }
+}
+
+/// What applying an id has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// The effect happened now.
+    First,
+    /// It had happened before; nothing was done.
+    Again,
+}
+
+/// Some of the applied ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    pub ids: Vec<String>,
+    /// Give this as `after` for the next page; `None` at the end.
+    pub next: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerFault {
+    #[error("the ledger file {path} {did}: {error}; {fix}")]
+    File { path: String, did: &'static str, error: String, fix: &'static str },
+    #[error("another process uses the ledger file {path}; stop it, or give this one a file of its own")]
+    Locked { path: String },
+    #[error("the ledger has stopped after a failed write; start the downstream again")]
+    Stopped,
+    #[error("the ledger holds as many ids as it may; start the downstream with an empty one")]
+    Full,
+    #[error("the id has {bytes} bytes, the ledger takes at most {max}")]
+    LongId { bytes: usize, max: usize },
+    #[error(
+        "the URL of the ledger is not one of PostgreSQL; write it like postgres://user:password@host/database"
+    )]
+    Url,
+    #[error("cannot connect to PostgreSQL: {0}")]
+    Connect(String),
+    #[error(transparent)]
+    Postgres(#[from] redrive_postgres::LedgerError),
+    #[error("PostgreSQL did not apply the effect: {0}")]
+    Effect(#[source] tokio_postgres::Error),
+}
+
+/// An open ledger.
+#[derive(Debug)]
+pub struct Ledger {
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Memory(Mutex<IdSet>),
+    File(FileLedger),
+    Postgres(PostgresLedger),
+}
+
+impl Ledger {
+    pub async fn open(options: &LedgerOptions) -> Result<Self, LedgerFault> {
+        let place = match options {
+            LedgerOptions::Memory => Place::Memory(Mutex::default()),
+            LedgerOptions::File(path) => Place::File(FileLedger::open(path)?),
+            LedgerOptions::Postgres(url) => Place::Postgres(PostgresLedger::connect(&url.0).await?),
+        };
+        Ok(Self { place })
+    }
+
+    /// Applies `id`, once. When this returns, it is as durable as the ledger is. A second call with the same id waits
+    /// for the first.
+    pub async fn apply(&self, id: &str) -> Result<Applied, LedgerFault> {
+        match &self.place {
+            Place::Memory(ids) => match locked(ids).insert(id) {
+                Inserted::New => Ok(Applied::First),
+                Inserted::Known => Ok(Applied::Again),
+                Inserted::Full => Err(LedgerFault::Full),
+            },
+            Place::File(file) => file.apply(id).await,
+            Place::Postgres(postgres) => postgres.apply(id).await,
+        }
+    }
+
+    pub async fn contains(&self, id: &str) -> Result<bool, LedgerFault> {
+        match &self.place {
+            Place::Memory(ids) => Ok(locked(ids).contains(id)),
+            Place::File(file) => Ok(file.read(|ids| ids.contains(id))),
+            Place::Postgres(postgres) => postgres.contains(id).await,
+        }
+    }
+
+    /// How many ids are applied.
+    pub async fn len(&self) -> Result<u64, LedgerFault> {
+        match &self.place {
+            Place::Memory(ids) => Ok(locked(ids).len()),
+            Place::File(file) => Ok(file.read(IdSet::len)),
+            Place::Postgres(postgres) => postgres.len().await,
+        }
+    }
+
+    /// Up to `limit` ids (at most [`PAGE_MAX`]) after `after`. The order is fixed, so pages read while nothing is
+    /// applied give every id once; an id that is applied meanwhile may be missed.
+    pub async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page, LedgerFault> {
+        let limit = limit.clamp(1, PAGE_MAX);
+        let ids = match &self.place {
+            Place::Memory(ids) => locked(ids).page(after, limit),
+            Place::File(file) => file.read(|ids| ids.page(after, limit)),
+            Place::Postgres(postgres) => postgres.page(after, limit).await?,
+        };
+        let next = ids.last().filter(|_| ids.len() == limit).cloned();
+        Ok(Page { ids, next })
+    }
+
+    /// What somebody should know about how it was opened.
+    pub fn notice(&self) -> Option<String> {
+        match &self.place {
+            Place::File(file) => file.notice(),
+            Place::Memory(_) | Place::Postgres(_) => None,
+        }
+    }
+}
+
+/// The set is whole after every statement, so a panic elsewhere leaves nothing half done.
+pub(super) fn locked(ids: &Mutex<IdSet>) -> std::sync::MutexGuard<'_, IdSet> {
+    ids.lock().unwrap_or_else(PoisonError::into_inner)
+}

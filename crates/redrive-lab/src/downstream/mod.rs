@@ -1,0 +1,39 @@
+//! The downstream: a stub that applies orders, fails as it is told, and remembers what it applied.
+//!
+//! # Layout, in the order a call meets it
+//!
+//! - [`options`]: what is set before it starts; [`switches`]: what can be changed while it runs
+//! - [`outage`], [`latency`]: when nobody answers, and how long an answer takes
+//! - [`failure`]: the ways a call fails; `decide`: which of them, a pure function
+//! - [`ledger`]: which ids are applied, in memory, in a file or in PostgreSQL
+//! - [`stub`]: one call from beginning to end, with or without HTTP; [`stats`]: what it counted
+//! - [`server`]: the same over HTTP
+//!
+//! A second program that only counts its own calls proves nothing about a pipeline. The stub's ledger is the witness
+//! of an audit: an id is in it exactly if its effect has happened.
+
+pub mod options;
+pub mod switches;
+
+pub mod latency;
+pub mod outage;
+
+mod decide;
+pub mod failure;
+
+pub mod ledger;
+pub mod stats;
+pub mod stub;
+
+mod routes;
+pub mod server;
+
+pub use failure::StubFailure;
+pub use latency::Latency;
+pub use ledger::{Applied, LedgerFault, LedgerOptions, Page};
+pub use options::{DownstreamError, Options};
+pub use outage::{OutageStyle, OutageWindow};
+pub use server::{Report, Server, run};
+pub use stats::Stats;
+pub use stub::Downstream;
+pub use switches::{SwitchFault, SwitchFaults, Switches};

@@ -1,0 +1,44 @@
+//! What is set before the downstream starts.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use super::{LedgerFault, LedgerOptions, Switches};
+use crate::seed::DEFAULT_SEED;
+
+/// The port of `redrive downstream`.
+pub const DEFAULT_PORT: u16 = 7335;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub listen: SocketAddr,
+    /// Decides who fails by `fail_rate`, and how long a call takes.
+    pub seed: u64,
+    /// How it behaves at first.
+    pub switches: Switches,
+    pub ledger: LedgerOptions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
+            seed: DEFAULT_SEED,
+            switches: Switches::default(),
+            ledger: LedgerOptions::Memory,
+        }
+    }
+}
+
+/// Why the downstream could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum DownstreamError {
+    #[error("cannot listen on {addr}: {error}; stop whoever does, or give another address")]
+    Listen { addr: SocketAddr, error: std::io::Error },
+    /// Its switches change without a token, so only this machine may reach them.
+    #[error(
+        "the downstream has no tokens and listens on loopback only, not on {addr}; use 127.0.0.1 or [::1]"
+    )]
+    NotLoopback { addr: SocketAddr },
+    #[error(transparent)]
+    Ledger(#[from] LedgerFault),
+}

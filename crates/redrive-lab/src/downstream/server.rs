@@ -1,0 +1,81 @@
+//! The downstream over HTTP.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::{Downstream, DownstreamError, Options, OutageStyle, Stats};
+use crate::http::{Door, Listen, Served};
+
+/// A bound address and the stub behind it, not served yet.
+#[derive(Debug)]
+pub struct Server {
+    listen: Listen,
+    downstream: Arc<Downstream>,
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub stats: Stats,
+    /// Connections whose call had not ended in time and that were cut.
+    pub cut: usize,
+}
+
+impl Server {
+    /// Opens the ledger and binds the address; with port 0 the system chooses one.
+    pub async fn bind(options: &Options) -> Result<Self, DownstreamError> {
+        let downstream = Arc::new(Downstream::open(options).await?);
+        Self::with(downstream, options.listen).await
+    }
+
+    /// Binds an address for a stub that is also called in process.
+    pub async fn with(downstream: Arc<Downstream>, addr: SocketAddr) -> Result<Self, DownstreamError> {
+        if !addr.ip().is_loopback() {
+            return Err(DownstreamError::NotLoopback { addr });
+        }
+        let listen = Listen::bind(addr).await.map_err(|error| DownstreamError::Listen { addr, error })?;
+        Ok(Self { listen, downstream })
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.listen.addr()
+    }
+
+    pub fn downstream(&self) -> &Arc<Downstream> {
+        &self.downstream
+    }
+
+    /// Serves until `shutdown`, and then at most a second longer.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<Report, DownstreamError> {
+        let addr = self.addr();
+        let (door, at_door) = watch::channel(Door::Open);
+        let serving = self.listen.serve(Arc::clone(&self.downstream), at_door, shutdown);
+        let served = tokio::select! {
+            served = serving => served.map_err(|error| DownstreamError::Listen { addr, error })?,
+            () = keep_the_door(&self.downstream, &door) => Served::Drained,
+        };
+        let cut = match served {
+            Served::Drained => 0,
+            Served::Cut { connections } => connections,
+        };
+        Ok(Report { stats: self.downstream.stats(), cut })
+    }
+}
+
+/// Closes the door while an outage refuses connections; never returns.
+async fn keep_the_door(downstream: &Downstream, door: &watch::Sender<Door>) {
+    loop {
+        let refuses = downstream.outage() == Some(OutageStyle::Refuse);
+        let wanted = if refuses { Door::Closed } else { Door::Open };
+        door.send_if_modified(|state| std::mem::replace(state, wanted) != wanted);
+        downstream.outage_may_have_changed().await;
+    }
+}
+
+/// Opens, binds and serves until `shutdown`: what `redrive downstream` does.
+pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result<Report, DownstreamError> {
+    Server::bind(&options).await?.run(shutdown).await
+}

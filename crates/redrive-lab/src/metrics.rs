@@ -1,0 +1,191 @@
+//! The names, help texts and kinds of every metric of the producer and the downstream, and the text Prometheus reads.
+
+use std::fmt::{Display, Write};
+
+/// What a client asks for, and what it gets.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// One metric; the labels it may carry are named in its help or are a closed enum.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub help: &'static str,
+}
+
+const fn family(name: &'static str, kind: Kind, help: &'static str) -> Family {
+    Family { name, kind, help }
+}
+
+/// What the producer serves.
+pub mod producer {
+    use super::{Family, Kind, family};
+
+    pub const DUE: Family =
+        family("redrive_producer_due_total", Kind::Counter, "Messages the schedule has asked for so far.");
+    pub const SENT: Family =
+        family("redrive_producer_sent_total", Kind::Counter, "Messages offered, each counted once.");
+    pub const ACCEPTED: Family =
+        family("redrive_producer_accepted_total", Kind::Counter, "Messages acknowledged by the target.");
+    pub const DUPLICATES: Family = family(
+        "redrive_producer_duplicates_total",
+        Kind::Counter,
+        "Acknowledged messages that the target knew already.",
+    );
+    pub const REFUSED: Family = family(
+        "redrive_producer_refused_total",
+        Kind::Counter,
+        "Messages the target refused for now (429, 503); each refusal counts, the message is offered again.",
+    );
+    pub const UNREACHABLE: Family = family(
+        "redrive_producer_unreachable_total",
+        Kind::Counter,
+        "Messages whose request got no answer; each time counts, the message is offered again.",
+    );
+    pub const IN_FLIGHT: Family =
+        family("redrive_producer_in_flight", Kind::Gauge, "Requests without an answer yet.");
+    pub const HELD: Family = family(
+        "redrive_producer_held_total",
+        Kind::Counter,
+        "Requests that came due while the bound on requests in flight was reached.",
+    );
+    pub const LATENESS: Family = family(
+        "redrive_producer_lateness_seconds",
+        Kind::Histogram,
+        "How much later than its schedule a request was sent.",
+    );
+    pub const ALL: [Family; 9] =
+        [DUE, SENT, ACCEPTED, DUPLICATES, REFUSED, UNREACHABLE, IN_FLIGHT, HELD, LATENESS];
+}
+
+/// What the downstream serves.
+pub mod downstream {
+    use super::{Family, Kind, family};
+
+    pub const CALLS: Family = family(
+        "redrive_downstream_calls_total",
+        Kind::Counter,
+        "Calls to apply a message, whatever their end.",
+    );
+    pub const APPLIED: Family =
+        family("redrive_downstream_applied_total", Kind::Counter, "Messages applied for the first time.");
+    pub const DUPLICATES: Family = family(
+        "redrive_downstream_duplicates_total",
+        Kind::Counter,
+        "Calls for a message that was applied before; nothing was done.",
+    );
+    pub const FAILURES: Family =
+        family("redrive_downstream_failures_total", Kind::Counter, "Calls that failed, by kind.");
+    pub const IN_FLIGHT: Family =
+        family("redrive_downstream_in_flight", Kind::Gauge, "Calls without an end yet.");
+    pub const OUTAGE: Family =
+        family("redrive_downstream_outage", Kind::Gauge, "1 while the downstream plays an outage.");
+    pub const ALL: [Family; 6] = [CALLS, APPLIED, DUPLICATES, FAILURES, IN_FLIGHT, OUTAGE];
+}
+
+/// The text of a scrape.
+#[derive(Debug, Default)]
+pub struct Text {
+    text: String,
+}
+
+impl Text {
+    /// A metric with one value.
+    pub fn value(&mut self, family: Family, value: impl Display) {
+        self.head(family);
+        self.line(family.name, &[], value);
+    }
+
+    /// A metric with one value per value of one label.
+    pub fn by_label<'a>(
+        &mut self,
+        family: Family,
+        label: &str,
+        values: impl IntoIterator<Item = (&'a str, u64)>,
+    ) {
+        self.head(family);
+        for (name, value) in values {
+            self.line(family.name, &[(label, name)], value);
+        }
+    }
+
+    /// A histogram: the upper bound of each bucket with how many lie in it alone; the rest is above all bounds.
+    pub fn histogram(&mut self, family: Family, buckets: &[(f64, u64)], count: u64, sum: f64) {
+        self.head(family);
+        let bucket = format!("{}_bucket", family.name);
+        let mut below = 0;
+        for (bound, within) in buckets {
+            below += within;
+            self.line(&bucket, &[("le", &bound.to_string())], below);
+        }
+        self.line(&bucket, &[("le", "+Inf")], count);
+        self.line(&format!("{}_sum", family.name), &[], sum);
+        self.line(&format!("{}_count", family.name), &[], count);
+    }
+
+    pub fn into_string(self) -> String {
+        self.text
+    }
+
+    fn head(&mut self, family: Family) {
+        let kind = match family.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        // Writing to a String cannot fail, here and below.
+        let _ = writeln!(self.text, "# HELP {} {}\n# TYPE {} {kind}", family.name, family.help, family.name);
+    }
+
+    /// Label values come from closed sets in this crate, so none needs escaping.
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let labels: Vec<String> =
+            labels.iter().map(|(label, value)| format!(r#"{label}="{value}""#)).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.text, "{name}{labels} {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_conventions_and_are_unique() {
+        let all: Vec<Family> = producer::ALL.into_iter().chain(downstream::ALL).collect();
+        for family in &all {
+            assert!(family.name.starts_with("redrive_"), "{}", family.name);
+            assert_eq!(family.name.ends_with("_total"), family.kind == Kind::Counter, "{}", family.name);
+            assert!(family.help.ends_with('.') && !family.help.contains('\n'), "{}", family.name);
+            assert_eq!(all.iter().filter(|other| other.name == family.name).count(), 1, "{}", family.name);
+        }
+    }
+
+    #[test]
+    fn a_scrape_has_help_type_and_samples() {
+        let mut text = Text::default();
+        text.value(downstream::CALLS, 3);
+        text.by_label(downstream::FAILURES, "kind", [("poison", 1), ("outage", 2)]);
+        text.histogram(producer::LATENESS, &[(0.001, 2), (0.5, 1)], 4, 7.5);
+        let text = text.into_string();
+        for line in [
+            "# TYPE redrive_downstream_calls_total counter",
+            "redrive_downstream_calls_total 3",
+            r#"redrive_downstream_failures_total{kind="outage"} 2"#,
+            r#"redrive_producer_lateness_seconds_bucket{le="0.001"} 2"#,
+            r#"redrive_producer_lateness_seconds_bucket{le="0.5"} 3"#,
+            r#"redrive_producer_lateness_seconds_bucket{le="+Inf"} 4"#,
+            "redrive_producer_lateness_seconds_sum 7.5",
+            "redrive_producer_lateness_seconds_count 4",
+        ] {
+            assert!(text.lines().any(|written| written == line), "{line} is not in\n{text}");
+        }
+    }
+}

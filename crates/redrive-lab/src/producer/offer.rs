@@ -1,0 +1,133 @@
+//! One batch, offered until it is acknowledged.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::batch::Batch;
+use super::progress::{Counters, add};
+use super::target::{Answer, Target};
+
+/// The first wait after a refusal; it doubles up to the longest.
+const WAIT_FIRST: Duration = Duration::from_millis(100);
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// A longer Retry-After is not believed: the run would look as if it hung.
+const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
+
+/// What all offers of a run share.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) target: Target,
+    pub(super) counters: Counters,
+    /// Batches offered and not acknowledged, by their first number. At most as many as may be in flight.
+    open: Mutex<BTreeMap<u64, Range<u64>>>,
+    ids: Option<Mutex<BufWriter<File>>>,
+    end: Mutex<Option<End>>,
+    /// Told when the run has to end early.
+    pub(super) ended: Notify,
+}
+
+/// Why a run ends early.
+#[derive(Debug)]
+pub(super) enum End {
+    Rejected(String),
+    IdsFile(io::Error),
+}
+
+impl Desk {
+    pub(super) fn new(target: Target, ids: Option<File>) -> Self {
+        Self {
+            target,
+            counters: Counters::default(),
+            open: Mutex::default(),
+            ids: ids.map(|file| Mutex::new(BufWriter::new(file))),
+            end: Mutex::default(),
+            ended: Notify::new(),
+        }
+    }
+
+    /// Offers `batch` until it is taken, or until it never will be.
+    pub(super) async fn offer(&self, batch: Arc<Batch>) {
+        self.open().insert(batch.numbers.start, batch.numbers.clone());
+        for round in 0.. {
+            match self.target.offer(&batch).await {
+                Answer::Accepted { duplicates } => return self.acknowledged(&batch, duplicates),
+                Answer::Rejected { why } => return self.end_with(End::Rejected(why)),
+                Answer::Refused { retry_after } => {
+                    add(&self.counters.refused, batch.len());
+                    tokio::time::sleep(wait(round, retry_after)).await;
+                }
+                Answer::Unreachable { .. } => {
+                    add(&self.counters.unreachable, batch.len());
+                    tokio::time::sleep(wait(round, None)).await;
+                }
+            }
+        }
+    }
+
+    fn acknowledged(&self, batch: &Batch, duplicates: u64) {
+        add(&self.counters.accepted, batch.len());
+        add(&self.counters.duplicates, duplicates);
+        self.open().remove(&batch.numbers.start);
+        let Some(ids) = &self.ids else { return };
+        let mut ids = ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = batch.orders.iter().try_for_each(|order| writeln!(ids, "{}", order.id));
+        if let Err(error) = written {
+            self.end_with(End::IdsFile(error));
+        }
+    }
+
+    fn end_with(&self, end: End) {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(end);
+        // A permit is kept, so that it is heard also by who listens later.
+        self.ended.notify_one();
+    }
+
+    /// Why the run ended early, if it did.
+    pub(super) fn take_end(&self) -> Option<End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn unanswered(&self) -> Vec<Range<u64>> {
+        self.open().values().cloned().collect()
+    }
+
+    /// Writes out the ids that are still in memory.
+    pub(super) fn flush_ids(&self) -> io::Result<()> {
+        let Some(ids) = &self.ids else { return Ok(()) };
+        let mut ids = ids.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.flush()?;
+        ids.get_ref().sync_data()
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Range<u64>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long to wait before offer `round + 1`: what the target asked for, but never less than the doubling wait.
+fn wait(round: u32, retry_after: Option<Duration>) -> Duration {
+    let doubled = WAIT_FIRST.saturating_mul(2_u32.saturating_pow(round)).min(WAIT_MAX);
+    doubled.max(retry_after.unwrap_or_default().min(RETRY_AFTER_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_five_seconds_and_retry_after_is_a_floor() {
+        let secs = Duration::from_secs;
+        assert_eq!([0, 1, 2].map(|round| wait(round, None)), [100, 200, 400].map(Duration::from_millis));
+        assert_eq!(wait(60, None), secs(5));
+        assert_eq!(wait(u32::MAX, None), secs(5));
+        assert_eq!(wait(0, Some(secs(7))), secs(7));
+        assert_eq!(wait(60, Some(secs(1))), secs(5));
+        assert_eq!(wait(0, Some(secs(86_400))), secs(60));
+    }
+}

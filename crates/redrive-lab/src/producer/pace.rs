@@ -1,0 +1,210 @@
+//! A whole run: every batch in time, and what is counted on the way.
+
+use std::fs::File;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redrive::Time;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::batch::Batch;
+use super::offer::{Desk, End};
+use super::options::{Options, ProducerError};
+use super::progress::{Progress, add, get};
+use super::report::Report;
+use super::schedule::Schedule;
+use super::server::Metrics;
+use crate::fate::Fate;
+use crate::http::{Door, Listen};
+
+/// A producer that is ready to run.
+#[derive(Debug)]
+pub struct Producer {
+    options: Options,
+    schedule: Schedule,
+    desk: Arc<Desk>,
+    listen: Option<Listen>,
+}
+
+impl Producer {
+    /// Checks the options, opens the file of ids and binds the address of the metrics.
+    pub async fn bind(options: Options) -> Result<Self, ProducerError> {
+        let faults = options.faults();
+        if !faults.is_empty() {
+            return Err(ProducerError::Options(faults));
+        }
+        let ids = options.ids_file.as_ref().map(File::create).transpose();
+        let ids = ids.map_err(|error| ids_error(&options, error))?;
+        let listen = match options.listen {
+            Some(addr) => {
+                Some(Listen::bind(addr).await.map_err(|error| ProducerError::Listen { addr, error })?)
+            }
+            None => None,
+        };
+        let desk = Arc::new(Desk::new(options.target.clone(), ids));
+        Ok(Self { schedule: options.schedule(), options, desk, listen })
+    }
+
+    /// Where the metrics are, if they are served.
+    pub fn addr(&self) -> Option<SocketAddr> {
+        self.listen.as_ref().map(Listen::addr)
+    }
+
+    /// Sends until the schedule is over and everything is acknowledged, or until `shutdown`.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<Report, ProducerError> {
+        let started = Instant::now();
+        let mut beside = JoinSet::new();
+        if let Some(listen) = self.listen.take() {
+            let metrics =
+                Arc::new(Metrics { desk: Arc::clone(&self.desk), schedule: self.schedule, started });
+            let (door, at_door) = tokio::sync::watch::channel(Door::Open);
+            beside.spawn(async move {
+                let _served = listen.serve(metrics, at_door, std::future::pending()).await;
+                drop(door);
+            });
+        }
+        beside.spawn(tell_progress(self.options.clone(), Arc::clone(&self.desk), self.schedule, started));
+        let run = self.pace(started, shutdown).await;
+        beside.shutdown().await;
+        let report = self.report(started, &run);
+        match self.desk.take_end() {
+            Some(End::Rejected(why)) => {
+                return Err(ProducerError::Rejected { why, report: Box::new(report) });
+            }
+            Some(End::IdsFile(error)) => return Err(ids_error(&self.options, error)),
+            None => {}
+        }
+        self.desk.flush_ids().map_err(|error| ids_error(&self.options, error))?;
+        Ok(report)
+    }
+
+    async fn pace(&self, started: Instant, shutdown: impl Future<Output = ()>) -> Paced {
+        tokio::pin!(shutdown);
+        let room = Arc::new(Semaphore::new(self.options.in_flight_max));
+        let mut offers = JoinSet::new();
+        let mut offered = 0;
+        for request in 0.. {
+            let Some(indices) = self.schedule.indices(request) else { break };
+            let due = started + self.schedule.request_due(&indices);
+            let permit = tokio::select! {
+                biased;
+                () = &mut shutdown => return self.stop(offers, offered).await,
+                () = self.desk.ended.notified() => return self.stop(offers, offered).await,
+                permit = self.in_time(due, &room) => permit,
+            };
+            // What has ended is taken out, so that the set holds no more than may be in flight.
+            while offers.try_join_next().is_some() {}
+            offered = indices.end;
+            self.desk.counters.lateness().record(due.elapsed());
+            let numbers = self.options.first + indices.start..self.options.first + indices.end;
+            offers.spawn(self.send(numbers, permit));
+        }
+        let all = async { while offers.join_next().await.is_some() {} };
+        tokio::select! {
+            biased;
+            () = &mut shutdown => {}
+            () = self.desk.ended.notified() => {}
+            () = all => return Paced { offered, stopped: false },
+        }
+        self.stop(offers, offered).await
+    }
+
+    /// Waits for the moment and for room; the schedule does not move, however long that takes.
+    async fn in_time(&self, due: Instant, room: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        if due > Instant::now() {
+            tokio::time::sleep_until(due).await;
+        }
+        if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
+            return Some(permit);
+        }
+        add(&self.desk.counters.held, 1);
+        // The semaphore is never closed.
+        Arc::clone(room).acquire_owned().await.ok()
+    }
+
+    fn send(
+        &self,
+        numbers: std::ops::Range<u64>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let batch = Batch::new(self.options.seed, self.options.rates(), numbers, now());
+        let counters = &self.desk.counters;
+        add(&counters.sent, batch.len());
+        add(&counters.poison, batch.count(|fate| fate == Fate::Poison));
+        add(&counters.transient, batch.count(|fate| matches!(fate, Fate::Transient { .. })));
+        add(&counters.in_flight, 1);
+        let desk = Arc::clone(&self.desk);
+        async move {
+            desk.offer(Arc::new(batch)).await;
+            desk.counters.in_flight.fetch_sub(1, Ordering::Relaxed);
+            drop(permit);
+        }
+    }
+
+    /// Gives what is in flight its grace, then lets go of it.
+    async fn stop(&self, mut offers: JoinSet<()>, offered: u64) -> Paced {
+        let all = async { while offers.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(self.options.grace, all).await;
+        offers.shutdown().await;
+        Paced { offered, stopped: true }
+    }
+
+    fn report(&self, started: Instant, run: &Paced) -> Report {
+        let counters = &self.desk.counters;
+        let total = progress(&self.desk, self.schedule, started).since(&Progress::default());
+        Report {
+            seed: self.options.seed,
+            numbers: self.options.first..self.options.first + run.offered,
+            unanswered: self.desk.unanswered(),
+            poison: get(&counters.poison),
+            transient: get(&counters.transient),
+            total,
+            late_p50: counters.lateness().quantile(0.5),
+            stopped: run.stopped,
+        }
+    }
+}
+
+/// How far the schedule was followed.
+#[derive(Clone, Copy, Debug)]
+struct Paced {
+    offered: u64,
+    stopped: bool,
+}
+
+pub(super) fn progress(desk: &Desk, schedule: Schedule, started: Instant) -> Progress {
+    let elapsed = started.elapsed();
+    Progress::of(&desk.counters, elapsed, schedule.due_by(elapsed), schedule.rate)
+}
+
+async fn tell_progress(options: Options, desk: Arc<Desk>, schedule: Schedule, started: Instant) {
+    let Some(on_progress) = options.on_progress else { return };
+    let mut ticks = tokio::time::interval_at(started + options.progress_every, options.progress_every);
+    let mut before = Progress::default();
+    loop {
+        ticks.tick().await;
+        let now = progress(&desk, schedule, started).since(&before);
+        before = now;
+        (on_progress.0)(&now);
+    }
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    Time::from_millis(since.as_millis() as u64)
+}
+
+fn ids_error(options: &Options, error: std::io::Error) -> ProducerError {
+    let path = options.ids_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+    ProducerError::IdsFile { path, error }
+}
+
+/// Checks, binds and runs until the schedule is over or `shutdown`: what `redrive producer` does.
+pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result<Report, ProducerError> {
+    Producer::bind(options).await?.run(shutdown).await
+}

@@ -1,0 +1,85 @@
+//! Who takes the orders, and what it may say.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive::engine::IngestError;
+use redrive::{Accepted, PipelineHandle};
+
+use super::batch::Batch;
+use super::http::HttpTarget;
+
+/// What became of an offered batch, which is accepted or not as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// All of them are taken; so many of them were known already.
+    Accepted { duplicates: u64 },
+    /// Not now: too much is waiting. The batch is offered again, not before `retry_after`.
+    Refused { retry_after: Option<Duration> },
+    /// No answer; whether it was taken is not known. The batch is offered again.
+    Unreachable { why: String },
+    /// It will never be taken like this: the run ends.
+    Rejected { why: String },
+}
+
+type Offered = Pin<Box<dyn Future<Output = Answer> + Send>>;
+type Callback = Arc<dyn Fn(Arc<Batch>) -> Offered + Send + Sync>;
+
+/// Where the orders go.
+#[derive(Clone)]
+pub enum Target {
+    Http(HttpTarget),
+    Callback(Callback),
+}
+
+impl Target {
+    /// Orders go to a function of this process.
+    pub fn callback<F, Fut>(offer: F) -> Self
+    where
+        F: Fn(Arc<Batch>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Answer> + Send + 'static,
+    {
+        Self::Callback(Arc::new(move |batch| Box::pin(offer(batch))))
+    }
+
+    /// Orders go to a pipeline of this process.
+    pub fn pipeline(handle: PipelineHandle) -> Self {
+        Self::callback(move |batch| {
+            let handle = handle.clone();
+            async move { answer_of(handle.ingest(batch.messages()).await) }
+        })
+    }
+
+    pub(super) async fn offer(&self, batch: &Arc<Batch>) -> Answer {
+        match self {
+            Self::Http(target) => target.offer(batch).await,
+            Self::Callback(offer) => offer(Arc::clone(batch)).await,
+        }
+    }
+}
+
+fn answer_of(answer: Result<Vec<Accepted>, IngestError>) -> Answer {
+    match answer {
+        Ok(accepted) => {
+            let known = accepted.iter().filter(|one| matches!(one, Accepted::Duplicate { .. }));
+            Answer::Accepted { duplicates: known.count() as u64 }
+        }
+        Err(error @ (IngestError::Stopped | IngestError::Storage(_))) => {
+            Answer::Rejected { why: error.to_string() }
+        }
+        // A full disk or too many pending: it passes.
+        Err(_) => Answer::Refused { retry_after: None },
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http(target) => target.fmt(f),
+            Self::Callback(_) => f.write_str("Callback"),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The ids of a run. The seed is part of the id, so that the fate still follows from the id alone: the same seed gives
+//! the same ids and the same poison, and two runs with different seeds never take each other for duplicates.
+
+use crate::order;
+
+/// The seed of the common workload. Its ids are the plain `o-<n>`.
+pub const DEFAULT_SEED: u64 = 42;
+
+/// The id of order `number` in the run with this seed: `o-17`, or `o-7-17` with seed 7.
+pub fn id(seed: u64, number: u64) -> String {
+    if seed == DEFAULT_SEED { order::id(number) } else { format!("o-{seed}-{number}") }
+}
+
+/// Seed and number of an id, if it is written exactly as [`id`] writes it.
+pub fn parse(id: &str) -> Option<(u64, u64)> {
+    let rest = id.strip_prefix("o-")?;
+    match rest.split_once('-') {
+        None => Some((DEFAULT_SEED, decimal(rest)?)),
+        Some((seed, number)) => {
+            Some((decimal(seed)?, decimal(number)?)).filter(|(seed, _)| *seed != DEFAULT_SEED)
+        }
+    }
+}
+
+/// A number without sign or leading zeros: `007` is another id than `7`.
+fn decimal(digits: &str) -> Option<u64> {
+    let plain = digits == "0" || !digits.starts_with('0');
+    (plain && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
+}
+
+/// A number drawn for `(seed, id, salt)`; the same every time, and as good as independent for another salt.
+pub fn draw(seed: u64, id: &str, salt: u64) -> u64 {
+    // The finisher of SplitMix64: every bit of the hash reaches every bit of the result.
+    let mut mixed =
+        crate::fate::fnv1a64(id.as_bytes()) ^ seed.rotate_left(32) ^ salt.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = mixed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_id_is_read_back_as_it_was_written(seed: u64, number: u64) {
+            prop_assert_eq!(parse(&id(seed, number)), Some((seed, number)));
+        }
+
+        /// Otherwise two different ids would be one order.
+        #[test]
+        fn only_one_text_stands_for_an_order(text in "o-[0-9+-]{1,12}") {
+            if let Some((seed, number)) = parse(&text) {
+                prop_assert_eq!(id(seed, number), text);
+            }
+        }
+    }
+
+    #[test]
+    fn the_default_seed_gives_the_ids_of_the_workload() {
+        assert_eq!(id(DEFAULT_SEED, 17), "o-17");
+        assert_eq!(id(7, 17), "o-7-17");
+        for foreign in ["", "o-", "o-x", "c-1", "o-007", "o-+7", "o-1-", "o--1", "o-1-2-3", "o-42-1"] {
+            assert_eq!(parse(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn drawn_numbers_differ_by_seed_id_and_salt_and_repeat_otherwise() {
+        assert_eq!(draw(1, "o-1", 1), draw(1, "o-1", 1));
+        let others = [draw(2, "o-1", 1), draw(1, "o-2", 1), draw(1, "o-1", 2)];
+        assert!(others.iter().all(|other| *other != draw(1, "o-1", 1)), "{others:?}");
+    }
+}
