@@ -2,15 +2,15 @@
 //!
 //! Not yet: "a new signature" for the second attempt; signing comes with a later issue.
 
-mod support;
+mod world;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use support::process::{Processor, stderr, stdout};
-use support::receiver::{OK, Receiver, UNAVAILABLE};
-use support::wait_for;
+use world::process::{Processor, stderr, stdout};
+use world::receiver::{OK, Receiver, UNAVAILABLE};
+use world::wait_for;
 
 /// `redrive.toml` of the story, with shorter delays so that a test need not wait for minutes.
 fn config(url: &str) -> String {
@@ -132,7 +132,7 @@ fn whoever_has_no_token_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let receiver = Receiver::start(|_| OK);
     let processor = Processor::start(dir.path(), &config(&receiver.url()));
-    let bare = support::http::send("POST", &processor.url(MESSAGES), &[], INVOICE);
+    let bare = world::http::send("POST", &processor.url(MESSAGES), &[], INVOICE);
     assert_eq!(bare.status, 401, "{bare:?}");
     assert!(bare.json()["hint"].as_str().unwrap().contains("Authorization: Bearer"), "{}", bare.body);
     assert_eq!(processor.get("/v1/pipelines/invoices").json()["succeeded"], 0);
@@ -153,7 +153,7 @@ fn sigterm_drains_and_exits_0() {
 #[test]
 fn without_a_processor_the_commands_say_so() {
     let dir = tempfile::tempdir().unwrap();
-    let output = support::process::redrive(dir.path())
+    let output = world::process::redrive(dir.path())
         .args(["--url", "http://127.0.0.1:9", "status"])
         .output()
         .unwrap();

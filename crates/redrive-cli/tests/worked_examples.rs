@@ -1,14 +1,14 @@
 //! The worked examples of the requirements, over real HTTP: S0-9, and S2-30 with S2-82.
 
-mod support;
+mod world;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
-use support::process::{Processor, stderr, stdout};
-use support::receiver::{OK, Receiver, UNAVAILABLE};
-use support::wait_for;
+use world::process::{Processor, stderr, stdout};
+use world::receiver::{OK, Receiver, UNAVAILABLE};
+use world::wait_for;
 
 fn config(url: &str) -> String {
     format!(
@@ -63,19 +63,19 @@ fn of_a_thousand_with_200_failing_the_800_are_delivered_once() {
 #[test]
 fn after_failures_poison_an_outage_and_kill_9_every_id_is_accounted_for() {
     let dir = tempfile::tempdir().unwrap();
-    let downstream_port = support::free_port();
+    let downstream_port = world::free_port();
     let downstream_listen = format!("127.0.0.1:{downstream_port}");
-    let mut downstream = support::process::redrive(dir.path())
+    let mut downstream = world::process::redrive(dir.path())
         .args(["downstream", "--listen", &downstream_listen, "--fail-rate", "15%", "--poison-detect"])
         .args(["--outage-window", "2s@3s", "--ledger", "applied.log"])
         .spawn()
         .unwrap();
     let downstream_url = format!("http://{downstream_listen}");
     wait_for("the downstream", || {
-        support::http::try_send("GET", &format!("{downstream_url}/livez"), &[], "").is_some()
+        world::http::try_send("GET", &format!("{downstream_url}/livez"), &[], "").is_some()
     });
     let mut processor = Processor::start(dir.path(), &config(&downstream_url));
-    let mut producer = support::process::redrive(dir.path())
+    let mut producer = world::process::redrive(dir.path())
         .args(["producer", "--target", &processor.url("/v1/pipelines/orders/messages")])
         .args(["--rate", "300", "--count", "2400", "--poison-rate", "1%", "--seed", "7"])
         .args(["--ids-file", "ids.txt", "--listen", "127.0.0.1:0"])
