@@ -216,7 +216,7 @@ fn a_pause_ends_waits_in_place_so_that_nothing_is_started_behind_it() {
     world.end(call, failed());
     world.engine.gate(true);
     world.machine.pause(true);
-    world.later(Duration::from_secs(60));
+    world.later(Duration::from_mins(1));
     world.round();
     assert!(world.started().is_empty() && world.machine.waiting_in_place() == 0);
     world.engine.gate(false);

@@ -151,7 +151,9 @@ async fn a_failure_hook_that_panics_or_is_slow_loses_nothing() {
     let pipeline = Pipeline::new("p")
         .policy(support::quick(0))
         .handler_fn(|_: Message| async { Err(Failure::transient("503")) })
-        .on_failure(move |_| assert!(counted.fetch_add(1, SeqCst) % 2 == 0, "every second one panics"));
+        .on_failure(move |_| {
+            assert!(counted.fetch_add(1, SeqCst).is_multiple_of(2), "every second one panics");
+        });
     let redrive = built(pipeline);
     let handle = redrive.pipeline("p").unwrap();
     handle.ingest((0..3_000).map(|n| message(format!("m-{n}")))).await.unwrap();

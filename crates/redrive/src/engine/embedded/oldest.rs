@@ -10,7 +10,7 @@ use crate::engine::letter::LetterState;
 use crate::engine::seam::{EngineError, Oldest};
 
 /// Waiting messages that are looked at: those that come due next.
-const DELAYED_LOOKED_AT: usize = 8;
+const DELAYED_LOOKED_AT: usize = 4;
 /// Letters that are looked at in one step of the search for the first open one.
 const LETTERS_PER_STEP: usize = 256;
 
