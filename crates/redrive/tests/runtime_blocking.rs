@@ -374,7 +374,7 @@ async fn a_long_wait_in_place_does_not_delay_the_end_and_the_next_run_goes_on() 
             Pipeline::new("p").policy(policy).mode(Mode::Blocking).concurrency(3).handler_fn(handler);
         Redrive::builder()
             .engine(Embedded::open(dir.path()).unwrap())
-            .clock(Arc::new(VirtualClockThatWaits))
+            .clock(Arc::new(ShiftedClock))
             .drain(Duration::from_hours(1))
             .pipeline(pipeline)
             .build()
@@ -411,9 +411,9 @@ async fn a_long_wait_in_place_does_not_delay_the_end_and_the_next_run_goes_on() 
 static HOUR_LATER: AtomicU32 = AtomicU32::new(0);
 
 /// The wall clock, an hour later when it is told so.
-struct VirtualClockThatWaits;
+struct ShiftedClock;
 
-impl redrive::Clock for VirtualClockThatWaits {
+impl redrive::Clock for ShiftedClock {
     fn now(&self) -> Time {
         redrive::WallClock.now().plus(Duration::from_millis(u64::from(HOUR_LATER.load(SeqCst))))
     }

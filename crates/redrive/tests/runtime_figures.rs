@@ -150,17 +150,19 @@ async fn letters_are_counted_by_state_and_a_restart_still_knows_them() {
     assert_eq!((handle.figures().oldest_letter, handle.is_paused()), (oldest, false));
 }
 
+/// A clock that does not jump over waits: it stands still.
+struct Still(Arc<VirtualClock>);
+
+impl Clock for Still {
+    fn now(&self) -> redrive::Time {
+        self.0.now()
+    }
+}
+
 #[tokio::test]
 async fn deferrals_are_retries_that_are_held() {
     let clock = Arc::new(VirtualClock::default());
     let stuck = |_: Message| async { Err(Failure::credential("401")) };
-    // Not a jump: the clock stands still unless it is moved.
-    struct Still(Arc<VirtualClock>);
-    impl Clock for Still {
-        fn now(&self) -> redrive::Time {
-            self.0.now()
-        }
-    }
     let redrive = Redrive::builder()
         .engine(MemoryStores::new())
         .clock(Still(Arc::clone(&clock)))
