@@ -324,7 +324,8 @@ mod tests {
 
     #[test]
     fn a_row_of_the_user_is_over_the_preset_and_a_status_over_its_hundred() {
-        let table = ClassTable::from_settings([("404", "gone"), ("4xx", "transient"), ("409", "ok")]).unwrap();
+        let table =
+            ClassTable::from_settings([("404", "gone"), ("4xx", "transient"), ("409", "ok")]).unwrap();
         assert_eq!(table.status(404), GONE);
         assert_eq!(table.status(409), Meaning::Ok);
         assert_eq!(table.status(410), TRANSIENT, "the hundred replaces the preset's single rows");
@@ -338,10 +339,14 @@ mod tests {
 
     #[test]
     fn every_fault_of_a_table_is_found_with_the_nearest_name() {
-        let settings = [("4o4", "gone"), ("404", "gon"), ("timeout", "ok"), ("timout", "gone"), ("preset", "x")];
+        let settings =
+            [("4o4", "gone"), ("404", "gon"), ("timeout", "ok"), ("timout", "gone"), ("preset", "x")];
         let faults = ClassTable::from_settings(settings).unwrap_err();
         let keys: Vec<_> = faults.iter().map(|fault| fault.key.as_str()).collect();
-        assert_eq!(keys, ["classes.4o4", "classes.404", "classes.timeout", "classes.timout", "classes.preset"]);
+        assert_eq!(
+            keys,
+            ["classes.4o4", "classes.404", "classes.timeout", "classes.timout", "classes.preset"]
+        );
         assert!(faults[1].problem.ends_with("did you mean `gone`?"), "{}", faults[1]);
         assert!(faults[3].problem.ends_with("did you mean `timeout`?"), "{}", faults[3]);
     }

@@ -34,7 +34,8 @@ async fn class_of(server: &Server, status: u16, classes: ClassTable) -> Meaning 
 async fn every_status_of_the_table_is_judged_by_its_row() {
     let server = by_path().await;
     for table in [ClassTable::webhook(), ClassTable::seed_strict()] {
-        let mut statuses: Vec<u16> = vec![200, 201, 204, 299, 300, 301, 304, 308, 402, 418, 451, 499, 501, 511, 599];
+        let mut statuses: Vec<u16> =
+            vec![200, 201, 204, 299, 300, 301, 304, 308, 402, 418, 451, 499, 501, 511, 599];
         statuses.extend(table.rows().filter_map(|(case, _)| match case {
             Case::Status(status) => Some(status),
             Case::Hundred(_) | Case::Trouble(_) => None,

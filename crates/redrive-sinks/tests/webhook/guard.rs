@@ -30,7 +30,8 @@ fn at(endpoint: &str) -> MessageBuilder {
 async fn is_blocked(sink: &WebhookSink, endpoint: &str) {
     let failed = failure(sink, at(endpoint)).await;
     assert_eq!(failed.class(), Class::Permanent, "{endpoint}");
-    let blocked = matches!(failed.downcast_ref(), Some(WebhookError::Unanswered { trouble: Trouble::Blocked, .. }));
+    let blocked =
+        matches!(failed.downcast_ref(), Some(WebhookError::Unanswered { trouble: Trouble::Blocked, .. }));
     assert!(blocked, "{endpoint}: {failed}");
     assert!(failed.chain().starts_with("the endpoint's address is blocked ("), "{failed}");
     assert!(!failed.is_ambiguous());
@@ -88,7 +89,9 @@ async fn names_that_lead_to_blocked_addresses_are_refused() {
         &["10.0.0.1", "127.0.0.1", "::1"],
     ] {
         let sink = guarded(leading_to(addresses));
-        for host in ["localhost", "127.0.0.1.nip.io", "metadata.google.internal", "harmless.example", "localhost."] {
+        for host in
+            ["localhost", "127.0.0.1.nip.io", "metadata.google.internal", "harmless.example", "localhost."]
+        {
             is_blocked(&sink, &format!("http://{host}:{port}/")).await;
         }
     }

@@ -42,9 +42,11 @@ async fn a_failed_delivery_is_retried_with_the_same_id_and_the_next_attempt_numb
     let report = redrive.run_until(over).await.unwrap();
     assert_eq!((report.total().succeeded, report.total().retried), (1, 1));
 
-    let mut seen: Vec<_> = server.seen().iter().map(|seen| {
-        (seen.header("webhook-id").to_owned(), seen.header("redrive-attempt").to_owned())
-    }).collect();
+    let mut seen: Vec<_> = server
+        .seen()
+        .iter()
+        .map(|seen| (seen.header("webhook-id").to_owned(), seen.header("redrive-attempt").to_owned()))
+        .collect();
     seen.sort();
     let expected = [("bad", "1"), ("o-1", "1"), ("o-1", "2")];
     assert_eq!(seen, expected.map(|(id, attempt)| (id.to_owned(), attempt.to_owned())));

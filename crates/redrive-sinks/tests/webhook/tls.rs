@@ -45,7 +45,10 @@ async fn secure(name: &str) -> (u16, TempDir, WebhookOptions) {
             });
         }
     });
-    let options = WebhookOptions { ca_file: Some(dir.path().join("ca.pem")), ..to(format!("https://localhost:{port}/")) };
+    let options = WebhookOptions {
+        ca_file: Some(dir.path().join("ca.pem")),
+        ..to(format!("https://localhost:{port}/"))
+    };
     (port, dir, options)
 }
 

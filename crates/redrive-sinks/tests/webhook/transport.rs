@@ -89,7 +89,7 @@ async fn a_timeout_before_anything_was_sent_is_not_ambiguous() {
     let slow_name = failure(&sink(WebhookOptions { names, ..short("http://slow.example/") }), order()).await;
     // Takes the connection and never says anything: the TLS handshake does not come to its end.
     let silent = scripted(|stream| async move {
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         drop(stream);
     })
     .await;
@@ -191,7 +191,10 @@ async fn a_huge_answer_is_read_only_to_its_bound() {
         .await;
         let outcome = deliver(&sink(to(format!("http://{address}/"))), order()).await;
         // The answer is known by its head; what is beyond the bound is never read, and the connection is closed.
-        assert_eq!(outcome.err().map(|failure| failure.class()), head.contains("500").then_some(Class::Transient));
+        assert_eq!(
+            outcome.err().map(|failure| failure.class()),
+            head.contains("500").then_some(Class::Transient)
+        );
     }
     assert!(written.load(Ordering::SeqCst) < 100, "the sockets' buffers and no more");
 }
@@ -274,10 +277,10 @@ async fn a_secret_is_in_no_debug_output_and_no_error() {
     let token = dir.path().join("token").display().to_string();
     let mut options = to(echo.url("/hooks/T0123/B0456?key=abcdef123"));
     options.headers.push(HeaderFrom::setting("authorization_file", &token));
-    let mut shown = format!("{options:?}");
+    let options_shown = format!("{options:?}");
     let sink = sink(options);
     let failed = failure(&sink, order()).await;
-    shown.push_str(&format!("{sink:?} {failed:?} {failed} {}", failed.chain()));
+    let shown = format!("{options_shown} {sink:?} {failed:?} {failed} {}", failed.chain());
     assert_eq!(echo.seen()[0].header("authorization"), "Bearer s3cr3t-token");
     for secret in ["s3cr3t", "T0123", "abcdef123", "127.0.0.1"] {
         assert!(!shown.contains(secret), "{secret}: {shown}");
