@@ -15,3 +15,8 @@ pub mod webhook;
 pub use fault::SinkFault;
 pub use secret::Secret;
 pub use webhook::{ClassTable, Names, WebhookOptions, WebhookSink};
+
+/// The guide's example is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/webhooks.md")]
+struct Guide;

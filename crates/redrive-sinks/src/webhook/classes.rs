@@ -287,3 +287,67 @@ fn lost(name: &str) -> SinkFault {
     let problem = format!("`classes.{name}` is \"ok\", but nothing was delivered: the message would be lost");
     SinkFault::of(format!("classes.{name}"), "ok", problem, "a class of failure, such as transient")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_and_every_meaning_has_a_name_that_reads_back() {
+        for (case, meaning) in ClassTable::webhook().rows() {
+            assert_eq!(Case::from_name(&case.to_string()), Some(case));
+            assert_eq!(Meaning::from_name(meaning.name()), Some(meaning));
+        }
+        for name in Meaning::NAMES {
+            assert_eq!(Meaning::from_name(name).map(Meaning::name), Some(name));
+        }
+        for name in ["", "4", "40", "4x", "4XX", "600", "099", "4044", "40x", "xx", "Timeout"] {
+            assert_eq!(Case::from_name(name), None, "{name}");
+        }
+        assert_eq!(Meaning::from_name("crash"), None);
+    }
+
+    #[test]
+    fn the_strict_preset_is_its_two_lists_and_nothing_else() {
+        let table = ClassTable::seed_strict();
+        let retried = |status: &u16| match table.status(*status) {
+            Meaning::Ok => false,
+            Meaning::Fails(class) => class.family() == redrive_core::Family::Transient,
+        };
+        let all: Vec<u16> = (100..600).filter(retried).collect();
+        assert_eq!(all, [429, 500, 502, 503, 504]);
+        for status in [400, 401, 404, 410] {
+            assert_eq!(table.status(status), PERMANENT, "{status}");
+        }
+        assert_eq!(table.trouble(Trouble::Timeout), Class::Transient);
+    }
+
+    #[test]
+    fn a_row_of_the_user_is_over_the_preset_and_a_status_over_its_hundred() {
+        let table =
+            ClassTable::from_settings([("404", "gone"), ("4xx", "transient"), ("409", "ok")]).unwrap();
+        assert_eq!(table.status(404), GONE);
+        assert_eq!(table.status(409), Meaning::Ok);
+        assert_eq!(table.status(410), TRANSIENT, "the hundred replaces the preset's single rows");
+        assert_eq!(table.status(503), TRANSIENT);
+        let strict = ClassTable::from_settings([("501", "transient"), ("preset", "seed-strict")]).unwrap();
+        assert_eq!(strict.status(501), TRANSIENT);
+        assert_eq!(strict.status(505), PERMANENT);
+        let tls = ClassTable::from_settings([("tls", "transient")]).unwrap();
+        assert_eq!(tls.trouble(Trouble::Tls), Class::Transient);
+    }
+
+    #[test]
+    fn every_fault_of_a_table_is_found_with_the_nearest_name() {
+        let settings =
+            [("4o4", "gone"), ("404", "gon"), ("timeout", "ok"), ("timout", "gone"), ("preset", "x")];
+        let faults = ClassTable::from_settings(settings).unwrap_err();
+        let keys: Vec<_> = faults.iter().map(|fault| fault.key.as_str()).collect();
+        assert_eq!(
+            keys,
+            ["classes.4o4", "classes.404", "classes.timeout", "classes.timout", "classes.preset"]
+        );
+        assert!(faults[1].problem.ends_with("did you mean `gone`?"), "{}", faults[1]);
+        assert!(faults[3].problem.ends_with("did you mean `timeout`?"), "{}", faults[3]);
+    }
+}

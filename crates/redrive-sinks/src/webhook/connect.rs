@@ -189,6 +189,23 @@ mod tests {
         assert!(allowed(Vec::new(), Guard::On).unwrap_err().downcast_ref::<Unresolved>().is_some());
     }
 
+    #[tokio::test]
+    async fn a_name_is_looked_up_once_and_its_second_answer_is_not_asked_for() {
+        let lookups = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = Arc::clone(&lookups);
+        let names = Names::by(move |_| {
+            let first = counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+            let found = ips(if first { &["1.1.1.1", "169.254.169.254"] } else { &["169.254.169.254"] });
+            ready(Ok(found))
+        });
+        let mut guarded = GuardedNames { names, guard: Guard::On };
+        let name: Name = "rebind.example".parse().unwrap();
+        let first: Vec<_> = guarded.call(name.clone()).await.unwrap().collect();
+        assert_eq!(first, ["1.1.1.1:0".parse().unwrap()], "what was checked is what is connected to");
+        assert_eq!(lookups.load(std::sync::atomic::Ordering::SeqCst), 1);
+        assert!(guarded.call(name).await.unwrap_err().downcast_ref::<Blocked>().is_some());
+    }
+
     #[test]
     fn a_file_without_a_certificate_is_a_fault_that_names_it() {
         let dir = tempfile::tempdir().unwrap();

@@ -176,10 +176,13 @@ mod tests {
             ("http://1.2.3.4.5/", EndpointFault::Host),
             ("http://999.1.1.1/", EndpointFault::Host),
             ("http://[::1%25eth0]/", EndpointFault::Host),
-            ("http://exa%6dple.com/", EndpointFault::Host),
+            ("http://exa%6dple.com/", EndpointFault::NotUrl),
             ("http://example.com:0/", EndpointFault::Port),
         ] {
             assert_eq!(judge(url).map(|_| ()), Err(expected), "{url}");
+        }
+        for port in ["99999", "", "80:90", "-1", "x"] {
+            assert!(judge(&format!("http://example.com:{port}/")).is_err(), "{port}");
         }
     }
 

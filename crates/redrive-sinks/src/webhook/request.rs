@@ -112,7 +112,10 @@ impl Template {
     fn pass_on(&self, call: &Call, headers: &mut HeaderMap) {
         let (mut passed, mut bytes) = (0, 0);
         for (name, value) in call.message.headers() {
-            if is_hop_by_hop(name) || self.source.as_ref().is_some_and(|source| source.is_header(name)) {
+            if name.is_empty()
+                || is_hop_by_hop(name)
+                || self.source.as_ref().is_some_and(|source| source.is_header(name))
+            {
                 continue;
             }
             bytes += name.len() + value.len();
