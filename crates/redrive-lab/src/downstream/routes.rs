@@ -33,7 +33,7 @@ impl Routes for Downstream {
                 json(StatusCode::OK, &self.switches().to_json())
             }
             (&Method::GET, "/stats") => {
-                let ids = self.applied_len().await.ok();
+                let ids = self.applied_count().await.ok();
                 json(StatusCode::OK, &self.stats().to_json(ids, self.outage().is_some()))
             }
             (&Method::GET, "/applied") => self.answer_page(query).await,

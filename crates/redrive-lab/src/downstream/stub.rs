@@ -134,8 +134,8 @@ impl Downstream {
     }
 
     /// How many ids are applied, those of earlier runs included.
-    pub async fn applied_len(&self) -> Result<u64, LedgerFault> {
-        self.ledger.len().await
+    pub async fn applied_count(&self) -> Result<u64, LedgerFault> {
+        self.ledger.count().await
     }
 
     pub async fn is_applied(&self, id: &str) -> Result<bool, LedgerFault> {

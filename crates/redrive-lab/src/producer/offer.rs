@@ -62,7 +62,8 @@ impl Desk {
                     add(&self.counters.refused, batch.len());
                     tokio::time::sleep(wait(round, retry_after)).await;
                 }
-                Answer::Unreachable { .. } => {
+                Answer::Unreachable { why } => {
+                    *self.counters.trouble() = Some(why);
                     add(&self.counters.unreachable, batch.len());
                     tokio::time::sleep(wait(round, None)).await;
                 }
@@ -73,6 +74,7 @@ impl Desk {
     fn acknowledged(&self, batch: &Batch, duplicates: u64) {
         add(&self.counters.accepted, batch.len());
         add(&self.counters.duplicates, duplicates);
+        self.counters.trouble().take();
         self.open().remove(&batch.numbers.start);
         let Some(ids) = &self.ids else { return };
         let mut ids = ids.lock().unwrap_or_else(PoisonError::into_inner);

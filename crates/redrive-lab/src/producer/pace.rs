@@ -188,9 +188,8 @@ async fn tell_progress(options: Options, desk: Arc<Desk>, schedule: Schedule, st
     let mut before = Progress::default();
     loop {
         ticks.tick().await;
-        let now = progress(&desk, schedule, started).since(&before);
-        before = now;
-        (on_progress.0)(&now);
+        before = progress(&desk, schedule, started).since(&before);
+        (on_progress.0)(&before);
     }
 }
 

@@ -21,11 +21,17 @@ pub(super) struct Counters {
     pub(super) in_flight: AtomicU64,
     pub(super) held: AtomicU64,
     lateness: Mutex<Lateness>,
+    trouble: Mutex<Option<String>>,
 }
 
 impl Counters {
     pub(super) fn lateness(&self) -> MutexGuard<'_, Lateness> {
         self.lateness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the last request without an answer had none; `None` once one is answered again.
+    pub(super) fn trouble(&self) -> MutexGuard<'_, Option<String>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -38,7 +44,7 @@ pub(super) fn get(counter: &AtomicU64) -> u64 {
 }
 
 /// Where a run stands at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct Progress {
     pub elapsed: Duration,
     /// Orders the schedule has asked for.
@@ -63,6 +69,8 @@ pub struct Progress {
     pub behind: Duration,
     pub late_p99: Duration,
     pub late_max: Duration,
+    /// Why requests get no answer, while they do.
+    pub trouble: Option<String>,
 }
 
 impl Progress {
@@ -87,6 +95,7 @@ impl Progress {
                 .unwrap_or_default(),
             late_p99,
             late_max,
+            trouble: counters.trouble().clone(),
         }
     }
 
@@ -97,7 +106,7 @@ impl Progress {
         Self { rate: if span > 0.0 { sent / span } else { 0.0 }, ..self }
     }
 
-    pub(super) fn to_metrics(self, lateness: &Lateness) -> String {
+    pub(super) fn to_metrics(&self, lateness: &Lateness) -> String {
         let mut text = Text::default();
         for (family, value) in [
             (names::DUE, self.due),
@@ -138,6 +147,6 @@ impl fmt::Display for Progress {
                 write!(f, "  {name} {count}")?;
             }
         }
-        Ok(())
+        self.trouble.as_ref().map_or(Ok(()), |why| write!(f, "  ({why})"))
     }
 }

@@ -120,11 +120,11 @@ impl Ledger {
     }
 
     /// How many ids are applied.
-    pub async fn len(&self) -> Result<u64, LedgerFault> {
+    pub async fn count(&self) -> Result<u64, LedgerFault> {
         match &self.place {
             Place::Memory(ids) => Ok(locked(ids).len()),
             Place::File(file) => Ok(file.read(IdSet::len)),
-            Place::Postgres(postgres) => postgres.len().await,
+            Place::Postgres(postgres) => postgres.count().await,
         }
     }
 

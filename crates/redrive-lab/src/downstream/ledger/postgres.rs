@@ -62,7 +62,7 @@ impl PostgresLedger {
         self.ids("SELECT id FROM applied WHERE id > $1 ORDER BY id LIMIT $2", after, limit as i64).await
     }
 
-    pub(super) async fn len(&self) -> Result<u64, LedgerFault> {
+    pub(super) async fn count(&self) -> Result<u64, LedgerFault> {
         let _permit = self.room.acquire().await;
         let client = self.client().await?;
         let row = client.query_typed_one("SELECT count(*) FROM applied", &[]).await;
