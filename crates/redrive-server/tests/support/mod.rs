@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -259,11 +260,11 @@ impl Running {
         }
     }
 
-    /// Leaves everything as it is, as a killed process would, and gives the directory back.
-    pub fn abandon(self) -> TempDir {
-        self.server.abort();
-        self.pipelines.abort();
-        self.dir
+    /// A copy of the directory as it is now, while everything goes on.
+    pub fn copy(&self) -> TempDir {
+        let copy = tempfile::tempdir().unwrap();
+        copy_all(self.dir.path(), copy.path());
+        copy
     }
 
     pub fn delivered(&self) -> u64 {
@@ -304,5 +305,17 @@ pub fn service(redrive: &Redrive, dir: &TempDir) -> Service {
         pipelines: redrive.pipelines().map(Served::new).collect(),
         replays: Replays::open(Some(dir.path())).unwrap(),
         actions: Actions::open(Some(dir.path())).unwrap(),
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&target).unwrap();
+            copy_all(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+        }
     }
 }
