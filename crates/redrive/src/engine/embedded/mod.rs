@@ -35,6 +35,7 @@ pub mod started;
 mod writer;
 
 pub mod dir;
+pub mod inspect;
 pub mod open;
 mod serve;
 pub mod store;
