@@ -23,15 +23,8 @@ pub enum Exit {
 }
 
 impl Exit {
-    pub const ALL: [Self; 7] = [
-        Self::Ok,
-        Self::Bad,
-        Self::Usage,
-        Self::Watchdog,
-        Self::Storage,
-        Self::TryAgain,
-        Self::Interrupted,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Ok, Self::Bad, Self::Usage, Self::Watchdog, Self::Storage, Self::TryAgain, Self::Interrupted];
 
     pub const fn code(self) -> u8 {
         match self {

@@ -32,7 +32,8 @@ fn downstream(lost: &'static [u64]) -> RecordedApi {
         }
         let after = asked.line.split("after=").nth(1).and_then(|rest| rest.split('&').next());
         let after: Option<u64> = after.and_then(|id| id.strip_prefix("o-")).and_then(|n| n.parse().ok());
-        let ids: Vec<u64> = (0..7).filter(|n| !lost.contains(n) && after.is_none_or(|after| *n > after)).collect();
+        let ids: Vec<u64> =
+            (0..7).filter(|n| !lost.contains(n) && after.is_none_or(|after| *n > after)).collect();
         let page: Vec<String> = ids.iter().take(3).map(|n| format!("o-{n}")).collect();
         let next = if ids.len() > 3 { json!(page.last()) } else { Value::Null };
         (200, json!({"ids": page, "next": next}))
@@ -42,8 +43,11 @@ fn downstream(lost: &'static [u64]) -> RecordedApi {
 #[test]
 fn an_audit_that_balances_exits_0_and_says_which_proof_it_used() {
     let (processor, downstream) = (processor(), downstream(&[]));
-    processor.redrive(&["audit", "orders", "--applied", &downstream.url(), "--ids", "o-0..o-9"]).exits(0).prints(
-        "\
+    processor
+        .redrive(&["audit", "orders", "--applied", &downstream.url(), "--ids", "o-0..o-9"])
+        .exits(0)
+        .prints(
+            "\
 produced                      10   ids
   succeeded                    7   id found in applied
   dead                         2   open 1 · discarded 1 · of these also succeeded 0
@@ -52,7 +56,7 @@ produced                      10   ids
 repeated calls   2, all merged      duplicate effects   0
 proof   by id against the downstream's ledger
 ",
-    );
+        );
 }
 
 #[test]
@@ -61,11 +65,18 @@ fn a_row_that_the_witness_lost_is_named_and_exits_1() {
     let args = ["audit", "orders", "--applied", &downstream.url(), "--ids", "o-0..o-9"];
     let ran = processor.redrive(&args).exits(1);
     // We say that o-5 succeeded; without the witness that counts for nothing.
-    assert!(ran.stdout.contains("  missing                      2   ✗\n    o-2\n    o-5\n"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("  missing                      2   ✗\n    o-2\n    o-5\n"),
+        "{}",
+        ran.stdout
+    );
     let with_json: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
     let json = processor.redrive(&with_json).exits(1).json();
     assert_eq!(json["missing_ids"], json!(["o-2", "o-5"]));
-    assert_eq!((&json["ok"], &json["proof"]), (&json!(false), &json!("by id against the downstream's ledger")));
+    assert_eq!(
+        (&json["ok"], &json["proof"]),
+        (&json!(false), &json!("by id against the downstream's ledger"))
+    );
 }
 
 #[test]
@@ -113,11 +124,14 @@ fn a_witness_that_is_away_is_exit_75() {
 fn the_action_log_says_who_did_what() {
     let api = RecordedApi::new(|asked| {
         if asked.line.starts_with("GET /v1/actions") {
-            return (200, json!({"actions": [
-                {"at": "2026-11-15T10:40:51.000Z", "actor": "ops", "action": "discard", "id": "d-9", "pipeline": "orders", "letters": 47, "note": "ticket 881"},
-                {"at": "2026-11-15T10:41:07.000Z", "actor": "ops", "action": "replay", "id": "r-31", "pipeline": "orders", "letters": 300, "note": null},
-                {"at": "2026-11-15T10:42:00.000Z", "actor": "ops", "action": "pause", "id": null, "pipeline": "push", "letters": null, "note": null},
-            ]}));
+            return (
+                200,
+                json!({"actions": [
+                    {"at": "2026-11-15T10:40:51.000Z", "actor": "ops", "action": "discard", "id": "d-9", "pipeline": "orders", "letters": 47, "note": "ticket 881"},
+                    {"at": "2026-11-15T10:41:07.000Z", "actor": "ops", "action": "replay", "id": "r-31", "pipeline": "orders", "letters": 300, "note": null},
+                    {"at": "2026-11-15T10:42:00.000Z", "actor": "ops", "action": "pause", "id": null, "pipeline": "push", "letters": null, "note": null},
+                ]}),
+            );
         }
         (200, pipeline(false))
     });
@@ -129,7 +143,12 @@ AT                        ACTOR  ACTION   ID    LETTERS  NOTE
 ",
     );
     let asked = api.asked();
-    assert!(asked.iter().any(|asked| asked.line.starts_with("GET /v1/actions?since=2026-07-01T00%3A00%3A00.000Z")), "{asked:?}");
+    assert!(
+        asked
+            .iter()
+            .any(|asked| asked.line.starts_with("GET /v1/actions?since=2026-07-01T00%3A00%3A00.000Z")),
+        "{asked:?}"
+    );
     let ran = api.redrive(&["audit", "orders", "--actions", "--json"]).exits(0);
     let actions: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(actions.len(), 2);

@@ -45,7 +45,8 @@ fn pause_and_resume_show_the_pipeline() {
 #[test]
 fn watch_prints_lines_until_it_is_interrupted() {
     let api = api();
-    let mut child = command(&api.url(), &["status", "orders", "--watch"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command(&api.url(), &["status", "orders", "--watch"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.contains("  sent/s 0   failed 0.0 %   ready 0   delayed 3   held 0   dead 61"), "{line}");
@@ -57,7 +58,9 @@ fn watch_prints_lines_until_it_is_interrupted() {
 #[test]
 fn the_token_goes_into_the_header_and_nowhere_else() {
     let api = RecordedApi::new(|asked| match asked.authorization.as_deref() {
-        Some("Bearer s3cret") => (403, json!({"code": "forbidden", "message": "needs the scope admin", "hint": null})),
+        Some("Bearer s3cret") => {
+            (403, json!({"code": "forbidden", "message": "needs the scope admin", "hint": null}))
+        }
         Some(_) => (401, json!({"code": "unauthorized", "message": "not a known token", "hint": null})),
         None => (401, json!({"code": "unauthorized", "message": "no token", "hint": null})),
     });
@@ -70,7 +73,10 @@ fn the_token_goes_into_the_header_and_nowhere_else() {
     let file = dir.path().join("token");
     std::fs::write(&file, "wrong-one\n").unwrap();
     let ran = api.redrive(&["pause", "orders", "--token-file", file.to_str().unwrap()]).exits(2);
-    assert!(ran.stderr.contains("not one of the processor's") && !ran.stderr.contains("wrong-one"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("not one of the processor's") && !ran.stderr.contains("wrong-one"),
+        "{ran:?}"
+    );
     api.redrive(&["pause", "orders"]).exits(2).complains("this needs a token: give it with --token-file");
 }
 
@@ -102,6 +108,7 @@ fn addresses_that_cannot_work_are_usage_errors() {
 fn an_answer_from_something_else_is_named_as_such() {
     let api = RecordedApi::new(|_| (200, json!("hello")));
     api.redrive(&["status", "orders"]).exits(2).complains("does not answer as a redrive processor does");
-    let busy = RecordedApi::new(|_| (503, json!({"code": "busy", "message": "disk is nearly full", "hint": null})));
+    let busy =
+        RecordedApi::new(|_| (503, json!({"code": "busy", "message": "disk is nearly full", "hint": null})));
     busy.redrive(&["status", "orders"]).exits(75).complains("disk is nearly full");
 }

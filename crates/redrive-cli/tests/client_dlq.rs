@@ -164,7 +164,11 @@ fn letters_that_died_again_make_exit_1() {
 fn a_replay_that_was_stopped_says_how_to_go_on() {
     let api = job_server(|| job("stopped", 140, 11));
     let ran = api.redrive(&["dlq", "replay", "orders", "--ids", "o-1,o-2"]).exits(1);
-    assert!(ran.stdout.contains("✗ stopped") && ran.stdout.contains("149 letters untouched"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("✗ stopped") && ran.stdout.contains("149 letters untouched"),
+        "{}",
+        ran.stdout
+    );
     assert!(ran.stdout.contains("redrive dlq replay --resume r-31"), "{}", ran.stdout);
     assert_eq!(api.body_of("POST /v1/replays")["ids"], json!(["o-1", "o-2"]));
 }
@@ -254,11 +258,14 @@ fn an_export_has_every_letter_and_no_secret() {
 #[test]
 fn stats_count_by_state_reason_and_class() {
     let api = RecordedApi::new(|_| {
-        (200, json!({
-            "open": 40_000, "replaying": 0, "succeeded": 12, "discarded": 47, "oldest": ago(10_930),
-            "by_reason": {"max_retries": 1_042, "permanent": 38_958},
-            "by_class": {"permanent": 38_958, "transient": 1_042}, "scanned": 40_059,
-        }))
+        (
+            200,
+            json!({
+                "open": 40_000, "replaying": 0, "succeeded": 12, "discarded": 47, "oldest": ago(10_930),
+                "by_reason": {"max_retries": 1_042, "permanent": 38_958},
+                "by_class": {"permanent": 38_958, "transient": 1_042}, "scanned": 40_059,
+            }),
+        )
     });
     api.redrive(&["dlq", "stats", "orders"]).exits(0).prints(
         "\

@@ -183,6 +183,9 @@ pub struct ReplayView {
     pub rate: Option<f64>,
     #[serde(default)]
     pub created: Option<Instant>,
+    /// Why it was stopped.
+    #[serde(default)]
+    pub note: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -48,7 +48,9 @@ pub fn with_api(
         .map_err(|fault: place::PlaceFault| Failed::usage(fault.to_string()))?;
     let token = token(global, &place)?;
     if token.is_some() && !place.is_loopback() {
-        out.note(&format!("warning: the token goes to {place} unencrypted; use a tunnel unless the network is yours"));
+        out.note(&format!(
+            "warning: the token goes to {place} unencrypted; use a tunnel unless the network is yours"
+        ));
     }
     let session = Session { api: Api::new(place, token), clock: wall_clock };
     block_on(command(&session, out))

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use hyper::http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -48,9 +48,10 @@ impl Wire {
 
     /// Sends one request and reads the whole answer. A body means POST with JSON.
     pub async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientFault> {
-        let (status, bytes) = tokio::time::timeout(self.within, self.exchange(method, path, body))
-            .await
-            .map_err(|_| ClientFault::Slow { place: self.place.to_string(), within: self.within })??;
+        let (status, bytes) =
+            tokio::time::timeout(self.within, self.exchange(method, path, body))
+                .await
+                .map_err(|_| ClientFault::Slow { place: self.place.to_string(), within: self.within })??;
         if status.is_success() {
             return Ok(bytes);
         }
@@ -66,10 +67,8 @@ impl Wire {
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), ClientFault> {
         let place = || self.place.to_string();
-        let mut request = Request::builder()
-            .method(method)
-            .uri(self.place.uri(path)?)
-            .header(ACCEPT, "application/json");
+        let mut request =
+            Request::builder().method(method).uri(self.place.uri(path)?).header(ACCEPT, "application/json");
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
         }

@@ -77,7 +77,8 @@ async fn audit(
     session: &Session,
     out: &mut Output,
 ) -> Result<Exit, Failed> {
-    let seen = gather::gather(&args.pipeline, &mut roll, witness, args.effects.as_deref(), session, out).await?;
+    let seen =
+        gather::gather(&args.pipeline, &mut roll, witness, args.effects.as_deref(), session, out).await?;
     let named = if out.is_json() { NAMED_JSON } else { NAMED };
     let reckoning = reconcile::reconcile(&roll, named);
     report::write(&report::Report { pipeline: &args.pipeline, reckoning: &reckoning, seen: &seen }, out)?;

@@ -54,7 +54,8 @@ pub fn write(json: &Value, view: &PipelineView, now: Time, out: &mut Output) -> 
     if out.is_json() {
         return out.json(json);
     }
-    let paused = if view.paused { format!("   {}", out.paint(Style::Warning, "PAUSED")) } else { String::new() };
+    let paused =
+        if view.paused { format!("   {}", out.paint(Style::Warning, "PAUSED")) } else { String::new() };
     out.line(&format!("pipeline {}{paused}   {}", view.name, standing(view, now)))?;
     out.line(&format!("  {}", done(view)))
 }

@@ -19,13 +19,11 @@ pub fn line(text: &str) -> String {
 /// As [`line`], and at most `chars` long; what was cut off shows as `…`.
 pub fn short(text: &str, chars: usize) -> String {
     let safe = line(text);
-    match safe.char_indices().nth(chars) {
-        None => safe,
-        Some(_) => {
-            let kept: String = safe.chars().take(chars.saturating_sub(1)).collect();
-            format!("{}…", kept.trim_end())
-        }
+    if safe.chars().nth(chars).is_none() {
+        return safe;
     }
+    let kept: String = safe.chars().take(chars.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
 }
 
 /// Characters that make the rest of a line read in another order than it is written.

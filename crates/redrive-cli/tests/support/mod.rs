@@ -2,7 +2,11 @@
 //!
 //! The answers have the shape the API promises. What they prove is what the client makes of them, not that a
 //! processor gives them.
-#![allow(dead_code, clippy::missing_panics_doc, reason = "shared by several test binaries; a panic is a failed test")]
+#![allow(
+    dead_code,
+    clippy::missing_panics_doc,
+    reason = "shared by several test binaries; a panic is a failed test"
+)]
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -49,7 +53,8 @@ impl RecordedApi {
                 tell.send(listener.local_addr().unwrap()).unwrap();
                 while let Ok((stream, _)) = listener.accept().await {
                     let (answers, log) = (Arc::clone(&answers), Arc::clone(&log));
-                    let service = service_fn(move |request| answer(request, Arc::clone(&answers), Arc::clone(&log)));
+                    let service =
+                        service_fn(move |request| answer(request, Arc::clone(&answers), Arc::clone(&log)));
                     let connection = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service);
                     tokio::spawn(connection);
@@ -153,7 +158,7 @@ pub fn run(mut command: Command) -> Ran {
 /// The instant so many seconds ago, as the API writes it.
 pub fn ago(seconds: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    instant::print(Time::from_millis((now - Duration::from_secs(seconds)).as_millis() as u64))
+    instant::print(Time::from_millis(now.saturating_sub(Duration::from_secs(seconds)).as_millis() as u64))
 }
 
 /// The answer to what the recorder does not know.

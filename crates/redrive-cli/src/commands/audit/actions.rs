@@ -33,7 +33,10 @@ pub async fn run(
     }
     write(&shown, out)?;
     if full {
-        out.complain(&format!("warning: {} actions are the most that are shown; give --since", count(LIMIT.into())));
+        out.complain(&format!(
+            "warning: {} actions are the most that are shown; give --since",
+            count(LIMIT.into())
+        ));
     }
     Ok(Exit::Ok)
 }

@@ -40,11 +40,8 @@ pub async fn gather(
     session: &Session,
     out: &mut Output,
 ) -> Result<Seen, Failed> {
-    let mut seen = Seen {
-        proof: witness.proof(),
-        effects_table: effects.map(str::to_owned),
-        ..Seen::default()
-    };
+    let mut seen =
+        Seen { proof: witness.proof(), effects_table: effects.map(str::to_owned), ..Seen::default() };
     // A pipeline that does not exist is found out before a long read.
     session.api.pipeline(pipeline).await?;
     out.note("reading what the witness has …");

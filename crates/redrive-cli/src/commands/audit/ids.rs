@@ -17,7 +17,9 @@ pub enum IdsFault {
     None,
     #[error("{name}: {error}")]
     Unreadable { name: String, error: std::io::Error },
-    #[error("{name}, line {line}: this is not an id (one id per line, at most {LINE_BYTES_MAX} bytes of text)")]
+    #[error(
+        "{name}, line {line}: this is not an id (one id per line, at most {LINE_BYTES_MAX} bytes of text)"
+    )]
     Line { name: String, line: u64 },
     #[error("{name} holds no ids")]
     Empty { name: String },
@@ -31,7 +33,10 @@ pub fn parse(text: &str) -> Result<Roll, IdsFault> {
         let wrong = || IdsFault::Range(text.to_owned());
         let (prefix, first) = split(first).ok_or_else(wrong)?;
         let (other, last) = split(last).ok_or_else(wrong)?;
-        return Some(()).filter(|()| prefix == other).and_then(|()| Roll::range(prefix, first, last)).ok_or_else(wrong);
+        return Some(())
+            .filter(|()| prefix == other)
+            .and_then(|()| Roll::range(prefix, first, last))
+            .ok_or_else(wrong);
     }
     let mut roll = Roll::listed();
     text.split(',').map(str::trim).filter(|id| !id.is_empty()).for_each(|id| _ = roll.add(id));
@@ -80,7 +85,9 @@ mod tests {
 
     #[test]
     fn a_range_that_is_none_is_refused_with_the_form() {
-        for text in ["o-0..c-9", "o-9..o-0", "o-..o-9", "o-0..", "..", "o-00..o-09", "0..18446744073709551615"] {
+        for text in
+            ["o-0..c-9", "o-9..o-0", "o-..o-9", "o-0..", "..", "o-00..o-09", "0..18446744073709551615"]
+        {
             let fault = parse(text).unwrap_err().to_string();
             assert!(fault.contains("o-0..o-9999") && fault.contains(text), "{fault}");
         }

@@ -75,8 +75,7 @@ async fn read(client: &Client, table: &str, each: &mut impl FnMut(&str)) -> Resu
     let fault = |error| failed(&error);
     client.batch_execute("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ").await.map_err(fault)?;
     let (name, column) = find(client, table).await?;
-    let declare =
-        format!("DECLARE redrive_audit NO SCROLL CURSOR FOR SELECT \"{column}\"::text FROM {name}");
+    let declare = format!("DECLARE redrive_audit NO SCROLL CURSOR FOR SELECT \"{column}\"::text FROM {name}");
     client.batch_execute(&declare).await.map_err(fault)?;
     loop {
         let rows = client.query(FETCH, &[]).await.map_err(fault)?;
@@ -134,10 +133,15 @@ mod tests {
         ] {
             assert!(url.parse::<Postgres>().is_ok(), "{url}");
         }
-        for url in ["postgres://audit:s3cret@db/orders", "postgres://audit:s3cret@127.0.0.1/orders?sslmode=require"] {
+        for url in
+            ["postgres://audit:s3cret@db/orders", "postgres://audit:s3cret@127.0.0.1/orders?sslmode=require"]
+        {
             let failed = url.parse::<Postgres>().unwrap_err();
             assert_eq!(failed.exit, Exit::Usage);
-            assert!(failed.to_string().contains("without TLS") && !failed.to_string().contains("s3cret"), "{failed}");
+            assert!(
+                failed.to_string().contains("without TLS") && !failed.to_string().contains("s3cret"),
+                "{failed}"
+            );
         }
     }
 

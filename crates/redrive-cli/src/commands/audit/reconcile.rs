@@ -202,7 +202,8 @@ mod tests {
             let lost = lost % count;
             let mut roll = Roll::range("o-", 0, count - 1).unwrap();
             for id in (0..count).filter(|id| *id != lost) {
-                prop_assert!(roll.mark(&format!("o-{id}"), Marks::APPLIED));
+                let id = format!("o-{id}");
+                prop_assert!(roll.mark(&id, Marks::APPLIED));
             }
             let found = reconcile(&roll, 20);
             prop_assert_eq!(found.missing_ids, [format!("o-{lost}")]);

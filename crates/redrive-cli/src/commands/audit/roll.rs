@@ -117,9 +117,9 @@ impl Roll {
     /// All ids with their marks. A range goes in order.
     pub fn iter(&self) -> Box<dyn Iterator<Item = (String, Marks)> + '_> {
         match &self.0 {
-            Kind::Range { prefix, first, marks } => {
-                Box::new((*first..).zip(marks).map(move |(number, marks)| (format!("{prefix}{number}"), *marks)))
-            }
+            Kind::Range { prefix, first, marks } => Box::new(
+                (*first..).zip(marks).map(move |(number, marks)| (format!("{prefix}{number}"), *marks)),
+            ),
             Kind::Listed(ids) => Box::new(ids.iter().map(|(id, marks)| (id.to_string(), *marks))),
         }
     }
@@ -145,12 +145,19 @@ mod tests {
     fn a_range_holds_its_ends_and_nothing_else() {
         let mut roll = Roll::range("o-", 3, 5).unwrap();
         assert_eq!(roll.len(), 3);
-        for (id, known) in
-            [("o-2", false), ("o-3", true), ("o-5", true), ("o-6", false), ("o-03", false), ("c-3", false), ("o-", false)]
-        {
+        for (id, known) in [
+            ("o-2", false),
+            ("o-3", true),
+            ("o-5", true),
+            ("o-6", false),
+            ("o-03", false),
+            ("c-3", false),
+            ("o-", false),
+        ] {
             assert_eq!(roll.mark(id, Marks::APPLIED), known, "{id}");
         }
-        let marked: Vec<_> = roll.iter().filter(|(_, marks)| marks.has(Marks::APPLIED)).map(|(id, _)| id).collect();
+        let marked: Vec<_> =
+            roll.iter().filter(|(_, marks)| marks.has(Marks::APPLIED)).map(|(id, _)| id).collect();
         assert_eq!(marked, ["o-3", "o-5"]);
     }
 

@@ -60,12 +60,8 @@ impl State {
 
 pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let since = args.since.as_deref().map(|since| selection::moment(since, session.now())).transpose()?;
-    let mut query = PageQuery {
-        filter: args.filter.clone(),
-        state: args.state.query(),
-        since,
-        ..PageQuery::default()
-    };
+    let mut query =
+        PageQuery { filter: args.filter.clone(), state: args.state.query(), since, ..PageQuery::default() };
     let mut letters: Vec<Value> = Vec::new();
     // A page may be short, or empty, and still not be the last: the processor looks through a bounded number of
     // letters for each.
@@ -89,7 +85,9 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     let more = query.cursor.is_some();
     out.line(&match (letters.is_empty(), more) {
         (true, _) => "no letters match".to_owned(),
-        (false, true) => format!("   {shown} shown, more: --limit {}", args.limit.saturating_mul(2).min(10_000)),
+        (false, true) => {
+            format!("   {shown} shown, more: --limit {}", args.limit.saturating_mul(2).min(10_000))
+        }
         (false, false) => format!("   {shown} shown"),
     })?;
     Ok(Exit::Ok)

@@ -134,7 +134,9 @@ mod tests {
 
     #[test]
     fn a_redacted_value_is_gone_from_the_whole_letter() {
-        let mut letter = letter(r#"{"order_id":"o-17","card":4111111111111111,"customer":{"email":"eve@example.com"},"copy":["eve@example.com"]}"#);
+        let mut letter = letter(
+            r#"{"order_id":"o-17","card":4111111111111111,"customer":{"email":"eve@example.com"},"copy":["eve@example.com"]}"#,
+        );
         let pointers = ["/card".to_owned(), "/customer".to_owned(), "/nowhere".to_owned()];
         let found = redact(&mut letter, &pointers);
         hide_secret_headers(&mut letter);

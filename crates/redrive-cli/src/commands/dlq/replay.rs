@@ -9,7 +9,7 @@ use super::Selection;
 use crate::client::answers::{Answer, DryReplay, ReplayState, ReplayView};
 use crate::client::{ClientFault, Session};
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, age, count, instant, rate};
+use crate::output::{Output, age, count, instant, rate, safe};
 
 /// How often the job is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -32,7 +32,7 @@ pub struct Args {
     /// Replay also letters that were replayed three times already
     #[arg(long)]
     pub force: bool,
-    /// Go on with a job that was stopped or paused, or follow one that runs
+    /// Go on with a job that was paused, or follow one that runs
     #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "rate", "force"])]
     pub resume: Option<String>,
     /// End a job; letters it has not reached stay open
@@ -113,7 +113,7 @@ fn about(seconds: f64) -> String {
 /// Finds a job again. One that runs is only followed: it goes on by itself after a restart.
 async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayView>, String), Failed> {
     let mut job = session.api.replay(id).await?;
-    if matches!(job.view.state, ReplayState::Paused | ReplayState::Stopped) {
+    if job.view.state == ReplayState::Paused {
         job = session.api.replay_resume(id).await?;
     }
     let frozen = job.view.created.map(|at| format!(" (frozen at {})", instant::clock(at.0)));
@@ -197,8 +197,7 @@ fn reached(job: &ReplayView) -> u64 {
 }
 
 fn tally(job: &ReplayView) -> String {
-    let skipped =
-        if job.skipped > 0 { format!("   skipped {}", count(job.skipped)) } else { String::new() };
+    let skipped = if job.skipped > 0 { format!("   skipped {}", count(job.skipped)) } else { String::new() };
     format!(
         "{}/{}   succeeded {}   dead again {}{skipped}",
         count(reached(job)),
@@ -232,8 +231,9 @@ fn report(
     let untouched = count(view.total.saturating_sub(view.published + view.skipped));
     match view.state {
         ReplayState::Stopped => {
-            out.line(&format!("  ✗ stopped: too many of the last letters died again. {untouched} letters untouched."))?;
-            out.line(&format!("  resume with: redrive dlq replay --resume {}", view.id))?;
+            let why = view.note.as_deref().unwrap_or("it could not go on").trim_end_matches('.');
+            out.line(&format!("  ✗ stopped: {}. {untouched} letters untouched.", safe::line(why)))?;
+            out.line("  they are still open: replay them again when the cause is gone")?;
         }
         ReplayState::Paused => {
             out.line(&format!("  paused. {untouched} letters untouched."))?;
@@ -268,7 +268,9 @@ mod tests {
 
     #[test]
     fn a_pace_has_a_unit() {
-        for (text, per_second) in [("20/s", 20.0), ("600/m", 10.0), ("0.5/s", 0.5), ("7", 7.0), ("3600/h", 1.0)] {
+        for (text, per_second) in
+            [("20/s", 20.0), ("600/m", 10.0), ("0.5/s", 0.5), ("7", 7.0), ("3600/h", 1.0)]
+        {
             assert!((parse_rate(text).unwrap() - per_second).abs() < 1e-9, "{text}");
         }
         for text in ["", "fast", "0/s", "-1/s", "1/week", "inf/s", "nan"] {

@@ -48,7 +48,8 @@ impl Selection {
             (false, true) => Err(Failed::usage(format!("{verb} needs to be told which letters"))
                 .hint("give --filter EXPR, --ids a,b, --since 1h or --all")),
             (true, false) => {
-                Err(Failed::usage("--all and another selection contradict each other").hint("give one of them"))
+                Err(Failed::usage("--all and another selection contradict each other")
+                    .hint("give one of them"))
             }
             (true, true) => Ok(Map::from_iter([("all".to_owned(), Value::Bool(true))])),
             (false, false) if !ids.is_empty() && fields.len() > 1 => {

@@ -108,10 +108,7 @@ mod tests {
     fn a_line_says_what_happened_between_two_looks() {
         let now = Time::from_millis(1_794_778_805_120);
         let text = line(&view(1_000, 900, 7), &view(6_980, 6_868, 5), Duration::from_secs(1), false, now);
-        assert_eq!(
-            text,
-            "21:40:05  sent/s 5,980   failed 0.2 %   ready 0   delayed 3   held 5 ↓   dead 61"
-        );
+        assert_eq!(text, "21:40:05  sent/s 5,980   failed 0.2 %   ready 0   delayed 3   held 5 ↓   dead 61");
     }
 
     #[test]
