@@ -161,15 +161,15 @@ fn letters_that_died_again_make_exit_1() {
 }
 
 #[test]
-fn a_replay_that_was_stopped_says_how_to_go_on() {
-    let api = job_server(|| job("stopped", 140, 11));
+fn a_replay_that_was_stopped_says_why_and_what_is_left() {
+    let api = job_server(|| {
+        let mut stopped = job("stopped", 140, 11);
+        stopped["note"] = json!("the pipeline is gone");
+        stopped
+    });
     let ran = api.redrive(&["dlq", "replay", "orders", "--ids", "o-1,o-2"]).exits(1);
-    assert!(
-        ran.stdout.contains("✗ stopped") && ran.stdout.contains("149 letters untouched"),
-        "{}",
-        ran.stdout
-    );
-    assert!(ran.stdout.contains("redrive dlq replay --resume r-31"), "{}", ran.stdout);
+    let said = "  ✗ stopped: the pipeline is gone. 149 letters untouched.\n  they are still open";
+    assert!(ran.stdout.contains(said), "{}", ran.stdout);
     assert_eq!(api.body_of("POST /v1/replays")["ids"], json!(["o-1", "o-2"]));
 }
 
@@ -182,6 +182,19 @@ fn a_running_replay_is_found_again_by_its_name() {
         "replay r-31  resumed at 140 of 300 (frozen at 10:41:07)   … 300/300   succeeded 300   dead again 0"
     );
     assert!(!api.asked().iter().any(|asked| asked.line.starts_with("POST")), "a running job was resumed");
+}
+
+#[test]
+fn a_paused_replay_goes_on_and_a_finished_one_is_only_shown() {
+    let api = RecordedApi::new(|asked| match asked.line.as_str() {
+        "GET /v1/replays/r-31" => (200, job("paused", 140, 0)),
+        _ => (200, job("done", 300, 0)),
+    });
+    api.redrive(&["dlq", "replay", "--resume", "r-31"]).exits(0);
+    assert_eq!(api.asked()[1].line, "POST /v1/replays/r-31/resume");
+    let api = RecordedApi::new(|_| (200, job("done", 299, 1)));
+    api.redrive(&["dlq", "replay", "--resume", "r-31"]).exits(1);
+    assert_eq!(api.asked().len(), 1);
 }
 
 #[test]
