@@ -1,35 +1,52 @@
-//! A pipeline from flags alone: the same settings under the names of flags, through the same validator.
+//! A pipeline from flags alone, or flags over a file: the same settings under the names of flags, through the same
+//! validator.
 
-use std::path::PathBuf;
+use super::tree::{At, Data, Node, Table};
 
 /// What `redrive processor` takes instead of a file, or over one.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "A pipeline from flags")]
 pub struct ProcessorFlags {
+    #[command(flatten)]
+    pub engine: EngineFlags,
+    #[command(flatten)]
+    pub pipeline: PipelineFlags,
+}
+
+/// Where messages live and who may ask; these go over the file.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Engine and API, over the configuration")]
+pub struct EngineFlags {
     /// Where messages live: memory, embedded or kafka
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<String>,
     /// The directory of the embedded engine
     #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    pub dir: Option<String>,
     /// Kafka brokers
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
-    pub brokers: Vec<String>,
+    pub brokers: Option<Vec<String>>,
     /// Kafka consumer group
     #[arg(long)]
     pub group: Option<String>,
     /// Where a new Kafka group starts: earliest or latest
     #[arg(long)]
     pub start: Option<String>,
-    /// The Kafka topic to consume
-    #[arg(long, value_name = "TOPIC")]
-    pub source: Option<String>,
     /// Address and port of the API
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
+}
+
+/// A pipeline. Without --config these make one of their own; with it they go over the file's only pipeline, or over
+/// the one that --name names.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "A pipeline from flags")]
+pub struct PipelineFlags {
     /// The name of the pipeline; `default` unless given
     #[arg(long)]
     pub name: Option<String>,
+    /// The Kafka topic to consume
+    #[arg(long, value_name = "TOPIC")]
+    pub source: Option<String>,
     /// The webhook that gets the messages
     #[arg(long, value_name = "URL")]
     pub sink_url: Option<String>,
@@ -69,4 +86,192 @@ pub struct ProcessorFlags {
     /// How long a message lives
     #[arg(long, value_name = "DURATION")]
     pub ttl: Option<String>,
+    /// Deliver to private and loopback addresses too, where each message brings its endpoint
+    #[arg(long)]
+    pub allow_private_addresses: bool,
+}
+
+/// The flags that set one key each, with the key. The tests check that faults name them.
+pub(super) const FLAGS: &[(&str, &str)] = &[
+    ("--engine", "kind"),
+    ("--dir", "dir"),
+    ("--brokers", "brokers"),
+    ("--group", "group"),
+    ("--start", "start"),
+    ("--listen", "listen"),
+    ("--name", "name"),
+    ("--source", "source"),
+    ("--sink-url", "sink.webhook.url"),
+    ("--profile", "profile"),
+    ("--mode", "mode"),
+    ("--max-retries", "retries"),
+    ("--tiers", "tiers"),
+    ("--backoff-base", "backoff.base"),
+    ("--backoff-cap", "backoff.cap"),
+    ("--jitter", "jitter"),
+    ("--classify", "classify"),
+    ("--ordering", "ordering"),
+    ("--concurrency", "concurrency"),
+    ("--timeout", "timeout"),
+    ("--ttl", "ttl"),
+];
+
+impl EngineFlags {
+    pub(super) fn lay_over(&self, top: &mut Table) {
+        let texts = [
+            ("engine", "kind", "--engine", &self.engine),
+            ("engine", "dir", "--dir", &self.dir),
+            ("engine", "group", "--group", &self.group),
+            ("engine", "start", "--start", &self.start),
+            ("server", "listen", "--listen", &self.listen),
+        ];
+        for (table, key, flag, value) in texts {
+            if let Some(value) = value {
+                lay(top, table, key, Data::Text(value.clone()), At::Flag(flag));
+            }
+        }
+        if let Some(brokers) = &self.brokers {
+            lay(top, "engine", "brokers", list(brokers, "--brokers"), At::Flag("--brokers"));
+        }
+    }
+}
+
+/// Puts a value into a table below the top. A file that has something else under the table's name keeps it, and the
+/// parser says what is wrong with that.
+pub(super) fn lay(top: &mut Table, table: &str, key: &str, data: Data, at: At) {
+    if let Some(table) = top.table_mut(table, at.clone()) {
+        table.set(key, data, at);
+    }
+}
+
+impl PipelineFlags {
+    /// Whether any of them was given.
+    pub fn any(&self) -> bool {
+        self.texts().iter().any(|(.., value)| value.is_some())
+            || self.max_retries.is_some()
+            || self.concurrency.is_some()
+            || self.tiers.is_some()
+            || self.allow_private_addresses
+    }
+
+    fn texts(&self) -> [(&'static str, &'static str, Option<&String>); 12] {
+        [
+            ("name", "--name", self.name.as_ref()),
+            ("source", "--source", self.source.as_ref()),
+            ("sink.webhook.url", "--sink-url", self.sink_url.as_ref()),
+            ("profile", "--profile", self.profile.as_ref()),
+            ("mode", "--mode", self.mode.as_ref()),
+            ("backoff.base", "--backoff-base", self.backoff_base.as_ref()),
+            ("backoff.cap", "--backoff-cap", self.backoff_cap.as_ref()),
+            ("jitter", "--jitter", self.jitter.as_ref()),
+            ("classify", "--classify", self.classify.as_ref()),
+            ("ordering", "--ordering", self.ordering.as_ref()),
+            ("timeout", "--timeout", self.timeout.as_ref()),
+            ("ttl", "--ttl", self.ttl.as_ref()),
+        ]
+    }
+
+    /// Lays the flags over a pipeline's table. What a flag says replaces whatever else said the same.
+    pub(super) fn lay_over(&self, pipeline: &mut Table) {
+        if self.tiers.is_some() && self.backoff_base.is_none() && self.backoff_cap.is_none() {
+            pipeline.remove("backoff");
+        }
+        if (self.backoff_base.is_some() || self.backoff_cap.is_some()) && self.tiers.is_none() {
+            pipeline.remove("tiers");
+        }
+        if self.sink_url.is_some() {
+            set_below(pipeline, "sink.webhook.endpoint", None);
+        }
+        if self.timeout.is_some() {
+            set_below(pipeline, "sink.webhook.timeout", None);
+        }
+        for (key, flag, value) in self.texts() {
+            if let Some(value) = value {
+                set_below(pipeline, key, Some((Data::Text(value.clone()), At::Flag(flag))));
+            }
+        }
+        if let Some(tiers) = &self.tiers {
+            pipeline.set("tiers", list(tiers, "--tiers"), At::Flag("--tiers"));
+        }
+        if let Some(retries) = self.max_retries {
+            pipeline.remove("attempts");
+            pipeline.set("retries", Data::Whole(retries.into()), At::Flag("--max-retries"));
+        }
+        if let Some(concurrency) = self.concurrency {
+            set_below(pipeline, "sink.webhook.concurrency", None);
+            pipeline.set("concurrency", Data::Whole(concurrency.into()), At::Flag("--concurrency"));
+        }
+        if self.allow_private_addresses {
+            let at = At::Flag("--allow-private-addresses");
+            set_below(pipeline, "sink.webhook.allow_private_addresses", Some((Data::Switch(true), at)));
+        }
+    }
+}
+
+/// Sets or removes the value under a dotted key.
+fn set_below(table: &mut Table, key: &str, value: Option<(Data, At)>) {
+    let Some((first, rest)) = key.split_once('.') else {
+        match value {
+            Some((data, at)) => table.set(key, data, at),
+            None => table.remove(key),
+        }
+        return;
+    };
+    let at = match &value {
+        Some((_, at)) => at.clone(),
+        None if table.get(first).is_none() => return,
+        None => At::Flag(""),
+    };
+    if let Some(below) = table.table_mut(first, at) {
+        set_below(below, rest, value);
+    }
+}
+
+fn list(items: &[String], flag: &'static str) -> Data {
+    let item = |text: &String| Node { data: Data::Text(text.clone()), at: At::Flag(flag) };
+    Data::List(items.iter().map(item).collect())
+}
+
+/// A message about a key, said about the flag that set it: `--max-retries 5` for `retries = 5`.
+pub(super) fn in_words_of_flags(text: &str) -> String {
+    let mut said = text.to_owned();
+    for (flag, key) in FLAGS {
+        said = said.replace(&format!("`{key}`"), &format!("`{flag}`"));
+        for quote in ["", "`"] {
+            let begin = format!("{quote}{key} = ");
+            while let Some(found) = said.find(&begin) {
+                if quote.is_empty() && found > 0 {
+                    break;
+                }
+                let value_at = found + begin.len();
+                let end = match quote {
+                    "" => said.len(),
+                    _ => said[value_at..].find('`').map_or(said.len(), |end| value_at + end),
+                };
+                let value: String = said[value_at..end].chars().filter(|c| !"[]\"".contains(*c)).collect();
+                let value = value.replace(", ", ",");
+                said.replace_range(found..end, &format!("{quote}{flag} {value}"));
+            }
+        }
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_about_keys_become_messages_about_flags() {
+        for (said_of_key, said_of_flag) in [
+            ("`tiers` must grow", "`--tiers` must grow"),
+            ("tiers = [\"5s\", \"30s\"]", "--tiers 5s,30s"),
+            ("retries = 3", "--max-retries 3"),
+            ("both `retries = 5` and 3 tiers are set", "both `--max-retries 5` and 3 tiers are set"),
+            ("`jitter = \"fool\"` is not a jitter", "`--jitter fool` is not a jitter"),
+            ("write it like 5s", "write it like 5s"),
+        ] {
+            assert_eq!(in_words_of_flags(said_of_key), said_of_flag);
+        }
+    }
 }

@@ -1,5 +1,39 @@
 //! `redrive.toml`, the environment and flags become one checked configuration.
+//!
+//! Read in this order: a [`source`] is the text, a `tree` holds what was given and where, the `reader` takes typed
+//! values out of it and collects [`fault`]s, one file per table says what the values mean, [`load`] puts it together,
+//! and [`resolved`] shows every value with its origin.
 
+pub mod fault;
+pub mod keys;
+pub mod source;
+mod tree;
+
+mod reader;
+
+mod engine;
 mod flags;
+mod health;
+mod pick;
+mod pipeline;
+mod policy;
+mod secrets;
+mod server;
+mod webhook;
 
-pub use flags::ProcessorFlags;
+pub mod default;
+pub mod load;
+pub mod resolved;
+
+pub use engine::{EngineConfig, EngineKind};
+pub use fault::{Fault, Faults, Severity};
+pub use flags::{EngineFlags, PipelineFlags, ProcessorFlags};
+pub use health::{BreakerConfig, GuardConfig};
+pub use load::{Config, Environment, Loaded};
+pub use pick::Pick;
+pub use pipeline::{PipelineConfig, SinkConfig};
+pub use secrets::{Secret, SecretError};
+pub use server::{Scope, ServerConfig, TokenConfig};
+pub use source::Source;
+pub use tree::At;
+pub use webhook::{ClassOverride, HeaderConfig, HeaderValue, Target, WebhookConfig};

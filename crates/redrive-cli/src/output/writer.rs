@@ -98,6 +98,10 @@ impl Output {
         self.notes_paint.paint(style, text)
     }
 
+    pub fn notes_paint(&self) -> Paint {
+        self.notes_paint
+    }
+
     /// A bar for work whose size is known. Shown only to people.
     pub fn progress(&self, label: &str, total: u64) -> Progress {
         Progress::new(label, total, !self.quiet && !self.json)

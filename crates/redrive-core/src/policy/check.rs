@@ -44,9 +44,13 @@ impl Check {
         problem: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        let fault =
-            PolicyFault { key: key.into(), value: value.into(), problem: problem.into(), fix: fix.into() };
-        self.faults.push(fault);
+        let (key, value, problem, fix) = (key.into(), value.into(), problem.into(), fix.into());
+        self.faults.push(PolicyFault { key, value, item: None, problem, fix });
+    }
+
+    /// Says which item of a list the faults since `from` are about.
+    pub(super) fn of_item(&mut self, from: usize, item: usize) {
+        self.faults[from..].iter_mut().for_each(|fault| fault.item = Some(item));
     }
 
     pub(super) fn word<T: Word>(&mut self, key: &str, given: Option<&Given<T>>, otherwise: T) -> T {

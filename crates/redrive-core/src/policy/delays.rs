@@ -26,23 +26,29 @@ impl Check {
         };
         let value = listed(&given.iter().map(Given::print).collect::<Vec<_>>());
         let before = self.faults.len();
-        let tiers: Vec<_> =
-            given.iter().map(|tier| self.span("tiers", Some(tier), (TICK, DELAY_MAX), TICK)).collect();
+        let mut tiers = Vec::new();
+        for (item, tier) in given.iter().enumerate() {
+            let found = self.faults.len();
+            tiers.push(self.span("tiers", Some(tier), (TICK, DELAY_MAX), TICK));
+            self.of_item(found, item);
+        }
         if tiers.is_empty() {
             self.fault("tiers", value, "`tiers` is empty", "tiers = [\"5s\", \"30s\", \"5m\"]");
         } else if tiers.len() > limits::TIERS_MAX {
             let problem =
                 format!("`tiers` has {} steps, at most {} are allowed", tiers.len(), limits::TIERS_MAX);
             self.fault("tiers", value, problem, "use fewer, longer steps");
-        } else if let (Some(pair), true) =
-            (tiers.windows(2).find(|pair| pair[0] >= pair[1]), self.faults.len() == before)
+        } else if let (Some(item), true) =
+            (tiers.windows(2).position(|pair| pair[0] >= pair[1]), self.faults.len() == before)
         {
+            let pair = &tiers[item..];
             let mut grown = tiers.clone();
             grown.sort();
             grown.dedup();
             let grown = listed(&grown.into_iter().map(print).collect::<Vec<_>>());
             let problem = format!("`tiers` must grow: {} comes after {}", print(pair[1]), print(pair[0]));
             self.fault("tiers", value, problem, format!("tiers = {grown}"));
+            self.of_item(before, item + 1);
         }
         Schedule::Tiers(tiers)
     }

@@ -12,6 +12,8 @@ pub struct PolicyFault {
     /// The key as in the configuration, with a dot below a table: `backoff.base`.
     pub key: String,
     pub value: String,
+    /// Which item of a list is wrong, counted from 0, where it is one of them.
+    pub item: Option<usize>,
     pub problem: String,
     pub fix: String,
 }

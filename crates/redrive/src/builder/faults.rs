@@ -31,7 +31,7 @@ impl BuildFault {
     }
 
     pub(super) fn of_policy(pipeline: &str, fault: PolicyFault) -> Self {
-        let PolicyFault { key, value, problem, fix } = fault;
+        let PolicyFault { key, value, problem, fix, .. } = fault;
         Self { pipeline: Some(pipeline.to_owned()), key, value, problem, fix }
     }
 }

@@ -1,0 +1,189 @@
+//! Every key there is, by table. The parser reads no key that is not here, and the default file names each.
+
+use redrive_core::nearest::nearest;
+
+/// One table and the keys it takes.
+#[derive(Clone, Copy, Debug)]
+pub struct TableKeys {
+    /// As in the file: `pipeline.sink.webhook`.
+    pub path: &'static str,
+    pub keys: &'static [&'static str],
+}
+
+/// Tables whose keys are the user's own: header names, statuses, settings of a client library.
+pub const OPEN_TABLES: [&str; 4] = [
+    "engine.kafka",
+    "pipeline.attempts_for",
+    "pipeline.sink.webhook.headers",
+    "pipeline.sink.webhook.classes",
+];
+
+pub const TABLES: &[TableKeys] = &[
+    TableKeys { path: "", keys: &["engine", "server", "pipeline"] },
+    TableKeys {
+        path: "engine",
+        keys: &["kind", "dir", "brokers", "group", "member", "start", "topics", "state_dir", "kafka"],
+    },
+    TableKeys { path: "server", keys: &["listen", "tls_cert_file", "tls_key_file", "token"] },
+    TableKeys { path: "server.token", keys: &["name", "scopes", "secret_file"] },
+    TableKeys {
+        path: "pipeline",
+        keys: &[
+            "name",
+            "source",
+            "id",
+            "tenant",
+            "profile",
+            "tiers",
+            "backoff",
+            "retries",
+            "attempts",
+            "attempts_for",
+            "replay_attempts",
+            "jitter",
+            "retry_after_jitter",
+            "retry_after_max",
+            "ttl",
+            "cap_ttl_share",
+            "hold_max",
+            "ordering",
+            "after_dead",
+            "classify",
+            "mode",
+            "concurrency",
+            "timeout",
+            "max_pending",
+            "dedup",
+            "outage_gate",
+            "budget",
+            "breaker",
+            "crash",
+            "guard",
+            "sink",
+        ],
+    },
+    TableKeys { path: "pipeline.backoff", keys: &["base", "multiplier", "cap", "fixed"] },
+    TableKeys {
+        path: "pipeline.budget",
+        keys: &["retries_per_minute", "share_of_successes", "on_exhausted"],
+    },
+    TableKeys {
+        path: "pipeline.breaker",
+        keys: &["enabled", "fast", "slow", "cooldown", "cooldown_max", "probes"],
+    },
+    TableKeys { path: "pipeline.breaker.fast", keys: &["window", "failures", "min"] },
+    TableKeys { path: "pipeline.breaker.slow", keys: &["window", "failures", "counts", "action"] },
+    TableKeys { path: "pipeline.crash", keys: &["threshold", "window"] },
+    TableKeys { path: "pipeline.guard", keys: &["share", "over", "times_baseline"] },
+    TableKeys { path: "pipeline.sink", keys: &["webhook"] },
+    TableKeys {
+        path: "pipeline.sink.webhook",
+        keys: &[
+            "url",
+            "endpoint",
+            "headers",
+            "ca_file",
+            "timeout",
+            "concurrency",
+            "per_endpoint",
+            "allow_private_addresses",
+            "classes",
+        ],
+    },
+];
+
+/// Words of other systems for the same thing.
+const FOREIGN: &[(&str, &str)] = &[
+    ("max_retries", "retries"),
+    ("max_retry", "retries"),
+    ("retry", "retries"),
+    ("retry_count", "retries"),
+    ("max_attempts", "attempts"),
+    ("delays", "tiers"),
+    ("retry_delays", "tiers"),
+    ("backoff_base", "backoff"),
+    ("backoff_cap", "backoff"),
+    ("max_delay", "backoff"),
+    ("workers", "concurrency"),
+    ("parallelism", "concurrency"),
+    ("max_in_flight", "concurrency"),
+    ("time_to_live", "ttl"),
+    ("expiry", "ttl"),
+    ("order", "ordering"),
+    ("path", "dir"),
+    ("directory", "dir"),
+    ("data_dir", "dir"),
+    ("type", "kind"),
+    ("address", "listen"),
+    ("bind", "listen"),
+    ("bootstrap_servers", "brokers"),
+    ("group_id", "group"),
+    ("topic", "source"),
+    ("dedupe", "dedup"),
+    ("target", "url"),
+];
+
+/// The keys of a table; `None` for a table there is not.
+pub fn of(path: &str) -> Option<&'static [&'static str]> {
+    TABLES.iter().find(|table| table.path == path).map(|table| table.keys)
+}
+
+/// What somebody probably meant by `key` in the table `path`, as it is written there.
+pub fn meant(path: &str, key: &str) -> Option<String> {
+    let here = of(path)?;
+    let lower = key.to_ascii_lowercase().replace('-', "_");
+    if let Some(same) = here.iter().find(|name| **name == lower) {
+        return Some((*same).to_owned());
+    }
+    if let Some((_, ours)) = FOREIGN.iter().find(|(foreign, ours)| *foreign == lower && here.contains(ours)) {
+        return Some((*ours).to_owned());
+    }
+    nearest(&lower, here.iter().copied()).map(str::to_owned)
+}
+
+/// The table that takes a key which stands in the wrong one: `[server]` for `listen`.
+pub fn elsewhere(path: &str, key: &str) -> Option<&'static str> {
+    let mut others = TABLES.iter().filter(|table| table.path != path && table.keys.contains(&key));
+    let first = others.next()?;
+    // A key that several tables take is no hint.
+    others.next().is_none().then_some(first.path).filter(|path| !path.is_empty())
+}
+
+/// Whether a key holds a plain value that is never a secret, so that its line may be shown.
+pub fn is_plain(key: &str) -> bool {
+    let last = key.rsplit('.').next().unwrap_or(key).trim();
+    let known = TABLES.iter().any(|table| table.keys.contains(&last));
+    let holds_more = ["headers", "kafka", "webhook", "sink", "server", "pipeline", "engine", "token"];
+    known && !holds_more.contains(&last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_that_is_a_key_of_another_is_listed() {
+        for table in TABLES.iter().filter(|table| !table.path.is_empty()) {
+            let (parent, key) = table.path.rsplit_once('.').unwrap_or(("", table.path));
+            assert!(of(parent).is_some_and(|keys| keys.contains(&key)), "{}", table.path);
+        }
+        for path in OPEN_TABLES {
+            let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));
+            assert!(of(parent).is_some_and(|keys| keys.contains(&key)), "{path}");
+        }
+    }
+
+    #[test]
+    fn foreign_words_point_at_ours() {
+        for (_, ours) in FOREIGN {
+            assert!(TABLES.iter().any(|table| table.keys.contains(ours)), "{ours}");
+        }
+        assert_eq!(meant("pipeline", "max_retry").as_deref(), Some("retries"));
+        assert_eq!(meant("pipeline", "retrys").as_deref(), Some("retries"));
+        assert_eq!(meant("pipeline", "Hold-Max").as_deref(), Some("hold_max"));
+        assert_eq!(meant("pipeline", "banana"), None);
+        assert_eq!(meant("nowhere", "tiers"), None);
+        assert_eq!(elsewhere("", "listen"), Some("server"));
+        assert_eq!(elsewhere("", "name"), None, "several tables take it");
+    }
+}

@@ -1,0 +1,318 @@
+//! File, environment and flags become one configuration, or one report of everything that is wrong.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use super::engine::EngineConfig;
+use super::fault::{Fault, Faults, Severity};
+use super::flags::{EngineFlags, PipelineFlags, ProcessorFlags, in_words_of_flags, lay};
+use super::pipeline::{Found, PipelineConfig};
+use super::reader::{Reader, Section};
+use super::server::ServerConfig;
+use super::source::Source;
+use super::tree::{At, Data, Node, Table};
+use crate::args::Global;
+use crate::exit::{Exit, Failed};
+use crate::output::Output;
+
+pub const FILE_DEFAULT: &str = "redrive.toml";
+/// Far above any configuration; a larger file was named by mistake.
+const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Everything a processor needs to know, checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub engine: EngineConfig,
+    pub server: ServerConfig,
+    pub pipelines: Vec<PipelineConfig>,
+    /// Where the values of `[engine]` and `[server]` were given, by their dotted key.
+    pub(super) given: std::collections::BTreeMap<String, At>,
+    pub(super) source: Option<Source>,
+}
+
+/// The variables that stand for top-level settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// `REDRIVE_ENGINE`
+    pub engine: Option<String>,
+    /// `REDRIVE_DIR`
+    pub dir: Option<String>,
+    /// `REDRIVE_LISTEN`
+    pub listen: Option<String>,
+    /// Whether `REDRIVE_TOKEN` is set; its value is nobody's business here.
+    pub token: bool,
+}
+
+impl Environment {
+    pub fn of_process() -> Self {
+        let given = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            engine: given("REDRIVE_ENGINE"),
+            dir: given("REDRIVE_DIR"),
+            listen: given("REDRIVE_LISTEN"),
+            token: given("REDRIVE_TOKEN").is_some(),
+        }
+    }
+
+    fn lay_over(&self, top: &mut Table) {
+        let all = [
+            ("engine", "kind", "REDRIVE_ENGINE", &self.engine),
+            ("engine", "dir", "REDRIVE_DIR", &self.dir),
+            ("server", "listen", "REDRIVE_LISTEN", &self.listen),
+        ];
+        for (table, key, name, value) in all {
+            if let Some(value) = value {
+                lay(top, table, key, Data::Text(value.clone()), At::Variable(name));
+            }
+        }
+    }
+}
+
+/// What came of it: a configuration unless there are errors, and all faults.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub config: Option<Config>,
+    pub faults: Faults,
+}
+
+impl Config {
+    /// Reads what the global flags, the environment and `flags` say, reports every fault, and gives the configuration
+    /// or exit 2. Warnings are reported too, and stop nothing.
+    pub fn load(global: &Global, flags: &ProcessorFlags, out: &mut Output) -> Result<Self, Failed> {
+        let loaded = load(global, flags, &Environment::of_process())?;
+        loaded.report(out)
+    }
+}
+
+impl Loaded {
+    /// Says what is wrong, in the one form that every command uses.
+    pub fn report(self, out: &mut Output) -> Result<Config, Failed> {
+        match self.config {
+            Some(config) if self.faults.errors() == 0 => {
+                for line in self.faults.lines(out.notes_paint()) {
+                    out.note(&line);
+                }
+                Ok(config)
+            }
+            _ => {
+                if out.is_json() {
+                    out.json(&self.faults.to_json())?;
+                } else {
+                    for line in self.faults.lines(out.notes_paint()) {
+                        out.complain(&line);
+                    }
+                }
+                Err(Failed::silent(Exit::Usage))
+            }
+        }
+    }
+}
+
+/// Reads the file, if one is meant, and builds the configuration.
+pub fn load(global: &Global, flags: &ProcessorFlags, environment: &Environment) -> Result<Loaded, Failed> {
+    let from_flags = flags.pipeline.any();
+    let source = match &global.config {
+        Some(path) => Some(read(path)?),
+        // A pipeline from flags alone does not mix with a file that happens to lie around.
+        None if from_flags => None,
+        None if Path::new(FILE_DEFAULT).exists() => Some(read(Path::new(FILE_DEFAULT))?),
+        None => {
+            return Err(Failed::usage(format!("there is no {FILE_DEFAULT} here and no --config")).hint(
+                "`redrive config default > redrive.toml` writes one; --sink-url URL runs without one",
+            ));
+        }
+    };
+    Ok(build(source, flags, environment))
+}
+
+fn read(path: &Path) -> Result<Source, Failed> {
+    let failed = |problem: String| Failed::usage(format!("{}: {problem}", path.display()));
+    let file = fs::File::open(path).map_err(|error| failed(error.to_string()))?;
+    let mut bytes = Vec::new();
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(failed(format!("larger than {FILE_BYTES_MAX} bytes, which is no configuration")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| failed("not UTF-8 text".to_owned()))?;
+    Ok(Source::new(path.display().to_string(), text))
+}
+
+/// The configuration that a text, flags and variables make. Pure, and total for every text.
+pub fn build(source: Option<Source>, flags: &ProcessorFlags, environment: &Environment) -> Loaded {
+    let mut faults = Vec::new();
+    let mut top = match &source {
+        Some(source) => parse(source, &mut faults),
+        None => Table::default(),
+    };
+    let broken: Vec<usize> = faults.iter().filter_map(|fault| line_of(fault, source.as_ref())).collect();
+    environment.lay_over(&mut top);
+    EngineFlags::lay_over(&flags.engine, &mut top);
+    let mut reader = Reader::default();
+    lay_pipeline(&mut top, &flags.pipeline, &mut reader);
+
+    let config = read_all(&mut reader, &top, environment, source.as_ref());
+    // Behind a broken line things look missing or strange that are not.
+    let follows = |fault: &Fault| {
+        !broken.is_empty() && line_of(fault, source.as_ref()).is_none_or(|line| broken.contains(&line))
+    };
+    faults.extend(reader.faults.into_iter().filter(|fault| !follows(fault)).map(of_flag));
+    let mut faults = Faults { source, all: faults };
+    faults.sort();
+    Loaded { config: config.filter(|_| faults.errors() == 0), faults }
+}
+
+fn parse(source: &Source, faults: &mut Vec<Fault>) -> Table {
+    let (table, errors) = DeTable::parse_recoverable(source.text());
+    for error in errors {
+        let at = At::File(error.span().unwrap_or(0..0));
+        let problem = format!("this is not TOML: {}", error.message().trim().replace('\n', " "));
+        faults.push(Fault::value("", problem, "see https://toml.io, or `redrive config default`", at));
+    }
+    Table::of_file(table.get_ref())
+}
+
+fn line_of(fault: &Fault, source: Option<&Source>) -> Option<usize> {
+    match fault.at.first() {
+        Some(At::File(span)) => source.map(|source| source.line(span.start)),
+        _ => None,
+    }
+}
+
+/// Lays the flags of a pipeline over the one that is meant, or makes one.
+fn lay_pipeline(top: &mut Table, flags: &PipelineFlags, reader: &mut Reader) {
+    if !flags.any() {
+        return;
+    }
+    let at = At::Flag("--name");
+    let pipelines = top.entries.iter_mut().find(|entry| entry.key == "pipeline");
+    let Some(pipelines) = pipelines else {
+        let mut pipeline = Table::default();
+        pipeline.set("name", Data::Text("default".to_owned()), at.clone());
+        if flags.source.is_some() {
+            pipeline.remove("name");
+        }
+        flags.lay_over(&mut pipeline);
+        let node = Node { data: Data::Table(pipeline), at: at.clone() };
+        top.set("pipeline", Data::List(vec![node]), at);
+        return;
+    };
+    // Anything else under this name is a fault that the parser reports.
+    let Data::List(items) = &mut pipelines.node.data else { return };
+    let mut tables: Vec<&mut Table> = items
+        .iter_mut()
+        .filter_map(|item| match &mut item.data {
+            Data::Table(table) => Some(table),
+            _ => None,
+        })
+        .collect();
+    let is_named = |table: &Table, name: &str| {
+        let text = |key: &str| table.get(key).map(|entry| entry.node.data.clone());
+        text("name").or_else(|| text("source")) == Some(Data::Text(name.to_owned()))
+    };
+    match (&flags.name, &mut tables[..]) {
+        (None, [only]) => flags.lay_over(only),
+        (None, all) => {
+            let problem =
+                format!("the file has {} pipelines; say with `--name` which one is meant", all.len());
+            reader.faults.push(Fault::line("name", problem, "", vec![at]));
+        }
+        (Some(name), all) => match all.iter_mut().find(|table| is_named(table, name)) {
+            Some(table) => {
+                // The name was only there to find it.
+                let flags = PipelineFlags { name: None, ..flags.clone() };
+                flags.lay_over(table);
+            }
+            None => {
+                let problem = format!("the file has no pipeline `{name}`; name one of its own");
+                reader.faults.push(Fault::line("name", problem, "", vec![at]));
+            }
+        },
+    }
+}
+
+fn read_all(
+    reader: &mut Reader,
+    top: &Table,
+    environment: &Environment,
+    source: Option<&Source>,
+) -> Option<Config> {
+    let section = Section::top(top);
+    reader.unknown_keys(&section);
+    let empty = Table::default();
+    let part = |reader: &mut Reader, key: &str| reader.table(&section, key);
+    let none = |key: &str| Section::top(&empty).at_path(key);
+
+    let engine = part(reader, "engine").unwrap_or_else(|| none("engine")).part("engine");
+    let server = part(reader, "server").unwrap_or_else(|| none("server")).part("server");
+    let mut given = std::collections::BTreeMap::new();
+    for entry in &engine.table.entries {
+        given.insert(format!("engine.{}", entry.key), entry.node.at.clone());
+    }
+    for entry in &server.table.entries {
+        given.insert(format!("server.{}", entry.key), entry.node.at.clone());
+    }
+    let engine = EngineConfig::read(reader, &engine);
+    let server = ServerConfig::read(reader, &server, environment.token);
+
+    let tables = reader.tables(&section, "pipeline");
+    if tables.is_empty() && section.get("pipeline").is_none() {
+        let problem = "there is no pipeline; add [[pipeline]] with a `name` and a sink";
+        let at = source.map(|_| At::File(0..0)).into_iter().collect();
+        reader.fault(&section, Fault::line("pipeline", problem, "", at));
+    }
+    let found: Vec<Found> = tables
+        .iter()
+        .enumerate()
+        .map(|(i, (table, at))| PipelineConfig::read(reader, (table, at), (i, engine.kind)))
+        .collect();
+    duplicates(reader, &found);
+    let all = found.len();
+    let pipelines: Vec<PipelineConfig> = found.into_iter().filter_map(|found| found.config).collect();
+    let complete = pipelines.len() == all && !pipelines.is_empty();
+    let sound = reader.faults.iter().all(|fault| fault.severity == Severity::Warning);
+    (complete && sound).then(|| Config { engine, server, pipelines, given, source: source.cloned() })
+}
+
+fn duplicates(reader: &mut Reader, found: &[Found]) {
+    let mut told: Vec<&str> = Vec::new();
+    for one in found {
+        let Some((name, _)) = &one.name else { continue };
+        if told.contains(&name.as_str()) {
+            continue;
+        }
+        let same: Vec<&Found> = found
+            .iter()
+            .filter(|other| other.name.as_ref().is_some_and(|(other, _)| other == name))
+            .collect();
+        if same.len() < 2 {
+            continue;
+        }
+        told.push(name);
+        let many = if same.len() == 2 { "two".to_owned() } else { same.len().to_string() };
+        let all_read = same.iter().all(|one| one.source.is_some());
+        let (why, fix) = if all_read {
+            (
+                format!(" ({} read the topic {name})", if same.len() == 2 { "both" } else { "all" }),
+                "give one a `name`",
+            )
+        } else {
+            (String::new(), "give one another `name`")
+        };
+        let problem = format!("{many} pipelines are named `{name}`{why}");
+        let at = same.iter().filter_map(|one| one.name.as_ref()).map(|(_, at)| at.clone()).collect();
+        reader.faults.push(Fault::line("name", problem, fix, at));
+    }
+}
+
+/// What a flag set is told in the words of flags.
+fn of_flag(mut fault: Fault) -> Fault {
+    if let Some(At::Flag(_)) = fault.at.first() {
+        fault.problem = in_words_of_flags(&fault.problem);
+        fault.fix = in_words_of_flags(&fault.fix);
+    }
+    fault
+}

@@ -1,0 +1,225 @@
+//! `[[pipeline]]`: one source with its sink, policy and dead letters.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redrive::builder::pipeline::NAME_BYTES_MAX;
+use redrive::{AfterDead, Ordering};
+use redrive_core::{Policy, PolicySettings, duration};
+
+use super::engine::EngineKind;
+use super::fault::Fault;
+use super::health::{BreakerConfig, GuardConfig};
+use super::pick::Pick;
+use super::policy;
+use super::reader::{Reader, Section};
+use super::tree::{At, Data, Table};
+use super::webhook::WebhookConfig;
+
+/// How long an id is remembered, unless set.
+pub const DEDUP_DEFAULT: Duration = Duration::from_hours(24);
+const DEDUP_MAX: Duration = Duration::from_hours(24 * 366);
+
+/// A pipeline with nothing left to guess.
+#[derive(Clone, Debug)]
+pub struct PipelineConfig {
+    pub name: String,
+    /// The topic; only the Kafka engine has one.
+    pub source: Option<String>,
+    /// Where the stable id comes from; `None`: given or generated at ingest.
+    pub id: Option<Pick>,
+    pub tenant: Option<Pick>,
+    /// What passed the validator.
+    pub policy: Policy,
+    /// What it was made from, without the profile's part.
+    pub settings: PolicySettings,
+    pub ordering: Ordering,
+    pub after_dead: AfterDead,
+    /// Messages that may wait before ingest says no; 0: no limit.
+    pub max_pending: u64,
+    /// How long an id is remembered; `None`: off.
+    pub dedup: Option<Duration>,
+    pub breaker: BreakerConfig,
+    pub guard: GuardConfig,
+    pub sink: SinkConfig,
+    /// Where each given value came from, by its dotted key.
+    pub(super) given: BTreeMap<String, At>,
+}
+
+/// What delivers.
+#[derive(Clone, Debug)]
+pub enum SinkConfig {
+    Webhook(WebhookConfig),
+}
+
+pub(super) struct Found {
+    pub(super) config: Option<PipelineConfig>,
+    /// Its name and where the name was given, for the check of duplicates.
+    pub(super) name: Option<(String, At)>,
+    pub(super) source: Option<String>,
+}
+
+impl PipelineConfig {
+    pub(super) fn read(
+        reader: &mut Reader,
+        (section, at): (&Section<'_>, &At),
+        (index, engine): (usize, EngineKind),
+    ) -> Found {
+        let name = reader.text(section, "name");
+        let source = reader.text(section, "source");
+        let named = name.clone().or_else(|| source.clone());
+        let part = match &named {
+            Some(named) => format!("pipeline `{}`", named.value),
+            None => format!("pipeline {}", index + 1),
+        };
+        let section = &section.clone().part(part);
+        let errors = reader.faults.len();
+        reader.unknown_keys(section);
+        match &named {
+            Some(named) => check_name(reader, section, &named.value, &named.at),
+            None if section.get("name").is_none() => {
+                let fix = "name = \"orders\"";
+                let fault = Fault::line("name", "it has no `name`", format!("add {fix}"), vec![at.clone()]);
+                reader.fault(section, fault);
+            }
+            None => {}
+        }
+        if let (Some(source), false) = (&source, engine == EngineKind::Kafka) {
+            let problem =
+                format!("`source` means something to the kafka engine only, and this is {}", engine.name());
+            let fix = format!("name = \"{}\"", source.value);
+            let places = section.at("source").into_iter().collect();
+            reader.fault(section, Fault::line("source", problem, fix, places));
+        }
+
+        let sink_section = sink_section(reader, section, at);
+        let sink = sink_section.as_ref().and_then(|sink| WebhookConfig::read(reader, sink));
+        let (settings, policy) = policy::read(reader, section, sink_section.as_ref());
+        let (ordering, after_dead) = order(reader, section);
+        let id = Pick::read(reader, section, "id");
+        let tenant = Pick::read(reader, section, "tenant");
+        let max_pending = reader.whole(section, "max_pending", i64::MAX as u64).map_or(0, |set| set.value);
+        let dedup = dedup(reader, section);
+        let breaker = BreakerConfig::read(reader, section);
+        let guard = GuardConfig::read(reader, section);
+
+        let found_errors =
+            reader.faults[errors..].iter().any(|fault| fault.severity == super::fault::Severity::Error);
+        let mut given = BTreeMap::new();
+        collect(section.table, "", &mut given);
+        let config = match (&named, policy, sink) {
+            (Some(named), Some(policy), Some(sink)) if !found_errors => Some(Self {
+                name: named.value.clone(),
+                source: source.as_ref().map(|source| source.value.clone()),
+                id,
+                tenant,
+                policy,
+                settings,
+                ordering,
+                after_dead,
+                max_pending,
+                dedup,
+                breaker,
+                guard,
+                sink: SinkConfig::Webhook(sink),
+                given,
+            }),
+            _ => None,
+        };
+        Found {
+            config,
+            name: named.map(|named| (named.value, named.at)),
+            source: source.filter(|_| name.is_none()).map(|source| source.value),
+        }
+    }
+}
+
+/// The one sink of a pipeline.
+fn sink_section<'t>(reader: &mut Reader, section: &Section<'t>, at: &At) -> Option<Section<'t>> {
+    let fix = "add [pipeline.sink.webhook] with url = \"http://127.0.0.1:8000/hook\"";
+    let Some(sink) = reader.table(section, "sink") else {
+        if section.get("sink").is_none() {
+            let fault = Fault::line("sink", "it has no sink", fix, vec![at.clone()]);
+            reader.fault(section, fault);
+        }
+        return None;
+    };
+    // Sinks that are planned are not spelling mistakes; two of any kind are one too many.
+    let planned = ["webpush", "apns", "fcm", "command"];
+    let sinks: Vec<_> = sink.table.entries.iter().collect();
+    if sinks.len() > 1 {
+        let names: Vec<String> = sinks.iter().map(|entry| format!("`{}`", entry.key)).collect();
+        let problem = format!("it has {} sinks, {}; exactly one delivers", sinks.len(), names.join(" and "));
+        let places = sinks.iter().map(|entry| entry.key_at.clone()).collect();
+        reader.fault(section, Fault::line("sink", problem, "", places));
+    }
+    for entry in sinks.iter().filter(|entry| planned.contains(&entry.key.as_str())) {
+        let problem = format!("`sink.{}` is not built yet; `webhook` is", entry.key);
+        reader.fault(section, Fault::line("sink", problem, "", vec![entry.key_at.clone()]));
+    }
+    let strange = sinks.iter().any(|entry| !planned.contains(&entry.key.as_str()) && entry.key != "webhook");
+    if strange {
+        reader.unknown_keys(&sink);
+    }
+    if sinks.is_empty() {
+        reader.fault(
+            section,
+            Fault::line("sink", "`sink` is empty", fix, section.at("sink").into_iter().collect()),
+        );
+    }
+    reader.table(&sink, "webhook")
+}
+
+/// The same text as the library's `build()`.
+fn check_name(reader: &mut Reader, section: &Section<'_>, name: &str, at: &At) {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let fits =
+        (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with('.');
+    if !fits {
+        let problem = format!("`name` is {name:?}, which is not a name for folders and topics");
+        let fix = format!("1 to {NAME_BYTES_MAX} of the characters a-z A-Z 0-9 . _ - , not a dot first");
+        reader.fault(section, Fault::value("name", problem, fix, at.clone()));
+    }
+}
+
+fn order(reader: &mut Reader, section: &Section<'_>) -> (Ordering, AfterDead) {
+    let orderings = [("none", Ordering::None), ("key", Ordering::Key)];
+    let ordering = reader.one_of(section, "ordering", &orderings).map_or(Ordering::None, |set| set.value);
+    let answers = [("continue", AfterDead::Continue), ("block_key", AfterDead::BlockKey)];
+    let after_dead = reader.one_of(section, "after_dead", &answers);
+    let answer = after_dead.as_ref().map_or(AfterDead::Continue, |set| set.value);
+    if answer == AfterDead::BlockKey && ordering == Ordering::None {
+        let problem = "`after_dead` is block_key, but `ordering` is none: no key is ever blocked";
+        let fix = "ordering = \"key\", or leave `after_dead` out";
+        let at = after_dead.map(|set| set.at).into_iter().collect();
+        reader.fault(section, Fault::line("after_dead", problem, fix, at));
+    }
+    (ordering, answer)
+}
+
+fn dedup(reader: &mut Reader, section: &Section<'_>) -> Option<Duration> {
+    let Some(set) = reader.text(section, "dedup") else { return Some(DEDUP_DEFAULT) };
+    if set.value == "off" {
+        return None;
+    }
+    let window = duration::parse(&set.value).ok().filter(|window| *window <= DEDUP_MAX && !window.is_zero());
+    if window.is_none() {
+        let problem = format!("`dedup = \"{}\"` is neither a duration up to a year nor off", set.value);
+        let fix = "dedup = \"24h\", or dedup = \"off\"";
+        reader.fault(section, Fault::value("dedup", problem, fix, set.at));
+    }
+    window
+}
+
+/// Every value that was given, by its dotted key.
+fn collect(table: &Table, prefix: &str, into: &mut BTreeMap<String, At>) {
+    for entry in &table.entries {
+        let key = format!("{prefix}{}", entry.key);
+        match &entry.node.data {
+            Data::Table(below) => collect(below, &format!("{key}."), into),
+            _ => {
+                into.insert(key, entry.node.at.clone());
+            }
+        }
+    }
+}

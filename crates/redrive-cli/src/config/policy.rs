@@ -1,0 +1,197 @@
+//! The policy of a pipeline: settings are read here and judged by redrive-core, whose faults get their places here.
+
+use redrive_core::policy::{BackoffSettings, BudgetSettings, CrashSettings, Given};
+use redrive_core::{Policy, PolicyFault, PolicySettings, PolicyWarning};
+
+use super::fault::{Fault, Form};
+use super::reader::{Reader, Section};
+use super::tree::{At, Data, Table};
+
+/// The settings of the policy, and the policy if nothing is wrong with them. `sink` is the table of the sink, which may
+/// say `timeout` and `concurrency` instead of the pipeline.
+pub(super) fn read(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    sink: Option<&Section<'_>>,
+) -> (PolicySettings, Option<Policy>) {
+    let found = reader.faults.len();
+    let settings = settings(reader, section, sink);
+    // A value that could not even be read is missing now. What the validator says without it may be wrong.
+    let unread: Vec<String> = reader.faults[found..]
+        .iter()
+        .filter(|fault| fault.form == Form::Value)
+        .map(|f| f.key.clone())
+        .collect();
+    match settings.resolve() {
+        Ok(policy) => {
+            // The default window and the default tiers are equally long, and attempts end a crash loop all the same: only
+            // somebody who chose a window is told here. `check` tells everybody.
+            let told = |warning: &&PolicyWarning| match warning {
+                PolicyWarning::DelayPassesCrashWindow { .. } => settings.crash.window.is_some(),
+                PolicyWarning::DelayPassesTtl { .. } => true,
+            };
+            for warning in policy.warnings().iter().filter(told) {
+                let fault = Fault::line("", warning.to_string(), "", Vec::new()).warning();
+                reader.fault(section, fault);
+            }
+            (settings, Some(policy))
+        }
+        Err(faults) => {
+            for fault in faults.0 {
+                if !unread.contains(&fault.key) {
+                    let fault = placed(section.table, sink.map(|sink| sink.table), fault);
+                    reader.fault(section, fault);
+                }
+            }
+            (settings, None)
+        }
+    }
+}
+
+fn settings(reader: &mut Reader, section: &Section<'_>, sink: Option<&Section<'_>>) -> PolicySettings {
+    let words = |reader: &mut Reader, key: &str| reader.text(section, key).map(|set| set.value);
+    let tiers = reader.texts(section, "tiers");
+    let tiers = tiers.map(|list| list.value.into_iter().map(|tier| tier.value.into()).collect());
+    let (timeout, concurrency) = limits(reader, section, sink);
+    PolicySettings {
+        profile: words(reader, "profile"),
+        tiers,
+        backoff: backoff(reader, section),
+        custom: None,
+        retries: reader.count(section, "retries"),
+        attempts: reader.count(section, "attempts"),
+        attempts_for: attempts_for(reader, section),
+        jitter: words(reader, "jitter").map(Into::into),
+        retry_after_jitter: words(reader, "retry_after_jitter").map(Into::into),
+        retry_after_max: words(reader, "retry_after_max").map(Into::into),
+        ttl: words(reader, "ttl").map(Into::into),
+        cap_ttl_share: reader.number(section, "cap_ttl_share").map(|set| set.value),
+        hold_max: words(reader, "hold_max").map(Into::into),
+        classify: classify(reader, section),
+        mode: words(reader, "mode").map(Into::into),
+        concurrency,
+        timeout,
+        outage_gate: reader.switch(section, "outage_gate").map(|set| set.value),
+        budget: budget(reader, section),
+        crash: crash(reader, section),
+        replay_attempts: reader.count(section, "replay_attempts"),
+    }
+}
+
+fn backoff(reader: &mut Reader, section: &Section<'_>) -> Option<BackoffSettings> {
+    let table = reader.table(section, "backoff")?;
+    reader.unknown_keys(&table);
+    Some(BackoffSettings {
+        base: reader.text(&table, "base").map(|set| set.value.into()),
+        multiplier: reader.number(&table, "multiplier").map(|set| set.value),
+        cap: reader.text(&table, "cap").map(|set| set.value.into()),
+        fixed: reader.text(&table, "fixed").map(|set| set.value.into()),
+    })
+}
+
+fn attempts_for(reader: &mut Reader, section: &Section<'_>) -> Vec<(Given<redrive_core::Class>, u32)> {
+    let Some(table) = reader.table(section, "attempts_for") else { return Vec::new() };
+    let classes: Vec<String> = table.table.entries.iter().map(|entry| entry.key.clone()).collect();
+    let read = |class: String| reader.count(&table, &class).map(|attempts| (Given::Words(class), attempts));
+    classes.into_iter().filter_map(read).collect()
+}
+
+fn budget(reader: &mut Reader, section: &Section<'_>) -> BudgetSettings {
+    let Some(table) = reader.table(section, "budget") else { return BudgetSettings::default() };
+    reader.unknown_keys(&table);
+    let at = section.at("budget").into_iter().collect();
+    let problem = "`budget` has no effect yet: this build counts retries but does not limit them";
+    reader.fault(section, Fault::line("budget", problem, "", at).warning());
+    BudgetSettings {
+        retries_per_minute: reader.count(&table, "retries_per_minute"),
+        share_of_successes: reader.text(&table, "share_of_successes").map(|set| set.value.into()),
+        on_exhausted: reader.text(&table, "on_exhausted").map(|set| set.value.into()),
+    }
+}
+
+fn crash(reader: &mut Reader, section: &Section<'_>) -> CrashSettings {
+    let Some(table) = reader.table(section, "crash") else { return CrashSettings::default() };
+    reader.unknown_keys(&table);
+    CrashSettings {
+        threshold: reader.count(&table, "threshold"),
+        window: reader.text(&table, "window").map(|set| set.value.into()),
+    }
+}
+
+/// `"on"` and `"off"`, and what people write instead.
+fn classify(reader: &mut Reader, section: &Section<'_>) -> Option<Given<bool>> {
+    match section.get("classify")?.node.data {
+        Data::Switch(on) => Some(on.into()),
+        _ => reader.text(section, "classify").map(|set| set.value.into()),
+    }
+}
+
+/// Timeout and concurrency may stand in the pipeline or in its sink, not in both.
+fn limits(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    sink: Option<&Section<'_>>,
+) -> (Option<Given<std::time::Duration>>, Option<u32>) {
+    for key in ["timeout", "concurrency"] {
+        let places = [section.at(key), sink.and_then(|sink| sink.at(key))];
+        if let [Some(own), Some(of_sink)] = places {
+            let problem =
+                format!("both `{key}` and `sink.webhook.{key}` are set, and both say the same thing");
+            let fault = Fault::line(key, problem, "keep one of them", vec![own, of_sink]);
+            reader.fault(section, fault);
+        }
+    }
+    let place = |key: &str| match sink {
+        Some(sink) if sink.get(key).is_some() && section.get(key).is_none() => sink.clone(),
+        _ => section.clone(),
+    };
+    let timeout = reader.text(&place("timeout"), "timeout").map(|set| set.value.into());
+    (timeout, reader.count(&place("concurrency"), "concurrency"))
+}
+
+/// A fault of the validator, at the place of its key.
+fn placed(table: &Table, sink: Option<&Table>, fault: PolicyFault) -> Fault {
+    let PolicyFault { key, problem, fix, item, .. } = fault;
+    let at = find(table, &key, item).or_else(|| find(sink?, &key, item));
+    // Relations between settings name them all; each is a place to look at.
+    if problem.starts_with("both ") {
+        let mut places: Vec<At> = at.into_iter().collect();
+        for other in named(&problem).filter(|name| *name != key) {
+            places.extend(find(table, other, None));
+        }
+        return Fault::line(key, problem, fix, places);
+    }
+    let Some(at) = at else {
+        // Nothing was given under this key: the fault is in what is missing, or in how it fits the rest.
+        let parent = key.split('.').next().and_then(|parent| find(table, parent, None));
+        return Fault::line(key, problem, fix, parent.into_iter().collect());
+    };
+    match problem.split_once(": ") {
+        Some((problem, note)) => Fault::value(key, problem, fix, at).note(note),
+        None => Fault::value(key, problem, fix, at),
+    }
+}
+
+/// The place of a value under a dotted key; of one item, where the value is a list.
+fn find(table: &Table, key: &str, item: Option<usize>) -> Option<At> {
+    let (first, rest) = match key.split_once('.') {
+        Some((first, rest)) => (first, Some(rest)),
+        None => (key, None),
+    };
+    let node = &table.get(first)?.node;
+    match (&node.data, rest) {
+        (Data::Table(below), Some(rest)) => find(below, rest, item),
+        (_, Some(_)) => None,
+        (Data::List(items), None) => {
+            let item = item.and_then(|item| items.get(item));
+            Some(item.map_or_else(|| node.at.clone(), |item| item.at.clone()))
+        }
+        (_, None) => Some(node.at.clone()),
+    }
+}
+
+/// The keys that a text names in backticks: `retries` of "`retries = 5`".
+fn named(text: &str) -> impl Iterator<Item = &str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted.map(|name| name.split(" = ").next().unwrap_or(name))
+}

@@ -1,0 +1,293 @@
+//! Reads typed values out of a table, and remembers everything that is wrong on the way.
+
+use std::time::Duration;
+
+use redrive_core::policy::Word;
+use redrive_core::{Ratio, duration};
+
+use super::fault::Fault;
+use super::keys;
+use super::tree::{At, Data, Entry, Node, Table};
+
+/// A value and where it was given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Set<T> {
+    pub value: T,
+    pub at: At,
+}
+
+/// One table of the settings, under its path, with the part of the configuration it belongs to.
+#[derive(Clone, Debug)]
+pub struct Section<'t> {
+    pub table: &'t Table,
+    pub path: String,
+    /// What stands before a key in messages: `backoff.` for the keys of `backoff`.
+    prefix: String,
+    part: Option<String>,
+}
+
+/// Collects faults while sections are read.
+#[derive(Debug, Default)]
+pub struct Reader {
+    pub faults: Vec<Fault>,
+}
+
+impl<'t> Section<'t> {
+    pub fn top(table: &'t Table) -> Self {
+        Self { table, path: String::new(), prefix: String::new(), part: None }
+    }
+
+    /// The same table under another path, for a table that was not given.
+    #[must_use]
+    pub fn at_path(mut self, path: &str) -> Self {
+        path.clone_into(&mut self.path);
+        self
+    }
+
+    /// The same table as the beginning of a part of its own: its keys are named without a prefix.
+    #[must_use]
+    pub fn part(mut self, part: impl Into<String>) -> Self {
+        self.part = Some(part.into());
+        self.prefix = String::new();
+        self
+    }
+
+    pub fn part_name(&self) -> Option<&str> {
+        self.part.as_deref()
+    }
+
+    pub fn get(&self, key: &str) -> Option<&'t Entry> {
+        self.table.get(key)
+    }
+
+    /// Where a key was given.
+    pub fn at(&self, key: &str) -> Option<At> {
+        self.get(key).map(|entry| entry.key_at.clone())
+    }
+
+    /// A key as messages name it.
+    pub fn name(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
+    fn below(&self, key: &str, table: &'t Table) -> Self {
+        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        Self { table, path, prefix: format!("{}{key}.", self.prefix), part: self.part.clone() }
+    }
+}
+
+impl Reader {
+    pub fn fault(&mut self, section: &Section<'_>, fault: Fault) {
+        self.faults.push(fault.of(section.part_name()));
+    }
+
+    /// Names every key that the table does not take.
+    pub fn unknown_keys(&mut self, section: &Section<'_>) {
+        let Some(known) = keys::of(&section.path) else { return };
+        for entry in &section.table.entries {
+            if known.contains(&entry.key.as_str()) {
+                continue;
+            }
+            let key = &entry.key;
+            let name = section.name(key);
+            let fault = if let Some(fault) = secret_in_file(&section.path, key, &entry.key_at) {
+                fault
+            } else if let Some(meant) = keys::meant(&section.path, key) {
+                let problem = format!("unknown key `{name}`; did you mean `{}`?", section.name(&meant));
+                Fault::line(name, problem, "", vec![entry.key_at.clone()])
+            } else if let Some(table) = keys::elsewhere(&section.path, key) {
+                let problem = format!("unknown key `{name}`; `{key}` belongs into [{table}]");
+                Fault::line(name, problem, "", vec![entry.key_at.clone()])
+            } else {
+                let problem = format!("unknown key `{name}`; there are {}", known.join(", "));
+                Fault::line(name, problem, "", vec![entry.key_at.clone()])
+            };
+            self.fault(section, fault);
+        }
+    }
+
+    pub fn text(&mut self, section: &Section<'_>, key: &str) -> Option<Set<String>> {
+        let entry = section.get(key)?;
+        match &entry.node.data {
+            Data::Text(text) => Some(Set { value: text.clone(), at: entry.node.at.clone() }),
+            _ => self.wrong_kind(section, entry, "a text in quotes"),
+        }
+    }
+
+    pub fn switch(&mut self, section: &Section<'_>, key: &str) -> Option<Set<bool>> {
+        let entry = section.get(key)?;
+        match &entry.node.data {
+            Data::Switch(on) => Some(Set { value: *on, at: entry.node.at.clone() }),
+            _ => self.wrong_kind(section, entry, "true or false"),
+        }
+    }
+
+    /// A whole number that is not negative and not above `max`.
+    pub fn whole(&mut self, section: &Section<'_>, key: &str, max: u64) -> Option<Set<u64>> {
+        let entry = section.get(key)?;
+        let Data::Whole(number) = entry.node.data else {
+            return self.wrong_kind(section, entry, "a whole number");
+        };
+        match u64::try_from(number) {
+            Ok(value) if value <= max => Some(Set { value, at: entry.node.at.clone() }),
+            other => {
+                let name = section.name(key);
+                let fix = format!("{name} = {}", if other.is_ok() { max } else { 0 });
+                let problem = format!("`{name} = {number}` must lie between 0 and {max}");
+                self.fault(section, Fault::value(name, problem, fix, entry.node.at.clone()));
+                None
+            }
+        }
+    }
+
+    /// A whole number for the policy, which knows its bounds; what does not fit becomes the largest there is.
+    pub fn count(&mut self, section: &Section<'_>, key: &str) -> Option<u32> {
+        let entry = section.get(key)?;
+        if let Data::Whole(number) = entry.node.data
+            && number > i64::from(u32::MAX)
+        {
+            return Some(u32::MAX);
+        }
+        self.whole(section, key, u64::from(u32::MAX)).map(|set| set.value as u32)
+    }
+
+    pub fn number(&mut self, section: &Section<'_>, key: &str) -> Option<Set<f64>> {
+        let entry = section.get(key)?;
+        let value = match entry.node.data {
+            Data::Number(number) => number,
+            Data::Whole(number) => number as f64,
+            _ => return self.wrong_kind(section, entry, "a number"),
+        };
+        Some(Set { value, at: entry.node.at.clone() })
+    }
+
+    pub fn duration(&mut self, section: &Section<'_>, key: &str) -> Option<Set<Duration>> {
+        self.word(section, key, duration::parse)
+    }
+
+    pub fn share(&mut self, section: &Section<'_>, key: &str) -> Option<Set<Ratio>> {
+        self.word(section, key, str::parse::<Ratio>)
+    }
+
+    fn word<T: Word, E>(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Option<Set<T>> {
+        let set = self.text(section, key)?;
+        if let Ok(value) = parse(&set.value) {
+            return Some(Set { value, at: set.at });
+        }
+        let name = section.name(key);
+        let problem = format!("`{name} = \"{}\"` is not {}", set.value, T::KIND);
+        let fix = format!("write it like {}", T::ACCEPTED);
+        self.fault(section, Fault::value(name, problem, fix, set.at));
+        None
+    }
+
+    /// One of a few words.
+    pub fn one_of<T: Copy>(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> Option<Set<T>> {
+        let set = self.text(section, key)?;
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == set.value) {
+            return Some(Set { value: *value, at: set.at });
+        }
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let name = section.name(key);
+        let near = redrive_core::nearest::nearest(&set.value, names.iter().copied());
+        let problem = format!("`{name} = \"{}\"` is not one of {}", set.value, names.join(", "));
+        let fix = format!("{name} = \"{}\"", near.unwrap_or(names[0]));
+        self.fault(section, Fault::value(name, problem, fix, set.at));
+        None
+    }
+
+    pub fn texts(&mut self, section: &Section<'_>, key: &str) -> Option<Set<Vec<Set<String>>>> {
+        let entry = section.get(key)?;
+        let Data::List(items) = &entry.node.data else {
+            return self.wrong_kind(section, entry, "a list of texts");
+        };
+        let mut value = Vec::new();
+        let mut right = true;
+        for item in items {
+            match &item.data {
+                Data::Text(text) => value.push(Set { value: text.clone(), at: item.at.clone() }),
+                _ => right = self.wrong_item(section, key, item),
+            }
+        }
+        right.then_some(Set { value, at: entry.node.at.clone() })
+    }
+
+    fn wrong_item(&mut self, section: &Section<'_>, key: &str, item: &Node) -> bool {
+        let name = section.name(key);
+        let problem = format!("`{name}` must be a list of texts");
+        let note = format!("this is {}", item.kind());
+        let fault = Fault::value(&name, problem, "put it in quotes", item.at.clone()).note(note);
+        self.fault(section, fault);
+        false
+    }
+
+    pub fn table<'t>(&mut self, section: &Section<'t>, key: &str) -> Option<Section<'t>> {
+        let entry = section.get(key)?;
+        match &entry.node.data {
+            Data::Table(table) => Some(section.below(key, table)),
+            _ => self.wrong_kind(section, entry, "a table"),
+        }
+    }
+
+    /// `[[key]]`: the tables in the order of the file, each with its place.
+    pub fn tables<'t>(&mut self, section: &Section<'t>, key: &str) -> Vec<(Section<'t>, At)> {
+        let Some(entry) = section.get(key) else { return Vec::new() };
+        let Data::List(items) = &entry.node.data else {
+            let name = section.name(key);
+            let problem = format!("`{name}` must be written [[{name}]], it may be there several times");
+            let fault = Fault::line(&name, problem, format!("[[{name}]]"), vec![entry.key_at.clone()]);
+            self.fault(section, fault);
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for item in items {
+            match &item.data {
+                Data::Table(table) => tables.push((section.below(key, table), item.at.clone())),
+                _ => {
+                    let name = section.name(key);
+                    let problem = format!("`{name}` must hold tables, this is {}", item.kind());
+                    let fault = Fault::line(&name, problem, format!("[[{name}]]"), vec![item.at.clone()]);
+                    self.fault(section, fault);
+                }
+            }
+        }
+        tables
+    }
+
+    fn wrong_kind<T>(&mut self, section: &Section<'_>, entry: &Entry, wanted: &str) -> Option<T> {
+        let name = section.name(&entry.key);
+        let problem = format!("`{name}` must be {wanted}, not {}", entry.node.kind());
+        let fix = match (&entry.node.data, wanted) {
+            (Data::Whole(number), "a text in quotes") => format!("{name} = \"{number}\""),
+            (Data::Text(text), "a whole number" | "a number") if text.parse::<f64>().is_ok() => {
+                format!("{name} = {text}")
+            }
+            (Data::Text(text), "true or false") if ["true", "false"].contains(&text.as_str()) => {
+                format!("{name} = {text}")
+            }
+            _ => format!("make it {wanted}"),
+        };
+        self.fault(section, Fault::value(name, problem, fix, entry.node.at.clone()));
+        None
+    }
+}
+
+/// A secret that stands where only the name of a file may: the answer is not a spelling hint.
+fn secret_in_file(path: &str, key: &str, at: &At) -> Option<Fault> {
+    let secret = (path == "server.token" && ["secret", "token", "password", "value"].contains(&key))
+        || (path == "server" && ["token_secret", "secret", "password"].contains(&key));
+    secret.then(|| {
+        let problem = format!("`{key}` would put a secret into the configuration; name a file that holds it");
+        Fault::line(key, problem, "secret_file = \"/etc/redrive/token\"", vec![at.clone()])
+    })
+}

@@ -1,0 +1,428 @@
+//! Every value that holds, and where it came from: what `config show` and `check --explain` print.
+
+use std::fmt;
+
+use redrive::{AfterDead, Ordering};
+use redrive_core::duration::print;
+use redrive_core::policy::BudgetRate;
+use redrive_core::profiles::{self, Profile, ProfileSchedule};
+use redrive_core::{Class, Schedule};
+use serde_json::{Value, json};
+
+use super::engine::EngineKind;
+use super::load::Config;
+use super::pipeline::{PipelineConfig, SinkConfig};
+use super::source::Source;
+use super::tree::At;
+use super::webhook::{HeaderValue, Target, WebhookConfig};
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    Profile(&'static str),
+    /// It follows from another setting.
+    Follows(&'static str),
+    /// `redrive.toml:14`
+    File(String),
+    Flag(&'static str),
+    Variable(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::Profile(name) => write!(f, "profile {name}"),
+            Self::Follows(key) => write!(f, "from {key}"),
+            Self::File(place) => f.write_str(place),
+            Self::Flag(name) | Self::Variable(name) => f.write_str(name),
+        }
+    }
+}
+
+/// One setting as TOML, under its table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    pub key: String,
+    /// TOML; a secret is `"…"`.
+    pub value: String,
+    pub origin: Origin,
+}
+
+/// A table with its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedTable {
+    /// The line that begins it: `[engine]`, `[[pipeline]]`.
+    pub header: String,
+    pub lines: Vec<Resolved>,
+}
+
+impl ResolvedTable {
+    /// As TOML, with the origin of every value behind it if that is wanted.
+    pub fn text(&self, origin: bool) -> Vec<String> {
+        let settings: Vec<String> =
+            self.lines.iter().map(|line| format!("{} = {}", line.key, line.value)).collect();
+        let width = settings.iter().map(|text| text.chars().count()).max().unwrap_or(0).min(60);
+        let with_origin = |(text, line): (&String, &Resolved)| {
+            let fill = " ".repeat(width.saturating_sub(text.chars().count()));
+            format!("{text}{fill}  # {}", line.origin)
+        };
+        let lines = settings.iter().zip(&self.lines);
+        let lines: Vec<String> =
+            lines.map(|pair| if origin { with_origin(pair) } else { pair.0.clone() }).collect();
+        std::iter::once(self.header.clone()).chain(lines).collect()
+    }
+
+    pub fn to_json(&self) -> Value {
+        let settings: Vec<Value> = self
+            .lines
+            .iter()
+            .map(|line| json!({"key": line.key, "value": line.value, "origin": line.origin.to_string()}))
+            .collect();
+        json!({"table": self.header, "settings": settings})
+    }
+}
+
+impl Config {
+    /// Everything that holds, table by table.
+    pub fn resolved(&self) -> Vec<ResolvedTable> {
+        let origin = |key: &str| self.given.get(key).map_or(Origin::Default, |at| self.place(at));
+        let line = |table: &str, key: &str, value: String| Resolved {
+            key: key.to_owned(),
+            value,
+            origin: origin(&format!("{table}.{key}")),
+        };
+        let mut engine = vec![line("engine", "kind", quoted(self.engine.kind.name()))];
+        if self.engine.kind == EngineKind::Embedded {
+            engine.push(line("engine", "dir", quoted(&self.engine.dir.display().to_string())));
+        }
+        let mut server = vec![line("server", "listen", quoted(&self.server.listen.to_string()))];
+        if let Some((cert, key)) = &self.server.tls {
+            server.push(line("server", "tls_cert_file", quoted(&cert.display().to_string())));
+            server.push(line("server", "tls_key_file", quoted(&key.display().to_string())));
+        }
+        let mut tables = vec![
+            ResolvedTable { header: "[engine]".to_owned(), lines: engine },
+            ResolvedTable { header: "[server]".to_owned(), lines: server },
+        ];
+        for token in &self.server.tokens {
+            let scopes: Vec<String> = token.scopes.iter().map(|scope| quoted(scope.name())).collect();
+            let token_line = |key: &str, value: String| Resolved {
+                origin: origin("server.token"),
+                ..line("", key, value)
+            };
+            tables.push(ResolvedTable {
+                header: "[[server.token]]".to_owned(),
+                lines: vec![
+                    token_line("name", quoted(&token.name)),
+                    token_line("scopes", format!("[{}]", scopes.join(", "))),
+                    token_line("secret_file", quoted(&token.secret_file.display().to_string())),
+                ],
+            });
+        }
+        tables.extend(self.pipelines.iter().flat_map(|pipeline| pipeline.resolved(self.source.as_ref())));
+        tables
+    }
+
+    fn place(&self, at: &At) -> Origin {
+        place(at, self.source.as_ref())
+    }
+
+    /// The text that was read, for messages about it.
+    pub fn source(&self) -> Option<&Source> {
+        self.source.as_ref()
+    }
+}
+
+fn place(at: &At, source: Option<&Source>) -> Origin {
+    match (at, source) {
+        (At::File(span), Some(source)) => {
+            Origin::File(format!("{}:{}", source.name(), source.line(span.start)))
+        }
+        (At::File(_), None) => Origin::Default,
+        (At::Flag(name), _) => Origin::Flag(name),
+        (At::Variable(name), _) => Origin::Variable(name),
+    }
+}
+
+impl PipelineConfig {
+    /// The profile that the rest is laid over.
+    pub fn profile(&self) -> &'static Profile {
+        let name = self.settings.profile.as_deref().unwrap_or(profiles::DEFAULT);
+        profiles::find(name).unwrap_or(&profiles::ALL[0])
+    }
+
+    /// Every value of this pipeline.
+    pub fn resolved(&self, source: Option<&Source>) -> Vec<ResolvedTable> {
+        let (policy, profile) = (&self.policy, self.profile());
+        // A key or anything below it.
+        let given = |key: &str| {
+            let below = format!("{key}.");
+            let mut found = self.given.iter().filter(|(name, _)| *name == key || name.starts_with(&below));
+            found.next().map(|(_, at)| place(at, source))
+        };
+        let of_profile = |is: bool| if is { Origin::Profile(profile.name) } else { Origin::Default };
+        let mut lines = Vec::new();
+        let mut put = |key: &str, value: String, otherwise: Origin| {
+            let origin = given(key).unwrap_or(otherwise);
+            lines.push(Resolved { key: key.to_owned(), value, origin });
+        };
+
+        put("name", quoted(&self.name), Origin::Follows("source"));
+        if let Some(source) = &self.source {
+            put("source", quoted(source), Origin::Default);
+        }
+        for (key, pick) in [("id", &self.id), ("tenant", &self.tenant)] {
+            if let Some(pick) = pick {
+                put(key, quoted(&pick.to_string()), Origin::Default);
+            }
+        }
+        put("profile", quoted(profile.name), Origin::Default);
+        let own_schedule = self.settings.tiers.is_some() || self.settings.backoff.is_some();
+        let schedule = of_profile(true);
+        match policy.schedule() {
+            Schedule::Tiers(tiers) => {
+                let tiers: Vec<String> = tiers.iter().map(|tier| quoted(&print(*tier))).collect();
+                put("tiers", format!("[{}]", tiers.join(", ")), schedule);
+            }
+            Schedule::Exponential { base, multiplier, cap } => {
+                let cap = cap.map(|cap| format!(", cap = {}", quoted(&print(cap)))).unwrap_or_default();
+                let value =
+                    format!("{{ base = {}, multiplier = {multiplier:?}{cap} }}", quoted(&print(*base)));
+                put("backoff", value, schedule);
+            }
+            Schedule::Fixed(delay) => {
+                put("backoff", format!("{{ fixed = {} }}", quoted(&print(*delay))), schedule)
+            }
+            Schedule::Custom(_) => {}
+        }
+        let retries = match &self.settings {
+            settings if settings.attempts.is_some() => Origin::Follows("attempts"),
+            settings if settings.tiers.is_some() => Origin::Follows("tiers"),
+            _ if profile.retries.is_none() && !own_schedule => Origin::Profile(profile.name),
+            _ => of_profile(profile.retries.is_some()),
+        };
+        put("retries", policy.retries().to_string(), retries);
+        if !self.settings.attempts_for.is_empty() {
+            let own = Class::ALL
+                .into_iter()
+                .filter(|class| self.given.contains_key(&format!("attempts_for.{class}")));
+            let own: Vec<String> =
+                own.map(|class| format!("{class} = {}", policy.attempts_allowed(class, 0))).collect();
+            put("attempts_for", format!("{{ {} }}", own.join(", ")), Origin::Default);
+        }
+        if let Some(attempts) = policy.replay_attempts() {
+            put("replay_attempts", attempts.to_string(), of_profile(profile.replay_attempts.is_some()));
+        }
+        put("jitter", quoted(&policy.jitter().to_string()), of_profile(true));
+        put("retry_after_jitter", quoted(&policy.retry_after_jitter().to_string()), of_profile(true));
+        put("retry_after_max", quoted(&print(policy.retry_after_max())), Origin::Default);
+        if let Some(ttl) = policy.ttl() {
+            put("ttl", quoted(&print(ttl)), of_profile(profile.ttl.is_some()));
+        }
+        if let Some(share) = policy.cap_ttl_share() {
+            put(
+                "cap_ttl_share",
+                format!("{:?}", share.as_f64()),
+                of_profile(profile.cap_ttl_share.is_some()),
+            );
+        }
+        put("hold_max", quoted(&print(policy.hold_max())), Origin::Default);
+        put("ordering", quoted(ordering_name(self.ordering)), Origin::Default);
+        put("after_dead", quoted(after_dead_name(self.after_dead)), Origin::Default);
+        put("classify", quoted(if policy.classify() { "on" } else { "off" }), Origin::Default);
+        put("mode", quoted(policy.mode().name()), of_profile(true));
+        let of_sink = |key: &str| given(&format!("sink.webhook.{key}")).unwrap_or(Origin::Default);
+        let (of_concurrency, of_timeout) = (of_sink("concurrency"), of_sink("timeout"));
+        put("concurrency", policy.concurrency().to_string(), of_concurrency);
+        put("timeout", quoted(&print(policy.timeout())), of_timeout);
+        put("max_pending", self.max_pending.to_string(), Origin::Default);
+        put("dedup", quoted(&self.dedup.map_or_else(|| "off".to_owned(), print)), Origin::Default);
+        put("outage_gate", policy.outage_gate().to_string(), Origin::Default);
+        if let Some(budget) = policy.budget() {
+            let rate = match budget {
+                BudgetRate::PerMinute(retries) => format!("retries_per_minute = {retries}"),
+                BudgetRate::ShareOfSuccesses(share) => format!("share_of_successes = \"{share}\""),
+            };
+            let value = format!("{{ {rate}, on_exhausted = {} }}", quoted(policy.on_exhausted().name()));
+            put("budget", value, of_profile(profile.retries_per_minute.is_some()));
+        }
+        let window = quoted(&print(policy.crash_window()));
+        let crash = format!("{{ threshold = {}, window = {window} }}", policy.crash_threshold());
+        put("crash", crash, Origin::Default);
+
+        let SinkConfig::Webhook(webhook) = &self.sink;
+        let sink =
+            webhook_lines(webhook, &|key| given(&format!("sink.webhook.{key}")).unwrap_or(Origin::Default));
+        vec![
+            ResolvedTable { header: "[[pipeline]]".to_owned(), lines },
+            ResolvedTable { header: "[pipeline.sink.webhook]".to_owned(), lines: sink },
+        ]
+    }
+
+    /// What was set over the profile, for the head of a report: `profile tiered, edited: retries 3`.
+    pub fn edits(&self) -> Vec<String> {
+        let of_policy = |key: &&String| {
+            let first = key.split('.').next().unwrap_or_default();
+            [
+                "tiers",
+                "backoff",
+                "retries",
+                "attempts",
+                "attempts_for",
+                "jitter",
+                "ttl",
+                "timeout",
+                "hold_max",
+            ]
+            .contains(&first)
+                || key.as_str() == "sink.webhook.timeout"
+        };
+        let mut edits: Vec<String> = Vec::new();
+        for key in self.given.keys().filter(of_policy) {
+            let first = key.trim_start_matches("sink.webhook.").split('.').next().unwrap_or_default();
+            let text = match first {
+                "retries" => format!("retries {}", self.policy.retries()),
+                "attempts" => format!("attempts {}", self.policy.attempts()),
+                "jitter" => format!("jitter {}", self.policy.jitter()),
+                "timeout" => format!("timeout {}", print(self.policy.timeout())),
+                "ttl" => format!("ttl {}", self.policy.ttl().map(print).unwrap_or_default()),
+                "hold_max" => format!("hold_max {}", print(self.policy.hold_max())),
+                other => other.to_owned(),
+            };
+            if !edits.contains(&text) {
+                edits.push(text);
+            }
+        }
+        edits
+    }
+}
+
+fn webhook_lines(webhook: &WebhookConfig, origin: &dyn Fn(&str) -> Origin) -> Vec<Resolved> {
+    let line = |key: &str, value: String| Resolved { key: key.to_owned(), value, origin: origin(key) };
+    let mut lines = vec![match &webhook.target {
+        Target::Url(url) => line("url", quoted(&without_secrets(url))),
+        Target::Endpoint(pick) => line("endpoint", quoted(&pick.to_string())),
+    }];
+    if !webhook.headers.is_empty() {
+        let headers: Vec<String> = webhook
+            .headers
+            .iter()
+            .map(|header| match &header.value {
+                HeaderValue::Plain(_) => format!("{} = \"…\"", header.name),
+                HeaderValue::File(path) => {
+                    format!("{}_file = {}", header.name, quoted(&path.display().to_string()))
+                }
+            })
+            .collect();
+        lines.push(line("headers", format!("{{ {} }}", headers.join(", "))));
+    }
+    if let Some(path) = &webhook.ca_file {
+        lines.push(line("ca_file", quoted(&path.display().to_string())));
+    }
+    lines.push(line("per_endpoint", webhook.per_endpoint.to_string()));
+    lines.push(line("allow_private_addresses", webhook.allow_private_addresses.to_string()));
+    if !webhook.classes.is_empty() {
+        let classes: Vec<String> = webhook
+            .classes
+            .iter()
+            .map(|class| {
+                let (first, last) = class.statuses;
+                let status = if first == last { first.to_string() } else { format!("{}xx", first / 100) };
+                format!("\"{status}\" = {}", quoted(class.class.map_or("ok", Class::name)))
+            })
+            .collect();
+        lines.push(line("classes", format!("{{ {} }}", classes.join(", "))));
+    }
+    lines
+}
+
+/// An address without what may be secret in it: credentials and the query.
+pub(crate) fn without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let authority = match authority.rsplit_once('@') {
+        Some((_, host)) => format!("…@{host}"),
+        None => authority.to_owned(),
+    };
+    let path = match path.find(['?', '#']) {
+        Some(query) => format!("{}…", &path[..=query]),
+        None => path.to_owned(),
+    };
+    format!("{scheme}://{authority}{path}")
+}
+
+pub fn ordering_name(ordering: Ordering) -> &'static str {
+    match ordering {
+        Ordering::None => "none",
+        Ordering::Key => "key",
+    }
+}
+
+pub fn after_dead_name(after_dead: AfterDead) -> &'static str {
+    match after_dead {
+        AfterDead::Continue => "continue",
+        AfterDead::BlockKey => "block_key",
+    }
+}
+
+/// The schedule in a few words: `tiers 5s,30s,5m`.
+pub fn schedule_words(schedule: &Schedule) -> String {
+    match schedule {
+        Schedule::Tiers(tiers) => {
+            let tiers: Vec<String> = tiers.iter().map(|tier| print(*tier)).collect();
+            format!("tiers {}", tiers.join(","))
+        }
+        Schedule::Exponential { base, multiplier, cap } => {
+            let cap = cap.map(|cap| format!(" ≤ {}", print(cap))).unwrap_or_default();
+            format!("backoff {} × {multiplier}{cap}", print(*base))
+        }
+        Schedule::Fixed(delay) => format!("backoff {}", print(*delay)),
+        Schedule::Custom(_) => "a schedule of its own".to_owned(),
+    }
+}
+
+/// Whether a profile's schedule is one of tiers; the table of the profiles says so, not the name.
+pub fn has_tiers(profile: &Profile) -> bool {
+    matches!(profile.schedule, ProfileSchedule::Tiers(_))
+}
+
+/// A TOML string.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_lose_their_secrets() {
+        for (url, shown) in [
+            ("http://127.0.0.1:8000/hook", "http://127.0.0.1:8000/hook"),
+            ("https://user:hunter2@example.com/a", "https://…@example.com/a"),
+            ("https://example.com/a?token=hunter2", "https://example.com/a?…"),
+            ("https://example.com?hunter2", "https://example.com?…"),
+            ("https://a@b@example.com", "https://…@example.com"),
+        ] {
+            assert_eq!(without_secrets(url), shown);
+        }
+    }
+
+    #[test]
+    fn texts_are_quoted_so_that_they_are_read_back() {
+        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000A\"");
+    }
+}

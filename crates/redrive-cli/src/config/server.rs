@@ -1,0 +1,181 @@
+//! `[server]`: the address of the API, and who may use it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use redrive_core::nearest::nearest;
+
+use super::fault::Fault;
+use super::reader::{Reader, Section};
+
+pub const LISTEN_DEFAULT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7333);
+
+/// What a token allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    Read,
+    Ingest,
+    Replay,
+    Edit,
+    Discard,
+    Admin,
+}
+
+impl Scope {
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::Ingest, Self::Replay, Self::Edit, Self::Discard, Self::Admin];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Ingest => "ingest",
+            Self::Replay => "replay",
+            Self::Edit => "edit",
+            Self::Discard => "discard",
+            Self::Admin => "admin",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+}
+
+/// A token by name; its secret is in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenConfig {
+    /// The actor in the audit.
+    pub name: String,
+    pub scopes: Vec<Scope>,
+    pub secret_file: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    pub listen: SocketAddr,
+    pub tokens: Vec<TokenConfig>,
+    /// Certificate and key, in PEM.
+    pub tls: Option<(PathBuf, PathBuf)>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self { listen: LISTEN_DEFAULT, tokens: Vec::new(), tls: None }
+    }
+}
+
+impl ServerConfig {
+    /// `token_in_environment`: whether `REDRIVE_TOKEN` is set, which counts as a token.
+    pub(super) fn read(reader: &mut Reader, section: &Section<'_>, token_in_environment: bool) -> Self {
+        reader.unknown_keys(section);
+        let listen = listen(reader, section);
+        let tokens: Vec<TokenConfig> = reader
+            .tables(section, "token")
+            .into_iter()
+            .enumerate()
+            .filter_map(|(i, (token, at))| token_config(reader, &token, i, at))
+            .collect();
+        duplicates(reader, section, &tokens);
+        let cert = reader.text(section, "tls_cert_file");
+        let key = reader.text(section, "tls_key_file");
+        let tls = match (cert, key) {
+            (Some(cert), Some(key)) => Some((cert.value.into(), key.value.into())),
+            (None, None) => None,
+            (given, other) => {
+                let (is, lacks) = if given.is_some() {
+                    ("tls_cert_file", "tls_key_file")
+                } else {
+                    ("tls_key_file", "tls_cert_file")
+                };
+                let at = given.or(other).map(|set| set.at).into_iter().collect();
+                let problem = format!("`{is}` is set without `{lacks}`; TLS needs both");
+                reader.fault(section, Fault::line(is, problem, format!("{lacks} = \"…\""), at));
+                None
+            }
+        };
+        let has_tokens = section.get("token").is_some() || token_in_environment;
+        if !listen.ip().is_loopback() {
+            let at = section.at("listen").into_iter().collect::<Vec<_>>();
+            if !has_tokens {
+                let problem = format!(
+                    "`listen = \"{listen}\"` is reachable from other machines, and there is no [[server.token]]"
+                );
+                let fix = "add a token, or listen = \"127.0.0.1:7333\"";
+                reader.fault(section, Fault::line("listen", problem, fix, at));
+            } else if tls.is_none() {
+                let problem = format!(
+                    "`listen = \"{listen}\"` takes tokens over plain HTTP; put TLS in front, or set `tls_cert_file` and `tls_key_file`"
+                );
+                reader.fault(section, Fault::line("listen", problem, "", at).warning());
+            }
+        }
+        Self { listen, tokens, tls }
+    }
+}
+
+fn listen(reader: &mut Reader, section: &Section<'_>) -> SocketAddr {
+    let Some(given) = reader.text(section, "listen") else { return LISTEN_DEFAULT };
+    let text = given.value.replace("localhost:", "127.0.0.1:");
+    text.parse().unwrap_or_else(|_| {
+        let problem = format!("`listen = \"{}\"` is not an address with a port", given.value);
+        let fix = format!("listen = \"{LISTEN_DEFAULT}\"");
+        reader.fault(section, Fault::value("listen", problem, fix, given.at));
+        LISTEN_DEFAULT
+    })
+}
+
+fn token_config(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    index: usize,
+    at: super::tree::At,
+) -> Option<TokenConfig> {
+    let name = reader.text(section, "name");
+    let part = match &name {
+        Some(name) => format!("token `{}`", name.value),
+        None => format!("token {}", index + 1),
+    };
+    let section = &section.clone().part(part);
+    reader.unknown_keys(section);
+    for key in ["name", "scopes", "secret_file"] {
+        let secret_instead = key == "secret_file" && section.get("secret").is_some();
+        if section.get(key).is_none() && !secret_instead {
+            let fix = match key {
+                "name" => "name = \"ops\"",
+                "scopes" => "scopes = [\"read\"]",
+                _ => "secret_file = \"/etc/redrive/token\"",
+            };
+            let problem = format!("`{key}` is missing");
+            reader.fault(section, Fault::line(key, problem, format!("add {fix}"), vec![at.clone()]));
+        }
+    }
+    let scopes = reader.texts(section, "scopes");
+    let mut allowed = Vec::new();
+    for scope in scopes.map(|scopes| scopes.value).unwrap_or_default() {
+        let Some(found) = Scope::from_name(&scope.value) else {
+            let names = Scope::ALL.map(Scope::name);
+            let near = nearest(&scope.value, names).unwrap_or("read");
+            let problem =
+                format!("`scopes` names `{}`, which is not one of {}", scope.value, names.join(", "));
+            reader.fault(section, Fault::value("scopes", problem, format!("\"{near}\""), scope.at));
+            continue;
+        };
+        if !allowed.contains(&found) {
+            allowed.push(found);
+        }
+    }
+    let secret_file = reader.text(section, "secret_file")?.value.into();
+    Some(TokenConfig { name: name?.value, scopes: allowed, secret_file })
+}
+
+fn duplicates(reader: &mut Reader, section: &Section<'_>, tokens: &[TokenConfig]) {
+    for (i, token) in tokens.iter().enumerate() {
+        if tokens[..i].iter().any(|other| other.name == token.name) {
+            let problem =
+                format!("two tokens are named `{}`; the audit could not tell them apart", token.name);
+            let at = section.at("token").into_iter().collect();
+            reader.fault(section, Fault::line("token", problem, "give one another name", at));
+        }
+    }
+}

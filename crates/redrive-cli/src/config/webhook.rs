@@ -1,0 +1,248 @@
+//! `[pipeline.sink.webhook]`: deliver by HTTP POST. Plain data; whoever runs the pipeline makes a sink of it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use redrive_core::Class;
+use redrive_core::nearest::nearest;
+
+use super::fault::Fault;
+use super::pick::Pick;
+use super::reader::{Reader, Section};
+use super::secrets::{Secret, is_secret_header};
+use super::tree::{At, Data};
+
+/// Attempts that may run against one endpoint at once, where each message brings its own.
+pub const PER_ENDPOINT_DEFAULT: u32 = 5;
+const PER_ENDPOINT_MAX: u64 = 10_000;
+
+/// Where messages go.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Target {
+    /// One address for all messages. It may carry credentials and is not printed.
+    Url(String),
+    /// Each message brings its own.
+    Endpoint(Pick),
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(_) => f.write_str("Url(…)"),
+            Self::Endpoint(pick) => f.debug_tuple("Endpoint").field(pick).finish(),
+        }
+    }
+}
+
+/// A header that goes with every request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderConfig {
+    pub name: String,
+    pub value: HeaderValue,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeaderValue {
+    /// From the configuration; may still be a secret, so it is not printed.
+    Plain(Secret),
+    /// The file holds the value.
+    File(PathBuf),
+}
+
+/// What the answers with some statuses mean, over the class table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassOverride {
+    /// First and last status it is for: `(404, 404)`, or `(500, 599)` for `5xx`.
+    pub statuses: (u16, u16),
+    /// `None`: such an answer is a success.
+    pub class: Option<Class>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookConfig {
+    pub target: Target,
+    pub headers: Vec<HeaderConfig>,
+    /// Certificates to trust besides those of the system, in PEM.
+    pub ca_file: Option<PathBuf>,
+    pub per_endpoint: u32,
+    pub allow_private_addresses: bool,
+    pub classes: Vec<ClassOverride>,
+}
+
+impl WebhookConfig {
+    pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Option<Self> {
+        reader.unknown_keys(section);
+        let target = target(reader, section);
+        let per_endpoint = reader.whole(section, "per_endpoint", PER_ENDPOINT_MAX);
+        let per_endpoint = per_endpoint.map_or(PER_ENDPOINT_DEFAULT, |set| set.value as u32);
+        if per_endpoint == 0 {
+            let name = section.name("per_endpoint");
+            let problem = format!("`{name} = 0` would never send anything");
+            let fix = format!("{name} = {PER_ENDPOINT_DEFAULT}");
+            let at = section.get("per_endpoint").map(|entry| entry.node.at.clone());
+            reader.fault(section, Fault::line(name, problem, fix, at.into_iter().collect()));
+        }
+        Some(Self {
+            headers: headers(reader, section),
+            ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
+            per_endpoint,
+            allow_private_addresses: reader
+                .switch(section, "allow_private_addresses")
+                .is_some_and(|set| set.value),
+            classes: classes(reader, section),
+            target: target?,
+        })
+    }
+}
+
+fn target(reader: &mut Reader, section: &Section<'_>) -> Option<Target> {
+    let url = reader.text(section, "url");
+    let endpoint = Pick::read(reader, section, "endpoint");
+    let (url_at, endpoint_at) = (section.at("url"), section.at("endpoint"));
+    if url_at.is_some() && endpoint_at.is_some() {
+        let problem = "both `url` and `endpoint` are set, and both say where messages go";
+        let at = [url_at, endpoint_at].into_iter().flatten().collect();
+        reader.fault(section, Fault::line(section.name("url"), problem, "keep `url` or `endpoint`", at));
+        return None;
+    }
+    if url_at.is_none() && endpoint_at.is_none() {
+        let problem = "the webhook has neither `url` nor `endpoint`";
+        let fix = "url = \"http://127.0.0.1:8000/hook\"";
+        reader.fault(section, Fault::line(section.name("url"), problem, fix, Vec::new()));
+        return None;
+    }
+    if let Some(url) = url {
+        // The address may hold a password, so only what is wrong with it is said.
+        let rest = url.value.strip_prefix("http://").or_else(|| url.value.strip_prefix("https://"));
+        let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+        let usable = host.is_some_and(|host| !host.is_empty() && !host.contains(char::is_whitespace))
+            && !url.value.contains(char::is_control);
+        if !usable {
+            let name = section.name("url");
+            let problem = format!("`{name}` must begin with http:// or https:// and name a host");
+            let fix = format!("{name} = \"http://127.0.0.1:8000/hook\"");
+            reader.fault(section, Fault::value(name, problem, fix, url.at));
+            return None;
+        }
+        return Some(Target::Url(url.value));
+    }
+    endpoint.map(Target::Endpoint)
+}
+
+fn headers(reader: &mut Reader, section: &Section<'_>) -> Vec<HeaderConfig> {
+    let Some(table) = reader.table(section, "headers") else { return Vec::new() };
+    let mut headers: Vec<(HeaderConfig, At)> = Vec::new();
+    for entry in &table.table.entries {
+        let full = table.name(&entry.key);
+        let Data::Text(text) = &entry.node.data else {
+            let problem = format!("`{full}` must be a text in quotes, not {}", entry.node.kind());
+            reader.fault(section, Fault::line(full, problem, "", vec![entry.key_at.clone()]));
+            continue;
+        };
+        let (name, value) = match entry.key.strip_suffix("_file") {
+            Some(name) => (name, HeaderValue::File(text.into())),
+            None => (entry.key.as_str(), HeaderValue::Plain(Secret::new(text))),
+        };
+        if !is_header_name(name) {
+            let problem = format!("`{full}` is not the name of a header");
+            let fix = "letters, digits and - only";
+            reader.fault(section, Fault::line(full, problem, fix, vec![entry.key_at.clone()]));
+            continue;
+        }
+        if let HeaderValue::Plain(_) = value {
+            if text.chars().any(|c| c.is_control() && c != '\t') {
+                let problem = format!("`{full}` has a line end or another control character in it");
+                reader.fault(section, Fault::line(&full, problem, "remove it", vec![entry.key_at.clone()]));
+            }
+            if is_secret_header(name) {
+                let problem = format!(
+                    "`{full}` puts a secret into the configuration; `{name}_file` reads it from a file"
+                );
+                let at = vec![entry.key_at.clone()];
+                reader.fault(section, Fault::line(&full, problem, "", at).warning());
+            }
+        }
+        let header = HeaderConfig { name: name.to_ascii_lowercase(), value };
+        if let Some((_, at)) = headers.iter().find(|(other, _)| other.name == header.name) {
+            let problem = format!("header `{}` is set twice", header.name);
+            let at = vec![at.clone(), entry.key_at.clone()];
+            reader.fault(section, Fault::line(full, problem, "keep one of them", at));
+            continue;
+        }
+        headers.push((header, entry.key_at.clone()));
+    }
+    headers.into_iter().map(|(header, _)| header).collect()
+}
+
+fn is_header_name(name: &str) -> bool {
+    let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    !name.is_empty() && name.len() <= 256 && name.chars().all(token)
+}
+
+fn classes(reader: &mut Reader, section: &Section<'_>) -> Vec<ClassOverride> {
+    let Some(table) = reader.table(section, "classes") else { return Vec::new() };
+    let mut classes = Vec::new();
+    for entry in &table.table.entries {
+        let full = table.name(&entry.key);
+        let statuses = statuses(&entry.key);
+        if statuses.is_none() {
+            let problem = format!("`{full}` is not a status; write \"404\" or \"5xx\"");
+            reader.fault(section, Fault::line(&full, problem, "", vec![entry.key_at.clone()]));
+        }
+        let Data::Text(word) = &entry.node.data else {
+            let problem = format!("`{full}` must be a text in quotes, not {}", entry.node.kind());
+            reader.fault(section, Fault::line(&full, problem, "", vec![entry.node.at.clone()]));
+            continue;
+        };
+        let class = match word.as_str() {
+            "ok" => Some(None),
+            word => Class::from_name(word).map(Some),
+        };
+        match (statuses, class) {
+            (Some(statuses), Some(class)) => classes.push(ClassOverride { statuses, class }),
+            (_, None) => {
+                let names = Class::ALL.map(Class::name);
+                let near = nearest(word, names).unwrap_or("permanent");
+                let problem =
+                    format!("`{full} = \"{word}\"` is not a class; there are ok, {}", names.join(", "));
+                let fix = format!("\"{}\" = \"{near}\"", entry.key);
+                reader.fault(section, Fault::line(&full, problem, fix, vec![entry.node.at.clone()]));
+            }
+            (None, Some(_)) => {}
+        }
+    }
+    classes
+}
+
+fn statuses(text: &str) -> Option<(u16, u16)> {
+    if let Some(hundreds) = text.strip_suffix("xx") {
+        let hundreds: u16 = hundreds.parse().ok().filter(|n| (1..=5).contains(n) && hundreds.len() == 1)?;
+        return Some((hundreds * 100, hundreds * 100 + 99));
+    }
+    let status: u16 = text.parse().ok().filter(|status| (100..=599).contains(status) && text.len() == 3)?;
+    Some((status, status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_or_a_hundred_of_them_can_be_named() {
+        assert_eq!(statuses("404"), Some((404, 404)));
+        assert_eq!(statuses("5xx"), Some((500, 599)));
+        for wrong in ["", "xx", "6xx", "0xx", "99", "600", "+404", "4 04", "05xx", "timeout"] {
+            assert_eq!(statuses(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_and_header_values_are_not_printed() {
+        let target = Target::Url("https://user:hunter2@example.com".to_owned());
+        let header = HeaderConfig {
+            name: "authorization".to_owned(),
+            value: HeaderValue::Plain(Secret::new("hunter2")),
+        };
+        assert!(!format!("{target:?} {header:?}").contains("hunter2"));
+    }
+}
