@@ -8,6 +8,11 @@ use redrive_core::{Class, Outcome};
 
 use crate::engine::history::ERROR_BYTES_MAX;
 
+/// Notes that one failure may carry; further ones are dropped.
+pub const NOTES_MAX: usize = 16;
+/// Longest value of a note; the rest is cut off.
+pub const NOTE_BYTES_MAX: usize = 256;
+
 /// The cause of a failure, of any type.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
@@ -25,6 +30,7 @@ struct Parts {
     retry_after: Option<Duration>,
     ambiguous: bool,
     cause: Cause,
+    notes: Vec<(&'static str, String)>,
 }
 
 impl Failure {
@@ -65,7 +71,8 @@ impl Failure {
     }
 
     fn of(class: Class, cause: impl Into<Cause>) -> Self {
-        Self { parts: Box::new(Parts { class, retry_after: None, ambiguous: false, cause: cause.into() }) }
+        let (retry_after, ambiguous, notes) = (None, false, Vec::new());
+        Self { parts: Box::new(Parts { class, retry_after, ambiguous, cause: cause.into(), notes }) }
     }
 
     /// Says that the effect may have happened although the attempt failed, as after a timeout.
@@ -73,6 +80,23 @@ impl Failure {
     pub fn ambiguous(mut self) -> Self {
         self.parts.ambiguous = true;
         self
+    }
+
+    /// Adds a field for the structured log, such as a status code. It goes to [`crate::AttemptFailed::notes`] and is not
+    /// stored. At most [`NOTES_MAX`], each of at most [`NOTE_BYTES_MAX`] bytes; never put a secret here.
+    #[must_use]
+    pub fn note(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        if self.parts.notes.len() < NOTES_MAX {
+            let mut value = value.into();
+            let end = (0..=NOTE_BYTES_MAX).rev().find(|end| value.is_char_boundary(*end)).unwrap_or(0);
+            value.truncate(end);
+            self.parts.notes.push((name, value));
+        }
+        self
+    }
+
+    pub fn notes(&self) -> &[(&'static str, String)] {
+        &self.parts.notes
     }
 
     pub fn class(&self) -> Class {
@@ -153,6 +177,7 @@ impl fmt::Debug for Failure {
             .field("retry_after", &self.parts.retry_after)
             .field("ambiguous", &self.parts.ambiguous)
             .field("cause", &self.parts.cause)
+            .field("notes", &self.parts.notes)
             .finish()
     }
 }
@@ -208,6 +233,15 @@ mod tests {
         assert_eq!(Failure::credential("401").class(), Class::Credential);
         assert_eq!(Failure::reconnect("reset").class(), Class::Reconnect);
         assert!(Failure::transient("timeout").ambiguous().is_ambiguous());
+    }
+
+    #[test]
+    fn notes_are_bounded_in_number_and_length() {
+        let failure = Failure::transient("503").note("status_code", "503").note("text", "é".repeat(300));
+        assert_eq!(failure.notes()[0], ("status_code", "503".to_owned()));
+        assert_eq!(failure.notes()[1].1.len(), NOTE_BYTES_MAX);
+        let many = (0..50).fold(failure, |failure, _| failure.note("again", ""));
+        assert_eq!(many.notes().len(), NOTES_MAX);
     }
 
     #[test]

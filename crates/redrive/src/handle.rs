@@ -2,15 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
+use std::time::Duration;
 
+use redrive_core::policy::Mode;
 use redrive_core::{Message, Policy, Time};
 use tokio::sync::oneshot;
 
 use crate::engine::{
-    Accepted, Counts, EngineError, IngestError, Letter, LetterChange, LetterState, NewMessage, ReplayAnswer,
-    ReplayJob,
+    Accepted, Counts, EngineError, IngestError, Letter, LetterChange, LetterStanding, LetterState,
+    MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob,
 };
+use crate::figures::Figures;
 use crate::run::built::Built;
 use crate::run::clock::Clock;
 use crate::run::command::Command;
@@ -27,6 +30,12 @@ pub struct PipelineHandle {
 pub enum HandleError {
     #[error("pipeline `{0}` has stopped")]
     Stopped(String),
+    /// Messages are found by id only where ids are remembered.
+    #[error(
+        "pipeline `{0}` does not remember ids, so a message cannot be asked for by its id; set `dedup` to a window, for \
+         example 24h"
+    )]
+    NotRemembered(String),
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
@@ -40,19 +49,80 @@ impl PipelineHandle {
         &self.built.name
     }
 
+    /// The policy, with the mode the pipeline runs in.
+    pub fn policy(&self) -> &Policy {
+        &self.built.policy
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.built.policy.mode()
+    }
+
+    pub fn ordering(&self) -> Ordering {
+        self.built.ordering
+    }
+
+    /// Handlers that may run at once.
+    pub fn concurrency(&self) -> usize {
+        self.built.concurrency
+    }
+
+    /// Whether it was paused and not resumed since.
+    pub fn is_paused(&self) -> bool {
+        self.built.seat.is_paused()
+    }
+
+    /// The time by which messages of this pipeline come due.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// What the pipeline has done and what it holds. A copy: while it runs as of at most 50 ms ago, afterwards as of its
+    /// end. Never makes the dispatch thread wait.
+    pub fn figures(&self) -> Figures {
+        let board = &self.built.board;
+        let at_rest = self.built.seat.look(|engine| {
+            // A store that has failed says so when it runs; here it only shows what it knew last.
+            let _ = engine.poll(&mut Vec::new());
+            (engine.counts(), engine.oldest().unwrap_or_default())
+        });
+        let Some((pending, oldest)) = at_rest else { return board.figures() };
+        let paused = self.is_paused();
+        let held = if paused { pending.ready + pending.delayed + pending.key_wait } else { 0 };
+        let (oldest_pending, oldest_letter) = (oldest.pending, oldest.letter);
+        Figures { pending, paused, held, oldest_pending, oldest_letter, ..board.figures() }
+    }
+
+    /// Accepts messages that wait for `delay` before they are delivered. See [`Self::ingest`].
+    pub async fn ingest_in(
+        &self,
+        delay: Duration,
+        messages: impl IntoIterator<Item = Message>,
+    ) -> Result<Vec<Accepted>, IngestError> {
+        let due = self.clock.now().plus(delay);
+        self.ingest(messages.into_iter().map(|message| (message, due))).await
+    }
+
     /// Accepts messages, all or nothing; they are durable when this returns. A message without a time of creation gets
-    /// the present one, a message without a deadline that of the policy. Give `(message, due)` for one that shall wait.
+    /// the present one, a message without a deadline that of the policy. Give `(message, due)` for one that shall wait,
+    /// with a time from [`Self::now`], or use [`Self::ingest_in`].
     pub async fn ingest<I>(&self, messages: I) -> Result<Vec<Accepted>, IngestError>
     where
         I: IntoIterator,
         I::Item: Into<NewMessage>,
     {
-        let Some(ingest) = &self.built.ingest else { return Err(IngestError::Stopped) };
+        let board = &self.built.board;
+        let Some(ingest) = self.built.ingest.as_ref().filter(|_| !board.is_closed()) else {
+            return Err(IngestError::Closed);
+        };
         let now = self.clock.now();
         let policy = &self.built.policy;
         let stamp = |new: NewMessage| NewMessage { message: stamped(new.message, policy, now), due: new.due };
-        let batch = messages.into_iter().map(|new| stamp(new.into())).collect();
-        ingest.submit(batch, now).await.unwrap_or(Err(IngestError::Stopped))
+        let batch: Vec<NewMessage> = messages.into_iter().map(|new| stamp(new.into())).collect();
+        let entering = board.enter(batch.len(), self.built.max_pending)?;
+        let accepted = ingest.submit(batch, now).await.unwrap_or(Err(IngestError::Stopped))?;
+        entering.accepted(accepted.iter().filter(|one| matches!(one, Accepted::New { .. })).count());
+        Ok(accepted)
     }
 
     /// Up to `limit` letters in the order of their ids, after the id `after`; all states if none is given.
@@ -69,12 +139,35 @@ impl PipelineHandle {
         self.ask(|reply| Command::Letter { id, reply }).await
     }
 
+    /// Where the message with this id is now, with its story. `None` if no such id is known: it was never accepted, or
+    /// longer ago than the window of [`crate::Pipeline::dedup`]. A pipeline without such a window answers
+    /// [`HandleError::NotRemembered`].
+    pub async fn message(&self, id: &str) -> Result<Option<MessageState>, HandleError> {
+        let id = id.to_owned();
+        match self.ask(|reply| Command::Message { id, reply }).await {
+            Err(HandleError::Engine(EngineError::NotRemembered)) => {
+                Err(HandleError::NotRemembered(self.name().to_owned()))
+            }
+            answer => answer,
+        }
+    }
+
+    /// How letters stand towards a replay job, without reading their content; `None` where there is no such letter.
+    pub async fn letter_standings(
+        &self,
+        job: u64,
+        ids: impl Into<Vec<u64>>,
+    ) -> Result<Vec<Option<LetterStanding>>, HandleError> {
+        let ids = ids.into();
+        self.ask(|reply| Command::Standings { job, ids, reply }).await
+    }
+
     /// Puts letters back to be delivered at once, as a job of its own.
     pub async fn replay(&self, ids: impl Into<Vec<u64>>) -> Result<Vec<ReplayAnswer>, HandleError> {
         static JOBS: AtomicU64 = AtomicU64::new(0);
         let due = self.clock.now();
         // Unique over restarts as long as fewer than a thousand jobs begin in one millisecond.
-        let id = due.as_millis().wrapping_mul(1024).wrapping_add(JOBS.fetch_add(1, Ordering::Relaxed));
+        let id = due.as_millis().wrapping_mul(1024).wrapping_add(JOBS.fetch_add(1, AtomicOrdering::Relaxed));
         self.replay_as(ReplayJob { id, due, force: false }, ids).await
     }
 

@@ -1,4 +1,4 @@
-//! What a user writes to deliver a message: an `async fn`, a closure, or a type of their own.
+//! What a user writes to deliver a message: an `async fn`, a closure, a type of their own, or a sink.
 
 use std::fmt;
 use std::future::Future;
@@ -46,21 +46,61 @@ where
     }
 }
 
+/// One attempt to deliver a message, with what a sink may tell its receiver about it.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub message: Message,
+    /// 1 for the first call. Every call of a message counts here, also one that burns no attempt; a replay begins again
+    /// at 1.
+    pub attempt: u32,
+    /// How often the message was driven again out of the dead letters.
+    pub replays: u32,
+    pub pipeline: Arc<str>,
+}
+
+/// Delivers messages to somewhere outside: a handler that also wants to know which attempt this is.
+///
+/// The future is dropped when the pipeline's timeout has passed, and at the end of the drain time; what it began may then
+/// have had its effect.
+pub trait Sink: Send + Sync + 'static {
+    fn deliver(&self, call: Call) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
 pub(crate) type Attempting = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+
+/// A call as the runner has it. The pipeline's name is borrowed, so that only a sink pays for a copy of it.
+pub(crate) struct Calling<'a> {
+    pub(crate) message: Message,
+    pub(crate) attempt: u32,
+    pub(crate) replays: u32,
+    pub(crate) pipeline: &'a Arc<str>,
+}
 
 /// A handler whose type is forgotten.
 #[derive(Clone)]
 pub(crate) struct AnyHandler {
-    start: Arc<dyn Fn(Message) -> Attempting + Send + Sync>,
+    start: Arc<dyn Fn(Calling<'_>) -> Attempting + Send + Sync>,
 }
 
 impl AnyHandler {
     pub(crate) fn borrowing(handler: impl Handler) -> Self {
         let handler = Arc::new(handler);
         Self {
-            start: Arc::new(move |message| {
-                let handler = Arc::clone(&handler);
+            start: Arc::new(move |calling| {
+                let (handler, message) = (Arc::clone(&handler), calling.message);
                 Box::pin(async move { handler.handle(&message).await })
+            }),
+        }
+    }
+
+    pub(crate) fn sink(sink: impl Sink) -> Self {
+        let sink = Arc::new(sink);
+        Self {
+            start: Arc::new(move |calling| {
+                let sink = Arc::clone(&sink);
+                let Calling { message, attempt, replays, pipeline } = calling;
+                let call = Call { message, attempt, replays, pipeline: Arc::clone(pipeline) };
+                Box::pin(async move { sink.deliver(call).await })
             }),
         }
     }
@@ -70,12 +110,12 @@ impl AnyHandler {
         F: Fn(Message) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        Self { start: Arc::new(move |message| Box::pin(handler(message))) }
+        Self { start: Arc::new(move |calling| Box::pin(handler(calling.message))) }
     }
 
     /// Makes the future of one attempt; what the handler does before its first `await` may run here already.
-    pub(crate) fn start(&self, message: Message) -> Attempting {
-        (self.start)(message)
+    pub(crate) fn start(&self, calling: Calling<'_>) -> Attempting {
+        (self.start)(calling)
     }
 }
 
@@ -117,9 +157,25 @@ mod tests {
         }
     }
 
+    struct Picky {
+        refused: String,
+    }
+
+    impl Sink for Picky {
+        async fn deliver(&self, call: Call) -> Result<(), Failure> {
+            tokio::task::yield_now().await;
+            assert_eq!((call.attempt, call.replays, &*call.pipeline), (3, 1, "orders"));
+            if call.message.id() == self.refused { Err(Failure::permanent("bad")) } else { Ok(()) }
+        }
+    }
+
     #[tokio::test]
     async fn functions_closures_and_types_can_all_handle() {
-        let message = |id: &str| Message::builder(id).build().unwrap();
+        let pipeline: Arc<str> = "orders".into();
+        let calling = |id: &str| {
+            let message = Message::builder(id).build().unwrap();
+            Calling { message, attempt: 3, replays: 1, pipeline: &pipeline }
+        };
         let refused = "bad".to_owned();
         let handlers = [
             AnyHandler::borrowing(by_item),
@@ -129,14 +185,15 @@ mod tests {
                 async move { if bad { Err(Failure::permanent("bad")) } else { Ok(()) } }
             }),
             AnyHandler::borrowing(Stateful { refused: "bad".into() }),
+            AnyHandler::sink(Picky { refused: "bad".into() }),
             AnyHandler::owning(move |m: Message| {
                 let refused = refused.clone();
                 async move { if m.id() == refused { Err(Failure::permanent("bad")) } else { Ok(()) } }
             }),
         ];
         for handler in handlers {
-            assert!(handler.start(message("good")).await.is_ok());
-            assert!(handler.start(message("bad")).await.is_err());
+            assert!(handler.start(calling("good")).await.is_ok());
+            assert!(handler.start(calling("bad")).await.is_err());
         }
     }
 

@@ -3,8 +3,9 @@
 //! # Layout, in the order a message passes through
 //!
 //! - [`builder`]: what a user writes; [`handler`], [`failure`]: their code and what it says when it fails
-//! - [`redrive`], [`handle`]: what a user holds while it runs
+//! - [`redrive`], [`handle`]: what a user holds while it runs; [`figures`]: what it shows
 //! - [`engine`]: where messages live; the seam, and the engines behind it; [`stores`] opens one per pipeline
+//! - [`letters`]: which dead letters are meant; [`replay`]: jobs that put them back; [`actions`]: who did what
 //! - [`dispatch`]: what to take, whom to start, what to settle; no I/O
 //! - [`run`]: threads, handlers, shutdown
 //! - [`settle`]: from the end of an attempt to what is stored
@@ -12,13 +13,20 @@
 
 pub mod builder;
 pub mod failure;
+pub mod figures;
 pub mod handler;
 
 pub mod handle;
+pub mod name;
 mod redrive;
 
 pub mod engine;
 pub mod stores;
+
+pub mod actions;
+pub mod letters;
+pub mod replay;
+pub mod timestamp;
 
 pub mod dispatch;
 pub mod run;
@@ -28,15 +36,21 @@ pub mod settle;
 pub mod sim;
 
 pub use builder::{BuildError, BuildFault, Builder, Pipeline};
+pub use dispatch::{AttemptFailed, Decided};
 pub use engine::embedded::Embedded;
-pub use engine::{Accepted, AfterDead, Letter, LetterState, NewMessage, Ordering};
+pub use engine::{
+    Accepted, AfterDead, Counts, IngestError, Letter, LetterState, MessagePhase, MessageState, NewMessage,
+    Ordering,
+};
 pub use failure::{Failure, TimedOut};
+pub use figures::{Figures, Histogram};
 pub use handle::{HandleError, PipelineHandle};
-pub use handler::{Handler, MessageExt};
+pub use handler::{Call, Handler, MessageExt, Sink};
 pub use redrive::Redrive;
 pub use run::clock::{Clock, VirtualClock, WallClock};
 pub use run::hooks::DeadLetter;
 pub use run::report::{PipelineReport, RunError, RunReport};
 pub use stores::{MemoryStores, Stores};
 
+pub use redrive_core::policy::Mode;
 pub use redrive_core::{Class, Decision, Message, Meta, Outcome, Policy, Reason, Time};

@@ -36,6 +36,12 @@ impl Redrive {
         Some(PipelineHandle::new(Arc::clone(built), Arc::clone(&self.shared.clock)))
     }
 
+    /// Handles to all pipelines, in the order they were given to the builder.
+    pub fn pipelines(&self) -> impl Iterator<Item = PipelineHandle> {
+        let Shared { pipelines, clock, .. } = &*self.shared;
+        pipelines.iter().map(|built| PipelineHandle::new(Arc::clone(built), Arc::clone(clock)))
+    }
+
     /// Runs all pipelines until `until` is ready, lets the handlers that run finish within the drain time, and closes the
     /// stores. Messages that wait stay where they are. If one pipeline's store fails, all are stopped.
     ///

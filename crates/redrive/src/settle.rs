@@ -43,8 +43,20 @@ pub fn dead(delivery: Delivery, reason: Reason, at: Time) -> Settlement {
     Settlement { delivery, verdict: Verdict::Dead { reason, meta, at }, attempt: None }
 }
 
-/// The settlement of a delivery whose attempt, begun at `started`, failed.
-pub fn failed(delivery: Delivery, started: Time, failure: &Failure, moment: Moment<'_>) -> Settlement {
+/// The settlement of a delivery that goes on waiting with what is known of it by now, which may be more than the store
+/// knows: attempts in place are written here, and not before.
+pub fn put_off(delivery: Delivery, due: Time) -> Settlement {
+    let meta = delivery.meta;
+    Settlement { delivery, verdict: Verdict::Retry { due, meta }, attempt: None }
+}
+
+/// The settlement of a delivery whose attempt, begun at `started`, failed, and the decision it carries out.
+pub fn failed(
+    delivery: Delivery,
+    started: Time,
+    failure: &Failure,
+    moment: Moment<'_>,
+) -> (Settlement, Decision) {
     let Moment { policy, views, now, random } = moment;
     let outcome = failure.outcome();
     let before = delivery.meta;
@@ -56,7 +68,12 @@ pub fn failed(delivery: Delivery, started: Time, failure: &Failure, moment: Mome
         Decision::DeadLetter(reason) => Verdict::Dead { reason, meta, at: now },
     };
     let attempt = record(&before, &meta, started, now, failure, &outcome);
-    Settlement { delivery, verdict, attempt: Some(attempt) }
+    (Settlement { delivery, verdict, attempt: Some(attempt) }, decision)
+}
+
+/// The number of the call that comes next: every call that failed is in exactly one of the two.
+pub fn next_call(meta: &Meta) -> u32 {
+    meta.attempts.saturating_add(meta.uncounted).saturating_add(1)
 }
 
 fn record(
@@ -68,8 +85,7 @@ fn record(
     outcome: &Outcome,
 ) -> Attempt {
     Attempt {
-        // Every failed call is in exactly one of the two.
-        number: before.attempts.saturating_add(before.uncounted).saturating_add(1),
+        number: next_call(before),
         at: started,
         took_ms: u32::try_from(now.since(started).as_millis()).unwrap_or(u32::MAX),
         class: failure.class(),

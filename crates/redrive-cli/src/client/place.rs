@@ -7,9 +7,6 @@ use std::str::FromStr;
 use hyper::http::Uri;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 
-/// Where the processor listens unless it is told otherwise.
-pub const DEFAULT: &str = "http://127.0.0.1:7333";
-
 /// A scheme, a host and a port; a path in front of the API's own is allowed, as behind a reverse proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {

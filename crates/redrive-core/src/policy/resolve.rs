@@ -156,8 +156,12 @@ impl Check {
             (None, Some(attempts)) => attempts,
             (None, None) => tiers.unwrap_or(limits::RETRIES) + 1,
         };
+        // Both numbers at once were reported already; which of them is out of bounds is known once one of them is gone.
+        if given.retries.is_some() && given.attempts.is_some() {
+            return attempts;
+        }
         let (key, value, first) = match given.attempts {
-            Some(attempts) if given.retries.is_none() => ("attempts", attempts, 1),
+            Some(attempts) => ("attempts", attempts, 1),
             _ => ("retries", attempts.saturating_sub(1), 0),
         };
         let max = limits::ATTEMPTS_MAX - 1 + first;

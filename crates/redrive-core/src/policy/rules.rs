@@ -140,6 +140,12 @@ impl Policy {
         self.mode
     }
 
+    /// The same policy with another place to wait. No check depends on the mode, so this cannot fail.
+    #[must_use]
+    pub fn with_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
     pub fn concurrency(&self) -> u32 {
         self.concurrency
     }

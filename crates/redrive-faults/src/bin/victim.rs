@@ -20,7 +20,7 @@ fn main() -> ExitCode {
             let work = Work { dir, acks, seed: number(seed), steps: number(steps), tuning };
             match work.run() {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(error @ EngineError::Storage(_)) => stop(&error, 74),
+                Err(error @ (EngineError::Storage(_) | EngineError::Directory { .. })) => stop(&error, 74),
                 Err(error) => stop(&error, 65),
             }
         }

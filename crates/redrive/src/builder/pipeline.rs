@@ -9,14 +9,13 @@ use redrive_core::policy::{Given, Mode};
 use redrive_core::{Message, Policy, PolicyFaults, PolicySettings};
 
 use super::faults::BuildFault;
+use crate::dispatch::AttemptFailed;
 use crate::engine::{AfterDead, Ordering, StoreOptions};
 use crate::failure::Failure;
-use crate::handler::{AnyHandler, Handler};
+use crate::handler::{AnyHandler, Handler, Sink};
+use crate::name;
 use crate::run::built::Settings;
-use crate::run::hooks::{DeadLetter, Hook};
-
-/// The longest name of a pipeline; it becomes part of folder and topic names.
-pub const NAME_BYTES_MAX: usize = 200;
+use crate::run::hooks::{DeadLetter, FailureHook, Hook};
 
 /// Describes a pipeline; nothing is judged before the builder's `build`.
 #[must_use]
@@ -27,7 +26,10 @@ pub struct Pipeline {
     limits: PolicySettings,
     options: StoreOptions,
     handler: Option<AnyHandler>,
+    mode: Option<Mode>,
+    max_pending: u64,
     hook: Option<Hook>,
+    failure_hook: Option<FailureHook>,
 }
 
 impl Pipeline {
@@ -38,7 +40,10 @@ impl Pipeline {
             limits: PolicySettings::default(),
             options: StoreOptions::default(),
             handler: None,
+            mode: None,
+            max_pending: 0,
             hook: None,
+            failure_hook: None,
         }
     }
 
@@ -82,6 +87,23 @@ impl Pipeline {
         self
     }
 
+    /// Where a failed message waits for its next attempt; over that of the policy.
+    ///
+    /// [`Mode::Blocking`] retries in place: the call keeps its permit while it waits, so with one permit the whole pipeline
+    /// waits. Attempts in place are stored only when the message is settled or the run ends in order; a process that is
+    /// killed forgets them.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = Some(mode);
+        self
+    }
+
+    /// How many messages may be pending; beyond it ingest answers [`crate::engine::IngestError::TooMany`]. 0, the default,
+    /// is no limit. Retries and replays are never refused.
+    pub fn max_pending(mut self, max: u64) -> Self {
+        self.max_pending = max;
+        self
+    }
+
     /// What delivers a message: an `async fn(&Message) -> Result<(), Failure>`, or a type that implements [`Handler`].
     pub fn handler(mut self, handler: impl Handler) -> Self {
         self.handler = Some(AnyHandler::borrowing(handler));
@@ -95,6 +117,20 @@ impl Pipeline {
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
         self.handler = Some(AnyHandler::owning(handler));
+        self
+    }
+
+    /// What delivers a message and wants to know which attempt it is; one of `handler`, `handler_fn` and `sink` is enough,
+    /// the last one counts.
+    pub fn sink(mut self, sink: impl Sink) -> Self {
+        self.handler = Some(AnyHandler::sink(sink));
+        self
+    }
+
+    /// Called for each failed attempt with what was decided about it, for a structured log. It runs on the runtime and
+    /// should be quick: while it lags far behind, nothing new is started.
+    pub fn on_failure(mut self, hook: impl Fn(&AttemptFailed) + Send + Sync + 'static) -> Self {
+        self.failure_hook = Some(Arc::new(hook));
         self
     }
 
@@ -113,10 +149,9 @@ impl Pipeline {
     pub(super) fn check(self, faults: &mut Vec<BuildFault>) -> Option<(Settings, StoreOptions)> {
         let found = faults.len();
         let name = self.name;
-        if !is_name(&name) {
-            let problem = format!("`name` is {name:?}, which is not a name for folders and topics");
-            let fix = format!("1 to {NAME_BYTES_MAX} of the characters a-z A-Z 0-9 . _ - , not only dots");
-            faults.push(BuildFault::of(&name, "name", name.clone(), &problem, &fix));
+        if let Err(fault) = name::check(&name) {
+            let problem = format!("`name` is {name:?}: {}", fault.problem());
+            faults.push(BuildFault::of(&name, "name", name.clone(), &problem, name::RULE));
         }
         if self.handler.is_none() {
             let fix = "add .handler(…) with an async fn(&Message) -> Result<(), Failure>";
@@ -132,21 +167,28 @@ impl Pipeline {
             |all: PolicyFaults| all.0.into_iter().map(|fault| BuildFault::of_policy(&name, fault));
         let policy = self.policy.map_err(|all| faults.extend(of_policy(all))).ok();
         let limits = self.limits.resolve().map_err(|all| faults.extend(of_policy(all))).ok();
-        if policy.as_ref().is_some_and(|policy| policy.mode() == Mode::Blocking) {
-            let problem = "`mode` is blocking, which only the Kafka engine has";
-            faults.push(BuildFault::of(&name, "mode", "blocking", problem, "mode = \"non-blocking\""));
-        }
         let (policy, limits, handler) = (policy?, limits?, self.handler?);
+        let policy = match self.mode {
+            Some(mode) => policy.with_mode(mode),
+            None => policy,
+        };
         let concurrency = self.limits.concurrency.unwrap_or(policy.concurrency()) as usize;
         let timeout = if self.limits.timeout.is_some() { limits.timeout() } else { policy.timeout() };
-        let settings = Settings { name, policy, concurrency, timeout, handler, hook: self.hook };
+        let (hook, failure_hook, max_pending) = (self.hook, self.failure_hook, self.max_pending);
+        let ordering = self.options.ordering;
+        let settings = Settings {
+            name,
+            policy,
+            concurrency,
+            timeout,
+            handler,
+            hook,
+            failure_hook,
+            ordering,
+            max_pending,
+        };
         (faults.len() == found).then_some((settings, self.options))
     }
-}
-
-fn is_name(name: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(allowed) && !name.chars().all(|c| c == '.')
 }
 
 impl fmt::Debug for Pipeline {

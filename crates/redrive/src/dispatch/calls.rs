@@ -1,4 +1,4 @@
-//! The handler calls that run now: a table of slots, each with one delivery and the permit it runs on.
+//! The handler calls that run now or wait in place: a table of slots, each with one delivery and the permit it runs on.
 
 use redrive_core::Time;
 
@@ -6,24 +6,26 @@ use super::permits::Permit;
 use crate::engine::Delivery;
 
 /// Names one call. A number is not used twice for the same slot, so a late answer cannot settle somebody else's message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {
     slot: u32,
     round: u32,
 }
 
-/// A delivery whose handler was started.
+/// A delivery whose handler was started, or which waits in place for its next start.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) delivery: Delivery,
     pub(super) started: Time,
+    /// Whether attempts were made that the store does not know of: then it must not go back as if nothing had happened.
+    pub(super) ahead_of_store: bool,
     /// Held as long as the call is in the table.
-    _permit: Permit,
+    pub(super) permit: Permit,
 }
 
 impl Call {
     pub(super) fn new(delivery: Delivery, started: Time, permit: Permit) -> Self {
-        Self { delivery, started, _permit: permit }
+        Self { delivery, started, ahead_of_store: false, permit }
     }
 }
 
@@ -65,6 +67,12 @@ impl Calls {
         let ids: Vec<CallId> =
             (0..).zip(&self.slots).map(|(slot, place)| CallId { slot, round: place.round }).collect();
         ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
+    /// When the oldest message in the table was made. Looks at all of them.
+    pub(super) fn oldest(&self) -> Option<Time> {
+        let calls = self.slots.iter().filter_map(|slot| slot.call.as_ref());
+        calls.map(|call| call.delivery.meta.created).filter(|created| *created > Time::ZERO).min()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -2,9 +2,12 @@
 //! elsewhere, so that a simulation can drive the same code.
 
 pub mod calls;
+pub mod failed;
 pub mod machine;
 pub mod permits;
+mod waiting;
 
 pub use calls::CallId;
+pub use failed::{AttemptFailed, Decided};
 pub use machine::{Ended, Machine, Parked, Start, Tally, Views};
 pub use permits::{Permit, Permits};

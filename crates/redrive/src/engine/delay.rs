@@ -96,6 +96,11 @@ impl<V: Clone> DelayIndex<V> {
         Some((key, value))
     }
 
+    /// The entries of the window that come due first.
+    pub fn first(&self, limit: usize) -> impl Iterator<Item = (&DelayKey, &V)> {
+        self.near.iter().take(limit)
+    }
+
     /// How many entries are due, counted up to `limit`.
     pub fn due_count(&self, now: Time, limit: usize) -> usize {
         self.near.range(..=(now.as_millis(), u64::MAX)).take(limit).count()

@@ -29,8 +29,16 @@ pub enum IngestError {
         "the disk is nearly full: {free_bytes} bytes left, {reserve_bytes} are kept for settling; ingest resumes by itself"
     )]
     DiskFull { free_bytes: u64, reserve_bytes: u64 },
+    /// Nothing of the batch was accepted: it would not fit beside what is pending.
+    #[error(
+        "{pending} messages are pending and at most {max} may be; nothing was accepted, try again when some are done, \
+         or raise max_pending"
+    )]
+    TooMany { pending: u64, max: u64 },
     #[error("too much is waiting to be written; try again in a moment")]
     Busy,
+    #[error("the pipeline is closed, its run has ended; nothing was accepted")]
+    Closed,
     #[error("the engine has stopped; whether the batch was accepted is unknown")]
     Stopped,
     #[error("storage failed: {0}")]

@@ -14,6 +14,8 @@ pub enum LetterState {
 }
 
 impl LetterState {
+    pub const ALL: [Self; 4] = [Self::Open, Self::Replaying, Self::Succeeded, Self::Discarded];
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -56,6 +58,18 @@ pub struct Letter {
     /// As of its last death; while it is replayed or after it succeeded, an engine may show a later state.
     pub meta: Meta,
     pub history: History,
+}
+
+/// How a letter stands towards a replay job, without its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LetterStanding {
+    pub state: LetterState,
+    pub dead_at: Time,
+    pub replays: u32,
+    /// Whether the job has put it back.
+    pub in_job: bool,
+    /// Whether no other job has put it back since.
+    pub is_last_job: bool,
 }
 
 /// One run of a replay over a frozen selection. A letter goes through a job at most once, also when the job is resumed.

@@ -11,10 +11,13 @@ use tokio::sync::oneshot;
 
 use super::history::History;
 use super::ingest::{Accepted, Ingest, IngestAnswer, NewMessage};
-use super::letter::{Letter, LetterChange, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
+use super::letter::{
+    Letter, LetterChange, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
+};
+use super::message_state::{MessagePhase, MessageState};
 use super::seam::{
-    AfterDead, Counts, Delivery, Engine, EngineError, Event, Ordering, Receipt, Settlement, StoreOptions,
-    Ticket, Verdict, share,
+    AfterDead, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
+    StoreOptions, Ticket, Verdict, share,
 };
 
 /// An engine without a disk. Clones share one store, so that a test can look inside while a runtime owns it.
@@ -315,9 +318,12 @@ impl Inner {
         {
             return;
         }
-        if let Some(attempt) = &attempt {
-            let entry = self.entry(seq);
-            entry.history = entry.history.with(attempt);
+        // The delivery may know more than was stored: attempts that were made in place.
+        if verdict != Verdict::Release {
+            self.entry(seq).history = match &attempt {
+                Some(attempt) => delivery.history.with(attempt),
+                None => delivery.history,
+            };
         }
         self.entry(seq).in_flight = None;
         match verdict {
@@ -389,6 +395,42 @@ impl Inner {
         })
     }
 
+    fn message(&self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        let Some(window) = self.options.dedup else { return Err(EngineError::NotRemembered) };
+        let Some((seq, at)) = self.seen.get(id) else { return Ok(None) };
+        let (entry, letter) = (&self.entries[seq], self.letters.get(seq));
+        let waits = |phase| if letter.is_some() { MessagePhase::Replaying } else { phase };
+        let mut due = None;
+        let phase = match entry.state {
+            _ if entry.in_flight.is_some() => MessagePhase::Delivering,
+            State::Ready => waits(MessagePhase::Ready),
+            State::Blocked | State::Released => waits(MessagePhase::KeyWait),
+            State::Delayed(until) => {
+                due = Some(until);
+                waits(MessagePhase::Delayed)
+            }
+            State::Letter | State::Done => match letter {
+                Some(letter) => letter.state.into(),
+                None if now.since(*at) >= window => return Ok(None),
+                None => return Ok(Some(MessageState::new(id, MessagePhase::Succeeded))),
+            },
+        };
+        let told = MessageState::new(id, phase).told(&entry.meta, &entry.history);
+        let (letter, reason) = (letter.map(|_| *seq), letter.map(|letter| letter.reason));
+        Ok(Some(MessageState { due, letter, reason, ..told }))
+    }
+
+    fn letter_standing(&self, job: u64, seq: u64) -> Option<LetterStanding> {
+        let letter = self.letters.get(&seq)?;
+        Some(LetterStanding {
+            state: letter.state,
+            dead_at: letter.dead_at,
+            replays: self.entries[&seq].meta.replays,
+            in_job: letter.jobs.contains(&job),
+            is_last_job: letter.job == Some(job),
+        })
+    }
+
     fn counts(&self) -> Counts {
         let count = |wanted: fn(&Entry) -> bool| self.entries.values().filter(|e| wanted(e)).count() as u64;
         let letters = |state| self.letters.values().filter(|letter| letter.state == state).count() as u64;
@@ -398,6 +440,8 @@ impl Inner {
             key_wait: count(|e| matches!(e.state, State::Blocked | State::Released) && e.in_flight.is_none()),
             in_flight: count(|e| e.in_flight.is_some()),
             letters_open: letters(LetterState::Open),
+            letters_replaying: letters(LetterState::Replaying),
+            letters_succeeded: letters(LetterState::Succeeded),
             letters_discarded: letters(LetterState::Discarded),
         }
     }
@@ -432,6 +476,12 @@ impl Engine for Memory {
         inner.next_ticket += 1;
         let ticket = Ticket(inner.next_ticket);
         inner.unsettled.push((ticket, batch));
+        let wake = inner.wake.clone();
+        drop(inner);
+        // It is durable at the next poll, so there is something to hear.
+        if let Some(wake) = wake {
+            wake();
+        }
         Ok(ticket)
     }
 
@@ -459,6 +509,18 @@ impl Engine for Memory {
         self.lock().counts()
     }
 
+    fn oldest(&mut self) -> Result<Oldest, EngineError> {
+        let inner = self.lock();
+        let waits = |entry: &&Entry| !matches!(entry.state, State::Letter | State::Done);
+        // Numbers are given in the order of acceptance.
+        let pending = inner.entries.values().find(waits).map(|entry| entry.meta.created);
+        let open = inner.letters.values().find(|letter| letter.state == LetterState::Open);
+        Ok(Oldest {
+            pending: pending.filter(|created| *created > Time::ZERO),
+            letter: open.map(|letter| letter.dead_at),
+        })
+    }
+
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {
         Some(Arc::new(MemoryIngest(self.clone())))
     }
@@ -482,6 +544,19 @@ impl Engine for Memory {
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
         Ok(self.lock().letter(id))
+    }
+
+    fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        self.lock().message(id, now)
+    }
+
+    fn letter_standings(
+        &mut self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        let inner = self.lock();
+        Ok(ids.iter().map(|seq| inner.letter_standing(job, *seq)).collect())
     }
 
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], _now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {

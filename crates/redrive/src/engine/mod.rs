@@ -3,6 +3,7 @@
 pub mod history;
 pub mod ingest;
 pub mod letter;
+pub mod message_state;
 pub mod seam;
 
 pub mod completion;
@@ -17,9 +18,10 @@ pub mod conformance;
 
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
-pub use letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};
+pub use letter::{Letter, LetterChange, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
 pub use memory::Memory;
+pub use message_state::{MessagePhase, MessageState};
 pub use seam::{
-    AfterDead, Counts, Delivery, Engine, EngineError, Event, Ordering, Receipt, Settlement, StoreOptions,
-    Ticket, Verdict,
+    AfterDead, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
+    StoreOptions, Ticket, Verdict,
 };

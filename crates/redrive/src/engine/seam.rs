@@ -11,7 +11,8 @@ use redrive_core::{Message, Meta, Reason, Time};
 
 use super::history::{Attempt, History};
 use super::ingest::Ingest;
-use super::letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};
+use super::letter::{Letter, LetterChange, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
+use super::message_state::MessageState;
 
 /// Whether messages of one key wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -120,7 +121,25 @@ pub struct Counts {
     pub key_wait: u64,
     pub in_flight: u64,
     pub letters_open: u64,
+    pub letters_replaying: u64,
+    pub letters_succeeded: u64,
     pub letters_discarded: u64,
+}
+
+impl Counts {
+    /// Messages that are not terminal.
+    pub fn pending(&self) -> u64 {
+        self.ready + self.delayed + self.key_wait + self.in_flight
+    }
+}
+
+/// How old the oldest of its kind is, as far as the engine knows without a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Oldest {
+    /// When the oldest message was made that waits, among those the engine would hand out next.
+    pub pending: Option<Time>,
+    /// When the open letter with the lowest number became one.
+    pub letter: Option<Time>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -128,12 +147,18 @@ pub enum EngineError {
     /// A write or a sync failed. Nothing can be trusted until the store is opened again.
     #[error("storage failed: {0}; stop, repair the disk and open the store again")]
     Storage(String),
+    /// The place where the store was to be cannot be used as it is. Nothing was stored.
+    #[error("{problem}; {fix}")]
+    Directory { problem: String, fix: &'static str },
     #[error("{0}")]
     Damaged(String),
     #[error("the store has an owner: {0}; stop it first, or use another directory")]
     Owned(String),
     #[error("{0}")]
     Version(String),
+    /// Messages are found by id only where ids are remembered.
+    #[error("ids are not remembered here; set `dedup` to a window, and messages can be asked for by id")]
+    NotRemembered,
 }
 
 /// The seam. See the module's docs for who may call it.
@@ -163,6 +188,12 @@ pub trait Engine: Send + 'static {
 
     fn counts(&self) -> Counts;
 
+    /// The oldest of what waits and of the open letters. It is asked about once a second and may be approximate, but must
+    /// be cheap: a look at what is at hand, never a walk through everything. An engine that cannot tell says so.
+    fn oldest(&mut self) -> Result<Oldest, EngineError> {
+        Ok(Oldest::default())
+    }
+
     /// Where new messages enter; `None` if the engine's source is elsewhere (Kafka).
     fn ingest(&self) -> Option<Arc<dyn Ingest>>;
 
@@ -178,6 +209,18 @@ pub trait Engine: Send + 'static {
     ) -> Result<Vec<Letter>, EngineError>;
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError>;
+
+    /// Where the message with this id is. An id is known for the window of deduplication after it was accepted, and may
+    /// be known for longer; if it was accepted again, the latest one is meant. Without such a window the answer is
+    /// [`EngineError::NotRemembered`].
+    fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        let _ = (id, now);
+        Err(EngineError::NotRemembered)
+    }
+
+    /// How letters stand towards a replay job; `None` where there is no such letter.
+    fn letter_standings(&mut self, job: u64, ids: &[u64])
+    -> Result<Vec<Option<LetterStanding>>, EngineError>;
 
     /// Puts letters back to be delivered, each at most once per job. Durable on return.
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError>;

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use redrive_core::Policy;
 
+use super::board::Board;
 use super::command::Seat;
-use super::hooks::Hook;
+use super::hooks::{FailureHook, Hook};
 use super::wake::Wake;
-use crate::engine::{Engine, Ingest};
+use crate::engine::{Engine, Ingest, Ordering};
 use crate::handler::AnyHandler;
 
 pub(crate) struct Built {
@@ -19,6 +20,11 @@ pub(crate) struct Built {
     pub(crate) timeout: Duration,
     pub(crate) handler: AnyHandler,
     pub(crate) hook: Option<Hook>,
+    pub(crate) failure_hook: Option<FailureHook>,
+    pub(crate) ordering: Ordering,
+    /// 0 is no limit.
+    pub(crate) max_pending: u64,
+    pub(crate) board: Arc<Board>,
     pub(crate) ingest: Option<Arc<dyn Ingest>>,
     pub(crate) seat: Arc<Seat>,
     pub(crate) wake: Arc<Wake>,
@@ -32,10 +38,14 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     pub(crate) handler: AnyHandler,
     pub(crate) hook: Option<Hook>,
+    pub(crate) failure_hook: Option<FailureHook>,
+    pub(crate) ordering: Ordering,
+    pub(crate) max_pending: u64,
 }
 
 impl Built {
     pub(crate) fn new(settings: Settings, engine: Box<dyn Engine>) -> Self {
+        let board = Board::new(&settings.policy, engine.counts());
         Self {
             name: settings.name.into(),
             policy: Arc::new(settings.policy),
@@ -43,6 +53,10 @@ impl Built {
             timeout: settings.timeout,
             handler: settings.handler,
             hook: settings.hook,
+            failure_hook: settings.failure_hook,
+            ordering: settings.ordering,
+            max_pending: settings.max_pending,
+            board: Arc::new(board),
             ingest: engine.ingest(),
             seat: Arc::new(Seat::new(engine)),
             wake: Arc::default(),

@@ -1,6 +1,8 @@
 //! What the outside may ask of an engine, and where it is while it is asked: at rest, owned by its dispatch thread, or
 //! closed.
 
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redrive_core::Time;
@@ -8,7 +10,8 @@ use tokio::sync::oneshot;
 
 use super::wake::Wake;
 use crate::engine::{
-    Counts, Engine, EngineError, Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob,
+    Counts, Engine, EngineError, Letter, LetterChange, LetterStanding, LetterState, MessageState,
+    ReplayAnswer, ReplayJob,
 };
 
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
@@ -18,6 +21,8 @@ type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
 pub(crate) enum Command {
     Letters { state: Option<LetterState>, after: Option<u64>, limit: usize, reply: Reply<Vec<Letter>> },
     Letter { id: u64, reply: Reply<Option<Letter>> },
+    Message { id: String, reply: Reply<Option<MessageState>> },
+    Standings { job: u64, ids: Vec<u64>, reply: Reply<Vec<Option<LetterStanding>>> },
     Replay { job: ReplayJob, ids: Vec<u64>, reply: Reply<Vec<ReplayAnswer>> },
     Change { change: LetterChange, ids: Vec<u64>, reply: Reply<Vec<bool>> },
     Counts { reply: Reply<Counts> },
@@ -25,13 +30,15 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn carry_out(self, engine: &mut dyn Engine, now: Time) {
+    fn carry_out(self, engine: &mut dyn Engine, now: Time) {
         // Whether somebody still waits for the answer does not matter.
         let _unheard = match self {
             Self::Letters { state, after, limit, reply } => {
                 reply.send(engine.letters(state, after, limit)).is_err()
             }
             Self::Letter { id, reply } => reply.send(engine.letter(id)).is_err(),
+            Self::Message { id, reply } => reply.send(engine.message(&id, now)).is_err(),
+            Self::Standings { job, ids, reply } => reply.send(engine.letter_standings(job, &ids)).is_err(),
             Self::Replay { job, ids, reply } => reply.send(engine.replay(&job, &ids, now)).is_err(),
             Self::Change { change, ids, reply } => {
                 reply.send(engine.change_letters(&change, &ids, now)).is_err()
@@ -48,6 +55,8 @@ impl Command {
 /// Where a pipeline's engine is.
 pub(crate) struct Seat {
     place: Mutex<Place>,
+    /// Whether the engine's gate is closed.
+    paused: AtomicBool,
 }
 
 enum Place {
@@ -60,7 +69,27 @@ enum Place {
 
 impl Seat {
     pub(crate) fn new(engine: Box<dyn Engine>) -> Self {
-        Self { place: Mutex::new(Place::AtRest(engine)) }
+        Self { place: Mutex::new(Place::AtRest(engine)), paused: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::SeqCst)
+    }
+
+    /// Carries out a command on the engine, which is the caller's now.
+    pub(crate) fn carry_out(&self, command: Command, engine: &mut dyn Engine, now: Time) {
+        if let Command::Gate { closed, .. } = &command {
+            self.paused.store(*closed, Ordering::SeqCst);
+        }
+        command.carry_out(engine, now);
+    }
+
+    /// Looks at the engine while it is at rest; `None` if it is not.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut dyn Engine) -> T) -> Option<T> {
+        match &mut *self.lock() {
+            Place::AtRest(engine) => Some(look(engine.as_mut())),
+            Place::Running(_) | Place::Closed => None,
+        }
     }
 
     /// Gives a command to whoever has the engine. If it is closed the command is dropped, which its asker sees.
@@ -70,7 +99,7 @@ impl Seat {
                 // What was ingested before is taken in first. Nothing was settled yet, so there is nothing to hear, and
                 // a store that has failed says so again when it runs.
                 let _ = engine.poll(&mut Vec::new());
-                return command.carry_out(engine.as_mut(), now);
+                return self.carry_out(command, engine.as_mut(), now);
             }
             Place::Running(commands) => commands.push(command),
             Place::Closed => return,
@@ -108,5 +137,11 @@ impl Seat {
 
     fn lock(&self) -> MutexGuard<'_, Place> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").field("paused", &self.is_paused()).finish_non_exhaustive()
     }
 }

@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use super::board::Board;
 use super::clock::Clock;
-use super::command::Seat;
+use super::command::{Command, Seat};
 use super::dice::Dice;
 use super::exchange::Exchange;
 use super::hooks::Hooks;
 use super::report::PipelineReport;
 use super::wake::Wake;
-use crate::dispatch::{Ended, Machine, Parked, Start, Tally, Views};
+use super::watch::Watch;
+use crate::dispatch::{AttemptFailed, Ended, Machine, Parked, Start, Tally, Views};
 use crate::engine::{Delivery, Engine, EngineError, Event};
 
 /// The longest sleep: a step of the wall clock is noticed within it.
@@ -52,6 +54,8 @@ impl Stop {
 pub(crate) struct Dispatcher {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) machine: Machine,
+    pub(crate) board: Arc<Board>,
+    pub(crate) watch: Watch,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) hooks: Hooks,
     pub(crate) seat: Arc<Seat>,
@@ -71,6 +75,7 @@ pub(crate) struct Buffers {
     deliveries: Vec<Delivery>,
     starts: Vec<Start>,
     parked: Vec<Parked>,
+    failed: Vec<AttemptFailed>,
 }
 
 impl Default for Buffers {
@@ -81,6 +86,7 @@ impl Default for Buffers {
             deliveries: Vec::new(),
             starts: Vec::new(),
             parked: Vec::new(),
+            failed: Vec::new(),
         }
     }
 }
@@ -93,9 +99,12 @@ impl Dispatcher {
         let ended = self.run_and_drain();
         // Whatever the reason for the end: handlers that still run are told, and nobody waits for an answer any more.
         let _ = self.cancel.send(true);
+        self.board.close();
         self.seat.close();
         let (drained, interrupted) = ended?;
         self.engine.close()?;
+        // The last figures say how it ended. An engine that is closed still has its counts.
+        self.watch.publish(self.engine.as_mut(), &mut self.machine, self.clock.now())?;
         let Tally { succeeded, retried, dead, .. } = self.machine.tally();
         Ok(PipelineReport { succeeded, retried, dead, drained, interrupted })
     }
@@ -103,7 +112,7 @@ impl Dispatcher {
     fn run_and_drain(&mut self) -> Result<(u64, u64), EngineError> {
         while self.stop.phase.load(Ordering::SeqCst) == RUN {
             if !self.round()? {
-                self.sleep(SLEEP_MAX);
+                self.sleep(SLEEP_MAX.min(self.watch.patience()));
             }
         }
         self.machine.stop();
@@ -126,17 +135,28 @@ impl Dispatcher {
 
     /// One round: hear, settle, take, start. Whether anything happened.
     fn round(&mut self) -> Result<bool, EngineError> {
+        self.watch.round_begins();
         let now = self.clock.now();
         // Who asks after an answer must find what the answer was about: the engine is heard in between.
         let commands = self.seat.commands();
         let heard_engine = self.hear_engine()?;
         for command in commands {
-            command.carry_out(self.engine.as_mut(), now);
+            let gate = if let Command::Gate { closed, .. } = &command { Some(*closed) } else { None };
+            self.seat.carry_out(command, self.engine.as_mut(), now);
+            if let Some(closed) = gate {
+                self.machine.pause(closed);
+            }
+            self.watch.happened();
         }
         let heard_ends = self.hear_ends();
         let took = self.take()?;
         let settled = self.settle()?;
-        Ok(heard_engine || heard_ends || took || settled)
+        let happened = heard_engine || heard_ends || took || settled;
+        if happened {
+            self.watch.happened();
+        }
+        self.watch.publish_if_due(self.engine.as_mut(), &mut self.machine, now)?;
+        Ok(happened)
     }
 
     fn hear_engine(&mut self) -> Result<bool, EngineError> {
@@ -144,7 +164,10 @@ impl Dispatcher {
         let heard = !self.buffers.events.is_empty();
         for event in self.buffers.events.drain(..) {
             match event {
-                Event::Durable(ticket) => self.machine.durable(ticket, &mut self.buffers.parked),
+                Event::Durable(ticket) => {
+                    self.watch.durable(ticket);
+                    self.machine.durable(ticket, &mut self.buffers.parked);
+                }
             }
         }
         self.hooks.tell(&mut self.buffers.parked);
@@ -161,15 +184,23 @@ impl Dispatcher {
             self.machine.ended(call, ended, now, random, &views);
             heard = true;
         }
+        self.machine.failed(&mut self.buffers.failed);
+        self.hooks.tell_failed(&mut self.buffers.failed);
         heard
     }
 
     fn take(&mut self) -> Result<bool, EngineError> {
-        let room = self.machine.room_for_due();
-        if room == 0 || !self.hooks.flush() {
+        if !self.hooks.flush() {
             return Ok(false);
         }
         let now = self.clock.now();
+        self.machine.restart_due(now, &mut self.buffers.starts);
+        let restarted = !self.buffers.starts.is_empty();
+        self.exchange.start(&mut self.buffers.starts);
+        let room = self.machine.room_for_due();
+        if room == 0 {
+            return Ok(restarted);
+        }
         match self.machine.room() {
             0 => self.engine.take_due(now, room, &mut self.buffers.deliveries)?,
             room => self.engine.take(now, room, &mut self.buffers.deliveries)?,
@@ -177,13 +208,15 @@ impl Dispatcher {
         let took = !self.buffers.deliveries.is_empty();
         self.machine.taken(&mut self.buffers.deliveries, now, &mut self.buffers.starts);
         self.exchange.start(&mut self.buffers.starts);
-        Ok(took)
+        Ok(took || restarted)
     }
 
     fn settle(&mut self) -> Result<bool, EngineError> {
         let Some(batch) = self.machine.batch() else { return Ok(false) };
-        let len = batch.len();
+        let (len, retries) = (batch.len(), self.machine.batch_retries());
+        self.watch.giving();
         let ticket = self.engine.settle(batch)?;
+        self.watch.given(ticket, len, retries);
         self.machine.submitted(ticket, len);
         Ok(true)
     }
@@ -197,7 +230,7 @@ impl Dispatcher {
         }
     }
 
-    fn sleep(&self, longest: Duration) {
+    fn sleep(&mut self, longest: Duration) {
         let due = self.machine.next_wake(self.engine.next_due());
         if let Some(due) = due
             && self.machine.is_at_rest()
@@ -209,6 +242,9 @@ impl Dispatcher {
         let longest = if calls_run { longest.min(NUDGE_AFTER) } else { longest };
         let until_due = due.map_or(longest, |due| due.since(self.clock.now()).min(longest));
         let called = self.wake.sleep(until_due.max(SLEEP_MIN));
+        if called {
+            self.watch.happened();
+        }
         if calls_run && !called {
             self.exchange.nudge();
         }

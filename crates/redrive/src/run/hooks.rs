@@ -1,4 +1,4 @@
-//! Tells the user's code about dead letters, on the caller's runtime: a slow hook holds back new work, never settling.
+//! Tells the user's code about dead letters and failed attempts, on the caller's runtime: a slow hook holds back new work, never settling.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,10 +9,10 @@ use redrive_core::{Message, Meta, Reason};
 use tokio::sync::mpsc;
 
 use super::wake::Wake;
-use crate::dispatch::Parked;
+use crate::dispatch::{AttemptFailed, Parked};
 use crate::failure::Failure;
 
-/// Dead letters that wait for the hook; beyond it nothing new is taken.
+/// Events that wait for a hook; beyond it nothing new is taken.
 const WAITING_MAX: usize = 1024;
 
 /// A message that has just become a dead letter. It is stored already.
@@ -38,46 +38,63 @@ impl fmt::Display for DeadLetter {
 }
 
 pub(crate) type Hook = Arc<dyn Fn(&DeadLetter) + Send + Sync>;
+pub(crate) type FailureHook = Arc<dyn Fn(&AttemptFailed) + Send + Sync>;
+
+/// Something a hook is told.
+#[derive(Debug)]
+enum Event {
+    Parked(Parked),
+    Failed(AttemptFailed),
+}
 
 /// The dispatch thread's end: hands over what it can and keeps the rest.
 #[derive(Debug)]
 pub(crate) struct Hooks {
-    sender: Option<mpsc::Sender<Parked>>,
-    waiting: VecDeque<Parked>,
+    sender: Option<mpsc::Sender<Event>>,
+    waiting: VecDeque<Event>,
+    wants_parked: bool,
 }
 
 impl Hooks {
-    /// The dispatch thread's end, and the task that calls the hook if there is one.
+    /// The dispatch thread's end, and the task that calls the hooks if there are any.
     pub(crate) fn new(
         pipeline: &Arc<str>,
         hook: Option<Hook>,
+        failure_hook: Option<FailureHook>,
         wake: &Arc<Wake>,
     ) -> (Self, Option<impl Future<Output = ()> + Send + 'static>) {
-        let waiting = VecDeque::new();
-        let Some(hook) = hook else { return (Self { sender: None, waiting }, None) };
+        let (waiting, wants_parked) = (VecDeque::new(), hook.is_some());
+        if hook.is_none() && failure_hook.is_none() {
+            return (Self { sender: None, waiting, wants_parked }, None);
+        }
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        let calling = call_all(Arc::clone(pipeline), hook, receiver, Arc::clone(wake));
-        (Self { sender: Some(sender), waiting }, Some(calling))
+        let calling = call_all(Arc::clone(pipeline), (hook, failure_hook), receiver, Arc::clone(wake));
+        (Self { sender: Some(sender), waiting, wants_parked }, Some(calling))
     }
 
     pub(crate) fn tell(&mut self, parked: &mut Vec<Parked>) {
-        match self.sender {
-            Some(_) => self.waiting.extend(parked.drain(..)),
-            None => parked.clear(),
+        if self.wants_parked {
+            self.waiting.extend(parked.drain(..).map(Event::Parked));
+        } else {
+            parked.clear();
         }
+    }
+
+    pub(crate) fn tell_failed(&mut self, failed: &mut Vec<AttemptFailed>) {
+        self.waiting.extend(failed.drain(..).map(Event::Failed));
     }
 
     /// Hands over what fits. Whether all of it did.
     pub(crate) fn flush(&mut self) -> bool {
         let Some(sender) = &self.sender else { return true };
-        while let Some(parked) = self.waiting.pop_front() {
-            match sender.try_send(parked) {
+        while let Some(event) = self.waiting.pop_front() {
+            match sender.try_send(event) {
                 Ok(()) => {}
-                Err(mpsc::error::TrySendError::Full(parked)) => {
-                    self.waiting.push_front(parked);
+                Err(mpsc::error::TrySendError::Full(event)) => {
+                    self.waiting.push_front(event);
                     return false;
                 }
-                // The runtime is gone and the hook with it.
+                // The runtime is gone and the hooks with it.
                 Err(mpsc::error::TrySendError::Closed(_)) => self.waiting.clear(),
             }
         }
@@ -85,11 +102,22 @@ impl Hooks {
     }
 }
 
-async fn call_all(pipeline: Arc<str>, hook: Hook, mut receiver: mpsc::Receiver<Parked>, wake: Arc<Wake>) {
-    while let Some(Parked { message, reason, meta, failure }) = receiver.recv().await {
-        let event = DeadLetter { pipeline: Arc::clone(&pipeline), message, reason, meta, failure };
-        // A panic in a hook is printed by the panic hook; the next letter is told all the same.
-        let _ = catch_unwind(AssertUnwindSafe(|| hook(&event)));
+async fn call_all(
+    pipeline: Arc<str>,
+    (hook, failure_hook): (Option<Hook>, Option<FailureHook>),
+    mut receiver: mpsc::Receiver<Event>,
+    wake: Arc<Wake>,
+) {
+    while let Some(event) = receiver.recv().await {
+        // A panic in a hook is printed by the panic hook; the next event is told all the same.
+        let _ = catch_unwind(AssertUnwindSafe(|| match (event, &hook, &failure_hook) {
+            (Event::Parked(Parked { message, reason, meta, failure }), Some(hook), _) => {
+                let pipeline = Arc::clone(&pipeline);
+                hook(&DeadLetter { pipeline, message, reason, meta, failure });
+            }
+            (Event::Failed(failed), _, Some(hook)) => hook(&failed),
+            (Event::Parked(_) | Event::Failed(_), ..) => {}
+        }));
         wake.call();
     }
 }

@@ -8,8 +8,10 @@ pub(crate) mod wake;
 pub(crate) mod exchange;
 pub(crate) mod runner;
 
+pub(crate) mod board;
 pub(crate) mod command;
 pub mod hooks;
+pub(crate) mod watch;
 
 pub(crate) mod dispatcher;
 pub mod report;

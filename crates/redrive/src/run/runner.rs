@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::exchange::Exchange;
 use crate::dispatch::{CallId, Ended, Start};
 use crate::failure::{Failure, TimedOut};
-use crate::handler::{AnyHandler, Attempting};
+use crate::handler::{AnyHandler, Attempting, Calling};
 
 /// Handlers that are ready at once, called in a row before the runner lets other tasks of its thread run.
 const CALLS_IN_A_ROW_MAX: u32 = 64;
@@ -25,6 +25,7 @@ const CALLS_IN_A_ROW_MAX: u32 = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Runner {
     pub(crate) exchange: Arc<Exchange>,
+    pub(crate) pipeline: Arc<str>,
     pub(crate) handler: AnyHandler,
     pub(crate) timeout: Duration,
     /// Turns `true` when calls that still run are given up.
@@ -55,9 +56,10 @@ impl Runner {
 
     /// Polls a call once. Whether it waits for something and got a task of its own.
     fn begin(&self, start: Start) -> bool {
-        let Start { call, message } = start;
+        let Start { call, message, attempt, replays } = start;
+        let calling = Calling { message, attempt, replays, pipeline: &self.pipeline };
         let first = catch_unwind(AssertUnwindSafe(|| {
-            let mut attempt = self.handler.start(message);
+            let mut attempt = self.handler.start(calling);
             match attempt.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(result) => Err(result),
                 Poll::Pending => Ok(attempt),

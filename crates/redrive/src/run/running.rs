@@ -18,6 +18,7 @@ use super::hooks::Hooks;
 use super::report::{PipelineReport, RunError};
 use super::runner::Runner;
 use super::wake::Wake;
+use super::watch::Watch;
 use crate::dispatch::Machine;
 use crate::engine::Engine;
 
@@ -70,6 +71,7 @@ impl Running {
         let (cancel, cancelled) = watch::channel(false);
         let runner = Runner {
             exchange: Arc::clone(&exchange),
+            pipeline: Arc::clone(&built.name),
             handler: built.handler.clone(),
             timeout: built.timeout,
             cancelled,
@@ -77,15 +79,22 @@ impl Running {
         for _ in 0..runtime.metrics().num_workers() {
             self.runners.spawn_on(runner.clone().run(), runtime);
         }
-        let (hooks, calling) = Hooks::new(&built.name, built.hook.clone(), &wake);
+        let (hooks, calling) = Hooks::new(&built.name, built.hook.clone(), built.failure_hook.clone(), &wake);
         if let Some(calling) = calling {
             self.hooks.spawn_on(calling, runtime);
         }
         let stop = Arc::new(Stop::default());
         self.stops.push((Arc::clone(&stop), Arc::clone(&wake)));
+        let mut machine = Machine::new(Arc::clone(&built.policy), built.concurrency);
+        machine.pause(built.seat.is_paused());
+        if built.failure_hook.is_some() {
+            machine.watch_failures(Arc::clone(&built.name));
+        }
         let dispatcher = Dispatcher {
             engine,
-            machine: Machine::new(Arc::clone(&built.policy), built.concurrency),
+            machine,
+            board: Arc::clone(&built.board),
+            watch: Watch::new(Arc::clone(&built.board), Arc::clone(&built.seat)),
             exchange,
             hooks,
             seat: Arc::clone(&built.seat),

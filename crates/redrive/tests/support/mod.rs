@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::engine::{
-    Counts, Delivery, Engine, EngineError, Event, Ingest, LetterChange, ReplayAnswer, ReplayJob, Settlement,
-    Ticket,
+    Counts, Delivery, Engine, EngineError, Event, Ingest, LetterChange, LetterStanding, ReplayAnswer,
+    ReplayJob, Settlement, Ticket,
 };
 use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Time};
 use redrive_core::PolicyBuilder;
@@ -91,6 +91,14 @@ impl Engine for Unsettling {
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
         self.0.letter(id)
+    }
+
+    fn letter_standings(
+        &mut self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        self.0.letter_standings(job, ids)
     }
 
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {

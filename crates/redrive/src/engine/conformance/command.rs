@@ -42,6 +42,10 @@ pub enum Command {
     Letter {
         which: Pick,
     },
+    /// Asks for a message by its id.
+    Message {
+        which: Pick,
+    },
     Replay {
         job: u8,
         which: Vec<Pick>,
@@ -110,8 +114,9 @@ impl Command {
             }
             58..62 => Self::SettleAgain { which: pick(rng), how: How::draw(rng) },
             62..64 => Self::Gate { closed: rng.chance(40) },
-            64..69 => Self::Poll,
-            69..73 => Self::Wait,
+            64..67 => Self::Poll,
+            67..70 => Self::Message { which: pick(rng) },
+            70..73 => Self::Wait,
             73..76 => Self::Crash,
             76..78 => Self::CloseAndReopen,
             78..81 => {

@@ -61,9 +61,11 @@ impl Suite {
         }
         self.model.unanswered.clear();
         self.letters(None, 7)?;
+        self.all_messages()?;
         // What is terminal stays so when the store is opened again.
         self.close_and_reopen()?;
         self.letters(None, 50)?;
+        self.all_messages()?;
         self.compare()
     }
 }

@@ -113,6 +113,11 @@ impl Model {
         Ok(())
     }
 
+    /// The latest accepted number of an id, and when that was.
+    pub(super) fn latest(&self, id: &str) -> Option<(u64, Time)> {
+        self.seen.get(id).copied()
+    }
+
     pub(super) fn tracked(&mut self, seq: u64) -> Result<&mut Tracked, Violation> {
         self.messages
             .get_mut(&seq)

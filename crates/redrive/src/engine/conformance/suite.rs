@@ -20,7 +20,8 @@ pub(super) struct Suite {
     pub used: Vec<Delivery>,
     pub given: Option<Ticket>,
     reported: Option<Ticket>,
-    ids: u64,
+    /// Ids that were offered: `m1` to this one.
+    pub ids: u64,
     pub attempts: u32,
     /// Takes of one place in a row that left the same side waiting.
     streak: (bool, u32),
@@ -62,6 +63,7 @@ impl Suite {
             Command::CloseAndReopen => self.close_and_reopen()?,
             Command::Letters { state, page } => self.letters(*state, usize::from(*page))?,
             Command::Letter { which } => self.letter(*which)?,
+            Command::Message { which } => self.message(*which)?,
             Command::Replay { job, which, delay_ms, force } => self.replay(*job, which, *delay_ms, *force)?,
             Command::Relapse { which, job, times } => self.relapse(*which, *job, *times)?,
             Command::Discard { which } => self.change(true, which)?,

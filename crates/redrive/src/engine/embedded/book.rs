@@ -9,7 +9,7 @@ use redrive_core::Message;
 
 use super::lines::{LineKey, Lines};
 use super::live::Live;
-use super::shelf::{Cell, LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table};
+use super::shelf::{Cell, IdSlot, LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table, WaitPlace};
 use crate::engine::completion::CompletionSet;
 use crate::engine::delay::{DelayIndex, DelayKey};
 use crate::engine::overlay::{Changes, Overlay};
@@ -17,8 +17,6 @@ use crate::engine::seam::{AfterDead, Ordering, StoreOptions};
 
 /// Key hash, letter number.
 pub type DoorKey = (u64, u64);
-/// Message number and time of acceptance.
-pub type IdSlot = (u64, u64);
 
 /// What a fold means for what is in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,10 +44,16 @@ pub struct Book<S> {
     pub doors: Overlay<DoorKey, ()>,
     pub letters: Overlay<u64, LetterSlot>,
     pub ids: Overlay<Vec<u8>, IdSlot>,
+    /// Mirrors the delay table and the blocked in the lines, by number. Empty where ids are not remembered.
+    pub places: Overlay<u64, WaitPlace>,
     pub live: Live,
     pub blocked: u64,
     pub open: u64,
+    pub replaying: u64,
+    pub succeeded: u64,
     pub discarded: u64,
+    /// No open letter has a lower number, as far as the search for the oldest has come.
+    pub oldest_open: u64,
     /// Frames of the journal that is being folded are damaged; a message may be found where it no longer waits.
     pub damaged: bool,
 }
@@ -70,6 +74,7 @@ pub struct Frozen {
     pub doors: Arc<Changes<DoorKey, ()>>,
     pub letters: Arc<Changes<u64, LetterSlot>>,
     pub ids: Arc<Changes<Vec<u8>, IdSlot>>,
+    pub places: Arc<Changes<u64, WaitPlace>>,
     pub meta: Vec<u64>,
 }
 
@@ -86,8 +91,10 @@ impl Cell for Vec<u64> {
 
 /// The one key of the meta table.
 pub const META_KEY: u64 = 0;
-const META_VERSION: u64 = 1;
-const META_FIXED: usize = 11;
+/// Raised whenever the tables or the entry mean something else: an index of another version is built anew from the
+/// journal.
+const META_VERSION: u64 = 3;
+const META_FIXED: usize = 14;
 /// Replay jobs that are remembered per letter; more happen only by force.
 pub const JOBS_MAX: usize = 64;
 
@@ -106,10 +113,14 @@ impl<S: Shelf> Book<S> {
             doors: Overlay::default(),
             letters: Overlay::default(),
             ids: Overlay::default(),
+            places: Overlay::default(),
             live: Live::default(),
             blocked: 0,
             open: 0,
+            replaying: 0,
+            succeeded: 0,
             discarded: 0,
+            oldest_open: 0,
             damaged: false,
         }
     }
@@ -125,7 +136,10 @@ impl<S: Shelf> Book<S> {
         let damaged = || ShelfError("its meta entry cannot be read".into());
         let meta = <Vec<u64>>::read(&raw).filter(|m| m.len() >= META_FIXED && m[0] == META_VERSION);
         let meta = meta.ok_or_else(damaged)?;
-        let runs_end = META_FIXED + meta[10] as usize * 2;
+        if options.dedup.is_some() && meta[12] == 0 {
+            return Err(ShelfError("it was kept without ids, which are remembered from now on".into()));
+        }
+        let runs_end = META_FIXED + meta[13] as usize * 2;
         let runs = meta.get(META_FIXED..runs_end).ok_or_else(damaged)?;
         let mut departed = CompletionSet::starting_at(meta[3]);
         for run in runs.chunks_exact(2) {
@@ -140,7 +154,9 @@ impl<S: Shelf> Book<S> {
         book.delay = DelayIndex::new(near_max, meta[6]);
         book.blocked = meta[7];
         book.open = meta[8];
-        book.discarded = meta[9];
+        book.replaying = meta[9];
+        book.succeeded = meta[10];
+        book.discarded = meta[11];
         book.live = Live::from_numbers(&meta[runs_end..]);
         Ok(Some(Loaded { book, ready_at: meta[4], ready_seq: meta[5] }))
     }
@@ -150,7 +166,9 @@ impl<S: Shelf> Book<S> {
         let runs = self.departed.runs();
         let mut meta =
             vec![META_VERSION, self.position, self.next_seq, self.departed.prefix(), ready.0, ready.1];
-        meta.extend([self.delay.len(), self.blocked, self.open, self.discarded, runs.len() as u64]);
+        let letters = [self.open, self.replaying, self.succeeded, self.discarded];
+        meta.extend([self.delay.len(), self.blocked].into_iter().chain(letters));
+        meta.extend([u64::from(self.options.dedup.is_some()), runs.len() as u64]);
         meta.extend(runs.into_iter().flat_map(|(first, count)| [first, count]));
         meta.extend(self.live.numbers());
         Frozen {
@@ -159,6 +177,7 @@ impl<S: Shelf> Book<S> {
             doors: self.doors.freeze(),
             letters: self.letters.freeze(),
             ids: self.ids.freeze(),
+            places: self.places.freeze(),
             meta,
         }
     }
@@ -171,13 +190,15 @@ impl<S: Shelf> Book<S> {
             doors: self.doors.thaw(),
             letters: self.letters.thaw(),
             ids: self.ids.thaw(),
+            places: self.places.thaw(),
             meta: Vec::new(),
         }
     }
 
     /// Changes that wait to be handed over.
     pub fn changes(&self) -> usize {
-        self.delay.changes() + self.lines.len() + self.doors.len() + self.letters.len() + self.ids.len()
+        let letters = self.doors.len() + self.letters.len();
+        self.delay.changes() + self.lines.len() + letters + self.ids.len() + self.places.len()
     }
 
     pub fn table(&self, space: Space) -> Table<'_, S> {

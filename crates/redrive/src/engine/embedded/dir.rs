@@ -13,6 +13,7 @@ use super::shelf::ShelfError;
 use super::shelf_fjall::FjallShelf;
 use super::store::{Store, Tuning};
 use crate::engine::seam::{EngineError, StoreOptions};
+use crate::name;
 
 /// What this program writes. A directory with a higher number is refused.
 pub const FORMAT: u32 = 1;
@@ -127,15 +128,12 @@ fn open_index(path: &Path, anew: bool) -> Result<Arc<FjallShelf>, ShelfError> {
     opened.unwrap_or_else(|_| Err(ShelfError("opening it panicked".into()))).map(Arc::new)
 }
 
-/// A pipeline's name is the name of a directory: plain, and never a way out of ours.
+/// A pipeline's name is the name of a directory in ours.
 fn check_name(name: &str) -> Result<(), EngineError> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > 200 || !name.chars().all(plain) || name.starts_with('.') {
-        return Err(EngineError::Damaged(format!(
-            "pipeline name `{name}`: use 1 to 200 of the letters a-z A-Z 0-9 - _ . and do not begin with a dot"
-        )));
-    }
-    Ok(())
+    name::check(name).map_err(|fault| EngineError::Directory {
+        problem: format!("no store can be named {name:?}: {}", fault.problem()),
+        fix: name::RULE,
+    })
 }
 
 fn lock(path: &Path) -> Result<File, EngineError> {
@@ -208,6 +206,21 @@ fn new_id() -> [u8; 16] {
     std::array::from_fn(|index| if index < 8 { a[index] } else { b[index - 8] })
 }
 
+/// What a person has to do depends on why it failed: a disk is repaired only if nothing simpler is wrong.
 fn failed(what: &str, path: &Path, error: &std::io::Error) -> EngineError {
-    EngineError::Storage(format!("{what} {}: {error}", path.display()))
+    let problem = format!("{what} {}: {error}", path.display());
+    let fix = match error.kind() {
+        ErrorKind::PermissionDenied => "let the user this runs as write there, or choose another directory",
+        ErrorKind::NotFound => "a part of the path is missing: create it, or choose another directory",
+        ErrorKind::ReadOnlyFilesystem => {
+            "the file system is mounted read-only: mount it for writing, or choose another directory"
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or choose another directory",
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists | ErrorKind::IsADirectory => {
+            "something else has the name of a directory or file that is needed: move it away, or choose another directory"
+        }
+        ErrorKind::InvalidFilename | ErrorKind::InvalidInput => "choose another directory",
+        _ => return EngineError::Storage(problem),
+    };
+    EngineError::Directory { problem, fix }
 }

@@ -1,13 +1,13 @@
 //! How the book follows the journal: one frame, one change of state.
 
-use redrive_core::Message;
+use redrive_core::{Message, Time};
 
 use super::book::{Book, Folded};
 use super::frame::{Frame, frame_len};
 use super::record::{
     AcceptedBody, Blocked, Ended, FLAG_BLOCKED, LetterChanged, LetterMoved, Seen, Stored, Was, get_seqs, kind,
 };
-use super::shelf::{LineSlot, Pointer, Shelf, ShelfError, Space, Table};
+use super::shelf::{IdSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table, WaitPlace};
 use crate::engine::letter::LetterState;
 
 impl<S: Shelf> Book<S> {
@@ -80,12 +80,14 @@ impl<S: Shelf> Book<S> {
         if let Some(due) = body.due {
             self.departed.insert(seq);
             self.delay.put((due, seq), pointer);
+            self.waits_at(seq, WaitPlace::Due(due));
             self.live.add(pointer);
         }
         if self.options.dedup.is_some()
             && let Ok(message) = Message::from_wire(body.wire)
         {
-            self.see(message.id().as_bytes().to_vec(), seq, body.at);
+            let deadline = message.deadline().map(Time::as_millis);
+            self.see(message.id().as_bytes().to_vec(), IdSlot { seq, at: body.at, deadline });
         }
     }
 
@@ -93,15 +95,35 @@ impl<S: Shelf> Book<S> {
     pub(super) fn seen(&mut self, seen: &Seen) -> Result<(), ShelfError> {
         let id = seen.id.to_vec();
         let known = self.ids.get(&id, &self.table(Space::Ids))?;
-        if known.is_none_or(|(seq, _)| seq <= seen.seq) {
-            self.see(id, seen.seq, seen.at);
+        if known.is_none_or(|slot| slot.seq <= seen.seq) {
+            // Its segment goes only after it has left the ready state.
+            self.see(id, IdSlot { seq: seen.seq, at: seen.at, deadline: None });
         }
         Ok(())
     }
 
-    pub(super) fn see(&mut self, id: Vec<u8>, seq: u64, at: u64) {
+    pub(super) fn see(&mut self, id: Vec<u8>, slot: IdSlot) {
         if self.options.dedup.is_some() {
-            self.ids.set(id, (seq, at));
+            self.ids.set(id, slot);
+        }
+    }
+
+    /// A message that waited nowhere waits from now on.
+    fn waits_at(&mut self, seq: u64, place: WaitPlace) {
+        if self.options.dedup.is_none() {
+            return;
+        }
+        if self.damaged {
+            // The frame that said it had left may be among what is lost.
+            self.places.set(seq, place);
+        } else {
+            self.places.put(seq, place);
+        }
+    }
+
+    fn waits_no_more(&mut self, seq: u64) {
+        if self.options.dedup.is_some() {
+            self.places.remove(&seq);
         }
     }
 
@@ -123,7 +145,9 @@ impl<S: Shelf> Book<S> {
         folded: &mut impl FnMut(Folded),
     ) -> Result<(), ShelfError> {
         self.leave_state(seq, stored.was, stored.key)?;
-        self.delay.put((stored.due.unwrap_or(0), seq), pointer);
+        let due = stored.due.unwrap_or(0);
+        self.delay.put((due, seq), pointer);
+        self.waits_at(seq, WaitPlace::Due(due));
         self.live.add(pointer);
         if let Some(key) = stored.key {
             self.lines.set((key, seq), LineSlot::Delayed);
@@ -149,6 +173,7 @@ impl<S: Shelf> Book<S> {
         let pointer = now_at.unwrap_or(Pointer { at: blocked.at, len: blocked.len });
         let hash = blocked.key;
         self.lines.set((hash, blocked.seq), LineSlot::Blocked(pointer));
+        self.waits_at(blocked.seq, WaitPlace::Line(hash));
         self.live.add(pointer);
         self.blocked += 1;
         folded(Folded::InLine { seq: blocked.seq, hash });
@@ -164,6 +189,9 @@ impl<S: Shelf> Book<S> {
     ) -> Result<Option<Pointer>, ShelfError> {
         // Whatever it was, it is not ready: the frame that said so may be damaged.
         self.departed.insert(seq);
+        if matches!(was, Was::Waiting { .. } | Was::Blocked) {
+            self.waits_no_more(seq);
+        }
         let pointer = match was {
             Was::Fresh | Was::Letter => None,
             Was::Waiting { due } => {
@@ -229,8 +257,10 @@ impl<S: Shelf> Book<S> {
                 Some(LineSlot::Delayed) | None => self.blocked += 1,
             }
             self.lines.set(key, LineSlot::Blocked(pointer));
+            self.moved_place(seq, WaitPlace::Line(hash));
         } else {
             let key = (stored.due.unwrap_or(0), seq);
+            self.moved_place(seq, WaitPlace::Due(key.0));
             match self.delay.get(&key, &self.table(Space::Delay))? {
                 Some(old) => {
                     self.delay.repoint(key, pointer);
@@ -244,5 +274,12 @@ impl<S: Shelf> Book<S> {
         }
         self.live.add(pointer);
         Ok(())
+    }
+
+    /// Where it waits is known, unless everything is built anew and the frame it came from is gone.
+    fn moved_place(&mut self, seq: u64, place: WaitPlace) {
+        if self.options.dedup.is_some() {
+            self.places.set(seq, place);
+        }
     }
 }

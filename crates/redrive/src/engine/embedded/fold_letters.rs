@@ -41,6 +41,7 @@ impl<S: Shelf> Book<S> {
     pub(super) fn put_letter(&mut self, seq: u64, slot: LetterSlot) {
         self.live.add(slot.pointer);
         self.count_letter(slot.state, true);
+        self.oldest_open = self.oldest_open.min(seq);
         if let Some(hash) = slot.key
             && slot.state == LetterState::Open
         {
@@ -62,6 +63,7 @@ impl<S: Shelf> Book<S> {
         let Some(mut slot) = self.letter(seq)? else { return Ok(()) };
         self.count_letter(slot.state, false);
         self.count_letter(state, true);
+        self.oldest_open = self.oldest_open.min(seq);
         if let Some(hash) = slot.key {
             match (slot.state, state) {
                 (LetterState::Open, LetterState::Open) => {}
@@ -78,8 +80,9 @@ impl<S: Shelf> Book<S> {
     pub(super) fn count_letter(&mut self, state: LetterState, add: bool) {
         let count = match state {
             LetterState::Open => &mut self.open,
+            LetterState::Replaying => &mut self.replaying,
+            LetterState::Succeeded => &mut self.succeeded,
             LetterState::Discarded => &mut self.discarded,
-            LetterState::Replaying | LetterState::Succeeded => return,
         };
         *count = if add { *count + 1 } else { count.saturating_sub(1) };
     }

@@ -72,6 +72,7 @@ impl<D: Disk, S: Shelf> Keeper<D, S> {
         collect(&mut writes, Space::Doors, &frozen.doors);
         collect(&mut writes, Space::Letters, &frozen.letters);
         collect(&mut writes, Space::Ids, &frozen.ids);
+        collect(&mut writes, Space::Places, &frozen.places);
         writes.push((Space::Meta, META_KEY.bytes(), Some(frozen.meta.bytes())));
         self.shelf.apply(writes)?;
         if persist { self.shelf.persist() } else { Ok(()) }

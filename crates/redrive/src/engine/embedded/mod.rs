@@ -35,6 +35,8 @@ pub mod started;
 mod writer;
 
 pub mod dir;
+mod find;
+mod oldest;
 pub mod open;
 mod serve;
 pub mod store;

@@ -94,6 +94,11 @@ impl<D: Disk> Ready<D> {
         Ok(message)
     }
 
+    /// The stored form of the message that comes next, if it is at hand.
+    pub fn first(&self) -> Option<&Bytes> {
+        self.queue.front()?.wire.as_ref()
+    }
+
     pub fn is_drained(&self) -> bool {
         self.queue.is_empty() && self.next >= self.end
     }

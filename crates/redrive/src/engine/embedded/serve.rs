@@ -15,8 +15,11 @@ use super::store::{Store, StoreIngest};
 use super::take::damaged_message;
 use crate::engine::history::History;
 use crate::engine::ingest::Ingest;
-use crate::engine::letter::{Letter, LetterChange, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
-use crate::engine::seam::{Counts, Delivery, Engine, EngineError, Event, Settlement, Ticket};
+use crate::engine::letter::{
+    Letter, LetterChange, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
+};
+use crate::engine::message_state::MessageState;
+use crate::engine::seam::{Counts, Delivery, Engine, EngineError, Event, Oldest, Settlement, Ticket};
 
 impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
@@ -67,8 +70,14 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
             key_wait: self.book.blocked + passed - count(|was| *was == Was::Blocked),
             in_flight: (self.in_flight.len() - returned.len()) as u64,
             letters_open: self.book.open,
+            letters_replaying: self.book.replaying,
+            letters_succeeded: self.book.succeeded,
             letters_discarded: self.book.discarded,
         }
+    }
+
+    fn oldest(&mut self) -> Result<Oldest, EngineError> {
+        self.find_oldest()
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {
@@ -106,6 +115,19 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
             Some(slot) => self.open_letter(id, &slot).map(Some),
             None => Ok(None),
         }
+    }
+
+    fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        self.check()?;
+        self.find_message(id, now)
+    }
+
+    fn letter_standings(
+        &mut self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        self.letters_in_job(job, ids)
     }
 
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], _now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
@@ -150,12 +172,13 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
             LetterChange::Discard => (LetterState::Open, LetterState::Discarded),
             LetterChange::Undo => (LetterState::Discarded, LetterState::Open),
         };
-        let mut seqs = Vec::new();
+        let (mut seqs, mut chosen) = (Vec::new(), HashSet::new());
         let mut changed = Vec::with_capacity(ids.len());
         for seq in ids {
             let change =
-                !seqs.contains(seq) && self.book.letter(*seq)?.is_some_and(|slot| slot.state == from);
+                !chosen.contains(seq) && self.book.letter(*seq)?.is_some_and(|slot| slot.state == from);
             if change {
+                chosen.insert(*seq);
                 seqs.push(*seq);
             }
             changed.push(change);
@@ -209,7 +232,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         }
     }
 
-    fn open_letter(&self, seq: u64, slot: &LetterSlot) -> Result<Letter, EngineError> {
+    pub(super) fn open_letter(&self, seq: u64, slot: &LetterSlot) -> Result<Letter, EngineError> {
         let stored = self.stored_letter(slot)?;
         let content = stored.and_then(|stored| {
             let message = redrive_core::Message::from_wire(stored.wire).ok()?;

@@ -23,10 +23,13 @@ pub enum Space {
     Letters,
     /// Accepted ids.
     Ids,
+    /// Where a waiting message is, by number; kept only where ids are, so that a message can be found by its id.
+    Places,
 }
 
 impl Space {
-    pub const ALL: [Self; 6] = [Self::Meta, Self::Delay, Self::Lines, Self::Doors, Self::Letters, Self::Ids];
+    pub const ALL: [Self; 7] =
+        [Self::Meta, Self::Delay, Self::Lines, Self::Doors, Self::Letters, Self::Ids, Self::Places];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,6 +39,7 @@ impl Space {
             Self::Doors => "doors",
             Self::Letters => "letters",
             Self::Ids => "ids",
+            Self::Places => "places",
         }
     }
 }
@@ -230,6 +234,62 @@ impl Cell for LineSlot {
     }
 }
 
+/// Where a message waits, as its number alone does not say: the rest of its key in the delay table or in the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitPlace {
+    /// Until its due time, in milliseconds.
+    Due(u64),
+    /// Behind an earlier message of its key, whose hash this is.
+    Line(u64),
+}
+
+impl Cell for WaitPlace {
+    fn write(&self, out: &mut Vec<u8>) {
+        let (code, number) = match self {
+            Self::Due(due) => (1, due),
+            Self::Line(hash) => (2, hash),
+        };
+        out.push(code);
+        number.write(out);
+    }
+    fn read(raw: &[u8]) -> Option<Self> {
+        let number = u64::read(raw.get(1..)?)?;
+        match raw[0] {
+            1 => Some(Self::Due(number)),
+            2 => Some(Self::Line(number)),
+            _ => None,
+        }
+    }
+}
+
+/// The latest acceptance of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdSlot {
+    pub seq: u64,
+    /// When it was accepted; the window of deduplication counts from here.
+    pub at: u64,
+    /// The deadline of a message that has not left the ready state, whose frame no table points at. Later it may be
+    /// missing: then the frame has it.
+    pub deadline: Option<u64>,
+}
+
+impl Cell for IdSlot {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.seq.write(out);
+        self.at.write(out);
+        if let Some(deadline) = self.deadline {
+            deadline.write(out);
+        }
+    }
+    fn read(raw: &[u8]) -> Option<Self> {
+        let deadline = match raw.get(16..)? {
+            [] => None,
+            deadline => Some(u64::read(deadline)?),
+        };
+        Some(Self { seq: u64::read(&raw[..8])?, at: u64::read(&raw[8..16])?, deadline })
+    }
+}
+
 /// What the index knows of a letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterSlot {
@@ -316,6 +376,20 @@ mod tests {
             assert_eq!(LetterSlot::read(&slot.bytes()), Some(slot));
         }
         assert_eq!(LetterSlot::read(&[0; 12]), None);
+    }
+
+    #[test]
+    fn slots_of_ids_and_places_come_back() {
+        for deadline in [None, Some(3)] {
+            let slot = IdSlot { seq: 1, at: 2, deadline };
+            assert_eq!(IdSlot::read(&slot.bytes()), Some(slot));
+        }
+        for place in [WaitPlace::Due(7), WaitPlace::Line(u64::MAX)] {
+            assert_eq!(WaitPlace::read(&place.bytes()), Some(place));
+        }
+        assert_eq!(IdSlot::read(&[0; 17]), None);
+        assert_eq!(WaitPlace::read(&[]), None);
+        assert_eq!(WaitPlace::read(&[3; 9]), None);
     }
 
     #[test]

@@ -40,8 +40,8 @@ impl FjallShelf {
             let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
             database.keyspace(space.name(), options).map_err(error)
         };
-        let [meta, delay, lines, doors, letters, ids] = Space::ALL.map(open);
-        let tables = [meta?, delay?, lines?, doors?, letters?, ids?];
+        let [meta, delay, lines, doors, letters, ids, places] = Space::ALL.map(open);
+        let tables = [meta?, delay?, lines?, doors?, letters?, ids?, places?];
         let mut batches = 0;
         for (index, table) in tables.iter().enumerate() {
             let mark = table.get(MARK).map_err(error)?;

@@ -470,7 +470,7 @@ impl Ingest for StoreIngest {
         if let Err((Command::Ingest { answer, .. }, refused)) = self.commands.offer(command, bytes, room) {
             let error = match refused {
                 Refused::Full => IngestError::Busy,
-                Refused::Closed => IngestError::Stopped,
+                Refused::Closed => IngestError::Closed,
             };
             let _ = answer.send(Err(error));
         }

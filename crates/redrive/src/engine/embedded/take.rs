@@ -341,7 +341,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
 }
 
 /// The content of a frame; damage is `None`, a failing disk is an error.
-fn content_of(frame: Result<Frame, ReadError>) -> Result<Option<Content>, EngineError> {
+pub(super) fn content_of(frame: Result<Frame, ReadError>) -> Result<Option<Content>, EngineError> {
     match frame {
         Ok(frame) => Ok(Content::of(&frame)),
         Err(ReadError::Rot { .. } | ReadError::Missing { .. }) => Ok(None),

@@ -181,7 +181,10 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let mut lines = vec![
             format!("next {} prefix {prefix} runs {runs:?}", book.next_seq),
             format!("waiting {} blocked {}", book.delay.len(), book.blocked),
-            format!("open {} discarded {}", book.open, book.discarded),
+            format!(
+                "letters open {} replaying {} succeeded {} discarded {}",
+                book.open, book.replaying, book.succeeded, book.discarded
+            ),
             format!("live {:?}", book.live),
         ];
         let all = usize::MAX / 4;
@@ -194,6 +197,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         lines.extend(doors.iter().map(|entry| format!("door {entry:?}")));
         let letters = book.letters.range(&0, all, &book.table(Space::Letters))?;
         lines.extend(letters.iter().map(|entry| format!("letter {entry:?}")));
+        let places = book.places.range(&0, all, &book.table(Space::Places))?;
+        lines.extend(places.iter().map(|entry| format!("place {entry:?}")));
         Ok(lines)
     }
 }

@@ -8,13 +8,12 @@ use redrive_core::{Meta, Time};
 use tokio::sync::oneshot;
 
 use super::batch::Batch;
-use super::book::IdSlot;
 use super::command::{Closing, Command, Note, Relocation};
 use super::disk::Disk;
 use super::log::{Log, LogError};
 use super::mailbox::Mailbox;
 use super::record::{AcceptedBody, Blocked, Ended, LetterMoved, Seen, Stored, kind, put_seqs};
-use super::shelf::{Shelf, Space, Table};
+use super::shelf::{IdSlot, Shelf, Space, Table};
 use crate::engine::ingest::{Accepted, IngestAnswer, IngestError, NewMessage};
 use crate::engine::overlay::Far;
 use crate::engine::seam::{Ticket, Verdict};
@@ -166,7 +165,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
                     }
                     return Ok(());
                 }
-                Command::ForgetIds { below } => self.recent.retain(|_, (seq, _)| *seq >= below),
+                Command::ForgetIds { below } => self.recent.retain(|_, slot| slot.seq >= below),
             }
         }
         self.finish(batch, answers, (ticket, fresh), note)
@@ -213,7 +212,8 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             let seq = self.next_seq;
             self.next_seq += 1;
             if self.dedup.is_some() {
-                self.recent.insert(message.id().into(), (seq, now.as_millis()));
+                let deadline = message.deadline().map(Time::as_millis);
+                self.recent.insert(message.id().into(), IdSlot { seq, at: now.as_millis(), deadline });
             }
             let wire = message.wire();
             let len = AcceptedBody::FIXED_BYTES + wire.len();
@@ -233,7 +233,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             Far::<Vec<u8>, IdSlot>::get(&table, &id)
                 .map_err(|error| IngestError::Storage(error.to_string()))?
         };
-        Ok(seen.filter(|(_, at)| now.since(Time::from_millis(*at)) < window).map(|(seq, _)| seq))
+        Ok(seen.filter(|slot| now.since(Time::from_millis(slot.at)) < window).map(|slot| slot.seq))
     }
 
     /// Letters go to the letter log and are durable there before the journal says so.

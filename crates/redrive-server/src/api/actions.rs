@@ -1,0 +1,48 @@
+//! The record of who did what.
+
+use axum::extract::State;
+use redrive::actions::ActionError;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::selection;
+use crate::answer::{Json, Params};
+use crate::problem::{Code, Problem};
+use crate::state::Shared;
+
+/// Actions of one answer, unless asked otherwise.
+const LIST_DEFAULT: usize = 1_000;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ListParams {
+    since: Option<String>,
+    limit: Option<usize>,
+}
+
+pub(crate) async fn list(
+    State(shared): State<Shared>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<Value>, Problem> {
+    let since = params.since.as_deref().map(|text| selection::since(text, shared.now())).transpose()?;
+    let actions = shared.service.actions.list(since, params.limit.unwrap_or(LIST_DEFAULT)).await?;
+    let actions: Vec<Value> = actions.iter().map(redrive::actions::Action::to_json).collect();
+    Ok(Json(json!({ "actions": actions })))
+}
+
+impl From<ActionError> for Problem {
+    fn from(error: ActionError) -> Self {
+        match error {
+            ActionError::NotFound(_) => {
+                Self::not_found(error, "GET /v1/actions lists the discards with their ids")
+            }
+            ActionError::OtherPipeline { .. } => {
+                Self::new(Code::Conflict, error, "undo it in its own pipeline")
+            }
+            ActionError::Storage(_) | ActionError::Damaged(_) => {
+                Self::new(Code::StorageFailed, error, "look at the file actions.ndjson in the data directory")
+            }
+            ActionError::Handle(error) => error.into(),
+        }
+    }
+}

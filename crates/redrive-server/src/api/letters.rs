@@ -1,0 +1,201 @@
+//! Dead letters: looked at, counted, discarded and taken back.
+
+use std::collections::BTreeMap;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use redrive::letters::{Selection, select};
+use redrive::{Figures, Letter, LetterState, Time};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::selection::{self, Given};
+use super::view;
+use crate::answer::{Json, Params, read_json};
+use crate::auth::Actor;
+use crate::body;
+use crate::problem::Problem;
+use crate::state::Shared;
+
+/// Letters of a page, unless asked otherwise.
+const PAGE_DEFAULT: usize = 100;
+/// Letters that statistics look at; beyond it `scanned` says that there are more.
+const STATS_MAX: u64 = 100_000;
+/// Payloads of one page; a page with more of them ends early.
+const PAYLOADS_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The longest reason for a discard.
+const REASON_BYTES_MAX: usize = 1_000;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ListParams {
+    filter: Option<String>,
+    state: Option<String>,
+    since: Option<String>,
+    cursor: Option<u64>,
+    limit: Option<usize>,
+    payload: bool,
+}
+
+pub(crate) async fn list(
+    State(shared): State<Shared>,
+    Path(pipeline): Path<String>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<Value>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+    let selection = Selection {
+        filter: given(&params.filter).as_deref().map(selection::filter).transpose()?,
+        state: given(&params.state).as_deref().map(selection::state).transpose()?,
+        since: given(&params.since)
+            .as_deref()
+            .map(|text| selection::since(text, shared.now()))
+            .transpose()?,
+        ids: None,
+        all: true,
+    };
+    let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, select::PAGE_MAX);
+    let page = selection.page(&served.handle, params.cursor, limit).await?;
+    let mut next = page.next;
+    let mut letters = Vec::with_capacity(page.letters.len());
+    let mut payload_bytes = 0;
+    let mut before = None;
+    for letter in &page.letters {
+        payload_bytes += letter.message.payload().filter(|_| params.payload).map_or(0, <[u8]>::len);
+        if payload_bytes > PAYLOADS_BYTES_MAX && before.is_some() {
+            next = before;
+            break;
+        }
+        letters.push(view::letter(&pipeline, letter, params.payload));
+        before = Some(letter.id);
+    }
+    let next = next.map(|next| next.to_string());
+    Ok(Json(json!({ "letters": letters, "next": next, "scanned": page.scanned })))
+}
+
+pub(crate) async fn show(
+    State(shared): State<Shared>,
+    Path((pipeline, id)): Path<(String, String)>,
+) -> Result<Json<Value>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let numbers = select::resolve(&served.handle, &[id.clone()]).await?;
+    let letter = match numbers.first() {
+        Some(number) => served.handle.letter(*number).await?,
+        None => None,
+    };
+    let letter =
+        letter.ok_or_else(|| Problem::not_found(format!("there is no letter `{id}`"), "list them first"))?;
+    Ok(Json(view::letter(&pipeline, &letter, true)))
+}
+
+pub(crate) async fn stats(
+    State(shared): State<Shared>,
+    Path(pipeline): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let mut tally = Tally::default();
+    let mut after = None;
+    loop {
+        let page = Selection::all(LetterState::Open).page(&served.handle, after, select::PAGE_MAX).await?;
+        page.letters.iter().for_each(|letter| tally.add(letter));
+        after = page.next;
+        if after.is_none() || tally.scanned >= STATS_MAX {
+            break;
+        }
+    }
+    Ok(Json(tally.view(&served.handle.figures())))
+}
+
+/// Open letters, counted.
+#[derive(Debug, Default)]
+struct Tally {
+    by_reason: BTreeMap<&'static str, u64>,
+    by_class: BTreeMap<&'static str, u64>,
+    oldest: Option<Time>,
+    scanned: u64,
+}
+
+impl Tally {
+    fn add(&mut self, letter: &Letter) {
+        self.scanned += 1;
+        *self.by_reason.entry(letter.reason.name()).or_default() += 1;
+        if let Some(last) = letter.history.attempts().last() {
+            *self.by_class.entry(last.class.name()).or_default() += 1;
+        }
+        self.oldest = Some(self.oldest.map_or(letter.dead_at, |oldest| oldest.min(letter.dead_at)));
+    }
+
+    /// The states come from the engine's counters, which count all letters; the rest from those that were looked at.
+    fn view(&self, figures: &Figures) -> Value {
+        let mut view = json!({
+            "by_reason": self.by_reason,
+            "by_class": self.by_class,
+            "oldest": view::time(self.oldest),
+            "scanned": self.scanned,
+        });
+        for (state, count) in figures.letters() {
+            view[state.name()] = json!(count);
+        }
+        view
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DiscardWish {
+    filter: Option<String>,
+    ids: Option<Vec<String>>,
+    since: Option<String>,
+    #[serde(default)]
+    all: bool,
+    reason: Option<String>,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+pub(crate) async fn discard(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(pipeline): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let held = body::hold(&shared, &headers, body).await?;
+    let wish: DiscardWish = read_json(&held.bytes)?;
+    let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
+    let ids = given.open(shared.now())?.freeze(&served.handle).await?;
+    if wish.dry_run {
+        return Ok(Json(json!({ "would_discard": ids.len() })));
+    }
+    let reason = wish.reason.unwrap_or_default();
+    let reason = reason.trim();
+    if reason.is_empty() || reason.len() > REASON_BYTES_MAX {
+        let message = format!("`reason` is needed, of at most {REASON_BYTES_MAX} bytes");
+        return Err(Problem::bad_request(message, "say why: it stands in the record beside your name"));
+    }
+    let done = shared.service.actions.discard(&served.handle, &ids, &actor.0, reason).await?;
+    Ok(Json(json!({ "id": done.id, "discarded": done.discarded, "undo_until": view::time(done.undo_until) })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UndoWish {
+    id: String,
+}
+
+pub(crate) async fn undo(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(pipeline): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let held = body::hold(&shared, &headers, body).await?;
+    let wish: UndoWish = read_json(&held.bytes)?;
+    let done = shared.service.actions.undo(&served.handle, &wish.id, &actor.0).await?;
+    Ok(Json(json!({ "restored": done.restored })))
+}

@@ -1,0 +1,9 @@
+//! The requests under `/v1`: a file per noun, and the JSON they share.
+
+pub mod actions;
+pub mod letters;
+pub mod messages;
+pub mod pipelines;
+pub mod replays;
+pub mod selection;
+pub mod view;

@@ -1,0 +1,62 @@
+//! Pipelines: their figures, and their gate.
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use redrive::actions::{Action, ActionKind};
+use serde_json::{Value, json};
+
+use super::view;
+use crate::answer::Json;
+use crate::auth::Actor;
+use crate::problem::Problem;
+use crate::state::Shared;
+
+pub(crate) async fn list(State(shared): State<Shared>) -> Json<Value> {
+    let pipelines: Vec<Value> = shared
+        .service
+        .pipelines
+        .iter()
+        .map(|served| view::pipeline(served, &served.handle.figures()))
+        .collect();
+    Json(json!({ "pipelines": pipelines }))
+}
+
+pub(crate) async fn show(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let served = shared.service.find(&name)?;
+    Ok(Json(view::pipeline(served, &served.handle.figures())))
+}
+
+pub(crate) async fn pause(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    gate(&shared, &actor, &name, true).await
+}
+
+pub(crate) async fn resume(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    gate(&shared, &actor, &name, false).await
+}
+
+/// The record comes first: what was done is never missing from it.
+async fn gate(shared: &Shared, actor: &Actor, name: &str, closed: bool) -> Result<Json<Value>, Problem> {
+    let served = shared.service.find(name)?;
+    let kind = if closed { ActionKind::Pause } else { ActionKind::Resume };
+    if served.handle.is_paused() != closed {
+        let action = Action::new(shared.now(), &actor.0, kind, served.handle.name());
+        shared.service.actions.record(action).await?;
+    }
+    if closed {
+        served.handle.pause().await?
+    } else {
+        served.handle.resume().await?
+    }
+    Ok(Json(view::pipeline(served, &served.handle.figures())))
+}

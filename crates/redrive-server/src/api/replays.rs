@@ -1,0 +1,152 @@
+//! Replay jobs: started from a selection that is frozen first, watched, paused and ended.
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use redrive::actions::{Action, ActionKind};
+use redrive::replay::{ReplayError, ReplaySpec, ReplayView};
+use redrive::timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::selection::Given;
+use crate::answer::{Json, read_json};
+use crate::auth::Actor;
+use crate::body;
+use crate::problem::{Code, Problem};
+use crate::state::Shared;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wish {
+    pipeline: String,
+    filter: Option<String>,
+    ids: Option<Vec<String>>,
+    since: Option<String>,
+    #[serde(default)]
+    all: bool,
+    rate: Option<f64>,
+    #[serde(default)]
+    force: bool,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+pub(crate) async fn start(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let held = body::hold(&shared, &headers, body).await?;
+    let wish: Wish = read_json(&held.bytes)?;
+    let served = shared.service.find(&wish.pipeline)?;
+    let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
+    let words = given.words();
+    let ids = given.open(shared.now())?.freeze(&served.handle).await?;
+    if wish.dry_run {
+        let about_seconds = wish.rate.filter(|rate| *rate > 0.0).map(|rate| ids.len() as f64 / rate);
+        let forecast =
+            json!({ "would_replay": ids.len(), "rate": wish.rate, "about_seconds": about_seconds });
+        return Ok(Json(forecast).into_response());
+    }
+    let spec = ReplaySpec { rate: wish.rate, force: wish.force, selection: words.clone() };
+    let job = shared.service.replays.start(&served.handle, spec, ids, &actor.0).await?;
+    // The job has its name only now; its own file says who started it should this line not be written any more.
+    let action = Action::new(shared.now(), &actor.0, ActionKind::Replay, &job.pipeline);
+    shared.service.actions.record(action.of(job.id.clone(), job.total).note(words)).await?;
+    Ok((StatusCode::ACCEPTED, Json(view(&job))).into_response())
+}
+
+pub(crate) async fn list(State(shared): State<Shared>) -> Json<Value> {
+    let replays: Vec<Value> = shared.service.replays.list().iter().map(view).collect();
+    Json(json!({ "replays": replays }))
+}
+
+pub(crate) async fn show(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    Ok(Json(view(&find(&shared, &id)?)))
+}
+
+pub(crate) async fn pause(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    change(&shared, &actor, &id, ActionKind::ReplayPause).await
+}
+
+pub(crate) async fn resume(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    change(&shared, &actor, &id, ActionKind::ReplayResume).await
+}
+
+pub(crate) async fn abort(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    change(&shared, &actor, &id, ActionKind::ReplayAbort).await
+}
+
+async fn change(shared: &Shared, actor: &Actor, id: &str, kind: ActionKind) -> Result<Json<Value>, Problem> {
+    let job = find(shared, id)?;
+    if job.state.is_over() {
+        return Err(ReplayError::Over { id: job.id, state: job.state }.into());
+    }
+    let action = Action::new(shared.now(), &actor.0, kind, &job.pipeline);
+    shared.service.actions.record(action.of(job.id.clone(), job.total)).await?;
+    let replays = &shared.service.replays;
+    let job = match kind {
+        ActionKind::ReplayPause => replays.pause(id).await?,
+        ActionKind::ReplayResume => replays.resume(id).await?,
+        _ => replays.abort(id).await?,
+    };
+    Ok(Json(view(&job)))
+}
+
+fn find(shared: &Shared, id: &str) -> Result<ReplayView, Problem> {
+    let found = shared.service.replays.get(id);
+    Ok(found.ok_or_else(|| ReplayError::NotFound(id.to_owned()))?)
+}
+
+impl From<ReplayError> for Problem {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Nothing => Self::new(Code::NotFound, error, "no open letter fits; list them first"),
+            ReplayError::TooMany | ReplayError::Rate(_) => Self::bad_request(error, "change the request"),
+            ReplayError::TooManyJobs => Self::new(Code::Conflict, error, "GET /v1/replays lists them"),
+            ReplayError::NotFound(_) => Self::not_found(error, "GET /v1/replays lists all that are kept"),
+            ReplayError::Over { .. } => Self::new(Code::Conflict, error, "start a new one for what is left"),
+            ReplayError::NoRuntime | ReplayError::Storage(_) => {
+                Self::new(Code::StorageFailed, error, "look at the folder replays in the data directory")
+            }
+        }
+    }
+}
+
+/// A job as the API shows it.
+fn view(job: &ReplayView) -> Value {
+    json!({
+        "id": job.id,
+        "pipeline": job.pipeline,
+        "state": job.state.name(),
+        "selection": job.selection,
+        "total": job.total,
+        "published": job.published,
+        "succeeded": job.succeeded,
+        "dead_again": job.dead_again,
+        "skipped": job.skipped,
+        "rate": job.rate,
+        "created": timestamp::print(job.created),
+        "actor": job.actor,
+        "note": job.note,
+    })
+}

@@ -1,0 +1,44 @@
+//! Whether the process lives, whether it wants traffic, and its metrics.
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::answer::Json;
+use crate::metrics::{self, PipelineFigures, ReplayCounts, Snapshot};
+use crate::readiness::Phase;
+use crate::service::Served;
+use crate::state::Shared;
+
+/// Alive: the runtime answers. Nothing else is asked, so that a slow disk does not get the process killed.
+pub(crate) async fn live() -> Response {
+    Json(json!({ "status": "live" })).into_response()
+}
+
+pub(crate) async fn ready(State(shared): State<Shared>) -> Response {
+    let phase = shared.readiness.phase();
+    let status = if phase == Phase::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(json!({ "status": phase.name() }))).into_response()
+}
+
+pub(crate) async fn metrics(State(shared): State<Shared>) -> Response {
+    let text = metrics::render(&snapshot(&shared));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+fn snapshot(shared: &Shared) -> Snapshot {
+    let figures = |served: &Served| PipelineFigures {
+        name: served.handle.name().to_owned(),
+        figures: served.handle.figures(),
+    };
+    let mut replays = ReplayCounts::default();
+    for job in shared.service.replays.list() {
+        replays.published += job.published;
+        replays.succeeded += job.succeeded;
+        replays.dead_again += job.dead_again;
+        replays.skipped += job.skipped;
+    }
+    Snapshot { pipelines: shared.service.pipelines.iter().map(figures).collect(), replays }
+}

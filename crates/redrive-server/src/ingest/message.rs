@@ -1,0 +1,291 @@
+//! One message as it is sent: the JSON object, and the message it becomes. Pure.
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use redrive::{Message, NewMessage, Time};
+use redrive_core::duration;
+use redrive_core::message::MessageError;
+use redrive_core::nearest::nearest;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::extract::Extract;
+use crate::problem::{Code, Problem};
+use redrive::timestamp;
+
+/// The fields of the object, for "did you mean".
+const FIELDS: [&str; 9] =
+    ["id", "key", "payload", "payload_base64", "headers", "tenant", "ttl", "due", "delay"];
+
+/// What a pipeline says about the messages it is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Intake {
+    /// Where the id comes from if the object has none. One is made if this is not set.
+    pub id: Option<Extract>,
+    /// Where the tenant comes from if the object has none.
+    pub tenant: Option<Extract>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given<'a> {
+    id: Option<String>,
+    key: Option<String>,
+    // Borrowed as it stands: numbers of 64 bits, the order of keys and white space are the sender's.
+    #[serde(borrow, default, deserialize_with = "present")]
+    payload: Option<&'a RawValue>,
+    payload_base64: Option<String>,
+    #[serde(default)]
+    headers: Headers,
+    tenant: Option<String>,
+    ttl: Option<String>,
+    due: Option<When>,
+    delay: Option<String>,
+}
+
+/// A point in time as text or as milliseconds since 1970.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "`due` is a time like \"2026-11-15T21:40:05Z\", or milliseconds since 1970")]
+enum When {
+    Millis(u64),
+    Text(String),
+}
+
+/// In the order given; a name may repeat.
+#[derive(Default)]
+struct Headers(Vec<(String, String)>);
+
+/// Reads one message. `now` is the present; `fresh_id` makes an id where there is none.
+pub fn read(
+    text: &[u8],
+    intake: &Intake,
+    now: Time,
+    fresh_id: impl FnOnce() -> Result<String, Problem>,
+) -> Result<NewMessage, Problem> {
+    let given: Given<'_> = serde_json::from_slice(text).map_err(|error| not_a_message(&error))?;
+    let payload = payload(given.payload, given.payload_base64.as_deref())?;
+    let headers = given.headers.0;
+    let id = match (given.id, &intake.id) {
+        (Some(id), _) => id,
+        (None, Some(place)) => place.find(payload.as_deref(), &headers).ok_or_else(|| {
+            let message = format!("no id: there is neither `id` nor a text or whole number at {place}");
+            Problem::bad_message(
+                message,
+                "every message of this pipeline needs one; the pipeline says where to look",
+            )
+        })?,
+        (None, None) => fresh_id()?,
+    };
+    let tenant = given.tenant.or_else(|| intake.tenant.as_ref()?.find(payload.as_deref(), &headers));
+    let mut message = Message::builder(id).created(now);
+    if let Some(key) = given.key {
+        message = message.key(key);
+    }
+    if let Some(payload) = payload {
+        message = message.payload(payload);
+    }
+    if let Some(tenant) = tenant {
+        message = message.tenant(tenant);
+    }
+    if let Some(ttl) = given.ttl {
+        message = message.deadline(now.plus(span("ttl", &ttl)?));
+    }
+    for (name, value) in headers {
+        message = message.header(name, value);
+    }
+    let message = message.build().map_err(|error| out_of_bounds(&error))?;
+    Ok(NewMessage { message, due: due(given.due, given.delay.as_deref(), now)? })
+}
+
+fn payload(json: Option<&RawValue>, base64: Option<&str>) -> Result<Option<Bytes>, Problem> {
+    match (json, base64) {
+        (Some(_), Some(_)) => Err(Problem::bad_message(
+            "both `payload` and `payload_base64` are given",
+            "give `payload` for JSON, `payload_base64` for any other bytes",
+        )),
+        (Some(json), None) => Ok(Some(Bytes::copy_from_slice(json.get().as_bytes()))),
+        (None, Some(text)) => match STANDARD.decode(text) {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(error) => {
+                let hint = "use the standard alphabet (A-Z a-z 0-9 + /) with padding";
+                Err(Problem::bad_message(format!("`payload_base64` is not base64: {error}"), hint))
+            }
+        },
+        (None, None) => Ok(None),
+    }
+}
+
+fn due(due: Option<When>, delay: Option<&str>, now: Time) -> Result<Option<Time>, Problem> {
+    match (due, delay) {
+        (Some(_), Some(_)) => {
+            Err(Problem::bad_message("both `due` and `delay` are given", "give one of the two"))
+        }
+        (Some(When::Millis(ms)), None) => Ok(Some(Time::from_millis(ms))),
+        (Some(When::Text(text)), None) => timestamp::parse(&text).map(Some).ok_or_else(|| {
+            let hint = "write it like \"2026-11-15T21:40:05Z\", or give milliseconds since 1970 as a number";
+            Problem::bad_message(format!("`due` is {text:?}, which is not a time"), hint)
+        }),
+        (None, Some(delay)) => Ok(Some(now.plus(span("delay", delay)?))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn span(field: &str, text: &str) -> Result<Duration, Problem> {
+    let hint = "write a span like \"100ms\", \"5s\", \"5m\", \"24h\" or \"1h30m\"";
+    duration::parse(text).map_err(|error| Problem::bad_message(format!("`{field}`: {error}"), hint))
+}
+
+fn out_of_bounds(error: &MessageError) -> Problem {
+    match error {
+        MessageError::TooLarge { .. } => {
+            Problem::new(Code::TooLarge, error, "keep large bodies elsewhere and send where they are")
+        }
+        MessageError::EmptyId | MessageError::Damaged(_) => {
+            Problem::bad_message(error, "leave `id` out to have one made")
+        }
+    }
+}
+
+fn not_a_message(error: &serde_json::Error) -> Problem {
+    let text = error.to_string();
+    let unknown = text.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+    let hint = match unknown.map(|field| (field, nearest(field, FIELDS))) {
+        Some((_, Some(name))) => format!("did you mean `{name}`? Everything of your own goes into `payload`"),
+        Some((_, None)) => {
+            format!("the fields are {}; everything of your own goes into `payload`", FIELDS.join(", "))
+        }
+        None => "send one JSON object such as {\"id\":\"o-1\",\"payload\":{\"amount\":1999}}".to_owned(),
+    };
+    Problem::bad_message(format!("this is not a message: {text}"), hint)
+}
+
+/// A payload of `null` is a payload; only a missing one is none.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl<'de> Deserialize<'de> for Headers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Headers;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`headers` as an object whose values are text")
+            }
+
+            fn visit_unit<E>(self) -> Result<Headers, E> {
+                Ok(Headers::default())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Headers, A::Error> {
+                let mut headers = Vec::new();
+                while let Some(header) = map.next_entry()? {
+                    headers.push(header);
+                }
+                Ok(Headers(headers))
+            }
+        }
+        deserializer.deserialize_any(InOrder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_millis(1_700_000_000_000);
+
+    fn read_with(text: &str, intake: &Intake) -> Result<NewMessage, Problem> {
+        read(text.as_bytes(), intake, NOW, || Ok("made".to_owned()))
+    }
+
+    fn read_plain(text: &str) -> Result<NewMessage, Problem> {
+        read_with(text, &Intake::default())
+    }
+
+    #[test]
+    fn every_field_arrives() {
+        let text = r#"{"id":"inv-1","key":"acme","ttl":"1h","delay":"5s","tenant":"t-1",
+            "headers":{"x-src":"web","x-src":"twice"},"payload":{"amount":100}}"#;
+        let NewMessage { message, due } = read_plain(text).unwrap();
+        assert_eq!(message.id(), "inv-1");
+        assert_eq!(message.key(), Some(&b"acme"[..]));
+        assert_eq!(message.tenant(), Some("t-1"));
+        assert_eq!(message.payload(), Some(&br#"{"amount":100}"#[..]));
+        assert_eq!(message.deadline(), Some(NOW.plus(Duration::from_hours(1))));
+        assert_eq!(message.headers().collect::<Vec<_>>(), [("x-src", &b"web"[..]), ("x-src", &b"twice"[..])]);
+        assert_eq!(due, Some(NOW.plus(Duration::from_secs(5))));
+    }
+
+    #[test]
+    fn a_payload_is_kept_byte_for_byte() {
+        for payload in [
+            r#"{"z":1,"a":18446744073709551615,"f":1.10, "s":"\u00e9"}"#,
+            "null",
+            "12345678901234567890123",
+            r#""text""#,
+            "[ 1,2 ]",
+        ] {
+            let new = read_plain(&format!(r#"{{"id":"a","payload": {payload} }}"#)).unwrap();
+            assert_eq!(new.message.payload(), Some(payload.as_bytes()), "{payload}");
+        }
+        assert_eq!(read_plain(r#"{"id":"a"}"#).unwrap().message.payload(), None);
+        let binary = read_plain(r#"{"id":"a","payload_base64":"AP8="}"#).unwrap();
+        assert_eq!(binary.message.payload(), Some(&[0, 255][..]));
+    }
+
+    #[test]
+    fn due_is_a_time_or_milliseconds() {
+        let due = |due: &str| read_plain(&format!(r#"{{"due":{due}}}"#)).unwrap().due;
+        assert_eq!(due("1700000005000"), Some(Time::from_millis(1_700_000_005_000)));
+        assert_eq!(due(r#""2023-11-14T22:13:25Z""#), Some(Time::from_millis(1_700_000_005_000)));
+    }
+
+    #[test]
+    fn an_id_is_given_found_or_made() {
+        let from_json =
+            Intake { id: Some(Extract::Json("/n".into())), tenant: Some(Extract::Header("t".into())) };
+        assert_eq!(read_plain("{}").unwrap().message.id(), "made");
+        assert_eq!(read_with(r#"{"payload":{"n":7}}"#, &from_json).unwrap().message.id(), "7");
+        assert_eq!(read_with(r#"{"id":"own","payload":{"n":7}}"#, &from_json).unwrap().message.id(), "own");
+        let missing = read_with(r#"{"payload":{}}"#, &from_json).unwrap_err();
+        assert!(missing.message.contains("json:/n"), "{}", missing.message);
+        let tenant = read_with(r#"{"id":"a","headers":{"T":"acme"}}"#, &from_json).unwrap();
+        assert_eq!(tenant.message.tenant(), Some("acme"));
+    }
+
+    #[test]
+    fn faults_name_the_field_and_the_way_out() {
+        for (text, in_message, in_hint) in [
+            (r#"{"paylod":1}"#, "`paylod`", "did you mean `payload`"),
+            (r#"{"banana":1}"#, "`banana`", "id, key, payload"),
+            (r#"{"id":"a","id":"b"}"#, "duplicate field `id`", ""),
+            (r#"{"id":7}"#, "line 1 column", ""),
+            (r#"{"headers":{"a":1}}"#, "expected a string", ""),
+            (r#"{"headers":7}"#, "`headers` as an object", ""),
+            (r#"{"due":true}"#, "`due` is a time", ""),
+            (r#"{"due":"soon"}"#, "`due` is \"soon\"", "2026"),
+            (r#"{"due":1,"delay":"1s"}"#, "both `due` and `delay`", "one of the two"),
+            (r#"{"payload":1,"payload_base64":"AA=="}"#, "both", "any other bytes"),
+            (r#"{"payload_base64":"*"}"#, "`payload_base64` is not base64", "alphabet"),
+            (r#"{"ttl":"5 minutes"}"#, "`ttl`: `5 minutes`", "5m"),
+            (r#"{"id":""}"#, "id is empty", "leave `id` out"),
+            ("[1]", "not a message", "one JSON object"),
+            ("", "not a message", "one JSON object"),
+            ("{}{}", "trailing characters", "one JSON object"),
+        ] {
+            let problem = read_plain(text).unwrap_err();
+            assert_eq!(problem.code, Code::BadMessage, "{text}");
+            assert!(problem.message.contains(in_message), "{text}: {}", problem.message);
+            assert!(problem.hint.contains(in_hint), "{text}: {}", problem.hint);
+        }
+        let long = format!(r#"{{"id":"{}"}}"#, "x".repeat(600));
+        assert_eq!(read_plain(&long).unwrap_err().code, Code::TooLarge);
+    }
+}

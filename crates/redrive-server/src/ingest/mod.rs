@@ -1,0 +1,129 @@
+//! Messages coming in over HTTP: read, checked, and handed to the pipeline, which answers once they are on disk.
+
+pub mod batch;
+pub mod message;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use redrive::{Accepted, NewMessage, Time};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::answer::{Json, Params};
+use crate::body;
+use crate::problem::{Code, Problem};
+use crate::service::Served;
+use crate::state::Shared;
+use crate::token::hex;
+
+pub use message::Intake;
+
+/// Bodies from this size on are read on a thread of their own, so that they hold up no other request.
+const LARGE_BYTES: usize = 256 * 1024;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct IngestParams {
+    /// Whether the answer to many messages lists their ids, for senders that leave them to us.
+    ids: bool,
+}
+
+pub(crate) async fn ingest(
+    State(shared): State<Shared>,
+    Path(pipeline): Path<String>,
+    Params(params): Params<IngestParams>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let held = body::hold(&shared, &headers, body).await?;
+    if is_many(&headers) {
+        many(&shared, served, params, held.bytes.clone()).await
+    } else {
+        one(&shared, served, &held.bytes).await
+    }
+}
+
+async fn one(shared: &Shared, served: &Served, body: &[u8]) -> Result<Response, Problem> {
+    let now = shared.now();
+    let new = message::read(body, &served.intake, now, fresh_id)?;
+    let id = new.message.id().to_owned();
+    let state = if new.due.is_some_and(|due| due > now) { "delayed" } else { "ready" };
+    let accepted = served.handle.ingest([new]).await?;
+    let answer =
+        |state: &str, duplicate: bool| Json(json!({ "id": id, "state": state, "duplicate": duplicate }));
+    if let Some(Accepted::Duplicate { .. }) = accepted.first() {
+        // An id that is remembered, but neither waits nor is a dead letter, has been delivered.
+        let known = served.handle.message(&id).await?;
+        let state = known.map_or("succeeded", |known| known.state.name());
+        return Ok(answer(state, true).into_response());
+    }
+    Ok((StatusCode::ACCEPTED, answer(state, false)).into_response())
+}
+
+async fn many(
+    shared: &Shared,
+    served: &Served,
+    params: IngestParams,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let messages = read_many(body, &served.intake, shared.now()).await?;
+    let ids: Option<Vec<String>> =
+        params.ids.then(|| messages.iter().map(|new| new.message.id().to_owned()).collect());
+    let accepted = served.handle.ingest(messages).await?;
+    let duplicates = accepted.iter().filter(|one| matches!(one, Accepted::Duplicate { .. })).count();
+    let news = accepted.len() - duplicates;
+    let mut answer = json!({ "accepted": news, "duplicates": duplicates });
+    if let Some(ids) = ids {
+        answer["ids"] = json!(ids);
+    }
+    let status = if news == 0 { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((status, Json(answer)).into_response())
+}
+
+async fn read_many(body: Bytes, intake: &Intake, now: Time) -> Result<Vec<NewMessage>, Problem> {
+    if body.len() < LARGE_BYTES {
+        return batch::read(&body, intake, now, fresh_id);
+    }
+    let intake = intake.clone();
+    let reading = tokio::task::spawn_blocking(move || batch::read(&body, &intake, now, fresh_id));
+    reading.await.unwrap_or_else(|_| {
+        Err(Problem::new(Code::Stopping, "the server is stopping", "nothing was accepted; send it again"))
+    })
+}
+
+fn is_many(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    ["application/x-ndjson", "application/ndjson"].iter().any(|many| kind.eq_ignore_ascii_case(many))
+}
+
+/// A random id in the usual form of such ids (RFC 9562, version 4).
+fn fresh_id() -> Result<String, Problem> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        let message = format!("no random numbers for a new id: {error}");
+        Problem::new(Code::Stopping, message, "give every message an `id` of its own")
+    })?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let text = hex(&bytes);
+    Ok([&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn made_ids_differ_and_look_like_ids() {
+        let ids: HashSet<String> = (0..1000).map(|_| fresh_id().unwrap()).collect();
+        assert_eq!(ids.len(), 1000);
+        assert!(ids.iter().all(|id| id.len() == 36 && id.as_bytes()[14] == b'4'));
+    }
+}

@@ -1,0 +1,51 @@
+//! The HTTP side of Redrive: messages in, dead letters out and back, figures, and a small page.
+//!
+//! # Layout, in the order a request meets it
+//!
+//! - [`options`], [`service`], [`server`]: what is served, where, and until when; [`readiness`]
+//! - [`routes`]: the table of all routes
+//! - [`auth`], [`token`]: who may
+//! - [`ingest`], [`extract`]: messages coming in
+//! - [`api`]: pipelines, messages, letters, replays, actions
+//! - [`metrics`], [`exposition`]: figures as Prometheus reads them
+//! - [`openapi`]: the same routes as a document
+//! - [`problem`]: what goes wrong, with a way out
+//! - [`log`]: the structured log of failed attempts
+//!
+//! Nothing here knows a sink or a configuration file: whoever starts a server says what it serves.
+
+pub mod options;
+pub mod readiness;
+pub mod server;
+pub mod service;
+mod state;
+
+pub mod auth;
+pub mod routes;
+pub mod token;
+
+mod body;
+pub mod extract;
+pub mod ingest;
+
+pub mod api;
+
+pub mod exposition;
+mod health;
+pub mod metrics;
+
+pub mod openapi;
+mod page;
+
+mod answer;
+pub mod problem;
+
+pub mod log;
+
+pub use extract::{Extract, ExtractError};
+pub use ingest::Intake;
+pub use options::{ServerError, ServerOptions};
+pub use readiness::{Phase, Readiness};
+pub use server::Server;
+pub use service::{Served, Service};
+pub use token::{Scope, Token, TokenError};

@@ -1,0 +1,292 @@
+//! Every metric: its name, type, labels and help, and where its numbers come from.
+//!
+//! Of the names in use for Redrive four are not here, because what they measure is not there yet: `redrive_lag` and
+//! `redrive_stall_seconds` belong to partitions of a broker, `redrive_breaker_state` to the circuit breaker and
+//! `redrive_budget_remaining` to retry budgets.
+
+use redrive::figures::{Figures, Histogram};
+use redrive_core::Time;
+
+use crate::exposition::{Exposition, Kind, Metric, Samples};
+
+/// One pipeline at one moment.
+#[derive(Clone, Debug)]
+pub struct PipelineFigures {
+    pub name: String,
+    pub figures: Figures,
+}
+
+/// Letters of replay jobs by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayCounts {
+    pub published: u64,
+    pub succeeded: u64,
+    pub dead_again: u64,
+    pub skipped: u64,
+}
+
+/// Everything that is shown, collected before a line is written.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub pipelines: Vec<PipelineFigures>,
+    pub replays: ReplayCounts,
+}
+
+const fn metric(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { name, kind, labels, help }
+}
+
+const PIPELINE: &[&str] = &["pipeline"];
+
+static MESSAGES: Metric = metric(
+    "redrive_messages_total",
+    Kind::Counter,
+    &["pipeline", "outcome"],
+    "Messages that came to an end, by outcome: succeeded or dead. A replayed letter that dies again counts again.",
+);
+static ATTEMPTS: Metric = metric(
+    "redrive_attempts_total",
+    Kind::Counter,
+    &["pipeline", "class"],
+    "Calls of the handler or sink that ended, by class; ok is success.",
+);
+static ATTEMPTS_PER_MESSAGE: Metric = metric(
+    "redrive_attempts_per_message",
+    Kind::Histogram,
+    PIPELINE,
+    "Calls a message needed until it succeeded or died.",
+);
+static CONSUMED: Metric = metric(
+    "redrive_consumed_total",
+    Kind::Counter,
+    &["pipeline", "topic"],
+    "Messages taken for their first attempt; the embedded engine's topic is the name of the pipeline.",
+);
+static RETRIES: Metric = metric(
+    "redrive_retries_total",
+    Kind::Counter,
+    &["pipeline", "tier"],
+    "Retries and deferrals that were decided, by the tier they wait in.",
+);
+static DEAD_LETTERS_TOTAL: Metric = metric(
+    "redrive_dead_letters_total",
+    Kind::Counter,
+    &["pipeline", "reason"],
+    "Messages that became dead letters, by reason.",
+);
+static DEAD_LETTERS: Metric = metric(
+    "redrive_dead_letters",
+    Kind::Gauge,
+    &["pipeline", "state"],
+    "Dead letters in the store, by state.",
+);
+static OLDEST_LETTER: Metric = metric(
+    "redrive_oldest_dead_letter_timestamp_seconds",
+    Kind::Gauge,
+    PIPELINE,
+    "When the oldest open dead letter died, in seconds since 1970; absent if there is none.",
+);
+static PENDING: Metric = metric(
+    "redrive_pending",
+    Kind::Gauge,
+    &["pipeline", "state"],
+    "Messages that have not come to an end: ready, delayed, key_wait, in_flight; held are those of them that are kept back.",
+);
+static OLDEST_PENDING: Metric = metric(
+    "redrive_oldest_pending_timestamp_seconds",
+    Kind::Gauge,
+    PIPELINE,
+    "When the oldest message that has not come to an end was made, in seconds since 1970; absent if there is none.",
+);
+static RETRY_LATENESS: Metric = metric(
+    "redrive_retry_lateness_seconds",
+    Kind::Histogram,
+    PIPELINE,
+    "How long after its due time a delayed message was started.",
+);
+static END_TO_END: Metric = metric(
+    "redrive_end_to_end_seconds",
+    Kind::Histogram,
+    PIPELINE,
+    "From the making of a message until it succeeded.",
+);
+static SETTLE_DURATION: Metric = metric(
+    "redrive_settle_duration_seconds",
+    Kind::Histogram,
+    PIPELINE,
+    "From a decision being handed to the engine until it is durable.",
+);
+static SCHEDULE_WRITE: Metric = metric(
+    "redrive_schedule_write_seconds",
+    Kind::Histogram,
+    PIPELINE,
+    "From the decision to retry until the retry is durable.",
+);
+static REPLAY_MESSAGES: Metric = metric(
+    "redrive_replay_messages_total",
+    Kind::Counter,
+    &["result"],
+    "Letters of all replay jobs that are kept, by what became of them.",
+);
+static REPEATS: Metric = metric(
+    "redrive_repeats_total",
+    Kind::Counter,
+    PIPELINE,
+    "Calls that were given up without an end; the message is delivered again.",
+);
+static KEY_ORDER_VOIDED: Metric =
+    metric("redrive_key_order_voided_total", Kind::Counter, PIPELINE, "Keys whose order could not be kept.");
+static PAUSED: Metric =
+    metric("redrive_paused", Kind::Gauge, PIPELINE, "1 while the pipeline is paused, 0 otherwise.");
+static RUNNING: Metric =
+    metric("redrive_running", Kind::Gauge, PIPELINE, "Calls of the handler or sink that run now.");
+static BUILD_INFO: Metric =
+    metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
+
+/// All of them, in the order they are written and documented.
+pub static METRICS: [&Metric; 20] = [
+    &MESSAGES,
+    &ATTEMPTS,
+    &ATTEMPTS_PER_MESSAGE,
+    &CONSUMED,
+    &RETRIES,
+    &DEAD_LETTERS_TOTAL,
+    &DEAD_LETTERS,
+    &OLDEST_LETTER,
+    &PENDING,
+    &OLDEST_PENDING,
+    &RETRY_LATENESS,
+    &END_TO_END,
+    &SETTLE_DURATION,
+    &SCHEDULE_WRITE,
+    &REPLAY_MESSAGES,
+    &REPEATS,
+    &KEY_ORDER_VOIDED,
+    &PAUSED,
+    &RUNNING,
+    &BUILD_INFO,
+];
+
+/// The answer of `/metrics`.
+pub fn render(snapshot: &Snapshot) -> String {
+    let mut exposition = Exposition::default();
+    let out = &mut exposition;
+    each(out, &MESSAGES, snapshot, |samples, name, figures| {
+        samples.count(&[name, "succeeded"], figures.succeeded);
+        samples.count(&[name, "dead"], figures.dead.total());
+    });
+    each(out, &ATTEMPTS, snapshot, |samples, name, figures| {
+        figures.attempts.iter().for_each(|(class, count)| samples.count(&[name, class], count));
+    });
+    histogram(out, &ATTEMPTS_PER_MESSAGE, snapshot, |figures| &figures.attempts_per_message);
+    each(out, &CONSUMED, snapshot, |samples, name, figures| samples.count(&[name, name], figures.consumed));
+    each(out, &RETRIES, snapshot, |samples, name, figures| {
+        figures.retries.iter().for_each(|tier| samples.count(&[name, &*tier.tier], tier.retries));
+    });
+    each(out, &DEAD_LETTERS_TOTAL, snapshot, |samples, name, figures| {
+        figures.dead.iter().for_each(|(reason, count)| samples.count(&[name, reason.name()], count));
+    });
+    each(out, &DEAD_LETTERS, snapshot, |samples, name, figures| {
+        figures.letters().iter().for_each(|(state, count)| samples.count(&[name, state.name()], *count));
+    });
+    moment(out, &OLDEST_LETTER, snapshot, |figures| figures.oldest_letter);
+    each(out, &PENDING, snapshot, |samples, name, figures| {
+        let pending = figures.pending;
+        samples.count(&[name, "ready"], pending.ready);
+        samples.count(&[name, "delayed"], pending.delayed);
+        samples.count(&[name, "key_wait"], pending.key_wait);
+        samples.count(&[name, "in_flight"], pending.in_flight);
+        samples.count(&[name, "held"], figures.held);
+    });
+    moment(out, &OLDEST_PENDING, snapshot, |figures| figures.oldest_pending);
+    histogram(out, &RETRY_LATENESS, snapshot, |figures| &figures.retry_lateness);
+    histogram(out, &END_TO_END, snapshot, |figures| &figures.end_to_end);
+    histogram(out, &SETTLE_DURATION, snapshot, |figures| &figures.settle_duration);
+    histogram(out, &SCHEDULE_WRITE, snapshot, |figures| &figures.schedule_write);
+    let ReplayCounts { published, succeeded, dead_again, skipped } = snapshot.replays;
+    let mut samples = out.metric(&REPLAY_MESSAGES);
+    samples.count(&["published"], published);
+    samples.count(&["succeeded"], succeeded);
+    samples.count(&["dead_again"], dead_again);
+    samples.count(&["skipped"], skipped);
+    each(out, &REPEATS, snapshot, |samples, name, figures| samples.count(&[name], figures.repeats));
+    each(out, &KEY_ORDER_VOIDED, snapshot, |samples, name, figures| {
+        samples.count(&[name], figures.key_order_voided);
+    });
+    each(out, &PAUSED, snapshot, |samples, name, figures| samples.count(&[name], u64::from(figures.paused)));
+    each(out, &RUNNING, snapshot, |samples, name, figures| samples.count(&[name], figures.running as u64));
+    out.metric(&BUILD_INFO).count(&[env!("CARGO_PKG_VERSION")], 1);
+    exposition.finish()
+}
+
+fn each(
+    out: &mut Exposition,
+    metric: &'static Metric,
+    snapshot: &Snapshot,
+    write: impl Fn(&mut Samples<'_>, &str, &Figures),
+) {
+    let mut samples = out.metric(metric);
+    snapshot.pipelines.iter().for_each(|one| write(&mut samples, &one.name, &one.figures));
+}
+
+fn histogram(
+    out: &mut Exposition,
+    metric: &'static Metric,
+    snapshot: &Snapshot,
+    of: impl Fn(&Figures) -> &Histogram,
+) {
+    each(out, metric, snapshot, |samples, name, figures| samples.histogram(&[name], of(figures)));
+}
+
+fn moment(
+    out: &mut Exposition,
+    metric: &'static Metric,
+    snapshot: &Snapshot,
+    of: impl Fn(&Figures) -> Option<Time>,
+) {
+    each(out, metric, snapshot, |samples, name, figures| {
+        if let Some(time) = of(figures) {
+            samples.value(&[name], time.as_millis() as f64 / 1000.0);
+        }
+    });
+}
+
+/// The reference page of the metrics.
+pub fn docs() -> String {
+    let mut page = String::from(
+        "# Metrics\n\n<!-- Generated from crates/redrive-server/src/metrics.rs; a test says how when it is out of date. -->\n\n\
+         `GET /metrics` answers in the text format of Prometheus. Counters start at zero with the process. Labels come \
+         from closed sets: the names of pipelines and tiers are those of the configuration.\n\n\
+         | metric | type | labels | what it says |\n| --- | --- | --- | --- |\n",
+    );
+    for Metric { name, kind, labels, help } in METRICS {
+        let labels = labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
+        page.push_str(&format!("| `{name}` | {} | {labels} | {help} |\n", kind.name()));
+    }
+    page.push_str(
+        "\nNot there yet: `redrive_lag` and `redrive_stall_seconds` (partitions of a broker), `redrive_breaker_state` \
+         (circuit breaker), `redrive_budget_remaining` (retry budgets).\n",
+    );
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exposition::lint;
+
+    #[test]
+    fn every_metric_is_declared_also_without_pipelines_and_passes_the_linter() {
+        let text = render(&Snapshot::default());
+        assert_eq!(lint(&text), Vec::<String>::new());
+        let declared: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        assert_eq!(declared, METRICS.map(|metric| metric.name));
+        assert!(declared.iter().all(|name| name.starts_with("redrive_")));
+    }
+}

@@ -1,0 +1,251 @@
+//! What each operation takes and answers, in words and by the names of schemas.
+
+use crate::problem::Code;
+use crate::routes::Operation;
+
+/// Name, type and meaning of a query parameter.
+type Param = (&'static str, &'static str, &'static str);
+/// Status, meaning, media type and schema of an answer.
+type Answer = (&'static str, &'static str, &'static str, &'static str);
+
+pub(super) struct Described {
+    pub id: &'static str,
+    pub summary: &'static str,
+    pub params: &'static [Param],
+    pub body: Option<&'static str>,
+    pub answers: &'static [Answer],
+    pub codes: &'static [Code],
+}
+
+const JSON: &str = "application/json";
+const NOTHING: Described =
+    Described { id: "", summary: "", params: &[], body: None, answers: &[], codes: &[] };
+
+/// Exhaustive: a new operation without a description does not compile.
+pub(super) fn describe(operation: Operation) -> Described {
+    match operation {
+        Operation::Page => Described {
+            id: "page",
+            summary: "A page that shows the pipelines and their dead letters live.",
+            answers: &[("200", "The page.", "text/html", "string")],
+            ..NOTHING
+        },
+        Operation::Live => Described {
+            id: "live",
+            summary: "Whether the process lives.",
+            answers: &[("200", "It does.", JSON, "Health")],
+            codes: &[Code::MethodNotAllowed],
+            ..NOTHING
+        },
+        Operation::Health => Described {
+            id: "health",
+            summary: "The same as /livez.",
+            answers: &[("200", "It lives.", JSON, "Health")],
+            ..NOTHING
+        },
+        Operation::Ready => Described {
+            id: "ready",
+            summary: "Whether the process wants traffic.",
+            answers: &[
+                ("200", "It does.", JSON, "Health"),
+                ("503", "It is starting or stopping.", JSON, "Health"),
+            ],
+            ..NOTHING
+        },
+        Operation::Metrics => Described {
+            id: "metrics",
+            summary: "All metrics in the text format of Prometheus.",
+            answers: &[("200", "See docs/reference/metrics.md.", "text/plain", "string")],
+            ..NOTHING
+        },
+        Operation::OpenApi => Described {
+            id: "openapi",
+            summary: "This document.",
+            answers: &[("200", "The document.", JSON, "object")],
+            ..NOTHING
+        },
+        Operation::ListPipelines => Described {
+            id: "listPipelines",
+            summary: "All pipelines with their figures.",
+            answers: &[("200", "The pipelines.", JSON, "Pipelines")],
+            ..NOTHING
+        },
+        Operation::ShowPipeline => Described {
+            id: "showPipeline",
+            summary: "One pipeline with its figures.",
+            answers: &[("200", "The pipeline.", JSON, "Pipeline")],
+            codes: &[Code::NotFound],
+            ..NOTHING
+        },
+        Operation::PausePipeline => Described {
+            id: "pausePipeline",
+            summary: "Starts nothing new; what runs goes on, and new messages are still accepted.",
+            answers: &[("200", "The pipeline, paused.", JSON, "Pipeline")],
+            codes: &[Code::NotFound, Code::Stopping],
+            ..NOTHING
+        },
+        Operation::ResumePipeline => Described {
+            id: "resumePipeline",
+            summary: "Goes on after a pause.",
+            answers: &[("200", "The pipeline, running.", JSON, "Pipeline")],
+            codes: &[Code::NotFound, Code::Stopping],
+            ..NOTHING
+        },
+        Operation::Ingest => Described {
+            id: "ingest",
+            summary: "Accepts one message, or many as application/x-ndjson; the answer comes after the sync to disk.",
+            params: &[("ids", "boolean", "Many messages: list their ids in the answer.")],
+            body: Some("NewMessage"),
+            answers: &[
+                ("202", "Accepted, and on disk. Of many: at least one was new.", JSON, "Accepted"),
+                (
+                    "200",
+                    "The id is known already; nothing was added. Of many: all are known.",
+                    JSON,
+                    "Accepted",
+                ),
+            ],
+            codes: &[
+                Code::BadRequest,
+                Code::NotFound,
+                Code::Timeout,
+                Code::TooLarge,
+                Code::BadMessage,
+                Code::Busy,
+                Code::TooManyPending,
+                Code::DiskFull,
+                Code::Stopping,
+                Code::StorageFailed,
+            ],
+        },
+        Operation::ShowMessage => Described {
+            id: "showMessage",
+            summary: "A message by its id: its state, and what became of each attempt.",
+            answers: &[("200", "The message.", JSON, "Message")],
+            codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
+            ..NOTHING
+        },
+        Operation::ListLetters => Described {
+            id: "listLetters",
+            summary: "Dead letters in the order of their numbers, a page at a time.",
+            params: &[
+                ("filter", "string", "In the filter language, for example `reason:max_retries age:>1h`."),
+                ("state", "string", "open, replaying, succeeded or discarded; all if not given."),
+                ("since", "string", "Letters that died at this time or later; a time, or a span such as 1h."),
+                ("cursor", "string", "The `next` of the page before."),
+                ("limit", "integer", "At most this many; 100 if not given, 1000 at most."),
+                ("payload", "boolean", "Whether to give the payloads too."),
+            ],
+            answers: &[(
+                "200",
+                "A page. It may be short, or empty, although `next` says there is more.",
+                JSON,
+                "Letters",
+            )],
+            codes: &[Code::BadRequest, Code::BadFilter, Code::NotFound, Code::Stopping],
+            ..NOTHING
+        },
+        Operation::LetterStats => Described {
+            id: "letterStats",
+            summary: "Dead letters counted by state, reason and class.",
+            answers: &[("200", "The counts.", JSON, "LetterStats")],
+            codes: &[Code::NotFound, Code::Stopping],
+            ..NOTHING
+        },
+        Operation::ShowLetter => Described {
+            id: "showLetter",
+            summary: "One dead letter with its payload, by `orders/17`, its number, or the id of its message.",
+            answers: &[("200", "The letter.", JSON, "Letter")],
+            codes: &[Code::NotFound, Code::Stopping],
+            ..NOTHING
+        },
+        Operation::DiscardLetters => Described {
+            id: "discardLetters",
+            summary: "Discards open letters. They are kept, and a discard can be taken back.",
+            body: Some("Discard"),
+            answers: &[("200", "What was, or with `dry_run` would be, discarded.", JSON, "Discarded")],
+            codes: &[
+                Code::BadRequest,
+                Code::BadFilter,
+                Code::EmptySelection,
+                Code::NotFound,
+                Code::TooLarge,
+                Code::Stopping,
+                Code::StorageFailed,
+            ],
+            ..NOTHING
+        },
+        Operation::UndoDiscard => Described {
+            id: "undoDiscard",
+            summary: "Takes a discard back.",
+            body: Some("Undo"),
+            answers: &[("200", "How many letters are open again.", JSON, "Undone")],
+            codes: &[Code::BadRequest, Code::NotFound, Code::Conflict, Code::Stopping, Code::StorageFailed],
+            ..NOTHING
+        },
+        Operation::StartReplay => Described {
+            id: "startReplay",
+            summary: "Puts a frozen selection of open letters back, each once, at a pace.",
+            body: Some("StartReplay"),
+            answers: &[
+                ("202", "The job, which runs by itself and goes on after a restart.", JSON, "Replay"),
+                ("200", "With `dry_run`: what it would do.", JSON, "ReplayForecast"),
+            ],
+            codes: &[
+                Code::BadRequest,
+                Code::BadFilter,
+                Code::EmptySelection,
+                Code::NotFound,
+                Code::TooLarge,
+                Code::Stopping,
+                Code::StorageFailed,
+            ],
+            ..NOTHING
+        },
+        Operation::ListReplays => Described {
+            id: "listReplays",
+            summary: "All replay jobs, the latest first.",
+            answers: &[("200", "The jobs.", JSON, "Replays")],
+            ..NOTHING
+        },
+        Operation::ShowReplay => Described {
+            id: "showReplay",
+            summary: "One replay job.",
+            answers: &[("200", "The job.", JSON, "Replay")],
+            codes: &[Code::NotFound],
+            ..NOTHING
+        },
+        Operation::PauseReplay => Described {
+            id: "pauseReplay",
+            summary: "Pauses a replay job.",
+            answers: &[("200", "The job.", JSON, "Replay")],
+            codes: &[Code::NotFound, Code::Conflict],
+            ..NOTHING
+        },
+        Operation::ResumeReplay => Described {
+            id: "resumeReplay",
+            summary: "Goes on with a replay job that was paused or stopped.",
+            answers: &[("200", "The job.", JSON, "Replay")],
+            codes: &[Code::NotFound, Code::Conflict],
+            ..NOTHING
+        },
+        Operation::AbortReplay => Described {
+            id: "abortReplay",
+            summary: "Ends a replay job; letters it has not sent stay open.",
+            answers: &[("200", "The job.", JSON, "Replay")],
+            codes: &[Code::NotFound, Code::Conflict],
+            ..NOTHING
+        },
+        Operation::ListActions => Described {
+            id: "listActions",
+            summary: "Who did what, the oldest first.",
+            params: &[
+                ("since", "string", "Actions at this time or later; a time, or a span such as 24h."),
+                ("limit", "integer", "At most this many; 1000 if not given, 10000 at most."),
+            ],
+            answers: &[("200", "The actions.", JSON, "Actions")],
+            codes: &[Code::BadRequest, Code::StorageFailed],
+            ..NOTHING
+        },
+    }
+}

@@ -1,0 +1,253 @@
+//! The shapes of requests and answers.
+
+use serde_json::{Map, Value, json};
+
+/// All schemas by name.
+pub(super) fn schemas() -> Map<String, Value> {
+    let count = || json!({ "type": "integer", "minimum": 0 });
+    let text = || json!({ "type": "string" });
+    let text_or_null = || json!({ "type": ["string", "null"] });
+    let flag = || json!({ "type": "boolean" });
+    let time = || json!({ "type": "string", "format": "date-time" });
+    let time_or_null = || json!({ "type": ["string", "null"], "format": "date-time" });
+    let number_or_null = || json!({ "type": ["number", "null"] });
+    let one = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+    let many = |name: &str| json!({ "type": "array", "items": one(name) });
+    let texts = || json!({ "type": "array", "items": { "type": "string" } });
+    let counts = || json!({ "type": "object", "additionalProperties": { "type": "integer" } });
+    let selection = || {
+        vec![
+            ("filter", text()),
+            ("ids", texts()),
+            ("since", json!({ "type": "string", "description": "A time, or a span such as 1h." })),
+            ("all", flag()),
+        ]
+    };
+    let with = |mut fields: Vec<(&'static str, Value)>, more: Vec<(&'static str, Value)>| {
+        fields.extend(more);
+        fields
+    };
+
+    let mut schemas = Map::new();
+    let mut add = |name: &str, required: &[&str], fields: Vec<(&str, Value)>| {
+        let fields: Map<String, Value> =
+            fields.into_iter().map(|(field, schema)| (field.to_owned(), schema)).collect();
+        let mut schema = json!({ "type": "object", "properties": fields });
+        if !required.is_empty() {
+            schema["required"] = json!(required);
+        }
+        schemas.insert(name.to_owned(), schema);
+    };
+    add(
+        "Problem",
+        &["code", "message", "hint"],
+        vec![("code", text()), ("message", text()), ("hint", text())],
+    );
+    add("Health", &["status"], vec![("status", text())]);
+    add(
+        "NewMessage",
+        &[],
+        vec![
+            (
+                "id",
+                json!({ "type": "string", "maxLength": 512, "description": "Stable; made if it is left out." }),
+            ),
+            ("key", text()),
+            ("payload", json!({ "description": "Any JSON; kept byte for byte." })),
+            ("payload_base64", json!({ "type": "string", "contentEncoding": "base64" })),
+            ("headers", json!({ "type": "object", "additionalProperties": { "type": "string" } })),
+            ("tenant", text()),
+            ("ttl", json!({ "type": "string", "description": "A span such as 1h30m." })),
+            (
+                "due",
+                json!({ "type": ["string", "integer"], "description": "RFC 3339, or milliseconds since 1970." }),
+            ),
+            ("delay", json!({ "type": "string", "description": "A span such as 5s." })),
+        ],
+    );
+    add(
+        "Accepted",
+        &[],
+        vec![
+            ("id", text()),
+            ("state", text()),
+            ("duplicate", flag()),
+            ("accepted", json!({ "type": "integer", "description": "Of many: how many were new." })),
+            ("duplicates", json!({ "type": "integer", "description": "Of many: how many were known." })),
+            ("ids", texts()),
+        ],
+    );
+    add("Pipelines", &["pipelines"], vec![("pipelines", many("Pipeline"))]);
+    add(
+        "Pipeline",
+        &["name", "paused", "pending", "letters"],
+        vec![
+            ("name", text()),
+            ("paused", flag()),
+            ("mode", text()),
+            ("ordering", text()),
+            ("engine", text()),
+            ("sink", text()),
+            ("policy", json!({ "type": "object" })),
+            ("pending", counts()),
+            ("letters", counts()),
+            ("oldest_pending", time_or_null()),
+            ("oldest_letter", time_or_null()),
+            ("succeeded", count()),
+            ("dead", count()),
+            ("retried", count()),
+            ("attempts", count()),
+            ("late_p99_ms", number_or_null()),
+            ("end_to_end_p99_ms", number_or_null()),
+            ("breaker", text()),
+        ],
+    );
+    add(
+        "Attempt",
+        &["attempt", "at", "class", "error"],
+        vec![
+            ("attempt", count()),
+            ("at", time()),
+            ("took_ms", count()),
+            ("class", text()),
+            ("error", text()),
+            ("counted", flag()),
+            ("ambiguous", flag()),
+            ("decision", json!({ "enum": ["retry_at", "dead_letter"] })),
+            ("delay_ms", count()),
+        ],
+    );
+    add(
+        "Message",
+        &["id", "state", "attempts", "history"],
+        vec![
+            ("id", text()),
+            (
+                "state",
+                json!({ "enum": ["ready", "delayed", "delivering", "key_wait", "dead", "replaying", "discarded", "succeeded"] }),
+            ),
+            ("attempts", count()),
+            ("due", time_or_null()),
+            ("deadline", time_or_null()),
+            ("history", many("Attempt")),
+            ("letter", text()),
+            ("reason", text()),
+        ],
+    );
+    add(
+        "Payload",
+        &[],
+        vec![("utf8", text()), ("base64", json!({ "type": "string", "contentEncoding": "base64" }))],
+    );
+    add(
+        "Letter",
+        &["id", "message", "state", "reason", "attempts", "dead_at"],
+        vec![
+            ("id", text()),
+            ("message", text()),
+            ("key", text_or_null()),
+            ("tenant", text_or_null()),
+            ("state", json!({ "enum": ["open", "replaying", "succeeded", "discarded"] })),
+            ("reason", text()),
+            ("class", text_or_null()),
+            ("error_class", json!({ "enum": ["transient", "permanent", null] })),
+            ("attempts", count()),
+            ("replays", count()),
+            ("error", text_or_null()),
+            ("dead_at", time()),
+            ("created", time()),
+            ("first_seen", time_or_null()),
+            ("deadline", time_or_null()),
+            ("origin", json!({ "type": "null" })),
+            ("headers", json!({ "type": "object", "additionalProperties": { "type": "string" } })),
+            ("payload", json!({ "oneOf": [one("Payload"), { "type": "null" }] })),
+            ("history", many("Attempt")),
+        ],
+    );
+    add(
+        "Letters",
+        &["letters", "next", "scanned"],
+        vec![("letters", many("Letter")), ("next", text_or_null()), ("scanned", count())],
+    );
+    add(
+        "LetterStats",
+        &["open", "replaying", "succeeded", "discarded"],
+        vec![
+            ("open", count()),
+            ("replaying", count()),
+            ("succeeded", count()),
+            ("discarded", count()),
+            ("by_reason", counts()),
+            ("by_class", counts()),
+            ("oldest", time_or_null()),
+            ("scanned", count()),
+        ],
+    );
+    add("Discard", &["reason"], with(selection(), vec![("reason", text()), ("dry_run", flag())]));
+    add(
+        "Discarded",
+        &[],
+        vec![("id", text()), ("discarded", count()), ("undo_until", time()), ("would_discard", count())],
+    );
+    add(
+        "Undo",
+        &["id"],
+        vec![("id", json!({ "type": "string", "description": "Of a discard, such as d-9." }))],
+    );
+    add("Undone", &["restored"], vec![("restored", count())]);
+    add(
+        "StartReplay",
+        &["pipeline"],
+        with(
+            selection(),
+            vec![
+                ("pipeline", text()),
+                ("rate", json!({ "type": ["number", "null"], "description": "Letters per second." })),
+                (
+                    "force",
+                    json!({ "type": "boolean", "description": "Also letters that were replayed three times." }),
+                ),
+                ("dry_run", flag()),
+            ],
+        ),
+    );
+    add(
+        "ReplayForecast",
+        &["would_replay"],
+        vec![("would_replay", count()), ("rate", number_or_null()), ("about_seconds", number_or_null())],
+    );
+    add(
+        "Replay",
+        &["id", "pipeline", "state", "total"],
+        vec![
+            ("id", text()),
+            ("pipeline", text()),
+            ("state", json!({ "enum": ["running", "paused", "done", "aborted", "stopped"] })),
+            ("selection", text()),
+            ("total", count()),
+            ("published", count()),
+            ("succeeded", count()),
+            ("dead_again", count()),
+            ("skipped", count()),
+            ("rate", number_or_null()),
+            ("created", time()),
+            ("actor", text()),
+        ],
+    );
+    add("Replays", &["replays"], vec![("replays", many("Replay"))]);
+    add(
+        "Action",
+        &["at", "actor", "action"],
+        vec![
+            ("at", time()),
+            ("actor", text()),
+            ("action", text()),
+            ("id", text_or_null()),
+            ("pipeline", text_or_null()),
+            ("letters", count()),
+            ("note", text_or_null()),
+        ],
+    );
+    add("Actions", &["actions"], vec![("actions", many("Action"))]);
+    schemas
+}

@@ -1,0 +1,187 @@
+//! What went wrong with a request, as a closed list of codes with a message and a way out.
+
+use std::fmt::Display;
+
+use crate::answer::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use redrive::HandleError;
+use redrive::engine::{EngineError, IngestError};
+use serde_json::json;
+
+/// The `code` of an error answer. Programs may rely on these names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    BadRequest,
+    BadFilter,
+    EmptySelection,
+    BadMessage,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    MethodNotAllowed,
+    Timeout,
+    Conflict,
+    TooLarge,
+    TooManyPending,
+    Busy,
+    DiskFull,
+    Stopping,
+    StorageFailed,
+}
+
+impl Code {
+    pub const ALL: [Self; 16] = [
+        Self::BadRequest,
+        Self::BadFilter,
+        Self::EmptySelection,
+        Self::BadMessage,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::Timeout,
+        Self::Conflict,
+        Self::TooLarge,
+        Self::TooManyPending,
+        Self::Busy,
+        Self::DiskFull,
+        Self::Stopping,
+        Self::StorageFailed,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::BadFilter => "bad_filter",
+            Self::EmptySelection => "empty_selection",
+            Self::BadMessage => "bad_message",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::Timeout => "timeout",
+            Self::Conflict => "conflict",
+            Self::TooLarge => "too_large",
+            Self::TooManyPending => "too_many_pending",
+            Self::Busy => "busy",
+            Self::DiskFull => "disk_full",
+            Self::Stopping => "stopping",
+            Self::StorageFailed => "storage_failed",
+        }
+    }
+
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::BadRequest | Self::BadFilter | Self::EmptySelection => StatusCode::BAD_REQUEST,
+            Self::BadMessage => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Timeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Conflict => StatusCode::CONFLICT,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Busy => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyPending | Self::DiskFull | Self::Stopping | Self::StorageFailed => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        }
+    }
+
+    /// The `Retry-After` in seconds, where trying again can help.
+    const fn retry_after(self) -> Option<u64> {
+        match self {
+            Self::Busy => Some(1),
+            Self::TooManyPending | Self::Stopping => Some(5),
+            Self::DiskFull => Some(30),
+            _ => None,
+        }
+    }
+}
+
+/// An error answer: `{"code","message","hint"}`.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    pub code: Code,
+    pub message: String,
+    pub hint: String,
+}
+
+impl Problem {
+    pub fn new(code: Code, message: impl Display, hint: impl Display) -> Self {
+        Self { code, message: message.to_string(), hint: hint.to_string() }
+    }
+
+    pub fn bad_request(message: impl Display, hint: impl Display) -> Self {
+        Self::new(Code::BadRequest, message, hint)
+    }
+
+    pub fn bad_message(message: impl Display, hint: impl Display) -> Self {
+        Self::new(Code::BadMessage, message, hint)
+    }
+
+    pub fn not_found(message: impl Display, hint: impl Display) -> Self {
+        Self::new(Code::NotFound, message, hint)
+    }
+
+    /// The same problem, found in this line of many.
+    #[must_use]
+    pub fn at_line(self, line: usize) -> Self {
+        Self { message: format!("line {line}: {}", self.message), ..self }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Json(json!({ "code": self.code.name(), "message": self.message, "hint": self.hint }));
+        let mut response = (self.code.status(), body).into_response();
+        if let Some(seconds) = self.code.retry_after() {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.code == Code::Unauthorized {
+            let challenge = HeaderValue::from_static("Bearer realm=\"redrive\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+impl From<IngestError> for Problem {
+    fn from(error: IngestError) -> Self {
+        let (code, hint) = match &error {
+            IngestError::DiskFull { .. } => (Code::DiskFull, "free some space; nothing of this was accepted"),
+            IngestError::Busy => {
+                (Code::Busy, "nothing of this was accepted; send it again after Retry-After")
+            }
+            IngestError::TooMany { .. } => (
+                Code::TooManyPending,
+                "nothing of this was accepted; send it again later, or raise `max_pending` of the pipeline",
+            ),
+            IngestError::Closed => (Code::Stopping, "nothing of this was accepted; send it again later"),
+            IngestError::Stopped => (
+                Code::Stopping,
+                "send it again with the same id: what was accepted is answered as a duplicate",
+            ),
+            IngestError::Storage(_) => (Code::StorageFailed, "repair the disk and start again"),
+        };
+        Self::new(code, error, hint)
+    }
+}
+
+impl From<HandleError> for Problem {
+    fn from(error: HandleError) -> Self {
+        match &error {
+            HandleError::Stopped(_) => Self::new(Code::Stopping, error, "ask again when it has been started"),
+            HandleError::Engine(EngineError::Storage(_)) => {
+                Self::new(Code::StorageFailed, error, "repair the disk and start again")
+            }
+            HandleError::NotRemembered(_) => {
+                Self::new(Code::Conflict, error, "letters can be found by their number all the same")
+            }
+            HandleError::Engine(_) => {
+                Self::new(Code::StorageFailed, error, "`redrive journal` shows what the store holds")
+            }
+        }
+    }
+}

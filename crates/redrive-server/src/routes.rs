@@ -1,0 +1,165 @@
+//! The table of routes. The router and the OpenAPI document are both made from it, so neither can know one that the
+//! other does not.
+
+use axum::Router;
+use axum::http::{HeaderValue, Method, header};
+use axum::middleware::{self, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, post};
+
+use crate::api::{actions, letters, messages, pipelines, replays};
+use crate::auth::{Access, guard};
+use crate::problem::{Code, Problem};
+use crate::state::Shared;
+use crate::token::Scope;
+use crate::{health, ingest, openapi, page};
+
+/// Everything that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    Page,
+    Live,
+    Health,
+    Ready,
+    Metrics,
+    OpenApi,
+    ListPipelines,
+    ShowPipeline,
+    PausePipeline,
+    ResumePipeline,
+    Ingest,
+    ShowMessage,
+    ListLetters,
+    LetterStats,
+    ShowLetter,
+    DiscardLetters,
+    UndoDiscard,
+    StartReplay,
+    ListReplays,
+    ShowReplay,
+    PauseReplay,
+    ResumeReplay,
+    AbortReplay,
+    ListActions,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    pub operation: Operation,
+    pub path: &'static str,
+    pub access: Access,
+}
+
+const fn route(operation: Operation, path: &'static str, access: Access) -> Route {
+    Route { operation, path, access }
+}
+
+const READ: Access = Access::Needs(Scope::Read);
+const REPLAY: Access = Access::Needs(Scope::Replay);
+const DISCARD: Access = Access::Needs(Scope::Discard);
+const ADMIN: Access = Access::Needs(Scope::Admin);
+
+/// In the order of the documentation. `{*id}` takes the rest of the path: ids may hold slashes.
+pub static ROUTES: [Route; 24] = [
+    route(Operation::Page, "/", Access::Open),
+    route(Operation::Live, "/livez", Access::Open),
+    route(Operation::Health, "/healthz", Access::Open),
+    route(Operation::Ready, "/readyz", Access::Open),
+    route(Operation::Metrics, "/metrics", READ),
+    route(Operation::OpenApi, "/v1/openapi.json", Access::Open),
+    route(Operation::ListPipelines, "/v1/pipelines", READ),
+    route(Operation::ShowPipeline, "/v1/pipelines/{pipeline}", READ),
+    route(Operation::PausePipeline, "/v1/pipelines/{pipeline}/pause", ADMIN),
+    route(Operation::ResumePipeline, "/v1/pipelines/{pipeline}/resume", ADMIN),
+    route(Operation::Ingest, "/v1/pipelines/{pipeline}/messages", Access::Needs(Scope::Ingest)),
+    route(Operation::ShowMessage, "/v1/pipelines/{pipeline}/messages/{*id}", READ),
+    route(Operation::ListLetters, "/v1/pipelines/{pipeline}/letters", READ),
+    route(Operation::LetterStats, "/v1/pipelines/{pipeline}/letters/stats", READ),
+    route(Operation::ShowLetter, "/v1/pipelines/{pipeline}/letters/{*id}", READ),
+    route(Operation::DiscardLetters, "/v1/pipelines/{pipeline}/letters/discard", DISCARD),
+    route(Operation::UndoDiscard, "/v1/pipelines/{pipeline}/letters/undo", DISCARD),
+    route(Operation::StartReplay, "/v1/replays", REPLAY),
+    route(Operation::ListReplays, "/v1/replays", READ),
+    route(Operation::ShowReplay, "/v1/replays/{id}", READ),
+    route(Operation::PauseReplay, "/v1/replays/{id}/pause", REPLAY),
+    route(Operation::ResumeReplay, "/v1/replays/{id}/resume", REPLAY),
+    route(Operation::AbortReplay, "/v1/replays/{id}/abort", REPLAY),
+    route(Operation::ListActions, "/v1/actions", READ),
+];
+
+impl Operation {
+    /// Whatever changes nothing is a GET.
+    pub const fn method(self) -> Method {
+        match self {
+            Self::PausePipeline
+            | Self::ResumePipeline
+            | Self::Ingest
+            | Self::DiscardLetters
+            | Self::UndoDiscard
+            | Self::StartReplay
+            | Self::PauseReplay
+            | Self::ResumeReplay
+            | Self::AbortReplay => Method::POST,
+            _ => Method::GET,
+        }
+    }
+
+    fn handler(self) -> MethodRouter<Shared> {
+        match self {
+            Self::Page => get(page::page),
+            Self::Live | Self::Health => get(health::live),
+            Self::Ready => get(health::ready),
+            Self::Metrics => get(health::metrics),
+            Self::OpenApi => get(openapi::serve),
+            Self::ListPipelines => get(pipelines::list),
+            Self::ShowPipeline => get(pipelines::show),
+            Self::PausePipeline => post(pipelines::pause),
+            Self::ResumePipeline => post(pipelines::resume),
+            Self::Ingest => post(ingest::ingest),
+            Self::ShowMessage => get(messages::show),
+            Self::ListLetters => get(letters::list),
+            Self::LetterStats => get(letters::stats),
+            Self::ShowLetter => get(letters::show),
+            Self::DiscardLetters => post(letters::discard),
+            Self::UndoDiscard => post(letters::undo),
+            Self::StartReplay => post(replays::start),
+            Self::ListReplays => get(replays::list),
+            Self::ShowReplay => get(replays::show),
+            Self::PauseReplay => post(replays::pause),
+            Self::ResumeReplay => post(replays::resume),
+            Self::AbortReplay => post(replays::abort),
+            Self::ListActions => get(actions::list),
+        }
+    }
+}
+
+pub(crate) fn router(shared: Shared) -> Router {
+    let mut router = Router::new();
+    for Route { operation, path, access } in ROUTES {
+        let guarded = operation.handler().layer(from_fn_with_state((shared.clone(), access), guard));
+        router = router.route(path, guarded);
+    }
+    router
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::map_response(careful))
+        .with_state(shared)
+}
+
+async fn no_such_route() -> Problem {
+    Problem::not_found("there is nothing under this path", "GET /v1/openapi.json lists all of them")
+}
+
+async fn no_such_method() -> Problem {
+    let message = "this path does not take this method";
+    Problem::new(Code::MethodNotAllowed, message, "see the header Allow, or GET /v1/openapi.json")
+}
+
+/// Answers are not guessed at, and not kept: they hold messages, and change all the time.
+async fn careful(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

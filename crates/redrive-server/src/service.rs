@@ -1,0 +1,50 @@
+//! What a server serves: the pipelines with what only the configuration knows of them, their replays, and the record of
+//! who did what.
+
+use redrive::PipelineHandle;
+use redrive::actions::Actions;
+use redrive::replay::Replays;
+use redrive_core::nearest::nearest;
+
+use crate::ingest::Intake;
+use crate::problem::Problem;
+
+/// One pipeline as the API shows it.
+#[derive(Clone, Debug)]
+pub struct Served {
+    pub handle: PipelineHandle,
+    /// Where ids and tenants of new messages come from.
+    pub intake: Intake,
+    /// The kind of its sink: `webhook`, `handler`, …
+    pub sink: String,
+    /// The kind of its engine: `embedded`, `memory`, …
+    pub engine: String,
+}
+
+impl Served {
+    pub fn new(handle: PipelineHandle) -> Self {
+        Self { handle, intake: Intake::default(), sink: "handler".to_owned(), engine: "embedded".to_owned() }
+    }
+}
+
+/// Everything behind the API.
+#[derive(Debug)]
+pub struct Service {
+    pub pipelines: Vec<Served>,
+    pub replays: Replays,
+    pub actions: Actions,
+}
+
+impl Service {
+    /// The pipeline of this name, or what to ask for instead.
+    pub fn find(&self, name: &str) -> Result<&Served, Problem> {
+        let names = || self.pipelines.iter().map(|served| served.handle.name());
+        self.pipelines.iter().find(|served| served.handle.name() == name).ok_or_else(|| {
+            let hint = match nearest(name, names()) {
+                Some(close) => format!("did you mean `{close}`?"),
+                None => format!("there are: {}", names().collect::<Vec<_>>().join(", ")),
+            };
+            Problem::not_found(format!("there is no pipeline `{name}`"), hint)
+        })
+    }
+}

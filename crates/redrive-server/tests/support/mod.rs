@@ -1,0 +1,256 @@
+//! A server with the embedded engine in a temporary directory, and a plain HTTP client to talk to it.
+
+// Each test file uses its own part of this.
+#![allow(dead_code)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use redrive::actions::Actions;
+use redrive::replay::Replays;
+use redrive::{Embedded, Failure, Message, Pipeline, Policy, Redrive};
+use redrive_server::{Intake, Readiness, Scope, Served, Server, ServerOptions, Service, Token};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub const OPS: &str = "ops-secret-0123456789";
+pub const READER: &str = "reader-secret-0123456789";
+
+/// What the handler does: messages whose payload says `poison` are refused for good, `flaky` ones fail until it heals.
+#[derive(Debug, Default)]
+pub struct Downstream {
+    pub healed: AtomicBool,
+    pub delivered: AtomicU64,
+}
+
+impl Downstream {
+    fn handle(&self, message: &Message) -> Result<(), Failure> {
+        let payload = String::from_utf8_lossy(message.payload().unwrap_or_default()).into_owned();
+        if !self.healed.load(Ordering::SeqCst) {
+            if payload.contains("poison") {
+                return Err(Failure::permanent("422 no lines"));
+            }
+            if payload.contains("flaky") {
+                return Err(Failure::transient("503 Service Unavailable").note("status_code", "503"));
+            }
+        }
+        self.delivered.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// How a test wants its server.
+pub struct Setup {
+    pub options: ServerOptions,
+    pub intake: Intake,
+    pub max_pending: u64,
+    pub tiers: &'static [&'static str],
+    /// Whether the pipelines run; messages wait for ever if not.
+    pub run: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let options = ServerOptions {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            tokens: vec![
+                Token::new("ops", OPS, Scope::ALL).unwrap(),
+                Token::new("reader", READER, [Scope::Read]).unwrap(),
+            ],
+            ..ServerOptions::default()
+        };
+        Self { options, intake: Intake::default(), max_pending: 0, tiers: &["20ms", "40ms"], run: true }
+    }
+}
+
+/// A running server; it stops when dropped, and properly with [`Self::stop`].
+pub struct Running {
+    pub address: SocketAddr,
+    pub downstream: Arc<Downstream>,
+    pub readiness: Readiness,
+    pub redrive: Redrive,
+    pub dir: TempDir,
+    stop_server: Option<oneshot::Sender<()>>,
+    stop_pipelines: Option<oneshot::Sender<()>>,
+    server: JoinHandle<()>,
+    pipelines: JoinHandle<()>,
+}
+
+pub async fn start() -> Running {
+    start_with(Setup::default()).await
+}
+
+pub async fn start_with(setup: Setup) -> Running {
+    let dir = tempfile::tempdir().unwrap();
+    let downstream = Arc::new(Downstream::default());
+    let pipeline = |name: &str| {
+        let downstream = Arc::clone(&downstream);
+        Pipeline::new(name)
+            .policy(Policy::tiers(setup.tiers.iter().copied()).jitter("none"))
+            .dedup(Duration::from_hours(24))
+            .max_pending(setup.max_pending)
+            .handler_fn(move |message| {
+                let downstream = Arc::clone(&downstream);
+                async move { downstream.handle(&message) }
+            })
+    };
+    let redrive = Redrive::builder()
+        .engine(Embedded::open(dir.path().join("data")).unwrap())
+        .pipeline(pipeline("orders"))
+        .pipeline(pipeline("invoices"))
+        .drain(Duration::from_secs(5))
+        .build()
+        .unwrap();
+    let mut service = service(&redrive, &dir);
+    service.pipelines.iter_mut().for_each(|served| served.intake = setup.intake.clone());
+    let server = Server::bind(setup.options, service).unwrap();
+    let (address, readiness) = (server.address(), server.readiness());
+    let (stop_server, server_stopped) = oneshot::channel();
+    let (stop_pipelines, pipelines_stopped) = oneshot::channel();
+    let server = tokio::spawn(async move {
+        server.run(server_stopped).await.unwrap();
+    });
+    let running = redrive.clone();
+    let pipelines = tokio::spawn(async move {
+        if setup.run {
+            running.run_until(pipelines_stopped).await.unwrap();
+        }
+    });
+    readiness.ready();
+    let stop_server = Some(stop_server);
+    let stop_pipelines = Some(stop_pipelines);
+    Running { address, downstream, readiness, redrive, dir, stop_server, stop_pipelines, server, pipelines }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        self.json()
+    }
+}
+
+/// A request as it is written on the wire.
+pub struct Request<'a> {
+    pub method: &'a str,
+    pub path: &'a str,
+    pub host: &'a str,
+    pub token: Option<&'a str>,
+    pub content_type: &'a str,
+    pub body: &'a [u8],
+}
+
+impl Default for Request<'_> {
+    fn default() -> Self {
+        Self {
+            method: "GET",
+            path: "/",
+            host: "127.0.0.1:7333",
+            token: None,
+            content_type: "application/x-www-form-urlencoded",
+            body: b"",
+        }
+    }
+}
+
+impl Running {
+    pub async fn send(&self, request: Request<'_>) -> Answer {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let Request { method, path, host, token, content_type, body } = request;
+        let authorization = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: {content_type}\r\n\
+             content-length: {}\r\n{authorization}\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // A server may refuse a body before all of it is sent.
+        let _ = stream.write_all(body).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        parse(&answer)
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Request { path, ..Request::default() }).await
+    }
+
+    /// A POST with all scopes.
+    pub async fn post(&self, path: &str, body: &str) -> Answer {
+        self.send(Request { method: "POST", path, token: Some(OPS), body: body.as_bytes(), ..Request::default() }).await
+    }
+
+    pub async fn post_lines(&self, path: &str, body: &str) -> Answer {
+        let content_type = "application/x-ndjson";
+        let request = Request { method: "POST", path, token: Some(OPS), body: body.as_bytes(), content_type, ..Request::default() };
+        self.send(request).await
+    }
+
+    /// Waits until the JSON under `path` is as wished.
+    pub async fn wait_for(&self, path: &str, wish: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let answer = self.get(path).await;
+            let value = answer.json();
+            if answer.status == 200 && wish(&value) {
+                return value;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "{path} stays {value}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub fn delivered(&self) -> u64 {
+        self.downstream.delivered.load(Ordering::SeqCst)
+    }
+
+    pub async fn stop(mut self) -> TempDir {
+        let _ = self.stop_server.take().map(|stop| stop.send(()));
+        (&mut self.server).await.unwrap();
+        let _ = self.stop_pipelines.take().map(|stop| stop.send(()));
+        (&mut self.pipelines).await.unwrap();
+        self.dir
+    }
+}
+
+fn parse(answer: &[u8]) -> Answer {
+    let text = String::from_utf8_lossy(answer);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap();
+    let headers = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+        .collect();
+    Answer { status, headers, text: body.to_owned() }
+}
+
+fn service(redrive: &Redrive, dir: &TempDir) -> Service {
+    Service {
+        pipelines: redrive.pipelines().map(Served::new).collect(),
+        replays: Replays::open(Some(dir.path())).unwrap(),
+        actions: Actions::open(Some(dir.path())).unwrap(),
+    }
+}

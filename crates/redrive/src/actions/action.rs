@@ -1,0 +1,165 @@
+//! One line of the log of actions.
+
+use std::fmt;
+
+use redrive_core::Time;
+use serde_json::{Value, json};
+
+use super::ranges;
+use crate::timestamp;
+
+/// What can be done to a pipeline and its letters. Closed: whatever changes something has a name here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ActionKind {
+    Replay,
+    ReplayPause,
+    ReplayResume,
+    ReplayAbort,
+    Discard,
+    Undo,
+    Pause,
+    Resume,
+}
+
+impl ActionKind {
+    pub const ALL: [Self; 8] = [
+        Self::Replay,
+        Self::ReplayPause,
+        Self::ReplayResume,
+        Self::ReplayAbort,
+        Self::Discard,
+        Self::Undo,
+        Self::Pause,
+        Self::Resume,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Replay => "replay",
+            Self::ReplayPause => "replay_pause",
+            Self::ReplayResume => "replay_resume",
+            Self::ReplayAbort => "replay_abort",
+            Self::Discard => "discard",
+            Self::Undo => "undo",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for ActionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One thing somebody did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    pub at: Time,
+    /// The name of the token it was done with.
+    pub actor: String,
+    pub action: ActionKind,
+    /// The object it made or changed: `r-31`, `d-9`.
+    pub id: Option<String>,
+    pub pipeline: String,
+    /// How many letters it concerns.
+    pub letters: u64,
+    pub note: Option<String>,
+    /// The letters themselves, in order, where they are needed to take the action back.
+    pub ids: Vec<u64>,
+}
+
+impl Action {
+    pub fn new(at: Time, actor: &str, action: ActionKind, pipeline: &str) -> Self {
+        let (actor, pipeline) = (actor.to_owned(), pipeline.to_owned());
+        Self { at, actor, action, id: None, pipeline, letters: 0, note: None, ids: Vec::new() }
+    }
+
+    /// The object it made or changed, and how many letters that concerns.
+    #[must_use]
+    pub fn of(self, id: impl Into<String>, letters: u64) -> Self {
+        Self { id: Some(id.into()), letters, ..self }
+    }
+
+    #[must_use]
+    pub fn note(self, note: impl Into<String>) -> Self {
+        Self { note: Some(note.into()), ..self }
+    }
+
+    /// As it stands in the file, without the letters' ids: what is shown to people.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "at": timestamp::print(self.at),
+            "actor": self.actor,
+            "action": self.action.name(),
+            "id": self.id,
+            "pipeline": self.pipeline,
+            "letters": self.letters,
+            "note": self.note,
+        })
+    }
+
+    pub(super) fn to_line(&self) -> String {
+        let mut value = self.to_json();
+        if !self.ids.is_empty() {
+            value["ids"] = json!(ranges::print(&self.ids));
+        }
+        format!("{value}\n")
+    }
+
+    /// `with_ids`: whether the letters' ids are wanted, of which there may be many.
+    pub(super) fn from_line(line: &str, with_ids: bool) -> Option<Self> {
+        let value: Value = serde_json::from_str(line).ok()?;
+        let text = |key: &str| value.get(key)?.as_str().map(str::to_owned);
+        let ids = match value.get("ids").filter(|_| with_ids) {
+            Some(ids) => ranges::parse(ids.as_str()?)?,
+            None => Vec::new(),
+        };
+        Some(Self {
+            at: timestamp::parse(&text("at")?)?,
+            actor: text("actor")?,
+            action: ActionKind::from_name(&text("action")?)?,
+            id: text("id"),
+            pipeline: text("pipeline")?,
+            letters: value.get("letters")?.as_u64()?,
+            note: text("note"),
+            ids,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_comes_back_as_it_was_written() {
+        let at = Time::from_millis(1_700_000_000_123);
+        for kind in ActionKind::ALL {
+            let plain = Action::new(at, "ops@example.com", kind, "orders");
+            let full = Action { ids: vec![1, 2, 3, 9], ..plain.clone().of("d-9", 4).note("GDPR\n\"881\"") };
+            for action in [plain, full] {
+                let line = action.to_line();
+                assert_eq!(line.matches('\n').count(), 1, "one action, one line");
+                assert_eq!(Action::from_line(line.trim_end(), true), Some(action.clone()));
+                assert_eq!(Action::from_line(&line, false), Some(Action { ids: Vec::new(), ..action }));
+            }
+        }
+    }
+
+    #[test]
+    fn what_people_see_has_the_fields_of_the_interface() {
+        let action = Action::new(Time::ZERO, "ops", ActionKind::Replay, "orders").of("r-31", 300);
+        let text = action.to_json().to_string();
+        let expected = concat!(
+            r#"{"action":"replay","actor":"ops","at":"1970-01-01T00:00:00.000Z","id":"r-31","#,
+            r#""letters":300,"note":null,"pipeline":"orders"}"#
+        );
+        assert_eq!(text, expected);
+    }
+}

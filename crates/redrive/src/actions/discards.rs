@@ -1,0 +1,113 @@
+//! Discards that can be taken back: each is recorded with its letters before they change.
+
+use std::time::Duration;
+
+use redrive_core::Time;
+
+use super::action::{Action, ActionKind};
+use super::log::{ActionError, Actions};
+use crate::engine::{LetterStanding, LetterState};
+use crate::handle::PipelineHandle;
+
+/// How long the embedded engine keeps a closed letter, counted from its death.
+pub const CLOSED_KEEP: Duration = Duration::from_hours(30 * 24);
+/// Letters that are changed or asked about in one go.
+const BATCH_MAX: usize = 1024;
+/// No replay job has this name: standings are asked for their state alone.
+const NO_JOB: u64 = u64::MAX;
+
+/// What a discard has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discarded {
+    /// `d-9`; `None` if no letter was open, in which case nothing was recorded.
+    pub id: Option<String>,
+    pub discarded: u64,
+    /// Until when all of it can be taken back.
+    pub undo_until: Option<Time>,
+}
+
+/// What an undo has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restored {
+    pub restored: u64,
+}
+
+impl Actions {
+    /// Discards those of the letters that are open. The record comes first: a crash in between leaves a record of letters
+    /// that are still open, never letters that nobody can bring back.
+    pub async fn discard(
+        &self,
+        handle: &PipelineHandle,
+        ids: &[u64],
+        actor: &str,
+        reason: &str,
+    ) -> Result<Discarded, ActionError> {
+        let _alone = self.alone().await;
+        let open = in_state(handle, ids, LetterState::Open).await?;
+        let Some(oldest) = open.iter().map(|(_, letter)| letter.dead_at).min() else {
+            return Ok(Discarded { id: None, discarded: 0, undo_until: None });
+        };
+        let now = handle.now();
+        let ids: Vec<u64> = open.iter().map(|(id, _)| *id).collect();
+        let action = Action::new(now, actor, ActionKind::Discard, handle.name()).note(reason);
+        let action = Action { letters: ids.len() as u64, ids: ids.clone(), ..action };
+        let id = self.record_discard(action).await?;
+        let mut discarded = 0;
+        for part in ids.chunks(BATCH_MAX) {
+            discarded += count(&handle.discard(part).await?);
+        }
+        // The engine counts from a letter's death, so an old one may go with the next cleaning.
+        let undo_until = Some(oldest.plus(CLOSED_KEEP).max(now));
+        Ok(Discarded { id: Some(id), discarded, undo_until })
+    }
+
+    /// Takes a discard back: those of its letters that are still discarded are open again.
+    pub async fn undo(
+        &self,
+        handle: &PipelineHandle,
+        id: &str,
+        actor: &str,
+    ) -> Result<Restored, ActionError> {
+        let _alone = self.alone().await;
+        let discard = self.discard_named(id).await?;
+        if discard.pipeline != handle.name() {
+            return Err(ActionError::OtherPipeline { id: id.to_owned(), pipeline: discard.pipeline });
+        }
+        let closed = in_state(handle, &discard.ids, LetterState::Discarded).await?;
+        let ids: Vec<u64> = closed.iter().map(|(id, _)| *id).collect();
+        let action = Action::new(handle.now(), actor, ActionKind::Undo, handle.name());
+        self.record(action.of(id, ids.len() as u64)).await?;
+        let mut restored = 0;
+        for part in ids.chunks(BATCH_MAX) {
+            restored += count(&handle.undo(part).await?);
+        }
+        Ok(Restored { restored })
+    }
+
+    /// Which pipeline a discard belongs to.
+    pub async fn pipeline_of(&self, id: &str) -> Result<String, ActionError> {
+        Ok(self.discard_named(id).await?.pipeline)
+    }
+}
+
+fn count(changed: &[bool]) -> u64 {
+    changed.iter().filter(|changed| **changed).count() as u64
+}
+
+/// Those of the letters that are in a state, in order and each once.
+async fn in_state(
+    handle: &PipelineHandle,
+    ids: &[u64],
+    state: LetterState,
+) -> Result<Vec<(u64, LetterStanding)>, ActionError> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    let mut found = Vec::new();
+    for part in ids.chunks(BATCH_MAX) {
+        let standings = handle.letter_standings(NO_JOB, part).await?;
+        let letters = part.iter().zip(standings).filter_map(|(id, letter)| Some((*id, letter?)));
+        found.extend(letters.filter(|(_, letter)| letter.state == state));
+    }
+    Ok(found)
+}

@@ -1,0 +1,260 @@
+//! The file of actions. A line is synced before the change it tells of is answered, so what is torn at the end of the
+//! file after a crash was never answered: it is cut off, and reported.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redrive_core::Time;
+
+use super::action::{Action, ActionKind};
+use crate::handle::HandleError;
+
+const FILE: &str = "actions.ndjson";
+/// The longest list that is answered.
+pub const LIST_MAX: usize = 10_000;
+/// A line longer than this is not one of ours.
+const LINE_BYTES_MAX: u64 = 256 << 20;
+
+/// Who did what. Clones are handles to the same file; without a directory the actions are kept in memory.
+#[derive(Clone)]
+pub struct Actions {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    faults: Vec<String>,
+    /// Discards and their undoing go one after the other, so that an action names exactly the letters it changes.
+    pub(super) changing: tokio::sync::Mutex<()>,
+}
+
+struct State {
+    place: Place,
+    /// Where the line of each discard begins.
+    discards: BTreeMap<u64, u64>,
+    next_discard: u64,
+}
+
+enum Place {
+    File { file: File, end: u64, failed: bool },
+    Memory(Vec<String>),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ActionError {
+    #[error("the action could not be recorded, so nothing was done: {0}")]
+    Storage(#[from] std::io::Error),
+    #[error("there is no discard `{0}`")]
+    NotFound(String),
+    #[error("discard `{id}` is of pipeline `{pipeline}`")]
+    OtherPipeline { id: String, pipeline: String },
+    #[error("the record of discard `{0}` is damaged")]
+    Damaged(String),
+    #[error(transparent)]
+    Handle(#[from] HandleError),
+}
+
+impl Actions {
+    /// Opens or makes the file in `dir`.
+    pub fn open(dir: Option<&Path>) -> Result<Self, ActionError> {
+        let mut state =
+            State { place: Place::Memory(Vec::new()), discards: BTreeMap::new(), next_discard: 1 };
+        let mut faults = Vec::new();
+        if let Some(dir) = dir {
+            let path = dir.join(FILE);
+            let file = OpenOptions::new().create(true).read(true).append(true).open(&path)?;
+            File::open(dir)?.sync_all()?;
+            let mut number = 0;
+            let whole = walk(&file, 0, |at, line| {
+                number += 1;
+                match Action::from_line(line, false) {
+                    Some(action) => state.index(&action, at),
+                    None => faults.push(format!("{}: line {number} cannot be read", path.display())),
+                }
+                true
+            })?;
+            let len = file.metadata()?.len();
+            if whole < len {
+                let torn = len - whole;
+                faults.push(format!(
+                    "{}: {torn} bytes at the end were torn by a crash and are cut off; what they told of was never answered",
+                    path.display()
+                ));
+                file.set_len(whole)?;
+                file.sync_all()?;
+            }
+            state.place = Place::File { file, end: whole, failed: false };
+        }
+        let changing = tokio::sync::Mutex::new(());
+        Ok(Self { shared: Arc::new(Shared { state: Mutex::new(state), faults, changing }) })
+    }
+
+    /// What was wrong with the file when it was opened: a torn end, lines that cannot be read.
+    pub fn faults(&self) -> &[String] {
+        &self.shared.faults
+    }
+
+    /// Records an action; it is on disk when this returns. The change follows, never the other way round.
+    pub async fn record(&self, action: Action) -> Result<(), ActionError> {
+        self.with(move |state| state.append(&action)).await
+    }
+
+    /// The latest `limit` actions since a time, oldest first, without the ids of their letters.
+    pub async fn list(&self, since: Option<Time>, limit: usize) -> Result<Vec<Action>, ActionError> {
+        let limit = limit.clamp(1, LIST_MAX);
+        self.with(move |state| {
+            let mut found = VecDeque::new();
+            state.each(|_, line| {
+                let action = Action::from_line(line, false);
+                found.extend(action.filter(|action| since.is_none_or(|since| action.at >= since)));
+                if found.len() > limit {
+                    found.pop_front();
+                }
+                true
+            })?;
+            Ok(found.into())
+        })
+        .await
+    }
+
+    /// Records a discard under the next name, which it returns.
+    pub(super) async fn record_discard(&self, action: Action) -> Result<String, ActionError> {
+        self.with(move |state| {
+            let number = state.next_discard;
+            let id = format!("d-{number}");
+            let letters = action.letters;
+            state.append(&action.of(id.clone(), letters))?;
+            Ok(id)
+        })
+        .await
+    }
+
+    /// A discard with the ids of its letters.
+    pub(super) async fn discard_named(&self, id: &str) -> Result<Action, ActionError> {
+        let id = id.to_owned();
+        let number = discard_number(&id).ok_or_else(|| ActionError::NotFound(id.clone()))?;
+        let found = self
+            .with(move |state| {
+                let Some(at) = state.discards.get(&number).copied() else { return Ok(None) };
+                let mut found = None;
+                state.each_from(at, |_, line| {
+                    found = Action::from_line(line, true);
+                    false
+                })?;
+                Ok(Some(found))
+            })
+            .await?;
+        match found {
+            None => Err(ActionError::NotFound(id)),
+            Some(None) => Err(ActionError::Damaged(id)),
+            Some(Some(action)) => Ok(action),
+        }
+    }
+
+    /// Holds back other discards for as long as it lives.
+    pub(super) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.shared.changing.lock().await
+    }
+
+    /// Files are read and synced where waiting does no harm.
+    async fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut State) -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T, ActionError> {
+        let shared = Arc::clone(&self.shared);
+        let work = move || work(&mut shared.state.lock().unwrap_or_else(PoisonError::into_inner));
+        let done = tokio::task::spawn_blocking(work).await;
+        Ok(done.unwrap_or_else(|error| Err(std::io::Error::other(error)))?)
+    }
+}
+
+impl State {
+    fn index(&mut self, action: &Action, at: u64) {
+        if action.action != ActionKind::Discard {
+            return;
+        }
+        if let Some(number) = action.id.as_deref().and_then(discard_number) {
+            self.discards.insert(number, at);
+            self.next_discard = self.next_discard.max(number.saturating_add(1));
+        }
+    }
+
+    fn append(&mut self, action: &Action) -> std::io::Result<()> {
+        let line = action.to_line();
+        let at = match &mut self.place {
+            Place::Memory(lines) => {
+                lines.push(line);
+                lines.len() as u64 - 1
+            }
+            Place::File { file, end, failed } => {
+                if *failed {
+                    return Err(std::io::Error::other("an earlier write failed; start again after a repair"));
+                }
+                // After a failure nobody knows what is on disk: nothing is appended behind it.
+                *failed = true;
+                file.write_all(line.as_bytes())?;
+                file.sync_data()?;
+                *failed = false;
+                let at = *end;
+                *end += line.len() as u64;
+                at
+            }
+        };
+        self.index(action, at);
+        Ok(())
+    }
+
+    fn each(&self, line: impl FnMut(u64, &str) -> bool) -> std::io::Result<()> {
+        self.each_from(0, line)
+    }
+
+    /// Goes through the lines from `from` on until `line` says that it is enough.
+    fn each_from(&self, from: u64, mut line: impl FnMut(u64, &str) -> bool) -> std::io::Result<()> {
+        match &self.place {
+            Place::Memory(lines) => {
+                for (at, text) in (from..).zip(lines.iter().skip(from as usize)) {
+                    if !line(at, text.trim_end()) {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Place::File { file, .. } => walk(file, from, line).map(drop),
+        }
+    }
+}
+
+/// Goes through whole lines until `line` says that it is enough; returns where the last whole one ends.
+fn walk(file: &File, from: u64, mut line: impl FnMut(u64, &str) -> bool) -> std::io::Result<u64> {
+    let mut file = file;
+    file.seek(SeekFrom::Start(from))?;
+    let mut reader = BufReader::with_capacity(1 << 16, file);
+    let (mut at, mut raw) = (from, Vec::new());
+    loop {
+        raw.clear();
+        let len = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut raw)? as u64;
+        if raw.last() != Some(&b'\n') {
+            return Ok(at);
+        }
+        let text = String::from_utf8_lossy(&raw[..raw.len() - 1]);
+        let go_on = line(at, &text);
+        at += len;
+        if !go_on {
+            return Ok(at);
+        }
+    }
+}
+
+fn discard_number(id: &str) -> Option<u64> {
+    id.strip_prefix("d-")?.parse().ok()
+}
+
+impl fmt::Debug for Actions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Actions").field("faults", &self.shared.faults).finish_non_exhaustive()
+    }
+}

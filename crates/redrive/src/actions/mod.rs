@@ -1,0 +1,12 @@
+//! Who did what: an append-only file of actions, each synced before its change is answered.
+
+pub mod action;
+mod ranges;
+
+mod log;
+
+mod discards;
+
+pub use action::{Action, ActionKind};
+pub use discards::{Discarded, Restored};
+pub use log::{ActionError, Actions};

@@ -1,0 +1,87 @@
+//! A failed attempt and what was decided about it, for whoever keeps a log of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::{Class, Decision, Message, Reason, Time};
+
+use crate::engine::Attempt;
+use crate::failure::Failure;
+
+/// One failed attempt. What is decided here may not be durable yet.
+#[derive(Clone, Debug)]
+pub struct AttemptFailed {
+    pub pipeline: Arc<str>,
+    pub message_id: String,
+    /// For its headers, such as a correlation id. A copy of a pointer, not of the payload.
+    pub message: Message,
+    /// 1 for the first call.
+    pub attempt: u32,
+    pub class: Class,
+    /// The error and its causes, outermost first, joined by `: `.
+    pub error: String,
+    /// What the downstream asked for.
+    pub retry_after: Option<Duration>,
+    pub took: Duration,
+    pub decision: Decided,
+    /// What the sink noted on its failure.
+    pub notes: Vec<(&'static str, String)>,
+    /// When the attempt ended.
+    pub at: Time,
+}
+
+/// What comes after a failed attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decided {
+    Retry {
+        due: Time,
+        /// The tier's label, as in the figures.
+        tier: Arc<str>,
+        /// Whether the failed attempt counts; `false` is a deferral.
+        counts: bool,
+    },
+    Dead(Reason),
+}
+
+impl Decided {
+    /// `retry` or `dead_letter`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Retry { .. } => "retry",
+            Self::Dead(_) => "dead_letter",
+        }
+    }
+}
+
+impl AttemptFailed {
+    /// `None` if the decision is no answer to a failure.
+    pub(super) fn new(
+        pipeline: &Arc<str>,
+        message: &Message,
+        attempt: &Attempt,
+        failure: &Failure,
+        (decision, tier): (&Decision, &Arc<str>),
+        at: Time,
+    ) -> Option<Self> {
+        let decision = match decision {
+            Decision::Complete => return None,
+            Decision::RetryAt(retry) => {
+                Decided::Retry { due: retry.due, tier: Arc::clone(tier), counts: retry.counts }
+            }
+            Decision::DeadLetter(reason) => Decided::Dead(*reason),
+        };
+        Some(Self {
+            pipeline: Arc::clone(pipeline),
+            message_id: message.id().to_owned(),
+            message: message.clone(),
+            attempt: attempt.number,
+            class: attempt.class,
+            error: attempt.error.clone(),
+            retry_after: failure.retry_after(),
+            took: Duration::from_millis(u64::from(attempt.took_ms)),
+            decision,
+            notes: failure.notes().to_vec(),
+            at,
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! Finds a message by its id. The ids say its number, the places where it waits; what is left is ready, in flight, a
+//! letter or over.
+
+use redrive_core::Time;
+
+use super::disk::Disk;
+use super::shelf::{LineSlot, Pointer, Shelf, Space, WaitPlace};
+use super::store::Store;
+use super::take::{Content, content_of};
+use crate::engine::letter::LetterStanding;
+use crate::engine::message_state::{MessagePhase, MessageState};
+use crate::engine::seam::EngineError;
+
+impl<D: Disk, S: Shelf> Store<D, S> {
+    pub(super) fn find_message(&self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        let Some(window) = self.options.dedup else { return Err(EngineError::NotRemembered) };
+        let found = self.book.ids.get(&id.as_bytes().to_vec(), &self.book.table(Space::Ids))?;
+        let Some(slot) = found else { return Ok(None) };
+        let seq = slot.seq;
+        let letter = self.book.letter(seq)?;
+        let place = self.place_of(seq)?;
+        let with_letter = |state: MessageState| MessageState {
+            letter: letter.as_ref().map(|_| seq),
+            reason: letter.as_ref().map(|letter| letter.reason),
+            ..state
+        };
+        let told = |phase, content: Option<Content>| {
+            let state = MessageState::new(id, phase);
+            with_letter(match content {
+                Some(content) => state.told(&content.meta, &content.history),
+                None => state,
+            })
+        };
+        if let Some(held) = self.in_flight.get(&seq)
+            && !self.returned.iter().any(|delivery| delivery.receipt.seq == seq)
+        {
+            let content = self.content_at(place.map_or(held.pointer, |(_, pointer)| pointer))?;
+            return Ok(Some(told(MessagePhase::Delivering, content)));
+        }
+        if let Some((place, pointer)) = place {
+            let content = self.content_at(pointer)?;
+            let (mut phase, mut due) = match place {
+                WaitPlace::Due(due) => (MessagePhase::Delayed, Some(Time::from_millis(due))),
+                WaitPlace::Line(_) => (MessagePhase::KeyWait, None),
+            };
+            if self.passed.contains_key(&seq) {
+                (phase, due) = (MessagePhase::KeyWait, None);
+            }
+            if letter.is_some() {
+                phase = MessagePhase::Replaying;
+            }
+            return Ok(Some(MessageState { due, ..told(phase, content) }));
+        }
+        if let Some(letter) = &letter {
+            let shown = self.open_letter(seq, letter)?;
+            let state = MessageState::new(id, letter.state.into());
+            return Ok(Some(with_letter(state.told(&shown.meta, &shown.history))));
+        }
+        if !self.book.departed.contains(seq) {
+            let passed = self.passed.contains_key(&seq);
+            let phase = if passed { MessagePhase::KeyWait } else { MessagePhase::Ready };
+            let deadline = slot.deadline.map(Time::from_millis);
+            return Ok(Some(MessageState { deadline, ..MessageState::new(id, phase) }));
+        }
+        // It left no trace: delivered, or a letter that was closed and then forgotten. The first is certain only for as
+        // long as no letter of it can have been forgotten.
+        let since_accepted = now.since(Time::from_millis(slot.at));
+        let certain = since_accepted < window.min(self.tuning.closed_keep);
+        Ok(certain.then(|| MessageState::new(id, MessagePhase::Succeeded)))
+    }
+
+    /// Where a message waits, and the frame with its content.
+    fn place_of(&self, seq: u64) -> Result<Option<(WaitPlace, Pointer)>, EngineError> {
+        let Some(place) = self.book.places.get(&seq, &self.book.table(Space::Places))? else {
+            return Ok(None);
+        };
+        let pointer = match place {
+            WaitPlace::Due(due) => self.book.delay.get(&(due, seq), &self.book.table(Space::Delay))?,
+            WaitPlace::Line(hash) => {
+                match self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))? {
+                    Some(LineSlot::Blocked(pointer)) => Some(pointer),
+                    Some(LineSlot::Delayed) | None => None,
+                }
+            }
+        };
+        Ok(pointer.map(|pointer| (place, pointer)))
+    }
+
+    /// The content of a frame; `None` if it is damaged.
+    fn content_at(&self, pointer: Pointer) -> Result<Option<Content>, EngineError> {
+        if pointer.len == 0 {
+            return Ok(None);
+        }
+        content_of(self.journal.read(pointer.at, u64::from(pointer.len)))
+    }
+
+    /// How letters stand towards a job, from the tables alone.
+    pub(super) fn letters_in_job(
+        &self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        let standing = |seq: &u64| {
+            Ok(self.book.letter(*seq)?.map(|slot| LetterStanding {
+                state: slot.state,
+                dead_at: slot.dead_at,
+                replays: slot.replays,
+                in_job: slot.jobs.contains(&job),
+                is_last_job: slot.jobs.last() == Some(&job),
+            }))
+        };
+        ids.iter().map(standing).collect()
+    }
+}

@@ -1,0 +1,108 @@
+//! Where a message is, asked by its id, and its story so far.
+
+use redrive_core::{Meta, Reason, Time};
+
+use super::history::{Attempt, History};
+use super::letter::LetterState;
+
+/// Every state a message can be seen in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MessagePhase {
+    /// Waits for a free place, for the first time.
+    Ready,
+    /// Waits for its due time, or has come due and waits for a free place.
+    Delayed,
+    /// A handler has it.
+    Delivering,
+    /// Waits behind an earlier message of its key.
+    KeyWait,
+    /// Is an open dead letter.
+    Dead,
+    /// Is a dead letter that was put back and waits for its delivery.
+    Replaying,
+    /// Is a dead letter that somebody discarded.
+    Discarded,
+    Succeeded,
+}
+
+impl MessagePhase {
+    pub const ALL: [Self; 8] = [
+        Self::Ready,
+        Self::Delayed,
+        Self::Delivering,
+        Self::KeyWait,
+        Self::Dead,
+        Self::Replaying,
+        Self::Discarded,
+        Self::Succeeded,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Delayed => "delayed",
+            Self::Delivering => "delivering",
+            Self::KeyWait => "key_wait",
+            Self::Dead => "dead",
+            Self::Replaying => "replaying",
+            Self::Discarded => "discarded",
+            Self::Succeeded => "succeeded",
+        }
+    }
+}
+
+impl std::fmt::Display for MessagePhase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl From<LetterState> for MessagePhase {
+    fn from(state: LetterState) -> Self {
+        match state {
+            LetterState::Open => Self::Dead,
+            LetterState::Replaying => Self::Replaying,
+            LetterState::Succeeded => Self::Succeeded,
+            LetterState::Discarded => Self::Discarded,
+        }
+    }
+}
+
+/// One message as it is now. Of one that succeeded without ever having been a letter, only that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageState {
+    pub id: String,
+    pub state: MessagePhase,
+    /// Counted failed attempts; a replay starts again at zero.
+    pub attempts: u32,
+    /// When it comes or came due, for one that waits for its time.
+    pub due: Option<Time>,
+    pub deadline: Option<Time>,
+    /// Its failed attempts, oldest first, as far as they are kept.
+    pub history: Vec<Attempt>,
+    /// The number of its letter, if it was ever a dead letter.
+    pub letter: Option<u64>,
+    /// Why it died last.
+    pub reason: Option<Reason>,
+}
+
+impl MessageState {
+    pub fn new(id: &str, state: MessagePhase) -> Self {
+        Self {
+            id: id.to_owned(),
+            state,
+            attempts: 0,
+            due: None,
+            deadline: None,
+            history: Vec::new(),
+            letter: None,
+            reason: None,
+        }
+    }
+
+    /// With its story so far.
+    #[must_use]
+    pub(super) fn told(self, meta: &Meta, history: &History) -> Self {
+        Self { attempts: meta.attempts, deadline: meta.deadline, history: history.attempts(), ..self }
+    }
+}

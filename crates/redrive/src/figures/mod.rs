@@ -1,0 +1,129 @@
+//! What a pipeline has done and what it holds, as plain numbers.
+//!
+//! The dispatch thread counts in plain fields of its own, without an atomic or a lock per message, and publishes a copy at
+//! most every 50 ms. A reader gets that copy and never makes the thread wait.
+
+pub(crate) mod held;
+pub mod histogram;
+pub mod tallies;
+
+use std::sync::Arc;
+
+use redrive_core::{Policy, Schedule, Time, duration};
+
+use crate::engine::{Counts, LetterState};
+
+pub use histogram::Histogram;
+pub use tallies::{ByClass, ByReason};
+
+/// The figures of one pipeline: counters and histograms since this process began, gauges as of the last publication.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    pub succeeded: u64,
+    /// Messages that became dead letters; a replayed letter that dies again counts again.
+    pub dead: ByReason,
+    /// Ended calls. A call that was given up has no end and is in `repeats`.
+    pub attempts: ByClass,
+    /// Calls a message needed until it succeeded or died; a replay starts again at zero.
+    pub attempts_per_message: Histogram,
+    /// Messages that were taken for the first time.
+    pub consumed: u64,
+    /// Retries and deferrals that were decided, by tier.
+    pub retries: Vec<TierRetries>,
+    /// Of these, those that burned no attempt.
+    pub deferred: u64,
+    /// How late a message started that had a due time. A keyed one counts from its second attempt on: before that it may
+    /// have waited for its key, which is not lateness.
+    pub retry_lateness: Histogram,
+    /// From a message's creation until it succeeded.
+    pub end_to_end: Histogram,
+    /// From giving verdicts to the engine until they are durable, once per verdict.
+    pub settle_duration: Histogram,
+    /// From the moment a retry is decided until it is durable.
+    pub schedule_write: Histogram,
+    /// How many messages and letters are in which state.
+    pub pending: Counts,
+    /// Messages that are kept from their next attempt for a while: all that wait while the pipeline is paused, otherwise
+    /// those that this process deferred and whose time has not come.
+    pub held: u64,
+    /// When the oldest message was made that is not terminal. Looked for once a second among what runs, what is first in
+    /// the queue and what comes due next; one that waits far behind these is found when its turn comes.
+    pub oldest_pending: Option<Time>,
+    /// When the first of the open letters, by number, became one. Letters are searched in steps, so after a start with
+    /// many closed ones it takes a few seconds to show.
+    pub oldest_letter: Option<Time>,
+    pub paused: bool,
+    /// Handlers that run now.
+    pub running: usize,
+    /// Calls that wait in place for their next attempt; only in blocking mode.
+    pub waiting_in_place: usize,
+    /// Calls that were given up without an end: their effect may have happened, and they will be made again.
+    pub repeats: u64,
+    /// Keys whose order could not be kept. Always zero on engines with one owner.
+    pub key_order_voided: u64,
+}
+
+/// Retries of one tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierRetries {
+    /// The tier's delay as text (`5s`); `backoff`, `fixed` or `custom` where the schedule has no tiers.
+    pub tier: Arc<str>,
+    pub retries: u64,
+}
+
+impl Figures {
+    pub(crate) fn new(policy: &Policy) -> Self {
+        let counted = |tier: Arc<str>| TierRetries { tier, retries: 0 };
+        Self {
+            succeeded: 0,
+            dead: ByReason::default(),
+            attempts: ByClass::default(),
+            attempts_per_message: Histogram::of_numbers(),
+            consumed: 0,
+            retries: tier_labels(policy.schedule()).into_iter().map(counted).collect(),
+            deferred: 0,
+            retry_lateness: Histogram::of_spans(),
+            end_to_end: Histogram::of_spans(),
+            settle_duration: Histogram::of_writes(),
+            schedule_write: Histogram::of_writes(),
+            pending: Counts::default(),
+            held: 0,
+            oldest_pending: None,
+            oldest_letter: None,
+            paused: false,
+            running: 0,
+            waiting_in_place: 0,
+            repeats: 0,
+            key_order_voided: 0,
+        }
+    }
+
+    /// All retries and deferrals.
+    pub fn retried(&self) -> u64 {
+        self.retries.iter().map(|tier| tier.retries).sum()
+    }
+
+    /// Letters by state.
+    pub fn letters(&self) -> [(LetterState, u64); 4] {
+        let Counts { letters_open, letters_replaying, letters_succeeded, letters_discarded, .. } =
+            self.pending;
+        [
+            (LetterState::Open, letters_open),
+            (LetterState::Replaying, letters_replaying),
+            (LetterState::Succeeded, letters_succeeded),
+            (LetterState::Discarded, letters_discarded),
+        ]
+    }
+}
+
+/// One label per tier, at least one. Bounded by the number of tiers a policy may have.
+pub(crate) fn tier_labels(schedule: &Schedule) -> Vec<Arc<str>> {
+    match schedule {
+        Schedule::Tiers(tiers) if !tiers.is_empty() => {
+            tiers.iter().map(|tier| duration::print(*tier).into()).collect()
+        }
+        Schedule::Tiers(_) | Schedule::Exponential { .. } => vec!["backoff".into()],
+        Schedule::Fixed(_) => vec!["fixed".into()],
+        Schedule::Custom(_) => vec!["custom".into()],
+    }
+}

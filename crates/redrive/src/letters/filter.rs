@@ -1,0 +1,208 @@
+//! The filter language: which letters are meant. One for command line, API and page.
+//!
+//! `reason:permanent,gone error:"connection refused" attempts:>=3 -tenant:acme`: a space is *and*, a comma is *or*, a
+//! leading `-` is *not*, and `=` is accepted for `:`. A [`Filter`] prints itself in a form that reads back as the same
+//! filter.
+
+use std::fmt;
+use std::time::Duration;
+
+use redrive_core::{Class, Family, Reason, duration};
+
+use crate::engine::LetterState;
+
+/// The longest text that is read as a filter.
+pub const FILTER_BYTES_MAX: usize = 4096;
+
+/// Which letters are meant. Never empty: whoever means all letters says so elsewhere.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    pub(super) terms: Vec<Term>,
+}
+
+/// One field with the values it may have; all terms must hold.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Term {
+    pub negated: bool,
+    pub test: Test,
+}
+
+/// What is compared with what. One of the values has to fit.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Test {
+    Reason(Vec<Reason>),
+    ErrorClass(Vec<Family>),
+    Class(Vec<Class>),
+    State(Vec<LetterState>),
+    /// A part of the last error's text, in any case.
+    Error(Vec<String>),
+    /// The number that the last error's text begins with.
+    Status(Vec<Compared<u64>>),
+    Attempts(Vec<Compared<u64>>),
+    Replays(Vec<Compared<u64>>),
+    /// The time since its last death.
+    Age(Vec<Compared<Duration>>),
+    Key(Vec<String>),
+    Tenant(Vec<String>),
+    Id(Vec<String>),
+    Header {
+        name: String,
+        values: Vec<String>,
+    },
+    Payload {
+        path: String,
+        values: Vec<PayloadTest>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comparison {
+    Equal,
+    Above,
+    AtLeast,
+    Below,
+    AtMost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Compared<T> {
+    pub how: Comparison,
+    pub with: T,
+}
+
+/// What is asked of a value in a JSON payload.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum PayloadTest {
+    /// Its text: a string without its quotes, anything else as JSON writes it.
+    Text(String),
+    Number(Compared<f64>),
+}
+
+/// The fields there are, in the order in which they are shown.
+pub const FIELDS: [&str; 14] = [
+    "reason",
+    "error-class",
+    "class",
+    "error",
+    "status",
+    "attempts",
+    "age",
+    "key",
+    "tenant",
+    "header.NAME",
+    "payload.PATH",
+    "id",
+    "replays",
+    "state",
+];
+
+/// Why a text is no filter, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("column {column}: {problem}")]
+pub struct FilterError {
+    /// Counted in characters, from 1.
+    pub column: usize,
+    pub problem: String,
+}
+
+impl FilterError {
+    /// The text with a mark under the place that is wrong, for a terminal.
+    pub fn show(&self, text: &str) -> String {
+        format!("{text}\n{:>width$} {}", "^", self.problem, width = self.column)
+    }
+}
+
+impl Filter {
+    /// Reads a filter. An empty text is an error: it would mean all letters without saying so.
+    pub fn parse(text: &str) -> Result<Self, FilterError> {
+        super::filter_parse::parse(text)
+    }
+}
+
+impl std::str::FromStr for Filter {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        Self::parse(text)
+    }
+}
+
+impl Comparison {
+    /// Longer signs first, so that `>=` is not read as `>`.
+    pub(super) const SIGNS: [(&'static str, Self); 4] =
+        [(">=", Self::AtLeast), ("<=", Self::AtMost), (">", Self::Above), ("<", Self::Below)];
+
+    fn sign(self) -> &'static str {
+        Self::SIGNS.iter().find(|(_, how)| *how == self).map_or("", |(sign, _)| sign)
+    }
+
+    pub(super) fn holds<T: PartialOrd>(self, value: &T, with: &T) -> bool {
+        match self {
+            Self::Equal => value == with,
+            Self::Above => value > with,
+            Self::AtLeast => value >= with,
+            Self::Below => value < with,
+            Self::AtMost => value <= with,
+        }
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, term) in self.terms.iter().enumerate() {
+            if number > 0 {
+                f.write_str(" ")?;
+            }
+            write!(f, "{}{}", if term.negated { "-" } else { "" }, term.test)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |values: &[String]| joined(values, |value| quoted(value));
+        let number = |values: &[Compared<u64>]| joined(values, |v| format!("{}{}", v.how.sign(), v.with));
+        match self {
+            Self::Reason(values) => write!(f, "reason:{}", joined(values, Reason::to_string)),
+            Self::ErrorClass(values) => write!(f, "error-class:{}", joined(values, Family::to_string)),
+            Self::Class(values) => write!(f, "class:{}", joined(values, Class::to_string)),
+            Self::State(values) => write!(f, "state:{}", joined(values, |state| state.name().to_owned())),
+            Self::Error(values) => write!(f, "error:{}", text(values)),
+            Self::Status(values) => write!(f, "status:{}", number(values)),
+            Self::Attempts(values) => write!(f, "attempts:{}", number(values)),
+            Self::Replays(values) => write!(f, "replays:{}", number(values)),
+            Self::Age(values) => {
+                let age = |v: &Compared<Duration>| format!("{}{}", v.how.sign(), duration::print(v.with));
+                write!(f, "age:{}", joined(values, age))
+            }
+            Self::Key(values) => write!(f, "key:{}", text(values)),
+            Self::Tenant(values) => write!(f, "tenant:{}", text(values)),
+            Self::Id(values) => write!(f, "id:{}", text(values)),
+            Self::Header { name, values } => write!(f, "header.{name}:{}", text(values)),
+            Self::Payload { path, values } => {
+                let value = |value: &PayloadTest| match value {
+                    PayloadTest::Text(text) => quoted(text),
+                    PayloadTest::Number(v) => format!("{}{}", v.how.sign(), v.with),
+                };
+                write!(f, "payload.{path}:{}", joined(values, value))
+            }
+        }
+    }
+}
+
+fn joined<T>(values: &[T], print: impl Fn(&T) -> String) -> String {
+    values.iter().map(print).collect::<Vec<_>>().join(",")
+}
+
+/// A value as it is written: in quotes wherever it could be read as something else.
+fn quoted(value: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '@' | '+');
+    if !value.is_empty() && value.chars().all(plain) {
+        return value.to_owned();
+    }
+    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Whether a letter is meant by a filter. Pure: the time is an argument.
+
+use redrive_core::{Message, Time};
+use serde_json::Value;
+
+use super::filter::{Filter, PayloadTest, Test};
+use crate::engine::{Attempt, Letter};
+
+/// A letter with what more than one term may ask for, read once.
+struct Looked<'a> {
+    letter: &'a Letter,
+    last: Option<Attempt>,
+    payload: Option<Value>,
+    now: Time,
+}
+
+impl Filter {
+    /// Whether this letter is meant at `now`.
+    pub fn matches(&self, letter: &Letter, now: Time) -> bool {
+        let asks_payload = self.terms.iter().any(|term| matches!(term.test, Test::Payload { .. }));
+        let payload = letter.message.payload().filter(|_| asks_payload);
+        let looked = Looked {
+            letter,
+            last: letter.history.attempts().pop(),
+            payload: payload.and_then(|payload| serde_json::from_slice(payload).ok()),
+            now,
+        };
+        self.terms.iter().all(|term| looked.fits(&term.test) != term.negated)
+    }
+}
+
+impl Looked<'_> {
+    fn fits(&self, test: &Test) -> bool {
+        let Self { letter, now, .. } = self;
+        let message: &Message = &letter.message;
+        match test {
+            Test::Reason(values) => values.contains(&letter.reason),
+            Test::State(values) => values.contains(&letter.state),
+            Test::Class(values) => self.last.as_ref().is_some_and(|last| values.contains(&last.class)),
+            Test::ErrorClass(values) => {
+                self.last.as_ref().is_some_and(|last| values.contains(&last.class.family()))
+            }
+            Test::Error(values) => self.last.as_ref().is_some_and(|last| {
+                let error = last.error.to_lowercase();
+                values.iter().any(|value| error.contains(&value.to_lowercase()))
+            }),
+            Test::Status(values) => self
+                .last
+                .as_ref()
+                .and_then(|last| status_of(&last.error))
+                .is_some_and(|status| values.iter().any(|v| v.how.holds(&status, &v.with))),
+            Test::Attempts(values) => {
+                let attempts = u64::from(letter.meta.attempts);
+                values.iter().any(|v| v.how.holds(&attempts, &v.with))
+            }
+            Test::Replays(values) => {
+                let replays = u64::from(letter.meta.replays);
+                values.iter().any(|v| v.how.holds(&replays, &v.with))
+            }
+            Test::Age(values) => {
+                let age = now.since(letter.dead_at);
+                values.iter().any(|v| v.how.holds(&age, &v.with))
+            }
+            Test::Key(values) => {
+                message.key().is_some_and(|key| values.iter().any(|value| value.as_bytes() == key))
+            }
+            Test::Tenant(values) => {
+                message.tenant().is_some_and(|tenant| values.iter().any(|value| value == tenant))
+            }
+            Test::Id(values) => values.iter().any(|value| value == message.id()),
+            Test::Header { name, values } => message
+                .headers()
+                .filter(|(header, _)| header.eq_ignore_ascii_case(name))
+                .any(|(_, found)| values.iter().any(|value| value.as_bytes() == found)),
+            Test::Payload { path, values } => {
+                let found = self.payload.as_ref().and_then(|payload| walk(payload, path));
+                found.is_some_and(|found| values.iter().any(|value| payload_fits(value, found)))
+            }
+        }
+    }
+}
+
+/// The number of three digits that an error's text begins with: `503 Service Unavailable`.
+pub(crate) fn status_of(error: &str) -> Option<u64> {
+    let end = error.find(|c: char| !c.is_ascii_digit()).unwrap_or(error.len());
+    if end == 3 { error[..3].parse().ok() } else { None }
+}
+
+/// `customer.id` in an object, `items.0.sku` in an array.
+fn walk<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, |value, step| match value {
+        Value::Object(fields) => fields.get(step),
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+fn payload_fits(test: &PayloadTest, found: &Value) -> bool {
+    match (test, found) {
+        (PayloadTest::Text(text), Value::String(found)) => text == found,
+        (PayloadTest::Text(text), Value::Number(found)) => {
+            // 42 and 42.0 are the same number, however they were written.
+            *text == found.to_string() || text.parse().ok().is_some_and(|n: f64| found.as_f64() == Some(n))
+        }
+        (PayloadTest::Text(text), Value::Bool(found)) => *text == found.to_string(),
+        (PayloadTest::Text(text), Value::Null) => text == "null",
+        (PayloadTest::Number(v), Value::Number(found)) => {
+            found.as_f64().is_some_and(|found| v.how.holds(&found, &v.with))
+        }
+        (PayloadTest::Text(_), Value::Array(_) | Value::Object(_)) | (PayloadTest::Number(_), _) => false,
+    }
+}

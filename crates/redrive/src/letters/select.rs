@@ -1,0 +1,231 @@
+//! Selections of letters: paged for looking, frozen for acting. Never all letters in memory at once.
+
+use std::collections::{BTreeSet, HashMap};
+
+use redrive_core::Time;
+
+use super::filter::Filter;
+use crate::engine::{Letter, LetterState};
+use crate::handle::{HandleError, PipelineHandle};
+
+/// Letters that are looked at in one call of [`Selection::page`]; the cursor goes on from there.
+pub const SCAN_MAX: usize = 10_000;
+/// The largest page.
+pub const PAGE_MAX: usize = 1_000;
+/// Letters in one frozen selection.
+pub const SELECTION_MAX: usize = 10_000_000;
+/// Letters that are read from the engine at once: reading must not hold up deliveries.
+const READ_MAX: usize = 64;
+
+/// Which letters are meant. What is given must all hold; to act on letters, something must be given.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    pub filter: Option<Filter>,
+    pub state: Option<LetterState>,
+    /// Letters that died at this time or later.
+    pub since: Option<Time>,
+    /// Letter ids (`orders/17`, `17`) or message ids.
+    pub ids: Option<Vec<String>>,
+    /// All letters are meant, and somebody has said so.
+    pub all: bool,
+}
+
+/// A part of a selection, in the order of letter ids.
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub letters: Vec<Letter>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<u64>,
+    /// Letters that were looked at.
+    pub scanned: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SelectError {
+    #[error("nothing was selected; give a filter, ids or a time, or say that all letters are meant")]
+    Empty,
+    #[error("there is no letter `{id}` in pipeline `{pipeline}`")]
+    NotFound { pipeline: String, id: String },
+    #[error(
+        "more than {SELECTION_MAX} letters are selected; narrow the selection down, for example by since"
+    )]
+    TooMany,
+    #[error(transparent)]
+    Handle(#[from] HandleError),
+}
+
+impl Selection {
+    /// All letters in a state.
+    pub fn all(state: LetterState) -> Self {
+        Self { state: Some(state), all: true, ..Self::default() }
+    }
+
+    /// Whether it says which letters are meant.
+    pub fn says_something(&self) -> bool {
+        self.all || self.filter.is_some() || self.since.is_some() || self.ids.is_some()
+    }
+
+    /// Whether a letter is meant, apart from the ids.
+    pub fn matches(&self, letter: &Letter, now: Time) -> bool {
+        self.state.is_none_or(|state| state == letter.state)
+            && self.since.is_none_or(|since| letter.dead_at >= since)
+            && self.filter.as_ref().is_none_or(|filter| filter.matches(letter, now))
+    }
+
+    /// Up to `limit` letters after the id `after`. A call looks at a bounded number of letters, so a page may be short,
+    /// or empty, although there are more: `next` says where to go on.
+    pub async fn page(
+        &self,
+        handle: &PipelineHandle,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Page, SelectError> {
+        let (now, limit) = (handle.now(), limit.clamp(1, PAGE_MAX));
+        if let Some(ids) = &self.ids {
+            let ids = resolve(handle, ids).await?;
+            return self.page_of(handle, &ids, after, limit, now).await;
+        }
+        let mut page = Page { letters: Vec::new(), next: after, scanned: 0 };
+        while page.letters.len() < limit && (page.scanned as usize) < SCAN_MAX {
+            let read = handle.letters(self.state, page.next, READ_MAX).await?;
+            let last_read = read.len() < READ_MAX;
+            for letter in read {
+                if page.letters.len() == limit {
+                    return Ok(page);
+                }
+                page.scanned += 1;
+                page.next = Some(letter.id);
+                if self.matches(&letter, now) {
+                    page.letters.push(letter);
+                }
+            }
+            if last_read {
+                return Ok(Page { next: None, ..page });
+            }
+        }
+        Ok(page)
+    }
+
+    async fn page_of(
+        &self,
+        handle: &PipelineHandle,
+        ids: &[u64],
+        after: Option<u64>,
+        limit: usize,
+        now: Time,
+    ) -> Result<Page, SelectError> {
+        let mut page = Page { letters: Vec::new(), next: None, scanned: 0 };
+        let left = ids.iter().filter(|id| after.is_none_or(|after| **id > after));
+        for id in left {
+            if page.letters.len() == limit || page.scanned as usize >= SCAN_MAX {
+                return Ok(page);
+            }
+            page.scanned += 1;
+            page.next = Some(*id);
+            let letter = handle.letter(*id).await?;
+            page.letters.extend(letter.filter(|letter| self.matches(letter, now)));
+        }
+        Ok(Page { next: None, ..page })
+    }
+
+    /// The ids of all letters that are meant now, in order. What dies later is not among them.
+    pub async fn freeze(&self, handle: &PipelineHandle) -> Result<Vec<u64>, SelectError> {
+        if !self.says_something() {
+            return Err(SelectError::Empty);
+        }
+        let mut frozen = Vec::new();
+        // Resolved once, not once per page.
+        let resolved = match &self.ids {
+            Some(ids) => Some(resolve(handle, ids).await?),
+            None => None,
+        };
+        let mut after = None;
+        loop {
+            let page = match &resolved {
+                Some(ids) => self.page_of(handle, ids, after, PAGE_MAX, handle.now()).await?,
+                None => self.page(handle, after, PAGE_MAX).await?,
+            };
+            frozen.extend(page.letters.iter().map(|letter| letter.id));
+            if frozen.len() > SELECTION_MAX {
+                return Err(SelectError::TooMany);
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(frozen);
+            }
+        }
+    }
+}
+
+/// The numbers of letters that were named as people name them, in order and each once.
+pub async fn resolve(handle: &PipelineHandle, ids: &[String]) -> Result<Vec<u64>, SelectError> {
+    if ids.len() > SELECTION_MAX {
+        return Err(SelectError::TooMany);
+    }
+    let mut numbers = BTreeSet::new();
+    let mut unknown: HashMap<&str, Option<u64>> = HashMap::new();
+    for id in ids {
+        match resolve_one(handle, id).await? {
+            Some(number) => drop(numbers.insert(number)),
+            None => drop(unknown.insert(id, None)),
+        }
+    }
+    if !unknown.is_empty() {
+        find_by_message(handle, &mut unknown).await?;
+    }
+    for id in ids {
+        match unknown.get(id.as_str()) {
+            Some(Some(number)) => drop(numbers.insert(*number)),
+            Some(None) => {
+                return Err(SelectError::NotFound { pipeline: handle.name().to_owned(), id: id.clone() });
+            }
+            None => {}
+        }
+    }
+    Ok(numbers.into_iter().collect())
+}
+
+/// A letter by its number, or by its message where ids are remembered.
+async fn resolve_one(handle: &PipelineHandle, id: &str) -> Result<Option<u64>, SelectError> {
+    let number = match id.rsplit_once('/') {
+        Some((pipeline, number)) if pipeline == handle.name() => number.parse().ok(),
+        // A message id may have a slash too.
+        Some(_) => None,
+        None => id.parse().ok(),
+    };
+    if let Some(number) = number
+        && handle.letter(number).await?.is_some()
+    {
+        return Ok(Some(number));
+    }
+    match handle.message(id).await {
+        Ok(found) => Ok(found.and_then(|found| found.letter)),
+        Err(HandleError::NotRemembered(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The slow way: looks through all letters for messages whose ids are not remembered. The latest letter of an id counts.
+async fn find_by_message(
+    handle: &PipelineHandle,
+    unknown: &mut HashMap<&str, Option<u64>>,
+) -> Result<(), SelectError> {
+    let mut after = None;
+    loop {
+        let read = handle.letters(None, after, READ_MAX).await?;
+        for letter in &read {
+            if let Some(found) = unknown.get_mut(letter.message.id()) {
+                *found = Some(letter.id);
+            }
+        }
+        after = read.last().map(|letter| letter.id);
+        if read.len() < READ_MAX {
+            return Ok(());
+        }
+    }
+}
+
+/// A letter's id as people write it.
+pub fn letter_id(pipeline: &str, number: u64) -> String {
+    format!("{pipeline}/{number}")
+}

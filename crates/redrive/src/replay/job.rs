@@ -1,0 +1,342 @@
+//! A replay job as it is described, seen and stored.
+
+use std::fmt;
+
+use redrive_core::Time;
+use serde_json::{Value, json};
+
+use crate::engine::{LetterState, ReplayAnswer};
+use crate::timestamp;
+
+/// What somebody asks for.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ReplaySpec {
+    /// Letters per second; `None` is as fast as it goes.
+    pub rate: Option<f64>,
+    /// Also take letters that were replayed three times.
+    pub force: bool,
+    /// How the letters were chosen, in words, for people.
+    pub selection: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReplayState {
+    Running,
+    Paused,
+    /// Every letter was put back or skipped, and every one that was put back has come to its end.
+    Done,
+    /// Somebody ended it; letters it had not come to are untouched.
+    Aborted,
+    /// It cannot go on; the note says why. Letters it had not come to are untouched.
+    Stopped,
+}
+
+impl ReplayState {
+    pub const ALL: [Self; 5] = [Self::Running, Self::Paused, Self::Done, Self::Aborted, Self::Stopped];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Done => "done",
+            Self::Aborted => "aborted",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Whether it will never put a letter back again.
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Aborted | Self::Stopped)
+    }
+}
+
+impl fmt::Display for ReplayState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Letters that were not put back, by the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Skipped {
+    pub not_found: u64,
+    /// In another replay at that moment.
+    pub in_replay: u64,
+    pub succeeded: u64,
+    pub discarded: u64,
+    /// Replayed three times before, and not forced.
+    pub too_often: u64,
+    pub damaged: u64,
+}
+
+impl Skipped {
+    /// The reasons with their counts, by name.
+    pub fn by_reason(&self) -> [(&'static str, u64); 6] {
+        [
+            ("not_found", self.not_found),
+            ("in_replay", self.in_replay),
+            ("succeeded", self.succeeded),
+            ("discarded", self.discarded),
+            ("too_often", self.too_often),
+            ("damaged", self.damaged),
+        ]
+    }
+
+    pub fn total(&self) -> u64 {
+        self.by_reason().iter().map(|(_, count)| count).sum()
+    }
+
+    fn from_json(value: &Value) -> Option<Self> {
+        let count = |name: &str| value.get(name)?.as_u64();
+        Some(Self {
+            not_found: count("not_found")?,
+            in_replay: count("in_replay")?,
+            succeeded: count("succeeded")?,
+            discarded: count("discarded")?,
+            too_often: count("too_often")?,
+            damaged: count("damaged")?,
+        })
+    }
+}
+
+/// A job as others see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplayView {
+    /// `r-1`, `r-2` …
+    pub id: String,
+    pub pipeline: String,
+    pub state: ReplayState,
+    pub selection: String,
+    /// Letters in the frozen selection.
+    pub total: u64,
+    /// Letters that were put back by this job.
+    pub published: u64,
+    /// Of these: delivered.
+    pub succeeded: u64,
+    /// Of these: dead again.
+    pub dead_again: u64,
+    pub skipped: u64,
+    pub skips: Skipped,
+    pub rate: Option<f64>,
+    pub force: bool,
+    pub created: Time,
+    pub actor: String,
+    /// Why it stopped, if it did.
+    pub note: Option<String>,
+}
+
+/// What never changes about a job.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Facts {
+    pub number: u64,
+    /// The job's name towards the engine. Not the number: should the job files be lost while the letters are kept, a new
+    /// `r-1` must not be taken for the old one.
+    pub engine_job: u64,
+    pub pipeline: String,
+    pub spec: ReplaySpec,
+    pub total: u64,
+    /// Checksum of the frozen ids.
+    pub ids_crc: u32,
+    pub created: Time,
+    pub actor: String,
+}
+
+/// What changes while it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Progress {
+    pub state: ReplayState,
+    /// Letters of the selection, from the first, that were offered to the engine; its answers are counted.
+    pub offered: u64,
+    pub published: u64,
+    pub skips: Skipped,
+    /// Counted from the letters' own state.
+    pub succeeded: u64,
+    pub dead_again: u64,
+    pub note: Option<String>,
+}
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        Self {
+            state: ReplayState::Running,
+            offered: 0,
+            published: 0,
+            skips: Skipped::default(),
+            succeeded: 0,
+            dead_again: 0,
+            note: None,
+        }
+    }
+
+    /// Counts an answer; whether the letter is on its way by this job.
+    pub(super) fn count(&mut self, answer: ReplayAnswer) -> bool {
+        self.offered += 1;
+        let skips = &mut self.skips;
+        let skipped = match answer {
+            // It was put back, and the process died before that was counted.
+            ReplayAnswer::Replayed | ReplayAnswer::Already => {
+                self.published += 1;
+                return true;
+            }
+            ReplayAnswer::NotFound => &mut skips.not_found,
+            ReplayAnswer::NotOpen(LetterState::Succeeded) => &mut skips.succeeded,
+            ReplayAnswer::NotOpen(LetterState::Discarded) => &mut skips.discarded,
+            ReplayAnswer::NotOpen(LetterState::Open | LetterState::Replaying) => &mut skips.in_replay,
+            ReplayAnswer::TooOften { .. } => &mut skips.too_often,
+            ReplayAnswer::Damaged => &mut skips.damaged,
+        };
+        *skipped += 1;
+        false
+    }
+}
+
+pub(super) fn name(number: u64) -> String {
+    format!("r-{number}")
+}
+
+/// The number in `r-31`.
+pub(super) fn number(id: &str) -> Option<u64> {
+    let digits = id.strip_prefix("r-")?;
+    digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
+pub(super) fn view(facts: &Facts, progress: &Progress) -> ReplayView {
+    ReplayView {
+        id: name(facts.number),
+        pipeline: facts.pipeline.clone(),
+        state: progress.state,
+        selection: facts.spec.selection.clone(),
+        total: facts.total,
+        published: progress.published,
+        succeeded: progress.succeeded,
+        dead_again: progress.dead_again,
+        skipped: progress.skips.total(),
+        skips: progress.skips,
+        rate: facts.spec.rate,
+        force: facts.spec.force,
+        created: facts.created,
+        actor: facts.actor.clone(),
+        note: progress.note.clone(),
+    }
+}
+
+pub(super) fn to_json(facts: &Facts, progress: &Progress) -> Value {
+    let skips: serde_json::Map<String, Value> = progress
+        .skips
+        .by_reason()
+        .iter()
+        .map(|(reason, count)| ((*reason).to_owned(), json!(count)))
+        .collect();
+    json!({
+        "id": name(facts.number),
+        "engine_job": facts.engine_job,
+        "pipeline": facts.pipeline,
+        "selection": facts.spec.selection,
+        "rate": facts.spec.rate,
+        "force": facts.spec.force,
+        "total": facts.total,
+        "ids_crc": facts.ids_crc,
+        "created": timestamp::print(facts.created),
+        "actor": facts.actor,
+        "state": progress.state.name(),
+        "offered": progress.offered,
+        "published": progress.published,
+        "skipped": skips,
+        "succeeded": progress.succeeded,
+        "dead_again": progress.dead_again,
+        "note": progress.note,
+    })
+}
+
+pub(super) fn from_json(value: &Value) -> Option<(Facts, Progress)> {
+    let count = |key: &str| value.get(key)?.as_u64();
+    let text = |key: &str| value.get(key)?.as_str().map(str::to_owned);
+    let spec = ReplaySpec {
+        rate: value.get("rate")?.as_f64(),
+        force: value.get("force")?.as_bool()?,
+        selection: text("selection")?,
+    };
+    let facts = Facts {
+        number: number(&text("id")?)?,
+        engine_job: count("engine_job")?,
+        pipeline: text("pipeline")?,
+        spec,
+        total: count("total")?,
+        ids_crc: u32::try_from(count("ids_crc")?).ok()?,
+        created: timestamp::parse(&text("created")?)?,
+        actor: text("actor")?,
+    };
+    let progress = Progress {
+        state: ReplayState::from_name(&text("state")?)?,
+        offered: count("offered")?.min(facts.total),
+        published: count("published")?,
+        skips: Skipped::from_json(value.get("skipped")?)?,
+        succeeded: count("succeeded")?,
+        dead_again: count("dead_again")?,
+        note: text("note"),
+    };
+    Some((facts, progress))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_comes_back_from_its_file_as_it_was() {
+        let facts = Facts {
+            number: 31,
+            engine_job: u64::MAX - 1,
+            pipeline: "orders".into(),
+            spec: ReplaySpec { rate: Some(0.5), force: true, selection: "error:\"503\"".into() },
+            total: 300,
+            ids_crc: 7,
+            created: Time::from_millis(1_700_000_000_123),
+            actor: "ops".into(),
+        };
+        let skips =
+            Skipped { not_found: 1, in_replay: 2, succeeded: 3, discarded: 4, too_often: 5, damaged: 6 };
+        let progress = Progress {
+            state: ReplayState::Paused,
+            offered: 200,
+            published: 179,
+            skips,
+            succeeded: 100,
+            dead_again: 9,
+            note: Some("why".into()),
+        };
+        let again = from_json(&to_json(&facts, &progress));
+        assert_eq!(again, Some((facts.clone(), progress.clone())));
+        let bare = Facts { spec: ReplaySpec::default(), ..facts };
+        let fresh = Progress::new();
+        assert_eq!(from_json(&to_json(&bare, &fresh)), Some((bare, fresh)));
+        assert_eq!(view(&facts_again(&again), &progress).skipped, 21);
+    }
+
+    fn facts_again(again: &Option<(Facts, Progress)>) -> Facts {
+        again.clone().map(|(facts, _)| facts).unwrap()
+    }
+
+    #[test]
+    fn an_answer_says_what_became_of_a_letter() {
+        let mut progress = Progress::new();
+        assert!(progress.count(ReplayAnswer::Replayed));
+        assert!(progress.count(ReplayAnswer::Already));
+        assert!(!progress.count(ReplayAnswer::NotOpen(LetterState::Discarded)));
+        assert!(!progress.count(ReplayAnswer::TooOften { replays: 3 }));
+        assert_eq!((progress.offered, progress.published, progress.skips.total()), (4, 2, 2));
+        assert_eq!((progress.skips.discarded, progress.skips.too_often), (1, 1));
+    }
+
+    #[test]
+    fn names_are_read_back_and_nothing_else_is() {
+        assert_eq!(number(&name(31)), Some(31));
+        for text in ["", "r-", "r-x", "d-1", "r-+1", "r--1", "31"] {
+            assert_eq!(number(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! All replay jobs of a process: durable objects named `r-1`, `r-2` …, each with a task while it runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::files::{Files, checksum};
+use super::job::{self, Facts, Progress, ReplaySpec, ReplayState, ReplayView};
+use super::pace::RATE_MAX;
+use super::run::Task;
+use crate::handle::PipelineHandle;
+use crate::letters::select::SELECTION_MAX;
+
+/// Jobs that run or are paused at the same time.
+pub const LIVE_MAX: usize = 64;
+/// Jobs that are remembered; beyond it the oldest that are over are forgotten.
+pub const KEPT_MAX: usize = 1_000;
+/// Keeps the jobs of [`Replays`] apart from those of [`PipelineHandle::replay`], which count milliseconds.
+const JOB_BIT: u64 = 1 << 62;
+
+/// The replay jobs of a process. Clones are handles to the same jobs.
+#[derive(Clone)]
+pub struct Replays {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    files: Option<Files>,
+    jobs: Mutex<BTreeMap<u64, Arc<Job>>>,
+    next: Mutex<u64>,
+    faults: Vec<String>,
+}
+
+/// One job while it is known.
+pub(super) struct Job {
+    pub(super) facts: Facts,
+    progress: Mutex<Progress>,
+    /// Somebody changed its state.
+    pub(super) changed: Notify,
+    /// Whether a task is at work on it.
+    attached: AtomicBool,
+    /// One write at a time, each of the latest progress.
+    writing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    #[error("no letter is selected, so there is nothing to replay")]
+    Nothing,
+    #[error("more than {SELECTION_MAX} letters are selected; narrow the selection down")]
+    TooMany,
+    #[error("the rate is {0} letters per second; give a number above 0 and up to {RATE_MAX}, or none")]
+    Rate(f64),
+    #[error("{LIVE_MAX} replays run or are paused; wait for one of them, or abort one")]
+    TooManyJobs,
+    #[error("there is no replay `{0}`")]
+    NotFound(String),
+    #[error("replay `{id}` is {state} and cannot be changed any more")]
+    Over { id: String, state: ReplayState },
+    #[error("replays need a tokio runtime; call this from within one")]
+    NoRuntime,
+    #[error("the replay job could not be stored: {0}")]
+    Storage(#[from] std::io::Error),
+}
+
+impl Job {
+    pub(super) fn new(facts: Facts, progress: Progress) -> Self {
+        Self {
+            facts,
+            progress: Mutex::new(progress),
+            changed: Notify::new(),
+            attached: AtomicBool::new(false),
+            writing: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.lock().clone()
+    }
+
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
+        change(&mut self.lock())
+    }
+
+    /// Its task has ended; another may take it up.
+    pub(super) fn detach(&self) {
+        self.attached.store(false, Ordering::SeqCst);
+    }
+
+    fn view(&self) -> ReplayView {
+        job::view(&self.facts, &self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes jobs down, where there is a directory for it.
+#[derive(Clone)]
+pub(super) struct Keep {
+    files: Option<Files>,
+}
+
+impl Keep {
+    /// Writes the job as it is now. A task that cannot write goes on: the letters themselves say what was done.
+    pub(super) async fn write(&self, job: &Arc<Job>) {
+        if let Err(error) = self.try_write(job).await {
+            job.change(|progress| progress.note = Some(format!("its progress cannot be stored: {error}")));
+        }
+    }
+
+    async fn try_write(&self, job: &Arc<Job>) -> std::io::Result<()> {
+        let Some(files) = self.files.clone() else { return Ok(()) };
+        let _alone = job.writing.lock().await;
+        let (job, progress) = (Arc::clone(job), job.progress());
+        blocking(move || {
+            files.write(&job.facts, &progress)?;
+            if progress.state.is_over() { files.forget_ids(job.facts.number) } else { Ok(()) }
+        })
+        .await
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+}
+
+impl Replays {
+    /// Reads the jobs in `dir`, or keeps them in memory only. Running jobs go on when their pipelines are attached.
+    pub fn open(dir: Option<&Path>) -> Result<Self, ReplayError> {
+        let (files, found) = match dir {
+            Some(dir) => {
+                let (files, found) = Files::open(dir)?;
+                (Some(files), found)
+            }
+            None => (None, super::files::Found::default()),
+        };
+        let jobs = found
+            .jobs
+            .into_iter()
+            .map(|(facts, progress)| (facts.number, Arc::new(Job::new(facts, progress))));
+        let jobs = Mutex::new(jobs.collect());
+        let shared = Shared { files, jobs, next: Mutex::new(found.highest + 1), faults: found.faults };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Job files that could not be read, with why. Their jobs do not run.
+    pub fn faults(&self) -> &[String] {
+        &self.shared.faults
+    }
+
+    /// Takes up the jobs of this pipeline that are not over: after a restart, a running job goes on from here. Returns
+    /// their ids.
+    pub fn attach(&self, handle: &PipelineHandle) -> Result<Vec<String>, ReplayError> {
+        let runtime = Handle::try_current().map_err(|_| ReplayError::NoRuntime)?;
+        let of_pipeline =
+            |job: &&Arc<Job>| job.facts.pipeline == handle.name() && !job.progress().state.is_over();
+        let jobs: Vec<Arc<Job>> = self.jobs().values().filter(of_pipeline).cloned().collect();
+        let mut taken_up = Vec::new();
+        for job in jobs {
+            if job.attached.swap(true, Ordering::SeqCst) {
+                continue;
+            }
+            taken_up.push(job::name(job.facts.number));
+            let (keep, handle) = (self.keep(), handle.clone());
+            let files = self.shared.files.clone();
+            runtime.spawn(async move {
+                let facts = job.facts.clone();
+                let read = match files {
+                    Some(files) => blocking(move || Ok(files.read_ids(&facts))).await,
+                    None => Ok(Err("its selection was kept in memory only".to_owned())),
+                };
+                match read.unwrap_or_else(|error| Err(error.to_string())) {
+                    Ok(ids) => Task { job, keep, handle, ids }.run().await,
+                    Err(why) => {
+                        job.change(|progress| {
+                            progress.state = ReplayState::Stopped;
+                            progress.note = Some(why);
+                        });
+                        keep.write(&job).await;
+                        job.detach();
+                    }
+                }
+            });
+        }
+        Ok(taken_up)
+    }
+
+    /// Starts a job over letters that were chosen before. It is durable when this returns.
+    pub async fn start(
+        &self,
+        handle: &PipelineHandle,
+        spec: ReplaySpec,
+        ids: impl Into<Vec<u64>>,
+        actor: &str,
+    ) -> Result<ReplayView, ReplayError> {
+        let mut ids: Vec<u64> = ids.into();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.is_empty() {
+            return Err(ReplayError::Nothing);
+        }
+        if ids.len() > SELECTION_MAX {
+            return Err(ReplayError::TooMany);
+        }
+        if let Some(rate) = spec.rate.filter(|rate| !(*rate > 0.0 && *rate <= RATE_MAX)) {
+            return Err(ReplayError::Rate(rate));
+        }
+        let runtime = Handle::try_current().map_err(|_| ReplayError::NoRuntime)?;
+        if self.jobs().values().filter(|job| !job.progress().state.is_over()).count() >= LIVE_MAX {
+            return Err(ReplayError::TooManyJobs);
+        }
+        let number = self.number();
+        let created = handle.now();
+        let facts = Facts {
+            number,
+            engine_job: JOB_BIT | (created.as_millis() << 10 & (JOB_BIT - 1)) | (number & 1023),
+            pipeline: handle.name().to_owned(),
+            spec,
+            total: ids.len() as u64,
+            ids_crc: checksum(&ids),
+            created,
+            actor: actor.to_owned(),
+        };
+        let job = Arc::new(Job::new(facts, Progress::new()));
+        if let Some(files) = self.shared.files.clone() {
+            let job = Arc::clone(&job);
+            ids = blocking(move || {
+                files.write_ids(number, &ids)?;
+                files.write(&job.facts, &job.progress())?;
+                Ok(ids)
+            })
+            .await?;
+        }
+        job.attached.store(true, Ordering::SeqCst);
+        self.jobs().insert(number, Arc::clone(&job));
+        self.forget_oldest().await;
+        let view = job.view();
+        runtime.spawn(Task { job, keep: self.keep(), handle: handle.clone(), ids }.run());
+        Ok(view)
+    }
+
+    /// All jobs that are remembered, the latest first.
+    pub fn list(&self) -> Vec<ReplayView> {
+        self.jobs().values().rev().map(|job| job.view()).collect()
+    }
+
+    pub fn get(&self, id: &str) -> Option<ReplayView> {
+        self.find(id).ok().map(|job| job.view())
+    }
+
+    /// Puts nothing back until it is resumed. What was put back goes on.
+    pub async fn pause(&self, id: &str) -> Result<ReplayView, ReplayError> {
+        self.set(id, ReplayState::Paused).await
+    }
+
+    pub async fn resume(&self, id: &str) -> Result<ReplayView, ReplayError> {
+        self.set(id, ReplayState::Running).await
+    }
+
+    /// Ends it. What was put back goes on and is still counted.
+    pub async fn abort(&self, id: &str) -> Result<ReplayView, ReplayError> {
+        self.set(id, ReplayState::Aborted).await
+    }
+
+    /// Durable when it returns.
+    async fn set(&self, id: &str, state: ReplayState) -> Result<ReplayView, ReplayError> {
+        let job = self.find(id)?;
+        let was = job.change(|progress| {
+            let was = progress.state;
+            if !was.is_over() {
+                progress.state = state;
+            }
+            was
+        });
+        if was.is_over() {
+            return Err(ReplayError::Over { id: id.to_owned(), state: was });
+        }
+        job.changed.notify_one();
+        self.keep().try_write(&job).await?;
+        Ok(job.view())
+    }
+
+    fn find(&self, id: &str) -> Result<Arc<Job>, ReplayError> {
+        let found = job::number(id).and_then(|number| self.jobs().get(&number).cloned());
+        found.ok_or_else(|| ReplayError::NotFound(id.to_owned()))
+    }
+
+    fn keep(&self) -> Keep {
+        Keep { files: self.shared.files.clone() }
+    }
+
+    fn number(&self) -> u64 {
+        let mut next = self.shared.next.lock().unwrap_or_else(PoisonError::into_inner);
+        *next += 1;
+        *next - 1
+    }
+
+    async fn forget_oldest(&self) {
+        let surplus: Vec<u64> = {
+            let mut jobs = self.jobs();
+            let surplus = jobs.len().saturating_sub(KEPT_MAX);
+            let over = jobs.values().filter(|job| job.progress().state.is_over()).take(surplus);
+            let over: Vec<u64> = over.map(|job| job.facts.number).collect();
+            over.iter().for_each(|number| drop(jobs.remove(number)));
+            over
+        };
+        if let Some(files) = self.shared.files.clone().filter(|_| !surplus.is_empty()) {
+            // One that cannot be removed is found again at the next start, and goes then.
+            let _ = blocking(move || surplus.iter().try_for_each(|number| files.forget(*number))).await;
+        }
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Job>>> {
+        self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Replays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replays").field("jobs", &self.jobs().len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,143 @@
+//! What a pipeline shows to the outside while its engine belongs to the dispatch thread: the figures as they were last
+//! published, and the account by which new messages are let in.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+
+use redrive_core::Policy;
+
+use crate::engine::{Counts, IngestError};
+use crate::figures::Figures;
+
+#[derive(Debug)]
+pub(crate) struct Board {
+    figures: Mutex<Figures>,
+    closed: AtomicBool,
+    account: Account,
+}
+
+/// Pending messages without asking the engine: what was pending at a known moment, plus what entered since, minus what
+/// became terminal since. The dispatch thread sets it right whenever it publishes.
+#[derive(Debug, Default)]
+struct Account {
+    base: AtomicI64,
+    entered: AtomicI64,
+    left: AtomicI64,
+    /// On their way in: offered, not answered yet.
+    entering: AtomicI64,
+}
+
+impl Board {
+    pub(crate) fn new(policy: &Policy, counts: Counts) -> Self {
+        let account = Account { base: AtomicI64::new(counts.pending() as i64), ..Account::default() };
+        let figures = Figures { pending: counts, ..Figures::new(policy) };
+        Self { figures: Mutex::new(figures), closed: AtomicBool::new(false), account }
+    }
+
+    /// A copy of what was published last.
+    pub(crate) fn figures(&self) -> Figures {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn publish(&self, figures: Figures) {
+        // The old ones are dropped after the lock is free.
+        let old = {
+            let mut shown = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *shown, figures)
+        };
+        drop(old);
+    }
+
+    /// The run is over: nothing is accepted any more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, SeqCst);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
+    }
+
+    /// What has entered so far; what was answered before this is asked is in the counts of an engine that is polled after.
+    pub(crate) fn entered(&self) -> i64 {
+        self.account.entered.load(SeqCst)
+    }
+
+    /// How many messages have become terminal since the run began.
+    pub(crate) fn left(&self, left: u64) {
+        self.account.left.store(left as i64, SeqCst);
+    }
+
+    /// Sets the account right: `counts` were true when `entered` had entered and `left` had left.
+    pub(crate) fn settle_account(&self, counts: &Counts, entered: i64, left: u64) {
+        self.left(left);
+        self.account.base.store(counts.pending() as i64 - entered + left as i64, SeqCst);
+    }
+
+    /// Lets `len` messages begin to enter, if with them no more than `max` are pending; 0 is no limit.
+    pub(crate) fn enter(&self, len: usize, max: u64) -> Result<Entering<'_>, IngestError> {
+        let len = i64::try_from(len).unwrap_or(i64::MAX);
+        let Account { base, entered, left, entering } = &self.account;
+        let before = entering.fetch_add(len, SeqCst);
+        let guard = Entering { board: self, len };
+        let pending = base.load(SeqCst) + entered.load(SeqCst) - left.load(SeqCst) + before;
+        let pending = u64::try_from(pending).unwrap_or(0);
+        if max > 0 && pending.saturating_add(len as u64) > max {
+            return Err(IngestError::TooMany { pending, max });
+        }
+        Ok(guard)
+    }
+}
+
+/// Messages on their way in; dropped without an answer they do not count.
+#[derive(Debug)]
+pub(crate) struct Entering<'a> {
+    board: &'a Board,
+    len: i64,
+}
+
+impl Entering<'_> {
+    /// So many of them were accepted.
+    pub(crate) fn accepted(self, new: usize) {
+        self.board.account.entered.fetch_add(new as i64, SeqCst);
+    }
+}
+
+impl Drop for Entering<'_> {
+    fn drop(&mut self) {
+        self.board.account.entering.fetch_sub(self.len, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(pending: u64) -> Board {
+        Board::new(&Policy::default(), Counts { ready: pending, ..Counts::default() })
+    }
+
+    #[test]
+    fn no_more_enter_than_may_be_pending() {
+        let board = board(3);
+        let first = board.enter(2, 5).unwrap();
+        assert_eq!(board.enter(1, 5).unwrap_err(), IngestError::TooMany { pending: 5, max: 5 });
+        first.accepted(2);
+        assert!(board.enter(1, 5).is_err());
+        board.left(1);
+        drop(board.enter(1, 5).unwrap());
+        drop(board.enter(1, 5).expect("one that was not accepted takes no place"));
+        assert!(board.enter(1_000_000, 0).is_ok(), "0 is no limit");
+    }
+
+    #[test]
+    fn a_publication_sets_the_account_right() {
+        let board = board(0);
+        board.enter(4, 0).unwrap().accepted(4);
+        // Two of the four have ended, and a letter was replayed, of which the account knew nothing.
+        let counts = Counts { ready: 1, delayed: 2, ..Counts::default() };
+        board.settle_account(&counts, board.entered(), 2);
+        assert_eq!(board.enter(1, 3).unwrap_err(), IngestError::TooMany { pending: 3, max: 3 });
+        board.left(3);
+        assert!(board.enter(1, 3).is_ok());
+    }
+}

@@ -1,0 +1,149 @@
+//! How the dispatch thread follows its own work: how long settling takes, and when to publish figures.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redrive_core::Time;
+
+use super::board::Board;
+use super::command::Seat;
+use crate::dispatch::Machine;
+use crate::engine::{Engine, EngineError, Oldest, Ticket};
+use crate::figures::{Figures, Histogram};
+
+/// Figures are published at most this often while something happens …
+const PUBLISH_EVERY: Duration = Duration::from_millis(50);
+/// … and this often while nothing does. The oldest of everything is asked for no more often than that.
+const PUBLISH_IDLE: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Watch {
+    board: Arc<Board>,
+    seat: Arc<Seat>,
+    given: VecDeque<Given>,
+    settle_duration: Histogram,
+    schedule_write: Histogram,
+    oldest: Oldest,
+    oldest_asked: Option<Instant>,
+    published: Option<Instant>,
+    /// Whether something happened since.
+    stale: bool,
+    /// What had entered when this round began.
+    entered: i64,
+    /// When this round began: what it decides is decided after that.
+    round_began: Instant,
+    giving: Instant,
+}
+
+/// A batch on its way to the disk.
+#[derive(Debug)]
+struct Given {
+    ticket: Ticket,
+    verdicts: usize,
+    retries: usize,
+    decided: Instant,
+    at: Instant,
+}
+
+impl Watch {
+    pub(crate) fn new(board: Arc<Board>, seat: Arc<Seat>) -> Self {
+        Self {
+            board,
+            seat,
+            given: VecDeque::new(),
+            settle_duration: Histogram::of_writes(),
+            schedule_write: Histogram::of_writes(),
+            oldest: Oldest::default(),
+            oldest_asked: None,
+            published: None,
+            stale: true,
+            entered: 0,
+            round_began: Instant::now(),
+            giving: Instant::now(),
+        }
+    }
+
+    pub(crate) fn round_begins(&mut self) {
+        self.round_began = Instant::now();
+        self.entered = self.board.entered();
+    }
+
+    /// A batch is about to be given to the engine, which may have it durable before it says under which ticket.
+    pub(crate) fn giving(&mut self) {
+        self.giving = Instant::now();
+    }
+
+    pub(crate) fn given(&mut self, ticket: Ticket, verdicts: usize, retries: usize) {
+        let (decided, at) = (self.round_began, self.giving);
+        self.given.push_back(Given { ticket, verdicts, retries, decided, at });
+    }
+
+    pub(crate) fn durable(&mut self, ticket: Ticket) {
+        let now = Instant::now();
+        while let Some(given) = self.given.pop_front_if(|given| given.ticket <= ticket) {
+            self.settle_duration.observe_times(now - given.at, given.verdicts as u64);
+            self.schedule_write.observe_times(now - given.decided, given.retries as u64);
+        }
+    }
+
+    /// Something happened that the figures do not show yet.
+    pub(crate) fn happened(&mut self) {
+        self.stale = true;
+    }
+
+    /// How long the thread may sleep before figures have to be published.
+    pub(crate) fn patience(&self) -> Duration {
+        let since = self.published.map_or(PUBLISH_IDLE, |published| published.elapsed());
+        if self.stale { PUBLISH_EVERY.saturating_sub(since) } else { PUBLISH_IDLE.saturating_sub(since) }
+    }
+
+    pub(crate) fn publish_if_due(
+        &mut self,
+        engine: &mut dyn Engine,
+        machine: &mut Machine,
+        now: Time,
+    ) -> Result<(), EngineError> {
+        // One store per round keeps the account of what is pending close, whatever was published when.
+        let tally = machine.tally();
+        self.board.left(tally.succeeded + tally.dead);
+        let every = if self.stale { PUBLISH_EVERY } else { PUBLISH_IDLE };
+        if self.published.is_some_and(|published| self.round_began.duration_since(published) < every) {
+            return Ok(());
+        }
+        self.publish(engine, machine, now)
+    }
+
+    pub(crate) fn publish(
+        &mut self,
+        engine: &mut dyn Engine,
+        machine: &mut Machine,
+        now: Time,
+    ) -> Result<(), EngineError> {
+        if self.oldest_asked.is_none_or(|asked| asked.elapsed() >= PUBLISH_IDLE) {
+            self.oldest = engine.oldest()?;
+            self.oldest_asked = Some(Instant::now());
+        }
+        let tally = machine.tally();
+        let counts = engine.counts();
+        self.board.settle_account(&counts, self.entered, tally.succeeded + tally.dead);
+        let paused = self.seat.is_paused();
+        let figures = machine.figures(now);
+        let waiting = counts.ready + counts.delayed + counts.key_wait;
+        // What was the oldest a second ago may be done by now.
+        let oldest_waiting = self.oldest.pending.filter(|_| waiting > 0);
+        self.board.publish(Figures {
+            settle_duration: self.settle_duration,
+            schedule_write: self.schedule_write,
+            pending: counts,
+            paused,
+            held: if paused { waiting } else { figures.held },
+            oldest_pending: oldest_waiting.into_iter().chain(figures.oldest_pending).min(),
+            oldest_letter: self.oldest.letter.filter(|_| counts.letters_open > 0),
+            ..figures
+        });
+        self.published = Some(Instant::now());
+        self.stale = false;
+        Ok(())
+    }
+}
