@@ -18,6 +18,8 @@ use crate::output::Output;
 const LETTERS_PAGE: u32 = 500;
 /// Messages asked for at the same time.
 const ASKING_MAX: usize = 16;
+/// Ids that are held as text while they are asked for.
+const ASK_AT_ONCE: usize = 10_000;
 
 /// What was learned on the way, besides the marks.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +64,7 @@ pub async fn gather(
     }
     letters(pipeline, roll, &mut seen, session).await?;
     messages(pipeline, roll, session, out).await?;
-    if roll.iter().any(|(_, marks)| fate(marks) == Fate::Missing) {
+    if !roll.some(0, 1, is_missing).0.is_empty() {
         witness.applied(&mut |id| _ = roll.mark(id, Marks::APPLIED)).await?;
     }
     seen.testimony = witness.testimony().await?;
@@ -99,6 +101,10 @@ fn letter_mark(state: &str) -> Option<Marks> {
     }
 }
 
+fn is_missing(marks: Marks) -> bool {
+    fate(marks) == Fate::Missing
+}
+
 /// Asks for the state of every id that neither the witness nor the letters have.
 async fn messages(
     pipeline: &str,
@@ -106,27 +112,35 @@ async fn messages(
     session: &Session,
     out: &mut Output,
 ) -> Result<(), Failed> {
-    let open: Vec<String> =
-        roll.iter().filter(|(_, marks)| fate(*marks) == Fate::Missing).map(|(id, _)| id).collect();
-    if open.is_empty() {
-        return Ok(());
+    let mut bar = out.progress("asking for what is pending", roll.len());
+    let mut from = Some(0);
+    while let Some(place) = from {
+        bar.at(place as u64);
+        let (ids, next) = roll.some(place, ASK_AT_ONCE, is_missing);
+        for (id, mark) in states(pipeline, ids, &session.api).await? {
+            roll.mark(&id, mark);
+        }
+        from = next;
     }
-    let mut bar = out.progress("asking for what is pending", open.len() as u64);
+    Ok(())
+}
+
+/// The states of some messages, a few asked for at the same time.
+async fn states(pipeline: &str, ids: Vec<String>, api: &Api) -> Result<Vec<(String, Marks)>, ClientFault> {
+    let mut rest = ids.into_iter();
+    let mut known = Vec::new();
     let mut asking = JoinSet::new();
-    let mut done = 0;
-    let mut rest = open.into_iter();
     loop {
         while asking.len() < ASKING_MAX {
             let Some(id) = rest.next() else { break };
-            asking.spawn(ask(session.api.clone(), pipeline.to_owned(), id));
+            asking.spawn(ask(api.clone(), pipeline.to_owned(), id));
         }
-        let Some(asked) = asking.join_next().await else { return Ok(()) };
-        // A task of ours neither panics nor is cancelled; if it did, the id stays unknown and is reported missing.
-        let Ok(asked) = asked else { continue };
-        let (id, mark) = asked?;
-        roll.mark(&id, mark);
-        done += 1;
-        bar.at(done);
+        match asking.join_next().await {
+            None => return Ok(known),
+            Some(Ok(asked)) => known.push(asked?),
+            // A task of ours neither panics nor is cancelled; if it did, the id stays unknown and is missing.
+            Some(Err(_)) => {}
+        }
     }
 }
 

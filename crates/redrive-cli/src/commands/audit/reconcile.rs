@@ -66,7 +66,7 @@ impl Reckoning {
 /// Counts the fates of all ids; names at most `name` missing ones.
 pub fn reconcile(roll: &Roll, name: usize) -> Reckoning {
     let mut reckoning = Reckoning { produced: roll.len(), ..Reckoning::default() };
-    for (id, marks) in roll.iter() {
+    roll.each(|marks, id| {
         match fate(marks) {
             Fate::Succeeded => reckoning.succeeded += 1,
             Fate::DeadOpen { applied } => {
@@ -80,7 +80,7 @@ pub fn reconcile(roll: &Roll, name: usize) -> Reckoning {
             Fate::Pending => reckoning.pending += 1,
             Fate::Missing => {
                 reckoning.missing += 1;
-                reckoning.missing_ids.push(id);
+                reckoning.missing_ids.push(id());
                 // Cut now and then, so that a witness that lost everything does not double our memory.
                 if reckoning.missing_ids.len() >= name.saturating_mul(2).max(1_024) {
                     keep_first(&mut reckoning.missing_ids, name);
@@ -89,7 +89,7 @@ pub fn reconcile(roll: &Roll, name: usize) -> Reckoning {
         }
         reckoning.duplicate_effects += u64::from(marks.has(Marks::APPLIED_AGAIN));
         reckoning.listed_again += u64::from(marks.has(Marks::LISTED_AGAIN));
-    }
+    });
     keep_first(&mut reckoning.missing_ids, name);
     reckoning
 }

@@ -114,14 +114,41 @@ impl Roll {
         slot.map(|marks| *marks = marks.with(mark)).is_some()
     }
 
-    /// All ids with their marks. A range goes in order.
-    pub fn iter(&self) -> Box<dyn Iterator<Item = (String, Marks)> + '_> {
+    /// Shows the marks of every id, and its name to who wants it. A range goes in order.
+    pub fn each(&self, mut see: impl FnMut(Marks, &dyn Fn() -> String)) {
         match &self.0 {
-            Kind::Range { prefix, first, marks } => Box::new(
-                (*first..).zip(marks).map(move |(number, marks)| (format!("{prefix}{number}"), *marks)),
-            ),
-            Kind::Listed(ids) => Box::new(ids.iter().map(|(id, marks)| (id.to_string(), *marks))),
+            Kind::Range { prefix, first, marks } => {
+                for (number, marks) in (*first..).zip(marks) {
+                    see(*marks, &|| format!("{prefix}{number}"));
+                }
+            }
+            Kind::Listed(ids) => ids.iter().for_each(|(id, marks)| see(*marks, &|| id.to_string())),
         }
+    }
+
+    /// At most `max` ids whose marks are `wanted`, from a place in the roll on, and the place to go on from; `None`
+    /// at its end. So that nobody has to hold all ids a second time.
+    pub fn some(
+        &self,
+        from: usize,
+        max: usize,
+        wanted: impl Fn(Marks) -> bool,
+    ) -> (Vec<String>, Option<usize>) {
+        let found: Vec<(usize, String)> = match &self.0 {
+            Kind::Range { prefix, first, marks } => {
+                let rest = marks.iter().enumerate().skip(from).filter(|(_, marks)| wanted(**marks));
+                rest.take(max)
+                    .map(|(place, _)| (place, format!("{prefix}{}", first + place as u64)))
+                    .collect()
+            }
+            // The order of a map stays the same as long as no id is added.
+            Kind::Listed(ids) => {
+                let rest = ids.iter().enumerate().skip(from).filter(|(_, (_, marks))| wanted(**marks));
+                rest.take(max).map(|(place, (id, _))| (place, id.to_string())).collect()
+            }
+        };
+        let next = found.last().filter(|_| found.len() == max).map(|(place, _)| place + 1);
+        (found.into_iter().map(|(_, id)| id).collect(), next)
     }
 }
 
@@ -156,8 +183,8 @@ mod tests {
         ] {
             assert_eq!(roll.mark(id, Marks::APPLIED), known, "{id}");
         }
-        let marked: Vec<_> =
-            roll.iter().filter(|(_, marks)| marks.has(Marks::APPLIED)).map(|(id, _)| id).collect();
+        let (marked, end) = roll.some(0, 10, |marks| marks.has(Marks::APPLIED));
+        assert_eq!(end, None);
         assert_eq!(marked, ["o-3", "o-5"]);
     }
 
@@ -166,6 +193,26 @@ mod tests {
         assert!(Roll::range("o-", 5, 4).is_none());
         assert!(Roll::range("o-", 0, RANGE_MAX).is_none());
         assert!(Roll::range("o-", 0, u64::MAX).is_none());
+    }
+
+    #[test]
+    fn a_roll_can_be_gone_through_in_parts() {
+        let range = Roll::range("o-", 5, 29).unwrap();
+        let mut listed = Roll::listed();
+        (5..30).for_each(|i| assert!(listed.add(&format!("o-{i}"))));
+        for roll in [range, listed] {
+            let (mut all, mut from) = (Vec::new(), Some(0));
+            while let Some(place) = from {
+                let (part, next) = roll.some(place, 7, |_| true);
+                assert!(part.len() <= 7);
+                all.extend(part);
+                from = next;
+            }
+            all.sort();
+            let mut whole: Vec<String> = (5..30).map(|i| format!("o-{i}")).collect();
+            whole.sort();
+            assert_eq!(all, whole);
+        }
     }
 
     #[test]
