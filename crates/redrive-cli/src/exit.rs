@@ -18,11 +18,13 @@ pub enum Exit {
     Storage,
     /// Not now: the server is not there or is busy. Try again.
     TryAgain,
+    /// Somebody pressed ^C while we were following something that goes on without us.
+    Interrupted,
 }
 
 impl Exit {
-    pub const ALL: [Self; 6] =
-        [Self::Ok, Self::Bad, Self::Usage, Self::Watchdog, Self::Storage, Self::TryAgain];
+    pub const ALL: [Self; 7] =
+        [Self::Ok, Self::Bad, Self::Usage, Self::Watchdog, Self::Storage, Self::TryAgain, Self::Interrupted];
 
     pub const fn code(self) -> u8 {
         match self {
@@ -32,6 +34,7 @@ impl Exit {
             Self::Watchdog => 70,
             Self::Storage => 74,
             Self::TryAgain => 75,
+            Self::Interrupted => 130,
         }
     }
 
@@ -43,6 +46,7 @@ impl Exit {
             Self::Watchdog => "ended by the watchdog",
             Self::Storage => "storage failed",
             Self::TryAgain => "try again",
+            Self::Interrupted => "interrupted by ^C",
         }
     }
 }
@@ -116,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_codes_are_those_that_scripts_rely_on() {
-        assert_eq!(Exit::ALL.map(Exit::code), [0, 1, 2, 70, 74, 75]);
+        assert_eq!(Exit::ALL.map(Exit::code), [0, 1, 2, 70, 74, 75, 130]);
     }
 
     #[test]

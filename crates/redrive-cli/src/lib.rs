@@ -6,10 +6,12 @@
 //! - [`config`]: `redrive.toml`, flags and environment become one checked configuration
 //! - [`planning`]: what `check` computes from a configuration, and what it is told to assume
 //! - [`commands`]: one file per command, each with a `run`
+//! - [`client`]: the HTTP API, as the commands use it that talk to a processor
 //! - [`output`]: tables, numbers and progress; data goes to stdout, everything else to stderr
 //! - [`exit`]: the exit codes, and what ends a command
 
 pub mod args;
+pub mod client;
 pub mod commands;
 pub mod config;
 pub mod exit;

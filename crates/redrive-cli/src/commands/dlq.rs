@@ -1,6 +1,18 @@
-//! `redrive dlq`.
+//! `redrive dlq`: look at dead letters, replay, discard and export them.
+
+mod discard;
+mod export;
+mod inspect;
+mod redact;
+mod replay;
+mod selection;
+mod show;
+mod stats;
+
+pub use selection::{Selection, moment};
 
 use crate::args::Global;
+use crate::client::with_api;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
@@ -12,13 +24,30 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Action {
+    /// List dead letters, the first to die first
+    Inspect(inspect::Args),
+    /// Show one letter: every attempt, the payload, the headers
+    Show(show::Args),
+    /// Put letters back, paced and once each, and follow the job to its end
+    Replay(replay::Args),
+    /// Close letters for good; they are kept as tombstones and can be taken back for a while
+    Discard(discard::DiscardArgs),
+    /// Take a discard back
+    Undo(discard::UndoArgs),
+    /// Write letters with their payloads as NDJSON to stdout
+    Export(export::Args),
     /// Count the dead letters of a pipeline by state, reason and class
-    Stats {
-        /// The pipeline
-        pipeline: String,
-    },
+    Stats(stats::Args),
 }
 
-pub fn run(_args: &Args, _global: &Global, _out: &mut Output) -> Result<Exit, Failed> {
-    Err(Failed::not_built_yet("dlq"))
+pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    with_api(global, out, async |session, out| match &args.action {
+        Action::Inspect(args) => inspect::run(args, session, out).await,
+        Action::Show(args) => show::run(args, session, out).await,
+        Action::Replay(args) => replay::run(args, session, out).await,
+        Action::Discard(args) => discard::discard(args, session, out).await,
+        Action::Undo(args) => discard::undo(args, session, out).await,
+        Action::Export(args) => export::run(args, session, out).await,
+        Action::Stats(args) => stats::run(args, session, out).await,
+    })
 }

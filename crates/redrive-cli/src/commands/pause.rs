@@ -1,6 +1,8 @@
 //! `redrive pause`.
 
 use crate::args::Global;
+use crate::client::with_api;
+use crate::commands::status;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
@@ -10,6 +12,14 @@ pub struct Args {
     pub pipeline: String,
 }
 
-pub fn run(_args: &Args, _global: &Global, _out: &mut Output) -> Result<Exit, Failed> {
-    Err(Failed::not_built_yet("pause"))
+pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    with_api(global, out, async |session, out| {
+        let answer = session.api.pause(&args.pipeline).await?;
+        status::write(&answer.json, &answer.view, session.now(), out)?;
+        out.note(&format!(
+            "nothing is delivered until: redrive resume {}   (messages are still accepted)",
+            args.pipeline
+        ));
+        Ok(Exit::Ok)
+    })
 }

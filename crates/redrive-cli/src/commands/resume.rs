@@ -1,6 +1,8 @@
 //! `redrive resume`.
 
 use crate::args::Global;
+use crate::client::with_api;
+use crate::commands::status;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
@@ -10,6 +12,10 @@ pub struct Args {
     pub pipeline: String,
 }
 
-pub fn run(_args: &Args, _global: &Global, _out: &mut Output) -> Result<Exit, Failed> {
-    Err(Failed::not_built_yet("resume"))
+pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    with_api(global, out, async |session, out| {
+        let answer = session.api.resume(&args.pipeline).await?;
+        status::write(&answer.json, &answer.view, session.now(), out)?;
+        Ok(Exit::Ok)
+    })
 }

@@ -1,15 +1,108 @@
-//! `redrive status`.
+//! `redrive status`: the live state of one pipeline or of all, once or every second.
+//!
+//! Not yet here: the breaker's lines (there is no breaker), `--key` and `--members`.
+
+mod watch;
+
+use redrive::Time;
+use serde_json::Value;
 
 use crate::args::Global;
+use crate::client::answers::PipelineView;
+use crate::client::{ClientFault, Session, with_api};
 use crate::exit::{Exit, Failed};
-use crate::output::Output;
+use crate::output::{Output, Style, age, count};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The pipeline
-    pub pipeline: String,
+    /// The pipeline; all of them unless given
+    pub pipeline: Option<String>,
+    /// Print a line every second until ^C
+    #[arg(long)]
+    pub watch: bool,
 }
 
-pub fn run(_args: &Args, _global: &Global, _out: &mut Output) -> Result<Exit, Failed> {
-    Err(Failed::not_built_yet("status"))
+pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    with_api(global, out, async |session, out| {
+        if args.watch {
+            return watch::run(args.pipeline.as_deref(), session, out).await;
+        }
+        let found = look(args.pipeline.as_deref(), session).await?;
+        if found.is_empty() {
+            out.note("the processor has no pipelines");
+        }
+        for (json, view) in &found {
+            write(json, view, session.now(), out)?;
+        }
+        Ok(Exit::Ok)
+    })
+}
+
+/// One pipeline, or all.
+async fn look(pipeline: Option<&str>, session: &Session) -> Result<Vec<(Value, PipelineView)>, ClientFault> {
+    if let Some(name) = pipeline {
+        let answer = session.api.pipeline(name).await?;
+        return Ok(vec![(answer.json, answer.view)]);
+    }
+    let mut answer = session.api.pipelines().await?;
+    let jsons = answer.json.get_mut("pipelines").and_then(Value::as_array_mut).map(std::mem::take);
+    Ok(jsons.unwrap_or_default().into_iter().zip(answer.view.pipelines).collect())
+}
+
+/// What a pipeline looks like now.
+pub fn write(json: &Value, view: &PipelineView, now: Time, out: &mut Output) -> Result<(), Failed> {
+    if out.is_json() {
+        return out.json(json);
+    }
+    let paused =
+        if view.paused { format!("   {}", out.paint(Style::Warning, "PAUSED")) } else { String::new() };
+    out.line(&format!("pipeline {}{paused}   {}", view.name, standing(view, now)))?;
+    out.line(&format!("  {}", done(view)))
+}
+
+/// What waits and what is dead.
+fn standing(view: &PipelineView, now: Time) -> String {
+    let oldest = |at: Option<crate::client::answers::Instant>| {
+        at.map(|at| format!(" (oldest {})", age::since(now, at.0))).unwrap_or_default()
+    };
+    let pending = &view.pending;
+    let mut parts = vec![
+        format!("ready {}", count(pending.ready)),
+        format!("delayed {}", count(pending.delayed)),
+        format!("held {}", count(pending.held)),
+        format!("in flight {}", count(pending.in_flight)),
+    ];
+    if pending.key_wait > 0 {
+        parts.push(format!("waiting for their key {}", count(pending.key_wait)));
+    }
+    if view.oldest_pending.is_some() {
+        parts.push(format!("oldest pending {}", oldest_age(view.oldest_pending.map(|at| at.0), now)));
+    }
+    parts.push(format!("dead {}{}", count(view.letters.open), oldest(view.oldest_letter)));
+    if view.letters.replaying > 0 {
+        parts.push(format!("replaying {}", count(view.letters.replaying)));
+    }
+    parts.join("   ")
+}
+
+fn oldest_age(at: Option<Time>, now: Time) -> String {
+    at.map_or_else(|| "-".to_owned(), |at| age::since(now, at))
+}
+
+/// What was done since the processor started.
+fn done(view: &PipelineView) -> String {
+    let mut parts = vec![
+        format!("since start: succeeded {}", count(view.succeeded)),
+        format!("dead {}", count(view.dead)),
+        format!("retried {}", count(view.retried)),
+        format!("attempts {}", count(view.attempts)),
+    ];
+    let milliseconds = |ms: f64| if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") };
+    if let Some(ms) = view.end_to_end_p99_ms {
+        parts.push(format!("p99 {}", milliseconds(ms)));
+    }
+    if let Some(ms) = view.late_p99_ms {
+        parts.push(format!("late p99 {}", milliseconds(ms)));
+    }
+    parts.join("   ")
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redrive::builder::pipeline::NAME_BYTES_MAX;
+use redrive::name::NAME_BYTES_MAX;
 use redrive::{AfterDead, Ordering};
 use redrive_core::{Policy, PolicySettings, duration};
 

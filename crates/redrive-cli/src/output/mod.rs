@@ -1,7 +1,10 @@
 //! What a command prints: data to stdout, everything else to stderr.
 
+pub mod age;
+pub mod instant;
 mod number;
 mod progress;
+pub mod safe;
 mod style;
 mod table;
 mod writer;

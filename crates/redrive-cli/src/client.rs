@@ -1,0 +1,23 @@
+//! The client of the HTTP API: what `dlq`, `status`, `pause`, `resume` and `audit` talk to.
+//!
+//! - `place`: where the processor is (`--url`), and what is refused as an address
+//! - `token`: which token is sent, and that it never shows
+//! - `wire`: one request and its bounded answer
+//! - `answers`: the JSON of the API as types
+//! - `api`: a method per route
+//! - `fault`: what can go wrong, what to do about it, and the exit code
+//! - `session`: from the global flags to an API, on a small runtime
+
+pub mod answers;
+pub mod api;
+pub mod fault;
+pub mod place;
+pub mod session;
+pub mod token;
+pub mod wire;
+
+pub use api::{Api, PageQuery};
+pub use fault::ClientFault;
+pub use place::Place;
+pub use session::{Session, with_api};
+pub use token::Bearer;

@@ -1,0 +1,226 @@
+//! The JSON of the API as types. Fields that are not known here are ignored, fields that are not there have their
+//! empty value: a newer or older processor can still be read.
+
+use std::collections::BTreeMap;
+
+use redrive::Time;
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+
+use crate::output::instant;
+
+/// An answer twice: as it came, for `--json`, and as what we understand of it.
+#[derive(Clone, Debug)]
+pub struct Answer<T> {
+    pub json: Value,
+    pub view: T,
+}
+
+/// An instant of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instant(pub Time);
+
+impl<'de> Deserialize<'de> for Instant {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let at = instant::parse(&text)
+            .ok_or_else(|| de::Error::invalid_value(de::Unexpected::Str(&text), &"an RFC 3339 time"))?;
+        Ok(Self(at))
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Pipelines {
+    pub pipelines: Vec<PipelineView>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PipelineView {
+    pub name: String,
+    pub paused: bool,
+    pub pending: Pending,
+    pub letters: LetterCounts,
+    pub oldest_pending: Option<Instant>,
+    pub oldest_letter: Option<Instant>,
+    pub succeeded: u64,
+    pub dead: u64,
+    pub retried: u64,
+    pub attempts: u64,
+    pub late_p99_ms: Option<f64>,
+    pub end_to_end_p99_ms: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Pending {
+    pub ready: u64,
+    pub delayed: u64,
+    pub key_wait: u64,
+    pub in_flight: u64,
+    pub held: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LetterCounts {
+    pub open: u64,
+    pub replaying: u64,
+    pub succeeded: u64,
+    pub discarded: u64,
+}
+
+/// A page of letters; `next` is the cursor of the page after it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LetterPage {
+    pub letters: Vec<Value>,
+    pub next: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LetterView {
+    pub id: String,
+    pub message: String,
+    pub key: Option<String>,
+    pub tenant: Option<String>,
+    pub state: String,
+    pub reason: String,
+    pub class: Option<String>,
+    pub error_class: Option<String>,
+    pub attempts: u64,
+    pub replays: u64,
+    pub error: Option<String>,
+    pub dead_at: Option<Instant>,
+    pub created: Option<Instant>,
+    pub deadline: Option<Instant>,
+    pub headers: BTreeMap<String, String>,
+    pub payload: Option<Payload>,
+    pub history: Vec<AttemptView>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Payload {
+    Utf8(String),
+    Base64(String),
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AttemptView {
+    pub attempt: u64,
+    pub at: Option<Instant>,
+    pub took_ms: Option<f64>,
+    pub class: Option<String>,
+    pub error: Option<String>,
+    pub counted: Option<bool>,
+    pub ambiguous: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LetterStats {
+    pub open: u64,
+    pub replaying: u64,
+    pub succeeded: u64,
+    pub discarded: u64,
+    pub by_reason: BTreeMap<String, u64>,
+    pub by_class: BTreeMap<String, u64>,
+    pub oldest: Option<Instant>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct MessageView {
+    pub state: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Discarded {
+    pub id: Option<String>,
+    pub discarded: u64,
+    pub would_discard: Option<u64>,
+    pub undo_until: Option<Instant>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Restored {
+    pub restored: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct DryReplay {
+    pub would_replay: u64,
+    pub rate: Option<f64>,
+    pub about_seconds: Option<f64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct ReplayView {
+    pub id: String,
+    #[serde(default)]
+    pub pipeline: String,
+    pub state: ReplayState,
+    #[serde(default)]
+    pub selection: String,
+    #[serde(default)]
+    pub total: u64,
+    #[serde(default)]
+    pub published: u64,
+    #[serde(default)]
+    pub succeeded: u64,
+    #[serde(default)]
+    pub dead_again: u64,
+    #[serde(default)]
+    pub skipped: u64,
+    #[serde(default)]
+    pub rate: Option<f64>,
+    #[serde(default)]
+    pub created: Option<Instant>,
+    /// Why it was stopped.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReplayState {
+    Running,
+    Paused,
+    Done,
+    Aborted,
+    Stopped,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Actions {
+    pub actions: Vec<Value>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ActionView {
+    pub at: Option<Instant>,
+    pub actor: String,
+    pub action: String,
+    pub id: Option<String>,
+    pub pipeline: Option<String>,
+    pub letters: Option<u64>,
+    pub note: Option<String>,
+}
+
+/// `{"code","message","hint"}`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Refusal {
+    pub code: String,
+    pub message: String,
+    pub hint: Option<String>,
+}

@@ -1,0 +1,141 @@
+//! The API: a method per route.
+
+use bytes::Bytes;
+use hyper::http::Method;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::answers::{
+    Actions, Answer, Discarded, DryReplay, LetterPage, LetterStats, LetterView, MessageView, PipelineView,
+    Pipelines, ReplayView, Restored,
+};
+use super::fault::ClientFault;
+use super::place::{Place, query, segment};
+use super::token::Bearer;
+use super::wire::Wire;
+
+/// A processor's API.
+#[derive(Clone, Debug)]
+pub struct Api {
+    wire: Wire,
+}
+
+/// Which letters a page is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct PageQuery {
+    pub filter: Option<String>,
+    /// `None` asks for letters in every state.
+    pub state: Option<String>,
+    pub since: Option<String>,
+    pub payload: bool,
+    pub limit: u32,
+    pub cursor: Option<String>,
+}
+
+impl Api {
+    pub fn new(place: Place, token: Option<Bearer>) -> Self {
+        Self { wire: Wire::new(place, token) }
+    }
+
+    pub fn place(&self) -> &Place {
+        self.wire.place()
+    }
+
+    pub async fn pipelines(&self) -> Result<Answer<Pipelines>, ClientFault> {
+        self.get("/v1/pipelines").await
+    }
+
+    pub async fn pipeline(&self, name: &str) -> Result<Answer<PipelineView>, ClientFault> {
+        self.get(&format!("/v1/pipelines/{}", segment(name))).await
+    }
+
+    pub async fn pause(&self, pipeline: &str) -> Result<Answer<PipelineView>, ClientFault> {
+        self.post(&format!("/v1/pipelines/{}/pause", segment(pipeline)), None).await
+    }
+
+    pub async fn resume(&self, pipeline: &str) -> Result<Answer<PipelineView>, ClientFault> {
+        self.post(&format!("/v1/pipelines/{}/resume", segment(pipeline)), None).await
+    }
+
+    pub async fn message(&self, pipeline: &str, id: &str) -> Result<Answer<MessageView>, ClientFault> {
+        self.get(&format!("/v1/pipelines/{}/messages/{}", segment(pipeline), segment(id))).await
+    }
+
+    pub async fn letters(&self, pipeline: &str, page: &PageQuery) -> Result<Answer<LetterPage>, ClientFault> {
+        let limit = page.limit.to_string();
+        let query = query(&[
+            ("filter", page.filter.as_deref()),
+            ("state", page.state.as_deref()),
+            ("since", page.since.as_deref()),
+            ("payload", page.payload.then_some("true")),
+            ("limit", Some(&limit)),
+            ("cursor", page.cursor.as_deref()),
+        ]);
+        self.get(&format!("/v1/pipelines/{}/letters{query}", segment(pipeline))).await
+    }
+
+    pub async fn letter(&self, pipeline: &str, id: &str) -> Result<Answer<LetterView>, ClientFault> {
+        self.get(&format!("/v1/pipelines/{}/letters/{}", segment(pipeline), segment(id))).await
+    }
+
+    pub async fn letter_stats(&self, pipeline: &str) -> Result<Answer<LetterStats>, ClientFault> {
+        self.get(&format!("/v1/pipelines/{}/letters/stats", segment(pipeline))).await
+    }
+
+    pub async fn discard(&self, pipeline: &str, body: Value) -> Result<Answer<Discarded>, ClientFault> {
+        self.post(&format!("/v1/pipelines/{}/letters/discard", segment(pipeline)), Some(body)).await
+    }
+
+    pub async fn undo(&self, pipeline: &str, discard: &str) -> Result<Answer<Restored>, ClientFault> {
+        let path = format!("/v1/pipelines/{}/letters/undo", segment(pipeline));
+        self.post(&path, Some(json!({ "id": discard }))).await
+    }
+
+    pub async fn replay_dry(&self, body: Value) -> Result<Answer<DryReplay>, ClientFault> {
+        self.post("/v1/replays", Some(body)).await
+    }
+
+    pub async fn replay_start(&self, body: Value) -> Result<Answer<ReplayView>, ClientFault> {
+        self.post("/v1/replays", Some(body)).await
+    }
+
+    pub async fn replay(&self, id: &str) -> Result<Answer<ReplayView>, ClientFault> {
+        self.get(&format!("/v1/replays/{}", segment(id))).await
+    }
+
+    pub async fn replay_resume(&self, id: &str) -> Result<Answer<ReplayView>, ClientFault> {
+        self.post(&format!("/v1/replays/{}/resume", segment(id)), None).await
+    }
+
+    pub async fn replay_abort(&self, id: &str) -> Result<Answer<ReplayView>, ClientFault> {
+        self.post(&format!("/v1/replays/{}/abort", segment(id)), None).await
+    }
+
+    pub async fn actions(&self, since: Option<&str>, limit: u32) -> Result<Answer<Actions>, ClientFault> {
+        let limit = limit.to_string();
+        self.get(&format!("/v1/actions{}", query(&[("since", since), ("limit", Some(&limit))]))).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Answer<T>, ClientFault> {
+        self.read(&self.wire.ask(Method::GET, path, Bytes::new()).await?)
+    }
+
+    async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Answer<T>, ClientFault> {
+        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        self.read(&self.wire.ask(Method::POST, path, body).await?)
+    }
+
+    fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<Answer<T>, ClientFault> {
+        let strange = |error: serde_json::Error| ClientFault::Strange {
+            place: self.place().to_string(),
+            problem: error.to_string(),
+        };
+        let json: Value = serde_json::from_slice(bytes).map_err(strange)?;
+        let view = T::deserialize(&json).map_err(strange)?;
+        Ok(Answer { json, view })
+    }
+}

@@ -1,0 +1,98 @@
+//! What can go wrong between us and the processor, what to do about it, and the exit code.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::answers::Refusal;
+use super::place::PlaceFault;
+use crate::exit::{Exit, Failed};
+use crate::output::safe;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientFault {
+    #[error("no processor answers at {place}; start `redrive processor` or give --url")]
+    NoProcessor { place: String },
+    #[error("{place} did not answer within {} s; it may be overloaded, try again", within.as_secs())]
+    Slow { place: String, within: Duration },
+    #[error("the connection to {place} broke: {error}")]
+    Broken { place: String, error: String },
+    /// The processor answered and said no.
+    #[error("{0}")]
+    Refused(Refused),
+    #[error("{place} does not answer as a redrive processor does ({problem}); is --url right?")]
+    Strange { place: String, problem: String },
+    #[error(transparent)]
+    Place(#[from] PlaceFault),
+}
+
+/// A refusal of the API, with what was asked.
+#[derive(Debug)]
+pub struct Refused {
+    pub status: u16,
+    pub refusal: Refusal,
+    /// Whether we sent a token at all: the fix differs.
+    pub with_token: bool,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let message = if self.refusal.message.is_empty() {
+            format!("the processor answered {}", self.status)
+        } else {
+            safe::line(&self.refusal.message)
+        };
+        f.write_str(&message)
+    }
+}
+
+impl ClientFault {
+    /// 75 for what may work later as it stands, 1 for what the processor could not do, 2 for what has to be asked
+    /// otherwise.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::NoProcessor { .. } | Self::Slow { .. } | Self::Broken { .. } => Exit::TryAgain,
+            Self::Refused(refused) => match refused.status {
+                429 | 503 => Exit::TryAgain,
+                409 | 500..=599 => Exit::Bad,
+                _ => Exit::Usage,
+            },
+            Self::Strange { .. } | Self::Place(_) => Exit::Usage,
+        }
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused(refused) if refused.status == 404)
+    }
+
+    /// Whether the processor may only be restarting: a follower waits for it.
+    pub fn may_pass(&self) -> bool {
+        self.exit() == Exit::TryAgain
+    }
+}
+
+impl Refused {
+    fn fix(&self) -> Option<&'static str> {
+        match (self.status, self.with_token) {
+            (401, false) => Some(
+                "this needs a token: give it with --token-file FILE or REDRIVE_TOKEN (a processor without configured tokens keeps one in <engine dir>/token)",
+            ),
+            (401, true) => Some(
+                "the token that was sent is not one of the processor's: check --token-file and REDRIVE_TOKEN",
+            ),
+            (403, _) => Some(
+                "the token lacks the scope for this: use one whose [[server.token]] entry lists it in `scopes`",
+            ),
+            _ => None,
+        }
+    }
+}
+
+impl From<ClientFault> for Failed {
+    fn from(fault: ClientFault) -> Self {
+        let failed = Self::new(fault.exit(), fault.to_string());
+        let ClientFault::Refused(refused) = &fault else { return failed };
+        let hint = refused.refusal.hint.as_deref().filter(|hint| !hint.is_empty()).map(safe::line);
+        let said: Vec<String> = hint.into_iter().chain(refused.fix().map(str::to_owned)).collect();
+        if said.is_empty() { failed } else { failed.hint(said.join("\n  ")) }
+    }
+}

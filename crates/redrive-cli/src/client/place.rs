@@ -1,0 +1,163 @@
+//! Where a processor (or the downstream stub) answers: `http://127.0.0.1:7333`.
+
+use std::fmt::{self, Write as _};
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use hyper::http::Uri;
+use hyper::http::uri::{Authority, PathAndQuery, Scheme};
+
+/// A scheme, a host and a port; a path in front of the API's own is allowed, as behind a reverse proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    authority: Authority,
+    prefix: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceFault {
+    #[error("`{0}` is not the address of a processor; write it like http://127.0.0.1:7333")]
+    Unreadable(String),
+    #[error(
+        "`{0}`: this command speaks plain http; give the http address on the processor's own machine, or a tunnel to it"
+    )]
+    Https(String),
+    // The address itself is not repeated: what stands before the @ is a secret.
+    #[error(
+        "an address with a name or a password in it is not accepted; give the token with --token-file or REDRIVE_TOKEN"
+    )]
+    Credentials,
+}
+
+impl Place {
+    /// The full address of `path`, which begins with a slash and is already escaped.
+    pub fn uri(&self, path: &str) -> Result<Uri, PlaceFault> {
+        let full = format!("{}{path}", self.prefix);
+        let path = PathAndQuery::from_str(&full).map_err(|_| PlaceFault::Unreadable(full))?;
+        Uri::builder()
+            .scheme(Scheme::HTTP)
+            .authority(self.authority.clone())
+            .path_and_query(path)
+            .build()
+            .map_err(|_| PlaceFault::Unreadable(self.to_string()))
+    }
+
+    /// Whether what is sent stays on this machine.
+    pub fn is_loopback(&self) -> bool {
+        let host = self.authority.host();
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
+}
+
+impl FromStr for Place {
+    type Err = PlaceFault;
+
+    fn from_str(text: &str) -> Result<Self, PlaceFault> {
+        let unreadable = || PlaceFault::Unreadable(text.to_owned());
+        if text.contains('@') {
+            return Err(PlaceFault::Credentials);
+        }
+        // `127.0.0.1:7333` alone is what people type.
+        let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+        let uri = Uri::from_str(&full).map_err(|_| unreadable())?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(PlaceFault::Https(text.to_owned())),
+            _ => return Err(unreadable()),
+        }
+        let authority = uri.authority().ok_or_else(unreadable)?.clone();
+        if authority.host().is_empty() || uri.query().is_some() {
+            return Err(unreadable());
+        }
+        let prefix = uri.path().trim_end_matches('/').trim_end_matches("/v1").to_owned();
+        Ok(Self { authority, prefix })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.authority, self.prefix)
+    }
+}
+
+/// One segment of a path, escaped so that an id with a slash, a space or a question mark stays one segment.
+pub fn segment(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => escaped.push(byte.into()),
+            // Writing to a String cannot fail.
+            _ => _ = write!(escaped, "%{byte:02X}"),
+        }
+    }
+    escaped
+}
+
+/// `?name=value&…` of those that have a value; nothing if none has.
+pub fn query(pairs: &[(&str, Option<&str>)]) -> String {
+    let mut text = String::new();
+    for (name, value) in pairs {
+        if let Some(value) = value {
+            text.push(if text.is_empty() { '?' } else { '&' });
+            text.push_str(name);
+            text.push('=');
+            text.push_str(&segment(value));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_forms_people_type_are_read() {
+        for (text, shown) in [
+            ("http://127.0.0.1:7333", "http://127.0.0.1:7333"),
+            ("127.0.0.1:7333", "http://127.0.0.1:7333"),
+            ("http://localhost:7333/", "http://localhost:7333"),
+            ("http://localhost:7333/v1/", "http://localhost:7333"),
+            ("http://proxy/redrive", "http://proxy/redrive"),
+            ("http://[::1]:7333", "http://[::1]:7333"),
+        ] {
+            assert_eq!(text.parse::<Place>().unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn other_schemes_and_credentials_are_refused_with_the_fix() {
+        let fault = "https://ops.example".parse::<Place>().unwrap_err().to_string();
+        assert!(fault.contains("plain http"), "{fault}");
+        let fault = "http://ops:hunter2@localhost".parse::<Place>().unwrap_err().to_string();
+        assert!(fault.contains("--token-file") && !fault.contains("hunter2"), "{fault}");
+        for text in ["", "ftp://x", "http://", "http://a/?q=1", "not an address"] {
+            assert!(text.parse::<Place>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_known_by_its_address() {
+        for (text, loopback) in [
+            ("127.0.0.1:7333", true),
+            ("127.8.8.8", true),
+            ("[::1]:7333", true),
+            ("localhost", true),
+            ("10.0.0.1:7333", false),
+            ("localhost.example", false),
+        ] {
+            assert_eq!(text.parse::<Place>().unwrap().is_loopback(), loopback, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_id_stays_one_segment() {
+        assert_eq!(segment("orders/17?x=ä b"), "orders%2F17%3Fx%3D%C3%A4%20b");
+        assert_eq!(
+            query(&[("filter", Some("error:\"a b\"")), ("cursor", None), ("limit", Some("20"))]),
+            "?filter=error%3A%22a%20b%22&limit=20"
+        );
+        assert_eq!(query(&[("cursor", None)]), "");
+    }
+}

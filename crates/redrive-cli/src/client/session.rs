@@ -1,0 +1,140 @@
+//! From the global flags to an API: which place, which token, and a runtime of one thread.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use redrive::Time;
+
+use super::api::Api;
+use super::fault::ClientFault;
+use super::place::{Place, PlaceFault};
+use super::token::Bearer;
+use crate::args::Global;
+use crate::config::load::{FILE_DEFAULT, load};
+use crate::config::{EngineConfig, Environment, ProcessorFlags, ServerConfig};
+use crate::exit::{Exit, Failed};
+use crate::output::Output;
+
+/// What a client command works with. The clock is an argument, so that a test can stop it.
+#[derive(Debug)]
+pub struct Session {
+    pub api: Api,
+    pub clock: fn() -> Time,
+}
+
+impl Session {
+    pub fn now(&self) -> Time {
+        (self.clock)()
+    }
+
+    /// A part of an answer is not what the API promises.
+    pub fn strange(&self, error: &serde_json::Error) -> ClientFault {
+        ClientFault::Strange { place: self.api.place().to_string(), problem: error.to_string() }
+    }
+}
+
+/// Connects as the flags say and runs a command to its end.
+pub fn with_api(
+    global: &Global,
+    out: &mut Output,
+    command: impl AsyncFnOnce(&Session, &mut Output) -> Result<Exit, Failed>,
+) -> Result<Exit, Failed> {
+    let config = Nearby::find(global, out)?;
+    let place: Place = match &global.url {
+        Some(url) => url.parse(),
+        None => place_of(config.listen).parse(),
+    }
+    .map_err(|fault: PlaceFault| Failed::usage(fault.to_string()))?;
+    let token = token(global, &config.dir, &place)?;
+    if token.is_some() && !place.is_loopback() {
+        out.note(&format!(
+            "warning: the token goes to {place} unencrypted; use a tunnel unless the network is yours"
+        ));
+    }
+    let session = Session { api: Api::new(place, token), clock: wall_clock };
+    block_on(command(&session, out))
+}
+
+/// What the configuration of this directory says about a processor on this machine.
+#[derive(Debug)]
+struct Nearby {
+    listen: SocketAddr,
+    dir: PathBuf,
+}
+
+impl Nearby {
+    /// A configuration that was asked for must be readable. One that is not there, or has faults, only leaves us
+    /// with the defaults: looking at a processor must be possible while its next configuration is being written.
+    fn find(global: &Global, out: &mut Output) -> Result<Self, Failed> {
+        let environment = Environment::of_process();
+        let there = global.config.is_some() || Path::new(FILE_DEFAULT).exists();
+        let config = if there {
+            let config = load(global, &ProcessorFlags::default(), &environment)?.config;
+            if config.is_none() {
+                out.note(
+                    "warning: the configuration has faults (`redrive check` shows them) and is not used",
+                );
+            }
+            config
+        } else {
+            None
+        };
+        Ok(config.map_or_else(
+            || Self {
+                listen: ServerConfig::default().listen,
+                dir: environment.dir.map_or_else(|| EngineConfig::default().dir, PathBuf::from),
+            },
+            |config| Self { listen: config.server.listen, dir: config.engine.dir },
+        ))
+    }
+}
+
+/// Where to knock for a processor that listens there: one that listens everywhere is on this machine too.
+fn place_of(listen: SocketAddr) -> String {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, listen.port()))
+}
+
+/// Runs a future on this thread. Client commands wait for one thing at a time.
+pub fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failed::new(Exit::TryAgain, format!("no runtime: {error}")))?.block_on(future)
+}
+
+/// `--token-file`, else `REDRIVE_TOKEN`, else the engine's own. The last one only for a place on this machine: it
+/// must not be carried to another host because somebody gave `--url` next to a local store.
+fn token(global: &Global, engine_dir: &Path, place: &Place) -> Result<Option<Bearer>, Failed> {
+    if let Some(token) = global.token()? {
+        return Bearer::new(token.reveal()).map(Some);
+    }
+    Ok(if place.is_loopback() { Bearer::of_engine(engine_dir) } else { None })
+}
+
+/// The wall clock. A clock before 1970 counts as 1970.
+pub fn wall_clock() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_that_listens_everywhere_is_knocked_at_on_this_machine() {
+        for (listen, place) in [
+            ("127.0.0.1:7333", "http://127.0.0.1:7333"),
+            ("0.0.0.0:8080", "http://127.0.0.1:8080"),
+            ("[::]:8080", "http://[::1]:8080"),
+            ("10.0.0.7:7333", "http://10.0.0.7:7333"),
+        ] {
+            assert_eq!(place_of(listen.parse().unwrap()), place);
+            assert!(place.parse::<Place>().is_ok());
+        }
+    }
+}

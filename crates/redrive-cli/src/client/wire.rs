@@ -1,0 +1,102 @@
+//! One request over HTTP/1.1 and its answer, with a bound on time and size.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use hyper::http::{Method, Request, StatusCode};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+use super::fault::{ClientFault, Refused};
+use super::place::Place;
+use super::token::Bearer;
+
+/// The longest answer we read. A page of letters with their payloads fits.
+pub const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// How long one exchange may take. The processor may have to look through many letters for a filter.
+pub const ANSWER_WITHIN: Duration = Duration::from_mins(1);
+
+/// A pool of connections to one place.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    client: Client<HttpConnector, Full<Bytes>>,
+    place: Place,
+    token: Option<Bearer>,
+    within: Duration,
+}
+
+impl Wire {
+    pub fn new(place: Place, token: Option<Bearer>) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(Duration::from_secs(5)));
+        connector.set_nodelay(true);
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        Self { client, place, token, within: ANSWER_WITHIN }
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Sends one request and reads the whole answer. A body means POST with JSON.
+    pub async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientFault> {
+        let (status, bytes) =
+            tokio::time::timeout(self.within, self.exchange(method, path, body))
+                .await
+                .map_err(|_| ClientFault::Slow { place: self.place.to_string(), within: self.within })??;
+        if status.is_success() {
+            return Ok(bytes);
+        }
+        // An answer without our shape still has its status; the text of a stranger is not shown.
+        let refusal = serde_json::from_slice(&bytes).unwrap_or_default();
+        Err(ClientFault::Refused(Refused { status: status.as_u16(), refusal, with_token: self.has_token() }))
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), ClientFault> {
+        let place = || self.place.to_string();
+        let mut request =
+            Request::builder().method(method).uri(self.place.uri(path)?).header(ACCEPT, "application/json");
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.header());
+        }
+        let request = request
+            .body(Full::new(body))
+            .map_err(|error| ClientFault::Strange { place: place(), problem: error.to_string() })?;
+        let answer = self.client.request(request).await.map_err(|error| {
+            if error.is_connect() {
+                ClientFault::NoProcessor { place: place() }
+            } else {
+                ClientFault::Broken { place: place(), error: root(&error) }
+            }
+        })?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| ClientFault::Broken { place: place(), error: root(&*error) })?;
+        Ok((status, body.to_bytes()))
+    }
+}
+
+/// The innermost cause, which is the one that says something.
+fn root(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

@@ -1,0 +1,170 @@
+//! Asks the witness and the processor about every produced id.
+//!
+//! The system may run while it is audited, so the order matters. Effects happen before we settle; a message that is
+//! pending here and succeeds a moment later must not look missing. So: the witness first, then the letters, then the
+//! state of each id that neither of them has, and last the witness once more if an id is still unaccounted for.
+
+use serde::Deserialize as _;
+use tokio::task::JoinSet;
+
+use super::reconcile::{Fate, fate};
+use super::roll::{Marks, Roll};
+use super::witness::{Testimony, Witness};
+use crate::client::answers::LetterView;
+use crate::client::{Api, ClientFault, PageQuery, Session};
+use crate::exit::Failed;
+use crate::output::Output;
+
+const LETTERS_PAGE: u32 = 500;
+/// Messages asked for at the same time.
+const ASKING_MAX: usize = 16;
+/// Ids that are held as text while they are asked for.
+const ASK_AT_ONCE: usize = 10_000;
+
+/// What was learned on the way, besides the marks.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub proof: &'static str,
+    /// Ids the witness has and nobody produced: the list is not complete.
+    pub not_produced: u64,
+    /// Second letters for an id that has one: a copy after a crash.
+    pub twins: u64,
+    pub testimony: Testimony,
+    /// Whether there was a table of effects to look for second ones.
+    pub effects_table: Option<String>,
+}
+
+pub async fn gather(
+    pipeline: &str,
+    roll: &mut Roll,
+    witness: &Witness,
+    effects: Option<&str>,
+    session: &Session,
+    out: &mut Output,
+) -> Result<Seen, Failed> {
+    let mut seen =
+        Seen { proof: witness.proof(), effects_table: effects.map(str::to_owned), ..Seen::default() };
+    // A pipeline that does not exist is found out before a long read.
+    session.api.pipeline(pipeline).await?;
+    out.note("reading what the witness has …");
+    witness
+        .applied(&mut |id| match roll.get(id) {
+            None => seen.not_produced += 1,
+            Some(marks) if marks.has(Marks::APPLIED) => _ = roll.mark(id, Marks::APPLIED_AGAIN),
+            Some(_) => _ = roll.mark(id, Marks::APPLIED),
+        })
+        .await?;
+    if let Some(table) = effects {
+        witness
+            .effects(table, &mut |id| {
+                let again = roll.get(id).is_some_and(|marks| marks.has(Marks::EFFECT));
+                roll.mark(id, if again { Marks::APPLIED_AGAIN } else { Marks::EFFECT });
+            })
+            .await?;
+    }
+    letters(pipeline, roll, &mut seen, session).await?;
+    messages(pipeline, roll, session, out).await?;
+    if !roll.some(0, 1, is_missing).0.is_empty() {
+        witness.applied(&mut |id| _ = roll.mark(id, Marks::APPLIED)).await?;
+    }
+    seen.testimony = witness.testimony().await?;
+    Ok(seen)
+}
+
+async fn letters(pipeline: &str, roll: &mut Roll, seen: &mut Seen, session: &Session) -> Result<(), Failed> {
+    let mut query = PageQuery { limit: LETTERS_PAGE, ..PageQuery::default() };
+    loop {
+        let page = session.api.letters(pipeline, &query).await?.view;
+        for letter in &page.letters {
+            let letter = LetterView::deserialize(letter).map_err(|error| session.strange(&error))?;
+            let Some(before) = roll.get(&letter.message) else { continue };
+            let has_letter = [Marks::OPEN, Marks::DISCARDED, Marks::REPLAYING];
+            seen.twins += u64::from(has_letter.iter().any(|mark| before.has(*mark)));
+            // A letter whose replay succeeded proves nothing: the witness has the effect, or it is missing.
+            if let Some(mark) = letter_mark(&letter.state) {
+                roll.mark(&letter.message, mark);
+            }
+        }
+        query.cursor = page.next;
+        if query.cursor.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+fn letter_mark(state: &str) -> Option<Marks> {
+    match state {
+        "open" => Some(Marks::OPEN),
+        "discarded" => Some(Marks::DISCARDED),
+        "replaying" => Some(Marks::REPLAYING),
+        _ => None,
+    }
+}
+
+fn is_missing(marks: Marks) -> bool {
+    fate(marks) == Fate::Missing
+}
+
+/// Asks for the state of every id that neither the witness nor the letters have.
+async fn messages(
+    pipeline: &str,
+    roll: &mut Roll,
+    session: &Session,
+    out: &mut Output,
+) -> Result<(), Failed> {
+    let mut bar = out.progress("asking for what is pending", roll.len());
+    let mut from = Some(0);
+    while let Some(place) = from {
+        bar.at(place as u64);
+        let (ids, next) = roll.some(place, ASK_AT_ONCE, is_missing);
+        for (id, mark) in states(pipeline, ids, &session.api).await? {
+            roll.mark(&id, mark);
+        }
+        from = next;
+    }
+    Ok(())
+}
+
+/// The states of some messages, a few asked for at the same time.
+async fn states(pipeline: &str, ids: Vec<String>, api: &Api) -> Result<Vec<(String, Marks)>, ClientFault> {
+    let mut rest = ids.into_iter();
+    let mut known = Vec::new();
+    let mut asking = JoinSet::new();
+    loop {
+        while asking.len() < ASKING_MAX {
+            let Some(id) = rest.next() else { break };
+            asking.spawn(ask(api.clone(), pipeline.to_owned(), id));
+        }
+        match asking.join_next().await {
+            None => return Ok(known),
+            Some(Ok(asked)) => known.push(asked?),
+            // A task of ours neither panics nor is cancelled; if it did, the id stays unknown and is missing.
+            Some(Err(_)) => {}
+        }
+    }
+}
+
+async fn ask(api: Api, pipeline: String, id: String) -> Result<(String, Marks), ClientFault> {
+    let mark = match api.message(&pipeline, &id).await {
+        Ok(answer) => message_mark(&answer.view.state).ok_or_else(|| ClientFault::Strange {
+            place: api.place().to_string(),
+            problem: format!("`{}` is not a state of a message", answer.view.state),
+        })?,
+        Err(fault) if fault.is_not_found() => Marks::NONE,
+        Err(fault) => return Err(fault),
+    };
+    Ok((id, mark))
+}
+
+/// `None`: a word we do not know. It must not count as pending, that could hide a loss.
+fn message_mark(state: &str) -> Option<Marks> {
+    match state {
+        "ready" | "delayed" | "delivering" | "key_wait" | "held" => Some(Marks::PENDING),
+        "replaying" => Some(Marks::REPLAYING),
+        "dead" => Some(Marks::OPEN),
+        "discarded" => Some(Marks::DISCARDED),
+        // We say so ourselves, and the witness does not have it.
+        "succeeded" => Some(Marks::NONE),
+        _ => None,
+    }
+}

@@ -1,0 +1,212 @@
+//! The reckoning: what became of every produced id. Pure; the marks come from outside.
+
+use super::roll::{Marks, Roll};
+
+/// What became of one produced id. Every id has exactly one fate, so the counts always add up to what was produced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The witness has it.
+    Succeeded,
+    /// It has an open letter. `applied`: the witness has it as well, so the failure was reported after the effect.
+    DeadOpen { applied: bool },
+    /// Its letter was discarded.
+    DeadDiscarded { applied: bool },
+    /// It waits, runs, or is being replayed.
+    Pending,
+    /// Nobody has it, or only we say that it succeeded and the witness does not know of it.
+    Missing,
+}
+
+/// A letter wins over the witness: somebody still has to look at it. The witness wins over everything else we say
+/// about ourselves.
+pub fn fate(marks: Marks) -> Fate {
+    let applied = marks.has(Marks::APPLIED);
+    if marks.has(Marks::OPEN) {
+        Fate::DeadOpen { applied }
+    } else if marks.has(Marks::DISCARDED) {
+        Fate::DeadDiscarded { applied }
+    } else if applied {
+        Fate::Succeeded
+    } else if marks.has(Marks::PENDING) || marks.has(Marks::REPLAYING) {
+        Fate::Pending
+    } else {
+        Fate::Missing
+    }
+}
+
+/// The counts of an audit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reckoning {
+    pub produced: u64,
+    pub succeeded: u64,
+    pub dead_open: u64,
+    pub dead_discarded: u64,
+    /// Of the dead: how many the witness has as well.
+    pub dead_also_succeeded: u64,
+    pub pending: u64,
+    pub missing: u64,
+    /// The first of the missing ids in order, at most as many as were asked for.
+    pub missing_ids: Vec<String>,
+    /// Ids the witness has more than once.
+    pub duplicate_effects: u64,
+    /// Ids the list of produced ids names more than once.
+    pub listed_again: u64,
+}
+
+impl Reckoning {
+    pub fn dead(&self) -> u64 {
+        self.dead_open + self.dead_discarded
+    }
+
+    pub fn is_good(&self) -> bool {
+        self.missing == 0 && self.duplicate_effects == 0
+    }
+}
+
+/// Counts the fates of all ids; names at most `name` missing ones.
+pub fn reconcile(roll: &Roll, name: usize) -> Reckoning {
+    let mut reckoning = Reckoning { produced: roll.len(), ..Reckoning::default() };
+    roll.each(|marks, id| {
+        match fate(marks) {
+            Fate::Succeeded => reckoning.succeeded += 1,
+            Fate::DeadOpen { applied } => {
+                reckoning.dead_open += 1;
+                reckoning.dead_also_succeeded += u64::from(applied);
+            }
+            Fate::DeadDiscarded { applied } => {
+                reckoning.dead_discarded += 1;
+                reckoning.dead_also_succeeded += u64::from(applied);
+            }
+            Fate::Pending => reckoning.pending += 1,
+            Fate::Missing => {
+                reckoning.missing += 1;
+                reckoning.missing_ids.push(id());
+                // Cut now and then, so that a witness that lost everything does not double our memory.
+                if reckoning.missing_ids.len() >= name.saturating_mul(2).max(1_024) {
+                    keep_first(&mut reckoning.missing_ids, name);
+                }
+            }
+        }
+        reckoning.duplicate_effects += u64::from(marks.has(Marks::APPLIED_AGAIN));
+        reckoning.listed_again += u64::from(marks.has(Marks::LISTED_AGAIN));
+    });
+    keep_first(&mut reckoning.missing_ids, name);
+    reckoning
+}
+
+/// Shorter ids first, so that `o-9` stands before `o-10`.
+fn keep_first(ids: &mut Vec<String>, count: usize) {
+    ids.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+    ids.truncate(count);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::collection::{btree_set, vec};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_the_witness_has_is_never_missing_and_what_nobody_has_always_is() {
+        for marks in Marks::all() {
+            let missing = fate(marks) == Fate::Missing;
+            let known = [Marks::APPLIED, Marks::OPEN, Marks::DISCARDED, Marks::REPLAYING, Marks::PENDING];
+            assert_eq!(missing, !known.iter().any(|mark| marks.has(*mark)), "{marks:?}");
+        }
+    }
+
+    #[test]
+    fn an_open_letter_is_dead_also_if_the_effect_happened() {
+        let both = Marks::OPEN.with(Marks::APPLIED);
+        assert_eq!(fate(both), Fate::DeadOpen { applied: true });
+        assert_eq!(fate(Marks::REPLAYING.with(Marks::APPLIED)), Fate::Succeeded);
+        assert_eq!(fate(Marks::REPLAYING), Fate::Pending);
+        assert_eq!(fate(Marks::DISCARDED.with(Marks::PENDING)), Fate::DeadDiscarded { applied: false });
+    }
+
+    #[test]
+    fn missing_ids_are_named_in_the_order_people_count() {
+        let roll = Roll::range("o-", 0, 4_999).unwrap();
+        let reckoning = reconcile(&roll, 12);
+        assert_eq!(reckoning.missing, 5_000);
+        let first: Vec<_> = (0..12).map(|i| format!("o-{i}")).collect();
+        assert_eq!(reckoning.missing_ids, first);
+    }
+
+    type Ids = BTreeSet<u16>;
+
+    fn ids() -> impl Strategy<Value = Ids> {
+        btree_set(0_u16..60, 0..50)
+    }
+
+    /// The same reckoning by set arithmetic, as one would write it on paper.
+    fn on_paper(produced: &Ids, applied: &Ids, open: &Ids, discarded: &Ids, pending: &Ids) -> [u64; 5] {
+        let open: Ids = produced & open;
+        let discarded: Ids = &(produced & discarded) - &open;
+        let succeeded: Ids = &(&(produced & applied) - &open) - &discarded;
+        let rest: Ids = &(&(produced - &open) - &discarded) - &succeeded;
+        let pending: Ids = &rest & pending;
+        let missing = &rest - &pending;
+        [succeeded, open, discarded, pending, missing].map(|set| set.len() as u64)
+    }
+
+    proptest! {
+        #[test]
+        fn the_counts_are_those_of_set_arithmetic(
+            produced in ids(), applied in ids(), open in ids(), discarded in ids(), pending in ids(),
+        ) {
+            let mut roll = Roll::listed();
+            for id in &produced {
+                prop_assert!(roll.add(&id.to_string()));
+            }
+            for (set, mark) in [
+                (&applied, Marks::APPLIED), (&open, Marks::OPEN), (&discarded, Marks::DISCARDED),
+                (&pending, Marks::PENDING),
+            ] {
+                for id in set {
+                    prop_assert_eq!(roll.mark(&id.to_string(), mark), produced.contains(id));
+                }
+            }
+            let found = reconcile(&roll, 100);
+            prop_assert_eq!(found.produced, produced.len() as u64);
+            prop_assert_eq!(found.succeeded + found.dead() + found.pending + found.missing, found.produced);
+            prop_assert_eq!(
+                [found.succeeded, found.dead_open, found.dead_discarded, found.pending, found.missing],
+                on_paper(&produced, &applied, &open, &discarded, &pending)
+            );
+            prop_assert_eq!(found.missing_ids.len() as u64, found.missing);
+            for id in &found.missing_ids {
+                let id: u16 = id.parse().unwrap();
+                prop_assert!(produced.contains(&id) && !applied.contains(&id));
+            }
+        }
+
+        #[test]
+        fn a_range_and_a_list_of_the_same_ids_agree(marks in vec(0_usize..256, 1..80)) {
+            let all: Vec<Marks> = Marks::all().collect();
+            let mut range = Roll::range("x", 0, marks.len() as u64 - 1).unwrap();
+            let mut listed = Roll::listed();
+            for (i, mark) in marks.iter().enumerate() {
+                let id = format!("x{i}");
+                prop_assert!(listed.add(&id));
+                prop_assert!(range.mark(&id, all[*mark]) && listed.mark(&id, all[*mark]));
+            }
+            prop_assert_eq!(reconcile(&range, 7), reconcile(&listed, 7));
+        }
+
+        #[test]
+        fn losing_one_row_of_the_witness_makes_exactly_that_id_missing(count in 1_u64..50, lost in 0_u64..50) {
+            let lost = lost % count;
+            let mut roll = Roll::range("o-", 0, count - 1).unwrap();
+            for id in (0..count).filter(|id| *id != lost) {
+                let id = format!("o-{id}");
+                prop_assert!(roll.mark(&id, Marks::APPLIED));
+            }
+            let found = reconcile(&roll, 20);
+            prop_assert_eq!(found.missing_ids, [format!("o-{lost}")]);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The ledger of `redrive downstream` as a witness: `GET /applied?after=&limit=`, `GET /stats`.
+
+use hyper::Method;
+use serde::Deserialize;
+
+use super::witness::Testimony;
+use crate::client::place::query;
+use crate::client::wire::Wire;
+use crate::client::{ClientFault, Place};
+use crate::exit::{Exit, Failed};
+
+const PAGE: &str = "10000";
+
+#[derive(Debug)]
+pub struct Stub {
+    wire: Wire,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    ids: Vec<String>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Stats {
+    duplicates: Option<u64>,
+}
+
+impl Stub {
+    pub fn new(place: Place) -> Self {
+        // The stub has no tokens, and ours is none of its business.
+        Self { wire: Wire::new(place, None) }
+    }
+
+    pub async fn applied(&self, each: &mut impl FnMut(&str)) -> Result<(), Failed> {
+        let mut after: Option<String> = None;
+        loop {
+            let path = format!("/applied{}", query(&[("after", after.as_deref()), ("limit", Some(PAGE))]));
+            let page: Page = self.get(&path).await?;
+            page.ids.iter().for_each(|id| each(id));
+            match page.next {
+                None => return Ok(()),
+                // A cursor that does not move would keep us for ever.
+                next if next == after => return Err(self.strange("the same page comes again")),
+                next => after = next,
+            }
+        }
+    }
+
+    pub async fn testimony(&self) -> Result<Testimony, Failed> {
+        let stats: Stats = self.get("/stats").await?;
+        Ok(Testimony { repeats_merged: stats.duplicates })
+    }
+
+    async fn get<T: for<'de> Deserialize<'de>>(&self, path: &str) -> Result<T, Failed> {
+        let answer = self.wire.ask(Method::GET, path, bytes::Bytes::new()).await;
+        let answer = answer.map_err(|fault| match fault {
+            ClientFault::NoProcessor { place } => Failed::new(
+                Exit::TryAgain,
+                format!("no downstream answers at {place}; start `redrive downstream` or correct --applied"),
+            ),
+            other => Failed::from(other),
+        })?;
+        serde_json::from_slice(&answer).map_err(|error| self.strange(&error.to_string()))
+    }
+
+    fn strange(&self, problem: &str) -> Failed {
+        Failed::usage(format!(
+            "{} does not answer as `redrive downstream` does ({problem}); is --applied right?",
+            self.wire.place()
+        ))
+    }
+}

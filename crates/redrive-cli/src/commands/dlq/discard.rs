@@ -1,0 +1,66 @@
+//! `redrive dlq discard` and `redrive dlq undo`.
+
+use serde_json::{Value, json};
+
+use super::Selection;
+use crate::client::Session;
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, count, instant};
+
+#[derive(Debug, clap::Args)]
+pub struct DiscardArgs {
+    /// The pipeline
+    pub pipeline: String,
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Why; kept with the letters and in the action log
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Count what would be discarded, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct UndoArgs {
+    /// The pipeline
+    pub pipeline: String,
+    /// The discard, as in d-9
+    pub discard: String,
+}
+
+pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let reason = args.reason.trim();
+    if reason.is_empty() {
+        return Err(Failed::usage("--reason is empty").hint("say why the letters may go, in a few words"));
+    }
+    let mut body = args.selection.fields("discard", session.now())?;
+    body.insert("reason".into(), json!(reason));
+    body.insert("dry_run".into(), json!(args.dry_run));
+    let answer = session.api.discard(&args.pipeline, Value::Object(body)).await?;
+    if out.is_json() {
+        out.json(&answer.json)?;
+        return Ok(Exit::Ok);
+    }
+    let view = answer.view;
+    if args.dry_run {
+        out.line(&format!("would discard {}", count(view.would_discard.unwrap_or(view.discarded))))?;
+        return Ok(Exit::Ok);
+    }
+    let undo = view.id.map(|id| {
+        let until = view.undo_until.map(|at| format!(" until {}", instant::date(at.0))).unwrap_or_default();
+        format!("   (kept as tombstones, undo{until}: redrive dlq undo {} {id})", args.pipeline)
+    });
+    out.line(&format!("discarded {}{}", count(view.discarded), undo.unwrap_or_default()))?;
+    Ok(Exit::Ok)
+}
+
+pub async fn undo(args: &UndoArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let answer = session.api.undo(&args.pipeline, &args.discard).await?;
+    if out.is_json() {
+        out.json(&answer.json)?;
+    } else {
+        out.line(&format!("restored {}   (open again)", count(answer.view.restored)))?;
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,290 @@
+//! `redrive dlq replay`: starts a job, or finds one again, and follows it to its end.
+
+use std::time::{Duration, Instant};
+
+use redrive::Time;
+use serde_json::{Map, Value, json};
+
+use super::Selection;
+use crate::client::answers::{Answer, DryReplay, ReplayState, ReplayView};
+use crate::client::{ClientFault, Session};
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, age, count, instant, rate, safe};
+
+/// How often the job is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long a processor may be away before we stop following: long enough for a restart.
+const AWAY_MAX: Duration = Duration::from_mins(1);
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The pipeline; not needed with --resume or --abort
+    #[arg(required_unless_present_any = ["resume", "abort"])]
+    pub pipeline: Option<String>,
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Count what would be replayed, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The pace: 20/s, 600/m; as fast as the pipeline takes them unless given
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub rate: Option<f64>,
+    /// Replay also letters that were replayed three times already
+    #[arg(long)]
+    pub force: bool,
+    /// Go on with a job that was paused, or follow one that runs
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "rate", "force"])]
+    pub resume: Option<String>,
+    /// End a job; letters it has not reached stay open
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "rate", "force", "detach"])]
+    pub abort: Option<String>,
+    /// Start the job and do not wait for it
+    #[arg(long)]
+    pub detach: bool,
+}
+
+pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    if let Some(id) = &args.abort {
+        let job = session.api.replay_abort(id).await?;
+        return if out.is_json() {
+            out.json(&job.json)?;
+            Ok(Exit::Ok)
+        } else {
+            out.line(&format!("replay {id}  ended at {}", tally(&job.view)))?;
+            Ok(Exit::Ok)
+        };
+    }
+    let (job, prefix) = match &args.resume {
+        Some(id) => resume(id, session).await?,
+        None => match start(args, session, out).await? {
+            Some(job) => (job, String::new()),
+            None => return Ok(Exit::Ok),
+        },
+    };
+    if args.detach {
+        return detach(&job, out);
+    }
+    follow(job, &prefix, session, out).await
+}
+
+/// Starts a job; a dry run says what it would be and starts nothing.
+async fn start(
+    args: &Args,
+    session: &Session,
+    out: &mut Output,
+) -> Result<Option<Answer<ReplayView>>, Failed> {
+    let mut body: Map<String, Value> = args.selection.fields("replay", session.now())?;
+    body.insert("pipeline".into(), json!(args.pipeline));
+    body.insert("rate".into(), json!(args.rate));
+    body.insert("force".into(), json!(args.force));
+    body.insert("dry_run".into(), json!(args.dry_run));
+    if !args.dry_run {
+        return Ok(Some(session.api.replay_start(body.into()).await?));
+    }
+    let dry = session.api.replay_dry(body.into()).await?;
+    if out.is_json() {
+        out.json(&dry.json)?;
+    } else {
+        out.line(&would(&dry.view))?;
+    }
+    Ok(None)
+}
+
+fn would(dry: &DryReplay) -> String {
+    let pace = match dry.rate {
+        None => "as fast as the pipeline takes them".to_owned(),
+        Some(pace) => {
+            let seconds = dry.about_seconds.unwrap_or(dry.would_replay as f64 / pace);
+            format!("at {} ≈ {}", rate(pace), about(seconds))
+        }
+    };
+    format!("would replay {} (frozen)   {pace}", count(dry.would_replay))
+}
+
+/// `15 s`, `4m`, `3h 02m`.
+fn about(seconds: f64) -> String {
+    if seconds < 120.0 {
+        format!("{:.0} s", seconds.ceil())
+    } else {
+        age::age(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+    }
+}
+
+/// Finds a job again. One that runs is only followed: it goes on by itself after a restart.
+async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayView>, String), Failed> {
+    let mut job = session.api.replay(id).await?;
+    if job.view.state == ReplayState::Paused {
+        job = session.api.replay_resume(id).await?;
+    }
+    let frozen = job.view.created.map(|at| format!(" (frozen at {})", instant::clock(at.0)));
+    let prefix = format!(
+        "resumed at {} of {}{}   … ",
+        count(job.view.published),
+        count(job.view.total),
+        frozen.unwrap_or_default()
+    );
+    Ok((job, prefix))
+}
+
+fn detach(job: &Answer<ReplayView>, out: &mut Output) -> Result<Exit, Failed> {
+    if out.is_json() {
+        out.json(&job.json)?;
+        return Ok(Exit::Ok);
+    }
+    let pace = job.view.rate.map(|pace| format!(" at {}", rate(pace))).unwrap_or_default();
+    out.line(&format!("replay {}  started: {} letters{pace}", job.view.id, count(job.view.total)))?;
+    out.note(&format!("  follow it with: redrive dlq replay --resume {}", job.view.id));
+    Ok(Exit::Ok)
+}
+
+/// Looks at the job until it has ended. ^C ends only the looking.
+async fn follow(
+    mut job: Answer<ReplayView>,
+    prefix: &str,
+    session: &Session,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
+    let id = job.view.id.clone();
+    let begun = Instant::now();
+    let mut bar = out.progress(&format!("replay {id}"), job.view.total);
+    let mut away_since: Option<Instant> = None;
+    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
+    while !has_ended(&job.view) {
+        bar.at(reached(&job.view));
+        tokio::select! {
+            _ = &mut interrupt => {
+                drop(bar);
+                out.complain(&format!(
+                    "detached: replay {id} goes on in the processor ({})\n  follow it with: redrive dlq replay --resume {id}\n  end it with:    redrive dlq replay --abort {id}",
+                    tally(&job.view)
+                ));
+                return Ok(Exit::Interrupted);
+            }
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        match session.api.replay(&id).await {
+            Ok(now) => (job, away_since) = (now, None),
+            Err(fault) if fault.may_pass() => {
+                if away_since.is_none() {
+                    out.note(&format!("{fault}; waiting for it, the job is kept"));
+                }
+                if away_since.get_or_insert_with(Instant::now).elapsed() > AWAY_MAX {
+                    return Err(gave_up(fault, &id));
+                }
+            }
+            Err(fault) => return Err(fault.into()),
+        }
+    }
+    drop(bar);
+    report(&job, prefix, begun.elapsed(), session.now(), out)
+}
+
+fn gave_up(fault: ClientFault, id: &str) -> Failed {
+    let failed = Failed::from(fault);
+    failed.hint(format!("replay {id} is kept and goes on when the processor is back; follow it with: redrive dlq replay --resume {id}"))
+}
+
+fn has_ended(job: &ReplayView) -> bool {
+    match job.state {
+        ReplayState::Running => false,
+        ReplayState::Paused | ReplayState::Done | ReplayState::Aborted | ReplayState::Stopped => true,
+    }
+}
+
+/// How many letters the job is through with.
+fn reached(job: &ReplayView) -> u64 {
+    (job.succeeded + job.dead_again + job.skipped).min(job.total)
+}
+
+fn tally(job: &ReplayView) -> String {
+    let skipped = if job.skipped > 0 { format!("   skipped {}", count(job.skipped)) } else { String::new() };
+    format!(
+        "{}/{}   succeeded {}   dead again {}{skipped}",
+        count(reached(job)),
+        count(job.total),
+        count(job.succeeded),
+        count(job.dead_again)
+    )
+}
+
+/// The last line, and whether all is well.
+fn report(
+    job: &Answer<ReplayView>,
+    prefix: &str,
+    took: Duration,
+    now: Time,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
+    let view = &job.view;
+    let good = view.state == ReplayState::Done && view.dead_again == 0;
+    let exit = if good { Exit::Ok } else { Exit::Bad };
+    if out.is_json() {
+        out.json(&job.json)?;
+        return Ok(exit);
+    }
+    let took = match view.created {
+        // A job that was found again has been going for longer than we have been looking.
+        Some(at) if !prefix.is_empty() => now.since(at.0),
+        _ => took,
+    };
+    out.line(&format!("replay {}  {prefix}{}   {:.1} s", view.id, tally(view), took.as_secs_f64()))?;
+    let untouched = count(view.total.saturating_sub(view.published + view.skipped));
+    match view.state {
+        ReplayState::Stopped => {
+            let why = view.note.as_deref().unwrap_or("it could not go on").trim_end_matches('.');
+            out.line(&format!("  ✗ stopped: {}. {untouched} letters untouched.", safe::line(why)))?;
+            out.line("  they are still open: replay them again when the cause is gone")?;
+        }
+        ReplayState::Paused => {
+            out.line(&format!("  paused. {untouched} letters untouched."))?;
+            out.line(&format!("  resume with: redrive dlq replay --resume {}", view.id))?;
+        }
+        ReplayState::Aborted => out.line(&format!("  ✗ aborted. {untouched} letters untouched."))?,
+        ReplayState::Done | ReplayState::Running => {}
+    }
+    if view.state == ReplayState::Done && view.dead_again > 0 {
+        out.note(&format!("  look at them with: redrive dlq inspect {}", view.pipeline));
+    }
+    Ok(exit)
+}
+
+/// `20/s`, `600/m`, `20`.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is not a pace; write it like 20/s or 600/m");
+    let (number, per) = text.split_once('/').unwrap_or((text, "s"));
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    let per_second = match per.trim() {
+        "s" => number,
+        "m" | "min" => number / 60.0,
+        "h" => number / 3_600.0,
+        _ => return Err(wrong()),
+    };
+    if per_second.is_finite() && per_second > 0.0 { Ok(per_second) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_has_a_unit() {
+        for (text, per_second) in
+            [("20/s", 20.0), ("600/m", 10.0), ("0.5/s", 0.5), ("7", 7.0), ("3600/h", 1.0)]
+        {
+            assert!((parse_rate(text).unwrap() - per_second).abs() < 1e-9, "{text}");
+        }
+        for text in ["", "fast", "0/s", "-1/s", "1/week", "inf/s", "nan"] {
+            assert!(parse_rate(text).unwrap_err().contains("20/s or 600/m"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_dry_run_says_how_long_it_would_take() {
+        let dry = DryReplay { would_replay: 300, rate: Some(20.0), about_seconds: Some(15.0) };
+        assert_eq!(would(&dry), "would replay 300 (frozen)   at 20/s ≈ 15 s");
+        let dry = DryReplay { would_replay: 40_000, rate: Some(20.0), about_seconds: None };
+        assert_eq!(would(&dry), "would replay 40,000 (frozen)   at 20/s ≈ 33m");
+        let dry = DryReplay { would_replay: 1, rate: None, about_seconds: None };
+        assert_eq!(would(&dry), "would replay 1 (frozen)   as fast as the pipeline takes them");
+    }
+}

@@ -1,0 +1,128 @@
+//! Which letters a command is about: `--filter`, `--ids`, `--since`, `--all`.
+
+use redrive::Time;
+use serde_json::{Map, Value, json};
+
+use crate::exit::Failed;
+use crate::output::instant;
+
+/// The most ids one command line names; more are a filter.
+const IDS_MAX: usize = 10_000;
+
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Selection")]
+pub struct Selection {
+    /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Letter or message ids
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub ids: Vec<String>,
+    /// Letters that died since: 1h ago, or an instant in RFC 3339
+    #[arg(long, value_name = "AGE|TIME")]
+    pub since: Option<String>,
+    /// All open letters
+    #[arg(long)]
+    pub all: bool,
+}
+
+impl Selection {
+    /// The fields of a request that say which letters. Naming nothing is an error: only `--all` says all.
+    pub fn fields(&self, verb: &str, now: Time) -> Result<Map<String, Value>, Failed> {
+        let mut fields = Map::new();
+        let ids: Vec<&str> = self.ids.iter().map(|id| id.trim()).filter(|id| !id.is_empty()).collect();
+        if ids.len() > IDS_MAX {
+            let message = format!("--ids names {} letters, at most {IDS_MAX} fit one command", ids.len());
+            return Err(Failed::usage(message).hint("select them with --filter or --since"));
+        }
+        if !ids.is_empty() {
+            fields.insert("ids".into(), json!(ids));
+        }
+        if let Some(filter) = self.filter.as_deref().map(str::trim).filter(|filter| !filter.is_empty()) {
+            fields.insert("filter".into(), json!(filter));
+        }
+        if let Some(since) = &self.since {
+            fields.insert("since".into(), json!(moment(since, now)?));
+        }
+        match (self.all, fields.is_empty()) {
+            (false, true) => Err(Failed::usage(format!("{verb} needs to be told which letters"))
+                .hint("give --filter EXPR, --ids a,b, --since 1h or --all")),
+            (true, false) => {
+                Err(Failed::usage("--all and another selection contradict each other")
+                    .hint("give one of them"))
+            }
+            (true, true) => Ok(Map::from_iter([("all".to_owned(), Value::Bool(true))])),
+            (false, false) if !ids.is_empty() && fields.len() > 1 => {
+                Err(Failed::usage("--ids stands alone, without --filter and --since")
+                    .hint("give the ids, or what they have in common"))
+            }
+            (false, false) => Ok(fields),
+        }
+    }
+}
+
+/// `1h` as the instant an hour before `now`; an instant as itself. RFC 3339, as the API reads it.
+pub fn moment(text: &str, now: Time) -> Result<String, Failed> {
+    if let Some(at) = instant::parse(text) {
+        return Ok(instant::print(at));
+    }
+    let span = redrive_core::duration::parse(text).map_err(|_| {
+        Failed::usage(format!("--since `{text}` is neither a span nor an instant"))
+            .hint("write it like 90s, 1h, 24h, 2026-11-15 or 2026-11-15T08:00:00Z")
+    })?;
+    let at = now.as_millis().saturating_sub(redrive_core::time::millis(span));
+    Ok(instant::print(Time::from_millis(at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_millis(1_794_778_805_120);
+
+    #[test]
+    fn a_selection_that_names_nothing_is_a_usage_error() {
+        for empty in [
+            Selection::default(),
+            Selection { filter: Some("  ".into()), ..Selection::default() },
+            Selection { ids: vec![String::new()], ..Selection::default() },
+        ] {
+            let failed = empty.fields("replay", NOW).unwrap_err();
+            assert_eq!(
+                failed.to_string(),
+                "replay needs to be told which letters\n  give --filter EXPR, --ids a,b, --since 1h or --all"
+            );
+            assert_eq!(failed.exit.code(), 2);
+        }
+    }
+
+    #[test]
+    fn each_way_to_select_is_sent_under_its_own_name() {
+        let fields = |selection: Selection| Value::Object(selection.fields("replay", NOW).unwrap());
+        assert_eq!(fields(Selection { all: true, ..Selection::default() }), json!({"all": true}));
+        let ids = vec!["o-1".to_owned(), " orders/2 ".to_owned()];
+        assert_eq!(fields(Selection { ids, ..Selection::default() }), json!({"ids": ["o-1", "orders/2"]}));
+        let both = Selection {
+            filter: Some("reason:gone".into()),
+            since: Some("1h".into()),
+            ..Selection::default()
+        };
+        assert_eq!(fields(both), json!({"filter": "reason:gone", "since": "2026-11-15T20:40:05.120Z"}));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let all = Selection { all: true, since: Some("1h".into()), ..Selection::default() };
+        assert!(all.fields("discard", NOW).unwrap_err().message.contains("contradict"));
+        let ids = Selection { ids: vec!["a".into()], since: Some("1h".into()), ..Selection::default() };
+        assert!(ids.fields("discard", NOW).is_err());
+    }
+
+    #[test]
+    fn since_is_a_span_or_an_instant() {
+        assert_eq!(moment("1h30m", NOW).unwrap(), "2026-11-15T20:10:05.120Z");
+        assert_eq!(moment("2026-11-15T08:00:00+01:00", NOW).unwrap(), "2026-11-15T07:00:00.000Z");
+        let failed = moment("yesterday", NOW).unwrap_err();
+        assert!(failed.to_string().contains("neither a span nor an instant"), "{failed}");
+    }
+}

@@ -1,0 +1,161 @@
+//! `redrive dlq show`: one letter with all of its story.
+
+use super::redact;
+use crate::client::Session;
+use crate::client::answers::{AttemptView, Instant, LetterView, Payload};
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, bytes, count, instant, safe};
+
+/// How much of a payload is shown without `--full`.
+const PAYLOAD_CHARS: usize = 2_000;
+/// How many attempts are shown; the first and the last ones say the most.
+const ATTEMPTS_SHOWN: usize = 20;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The pipeline
+    pub pipeline: String,
+    /// The letter (orders/17, or 17) or the message's id
+    pub letter: String,
+    /// Show the whole payload, however long
+    #[arg(long)]
+    pub full: bool,
+}
+
+pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let mut answer = session.api.letter(&args.pipeline, &args.letter).await?;
+    if out.is_json() {
+        redact::hide_secret_headers(&mut answer.json);
+        out.json(&answer.json)?;
+    } else {
+        for line in lines(&answer.view, args.full) {
+            out.line(&line)?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn lines(letter: &LetterView, full: bool) -> Vec<String> {
+    let mut lines = vec![
+        format!(
+            "letter   {}   message {}   key {}   attempts {}   dead {}",
+            letter.id,
+            safe::line(&letter.message),
+            safe::line(letter.key.as_deref().unwrap_or("-")),
+            count(letter.attempts),
+            time(letter.dead_at)
+        ),
+        format!("error    {}", safe::line(letter.error.as_deref().unwrap_or("-"))),
+        format!(
+            "reason   {}   class {}   state {}   replays {}",
+            letter.reason,
+            letter.class.as_deref().unwrap_or("-"),
+            letter.state,
+            count(letter.replays)
+        ),
+    ];
+    if let Some(tenant) = &letter.tenant {
+        lines.push(format!("tenant   {}", safe::line(tenant)));
+    }
+    let created = letter.created.map(|at| format!("created {}", instant::print(at.0)));
+    let deadline = letter.deadline.map(|at| format!("deadline {}", instant::print(at.0)));
+    let times: Vec<String> = created.into_iter().chain(deadline).collect();
+    if !times.is_empty() {
+        lines.push(format!("times    {}", times.join("   ")));
+    }
+    lines.extend(timeline(&letter.history));
+    lines.push(format!("payload  {}", payload(letter.payload.as_ref(), full)));
+    if !letter.headers.is_empty() {
+        let headers: Vec<String> = letter.headers.iter().map(|(name, value)| header(name, value)).collect();
+        lines.push(format!("headers  {}", headers.join(" ")));
+    }
+    lines
+}
+
+/// One line per attempt. Of very many, the middle is left out.
+fn timeline(history: &[AttemptView]) -> Vec<String> {
+    let half = ATTEMPTS_SHOWN / 2;
+    let (first, left_out, last) = if history.len() > ATTEMPTS_SHOWN {
+        (&history[..half], history.len() - ATTEMPTS_SHOWN, &history[history.len() - half..])
+    } else {
+        (history, 0, &[][..])
+    };
+    let mut rows: Vec<String> = first.iter().map(attempt).collect();
+    if left_out > 0 {
+        rows.push(format!("… {left_out} more (--json has them all) …"));
+    }
+    rows.extend(last.iter().map(attempt));
+    let label = |i| if i == 0 { "attempts " } else { "         " };
+    rows.into_iter().enumerate().map(|(i, row)| format!("{}{row}", label(i))).collect()
+}
+
+fn attempt(attempt: &AttemptView) -> String {
+    let took = attempt.took_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0} ms"));
+    let mut text = format!(
+        "{}  {}  {took}  {}  {}",
+        attempt.attempt,
+        time(attempt.at),
+        attempt.class.as_deref().unwrap_or("-"),
+        safe::line(attempt.error.as_deref().unwrap_or("-"))
+    );
+    if attempt.counted == Some(false) {
+        text.push_str("  (not counted)");
+    }
+    if attempt.ambiguous {
+        text.push_str("  (its effect may have happened)");
+    }
+    text
+}
+
+fn payload(payload: Option<&Payload>, full: bool) -> String {
+    match payload {
+        None => "(left out)".to_owned(),
+        Some(Payload::Utf8(text)) if text.is_empty() => "(empty)".to_owned(),
+        Some(Payload::Utf8(text)) if full => safe::line(text),
+        Some(Payload::Utf8(text)) => {
+            let shown = safe::short(text, PAYLOAD_CHARS);
+            let cut = shown.ends_with('…') && !text.ends_with('…');
+            if cut { format!("{shown} ({}, all of it: --full)", bytes(text.len() as u64)) } else { shown }
+        }
+        Some(Payload::Base64(text)) if full => format!("base64 {text}"),
+        Some(Payload::Base64(text)) => format!("base64 {}", safe::short(text, 200)),
+    }
+}
+
+fn header(name: &str, value: &str) -> String {
+    let value = if safe::is_secret_header(name) { "(hidden)".to_owned() } else { safe::short(value, 200) };
+    format!("{}={value}", safe::line(name))
+}
+
+fn time(at: Option<Instant>) -> String {
+    at.map_or_else(|| "-".to_owned(), |at| instant::print(at.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_attempts_the_first_and_the_last_are_shown() {
+        let history: Vec<_> =
+            (1..=50).map(|attempt| AttemptView { attempt, ..AttemptView::default() }).collect();
+        let rows = timeline(&history);
+        assert_eq!(rows.len(), ATTEMPTS_SHOWN + 1);
+        assert!(rows[0].starts_with("attempts 1  "));
+        assert!(rows[10].contains("… 30 more"));
+        assert!(rows[20].trim_start().starts_with("50  "));
+    }
+
+    #[test]
+    fn a_long_payload_is_cut_and_says_how_to_see_it_all() {
+        let text = "x".repeat(5_000);
+        let shown = payload(Some(&Payload::Utf8(text.clone())), false);
+        assert!(shown.ends_with("… (5.0 kB, all of it: --full)"), "{shown}");
+        assert_eq!(payload(Some(&Payload::Utf8(text.clone())), true), text);
+    }
+
+    #[test]
+    fn a_secret_header_is_named_and_not_shown() {
+        assert_eq!(header("Authorization", "Bearer s3cret"), "Authorization=(hidden)");
+    }
+}

@@ -1,0 +1,50 @@
+//! `redrive dlq stats`: how many letters, in which state, for which reason.
+
+use std::collections::BTreeMap;
+
+use crate::client::Session;
+use crate::exit::{Exit, Failed};
+use crate::output::{Align, Output, Table, age, count};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The pipeline
+    pub pipeline: String,
+}
+
+pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let answer = session.api.letter_stats(&args.pipeline).await?;
+    if out.is_json() {
+        out.json(&answer.json)?;
+        return Ok(Exit::Ok);
+    }
+    let stats = answer.view;
+    let oldest = stats.oldest.map(|at| format!(" (oldest {})", age::since(session.now(), at.0)));
+    out.line(&format!(
+        "pipeline {}   open {}{}   replaying {}   succeeded {}   discarded {}",
+        args.pipeline,
+        count(stats.open),
+        oldest.unwrap_or_default(),
+        count(stats.replaying),
+        count(stats.succeeded),
+        count(stats.discarded)
+    ))?;
+    breakdown("REASON", &stats.by_reason, out)?;
+    breakdown("CLASS", &stats.by_class, out)?;
+    Ok(Exit::Ok)
+}
+
+/// The largest first.
+fn breakdown(head: &'static str, counts: &BTreeMap<String, u64>, out: &mut Output) -> Result<(), Failed> {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let mut rows: Vec<(&String, &u64)> = counts.iter().collect();
+    rows.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+    let mut table = Table::new([(head, Align::Left), ("LETTERS", Align::Right)]);
+    for (name, letters) in rows {
+        table.row([name.clone(), count(*letters)]);
+    }
+    out.line("")?;
+    out.table(&table)
+}

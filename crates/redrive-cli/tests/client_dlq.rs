@@ -1,0 +1,307 @@
+//! `redrive dlq` against a server with recorded answers: what is printed, what is sent, how it exits.
+
+mod support;
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::{RecordedApi, ago, command, letter, not_found, run};
+
+#[test]
+fn inspect_prints_a_table_and_says_that_there_is_more() {
+    let api = RecordedApi::new(|asked| {
+        if asked.line.contains("cursor=") {
+            let letters = [letter(18, "o-18", &ago(93_700))];
+            return (200, json!({"letters": letters, "next": "c2", "scanned": 1}));
+        }
+        (200, json!({"letters": [letter(17, "o-17", &ago(10_930))], "next": "c1", "scanned": 1}))
+    });
+    api.redrive(&["dlq", "inspect", "orders", "--limit", "2", "--filter", "reason:max_retries age:>1h"])
+        .exits(0)
+        .prints(
+            "\
+LETTER     MESSAGE  KEY    ATTEMPTS  DEAD    CLASS      REASON       ERROR
+orders/17  o-17     c-204         4  3h 02m  transient  max_retries  503 Service Unavailable
+orders/18  o-18     c-204         4  26h     transient  max_retries  503 Service Unavailable
+   2 shown, more: --limit 4
+",
+        );
+    let first = &api.asked()[0].line;
+    assert_eq!(
+        first,
+        "GET /v1/pipelines/orders/letters?filter=reason%3Amax_retries%20age%3A%3E1h&state=open&limit=2"
+    );
+    assert!(api.asked()[1].line.ends_with("&limit=1&cursor=c1"));
+}
+
+#[test]
+fn inspect_goes_on_over_empty_pages_and_says_when_nothing_matches() {
+    let api = RecordedApi::new(|asked| {
+        let next = if asked.line.contains("cursor") { Value::Null } else { json!("c1") };
+        (200, json!({"letters": [], "next": next, "scanned": 10_000}))
+    });
+    api.redrive(&["dlq", "inspect", "orders"]).exits(0).prints("no letters match\n");
+    assert_eq!(api.asked().len(), 2);
+}
+
+#[test]
+fn json_is_what_the_api_said_without_secrets() {
+    let api = RecordedApi::new(|_| (200, json!({"letters": [letter(17, "o-17", &ago(5))], "next": null})));
+    let ran = api.redrive(&["dlq", "inspect", "orders", "--json"]).exits(0);
+    assert_eq!(ran.json()["letters"][0]["something_new"], true);
+    assert!(ran.json()["letters"][0]["dead_at"].as_str().unwrap().ends_with('Z'));
+    assert!(!ran.stdout.contains("s3cret"));
+}
+
+#[test]
+fn an_error_text_cannot_drive_the_terminal() {
+    let api = RecordedApi::new(|_| {
+        let mut bad = letter(17, "o-17\u{1b}[2J", &ago(5));
+        bad["error"] = json!("boom\n\u{1b}]0;owned\u{7}");
+        (200, json!({"letters": [bad], "next": null}))
+    });
+    let ran = api.redrive(&["dlq", "inspect", "orders"]).exits(0);
+    assert!(!ran.stdout.contains('\u{1b}') && !ran.stdout.contains('\u{7}'), "{:?}", ran.stdout);
+    assert_eq!(ran.stdout.lines().count(), 3, "{}", ran.stdout);
+}
+
+#[test]
+fn show_tells_the_whole_story_of_a_letter() {
+    let api = RecordedApi::new(|_| (200, letter(17, "o-17", "2026-11-15T08:01:12.000Z")));
+    api.redrive(&["dlq", "show", "orders", "orders/17"]).exits(0).prints(
+        "\
+letter   orders/17   message o-17   key c-204   attempts 4   dead 2026-11-15T08:01:12.000Z
+error    503 Service Unavailable
+reason   max_retries   class transient   state open   replays 0
+times    created 2026-11-15T08:01:12.000Z
+attempts 1  2026-11-15T08:01:12.001Z  112 ms  transient  503 Service Unavailable
+         2  2026-11-15T08:01:17.120Z  10000 ms  transient  timeout after 10 s  (its effect may have happened)
+payload  {\"order_id\":\"o-17\",\"card\":\"4111111111111111\"}
+headers  authorization=(hidden) x-src=web
+",
+    );
+    assert_eq!(api.asked()[0].line, "GET /v1/pipelines/orders/letters/orders%2F17");
+}
+
+#[test]
+fn what_the_api_says_no_to_is_printed_with_its_hint() {
+    let api = RecordedApi::new(|_| not_found("letter 99"));
+    api.redrive(&["dlq", "show", "orders", "99"])
+        .exits(2)
+        .prints("")
+        .complains("error: there is no letter 99\n  look again\n");
+}
+
+#[test]
+fn a_selection_that_names_nothing_asks_nobody() {
+    let api = RecordedApi::new(|_| panic!("asked"));
+    for args in [&["dlq", "replay", "orders"][..], &["dlq", "discard", "orders", "--reason", "x"]] {
+        api.redrive(args).exits(2).complains("give --filter EXPR, --ids a,b, --since 1h or --all");
+    }
+    api.redrive(&["dlq", "discard", "orders", "--all"]).exits(2).complains("--reason");
+    assert!(api.asked().is_empty());
+}
+
+#[test]
+fn a_dry_run_says_what_would_happen() {
+    let api = RecordedApi::new(|_| (200, json!({"would_replay": 300, "rate": 20.0, "about_seconds": 15.0})));
+    api.redrive(&["dlq", "replay", "orders", "--filter", "reason:gone", "--rate", "20/s", "--dry-run"])
+        .exits(0)
+        .prints("would replay 300 (frozen)   at 20/s ≈ 15 s\n");
+    assert_eq!(
+        api.body_of("POST /v1/replays"),
+        json!({"pipeline": "orders", "filter": "reason:gone", "rate": 20.0, "force": false, "dry_run": true})
+    );
+}
+
+fn job(state: &str, succeeded: u64, dead_again: u64) -> Value {
+    json!({
+        "id": "r-31", "pipeline": "orders", "state": state, "selection": "all", "total": 300,
+        "published": succeeded + dead_again, "succeeded": succeeded, "dead_again": dead_again, "skipped": 0,
+        "rate": 20.0, "created": "2026-11-15T10:41:07.000Z", "actor": "ops",
+    })
+}
+
+/// A job that is done at the third look.
+fn job_server(end: fn() -> Value) -> RecordedApi {
+    let looks = AtomicU64::new(0);
+    RecordedApi::new(move |asked| match asked.line.as_str() {
+        "POST /v1/replays" => (202, job("running", 0, 0)),
+        "GET /v1/replays/r-31" | "POST /v1/replays/r-31/resume" => {
+            let done = looks.fetch_add(1, Ordering::SeqCst) >= 2;
+            (200, if done { end() } else { job("running", 140, 0) })
+        }
+        line => not_found(line),
+    })
+}
+
+/// The last line without the seconds it took.
+fn without_time(stdout: &str) -> String {
+    let first = stdout.lines().next().unwrap_or_default();
+    first.rsplit_once("   ").unwrap().0.to_owned()
+}
+
+#[test]
+fn a_replay_is_followed_to_its_end() {
+    let api = job_server(|| job("done", 300, 0));
+    let ran = api.redrive(&["dlq", "replay", "orders", "--all", "--rate", "20/s"]).exits(0);
+    assert_eq!(without_time(&ran.stdout), "replay r-31  300/300   succeeded 300   dead again 0");
+    assert_eq!(api.body_of("POST /v1/replays")["all"], true);
+}
+
+#[test]
+fn letters_that_died_again_make_exit_1() {
+    let api = job_server(|| job("done", 289, 11));
+    let ran = api.redrive(&["dlq", "replay", "orders", "--since", "1h"]).exits(1);
+    assert_eq!(without_time(&ran.stdout), "replay r-31  300/300   succeeded 289   dead again 11");
+    assert!(api.body_of("POST /v1/replays")["since"].as_str().unwrap().ends_with('Z'));
+}
+
+#[test]
+fn a_replay_that_was_stopped_says_why_and_what_is_left() {
+    let api = job_server(|| {
+        let mut stopped = job("stopped", 140, 11);
+        stopped["note"] = json!("the pipeline is gone");
+        stopped
+    });
+    let ran = api.redrive(&["dlq", "replay", "orders", "--ids", "o-1,o-2"]).exits(1);
+    let said = "  ✗ stopped: the pipeline is gone. 149 letters untouched.\n  they are still open";
+    assert!(ran.stdout.contains(said), "{}", ran.stdout);
+    assert_eq!(api.body_of("POST /v1/replays")["ids"], json!(["o-1", "o-2"]));
+}
+
+#[test]
+fn a_running_replay_is_found_again_by_its_name() {
+    let api = job_server(|| job("done", 300, 0));
+    let ran = api.redrive(&["dlq", "replay", "--resume", "r-31"]).exits(0);
+    assert_eq!(
+        without_time(&ran.stdout),
+        "replay r-31  resumed at 140 of 300 (frozen at 10:41:07)   … 300/300   succeeded 300   dead again 0"
+    );
+    assert!(!api.asked().iter().any(|asked| asked.line.starts_with("POST")), "a running job was resumed");
+}
+
+#[test]
+fn a_paused_replay_goes_on_and_a_finished_one_is_only_shown() {
+    let api = RecordedApi::new(|asked| match asked.line.as_str() {
+        "GET /v1/replays/r-31" => (200, job("paused", 140, 0)),
+        _ => (200, job("done", 300, 0)),
+    });
+    api.redrive(&["dlq", "replay", "--resume", "r-31"]).exits(0);
+    assert_eq!(api.asked()[1].line, "POST /v1/replays/r-31/resume");
+    let api = RecordedApi::new(|_| (200, job("done", 299, 1)));
+    api.redrive(&["dlq", "replay", "--resume", "r-31"]).exits(1);
+    assert_eq!(api.asked().len(), 1);
+}
+
+#[test]
+fn detach_starts_and_does_not_wait() {
+    let api = RecordedApi::new(|_| (202, job("running", 0, 0)));
+    api.redrive(&["dlq", "replay", "orders", "--all", "--detach"])
+        .exits(0)
+        .prints("replay r-31  started: 300 letters at 20/s\n")
+        .complains("redrive dlq replay --resume r-31");
+    assert_eq!(api.asked().len(), 1);
+}
+
+#[test]
+fn an_interrupt_ends_only_the_looking() {
+    let api = RecordedApi::new(|_| (202, job("running", 140, 0)));
+    let mut command = command(&api.url(), &["dlq", "replay", "orders", "--all"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It follows as soon as it has looked at the job once.
+    while !api.asked().iter().any(|asked| asked.line == "GET /v1/replays/r-31") {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let status = child.wait().unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert!(said.contains("detached: replay r-31 goes on") && said.contains("--resume r-31"), "{said}");
+    assert!(!api.asked().iter().any(|asked| asked.line.contains("abort")));
+}
+
+#[test]
+fn discard_says_how_to_take_it_back() {
+    let api = RecordedApi::new(|asked| match asked.line.as_str() {
+        "POST /v1/pipelines/orders/letters/discard" => {
+            (200, json!({"id": "d-9", "discarded": 47, "undo_until": "2026-12-15T10:00:00.000Z"}))
+        }
+        _ => (200, json!({"restored": 47})),
+    });
+    api.redrive(&["dlq", "discard", "orders", "--filter", "error:\"not found\"", "--reason", "ticket 881"])
+        .exits(0)
+        .prints("discarded 47   (kept as tombstones, undo until 2026-12-15: redrive dlq undo orders d-9)\n");
+    assert_eq!(
+        api.body_of("POST /v1/pipelines/orders/letters/discard"),
+        json!({"filter": "error:\"not found\"", "reason": "ticket 881", "dry_run": false})
+    );
+    api.redrive(&["dlq", "undo", "orders", "d-9"]).exits(0).prints("restored 47   (open again)\n");
+    assert_eq!(api.body_of("POST /v1/pipelines/orders/letters/undo"), json!({"id": "d-9"}));
+}
+
+#[test]
+fn an_export_has_every_letter_and_no_secret() {
+    let api = RecordedApi::new(|asked| {
+        let page = u64::from(asked.line.contains("cursor"));
+        let mut one = letter(17 + page, &format!("o-{}", 17 + page), "2026-11-15T08:01:12.000Z");
+        one["error"] = json!("card 4111111111111111 refused");
+        (200, json!({"letters": [one], "next": if page == 0 { json!("c1") } else { Value::Null }}))
+    });
+    let ran = api
+        .redrive(&["dlq", "export", "orders", "--state", "discarded", "--redact", "/card,/email"])
+        .exits(0)
+        .complains("exported 2 letters")
+        .complains("/email was found in no payload");
+    let letters: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(letters.len(), 2);
+    assert_eq!(letters[0]["payload"]["utf8"], r#"{"card":"[redacted]","order_id":"o-17"}"#);
+    for secret in ["4111111111111111", "s3cret", "authorization"] {
+        assert!(!ran.stdout.contains(secret), "{secret} left: {}", ran.stdout);
+    }
+    assert!(api.asked()[0].line.contains("state=discarded&payload=true"), "{:?}", api.asked()[0]);
+}
+
+#[test]
+fn stats_count_by_state_reason_and_class() {
+    let api = RecordedApi::new(|_| {
+        (
+            200,
+            json!({
+                "open": 40_000, "replaying": 0, "succeeded": 12, "discarded": 47, "oldest": ago(10_930),
+                "by_reason": {"max_retries": 1_042, "permanent": 38_958},
+                "by_class": {"permanent": 38_958, "transient": 1_042}, "scanned": 40_059,
+            }),
+        )
+    });
+    api.redrive(&["dlq", "stats", "orders"]).exits(0).prints(
+        "\
+pipeline orders   open 40,000 (oldest 3h 02m)   replaying 0   succeeded 12   discarded 47
+
+REASON       LETTERS
+permanent     38,958
+max_retries    1,042
+
+CLASS      LETTERS
+permanent   38,958
+transient    1,042
+",
+    );
+    let ran = api.redrive(&["dlq", "stats", "orders", "--json"]).exits(0);
+    assert_eq!(ran.json()["scanned"], 40_059);
+}
+
+#[test]
+fn nobody_at_the_address_is_exit_75() {
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{unused}");
+    run(command(&url, &["dlq", "stats", "orders"]))
+        .exits(75)
+        .complains(&format!("no processor answers at {url}; start `redrive processor` or give --url"));
+}
