@@ -85,11 +85,6 @@ impl Failed {
         self.hint = Some(hint.into());
         self
     }
-
-    /// For a command that exists in the command line before it exists.
-    pub(crate) fn not_built_yet(command: &str) -> Self {
-        Self::new(Exit::Usage, format!("`redrive {command}` is not built yet"))
-    }
 }
 
 /// Writing to stdout failed. A reader that went away (`| head`) is not an error.

@@ -5,6 +5,7 @@
 //! - [`args`]: the command line as clap reads it
 //! - [`config`]: `redrive.toml`, flags and environment become one checked configuration
 //! - [`planning`]: what `check` computes from a configuration, and what it is told to assume
+//! - [`service`]: a processor from its configuration, started and ended
 //! - [`commands`]: one file per command, each with a `run`
 //! - [`client`]: the HTTP API, as the commands use it that talk to a processor
 //! - [`output`]: tables, numbers and progress; data goes to stdout, everything else to stderr
@@ -17,6 +18,7 @@ pub mod config;
 pub mod exit;
 pub mod output;
 pub mod planning;
+pub mod service;
 
 use std::process::ExitCode;
 

@@ -153,10 +153,8 @@ fn sigterm_drains_and_exits_0() {
 #[test]
 fn without_a_processor_the_commands_say_so() {
     let dir = tempfile::tempdir().unwrap();
-    let output = world::process::redrive(dir.path())
-        .args(["--url", "http://127.0.0.1:9", "status"])
-        .output()
-        .unwrap();
+    let output =
+        world::process::redrive(dir.path()).args(["--url", "http://127.0.0.1:9", "status"]).output().unwrap();
     assert_eq!(output.status.code(), Some(75), "{}{}", stdout(&output), stderr(&output));
     assert!(stderr(&output).contains("redrive processor"), "{}", stderr(&output));
 }

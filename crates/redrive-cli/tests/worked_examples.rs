@@ -49,9 +49,7 @@ fn of_a_thousand_with_200_failing_the_800_are_delivered_once() {
     }
     let path = "/v1/pipelines/orders/messages";
     assert_eq!(processor.post_as(path, "application/x-ndjson", &lines).status, 202);
-    wait_for("all thousand to succeed", || {
-        processor.get("/v1/pipelines/orders").json()["succeeded"] == 1000
-    });
+    wait_for("all thousand to succeed", || processor.get("/v1/pipelines/orders").json()["succeeded"] == 1000);
     let calls = calls.lock().unwrap();
     let once = calls.values().filter(|calls| **calls == 1).count();
     let twice = calls.values().filter(|calls| **calls == 2).count();

@@ -7,9 +7,7 @@
 use std::time::Duration;
 
 use crate::time::millis;
-use crate::{
-    Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, Time, after, decide, expired,
-};
+use crate::{Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, Time, after, decide, expired};
 
 /// How many messages are followed. A share is then right to about half a percent.
 pub const MESSAGES: u32 = 40_000;

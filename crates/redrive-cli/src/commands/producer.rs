@@ -1,12 +1,118 @@
-//! `redrive producer`.
+//! `redrive producer`: orders at a fixed rate that does not slow down when the consumer does.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redrive_core::{Ratio, duration};
+use redrive_lab::producer::options::OnProgress;
+use redrive_lab::producer::{HttpTarget, Options, OptionsFault, ProducerError, Target, Token};
+use redrive_lab::{rate, share};
 
 use crate::args::Global;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
+use crate::service::{Runtimes, Signals};
 
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The ingest address of a pipeline
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7333/v1/pipelines/orders/messages")]
+    pub target: String,
+    /// Orders per second: 50, 2k, 50k/s
+    #[arg(long, default_value = "50", value_parser = rate::parse)]
+    pub rate: f64,
+    /// End after this many orders
+    #[arg(long)]
+    pub count: Option<u64>,
+    /// End after this long: 30s, 20m
+    #[arg(long, value_parser = span)]
+    pub duration: Option<Duration>,
+    /// Share of the orders that always fail
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share::parse)]
+    pub poison_rate: Ratio,
+    /// Share of the orders that fail at first
+    #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = share::parse)]
+    pub transient_rate: Ratio,
+    /// The same seed makes the same orders with the same fates
+    #[arg(long, default_value_t = redrive_lab::seed::DEFAULT_SEED)]
+    pub seed: u64,
+    /// The number of the first order, to go on where another run ended
+    #[arg(long, default_value_t = 0)]
+    pub first: u64,
+    /// Orders per request
+    #[arg(long, default_value_t = 1)]
+    pub batch: u32,
+    /// Requests without an answer at the same time
+    #[arg(long, value_name = "REQUESTS", default_value_t = 64)]
+    pub in_flight: usize,
+    /// Write the ids that were acknowledged here, one per line, for `redrive audit --ids-file`
+    #[arg(long, value_name = "FILE")]
+    pub ids_file: Option<PathBuf>,
+    /// Address and port of the metrics
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7334")]
+    pub listen: SocketAddr,
+}
 
-pub fn run(_args: &Args, _global: &Global, _out: &mut Output) -> Result<Exit, Failed> {
-    Err(Failed::not_built_yet("producer"))
+fn span(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|error| error.to_string())
+}
+
+pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    let wrong = |fault: OptionsFault| Failed::usage(fault.to_string());
+    let token = match global.token()? {
+        Some(token) => Some(Token::new(token.reveal()).map_err(wrong)?),
+        None => None,
+    };
+    let last: Arc<Mutex<Option<String>>> = Arc::default();
+    let heard = Arc::clone(&last);
+    let loud = !global.quiet && !global.json;
+    let options = Options {
+        rate: args.rate,
+        count: args.count,
+        duration: args.duration,
+        poison_rate: args.poison_rate,
+        transient_rate: args.transient_rate,
+        seed: args.seed,
+        first: args.first,
+        batch: args.batch,
+        in_flight_max: args.in_flight,
+        ids_file: args.ids_file.clone(),
+        listen: Some(args.listen),
+        on_progress: Some(OnProgress(Arc::new(move |progress| {
+            let line = progress.to_string();
+            if loud {
+                eprintln!("{line}");
+            }
+            *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+        }))),
+        ..Options::new(Target::Http(HttpTarget::new(&args.target, token).map_err(wrong)?))
+    };
+    let runtimes = Runtimes::start()?;
+    let report = runtimes.api.block_on(async {
+        let signals = Signals::listen()?;
+        redrive_lab::producer::run(options, signals.asked()).await.map_err(|error| failed(&error))
+    })?;
+    if out.is_json() {
+        let total = &report.total;
+        out.json(&serde_json::json!({
+            "produced": total.sent, "accepted": total.accepted, "duplicates": total.duplicates,
+            "refused": total.refused, "unreachable": total.unreachable, "unanswered": report.unanswered_count(),
+            "poison": report.poison, "transient": report.transient, "seed": report.seed,
+            "rate": total.rate, "late_p99_ms": total.late_p99.as_secs_f64() * 1000.0, "stopped": report.stopped,
+        }))?;
+    } else {
+        out.line(&report.to_string())?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn failed(error: &ProducerError) -> Failed {
+    let exit = match error {
+        ProducerError::Options(_) | ProducerError::Listen { .. } => Exit::Usage,
+        ProducerError::IdsFile { .. } => Exit::Storage,
+        ProducerError::Rejected { .. } => Exit::Bad,
+    };
+    Failed::new(exit, error.to_string())
 }

@@ -58,7 +58,8 @@ impl Processor {
             .unwrap();
         self.child = Some(child);
         let url = self.url("/readyz");
-        let what = format!("the processor to be ready; its log: {}", self.dir.join("processor.log").display());
+        let what =
+            format!("the processor to be ready; its log: {}", self.dir.join("processor.log").display());
         wait_for(&what, || {
             if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().unwrap()) {
                 panic!("the processor ended with {status}: {}", self.log());

@@ -36,8 +36,8 @@ mod writer;
 
 pub mod dir;
 mod find;
-mod oldest;
 pub mod inspect;
+mod oldest;
 pub mod open;
 mod serve;
 pub mod store;

@@ -1,0 +1,69 @@
+//! The count at the end, by id, against what the downstream applied.
+
+use redrive::{MessagePhase, PipelineHandle};
+use redrive_lab::producer::Report;
+
+use super::scene::{PIPELINE, Scene};
+use crate::args::Global;
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, count};
+use crate::service::assemble;
+
+#[derive(Debug, Default)]
+struct Found {
+    produced: u64,
+    succeeded: u64,
+    dead: u64,
+    pending: u64,
+    missing: Vec<String>,
+}
+
+/// Opens the store again, as a restart would, and looks for every id. Returns how many are missing.
+pub fn run(scene: &Scene, report: &Report, global: &Global, out: &mut Output) -> Result<u64, Failed> {
+    let args = super::Args { listen: ([127, 0, 0, 1], 0).into(), ..scene.args.clone() };
+    let assembled = assemble(&scene.config(&args)?, global)?;
+    let handle = assembled.redrive.pipeline(PIPELINE);
+    let handle = handle.ok_or_else(|| Failed::usage("the demo has no pipeline; this is a bug"))?;
+    let found = scene.runtimes.api.block_on(look(scene, report, &handle))?;
+    let verdict = if found.missing.is_empty() {
+        "✓ nothing missing".to_owned()
+    } else {
+        format!(
+            "✗ missing {}: {}",
+            found.missing.len(),
+            found.missing[..found.missing.len().min(20)].join(" ")
+        )
+    };
+    out.line(&format!(
+        "audit  produced {} = succeeded {} + dead {} + pending {}   {verdict}",
+        count(found.produced),
+        count(found.succeeded),
+        count(found.dead),
+        count(found.pending),
+    ))?;
+    Ok(found.missing.len() as u64)
+}
+
+async fn look(scene: &Scene, report: &Report, handle: &PipelineHandle) -> Result<Found, Failed> {
+    let mut found = Found::default();
+    for number in report.numbers.clone() {
+        // What was never acknowledged was not produced; it may be there all the same.
+        let unanswered = report.unanswered.iter().any(|range| range.contains(&number));
+        let id = report.id(number);
+        let applied = scene.downstream.is_applied(&id).await;
+        let applied = applied.map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;
+        let state = handle.message(&id).await;
+        let state = state.map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;
+        match state.map(|state| state.state) {
+            _ if applied => found.succeeded += 1,
+            Some(MessagePhase::Dead | MessagePhase::Discarded) => found.dead += 1,
+            // Succeeded, and the downstream does not know of it: the very thing an audit is for.
+            Some(MessagePhase::Succeeded) => found.missing.push(id),
+            Some(_) => found.pending += 1,
+            None if unanswered => continue,
+            None => found.missing.push(id),
+        }
+        found.produced += 1;
+    }
+    Ok(found)
+}

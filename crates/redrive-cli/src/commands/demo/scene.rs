@@ -1,0 +1,164 @@
+//! What the demo is made of, and how it is played.
+
+use std::cell::RefCell;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use redrive_lab::downstream::{self, Downstream};
+use redrive_lab::producer::{self, Report, Target};
+
+use super::{Args, status};
+use crate::args::Global;
+use crate::config::load::build;
+use crate::config::{Config, EngineFlags, Environment, PipelineFlags, ProcessorFlags};
+use crate::exit::{Exit, Failed};
+use crate::output::Output;
+use crate::service::{Runtimes, Signals, assemble, run};
+
+pub const PIPELINE: &str = "orders";
+const TIERS: [&str; 3] = ["2s", "5s", "15s"];
+
+/// The parts that outlive the run: the audit looks at them afterwards.
+#[derive(Debug)]
+pub struct Scene {
+    pub args: Args,
+    pub dir: PathBuf,
+    pub runtimes: Runtimes,
+    pub downstream: Arc<Downstream>,
+    server: RefCell<Option<downstream::Server>>,
+    address: SocketAddr,
+}
+
+impl Scene {
+    /// The directory and the downstream, on a port of its own.
+    pub fn new(args: &Args) -> Result<Self, Failed> {
+        let runtimes = Runtimes::start()?;
+        let dir = fresh_dir()?;
+        let options = downstream::Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            switches: downstream::Switches {
+                outage_window: Some(args.outage_window),
+                ..downstream::Switches::default()
+            },
+            ..downstream::Options::default()
+        };
+        let server = runtimes.api.block_on(downstream::Server::bind(&options));
+        let server = server.map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;
+        let (downstream, address) = (Arc::clone(server.downstream()), server.addr());
+        let (args, server) = (args.clone(), RefCell::new(Some(server)));
+        Ok(Self { args, dir, runtimes, downstream, server, address })
+    }
+
+    /// The configuration that these flags would make on a command line.
+    pub fn config(&self, args: &Args) -> Result<Config, Failed> {
+        let flags = ProcessorFlags {
+            engine: EngineFlags {
+                dir: Some(self.dir.display().to_string()),
+                listen: Some(args.listen.to_string()),
+                ..EngineFlags::default()
+            },
+            pipeline: PipelineFlags {
+                name: Some(PIPELINE.to_owned()),
+                sink_url: Some(format!("http://{}/orders", self.address)),
+                tiers: Some(TIERS.map(str::to_owned).to_vec()),
+                jitter: Some("equal".to_owned()),
+                ..PipelineFlags::default()
+            },
+        };
+        let loaded = build(None, &flags, &Environment::default());
+        loaded.config.ok_or_else(|| Failed::usage("the demo's own configuration is refused; this is a bug"))
+    }
+
+    /// Plays until ^C or the end of the time, and says what was produced.
+    pub fn play(&self, args: &Args, global: &Global, out: &mut Output) -> Result<Report, Failed> {
+        let config = self.config(args)?;
+        let assembled = assemble(&config, global)?;
+        let handle = assembled.redrive.pipeline(PIPELINE);
+        let handle = handle.ok_or_else(|| Failed::usage("the demo has no pipeline; this is a bug"))?;
+        let token = assembled.server.tokens.first().map(|token| token.reveal().to_owned());
+        let api = &self.runtimes.api;
+        let signals = {
+            let _inside = api.enter();
+            Signals::listen()?
+        };
+        let (end, ended) = tokio::sync::watch::channel(false);
+        let stop = |mut ended: tokio::sync::watch::Receiver<bool>| async move {
+            // A sender that is gone means the same.
+            let _ = ended.wait_for(|ended| *ended).await;
+        };
+        if let Some(server) = self.server.take() {
+            // It outlives the pipeline, so that what is in flight can still be answered.
+            api.spawn(server.run(std::future::pending()));
+        }
+        let options = producer::Options {
+            rate: args.rate,
+            poison_rate: args.poison_rate,
+            transient_rate: args.transient_rate,
+            seed: args.seed,
+            ..producer::Options::new(Target::pipeline(handle.clone()))
+        };
+        let producing = producer::run(options, stop(ended.clone()));
+        let producing = api.spawn(producing);
+        let span = args.span;
+        let timed = api.spawn(async move {
+            let time_is_up = async {
+                match span {
+                    Some(span) => tokio::time::sleep(span).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = signals.asked() => {}
+                () = time_is_up => {}
+            }
+            // The producer and the pipeline hear it.
+            let _ = end.send(true);
+        });
+        let mut watch = None;
+        let downstream = Arc::clone(&self.downstream);
+        let played = run::run(&self.runtimes, assembled, stop(ended), |address| {
+            for line in status::opening(args, &self.dir, address, token.as_deref()) {
+                out.line(&line)?;
+            }
+            watch = Some(api.spawn(status::watch(handle, downstream)));
+            Ok(())
+        });
+        timed.abort();
+        if let Some(watch) = watch {
+            watch.abort();
+        }
+        let played = played?;
+        let total = played.report.total();
+        out.line(&format!(
+            "draining … {} deliveries settled in {:.1} s",
+            total.drained,
+            played.report.drain_took.as_secs_f64()
+        ))?;
+        let report = api.block_on(producing);
+        report
+            .map_err(|error| Failed::new(Exit::Storage, format!("the producer ended: {error}")))?
+            .map_err(|error| Failed::new(Exit::Bad, error.to_string()))
+    }
+
+    pub fn clear(&self, keep: bool, out: &mut Output) {
+        if keep {
+            out.note(&format!("kept {}", self.dir.display()));
+        } else if let Err(error) = fs::remove_dir_all(&self.dir) {
+            out.note(&format!("could not remove {}: {error}", self.dir.display()));
+        }
+    }
+}
+
+/// A directory nobody has, for this run.
+fn fresh_dir() -> Result<PathBuf, Failed> {
+    let mut random = [0_u8; 4];
+    getrandom::fill(&mut random).map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;
+    let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let dir = std::env::temp_dir().join(format!("redrive-demo-{name}"));
+    match fs::create_dir(&dir) {
+        Ok(()) => Ok(dir),
+        Err(error) => Err(Failed::new(Exit::Storage, format!("creating {}: {error}", dir.display()))),
+    }
+}

@@ -1,0 +1,89 @@
+//! What the demo says while it runs.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redrive::{Figures, PipelineHandle};
+use redrive_lab::downstream::Downstream;
+
+use super::Args;
+use crate::output::count;
+
+const EVERY: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(250);
+
+pub fn opening(args: &Args, dir: &Path, address: SocketAddr, token: Option<&str>) -> Vec<String> {
+    let kept = if args.keep { "kept" } else { "removed on exit; --keep to keep" };
+    let token = token.unwrap_or_default();
+    vec![
+        format!("redrive demo · embedded engine in {} ({kept})", dir.display()),
+        format!(
+            "  producer    {} orders/s, 512 B, {} poison, seed {}",
+            args.rate, args.poison_rate, args.seed
+        ),
+        format!(
+            "  downstream  {} transient failures, full outage {}",
+            args.transient_rate, args.outage_window
+        ),
+        "  pipeline    orders   tiers 2s,5s,15s   jitter equal".to_owned(),
+        format!("  dashboard   http://{address}/?token={token}   ← open this"),
+        format!("  try it      export REDRIVE_URL=http://{address} REDRIVE_TOKEN={token}"),
+        "              redrive dlq inspect orders          (in another terminal)".to_owned(),
+        String::new(),
+    ]
+}
+
+/// Prints a line every few seconds, and one when the downstream goes away or comes back.
+pub async fn watch(handle: PipelineHandle, downstream: Arc<Downstream>) {
+    let began = Instant::now();
+    let mut next = EVERY;
+    let mut away = false;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = began.elapsed();
+        let gone = downstream.outage().is_some();
+        if gone != away {
+            away = gone;
+            let what = if gone {
+                "▲ the downstream is gone: what fails waits on disk and is tried again"
+            } else {
+                "▼ the downstream is back"
+            };
+            println!("{}  {what}", clock(now));
+        }
+        if now >= next {
+            next += EVERY;
+            println!("{}  {}", clock(now), line(&handle.figures()));
+        }
+    }
+}
+
+fn clock(elapsed: Duration) -> String {
+    format!("{:02}:{:02}", elapsed.as_secs() / 60, elapsed.as_secs() % 60)
+}
+
+/// The five numbers of the page, and how quick it was.
+fn line(figures: &Figures) -> String {
+    let pending = figures.pending;
+    let dead = pending.letters_open + pending.letters_discarded;
+    let waiting = pending.delayed + pending.key_wait;
+    let all = figures.succeeded + dead + waiting + pending.ready + pending.in_flight;
+    let mut text = format!(
+        "produced {}  succeeded {}  retrying {}  held {}  dead {}",
+        count(all),
+        count(figures.succeeded),
+        count(waiting),
+        count(figures.held),
+        count(dead)
+    );
+    let mut quantile = |name: &str, seconds: Option<f64>| {
+        if let Some(seconds) = seconds {
+            text.push_str(&format!("   {name} {:.0} ms", seconds * 1000.0));
+        }
+    };
+    quantile("p99", figures.end_to_end.quantile(0.99));
+    quantile("late p99", figures.retry_lateness.quantile(0.99));
+    text
+}

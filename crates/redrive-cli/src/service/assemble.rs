@@ -1,0 +1,141 @@
+//! Pipelines from their configuration, and what the API needs to know of them.
+
+use std::path::Path;
+
+use redrive::actions::Actions;
+use redrive::replay::Replays;
+use redrive::{BuildError, Embedded, MemoryStores, Pipeline, Redrive};
+use redrive_server::{Extract, Intake, Served, ServerOptions, Service};
+
+use super::{sink, tokens};
+use crate::args::Global;
+use crate::config::{Config, EngineKind, Pick, PipelineConfig};
+use crate::exit::{Exit, Failed};
+
+/// Everything that is to run, not running yet.
+#[derive(Debug)]
+pub struct Assembled {
+    pub redrive: Redrive,
+    pub service: Service,
+    pub server: ServerOptions,
+    /// What opening the stores has found, for the log.
+    pub findings: Vec<String>,
+}
+
+pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
+    if config.server.tls.is_some() {
+        return Err(Failed::usage("`server.tls_cert_file` is set, and this build serves no TLS")
+            .hint("put a proxy with TLS in front, and listen on loopback"));
+    }
+    let (redrive, findings) = match config.engine.kind {
+        EngineKind::Memory => (build(config, MemoryStores::new())?, Vec::new()),
+        EngineKind::Embedded => {
+            let stores = Embedded::open(&config.engine.dir).map_err(|error| engine_failed(&error))?;
+            let stores = std::sync::Arc::new(stores);
+            let redrive = build(config, std::sync::Arc::clone(&stores))?;
+            let findings = config.pipelines.iter().flat_map(|pipeline| findings(&stores, &pipeline.name));
+            (redrive, findings.collect())
+        }
+        EngineKind::Kafka => return Err(Failed::usage("this build has no Kafka engine yet")),
+    };
+    let dir = (config.engine.kind == EngineKind::Embedded).then_some(config.engine.dir.as_path());
+    let service = service(config, &redrive, dir)?;
+    let server = ServerOptions {
+        listen: config.server.listen,
+        tokens: tokens::of(config, global)?,
+        ..ServerOptions::default()
+    };
+    Ok(Assembled { redrive, service, server, findings })
+}
+
+fn build(config: &Config, stores: impl redrive::Stores + 'static) -> Result<Redrive, Failed> {
+    let mut builder = Redrive::builder().engine(stores);
+    for pipeline in &config.pipelines {
+        builder = builder.pipeline(pipeline_of(pipeline)?);
+    }
+    builder.build().map_err(|error| build_failed(&error))
+}
+
+fn pipeline_of(config: &PipelineConfig) -> Result<Pipeline, Failed> {
+    let sink = sink::build(config).map_err(|faults| {
+        let faults: Vec<String> =
+            faults.iter().map(|fault| format!("pipeline `{}`: {fault}", config.name)).collect();
+        Failed::usage(faults.join("\n"))
+    })?;
+    let mut pipeline = Pipeline::new(&config.name)
+        .policy(config.policy.clone())
+        .ordering(config.ordering)
+        .after_dead(config.after_dead)
+        .max_pending(config.max_pending)
+        .sink(sink)
+        .on_failure(redrive_server::log::attempt_failed);
+    if let Some(window) = config.dedup {
+        pipeline = pipeline.dedup(window);
+    }
+    Ok(pipeline)
+}
+
+fn service(config: &Config, redrive: &Redrive, dir: Option<&Path>) -> Result<Service, Failed> {
+    let storage = |error: String| Failed::new(Exit::Storage, error);
+    let served = config.pipelines.iter().filter_map(|pipeline| {
+        let handle = redrive.pipeline(&pipeline.name)?;
+        let intake =
+            Intake { id: pipeline.id.as_ref().map(extract), tenant: pipeline.tenant.as_ref().map(extract) };
+        let engine = config.engine.kind.name().to_owned();
+        Some(Served { handle, intake, sink: "webhook".to_owned(), engine })
+    });
+    Ok(Service {
+        pipelines: served.collect(),
+        replays: Replays::open(dir).map_err(|error| storage(error.to_string()))?,
+        actions: Actions::open(dir).map_err(|error| storage(error.to_string()))?,
+    })
+}
+
+fn extract(pick: &Pick) -> Extract {
+    match pick {
+        Pick::Json(pointer) => Extract::Json(pointer.clone()),
+        Pick::Header(name) => Extract::Header(name.clone()),
+    }
+}
+
+/// What an operator should hear of a store that was opened.
+fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
+    let Some(report) = stores.report(pipeline) else { return Vec::new() };
+    let mut found = Vec::new();
+    if let Some(why) = &report.rebuilt {
+        found.push(format!("pipeline {pipeline}: the index was built anew: {why}"));
+    }
+    if !report.started.is_empty() {
+        let count = report.started.len();
+        found.push(format!(
+            "pipeline {pipeline}: the last run ended without a clean stop; {count} deliveries were running and are \
+             made again"
+        ));
+    }
+    for (log, damage) in [("journal", &report.journal), ("letter log", &report.letters)] {
+        let rot = damage.rot.len();
+        if rot > 0 {
+            found.push(format!(
+                "pipeline {pipeline}: {rot} damaged frames in the {log}; see `redrive journal`"
+            ));
+        }
+    }
+    found
+}
+
+/// The configuration passed the same checks before, so what is left are stores that cannot be opened.
+fn build_failed(error: &BuildError) -> Failed {
+    let stores = error.faults.iter().all(|fault| fault.key == "engine");
+    Failed::new(if stores { Exit::Storage } else { Exit::Usage }, error.to_string())
+}
+
+/// An engine that cannot be opened, with the exit code scripts rely on.
+pub fn engine_failed(error: &redrive::engine::EngineError) -> Failed {
+    use redrive::engine::EngineError;
+    let exit = match error {
+        EngineError::Owned(_) => Exit::TryAgain,
+        EngineError::Directory { .. } | EngineError::Version(_) | EngineError::NotRemembered => Exit::Usage,
+        EngineError::Storage(_) | EngineError::Damaged(_) => Exit::Storage,
+    };
+    Failed::new(exit, error.to_string())
+}

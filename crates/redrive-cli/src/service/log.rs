@@ -1,0 +1,25 @@
+//! Where the log goes: lines for people on a terminal, JSON for machines everywhere else; always to stderr.
+
+use std::io::{self, IsTerminal as _};
+
+use tracing::Level;
+
+use crate::args::Global;
+
+/// Starts writing. A second call changes nothing: there is one log per process.
+pub fn start(global: &Global) {
+    let level = match (global.quiet, global.verbose) {
+        (true, _) => Level::ERROR,
+        (false, 0) => Level::INFO,
+        (false, 1) => Level::DEBUG,
+        (false, _) => Level::TRACE,
+    };
+    let builder = tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(level);
+    let started = if io::stderr().is_terminal() {
+        let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        builder.with_ansi(colour).with_target(false).try_init()
+    } else {
+        builder.json().flatten_event(true).try_init()
+    };
+    drop(started);
+}

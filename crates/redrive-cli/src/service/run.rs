@@ -1,0 +1,85 @@
+//! Starts the pipelines and the API, and ends both in good order: unready, drained, closed.
+
+use std::future::Future;
+use std::net::SocketAddr;
+
+use redrive::{RunError, RunReport};
+use redrive_server::Server;
+use tokio::runtime::{Builder, Runtime};
+
+use super::assemble::{Assembled, engine_failed};
+use crate::exit::{Exit, Failed};
+
+/// One runtime for handlers and one for the API: whatever a handler does, the API answers.
+#[derive(Debug)]
+pub struct Runtimes {
+    pub handlers: Runtime,
+    pub api: Runtime,
+}
+
+impl Runtimes {
+    pub fn start() -> Result<Self, Failed> {
+        let runtime = |name: &str, threads: Option<usize>| {
+            let mut builder = Builder::new_multi_thread();
+            builder.enable_all().thread_name(name);
+            if let Some(threads) = threads {
+                builder.worker_threads(threads);
+            }
+            builder.build().map_err(|error| Failed::new(Exit::Storage, format!("no threads: {error}")))
+        };
+        Ok(Self { handlers: runtime("redrive-handler", None)?, api: runtime("redrive-api", Some(2))? })
+    }
+}
+
+/// How a run ended that was asked to.
+#[derive(Debug)]
+pub struct Ended {
+    pub report: RunReport,
+}
+
+/// Runs until `stop`. `started` is called with the API's address once everything runs.
+pub fn run(
+    runtimes: &Runtimes,
+    assembled: Assembled,
+    stop: impl Future<Output = ()> + Send + 'static,
+    started: impl FnOnce(SocketAddr) -> Result<(), Failed>,
+) -> Result<Ended, Failed> {
+    let Assembled { redrive, service, server, findings } = assembled;
+    for finding in findings {
+        tracing::warn!("{finding}");
+    }
+    let server = Server::bind(server, service).map_err(|error| Failed::usage(error.to_string()))?;
+    let (address, readiness) = (server.address(), server.readiness());
+    let (close_api, api_closes) = tokio::sync::oneshot::channel::<()>();
+    let api = runtimes.api.spawn(server.run(async {
+        // The sender is dropped at the latest when the run ends.
+        let _ = api_closes.await;
+    }));
+    started(address)?;
+    readiness.ready();
+    let ended = runtimes.handlers.block_on(async {
+        let until = async {
+            stop.await;
+            readiness.stopping();
+        };
+        redrive.run_until(until).await
+    });
+    drop(close_api);
+    let served = runtimes.api.block_on(api);
+    let report = ended.map_err(|error| run_failed(&error))?;
+    match served {
+        Ok(Ok(())) => Ok(Ended { report }),
+        Ok(Err(error)) => Err(Failed::usage(error.to_string())),
+        Err(error) => Err(Failed::new(Exit::Storage, format!("the API ended: {error}"))),
+    }
+}
+
+fn run_failed(error: &RunError) -> Failed {
+    match error {
+        RunError::Engine { source, .. } => {
+            let failed = engine_failed(source);
+            Failed::new(failed.exit, error.to_string())
+        }
+        other => Failed::new(Exit::Storage, other.to_string()),
+    }
+}
