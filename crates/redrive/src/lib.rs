@@ -48,3 +48,8 @@ pub use run::report::{PipelineReport, RunError, RunReport};
 pub use stores::{MemoryStores, Stores};
 
 pub use redrive_core::{Class, Decision, Message, Meta, Outcome, Policy, Reason, Time};
+
+/// The guide's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/dead-letters.md")]
+struct Guide;
