@@ -133,3 +133,20 @@ async fn a_line_that_cannot_be_read_is_reported_and_hides_no_other() {
     actions.record(action(2, "b")).await.unwrap();
     assert_eq!(actions.list(None, 9).await.unwrap().len(), 2);
 }
+
+/// Without a file the latest actions are kept, and one that was forgotten is not mistaken for another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn actions_in_memory_are_bounded() {
+    let handle = with_letters("orders", 2).await;
+    let actions = Actions::open(None).unwrap();
+    actions.discard(&handle, &[0], "ops", "early").await.unwrap();
+    for at in 0..10_000 {
+        actions.record(action(at, "ops")).await.unwrap();
+    }
+    actions.discard(&handle, &[1], "ops", "late").await.unwrap();
+    assert_eq!(actions.list(None, usize::MAX).await.unwrap().len(), 10_000);
+    assert!(
+        matches!(actions.undo(&handle, "d-1", "ops").await, Err(ActionError::NotFound(id)) if id == "d-1")
+    );
+    assert_eq!(actions.undo(&handle, "d-2", "ops").await.unwrap().restored, 1);
+}

@@ -264,3 +264,20 @@ async fn a_damaged_job_or_selection_stops_that_job_and_no_other() {
     assert_eq!(replays.get("r-3").unwrap().state, ReplayState::Paused);
     assert_eq!(replays.get("r-1"), None);
 }
+
+/// A job's file is read back only if it is small; what somebody writes about the job must not make it large.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_words_about_a_job_are_cut_and_it_is_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    rig.with_letters((0..2).map(|n| format!("o-{n}"))).await;
+    let replays = Replays::open(Some(dir.path())).unwrap();
+    let wordy = ReplaySpec { selection: "é".repeat(3_000_000), ..spec(Some(1e-6)) };
+    replays.start(&rig.handle, wordy, [0, 1], &"a".repeat(9_000)).await.unwrap();
+    replays.pause("r-1").await.unwrap();
+    let again = Replays::open(Some(dir.path())).unwrap();
+    assert!(again.faults().is_empty(), "{:?}", again.faults());
+    let view = again.get("r-1").unwrap();
+    assert_eq!((view.selection.len(), view.actor.len()), (4096, 4096));
+}

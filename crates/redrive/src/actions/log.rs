@@ -16,6 +16,8 @@ use crate::handle::HandleError;
 const FILE: &str = "actions.ndjson";
 /// The longest list that is answered.
 pub const LIST_MAX: usize = 10_000;
+/// Actions that are kept in memory where there is no file.
+const MEMORY_MAX: usize = 10_000;
 /// A line longer than this is not one of ours.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
@@ -40,8 +42,16 @@ struct State {
 }
 
 enum Place {
-    File { file: File, end: u64, failed: bool },
-    Memory(Vec<String>),
+    File {
+        file: File,
+        end: u64,
+        failed: bool,
+    },
+    /// The latest actions, and how many came before them.
+    Memory {
+        lines: VecDeque<String>,
+        before: u64,
+    },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -61,8 +71,11 @@ pub enum ActionError {
 impl Actions {
     /// Opens or makes the file in `dir`.
     pub fn open(dir: Option<&Path>) -> Result<Self, ActionError> {
-        let mut state =
-            State { place: Place::Memory(Vec::new()), discards: BTreeMap::new(), next_discard: 1 };
+        let mut state = State {
+            place: Place::Memory { lines: VecDeque::new(), before: 0 },
+            discards: BTreeMap::new(),
+            next_discard: 1,
+        };
         let mut faults = Vec::new();
         if let Some(dir) = dir {
             let path = dir.join(FILE);
@@ -150,8 +163,10 @@ impl Actions {
             .await?;
         match found {
             None => Err(ActionError::NotFound(id)),
-            Some(None) => Err(ActionError::Damaged(id)),
-            Some(Some(action)) => Ok(action),
+            Some(Some(action)) if action.action == ActionKind::Discard && action.id.as_ref() == Some(&id) => {
+                Ok(action)
+            }
+            Some(_) => Err(ActionError::Damaged(id)),
         }
     }
 
@@ -186,9 +201,14 @@ impl State {
     fn append(&mut self, action: &Action) -> std::io::Result<()> {
         let line = action.to_line();
         let at = match &mut self.place {
-            Place::Memory(lines) => {
-                lines.push(line);
-                lines.len() as u64 - 1
+            Place::Memory { lines, before } => {
+                if lines.len() == MEMORY_MAX {
+                    lines.pop_front();
+                    *before += 1;
+                    self.discards.retain(|_, at| *at >= *before);
+                }
+                lines.push_back(line);
+                *before + lines.len() as u64 - 1
             }
             Place::File { file, end, failed } => {
                 if *failed {
@@ -215,8 +235,8 @@ impl State {
     /// Goes through the lines from `from` on until `line` says that it is enough.
     fn each_from(&self, from: u64, mut line: impl FnMut(u64, &str) -> bool) -> std::io::Result<()> {
         match &self.place {
-            Place::Memory(lines) => {
-                for (at, text) in (from..).zip(lines.iter().skip(from as usize)) {
+            Place::Memory { lines, before } => {
+                for (at, text) in (*before..).zip(lines).skip_while(|(at, _)| *at < from) {
                     if !line(at, text.trim_end()) {
                         break;
                     }

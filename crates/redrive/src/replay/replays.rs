@@ -22,6 +22,8 @@ pub const LIVE_MAX: usize = 64;
 pub const KEPT_MAX: usize = 1_000;
 /// Keeps the jobs of [`Replays`] apart from those of [`PipelineHandle::replay`], which count milliseconds.
 const JOB_BIT: u64 = 1 << 62;
+/// Longer words about a job are cut: they are for people, and its file must stay readable.
+const WORDS_BYTES_MAX: usize = 4096;
 
 /// The replay jobs of a process. Clones are handles to the same jobs.
 #[derive(Clone)]
@@ -127,6 +129,10 @@ impl Keep {
     }
 }
 
+fn cut(words: &str) -> String {
+    words[..words.floor_char_boundary(WORDS_BYTES_MAX)].to_owned()
+}
+
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
@@ -218,6 +224,7 @@ impl Replays {
         if self.jobs().values().filter(|job| !job.progress().state.is_over()).count() >= LIVE_MAX {
             return Err(ReplayError::TooManyJobs);
         }
+        let spec = ReplaySpec { selection: cut(&spec.selection), ..spec };
         let number = self.number();
         let created = handle.now();
         let facts = Facts {
@@ -228,7 +235,7 @@ impl Replays {
             total: ids.len() as u64,
             ids_crc: checksum(&ids),
             created,
-            actor: actor.to_owned(),
+            actor: cut(actor),
         };
         let job = Arc::new(Job::new(facts, Progress::new()));
         if let Some(files) = self.shared.files.clone() {
