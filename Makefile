@@ -21,8 +21,9 @@ demo: ## orders against a flaky downstream on the embedded engine, with an audit
 	@echo "building the demo (crates/redrive/examples/demo.rs) …"
 	@cargo run --quiet --locked -p redrive --example demo
 
-bench: ## the benchmark of the embedded engine on the common workload, release build
+bench: ## the benchmark of the embedded engine on the common workload, and webhooks beside a bare client; release build
 	cargo run --release --locked -p redrive-lab --bin redrive-bench -- $(ARGS)
+	cargo run --release --locked -p redrive-sinks --example webhook_rate
 
 soak: ## the tests with many more seeds and kills; takes hours, stop it when you like
 	REDRIVE_SEEDS=$${REDRIVE_SEEDS:-200000} \

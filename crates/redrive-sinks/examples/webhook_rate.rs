@@ -158,7 +158,7 @@ async fn main() -> Result<()> {
         );
     }
     ratios.sort_by(f64::total_cmp);
-    if let Some(median) = ratios.get(ratios.len() / 2) {
+    if let Some(median) = ratios.get(ratios.len().saturating_sub(1) / 2) {
         println!("median {:.0} % of the pool alone", median * 100.0);
     }
     Ok(())

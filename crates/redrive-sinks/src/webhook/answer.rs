@@ -4,11 +4,14 @@ use std::future::poll_fn;
 use std::pin::Pin;
 
 use hyper::body::{Body, Incoming};
-use hyper::header::{AsHeaderName, HeaderMap, RETRY_AFTER};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{StatusCode, Uri};
 
 use super::classes::Meaning;
 use super::text::Redactor;
+
+const CLASS: HeaderName = HeaderName::from_static("redrive-class");
+const REASON: HeaderName = HeaderName::from_static("redrive-reason");
 
 /// What is read of a body. A connection whose answer is longer is given up.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -32,16 +35,16 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn of(status: StatusCode, headers: &HeaderMap, redactor: &Redactor, endpoint: &Uri) -> Self {
-        let clean = |name: &str, max: usize| {
+        let clean = |name: &HeaderName, max: usize| {
             let value = first(headers, name)?;
             Some(redactor.clean(value, endpoint, max)).filter(|text| !text.is_empty())
         };
-        let meaning = first(headers, "redrive-class").and_then(|value| std::str::from_utf8(value).ok());
+        let meaning = first(headers, &CLASS).and_then(|value| std::str::from_utf8(value).ok());
         Self {
             status,
             meaning: meaning.and_then(|name| Meaning::from_name(name.trim())),
-            reason: clean("redrive-reason", REASON_BYTES_MAX).unwrap_or_default(),
-            retry_after: clean(RETRY_AFTER.as_str(), RETRY_AFTER_BYTES_MAX),
+            reason: clean(&REASON, REASON_BYTES_MAX).unwrap_or_default(),
+            retry_after: clean(&RETRY_AFTER, RETRY_AFTER_BYTES_MAX),
         }
     }
 
@@ -53,8 +56,8 @@ impl Answer {
     }
 }
 
-fn first(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&[u8]> {
-    headers.get(name).map(hyper::header::HeaderValue::as_bytes)
+fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    headers.get(name).map(HeaderValue::as_bytes)
 }
 
 /// Reads a body to its end, or to the bound. What is worth looking at is put into `beginning` as it comes, so that it is

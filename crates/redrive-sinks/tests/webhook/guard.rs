@@ -202,3 +202,26 @@ async fn an_endpoint_gets_no_more_requests_at_once_than_its_places() {
     assert!(calls.join_all().await.into_iter().all(|outcome| outcome.is_ok()));
     assert_eq!(most.load(Ordering::SeqCst), 2);
 }
+
+#[tokio::test]
+async fn nothing_of_a_message_is_sent_while_it_waits_for_a_place() {
+    let server = Server::answering(|_| std::future::pending()).await;
+    let sink = sink(WebhookOptions {
+        allow_private_addresses: true,
+        per_endpoint: Some(1),
+        timeout: Duration::from_secs(1),
+        ..WebhookOptions::per_message("header:x-endpoint")
+    });
+    let endpoint = server.url("/slow");
+    let first = failure(&sink, at(&endpoint));
+    let second = async {
+        // Behind the first, and given up before the first ends.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let call = failure(&sink, at(&endpoint));
+        tokio::time::timeout(Duration::from_millis(500), call).await
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert!(first.is_ambiguous());
+    assert!(second.is_err(), "it waits, and nothing of it is sent");
+    assert_eq!(server.seen().len(), 1);
+}

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::server::{Server, deliver, failure, note, order, read_request, response, scripted, sink, to};
 
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT: Duration = Duration::from_secs(1);
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 fn short(url: impl Into<String>) -> WebhookOptions {
@@ -61,6 +61,27 @@ async fn a_message_without_a_payload_is_an_empty_post() {
 }
 
 #[tokio::test]
+async fn a_payload_larger_than_every_buffer_arrives_whole() {
+    let server = Server::saying(200, &[], "").await;
+    let payload = vec![b'x'; 5 * 1024 * 1024];
+    deliver(&sink(to(server.url("/"))), redrive::Message::builder("large").payload(payload.clone()))
+        .await
+        .unwrap();
+    assert_eq!(server.seen()[0].body.len(), payload.len());
+}
+
+#[tokio::test]
+async fn of_several_addresses_one_that_answers_is_enough() {
+    let server = Server::saying(200, &[], "").await;
+    let names = Names::by(|_| {
+        let found = ["127.0.0.2", "127.0.0.1"].map(|address| address.parse().unwrap());
+        async move { Ok(found.to_vec()) }
+    });
+    let url = format!("http://two.example:{}/", server.address.port());
+    deliver(&sink(WebhookOptions { names, ..to(url) }), order()).await.unwrap();
+}
+
+#[tokio::test]
 async fn nobody_listening_is_transient_and_certainly_without_effect() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -96,7 +117,7 @@ async fn a_timeout_before_anything_was_sent_is_not_ambiguous() {
     let no_handshake = failure(&sink(short(format!("https://localhost:{}/", silent.port()))), order()).await;
     for failed in [slow_name, no_handshake] {
         assert_eq!((failed.class(), trouble(&failed)), (Class::Transient, Some(Trouble::Timeout)));
-        assert_eq!(failed.chain(), "timed out after 300 ms, connecting");
+        assert_eq!(failed.chain(), "timed out after 1000 ms, connecting");
         assert!(!failed.is_ambiguous());
     }
 }
@@ -106,7 +127,7 @@ async fn a_timeout_after_the_request_was_sent_is_ambiguous() {
     let server = Server::answering(|_| std::future::pending()).await;
     let failed = failure(&sink(short(server.url("/"))), order()).await;
     assert_eq!((failed.class(), trouble(&failed)), (Class::Transient, Some(Trouble::Timeout)));
-    assert_eq!(failed.chain(), "timed out after 300 ms, waiting for the answer");
+    assert_eq!(failed.chain(), "timed out after 1000 ms, waiting for the answer");
     assert!(failed.is_ambiguous());
     assert_eq!(server.seen().len(), 1);
 }
@@ -128,7 +149,7 @@ async fn dripping(head: &'static str) -> String {
 async fn the_timeout_covers_a_body_that_drips() {
     let url = dripping("HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n").await;
     let failed = failure(&sink(short(url)), order()).await;
-    assert_eq!(failed.chain(), "200 OK: timed out after 300 ms, reading the answer");
+    assert_eq!(failed.chain(), "200 OK: timed out after 1000 ms, reading the answer");
     assert_eq!((failed.class(), trouble(&failed)), (Class::Transient, Some(Trouble::Timeout)));
     assert!(failed.is_ambiguous());
     assert_eq!(note(&failed, "status_code"), Some("200"));
@@ -223,7 +244,9 @@ async fn connections_are_used_again_also_after_failures() {
         deliver(&sink, order()).await.unwrap();
         failure(&sink, redrive::Message::builder("bad")).await;
     }
-    assert_eq!((server.seen().len(), server.connections()), (10, 1));
+    assert_eq!(server.seen().len(), 10);
+    // A request that starts before the connection is back in the pool may open a second one.
+    assert!(server.connections() <= 2, "{}", server.connections());
 }
 
 #[tokio::test]
