@@ -3,10 +3,12 @@
 mod support;
 
 use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use redrive_lab::downstream::{Options, Server, Switches};
+use redrive_lab::downstream::{Downstream, Options, Server, Switches};
 use serde_json::json;
 use support::{FREE_PORT, PATIENCE, start};
 
@@ -136,6 +138,30 @@ async fn a_hanging_call_gets_its_answer_when_the_outage_ends() {
     stub.put("/switches", &json!({ "outage_window": null })).await;
     assert_eq!(hanging.await.status, 503);
     assert_eq!(stub.get("/applied").await.json()["ids"], json!([]));
+}
+
+/// The change comes at any moment of the call, also between its look at the switches and its wait for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_hangs_on_after_an_outage_was_switched_off() {
+    let stub = Arc::new(Downstream::open(&Options::default()).await.unwrap());
+    let on = json!({ "outage_window": "1h", "outage_style": "hang" });
+    let off = json!({ "outage_window": null });
+    for round in 0..6_000 {
+        stub.change(on.as_object().unwrap()).unwrap();
+        let (called, begun) = (Arc::clone(&stub), Arc::new(AtomicBool::new(false)));
+        let begins = Arc::clone(&begun);
+        let call = tokio::spawn(async move {
+            begins.store(true, Ordering::SeqCst);
+            called.handle("o-1", 1, b"{}").await.map(drop)
+        });
+        while !begun.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+        (0..round % 300).for_each(|_| std::hint::spin_loop());
+        stub.change(off.as_object().unwrap()).unwrap();
+        // It failed by the outage, or began after it; either way it has ended.
+        drop(tokio::time::timeout(PATIENCE, call).await.expect("the call hangs on").unwrap());
+    }
 }
 
 #[tokio::test]

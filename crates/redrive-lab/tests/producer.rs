@@ -18,9 +18,7 @@ use redrive_core::Ratio;
 use redrive_lab::downstream::{self, Downstream};
 use redrive_lab::fate::Fate;
 use redrive_lab::producer::options::OnProgress;
-use redrive_lab::producer::{
-    Answer, Batch, HttpTarget, Options, Producer, ProducerError, Progress, Target, Token, run,
-};
+use redrive_lab::producer::{Answer, Batch, Options, Producer, ProducerError, Progress, Target, Token, run};
 use redrive_lab::seed;
 use support::{FREE_PORT, PATIENCE, start};
 use tokio::net::TcpListener;
@@ -169,7 +167,7 @@ async fn a_stop_names_the_orders_without_an_answer() {
     let options = Options { rate: 10.0, batch: 2, first: 100, ..Options::new(stuck) };
     let report = run(options, tokio::time::sleep(Duration::from_secs(1))).await.unwrap();
     assert!(report.stopped);
-    assert_eq!(report.unanswered, [102..104]);
+    assert_eq!(report.unanswered, vec![std::ops::Range { start: 102, end: 104 }]);
     assert_eq!(report.unanswered_count(), 2);
     assert_eq!(report.total.accepted, report.total.sent - 2);
     assert!(report.total.elapsed <= Duration::from_millis(2_100), "{:?}", report.total.elapsed);
@@ -233,8 +231,8 @@ async fn over_http_it_sends_ndjson_with_its_token_and_comes_again_after_429() {
     let url = format!("http://{}/v1/pipelines/orders/messages", listener.local_addr().unwrap());
     let asked = Arc::new(Mutex::new(Vec::new()));
     let api = tokio::spawn(api(listener, Arc::clone(&asked)));
-    let target = HttpTarget::new(&url, Some(Token::new("demo-token").unwrap())).unwrap();
-    let report = finished(Options { batch: 10, ..fast(Target::Http(target), 25) }).await.unwrap();
+    let target = Target::http(&url, Some(Token::new("demo-token").unwrap())).unwrap();
+    let report = finished(Options { batch: 10, ..fast(target, 25) }).await.unwrap();
     api.abort();
 
     let total = report.total;
@@ -263,8 +261,8 @@ async fn nobody_there_is_counted_and_tried_again_until_somebody_is() {
     let reserved = TcpListener::bind(FREE_PORT).await.unwrap();
     let addr = reserved.local_addr().unwrap();
     drop(reserved);
-    let target = HttpTarget::new(&format!("http://{addr}/v1/pipelines/orders/messages"), None).unwrap();
-    let running = tokio::spawn(finished(fast(Target::Http(target), 1)));
+    let target = Target::http(&format!("http://{addr}/v1/pipelines/orders/messages"), None).unwrap();
+    let running = tokio::spawn(finished(fast(target, 1)));
     tokio::time::sleep(Duration::from_millis(50)).await;
     let listener = TcpListener::bind(addr).await.unwrap();
     let asked = Arc::new(Mutex::new(Vec::new()));

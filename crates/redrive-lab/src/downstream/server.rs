@@ -68,10 +68,10 @@ impl Server {
 /// Closes the door while an outage refuses connections; never returns.
 async fn keep_the_door(downstream: &Downstream, door: &watch::Sender<Door>) {
     loop {
-        let refuses = downstream.outage() == Some(OutageStyle::Refuse);
-        let wanted = if refuses { Door::Closed } else { Door::Open };
+        let seen = downstream.outage();
+        let wanted = if seen == Some(OutageStyle::Refuse) { Door::Closed } else { Door::Open };
         door.send_if_modified(|state| std::mem::replace(state, wanted) != wanted);
-        downstream.outage_may_have_changed().await;
+        downstream.outage_may_differ_from(seen).await;
     }
 }
 

@@ -78,16 +78,19 @@ impl Downstream {
     /// Waits until the outage is over or looks different.
     pub(super) async fn outage_left(&self, style: OutageStyle) {
         while self.outage() == Some(style) {
-            self.outage_may_have_changed().await;
+            self.outage_may_differ_from(Some(style)).await;
         }
     }
 
-    /// Waits for the next moment at which an outage may begin or end.
-    pub(super) async fn outage_may_have_changed(&self) {
+    /// Waits for the next moment at which the outage may look different from `seen`.
+    pub(super) async fn outage_may_differ_from(&self, seen: Option<OutageStyle>) {
         let changed = self.changed.notified();
         tokio::pin!(changed);
-        // Listening first, so that a change between the look and the wait is not missed.
+        // Listening first and looking again then, so that a change since the last look is not missed.
         changed.as_mut().enable();
+        if self.outage() != seen {
+            return;
+        }
         let setting = self.setting();
         let elapsed = setting.window_set.elapsed();
         let edge = setting.switches.outage_window.and_then(|window| window.next_edge(elapsed));

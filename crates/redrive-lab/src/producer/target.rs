@@ -10,7 +10,8 @@ use redrive::engine::IngestError;
 use redrive::{Accepted, PipelineHandle};
 
 use super::batch::Batch;
-use super::http::HttpTarget;
+use super::http::{HttpTarget, Token};
+use super::options::OptionsFault;
 
 /// What became of an offered batch, which is accepted or not as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +32,16 @@ type Callback = Arc<dyn Fn(Arc<Batch>) -> Offered + Send + Sync>;
 /// Where the orders go.
 #[derive(Clone)]
 pub enum Target {
-    Http(HttpTarget),
+    Http(Arc<HttpTarget>),
     Callback(Callback),
 }
 
 impl Target {
+    /// Orders go to the ingest route of a processor, see [`HttpTarget::new`].
+    pub fn http(url: &str, token: Option<Token>) -> Result<Self, OptionsFault> {
+        Ok(Self::Http(Arc::new(HttpTarget::new(url, token)?)))
+    }
+
     /// Orders go to a function of this process.
     pub fn callback<F, Fut>(offer: F) -> Self
     where

@@ -82,7 +82,7 @@ impl IdSet {
             Some(after) => self.others.range::<str, _>((Excluded(after), Unbounded)),
             None => self.others.range::<str, _>((Unbounded, Unbounded)),
         };
-        ids.extend(others.take(limit - ids.len()).map(|id| id.to_string()));
+        ids.extend(others.take(limit - ids.len()).map(ToString::to_string));
         ids
     }
 }

@@ -84,7 +84,7 @@ pub struct Ledger {
 enum Place {
     Memory(Mutex<IdSet>),
     File(FileLedger),
-    Postgres(PostgresLedger),
+    Postgres(Box<PostgresLedger>),
 }
 
 impl Ledger {
@@ -92,7 +92,7 @@ impl Ledger {
         let place = match options {
             LedgerOptions::Memory => Place::Memory(Mutex::default()),
             LedgerOptions::File(path) => Place::File(FileLedger::open(path)?),
-            LedgerOptions::Postgres(url) => Place::Postgres(PostgresLedger::connect(&url.0).await?),
+            LedgerOptions::Postgres(url) => Place::Postgres(Box::new(PostgresLedger::connect(&url.0).await?)),
         };
         Ok(Self { place })
     }

@@ -59,7 +59,8 @@ impl PostgresLedger {
     pub(super) async fn page(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, LedgerFault> {
         // No id is empty, so the empty text stands before all of them.
         let after = after.unwrap_or_default();
-        self.ids("SELECT id FROM applied WHERE id > $1 ORDER BY id LIMIT $2", after, limit as i64).await
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.ids("SELECT id FROM applied WHERE id > $1 ORDER BY id LIMIT $2", after, limit).await
     }
 
     pub(super) async fn count(&self) -> Result<u64, LedgerFault> {
