@@ -51,7 +51,7 @@ pub(crate) async fn list(
         state: given(&params.state).as_deref().map(selection::state).transpose()?,
         since: given(&params.since)
             .as_deref()
-            .map(|text| selection::since(text, shared.now()))
+            .map(|text| selection::since(text, served.handle.now()))
             .transpose()?,
         ids: None,
         all: true,
@@ -80,7 +80,7 @@ pub(crate) async fn show(
     Path((pipeline, id)): Path<(String, String)>,
 ) -> Result<Json<Value>, Problem> {
     let served = shared.service.find(&pipeline)?;
-    let numbers = select::resolve(&served.handle, &[id.clone()]).await?;
+    let numbers = select::resolve(&served.handle, std::slice::from_ref(&id)).await?;
     let letter = match numbers.first() {
         Some(number) => served.handle.letter(*number).await?,
         None => None,
@@ -166,7 +166,7 @@ pub(crate) async fn discard(
     let held = body::hold(&shared, &headers, body).await?;
     let wish: DiscardWish = read_json(&held.bytes)?;
     let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
-    let ids = given.open(shared.now())?.freeze(&served.handle).await?;
+    let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
     if wish.dry_run {
         return Ok(Json(json!({ "would_discard": ids.len() })));
     }

@@ -50,13 +50,12 @@ async fn gate(shared: &Shared, actor: &Actor, name: &str, closed: bool) -> Resul
     let served = shared.service.find(name)?;
     let kind = if closed { ActionKind::Pause } else { ActionKind::Resume };
     if served.handle.is_paused() != closed {
-        let action = Action::new(shared.now(), &actor.0, kind, served.handle.name());
+        let action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name());
         shared.service.actions.record(action).await?;
     }
-    if closed {
-        served.handle.pause().await?
-    } else {
-        served.handle.resume().await?
+    match kind {
+        ActionKind::Pause => served.handle.pause().await?,
+        _ => served.handle.resume().await?,
     }
     Ok(Json(view::pipeline(served, &served.handle.figures())))
 }

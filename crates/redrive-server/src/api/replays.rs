@@ -16,7 +16,7 @@ use crate::answer::{Json, read_json};
 use crate::auth::Actor;
 use crate::body;
 use crate::problem::{Code, Problem};
-use crate::state::Shared;
+use crate::state::{Shared, now};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,7 +45,7 @@ pub(crate) async fn start(
     let served = shared.service.find(&wish.pipeline)?;
     let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
     let words = given.words();
-    let ids = given.open(shared.now())?.freeze(&served.handle).await?;
+    let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
     if wish.dry_run {
         let about_seconds = wish.rate.filter(|rate| *rate > 0.0).map(|rate| ids.len() as f64 / rate);
         let forecast =
@@ -55,7 +55,7 @@ pub(crate) async fn start(
     let spec = ReplaySpec { rate: wish.rate, force: wish.force, selection: words.clone() };
     let job = shared.service.replays.start(&served.handle, spec, ids, &actor.0).await?;
     // The job has its name only now; its own file says who started it should this line not be written any more.
-    let action = Action::new(shared.now(), &actor.0, ActionKind::Replay, &job.pipeline);
+    let action = Action::new(served.handle.now(), &actor.0, ActionKind::Replay, &job.pipeline);
     shared.service.actions.record(action.of(job.id.clone(), job.total).note(words)).await?;
     Ok((StatusCode::ACCEPTED, Json(view(&job))).into_response())
 }
@@ -101,7 +101,7 @@ async fn change(shared: &Shared, actor: &Actor, id: &str, kind: ActionKind) -> R
     if job.state.is_over() {
         return Err(ReplayError::Over { id: job.id, state: job.state }.into());
     }
-    let action = Action::new(shared.now(), &actor.0, kind, &job.pipeline);
+    let action = Action::new(now(), &actor.0, kind, &job.pipeline);
     shared.service.actions.record(action.of(job.id.clone(), job.total)).await?;
     let replays = &shared.service.replays;
     let job = match kind {

@@ -48,7 +48,7 @@ pub(crate) async fn ingest(
 }
 
 async fn one(shared: &Shared, served: &Served, body: &[u8]) -> Result<Response, Problem> {
-    let now = shared.now();
+    let now = served.handle.now();
     let new = message::read(body, &served.intake, now, fresh_id)?;
     let id = new.message.id().to_owned();
     let state = if new.due.is_some_and(|due| due > now) { "delayed" } else { "ready" };
@@ -70,7 +70,7 @@ async fn many(
     params: IngestParams,
     body: Bytes,
 ) -> Result<Response, Problem> {
-    let messages = read_many(body, &served.intake, shared.now()).await?;
+    let messages = read_many(body, &served.intake, served.handle.now()).await?;
     let ids: Option<Vec<String>> =
         params.ids.then(|| messages.iter().map(|new| new.message.id().to_owned()).collect());
     let accepted = served.handle.ingest(messages).await?;
