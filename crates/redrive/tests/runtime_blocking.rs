@@ -210,19 +210,35 @@ fn a_deadline_that_passes_in_place_ends_it_without_another_call() {
 
 #[test]
 fn a_pause_ends_waits_in_place_so_that_nothing_is_started_behind_it() {
-    let mut world = World::new(memory([message("a")]), policy(), 1);
+    let mut world = World::new(memory([message("a"), message("b")]), policy(), 2);
     world.round();
-    let call = world.started()[0].2;
-    world.end(call, failed());
+    let calls = world.started();
+    world.end(calls[0].2, failed());
     world.engine.gate(true);
     world.machine.pause(true);
+    // One that ran when the pause began and fails now does not wait in place either.
+    world.end(calls[1].2, failed());
     world.later(Duration::from_mins(1));
     world.round();
     assert!(world.started().is_empty() && world.machine.waiting_in_place() == 0);
     world.engine.gate(false);
     world.machine.pause(false);
     world.round();
-    assert_eq!(world.started()[0].1, 2);
+    assert_eq!(world.started().iter().map(|start| start.1).collect::<Vec<_>>(), [2, 2]);
+}
+
+#[test]
+fn a_call_that_fails_after_the_word_to_stop_does_not_begin_a_wait() {
+    let mut world = World::new(memory([message("a")]), policy(), 1);
+    world.round();
+    let call = world.started()[0].2;
+    world.machine.stop();
+    world.end(call, failed());
+    assert_eq!(world.machine.waiting_in_place(), 0);
+    world.round();
+    world.round();
+    assert!(world.machine.is_at_rest());
+    assert_eq!(world.engine.counts().delayed, 1);
 }
 
 /// Any step may follow any other, over many short lives of the process; whatever happens, every message ends within its

@@ -181,16 +181,22 @@ async fn deferrals_are_retries_that_are_held() {
 
 #[tokio::test]
 async fn a_call_that_is_given_up_is_a_repeat() {
-    let stores = MemoryStores::new();
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let begins = Arc::clone(&begun);
+    let handler = move |_: Message| {
+        begins.notify_one();
+        std::future::pending()
+    };
     let redrive = Redrive::builder()
-        .engine(stores)
+        .engine(MemoryStores::new())
         .drain(Duration::from_millis(10))
-        .pipeline(Pipeline::new("p").handler_fn(|_: Message| std::future::pending()))
+        .pipeline(Pipeline::new("p").handler_fn(handler))
         .build()
         .unwrap();
     let handle = redrive.pipeline("p").unwrap();
     handle.ingest([message("a")]).await.unwrap();
     let running = async {
+        begun.notified().await;
         let figures = shown(&handle, |f| f.running == 1).await;
         assert_eq!(figures.pending.in_flight, 1);
         assert!(figures.oldest_pending.is_some(), "also what runs is pending");

@@ -60,6 +60,29 @@ async fn what_a_store_holds_already_counts_as_pending() {
 }
 
 #[tokio::test]
+async fn replayed_letters_are_never_refused_and_count_as_pending() {
+    let handler = |_: Message| async { Err(Failure::permanent("400")) };
+    let redrive = built(Pipeline::new("p").max_pending(3).handler_fn(handler));
+    let handle = redrive.pipeline("p").unwrap();
+    handle.ingest(["a", "b", "c"].map(message)).await.unwrap();
+    let work = async {
+        until(&handle, |c| c.letters_open == 3).await;
+        handle.pause().await.unwrap();
+        while handle.ingest([message("d")]).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let ids: Vec<u64> = handle.letters(None, None, 9).await.unwrap().iter().map(|l| l.id).collect();
+        handle.replay(ids).await.unwrap();
+        while handle.figures().pending.delayed < 3 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let refused = handle.ingest([message("e")]).await.unwrap_err();
+        assert_eq!(refused, IngestError::TooMany { pending: 4, max: 3 });
+    };
+    guarded(redrive.run_until(work)).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_pipeline_whose_run_has_ended_says_that_it_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     let redrive = Redrive::builder()
