@@ -10,8 +10,8 @@ use redrive_core::{Message, Policy, Time};
 use tokio::sync::oneshot;
 
 use crate::engine::{
-    Accepted, Counts, EngineError, IngestError, Letter, LetterChange, LetterStanding, LetterState,
-    MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob,
+    Accepted, Counts, EngineError, IngestError, Letter, LetterChange, LetterScan, LetterStanding,
+    LetterState, MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob,
 };
 use crate::figures::Figures;
 use crate::run::built::Built;
@@ -133,6 +133,20 @@ impl PipelineHandle {
         limit: usize,
     ) -> Result<Vec<Letter>, HandleError> {
         self.ask(|reply| Command::Letters { state, after, limit, reply }).await
+    }
+
+    /// Like [`Self::letters`], but looks at no more than `look_max` letters, whatever their state, and says how far it
+    /// came.
+    pub async fn scan_letters(
+        &self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, HandleError> {
+        // A search that looks at nothing would never come to an end.
+        let (limit, look_max) = (limit.max(1), look_max.max(1));
+        self.ask(|reply| Command::Scan { state, after, limit, look_max, reply }).await
     }
 
     pub async fn letter(&self, id: u64) -> Result<Option<Letter>, HandleError> {

@@ -54,3 +54,8 @@ pub use stores::{MemoryStores, Stores};
 
 pub use redrive_core::policy::Mode;
 pub use redrive_core::{Class, Decision, Message, Meta, Outcome, Policy, Reason, Time};
+
+/// The guide's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/dead-letters.md")]
+struct Guide;

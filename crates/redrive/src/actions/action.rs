@@ -155,11 +155,15 @@ mod tests {
     #[test]
     fn what_people_see_has_the_fields_of_the_interface() {
         let action = Action::new(Time::ZERO, "ops", ActionKind::Replay, "orders").of("r-31", 300);
-        let text = action.to_json().to_string();
-        let expected = concat!(
-            r#"{"action":"replay","actor":"ops","at":"1970-01-01T00:00:00.000Z","id":"r-31","#,
-            r#""letters":300,"note":null,"pipeline":"orders"}"#
-        );
-        assert_eq!(text, expected);
+        let expected = json!({
+            "at": "1970-01-01T00:00:00.000Z",
+            "actor": "ops",
+            "action": "replay",
+            "id": "r-31",
+            "pipeline": "orders",
+            "letters": 300,
+            "note": null,
+        });
+        assert_eq!(action.to_json(), expected);
     }
 }

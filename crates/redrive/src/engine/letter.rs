@@ -60,6 +60,16 @@ pub struct Letter {
     pub history: History,
 }
 
+/// A part of all letters, as far as was looked.
+#[derive(Clone, Debug, Default)]
+pub struct LetterScan {
+    pub letters: Vec<Letter>,
+    /// The last letter that was looked at; `None` at the end of all letters.
+    pub next: Option<u64>,
+    /// How many were looked at.
+    pub scanned: u64,
+}
+
 /// How a letter stands towards a replay job, without its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LetterStanding {

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::history::History;
 use super::ingest::{Accepted, Ingest, IngestAnswer, NewMessage};
 use super::letter::{
-    Letter, LetterChange, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
+    Letter, LetterChange, LetterScan, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
 };
 use super::message_state::{MessagePhase, MessageState};
 use super::seam::{
@@ -540,6 +540,29 @@ impl Engine for Memory {
         let wanted =
             inner.letters.range(from..).filter(|(_, letter)| state.is_none_or(|s| s == letter.state));
         Ok(wanted.take(limit).filter_map(|(seq, _)| inner.letter(*seq)).collect())
+    }
+
+    fn scan_letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        let inner = self.lock();
+        let mut scan = LetterScan { next: after, ..LetterScan::default() };
+        let from = after.map_or(0, |id| id.saturating_add(1));
+        for (seq, letter) in inner.letters.range(from..) {
+            if scan.letters.len() >= limit || scan.scanned >= look_max as u64 {
+                return Ok(scan);
+            }
+            scan.scanned += 1;
+            scan.next = Some(*seq);
+            if state.is_none_or(|state| state == letter.state) {
+                scan.letters.extend(inner.letter(*seq));
+            }
+        }
+        Ok(LetterScan { next: None, ..scan })
     }
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {

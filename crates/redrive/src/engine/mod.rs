@@ -18,7 +18,7 @@ pub mod conformance;
 
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
-pub use letter::{Letter, LetterChange, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
+pub use letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
 pub use memory::Memory;
 pub use message_state::{MessagePhase, MessageState};
 pub use seam::{

@@ -11,7 +11,7 @@ use redrive_core::{Message, Meta, Reason, Time};
 
 use super::history::{Attempt, History};
 use super::ingest::Ingest;
-use super::letter::{Letter, LetterChange, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
+use super::letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
 use super::message_state::MessageState;
 
 /// Whether messages of one key wait for each other.
@@ -207,6 +207,16 @@ pub trait Engine: Send + 'static {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Letter>, EngineError>;
+
+    /// Like [`Engine::letters`], but looks at no more than `look_max` letters, whatever their state, and says how far it
+    /// came: a search for few among many must not hold up deliveries.
+    fn scan_letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError>;
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError>;
 

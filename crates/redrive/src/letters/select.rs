@@ -16,6 +16,8 @@ pub const PAGE_MAX: usize = 1_000;
 pub const SELECTION_MAX: usize = 10_000_000;
 /// Letters that are read from the engine at once: reading must not hold up deliveries.
 const READ_MAX: usize = 64;
+/// Letters that are looked at there at once, to find those.
+const LOOK_MAX: usize = 1_024;
 
 /// Which letters are meant. What is given must all hold; to act on letters, something must be given.
 #[derive(Clone, Debug, Default)]
@@ -87,20 +89,14 @@ impl Selection {
         }
         let mut page = Page { letters: Vec::new(), next: after, scanned: 0 };
         while page.letters.len() < limit && (page.scanned as usize) < SCAN_MAX {
-            let read = handle.letters(self.state, page.next, READ_MAX).await?;
-            let last_read = read.len() < READ_MAX;
-            for letter in read {
-                if page.letters.len() == limit {
-                    return Ok(page);
-                }
-                page.scanned += 1;
-                page.next = Some(letter.id);
-                if self.matches(&letter, now) {
-                    page.letters.push(letter);
-                }
-            }
-            if last_read {
-                return Ok(Page { next: None, ..page });
+            // No more than the page still holds, so that none is looked at in vain.
+            let wanted = READ_MAX.min(limit - page.letters.len());
+            let scan = handle.scan_letters(self.state, page.next, wanted, LOOK_MAX).await?;
+            page.scanned += scan.scanned;
+            page.next = scan.next;
+            page.letters.extend(scan.letters.into_iter().filter(|letter| self.matches(letter, now)));
+            if page.next.is_none() {
+                return Ok(page);
             }
         }
         Ok(page)
@@ -212,14 +208,14 @@ async fn find_by_message(
 ) -> Result<(), SelectError> {
     let mut after = None;
     loop {
-        let read = handle.letters(None, after, READ_MAX).await?;
-        for letter in &read {
+        let scan = handle.scan_letters(None, after, READ_MAX, LOOK_MAX).await?;
+        for letter in &scan.letters {
             if let Some(found) = unknown.get_mut(letter.message.id()) {
                 *found = Some(letter.id);
             }
         }
-        after = read.last().map(|letter| letter.id);
-        if read.len() < READ_MAX {
+        after = scan.next;
+        if after.is_none() {
             return Ok(());
         }
     }

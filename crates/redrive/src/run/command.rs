@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::wake::Wake;
 use crate::engine::{
-    Counts, Engine, EngineError, Letter, LetterChange, LetterStanding, LetterState, MessageState,
+    Counts, Engine, EngineError, Letter, LetterChange, LetterScan, LetterStanding, LetterState, MessageState,
     ReplayAnswer, ReplayJob,
 };
 
@@ -19,14 +19,49 @@ type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
 /// One question or order, with the place for its answer. Nobody waiting for an answer is no reason not to act.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Letters { state: Option<LetterState>, after: Option<u64>, limit: usize, reply: Reply<Vec<Letter>> },
-    Letter { id: u64, reply: Reply<Option<Letter>> },
-    Message { id: String, reply: Reply<Option<MessageState>> },
-    Standings { job: u64, ids: Vec<u64>, reply: Reply<Vec<Option<LetterStanding>>> },
-    Replay { job: ReplayJob, ids: Vec<u64>, reply: Reply<Vec<ReplayAnswer>> },
-    Change { change: LetterChange, ids: Vec<u64>, reply: Reply<Vec<bool>> },
-    Counts { reply: Reply<Counts> },
-    Gate { closed: bool, reply: Reply<()> },
+    Letters {
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        reply: Reply<Vec<Letter>>,
+    },
+    Letter {
+        id: u64,
+        reply: Reply<Option<Letter>>,
+    },
+    Scan {
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+        reply: Reply<LetterScan>,
+    },
+    Message {
+        id: String,
+        reply: Reply<Option<MessageState>>,
+    },
+    Standings {
+        job: u64,
+        ids: Vec<u64>,
+        reply: Reply<Vec<Option<LetterStanding>>>,
+    },
+    Replay {
+        job: ReplayJob,
+        ids: Vec<u64>,
+        reply: Reply<Vec<ReplayAnswer>>,
+    },
+    Change {
+        change: LetterChange,
+        ids: Vec<u64>,
+        reply: Reply<Vec<bool>>,
+    },
+    Counts {
+        reply: Reply<Counts>,
+    },
+    Gate {
+        closed: bool,
+        reply: Reply<()>,
+    },
 }
 
 impl Command {
@@ -37,6 +72,9 @@ impl Command {
                 reply.send(engine.letters(state, after, limit)).is_err()
             }
             Self::Letter { id, reply } => reply.send(engine.letter(id)).is_err(),
+            Self::Scan { state, after, limit, look_max, reply } => {
+                reply.send(engine.scan_letters(state, after, limit, look_max)).is_err()
+            }
             Self::Message { id, reply } => reply.send(engine.message(&id, now)).is_err(),
             Self::Standings { job, ids, reply } => reply.send(engine.letter_standings(job, &ids)).is_err(),
             Self::Replay { job, ids, reply } => reply.send(engine.replay(&job, &ids, now)).is_err(),

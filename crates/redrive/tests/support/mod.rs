@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::engine::{
-    Counts, Delivery, Engine, EngineError, Event, Ingest, LetterChange, LetterStanding, ReplayAnswer,
-    ReplayJob, Settlement, Ticket,
+    Counts, Delivery, Engine, EngineError, Event, Ingest, LetterChange, LetterScan, LetterStanding,
+    ReplayAnswer, ReplayJob, Settlement, Ticket,
 };
 use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Time};
 use redrive_core::PolicyBuilder;
@@ -87,6 +87,16 @@ impl Engine for Unsettling {
         limit: usize,
     ) -> Result<Vec<Letter>, EngineError> {
         self.0.letters(state, after, limit)
+    }
+
+    fn scan_letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        self.0.scan_letters(state, after, limit, look_max)
     }
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {

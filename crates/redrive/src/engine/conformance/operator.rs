@@ -36,6 +36,7 @@ impl Suite {
                 break;
             }
         }
+        self.scan(state, page, &shown)?;
         for (seq, tracked) in &mut self.model.messages {
             let listed = shown.binary_search_by_key(seq, |letter| letter.id).is_ok();
             let before = tracked.clone();
@@ -46,6 +47,30 @@ impl Suite {
             }
         }
         Ok(())
+    }
+
+    /// A bounded search comes to the same letters, however little it looks at in one go.
+    fn scan(&mut self, state: Option<LetterState>, page: usize, shown: &[Letter]) -> Check {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let scan = self.harness.engine().scan_letters(state, after, page, 2).map_err(failed)?;
+            if scan.scanned > 2 || scan.letters.len() > page {
+                return violation("letters", format!("looked at {} of 2, page {page}", scan.scanned));
+            }
+            found.extend(scan.letters.into_iter().map(|letter| letter.id));
+            if scan.next.is_none() {
+                break;
+            }
+            if scan.next <= after {
+                return violation("letters", format!("the search stands still at {after:?}"));
+            }
+            after = scan.next;
+        }
+        let listed: Vec<u64> = shown.iter().map(|letter| letter.id).collect();
+        if found == listed {
+            return Ok(());
+        }
+        violation("letters", format!("a search found {found:?}, listed are {listed:?}"))
     }
 
     pub(super) fn letter(&mut self, which: Pick) -> Check {

@@ -59,6 +59,10 @@ impl Suite {
             Command::Crash => {
                 self.harness.crash_and_reopen();
                 self.reopened();
+                // Every second time what a crash may have forgotten stays open, to be shown by something else.
+                if self.ids.is_multiple_of(2) {
+                    self.all_messages()?;
+                }
             }
             Command::CloseAndReopen => self.close_and_reopen()?,
             Command::Letters { state, page } => self.letters(*state, usize::from(*page))?,
@@ -152,6 +156,9 @@ impl Suite {
         let mut taken = self.take_once(room)?;
         if room > 0 && room == taken.len() {
             self.check_sharing(room, startable, &taken)?;
+        } else if room > 0 {
+            // Everybody who could start has started, so nobody was passed over; an engine may have used up its turn.
+            self.streak.1 = 0;
         }
         // An engine that reads ahead in the background may need a moment, but then has to come up with what waits.
         let mut idles = 0;

@@ -1,4 +1,4 @@
-//! Finds a message by its id. The ids say its number, the places where it waits; what is left is ready, in flight, a
+//! Finds things in the tables: letters, and a message by its id. The ids say its number, the places where it waits; what is left is ready, in flight, a
 //! letter or over.
 
 use redrive_core::Time;
@@ -7,7 +7,7 @@ use super::disk::Disk;
 use super::shelf::{LineSlot, Pointer, Shelf, Space, WaitPlace};
 use super::store::Store;
 use super::take::{Content, content_of};
-use crate::engine::letter::LetterStanding;
+use crate::engine::letter::{LetterScan, LetterStanding, LetterState};
 use crate::engine::message_state::{MessagePhase, MessageState};
 use crate::engine::seam::EngineError;
 
@@ -92,6 +92,33 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return Ok(None);
         }
         content_of(self.journal.read(pointer.at, u64::from(pointer.len)))
+    }
+
+    /// Looks at letters in the order of their numbers; only those that are wanted are read.
+    pub(super) fn look_at_letters(
+        &self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        let mut scan = LetterScan { next: after, ..LetterScan::default() };
+        let Some(from) = after.map_or(Some(0), |id| id.checked_add(1)) else {
+            return Ok(LetterScan::default());
+        };
+        let slots = self.book.letters.range(&from, look_max, &self.book.table(Space::Letters))?;
+        let at_the_end = slots.len() < look_max;
+        for (seq, slot) in slots {
+            if scan.letters.len() >= limit {
+                return Ok(scan);
+            }
+            scan.scanned += 1;
+            scan.next = Some(seq);
+            if state.is_none_or(|state| state == slot.state) {
+                scan.letters.push(self.open_letter(seq, &slot)?);
+            }
+        }
+        Ok(if at_the_end { LetterScan { next: None, ..scan } } else { scan })
     }
 
     /// How letters stand towards a job, from the tables alone.

@@ -16,7 +16,7 @@ use super::take::damaged_message;
 use crate::engine::history::History;
 use crate::engine::ingest::Ingest;
 use crate::engine::letter::{
-    Letter, LetterChange, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
+    Letter, LetterChange, LetterScan, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
 };
 use crate::engine::message_state::MessageState;
 use crate::engine::seam::{Counts, Delivery, Engine, EngineError, Event, Oldest, Settlement, Ticket};
@@ -108,6 +108,16 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
             from = next;
         }
         Ok(found)
+    }
+
+    fn scan_letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        self.look_at_letters(state, after, limit, look_max)
     }
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
