@@ -12,15 +12,13 @@ const LETTERS: &str = "/v1/pipelines/orders/letters";
 /// A server with `poison` letters of one kind and `flaky` ones of another.
 async fn with_letters(poison: usize, flaky: usize) -> Running {
     let server = start().await;
-    let mut body = String::new();
-    for n in 0..poison {
-        body += &format!(
-            "{{\"id\":\"p-{n}\",\"key\":\"c-{n}\",\"tenant\":\"acme\",\"headers\":{{\"x-src\":\"web\"}},\"payload\":{{\"poison\":{n}}}}}\n"
-        );
-    }
-    for n in 0..flaky {
-        body += &format!("{{\"id\":\"f-{n}\",\"payload\":\"flaky\"}}\n");
-    }
+    let poisonous = |n| {
+        let payload = json!({ "poison": n });
+        json!({ "id": format!("p-{n}"), "key": format!("c-{n}"), "tenant": "acme", "headers": { "x-src": "web" }, "payload": payload })
+    };
+    let flaking = |n| json!({ "id": format!("f-{n}"), "payload": "flaky" });
+    let lines = (0..poison).map(poisonous).chain((0..flaky).map(flaking));
+    let body = lines.map(|line| line.to_string()).collect::<Vec<_>>().join("\n");
     server.post_lines("/v1/pipelines/orders/messages", &body).await.expect(202);
     server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["open"] == poison + flaky).await;
     server

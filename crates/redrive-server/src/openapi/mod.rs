@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::Json;
 use crate::auth::Access;
+use crate::ingest::batch::LINES_MAX;
 use crate::problem::Code;
 use crate::routes::{ROUTES, Route};
 use operations::{Described, describe};
@@ -73,8 +74,12 @@ fn operation(route: &Route) -> Value {
     if let Some(body) = body {
         let mut content = json!({ "application/json": { "schema": schema_of(body) } });
         if body == "NewMessage" {
+            let lines = format!(
+                "One NewMessage per line; all of them are accepted, or none. At most {LINES_MAX} lines, and 64 MiB unless \
+                 the server is set up otherwise."
+            );
             content["application/x-ndjson"] = json!({
-                "schema": { "type": "string", "description": "One NewMessage per line; all of them are accepted, or none." }
+                "schema": { "type": "string", "description": lines }
             });
         }
         operation["requestBody"] = json!({ "required": true, "content": content });

@@ -87,6 +87,8 @@ pub async fn start() -> Running {
     start_with(Setup::default()).await
 }
 
+/// Asynchronous because it needs a runtime to start things on.
+#[allow(clippy::unused_async)]
 pub async fn start_with(setup: Setup) -> Running {
     let dir = tempfile::tempdir().unwrap();
     let downstream = Arc::new(Downstream::default());
