@@ -7,6 +7,7 @@
 //! - [`planning`]: what `check` computes from a configuration, and what it is told to assume
 //! - [`commands`]: one file per command, each with a `run`
 //! - [`output`]: tables, numbers and progress; data goes to stdout, everything else to stderr
+//! - [`reference`]: the pages of docs/reference that are made from the code
 //! - [`exit`]: the exit codes, and what ends a command
 
 pub mod args;
@@ -15,6 +16,7 @@ pub mod config;
 pub mod exit;
 pub mod output;
 pub mod planning;
+pub mod reference;
 
 use std::process::ExitCode;
 
