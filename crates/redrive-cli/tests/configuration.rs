@@ -173,10 +173,11 @@ fn kafka_is_answered_plainly_and_its_keys_belong_to_it() {
 
 #[test]
 fn unknown_keys_come_with_the_nearest_name_or_the_right_table() {
-    let report = wrong(&format!("listen = \"127.0.0.1:1\"\n{}", orders_with("teirs = [\"5s\"]\nbanana = 1")));
+    let report =
+        wrong(&format!("listen = \"127.0.0.1:1\"\n{}", orders_with("teirs = [\"5s\"]\nxylophone = 1")));
     assert!(report.contains("unknown key `listen`; `listen` belongs into [server]"), "{report}");
     assert!(report.contains("unknown key `teirs`; did you mean `tiers`?"), "{report}");
-    assert!(report.contains("unknown key `banana`; there are name, source"), "{report}");
+    assert!(report.contains("unknown key `xylophone`; there are name, source"), "{report}");
     let report = wrong(&orders_with("backoff = { bse = \"1s\" }"));
     assert!(report.contains("unknown key `backoff.bse`; did you mean `backoff.base`?"), "{report}");
 }
@@ -229,10 +230,7 @@ fn secrets_are_never_told() {
         let loaded = loaded(&text);
         assert!(loaded.config.is_none(), "{text} was accepted");
         let told = format!("{}{}", report(&loaded.faults), loaded.faults.to_json());
-        // An address without credentials that is not one may be shown; this one has no `@` and is only a word.
-        if !text.contains("url = \"hunter2\"") {
-            assert!(!told.contains("hunter2"), "{told}");
-        }
+        assert!(!told.contains("hunter2"), "{told}");
     }
     let text = format!("{ORDERS}headers = {{ authorization = \"Bearer hunter2\" }}\n")
         .replace("http://127", "http://me:hunter2@127");

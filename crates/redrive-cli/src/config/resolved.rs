@@ -1,6 +1,6 @@
 //! Every value that holds, and where it came from: what `config show` and `check --explain` print.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use redrive::{AfterDead, Ordering};
 use redrive_core::duration::print;
@@ -193,7 +193,7 @@ impl PipelineConfig {
                 put("backoff", value, schedule);
             }
             Schedule::Fixed(delay) => {
-                put("backoff", format!("{{ fixed = {} }}", quoted(&print(*delay))), schedule)
+                put("backoff", format!("{{ fixed = {} }}", quoted(&print(*delay))), schedule);
             }
             Schedule::Custom(_) => {}
         }
@@ -396,7 +396,9 @@ fn quoted(text: &str) -> String {
         match c {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
             c => quoted.push(c),
         }
     }

@@ -36,6 +36,7 @@ mod writer;
 
 pub mod dir;
 pub mod inspect;
+mod inspect_log;
 pub mod open;
 mod serve;
 pub mod store;
