@@ -14,7 +14,7 @@ use super::load::Config;
 use super::pipeline::{PipelineConfig, SinkConfig};
 use super::source::Source;
 use super::tree::At;
-use super::webhook::{HeaderValue, Target, WebhookConfig};
+use super::webhook::{HeaderValue, PER_ENDPOINT_DEFAULT, Target, WebhookConfig};
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -321,18 +321,18 @@ fn webhook_lines(webhook: &WebhookConfig, origin: &dyn Fn(&str) -> Origin) -> Ve
     if let Some(path) = &webhook.ca_file {
         lines.push(line("ca_file", quoted(&path.display().to_string())));
     }
-    lines.push(line("per_endpoint", webhook.per_endpoint.to_string()));
+    let per_endpoint = webhook.per_endpoint.or(match &webhook.target {
+        Target::Url(_) => None,
+        Target::Endpoint(_) => Some(PER_ENDPOINT_DEFAULT),
+    });
+    if let Some(per_endpoint) = per_endpoint {
+        lines.push(line("per_endpoint", per_endpoint.to_string()));
+    }
     lines.push(line("allow_private_addresses", webhook.allow_private_addresses.to_string()));
     if !webhook.classes.is_empty() {
-        let classes: Vec<String> = webhook
-            .classes
-            .iter()
-            .map(|class| {
-                let (first, last) = class.statuses;
-                let status = if first == last { first.to_string() } else { format!("{}xx", first / 100) };
-                format!("\"{status}\" = {}", quoted(class.class.map_or("ok", Class::name)))
-            })
-            .collect();
+        let rows = webhook.classes.iter();
+        let classes: Vec<String> =
+            rows.map(|(case, meaning)| format!("\"{case}\" = {}", quoted(meaning))).collect();
         lines.push(line("classes", format!("{{ {} }}", classes.join(", "))));
     }
     lines
