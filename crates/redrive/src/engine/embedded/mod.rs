@@ -38,6 +38,7 @@ pub mod dir;
 mod find;
 pub mod inspect;
 mod oldest;
+mod inspect_log;
 pub mod open;
 mod serve;
 pub mod store;
