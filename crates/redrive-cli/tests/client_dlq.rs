@@ -208,6 +208,19 @@ fn detach_starts_and_does_not_wait() {
 }
 
 #[test]
+fn a_processor_that_restarts_is_waited_for() {
+    let looks = AtomicU64::new(0);
+    let api = RecordedApi::new(move |asked| match asked.line.as_str() {
+        "POST /v1/replays" => (202, job("running", 0, 0)),
+        _ if looks.fetch_add(1, Ordering::SeqCst) < 2 => {
+            (503, json!({"code": "stopping", "message": "the processor is stopping", "hint": null}))
+        }
+        _ => (200, job("done", 300, 0)),
+    });
+    api.redrive(&["dlq", "replay", "orders", "--all"]).exits(0).complains("waiting for it, the job is kept");
+}
+
+#[test]
 fn an_interrupt_ends_only_the_looking() {
     let api = RecordedApi::new(|_| (202, job("running", 140, 0)));
     let mut command = command(&api.url(), &["dlq", "replay", "orders", "--all"]);

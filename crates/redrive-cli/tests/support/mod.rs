@@ -140,7 +140,9 @@ impl Ran {
 pub fn command(url: &str, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
     command.args(args).args(["--url", url]).current_dir(std::env::temp_dir()).stdin(Stdio::null());
-    for name in ["REDRIVE_CONFIG", "REDRIVE_URL", "REDRIVE_TOKEN"] {
+    for name in
+        ["REDRIVE_CONFIG", "REDRIVE_URL", "REDRIVE_TOKEN", "REDRIVE_DIR", "REDRIVE_LISTEN", "REDRIVE_ENGINE"]
+    {
         command.env_remove(name);
     }
     command
