@@ -4,6 +4,7 @@
 //!
 //! - [`args`]: the command line as clap reads it
 //! - [`config`]: `redrive.toml`, flags and environment become one checked configuration
+//! - [`planning`]: what `check` computes from a configuration, and what it is told to assume
 //! - [`commands`]: one file per command, each with a `run`
 //! - [`client`]: the HTTP API, as the commands use it that talk to a processor
 //! - [`output`]: tables, numbers and progress; data goes to stdout, everything else to stderr
@@ -15,6 +16,7 @@ pub mod commands;
 pub mod config;
 pub mod exit;
 pub mod output;
+pub mod planning;
 
 use std::process::ExitCode;
 

@@ -120,6 +120,14 @@ impl Forecast {
         let amplification = 1.0 + retries.iter().sum::<f64>() + dead;
         Load { retries, dead, amplification }
     }
+
+    /// The share of poison above which dead letters come faster than people look at them; the other shares stay as they
+    /// are. `None`: they do so without any poison.
+    pub fn divergence(&self, shares: Shares, per_second: f64, triage_per_second: f64) -> Option<f64> {
+        let without_poison = self.load(Shares { poison: 0.0, ..shares }).dead;
+        let room = triage_per_second / per_second - without_poison;
+        (room > 0.0).then(|| room.min(1.0))
+    }
 }
 
 fn times(span: Duration, count: u64) -> Duration {

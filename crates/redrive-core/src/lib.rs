@@ -11,7 +11,7 @@
 //! - [`profiles`], [`policy`]: what a user sets, and the one validator
 //! - [`views`]: the health of the sink and the retry budget, as a decision sees them
 //! - [`mod@decide`]: the one function that decides
-//! - [`forecast`]: what a policy implies, before anything runs
+//! - [`forecast`], [`forecast_outage`]: what a policy implies, before anything runs
 //!
 //! Nothing in this crate does I/O, reads a clock or draws a random number: all of them are arguments.
 
@@ -20,6 +20,7 @@ pub mod decide;
 pub mod decision;
 pub mod duration;
 pub mod forecast;
+pub mod forecast_outage;
 pub mod jitter;
 pub mod message;
 pub mod meta;
@@ -38,6 +39,7 @@ pub use class::{Class, Family};
 pub use decide::{after, decide, expired};
 pub use decision::Decision;
 pub use forecast::Forecast;
+pub use forecast_outage::OutageForecast;
 pub use jitter::{Jitter, Spread};
 pub use message::{Message, MessageBuilder};
 pub use meta::Meta;

@@ -1,12 +1,89 @@
-//! `redrive check`.
+//! `redrive check`: validates a configuration and prints what it implies, computed by the code that runs.
+
+use std::time::Duration;
+
+use redrive_core::duration;
+use serde_json::json;
 
 use crate::args::Global;
+use crate::config::{Config, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
+use crate::planning::{Assumed, Figures, PerSecond, Questions, Slo, text};
+
+/// Messages larger than this are refused anyway.
+const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Messages that come in: 50k/s
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<PerSecond>,
+    /// What fails: transient=15%,poison=1%; twice=33% of the transient fail a second time
+    #[arg(long, value_name = "SHARES")]
+    pub assume: Option<Assumed>,
+    /// Dead letters that people look at: 200/s
+    #[arg(long, value_name = "RATE")]
+    pub triage: Option<PerSecond>,
+    /// How long the downstream is gone
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = outage)]
+    pub outage: Duration,
+    /// The size of a payload, for the size of dead letters
+    #[arg(long, value_name = "BYTES", default_value_t = 512, value_parser = clap::value_parser!(u64).range(0..=MESSAGE_BYTES_MAX))]
+    pub message_bytes: u64,
+    /// An objective that must be met: 'p99 recovery < 10m through outage 15m'
+    #[arg(long, value_name = "OBJECTIVE")]
+    pub slo: Vec<Slo>,
+    /// Show every value that holds and where it came from
+    #[arg(long)]
+    pub explain: bool,
+    #[command(flatten)]
+    pub flags: ProcessorFlags,
+}
 
-pub fn run(_args: &Args, _global: &Global, _out: &mut Output) -> Result<Exit, Failed> {
-    Err(Failed::not_built_yet("check"))
+fn outage(text: &str) -> Result<Duration, String> {
+    let outage = duration::parse(text).map_err(|error| error.to_string())?;
+    if outage.is_zero() { Err("an outage of no time is none".to_owned()) } else { Ok(outage) }
+}
+
+pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    let config = Config::load(global, &args.flags, out)?;
+    let questions = Questions {
+        rate: args.rate.map(|rate| rate.0),
+        assumed: args.assume,
+        triage: args.triage.map(|rate| rate.0),
+        outage: args.outage,
+        message_bytes: args.message_bytes as usize,
+        slos: args.slo.clone(),
+    };
+    let mut met = true;
+    let mut documents = Vec::new();
+    for (i, pipeline) in config.pipelines.iter().enumerate() {
+        let figures = Figures::of(pipeline, &questions);
+        met &= figures.slos.iter().all(|answer| answer.met);
+        let explained = pipeline.resolved(config.source());
+        if out.is_json() {
+            let mut document = figures.to_json(&pipeline.name, &questions);
+            if args.explain {
+                document["settings"] = explained.iter().map(|table| table.to_json()).collect();
+            }
+            documents.push(document);
+            continue;
+        }
+        if i > 0 {
+            out.line("")?;
+        }
+        for line in text::lines(pipeline, &figures, &questions) {
+            out.line(&line)?;
+        }
+        if args.explain {
+            for line in explained.iter().flat_map(|table| table.text(true)) {
+                out.line(&format!("  {line}"))?;
+            }
+        }
+    }
+    if out.is_json() {
+        out.json(&json!({"pipelines": documents, "slos_met": met}))?;
+    }
+    Ok(if met { Exit::Ok } else { Exit::Bad })
 }

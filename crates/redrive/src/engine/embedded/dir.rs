@@ -18,7 +18,7 @@ use crate::name;
 /// What this program writes. A directory with a higher number is refused.
 pub const FORMAT: u32 = 1;
 const FORMAT_FILE: &str = "FORMAT";
-const LOCK_FILE: &str = "LOCK";
+pub(super) const LOCK_FILE: &str = "LOCK";
 
 /// The durable engine of one machine: a directory that holds a store per pipeline.
 ///
@@ -167,6 +167,22 @@ fn format(path: &Path) -> Result<[u8; 16], EngineError> {
         }
         Err(error) => Err(failed("reading", &name, &error)),
     }
+}
+
+/// The format and the id of a directory that is there already; nothing is made or written.
+pub(super) fn format_of(path: &Path) -> Result<(u32, [u8; 16]), EngineError> {
+    let name = path.join(FORMAT_FILE);
+    let text = match fs::read_to_string(&name) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let what = "there is no store here: the file FORMAT is missing";
+            return Err(EngineError::Damaged(format!("{}: {what}", path.display())));
+        }
+        Err(error) => return Err(failed("reading", &name, &error)),
+    };
+    let id = read_format(&text, &name)?;
+    let found = text.lines().find_map(|line| line.strip_prefix("format ")).and_then(|n| n.trim().parse().ok());
+    Ok((found.unwrap_or(FORMAT), id))
 }
 
 fn read_format(text: &str, name: &Path) -> Result<[u8; 16], EngineError> {

@@ -37,6 +37,7 @@ mod writer;
 pub mod dir;
 mod find;
 mod oldest;
+pub mod inspect;
 pub mod open;
 mod serve;
 pub mod store;

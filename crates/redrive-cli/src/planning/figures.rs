@@ -1,0 +1,247 @@
+//! The figures of one pipeline. Every number comes from redrive-core: its forecast, or its `decide` over many messages.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use redrive::engine::embedded::frame::frame_len;
+use redrive::engine::embedded::record::{Stored, Was};
+use redrive::engine::{Attempt, History, LetterState};
+use redrive_core::duration::print;
+use redrive_core::forecast::{Load, Shares};
+use redrive_core::forecast_outage::Reload;
+use redrive_core::{Class, Forecast, Jitter, Message, Meta, Policy, PolicySettings, Reason, Schedule, Time};
+use serde_json::{Value, json};
+
+use super::assume::Assumed;
+use super::slo::{Answer, Slo};
+use crate::config::PipelineConfig;
+
+/// What `check` is asked.
+#[derive(Clone, Debug)]
+pub struct Questions {
+    pub rate: Option<f64>,
+    pub assumed: Option<Assumed>,
+    pub triage: Option<f64>,
+    pub outage: Duration,
+    pub message_bytes: usize,
+    pub slos: Vec<Slo>,
+}
+
+/// Everything that is told about one pipeline.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    pub forecast: Forecast,
+    pub load: Option<Load>,
+    /// The amplification if twice as many messages failed at first.
+    pub amplification_doubled: Option<(f64, f64)>,
+    /// Retries per second in each step: its delay and the rate.
+    pub steps: Vec<(String, f64)>,
+    /// Each jitter that is compared, the one that is configured first.
+    pub outages: Vec<JitterFigures>,
+    pub dead: Option<DeadFigures>,
+    pub slos: Vec<Answer>,
+    pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct JitterFigures {
+    pub jitter: Jitter,
+    pub dead: f64,
+    pub wasted: f64,
+    pub reload: Reload,
+}
+
+/// Dead letters over time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeadFigures {
+    pub per_second: f64,
+    /// What is left after people looked at some; less than zero: they keep up.
+    pub growth_per_second: f64,
+    pub letter_bytes: usize,
+    /// The share of poison above which letters pile up; `None` without triage or if they do so without any.
+    pub diverges_above: Option<f64>,
+    pub triage: Option<f64>,
+}
+
+const DAY_S: f64 = 86_400.0;
+
+impl Figures {
+    pub fn of(pipeline: &PipelineConfig, questions: &Questions) -> Self {
+        let policy = &pipeline.policy;
+        let forecast = policy.forecast();
+        let shares = questions.assumed.map(|assumed| assumed.shares);
+        let load = shares.map(|shares| forecast.load(shares));
+        let amplification_doubled = shares.and_then(|shares| {
+            let transient = (shares.transient * 2.0).min(1.0 - shares.poison);
+            let doubled = Shares { transient, ..shares };
+            (transient > shares.transient).then(|| (transient, forecast.load(doubled).amplification))
+        });
+        let steps = match (&load, questions.rate) {
+            (Some(load), Some(rate)) => steps(policy, load, rate),
+            _ => Vec::new(),
+        };
+        let dead = shares.zip(questions.rate).map(|(shares, rate)| {
+            let per_second = forecast.load(shares).dead * rate;
+            let triage = questions.triage;
+            DeadFigures {
+                per_second,
+                growth_per_second: per_second - triage.unwrap_or(0.0),
+                letter_bytes: letter_bytes(policy, questions.message_bytes),
+                diverges_above: triage.and_then(|triage| forecast.divergence(shares, rate, triage)),
+                triage,
+            }
+        });
+        Self {
+            forecast,
+            load,
+            amplification_doubled,
+            steps,
+            outages: outages(&pipeline.settings, policy, questions.outage),
+            dead,
+            slos: questions.slos.iter().map(|slo| slo.ask(policy)).collect(),
+            warnings: policy.warnings().iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    pub fn to_json(&self, name: &str, questions: &Questions) -> Value {
+        let forecast = &self.forecast;
+        let outages: Vec<Value> = self
+            .outages
+            .iter()
+            .map(|figures| {
+                let reload = &figures.reload;
+                json!({
+                    "jitter": figures.jitter.to_string(),
+                    "dead_share": figures.dead,
+                    "attempts_wasted_per_message": figures.wasted,
+                    "reload_peak": reload.peak,
+                    "reload_peak_seconds": reload.peak_for.as_secs_f64(),
+                    "reload_raised_seconds": reload.raised_for.as_secs_f64(),
+                    "echo": reload.echo.map(|echo| json!({
+                        "peak": echo.peak,
+                        "begins_seconds": echo.begins.as_secs_f64(),
+                        "lasts_seconds": echo.lasts.as_secs_f64(),
+                    })),
+                })
+            })
+            .collect();
+        let slos: Vec<Value> = self
+            .slos
+            .iter()
+            .map(|answer| {
+                json!({
+                    "slo": answer.slo.to_string(),
+                    "met": answer.met,
+                    "recovery_seconds": answer.recovery.map(|recovery| recovery.as_secs_f64()),
+                    "dead_share": answer.dead,
+                    "instead": answer.instead.as_ref().map(|tiers| tiers.iter().map(|t| print(*t)).collect::<Vec<_>>()),
+                })
+            })
+            .collect();
+        json!({
+            "pipeline": name,
+            "attempts": forecast.attempts,
+            "attempts_max": forecast.attempts_max,
+            "retries": forecast.attempts.saturating_sub(1),
+            "waiting_min_seconds": forecast.waiting_min.as_secs_f64(),
+            "waiting_max_seconds": forecast.waiting_max.as_secs_f64(),
+            "dead_letter_max_seconds": forecast.dead_letter_max().as_secs_f64(),
+            "timeout_seconds": forecast.timeout.as_secs_f64(),
+            "hold_max_seconds": forecast.hold_max.as_secs_f64(),
+            "ttl_seconds": forecast.ttl.map(|ttl| ttl.as_secs_f64()),
+            "uncounted_calls_max": forecast.uncounted_max,
+            "calls_max": forecast.calls_max,
+            "terminal_max_seconds": forecast.terminal_max.as_secs_f64(),
+            "terminal_max_with_retry_after_seconds": forecast.terminal_max_with_retry_after.as_secs_f64(),
+            "amplification": self.load.as_ref().map(|load| load.amplification),
+            "amplification_at_twice_the_transient": self.amplification_doubled.map(|(_, at)| at),
+            "retry_shares": self.load.as_ref().map(|load| load.retries.clone()),
+            "dead_share": self.load.as_ref().map(|load| load.dead),
+            "steps": self.steps.iter().map(|(delay, rate)| json!({"delay": delay, "per_second": rate})).collect::<Vec<_>>(),
+            "outage": {"seconds": questions.outage.as_secs_f64(), "jitters": outages},
+            "dead_letters": self.dead.map(|dead| json!({
+                "per_second": dead.per_second,
+                "growth_per_second": dead.growth_per_second,
+                "growth_per_day": dead.per_day(),
+                "bytes_per_letter": dead.letter_bytes,
+                "bytes_per_day": dead.bytes_per_day(),
+                "triage_per_second": dead.triage,
+                "diverges_above_poison_share": dead.diverges_above,
+            })),
+            "slos": slos,
+            "warnings": self.warnings,
+        })
+    }
+}
+
+impl DeadFigures {
+    pub fn per_day(&self) -> f64 {
+        self.growth_per_second.max(0.0) * DAY_S
+    }
+
+    pub fn bytes_per_day(&self) -> f64 {
+        self.per_day() * self.letter_bytes as f64
+    }
+}
+
+/// The load of each delay step; retries beyond the last tier wait in it again.
+fn steps(policy: &Policy, load: &Load, rate: f64) -> Vec<(String, f64)> {
+    let mut steps: Vec<(String, f64)> = Vec::new();
+    for (i, share) in load.retries.iter().enumerate() {
+        let n = i as u32 + 1;
+        let delay_ms = match policy.schedule() {
+            Schedule::Custom(_) => continue,
+            schedule => schedule.delay_ms(n, Class::Transient),
+        };
+        let label = print(Duration::from_millis(delay_ms));
+        match steps.last_mut() {
+            Some((last, sum)) if *last == label => *sum += share * rate,
+            _ => steps.push((label, share * rate)),
+        }
+    }
+    steps
+}
+
+/// The configured jitter first, then the ones people compare it with. A jitter that does not fit is left out.
+fn outages(settings: &PolicySettings, policy: &Policy, outage: Duration) -> Vec<JitterFigures> {
+    let mut figures = Vec::new();
+    for jitter in [policy.jitter(), Jitter::None, Jitter::Equal, Jitter::Full] {
+        if figures.iter().any(|known: &JitterFigures| known.jitter == jitter) {
+            continue;
+        }
+        let other = PolicySettings { jitter: Some(jitter.into()), ..settings.clone() };
+        let Ok(policy) = other.resolve() else { continue };
+        let forecast = policy.outage(outage);
+        let (dead, wasted, reload) = (forecast.dead, forecast.wasted, forecast.reload);
+        figures.push(JitterFigures { jitter, dead, wasted, reload });
+    }
+    figures
+}
+
+/// What a letter of a message of this size takes on disk, measured on one with a short error per attempt.
+fn letter_bytes(policy: &Policy, message_bytes: usize) -> usize {
+    let now = Time::from_millis(1_800_000_000_000);
+    let message = Message::builder("o-00000000").key("c-0000").payload(vec![b'x'; message_bytes]).created(now).build();
+    let Ok(message) = message else { return message_bytes };
+    let history = (1..=policy.attempts()).fold(History::default(), |history, number| {
+        let error = "503 Service Unavailable".to_owned();
+        let class = Class::Transient;
+        history.with(&Attempt { number, at: now, took_ms: 100, class, counted: true, ambiguous: false, error })
+    });
+    let letter = Stored {
+        was: Was::Fresh,
+        key: None,
+        due: None,
+        jobs: Vec::new(),
+        reason: Some(Reason::MaxRetries),
+        state: Some(LetterState::Open),
+        dead_at: now.as_millis(),
+        moved_from: 0,
+        meta: Meta::default(),
+        history: history.raw().clone(),
+        wire: message.wire().clone(),
+    };
+    let mut body = BytesMut::new();
+    letter.write(&mut body);
+    frame_len(body.len())
+}

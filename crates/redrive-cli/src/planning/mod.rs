@@ -1,0 +1,10 @@
+//! What `redrive check` computes: assumptions and objectives as given, the figures of a pipeline, and how they read.
+
+pub mod assume;
+pub mod figures;
+pub mod slo;
+pub mod text;
+
+pub use assume::{Assumed, PerSecond};
+pub use figures::{Figures, Questions};
+pub use slo::{Answer, Slo};

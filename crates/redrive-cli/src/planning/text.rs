@@ -1,0 +1,142 @@
+//! How the figures read.
+
+use std::time::Duration;
+
+use redrive_core::duration::rough;
+use redrive_core::forecast_outage::Reload;
+
+use super::figures::{DeadFigures, Figures, JitterFigures, Questions};
+use crate::config::PipelineConfig;
+use crate::output::{bytes, percent, rate};
+
+/// Where the head of a report ends and its remark begins.
+const HEAD_WIDTH: usize = 77;
+
+/// The lines about one pipeline.
+pub fn lines(pipeline: &PipelineConfig, figures: &Figures, questions: &Questions) -> Vec<String> {
+    let mut lines = vec![head(pipeline)];
+    let mut put = |label: &str, text: String| lines.push(format!("  {label:<19} {text}"));
+    for line in figures.forecast.to_string().lines() {
+        let (label, text) = line.split_at_checked(20).unwrap_or((line, ""));
+        put(label.trim_end(), text.to_owned());
+    }
+    if let Some(load) = &figures.load {
+        let doubled = figures.amplification_doubled.map(|(transient, at)| {
+            format!("   ({at:.2} at {:.0} % transient)", transient * 100.0)
+        });
+        put(
+            "amplification",
+            format!("{:.2} records per message{}", load.amplification, doubled.unwrap_or_default()),
+        );
+    }
+    if !figures.steps.is_empty() {
+        let steps: Vec<String> =
+            figures.steps.iter().map(|(delay, per_second)| format!("{delay} {}", rate(*per_second))).collect();
+        put("tier load", steps.join(" · "));
+    }
+    let outage = spaced(questions.outage);
+    put(&format!("a {outage} outage"), outage_text(&figures.outages));
+    let reload = figures.outages.iter().map(|figures| reload_text(figures)).collect::<Vec<_>>();
+    let mut reload = reload.into_iter();
+    if let Some(first) = reload.next() {
+        put("reload after it", format!("(breaker off)  {first}"));
+    }
+    for more in reload {
+        put("", format!("               {more}"));
+    }
+    if let Some(dead) = figures.dead {
+        for (i, text) in dead_text(dead, questions).into_iter().enumerate() {
+            put(if i == 0 { "dead letters" } else { "" }, text);
+        }
+    }
+    put("breaker", "later: this build has none, and every figure above is without one".to_owned());
+    for warning in &figures.warnings {
+        put("note", warning.clone());
+    }
+    for answer in &figures.slos {
+        lines.push(answer.text.clone());
+    }
+    lines
+}
+
+fn head(pipeline: &PipelineConfig) -> String {
+    let edits = pipeline.edits();
+    let edited = if edits.is_empty() { String::new() } else { format!(", edited: {}", edits.join(", ")) };
+    let head = format!("pipeline {}", pipeline.name);
+    format!("{head:<HEAD_WIDTH$}(profile {}{edited})", pipeline.profile().name)
+}
+
+fn outage_text(outages: &[JitterFigures]) -> String {
+    let Some(own) = outages.first() else { return String::new() };
+    let mut text = format!("dead before it ends: {} (jitter {})", percent(own.dead), own.jitter);
+    let worst = outages.iter().skip(1).max_by(|a, b| a.dead.total_cmp(&b.dead));
+    if let Some(worst) = worst.filter(|worst| worst.dead > own.dead) {
+        text.push_str(&format!(" · {} with jitter {} and no outage gate", percent(worst.dead), worst.jitter));
+    }
+    text
+}
+
+fn reload_text(figures: &JitterFigures) -> String {
+    let Reload { peak, peak_for, raised_for, echo } = &figures.reload;
+    let mut text = format!("{} {peak:.1} ×", figures.jitter);
+    if !peak_for.is_zero() {
+        text.push_str(&format!(" for {}", spaced(*peak_for)));
+    }
+    if *raised_for > *peak_for {
+        text.push_str(&format!(", raised for {}", spaced(*raised_for)));
+    }
+    if let Some(echo) = echo {
+        let (lasts, begins) = (spaced(echo.lasts), rough(echo.begins));
+        text.push_str(&format!(", echo {:.1} × for {lasts} {begins} later", echo.peak));
+    }
+    if figures.dead > 0.0005 {
+        text.push_str(&format!(", {} dead", percent(figures.dead)));
+    }
+    text
+}
+
+fn dead_text(dead: DeadFigures, questions: &Questions) -> Vec<String> {
+    let poison = questions.assumed.map_or(0.0, |assumed| assumed.shares.poison);
+    let share = format!("{} %", trimmed(poison * 100.0));
+    let mut first = format!("{} at {share}", rate(dead.per_second));
+    if dead.growth_per_second > 0.0 {
+        first.push_str(&format!(
+            " → grows {}, {}/day, {}/day",
+            rate(dead.growth_per_second),
+            millions(dead.per_day()),
+            bytes(dead.bytes_per_day() as u64)
+        ));
+    } else {
+        first.push_str(" → people keep up");
+    }
+    let mut lines = vec![first];
+    if let Some(triage) = dead.triage {
+        lines.push(match dead.diverges_above {
+            Some(above) => {
+                format!("diverges above {:.2} % poison with {} triage", above * 100.0, rate(triage))
+            }
+            None => format!("diverges without any poison: {} triage is less than what fails too often", rate(triage)),
+        });
+    }
+    lines
+}
+
+/// `60 s`, as the stories write a short span; longer ones as everywhere.
+fn spaced(span: Duration) -> String {
+    let seconds = span.as_secs();
+    if (1..=300).contains(&seconds) { format!("{seconds} s") } else { rough(span) }
+}
+
+fn trimmed(number: f64) -> String {
+    let text = format!("{number:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn millions(number: f64) -> String {
+    match number {
+        n if n >= 1e9 => format!("{:.1} G", n / 1e9),
+        n if n >= 1e6 => format!("{:.1} M", n / 1e6),
+        n if n >= 1e3 => format!("{:.1} k", n / 1e3),
+        n => format!("{n:.0}"),
+    }
+}

@@ -1,0 +1,199 @@
+//! What an outage does to messages under a policy: the function that decides, run over many messages with drawn numbers.
+//!
+//! The sink fails every attempt at once while the outage lasts and none afterwards; messages arrive evenly. Nothing
+//! gates the sink: what is told here is what happens without a breaker. The drawn numbers come from a fixed seed, so
+//! that the same policy gives the same figures.
+
+use std::time::Duration;
+
+use crate::time::millis;
+use crate::{
+    Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, Time, after, decide, expired,
+};
+
+/// How many messages are followed. A share is then right to about half a percent.
+pub const MESSAGES: u32 = 40_000;
+/// No curve has more points.
+const POINTS_MAX: u64 = 20_000;
+/// Points per length of the outage, so that short outages get a fine curve and long ones a coarse one.
+const POINTS_PER_OUTAGE: u64 = 60;
+/// What counts as more load than usual.
+const RAISED: f64 = 1.1;
+/// Calls of one message, counted or not, after which it is not followed any further.
+const CALLS_MAX: u32 = 10_000;
+
+/// The fate of the messages that arrived during an outage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutageForecast {
+    pub outage: Duration,
+    /// Share of the messages that arrived in the outage and were dead before it ended.
+    pub dead: f64,
+    /// Attempts made during the outage per message that arrived in it; all of them failed.
+    pub wasted: f64,
+    /// From the end of the outage to the success of each message, sorted; the dead are not in it.
+    recoveries_ms: Vec<u64>,
+    /// Load on the sink after the outage.
+    pub reload: Reload,
+}
+
+/// The load that comes back after an outage, as times the usual one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reload {
+    /// The highest load after the end, fresh messages included.
+    pub peak: f64,
+    /// For how long the load is about that high, from the end of the outage.
+    pub peak_for: Duration,
+    /// For how long it is raised at all, from the end of the outage.
+    pub raised_for: Duration,
+    /// What comes later, when the load had already been normal.
+    pub echo: Option<Echo>,
+}
+
+/// A second wave: the messages whose long wait began during the outage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Echo {
+    pub peak: f64,
+    /// From the end of the outage.
+    pub begins: Duration,
+    pub lasts: Duration,
+}
+
+impl Policy {
+    /// What an outage of this length does.
+    pub fn outage(&self, outage: Duration) -> OutageForecast {
+        OutageForecast::of(self, outage, MESSAGES)
+    }
+}
+
+impl OutageForecast {
+    /// With so many messages, which decides how exact it is and how long it takes.
+    pub fn of(policy: &Policy, outage: Duration, messages: u32) -> Self {
+        let outage_ms = millis(outage).max(1);
+        let messages = messages.max(1);
+        let mut followed = Followed { dead: 0, wasted: 0, recoveries_ms: Vec::new() };
+        let mut dice = Dice(0x5eed_0f0f_7a6e_0001);
+        for i in 0..messages {
+            // Evenly over the outage, each somewhere in its own part of it.
+            let share = (f64::from(i) + Random(dice.draw()).unit()) / f64::from(messages);
+            followed.follow(policy, outage_ms, (share * outage_ms as f64) as u64, &mut dice);
+        }
+        followed.recoveries_ms.sort_unstable();
+        let all = f64::from(messages);
+        let curve = Curve::of(&followed.recoveries_ms, outage_ms, messages);
+        Self {
+            outage,
+            dead: followed.dead as f64 / all,
+            wasted: followed.wasted as f64 / all,
+            recoveries_ms: followed.recoveries_ms,
+            reload: curve.reload(),
+        }
+    }
+
+    /// How long after the end of the outage so large a share of the messages that arrived in it has been delivered;
+    /// `None` if more than the rest are dead.
+    pub fn recovery(&self, share: f64) -> Option<Duration> {
+        let alive = self.recoveries_ms.len() as f64;
+        let all = alive / (1.0 - self.dead).max(f64::MIN_POSITIVE);
+        let needed = (all * share.clamp(0.0, 1.0)).ceil() as usize;
+        let index = needed.saturating_sub(1);
+        self.recoveries_ms.get(index).map(|ms| Duration::from_millis(*ms))
+    }
+}
+
+struct Followed {
+    dead: u64,
+    wasted: u64,
+    recoveries_ms: Vec<u64>,
+}
+
+impl Followed {
+    /// One message from its arrival to its end.
+    fn follow(&mut self, policy: &Policy, outage_ms: u64, arrival_ms: u64, dice: &mut Dice) {
+        let failed = Outcome::failed(Class::Transient);
+        let mut now = Time::from_millis(arrival_ms);
+        let mut meta = Meta { created: now, deadline: policy.deadline(now), ..Meta::default() };
+        for _ in 0..CALLS_MAX {
+            if expired(&meta, now) {
+                self.dead += u64::from(now.as_millis() < outage_ms);
+                return;
+            }
+            if now.as_millis() >= outage_ms {
+                self.recoveries_ms.push(now.as_millis() - outage_ms);
+                return;
+            }
+            self.wasted += 1;
+            let random = Random(dice.draw());
+            let decision = decide(policy, &meta, &failed, &Health::Healthy, &Budget::Unlimited, now, random);
+            meta = after(policy, &meta, &failed, &decision, now);
+            match decision {
+                Decision::RetryAt(retry) => now = retry.due,
+                Decision::DeadLetter(_) | Decision::Complete => break,
+            }
+        }
+        self.dead += 1;
+    }
+}
+
+/// Attempts after the end of the outage, in equal steps of time.
+struct Curve {
+    step_ms: u64,
+    /// Times the usual load, fresh messages included.
+    load: Vec<f64>,
+}
+
+impl Curve {
+    fn of(recoveries_ms: &[u64], outage_ms: u64, messages: u32) -> Self {
+        let longest_ms = recoveries_ms.last().copied().unwrap_or(0);
+        let step_ms = (outage_ms / POINTS_PER_OUTAGE).max(longest_ms / POINTS_MAX).max(1);
+        let mut counts = vec![0_u32; (longest_ms / step_ms) as usize + 1];
+        for ms in recoveries_ms {
+            counts[(ms / step_ms) as usize] += 1;
+        }
+        let usual = f64::from(messages) * step_ms as f64 / outage_ms as f64;
+        let load = counts.into_iter().map(|count| 1.0 + f64::from(count) / usual).collect();
+        Self { step_ms, load }
+    }
+
+    fn span(&self, points: usize) -> Duration {
+        Duration::from_millis(self.step_ms.saturating_mul(points as u64))
+    }
+
+    fn reload(&self) -> Reload {
+        let highest = |load: &[f64]| load.iter().copied().fold(1.0, f64::max);
+        let run = |load: &[f64], above: f64| load.iter().take_while(|at| **at >= above).count();
+        let raised = run(&self.load, RAISED);
+        // Drawn numbers make every point a little too high or too low; a level is what its neighbours share.
+        let peak = highest(&smooth(&self.load[..raised]));
+        let peak_for = run(&self.load[..raised], 1.0 + (peak - 1.0) * 0.8);
+        let later = &smooth(&self.load)[raised.min(self.load.len())..];
+        let echo = later.iter().position(|at| *at >= RAISED).map(|begins| {
+            let ends = later.iter().rposition(|at| *at >= RAISED).unwrap_or(begins);
+            let peak = highest(&later[begins..=ends]);
+            Echo { peak, begins: self.span(raised + begins), lasts: self.span(ends + 1 - begins) }
+        });
+        let raised_for = self.span(raised);
+        Reload { peak, peak_for: self.span(peak_for), raised_for, echo }
+    }
+}
+
+/// The mean of each point and its two neighbours.
+fn smooth(load: &[f64]) -> Vec<f64> {
+    let mean = |i: usize| {
+        let near = &load[i.saturating_sub(1)..(i + 2).min(load.len())];
+        near.iter().sum::<f64>() / near.len() as f64
+    };
+    (0..load.len()).map(mean).collect()
+}
+
+/// Splitmix64: the numbers only have to be well spread and always the same.
+struct Dice(u64);
+
+impl Dice {
+    fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
