@@ -237,7 +237,7 @@ mod tests {
             (good.replace("} 1", "} -1"), "not a value"),
             (good.replace("} 1", "} many"), "not a number"),
             (good.replace("a_total{", "b_total{"), "stands under"),
-            (good.lines().skip(1).map(|line| format!("{line}\n")).collect(), "no help before"),
+            (good.replace("# HELP a_total A.\n", ""), "no help before"),
         ] {
             assert!(lint(&bad).iter().any(|found| found.contains(fault)), "{fault}: {:?}", lint(&bad));
         }

@@ -107,7 +107,7 @@ fn made_of(id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Debug;
+    use std::fmt::{Debug, Write as _};
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
@@ -171,7 +171,7 @@ mod tests {
 
     impl Visit for Lines {
         fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-            self.0.lock().unwrap().push_str(&format!("{}={value:?} ", field.name()));
+            let _ = write!(self.0.lock().unwrap(), "{}={value:?} ", field.name());
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
         fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
         fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
         fn event(&self, event: &tracing::Event<'_>) {
-            self.0.lock().unwrap().push_str(&format!("{} ", event.metadata().level()));
+            let _ = write!(self.0.lock().unwrap(), "{} ", event.metadata().level());
             event.record(&mut self.clone());
         }
         fn enter(&self, _: &span::Id) {}

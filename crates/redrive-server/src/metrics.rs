@@ -4,6 +4,8 @@
 //! `redrive_stall_seconds` belong to partitions of a broker, `redrive_breaker_state` to the circuit breaker and
 //! `redrive_budget_remaining` to retry budgets.
 
+use std::fmt::Write as _;
+
 use redrive::figures::{Figures, Histogram};
 use redrive_core::Time;
 
@@ -266,7 +268,8 @@ pub fn docs() -> String {
     );
     for Metric { name, kind, labels, help } in METRICS {
         let labels = labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
-        page.push_str(&format!("| `{name}` | {} | {labels} | {help} |\n", kind.name()));
+        // Writing to a string cannot fail.
+        let _ = writeln!(page, "| `{name}` | {} | {labels} | {help} |", kind.name());
     }
     page.push_str(
         "\nNot there yet: `redrive_lag` and `redrive_stall_seconds` (partitions of a broker), `redrive_breaker_state` \

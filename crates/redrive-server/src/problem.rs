@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use redrive::HandleError;
 use redrive::engine::{EngineError, IngestError};
-use serde_json::json;
+use serde::Serialize;
 
 /// The `code` of an error answer. Programs may rely on these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -132,9 +132,16 @@ impl Problem {
     }
 }
 
+#[derive(Serialize)]
+struct Body {
+    code: &'static str,
+    message: String,
+    hint: String,
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = Json(json!({ "code": self.code.name(), "message": self.message, "hint": self.hint }));
+        let body = Json(Body { code: self.code.name(), message: self.message, hint: self.hint });
         let mut response = (self.code.status(), body).into_response();
         if let Some(seconds) = self.code.retry_after() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -47,10 +47,11 @@ impl Shared {
     pub fn door(&self) -> Door<'_> {
         Door { loopback: self.loopback, tokens: &self.tokens, hosts: &self.hosts }
     }
+}
 
-    pub fn now(&self) -> Time {
-        WallClock.now()
-    }
+/// The present, where no pipeline's clock is at hand.
+pub(crate) fn now() -> Time {
+    WallClock.now()
 }
 
 impl Deref for Shared {

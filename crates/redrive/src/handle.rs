@@ -90,7 +90,7 @@ impl PipelineHandle {
         let paused = self.is_paused();
         let held = if paused { pending.ready + pending.delayed + pending.key_wait } else { 0 };
         let (oldest_pending, oldest_letter) = (oldest.pending, oldest.letter);
-        Figures { pending, paused, held, oldest_pending, oldest_letter, ..board.figures() }
+        Figures { pending, held, oldest_pending, oldest_letter, paused, ..board.figures() }
     }
 
     /// Accepts messages that wait for `delay` before they are delivered. See [`Self::ingest`].

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::selection;
 use crate::answer::{Json, Params};
 use crate::problem::{Code, Problem};
-use crate::state::Shared;
+use crate::state::{Shared, now};
 
 /// Actions of one answer, unless asked otherwise.
 const LIST_DEFAULT: usize = 1_000;
@@ -24,7 +24,7 @@ pub(crate) async fn list(
     State(shared): State<Shared>,
     Params(params): Params<ListParams>,
 ) -> Result<Json<Value>, Problem> {
-    let since = params.since.as_deref().map(|text| selection::since(text, shared.now())).transpose()?;
+    let since = params.since.as_deref().map(|text| selection::since(text, now())).transpose()?;
     let actions = shared.service.actions.list(since, params.limit.unwrap_or(LIST_DEFAULT)).await?;
     let actions: Vec<Value> = actions.iter().map(redrive::actions::Action::to_json).collect();
     Ok(Json(json!({ "actions": actions })))

@@ -6,13 +6,14 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
 use redrive::letters::{Selection, select};
-use redrive::{Figures, Letter, LetterState, Time};
-use serde::Deserialize;
+use redrive::{Letter, LetterState, Time};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::selection::{self, Given};
-use super::view;
+use super::view::{self, LetterCounts, LetterView};
 use crate::answer::{Json, Params, read_json};
 use crate::auth::Actor;
 use crate::body;
@@ -39,11 +40,18 @@ pub(crate) struct ListParams {
     payload: bool,
 }
 
+#[derive(Debug, Serialize)]
+pub(crate) struct LettersPage {
+    letters: Vec<LetterView>,
+    next: Option<String>,
+    scanned: u64,
+}
+
 pub(crate) async fn list(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
     Params(params): Params<ListParams>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<LettersPage>, Problem> {
     let served = shared.service.find(&pipeline)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     let selection = Selection {
@@ -51,7 +59,7 @@ pub(crate) async fn list(
         state: given(&params.state).as_deref().map(selection::state).transpose()?,
         since: given(&params.since)
             .as_deref()
-            .map(|text| selection::since(text, shared.now()))
+            .map(|text| selection::since(text, served.handle.now()))
             .transpose()?,
         ids: None,
         all: true,
@@ -71,16 +79,15 @@ pub(crate) async fn list(
         letters.push(view::letter(&pipeline, letter, params.payload));
         before = Some(letter.id);
     }
-    let next = next.map(|next| next.to_string());
-    Ok(Json(json!({ "letters": letters, "next": next, "scanned": page.scanned })))
+    Ok(Json(LettersPage { letters, next: next.map(|next| next.to_string()), scanned: page.scanned }))
 }
 
 pub(crate) async fn show(
     State(shared): State<Shared>,
     Path((pipeline, id)): Path<(String, String)>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<LetterView>, Problem> {
     let served = shared.service.find(&pipeline)?;
-    let numbers = select::resolve(&served.handle, &[id.clone()]).await?;
+    let numbers = select::resolve(&served.handle, std::slice::from_ref(&id)).await?;
     let letter = match numbers.first() {
         Some(number) => served.handle.letter(*number).await?,
         None => None,
@@ -90,10 +97,21 @@ pub(crate) async fn show(
     Ok(Json(view::letter(&pipeline, &letter, true)))
 }
 
+/// The states come from the engine's counters, which count all letters; the rest from the open letters looked at.
+#[derive(Debug, Serialize)]
+pub(crate) struct Stats {
+    #[serde(flatten)]
+    counts: LetterCounts,
+    by_reason: BTreeMap<&'static str, u64>,
+    by_class: BTreeMap<&'static str, u64>,
+    oldest: Option<String>,
+    scanned: u64,
+}
+
 pub(crate) async fn stats(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Stats>, Problem> {
     let served = shared.service.find(&pipeline)?;
     let mut tally = Tally::default();
     let mut after = None;
@@ -105,7 +123,14 @@ pub(crate) async fn stats(
             break;
         }
     }
-    Ok(Json(tally.view(&served.handle.figures())))
+    let counts = LetterCounts::from(&served.handle.figures());
+    Ok(Json(Stats {
+        counts,
+        by_reason: tally.by_reason,
+        by_class: tally.by_class,
+        oldest: view::time(tally.oldest),
+        scanned: tally.scanned,
+    }))
 }
 
 /// Open letters, counted.
@@ -126,20 +151,6 @@ impl Tally {
         }
         self.oldest = Some(self.oldest.map_or(letter.dead_at, |oldest| oldest.min(letter.dead_at)));
     }
-
-    /// The states come from the engine's counters, which count all letters; the rest from those that were looked at.
-    fn view(&self, figures: &Figures) -> Value {
-        let mut view = json!({
-            "by_reason": self.by_reason,
-            "by_class": self.by_class,
-            "oldest": view::time(self.oldest),
-            "scanned": self.scanned,
-        });
-        for (state, count) in figures.letters() {
-            view[state.name()] = json!(count);
-        }
-        view
-    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -155,20 +166,27 @@ struct DiscardWish {
     dry_run: bool,
 }
 
+#[derive(Serialize)]
+struct DoneView {
+    id: Option<String>,
+    discarded: u64,
+    undo_until: Option<String>,
+}
+
 pub(crate) async fn discard(
     State(shared): State<Shared>,
     Extension(actor): Extension<Actor>,
     Path(pipeline): Path<String>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
     let held = body::hold(&shared, &headers, body).await?;
     let wish: DiscardWish = read_json(&held.bytes)?;
     let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
-    let ids = given.open(shared.now())?.freeze(&served.handle).await?;
+    let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
     if wish.dry_run {
-        return Ok(Json(json!({ "would_discard": ids.len() })));
+        return Ok(Json(json!({ "would_discard": ids.len() })).into_response());
     }
     let reason = wish.reason.unwrap_or_default();
     let reason = reason.trim();
@@ -177,7 +195,8 @@ pub(crate) async fn discard(
         return Err(Problem::bad_request(message, "say why: it stands in the record beside your name"));
     }
     let done = shared.service.actions.discard(&served.handle, &ids, &actor.0, reason).await?;
-    Ok(Json(json!({ "id": done.id, "discarded": done.discarded, "undo_until": view::time(done.undo_until) })))
+    let (id, discarded, undo_until) = (done.id, done.discarded, view::time(done.undo_until));
+    Ok(Json(DoneView { id, discarded, undo_until }).into_response())
 }
 
 #[derive(Debug, Deserialize)]

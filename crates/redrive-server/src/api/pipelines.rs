@@ -2,38 +2,40 @@
 
 use axum::Extension;
 use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::view;
+use super::view::{self, PipelineView};
 use crate::answer::Json;
 use crate::auth::Actor;
 use crate::problem::Problem;
 use crate::state::Shared;
 
-pub(crate) async fn list(State(shared): State<Shared>) -> Json<Value> {
-    let pipelines: Vec<Value> = shared
-        .service
-        .pipelines
-        .iter()
-        .map(|served| view::pipeline(served, &served.handle.figures()))
-        .collect();
-    Json(json!({ "pipelines": pipelines }))
+#[derive(Serialize)]
+struct Pipelines<'a> {
+    pipelines: Vec<PipelineView<'a>>,
+}
+
+pub(crate) async fn list(State(shared): State<Shared>) -> Response {
+    let served = shared.service.pipelines.iter();
+    let pipelines = served.map(|served| view::pipeline(served, &served.handle.figures())).collect();
+    Json(Pipelines { pipelines }).into_response()
 }
 
 pub(crate) async fn show(
     State(shared): State<Shared>,
     Path(name): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Response, Problem> {
     let served = shared.service.find(&name)?;
-    Ok(Json(view::pipeline(served, &served.handle.figures())))
+    Ok(Json(view::pipeline(served, &served.handle.figures())).into_response())
 }
 
 pub(crate) async fn pause(
     State(shared): State<Shared>,
     Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Response, Problem> {
     gate(&shared, &actor, &name, true).await
 }
 
@@ -41,22 +43,21 @@ pub(crate) async fn resume(
     State(shared): State<Shared>,
     Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Response, Problem> {
     gate(&shared, &actor, &name, false).await
 }
 
 /// The record comes first: what was done is never missing from it.
-async fn gate(shared: &Shared, actor: &Actor, name: &str, closed: bool) -> Result<Json<Value>, Problem> {
+async fn gate(shared: &Shared, actor: &Actor, name: &str, closed: bool) -> Result<Response, Problem> {
     let served = shared.service.find(name)?;
     let kind = if closed { ActionKind::Pause } else { ActionKind::Resume };
     if served.handle.is_paused() != closed {
-        let action = Action::new(shared.now(), &actor.0, kind, served.handle.name());
+        let action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name());
         shared.service.actions.record(action).await?;
     }
-    if closed {
-        served.handle.pause().await?
-    } else {
-        served.handle.resume().await?
+    match kind {
+        ActionKind::Pause => served.handle.pause().await?,
+        _ => served.handle.resume().await?,
     }
-    Ok(Json(view::pipeline(served, &served.handle.figures())))
+    Ok(Json(view::pipeline(served, &served.handle.figures())).into_response())
 }

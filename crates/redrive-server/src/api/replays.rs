@@ -8,15 +8,14 @@ use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
 use redrive::replay::{ReplayError, ReplaySpec, ReplayView};
 use redrive::timestamp;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::selection::Given;
 use crate::answer::{Json, read_json};
 use crate::auth::Actor;
 use crate::body;
 use crate::problem::{Code, Problem};
-use crate::state::Shared;
+use crate::state::{Shared, now};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,38 +44,36 @@ pub(crate) async fn start(
     let served = shared.service.find(&wish.pipeline)?;
     let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
     let words = given.words();
-    let ids = given.open(shared.now())?.freeze(&served.handle).await?;
+    let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
     if wish.dry_run {
         let about_seconds = wish.rate.filter(|rate| *rate > 0.0).map(|rate| ids.len() as f64 / rate);
-        let forecast =
-            json!({ "would_replay": ids.len(), "rate": wish.rate, "about_seconds": about_seconds });
+        let forecast = Forecast { would_replay: ids.len(), rate: wish.rate, about_seconds };
         return Ok(Json(forecast).into_response());
     }
     let spec = ReplaySpec { rate: wish.rate, force: wish.force, selection: words.clone() };
     let job = shared.service.replays.start(&served.handle, spec, ids, &actor.0).await?;
     // The job has its name only now; its own file says who started it should this line not be written any more.
-    let action = Action::new(shared.now(), &actor.0, ActionKind::Replay, &job.pipeline);
+    let action = Action::new(served.handle.now(), &actor.0, ActionKind::Replay, &job.pipeline);
     shared.service.actions.record(action.of(job.id.clone(), job.total).note(words)).await?;
-    Ok((StatusCode::ACCEPTED, Json(view(&job))).into_response())
+    Ok((StatusCode::ACCEPTED, Json(view(job))).into_response())
 }
 
-pub(crate) async fn list(State(shared): State<Shared>) -> Json<Value> {
-    let replays: Vec<Value> = shared.service.replays.list().iter().map(view).collect();
-    Json(json!({ "replays": replays }))
+pub(crate) async fn list(State(shared): State<Shared>) -> Json<JobList> {
+    Json(JobList { replays: shared.service.replays.list().into_iter().map(view).collect() })
 }
 
 pub(crate) async fn show(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
-    Ok(Json(view(&find(&shared, &id)?)))
+) -> Result<Json<JobView>, Problem> {
+    Ok(Json(view(find(&shared, &id)?)))
 }
 
 pub(crate) async fn pause(
     State(shared): State<Shared>,
     Extension(actor): Extension<Actor>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<JobView>, Problem> {
     change(&shared, &actor, &id, ActionKind::ReplayPause).await
 }
 
@@ -84,7 +81,7 @@ pub(crate) async fn resume(
     State(shared): State<Shared>,
     Extension(actor): Extension<Actor>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<JobView>, Problem> {
     change(&shared, &actor, &id, ActionKind::ReplayResume).await
 }
 
@@ -92,16 +89,21 @@ pub(crate) async fn abort(
     State(shared): State<Shared>,
     Extension(actor): Extension<Actor>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<JobView>, Problem> {
     change(&shared, &actor, &id, ActionKind::ReplayAbort).await
 }
 
-async fn change(shared: &Shared, actor: &Actor, id: &str, kind: ActionKind) -> Result<Json<Value>, Problem> {
+async fn change(
+    shared: &Shared,
+    actor: &Actor,
+    id: &str,
+    kind: ActionKind,
+) -> Result<Json<JobView>, Problem> {
     let job = find(shared, id)?;
     if job.state.is_over() {
         return Err(ReplayError::Over { id: job.id, state: job.state }.into());
     }
-    let action = Action::new(shared.now(), &actor.0, kind, &job.pipeline);
+    let action = Action::new(now(), &actor.0, kind, &job.pipeline);
     shared.service.actions.record(action.of(job.id.clone(), job.total)).await?;
     let replays = &shared.service.replays;
     let job = match kind {
@@ -109,7 +111,7 @@ async fn change(shared: &Shared, actor: &Actor, id: &str, kind: ActionKind) -> R
         ActionKind::ReplayResume => replays.resume(id).await?,
         _ => replays.abort(id).await?,
     };
-    Ok(Json(view(&job)))
+    Ok(Json(view(job)))
 }
 
 fn find(shared: &Shared, id: &str) -> Result<ReplayView, Problem> {
@@ -133,20 +135,51 @@ impl From<ReplayError> for Problem {
 }
 
 /// A job as the API shows it.
-fn view(job: &ReplayView) -> Value {
-    json!({
-        "id": job.id,
-        "pipeline": job.pipeline,
-        "state": job.state.name(),
-        "selection": job.selection,
-        "total": job.total,
-        "published": job.published,
-        "succeeded": job.succeeded,
-        "dead_again": job.dead_again,
-        "skipped": job.skipped,
-        "rate": job.rate,
-        "created": timestamp::print(job.created),
-        "actor": job.actor,
-        "note": job.note,
-    })
+#[derive(Debug, Serialize)]
+pub(crate) struct JobView {
+    id: String,
+    pipeline: String,
+    state: &'static str,
+    selection: String,
+    total: u64,
+    published: u64,
+    succeeded: u64,
+    dead_again: u64,
+    skipped: u64,
+    rate: Option<f64>,
+    created: String,
+    actor: String,
+    /// Why it stopped, if it did.
+    note: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct JobList {
+    replays: Vec<JobView>,
+}
+
+/// What a job would do.
+#[derive(Debug, Serialize)]
+struct Forecast {
+    would_replay: usize,
+    rate: Option<f64>,
+    about_seconds: Option<f64>,
+}
+
+fn view(job: ReplayView) -> JobView {
+    JobView {
+        id: job.id,
+        pipeline: job.pipeline,
+        state: job.state.name(),
+        selection: job.selection,
+        total: job.total,
+        published: job.published,
+        succeeded: job.succeeded,
+        dead_again: job.dead_again,
+        skipped: job.skipped,
+        rate: job.rate,
+        created: timestamp::print(job.created),
+        actor: job.actor,
+        note: job.note,
+    }
 }

@@ -1,186 +1,292 @@
-//! What the API shows of pipelines, messages and letters. Pure: values in, JSON out.
+//! What the API shows of pipelines, messages and letters. Pure: values in, what is written as JSON out.
+
+use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use redrive::engine::{Attempt, MessagePhase, MessageState};
-use redrive::figures::Figures;
-use redrive::{Letter, LetterState, Ordering, Policy, Time};
+use redrive::engine::Attempt;
+use redrive::letters::select;
+use redrive::{
+    Figures, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time, timestamp,
+};
 use redrive_core::{Class, Schedule, duration};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::service::Served;
-use redrive::timestamp;
 
-/// A time, or null.
-pub fn time(time: Option<Time>) -> Value {
-    time.map_or(Value::Null, |time| Value::String(timestamp::print(time)))
+/// A time as text, or none.
+pub fn time(time: Option<Time>) -> Option<String> {
+    time.map(timestamp::print)
 }
 
-/// A pipeline with its figures.
-pub fn pipeline(served: &Served, figures: &Figures) -> Value {
-    let pending = figures.pending;
-    let letters: Map<String, Value> =
-        figures.letters().iter().map(|(state, count)| (state.name().to_owned(), json!(count))).collect();
+/// A pipeline with its figures. The order of fields here is that of the answer.
+#[derive(Debug, Serialize)]
+pub struct PipelineView<'a> {
+    name: &'a str,
+    paused: bool,
+    mode: &'static str,
+    ordering: &'static str,
+    engine: &'a str,
+    sink: &'a str,
+    policy: PolicyView,
+    pending: PendingView,
+    letters: LetterCounts,
+    oldest_pending: Option<String>,
+    oldest_letter: Option<String>,
+    succeeded: u64,
+    dead: u64,
+    retried: u64,
+    attempts: u64,
+    late_p99_ms: Option<f64>,
+    end_to_end_p99_ms: Option<f64>,
+    breaker: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct PendingView {
+    ready: u64,
+    delayed: u64,
+    key_wait: u64,
+    in_flight: u64,
+    held: u64,
+}
+
+/// Letters by state.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LetterCounts {
+    pub open: u64,
+    pub replaying: u64,
+    pub succeeded: u64,
+    pub discarded: u64,
+}
+
+impl From<&Figures> for LetterCounts {
+    fn from(figures: &Figures) -> Self {
+        let counts = figures.pending;
+        Self {
+            open: counts.letters_open,
+            replaying: counts.letters_replaying,
+            succeeded: counts.letters_succeeded,
+            discarded: counts.letters_discarded,
+        }
+    }
+}
+
+pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
+    let counts = figures.pending;
     let p99_ms = |quantile: Option<f64>| quantile.map(|seconds| (seconds * 1e6).round() / 1e3);
-    json!({
-        "name": served.handle.name(),
-        "paused": served.handle.is_paused(),
-        "mode": served.handle.mode().name(),
-        "ordering": match served.handle.ordering() { Ordering::None => "none", Ordering::Key => "key" },
-        "engine": served.engine,
-        "sink": served.sink,
-        "policy": policy(served.handle.policy()),
-        "pending": {
-            "ready": pending.ready,
-            "delayed": pending.delayed,
-            "key_wait": pending.key_wait,
-            "in_flight": pending.in_flight,
-            "held": figures.held,
+    PipelineView {
+        name: served.handle.name(),
+        paused: served.handle.is_paused(),
+        mode: served.handle.mode().name(),
+        ordering: match served.handle.ordering() {
+            Ordering::None => "none",
+            Ordering::Key => "key",
         },
-        "letters": letters,
-        "oldest_pending": time(figures.oldest_pending),
-        "oldest_letter": time(figures.oldest_letter),
-        "succeeded": figures.succeeded,
-        "dead": figures.dead.total(),
-        "retried": figures.retried(),
-        "attempts": figures.attempts.total(),
-        "late_p99_ms": p99_ms(figures.retry_lateness.quantile(0.99)),
-        "end_to_end_p99_ms": p99_ms(figures.end_to_end.quantile(0.99)),
-        "breaker": "closed",
-    })
+        engine: &served.engine,
+        sink: &served.sink,
+        policy: PolicyView::of(served.handle.policy()),
+        pending: PendingView {
+            ready: counts.ready,
+            delayed: counts.delayed,
+            key_wait: counts.key_wait,
+            in_flight: counts.in_flight,
+            held: figures.held,
+        },
+        letters: figures.into(),
+        oldest_pending: time(figures.oldest_pending),
+        oldest_letter: time(figures.oldest_letter),
+        succeeded: figures.succeeded,
+        dead: figures.dead.total(),
+        retried: figures.retried(),
+        attempts: figures.attempts.total(),
+        late_p99_ms: p99_ms(figures.retry_lateness.quantile(0.99)),
+        end_to_end_p99_ms: p99_ms(figures.end_to_end.quantile(0.99)),
+        // There is none yet; one that does not exist lets everything through.
+        breaker: "closed",
+    }
 }
 
 /// The policy in the words of the configuration.
-fn policy(policy: &Policy) -> Value {
-    let mut fields = Map::new();
-    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    match policy.schedule() {
-        Schedule::Tiers(tiers) => {
-            let tiers: Vec<String> = tiers.iter().map(|tier| duration::print(*tier)).collect();
-            set("tiers", json!(tiers));
-        }
-        Schedule::Exponential { base, multiplier, cap } => {
-            let (base, cap) = (duration::print(*base), cap.map(duration::print));
-            set("backoff", json!({ "base": base, "multiplier": multiplier, "cap": cap }));
-        }
-        Schedule::Fixed(delay) => {
-            set("backoff", json!({ "fixed": duration::print(*delay) }));
-        }
-        Schedule::Custom(_) => {
-            set("backoff", json!("custom"));
+#[derive(Debug, Serialize)]
+struct PolicyView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tiers: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backoff: Option<Value>,
+    retries: u32,
+    jitter: String,
+    ttl: Option<String>,
+    hold_max: String,
+    timeout: String,
+    concurrency: u32,
+    classify: &'static str,
+}
+
+impl PolicyView {
+    fn of(policy: &Policy) -> Self {
+        let (tiers, backoff) = match policy.schedule() {
+            Schedule::Tiers(tiers) => (Some(tiers.iter().map(|tier| duration::print(*tier)).collect()), None),
+            Schedule::Exponential { base, multiplier, cap } => {
+                let (base, cap) = (duration::print(*base), cap.map(duration::print));
+                (None, Some(json!({ "base": base, "multiplier": multiplier, "cap": cap })))
+            }
+            Schedule::Fixed(delay) => (None, Some(json!({ "fixed": duration::print(*delay) }))),
+            Schedule::Custom(_) => (None, Some(json!("custom"))),
+        };
+        Self {
+            tiers,
+            backoff,
+            retries: policy.retries(),
+            jitter: policy.jitter().to_string(),
+            ttl: policy.ttl().map(duration::print),
+            hold_max: duration::print(policy.hold_max()),
+            timeout: duration::print(policy.timeout()),
+            concurrency: policy.concurrency(),
+            classify: if policy.classify() { "on" } else { "off" },
         }
     }
-    set("retries", json!(policy.retries()));
-    set("jitter", json!(policy.jitter().to_string()));
-    set("ttl", json!(policy.ttl().map(duration::print)));
-    set("hold_max", json!(duration::print(policy.hold_max())));
-    set("timeout", json!(duration::print(policy.timeout())));
-    set("concurrency", json!(policy.concurrency()));
-    set("classify", json!(if policy.classify() { "on" } else { "off" }));
-    Value::Object(fields)
 }
 
 /// A message as it is now, with what became of each attempt.
-pub fn message(message: &MessageState) -> Value {
-    let mut history: Vec<Value> = Vec::with_capacity(message.history.len());
-    for (index, attempt) in message.history.iter().enumerate() {
-        let next = message.history.get(index + 1);
-        let mut entry = self::attempt(attempt);
-        let decided = decided(message, attempt, next);
-        entry["decision"] = json!(decided.decision);
-        if let Some(delay_ms) = decided.delay_ms {
-            entry["delay_ms"] = json!(delay_ms);
-        }
-        history.push(entry);
-    }
-    let mut view = json!({
-        "id": message.id,
-        "state": message.state.name(),
-        "attempts": message.attempts,
-        "due": time(message.due),
-        "deadline": time(message.deadline),
-        "history": history,
-    });
-    if let Some(letter) = message.letter {
-        view["letter"] = json!(letter);
-    }
-    if let Some(reason) = message.reason {
-        view["reason"] = json!(reason.name());
-    }
-    view
+#[derive(Debug, Serialize)]
+pub struct MessageView {
+    id: String,
+    state: &'static str,
+    attempts: u32,
+    due: Option<String>,
+    deadline: Option<String>,
+    history: Vec<AttemptView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    letter: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
 }
 
-struct Decided {
-    decision: &'static str,
-    delay_ms: Option<u64>,
+pub fn message(pipeline: &str, message: &MessageState) -> MessageView {
+    let with_what_followed = |(index, attempt): (usize, &Attempt)| {
+        let (decision, delay_ms) = followed(message, attempt, message.history.get(index + 1));
+        AttemptView { decision: Some(decision), delay_ms, ..AttemptView::of(attempt) }
+    };
+    MessageView {
+        id: message.id.clone(),
+        state: message.state.name(),
+        attempts: message.attempts,
+        due: time(message.due),
+        deadline: time(message.deadline),
+        history: message.history.iter().enumerate().map(with_what_followed).collect(),
+        letter: message.letter.map(|number| select::letter_id(pipeline, number)),
+        reason: message.reason.map(Reason::name),
+    }
 }
 
-/// What was decided after an attempt, as far as its successor or the message's state shows it: a history keeps how
-/// attempts ended, and what followed follows from it.
-fn decided(message: &MessageState, attempt: &Attempt, next: Option<&Attempt>) -> Decided {
+/// What was decided after an attempt and the wait that came of it, as far as its successor or the message's state shows
+/// it: a history keeps how attempts ended, and what followed follows from that.
+fn followed(
+    message: &MessageState,
+    attempt: &Attempt,
+    next: Option<&Attempt>,
+) -> (&'static str, Option<u64>) {
     let ended = attempt.at.as_millis().saturating_add(u64::from(attempt.took_ms));
     let waited = |until: Time| Some(until.as_millis().saturating_sub(ended));
     match (next, message.state) {
         // A number that starts again is the first attempt of a replay: the one before it was the last of its life.
-        (Some(next), _) if next.number <= attempt.number => {
-            Decided { decision: "dead_letter", delay_ms: None }
-        }
-        (Some(next), _) => Decided { decision: "retry_at", delay_ms: waited(next.at) },
+        (Some(next), _) if next.number <= attempt.number => ("dead_letter", None),
+        (Some(next), _) => ("retry_at", waited(next.at)),
         (None, MessagePhase::Dead | MessagePhase::Discarded | MessagePhase::Replaying) => {
-            Decided { decision: "dead_letter", delay_ms: None }
+            ("dead_letter", None)
         }
-        (None, MessagePhase::Succeeded) if message.letter.is_some() => {
-            Decided { decision: "dead_letter", delay_ms: None }
-        }
-        (None, _) => Decided { decision: "retry_at", delay_ms: message.due.and_then(waited) },
+        (None, MessagePhase::Succeeded) if message.letter.is_some() => ("dead_letter", None),
+        (None, _) => ("retry_at", message.due.and_then(waited)),
     }
 }
 
 /// A failed attempt.
-fn attempt(attempt: &Attempt) -> Value {
-    json!({
-        "attempt": attempt.number,
-        "at": timestamp::print(attempt.at),
-        "took_ms": attempt.took_ms,
-        "class": attempt.class.name(),
-        "error": attempt.error,
-        "counted": attempt.counted,
-        "ambiguous": attempt.ambiguous,
-    })
+#[derive(Debug, Serialize)]
+pub struct AttemptView {
+    attempt: u32,
+    at: String,
+    took_ms: u32,
+    class: &'static str,
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<u64>,
+    counted: bool,
+    ambiguous: bool,
+}
+
+impl AttemptView {
+    fn of(attempt: &Attempt) -> Self {
+        Self {
+            attempt: attempt.number,
+            at: timestamp::print(attempt.at),
+            took_ms: attempt.took_ms,
+            class: attempt.class.name(),
+            error: attempt.error.clone(),
+            decision: None,
+            delay_ms: None,
+            counted: attempt.counted,
+            ambiguous: attempt.ambiguous,
+        }
+    }
 }
 
 /// A dead letter with its story.
-pub fn letter(pipeline: &str, letter: &Letter, with_payload: bool) -> Value {
+#[derive(Debug, Serialize)]
+pub struct LetterView {
+    id: String,
+    message: String,
+    key: Option<String>,
+    tenant: Option<String>,
+    state: &'static str,
+    reason: &'static str,
+    class: Option<&'static str>,
+    error_class: Option<&'static str>,
+    attempts: u32,
+    replays: u32,
+    error: Option<String>,
+    dead_at: String,
+    created: String,
+    first_seen: Option<String>,
+    deadline: Option<String>,
+    /// Where it came from, on engines with a source of their own.
+    origin: Option<String>,
+    headers: BTreeMap<String, String>,
+    /// Left out where it was not asked for; null where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Value>,
+    history: Vec<AttemptView>,
+}
+
+pub fn letter(pipeline: &str, letter: &Letter, with_payload: bool) -> LetterView {
     let message = &letter.message;
     let history = letter.history.attempts();
     let last = history.last();
     let class = last.map(|attempt| attempt.class);
-    let headers: Map<String, Value> =
-        message.headers().map(|(name, value)| (name.to_owned(), text(value))).collect();
-    let mut view = json!({
-        "id": format!("{pipeline}/{}", letter.id),
-        "message": message.id(),
-        "key": message.key().map(text),
-        "tenant": message.tenant(),
-        "state": letter.state.name(),
-        "reason": letter.reason.name(),
-        "class": class.map(Class::name),
-        "error_class": class.map(|class| class.family().name()),
-        "attempts": letter.meta.attempts,
-        "replays": letter.meta.replays,
-        "error": last.map(|attempt| attempt.error.as_str()),
-        "dead_at": timestamp::print(letter.dead_at),
-        "created": timestamp::print(message.created()),
-        "first_seen": time(letter.meta.first_failed),
-        "deadline": time(letter.meta.deadline),
-        "origin": null,
-        "headers": headers,
-        "history": history.iter().map(attempt).collect::<Vec<_>>(),
-    });
-    if with_payload {
-        view["payload"] = message.payload().map_or(Value::Null, payload);
+    LetterView {
+        id: select::letter_id(pipeline, letter.id),
+        message: message.id().to_owned(),
+        key: message.key().map(text),
+        tenant: message.tenant().map(str::to_owned),
+        state: letter.state.name(),
+        reason: letter.reason.name(),
+        class: class.map(Class::name),
+        error_class: class.map(|class| class.family().name()),
+        attempts: letter.meta.attempts,
+        replays: letter.meta.replays,
+        error: last.map(|attempt| attempt.error.clone()),
+        dead_at: timestamp::print(letter.dead_at),
+        created: timestamp::print(message.created()),
+        first_seen: time(letter.meta.first_failed),
+        deadline: time(letter.meta.deadline),
+        origin: None,
+        headers: message.headers().map(|(name, value)| (name.to_owned(), text(value))).collect(),
+        payload: with_payload.then(|| message.payload().map_or(Value::Null, payload)),
+        history: history.iter().map(AttemptView::of).collect(),
     }
-    view
 }
 
 /// `{"utf8":…}` or `{"base64":…}`.
@@ -192,8 +298,8 @@ pub fn payload(bytes: &[u8]) -> Value {
 }
 
 /// Bytes that are text nearly always: as text, with what is not replaced.
-fn text(bytes: &[u8]) -> Value {
-    Value::String(String::from_utf8_lossy(bytes).into_owned())
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The state of this name.
@@ -224,7 +330,7 @@ mod tests {
         let mut state = MessageState::new("a", MessagePhase::Delayed);
         state.due = Some(Time::from_millis(20_100));
         state.history = vec![failed(1, 1_000), failed(2, 6_100)];
-        let view = message(&state);
+        let view = json!(message("orders", &state));
         assert_eq!(view["history"][0]["delay_ms"], 5_000);
         assert_eq!(view["history"][1]["decision"], "retry_at");
         assert_eq!(view["history"][1]["delay_ms"], 13_900);
@@ -233,7 +339,7 @@ mod tests {
         state.state = MessagePhase::Dead;
         state.due = None;
         state.history.push(failed(1, 90_000));
-        let view = message(&state);
+        let view = json!(message("orders", &state));
         assert_eq!(view["history"][1]["decision"], "dead_letter");
         assert_eq!(view["history"][2]["decision"], "dead_letter");
         assert_eq!(view["history"][2].get("delay_ms"), None);

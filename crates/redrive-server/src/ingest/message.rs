@@ -264,7 +264,7 @@ mod tests {
     fn faults_name_the_field_and_the_way_out() {
         for (text, in_message, in_hint) in [
             (r#"{"paylod":1}"#, "`paylod`", "did you mean `payload`"),
-            (r#"{"banana":1}"#, "`banana`", "id, key, payload"),
+            (r#"{"customer_id":1}"#, "`customer_id`", "id, key, payload"),
             (r#"{"id":"a","id":"b"}"#, "duplicate field `id`", ""),
             (r#"{"id":7}"#, "line 1 column", ""),
             (r#"{"headers":{"a":1}}"#, "expected a string", ""),

@@ -9,8 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use redrive::{Accepted, NewMessage, Time};
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use crate::answer::{Json, Params};
 use crate::body;
@@ -41,47 +40,53 @@ pub(crate) async fn ingest(
     let served = shared.service.find(&pipeline)?;
     let held = body::hold(&shared, &headers, body).await?;
     if is_many(&headers) {
-        many(&shared, served, params, held.bytes.clone()).await
+        many(served, params, held.bytes.clone()).await
     } else {
-        one(&shared, served, &held.bytes).await
+        one(served, &held.bytes).await
     }
 }
 
-async fn one(shared: &Shared, served: &Served, body: &[u8]) -> Result<Response, Problem> {
-    let now = shared.now();
+/// The answer to one message.
+#[derive(Serialize)]
+struct One {
+    id: String,
+    state: &'static str,
+    duplicate: bool,
+}
+
+/// The answer to many.
+#[derive(Serialize)]
+struct Many {
+    accepted: usize,
+    duplicates: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ids: Option<Vec<String>>,
+}
+
+async fn one(served: &Served, body: &[u8]) -> Result<Response, Problem> {
+    let now = served.handle.now();
     let new = message::read(body, &served.intake, now, fresh_id)?;
     let id = new.message.id().to_owned();
     let state = if new.due.is_some_and(|due| due > now) { "delayed" } else { "ready" };
     let accepted = served.handle.ingest([new]).await?;
-    let answer =
-        |state: &str, duplicate: bool| Json(json!({ "id": id, "state": state, "duplicate": duplicate }));
     if let Some(Accepted::Duplicate { .. }) = accepted.first() {
         // An id that is remembered, but neither waits nor is a dead letter, has been delivered.
         let known = served.handle.message(&id).await?;
         let state = known.map_or("succeeded", |known| known.state.name());
-        return Ok(answer(state, true).into_response());
+        return Ok(Json(One { id, state, duplicate: true }).into_response());
     }
-    Ok((StatusCode::ACCEPTED, answer(state, false)).into_response())
+    Ok((StatusCode::ACCEPTED, Json(One { id, state, duplicate: false })).into_response())
 }
 
-async fn many(
-    shared: &Shared,
-    served: &Served,
-    params: IngestParams,
-    body: Bytes,
-) -> Result<Response, Problem> {
-    let messages = read_many(body, &served.intake, shared.now()).await?;
+async fn many(served: &Served, params: IngestParams, body: Bytes) -> Result<Response, Problem> {
+    let messages = read_many(body, &served.intake, served.handle.now()).await?;
     let ids: Option<Vec<String>> =
         params.ids.then(|| messages.iter().map(|new| new.message.id().to_owned()).collect());
     let accepted = served.handle.ingest(messages).await?;
     let duplicates = accepted.iter().filter(|one| matches!(one, Accepted::Duplicate { .. })).count();
     let news = accepted.len() - duplicates;
-    let mut answer = json!({ "accepted": news, "duplicates": duplicates });
-    if let Some(ids) = ids {
-        answer["ids"] = json!(ids);
-    }
     let status = if news == 0 { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((status, Json(answer)).into_response())
+    Ok((status, Json(Many { accepted: news, duplicates, ids })).into_response())
 }
 
 async fn read_many(body: Bytes, intake: &Intake, now: Time) -> Result<Vec<NewMessage>, Problem> {

@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -86,6 +87,8 @@ pub async fn start() -> Running {
     start_with(Setup::default()).await
 }
 
+/// Asynchronous because it needs a runtime to start things on.
+#[allow(clippy::unused_async)]
 pub async fn start_with(setup: Setup) -> Running {
     let dir = tempfile::tempdir().unwrap();
     let downstream = Arc::new(Downstream::default());
@@ -179,7 +182,8 @@ impl Running {
     pub async fn send(&self, request: Request<'_>) -> Answer {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let Request { method, path, host, token, content_type, body } = request;
-        let authorization = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let authorization =
+            token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: {content_type}\r\n\
              content-length: {}\r\n{authorization}\r\n",
@@ -199,12 +203,26 @@ impl Running {
 
     /// A POST with all scopes.
     pub async fn post(&self, path: &str, body: &str) -> Answer {
-        self.send(Request { method: "POST", path, token: Some(OPS), body: body.as_bytes(), ..Request::default() }).await
+        self.send(Request {
+            method: "POST",
+            path,
+            token: Some(OPS),
+            body: body.as_bytes(),
+            ..Request::default()
+        })
+        .await
     }
 
     pub async fn post_lines(&self, path: &str, body: &str) -> Answer {
         let content_type = "application/x-ndjson";
-        let request = Request { method: "POST", path, token: Some(OPS), body: body.as_bytes(), content_type, ..Request::default() };
+        let request = Request {
+            method: "POST",
+            path,
+            token: Some(OPS),
+            body: body.as_bytes(),
+            content_type,
+            ..Request::default()
+        };
         self.send(request).await
     }
 
@@ -222,6 +240,35 @@ impl Running {
         }
     }
 
+    /// Sends bytes as they are and reads the answer.
+    pub async fn raw(&self, bytes: &[u8]) -> Answer {
+        let mut stream = self.hang(bytes).await;
+        finish(&mut stream, b"").await
+    }
+
+    /// Sends the beginning of a request and leaves it at that.
+    pub async fn hang(&self, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        stream
+    }
+
+    /// Sends a message until it is accepted.
+    pub async fn wait_until_accepted(&self, path: &str, body: &str) {
+        let begun = Instant::now();
+        while self.post(path, body).await.status != 202 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{path} accepts nothing");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// A copy of the directory as it is now, while everything goes on.
+    pub fn copy(&self) -> TempDir {
+        let copy = tempfile::tempdir().unwrap();
+        copy_all(self.dir.path(), copy.path());
+        copy
+    }
+
     pub fn delivered(&self) -> u64 {
         self.downstream.delivered.load(Ordering::SeqCst)
     }
@@ -233,6 +280,14 @@ impl Running {
         (&mut self.pipelines).await.unwrap();
         self.dir
     }
+}
+
+/// Sends the rest of a request and reads the answer to its end.
+pub async fn finish(stream: &mut TcpStream, rest: &[u8]) -> Answer {
+    let _ = stream.write_all(rest).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    parse(&answer)
 }
 
 fn parse(answer: &[u8]) -> Answer {
@@ -247,10 +302,22 @@ fn parse(answer: &[u8]) -> Answer {
     Answer { status, headers, text: body.to_owned() }
 }
 
-fn service(redrive: &Redrive, dir: &TempDir) -> Service {
+pub fn service(redrive: &Redrive, dir: &TempDir) -> Service {
     Service {
         pipelines: redrive.pipelines().map(Served::new).collect(),
         replays: Replays::open(Some(dir.path())).unwrap(),
         actions: Actions::open(Some(dir.path())).unwrap(),
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&target).unwrap();
+            copy_all(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+        }
     }
 }

@@ -11,8 +11,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use redrive_core::policy::Mode;
-use redrive_core::{Decision, Message, Meta, Policy, Random, Reason, Time, expired};
+use redrive_core::{Message, Meta, Policy, Random, Reason, Time, expired};
 
 use super::calls::{Call, CallId, Calls};
 use super::failed::AttemptFailed;
@@ -22,7 +21,7 @@ use crate::engine::{Delivery, Settlement, Ticket, Verdict};
 use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::figures::held::Deferred;
-use crate::settle::{self, Moment};
+use crate::settle;
 
 pub use crate::settle::Views;
 
@@ -72,23 +71,23 @@ pub struct Tally {
 /// See the module's docs for the order of calls.
 #[derive(Debug)]
 pub struct Machine {
-    policy: Arc<Policy>,
+    pub(super) policy: Arc<Policy>,
     permits: Permits,
-    calls: Calls,
-    waiting: Waiting,
+    pub(super) calls: Calls,
+    pub(super) waiting: Waiting,
     batch: Vec<Settlement>,
     batch_parked: Vec<Parked>,
     batch_retries: usize,
     submitted: VecDeque<Submitted>,
     unsettled: usize,
-    stopping: bool,
-    paused: bool,
+    pub(super) stopping: bool,
+    pub(super) paused: bool,
     released: u64,
-    figures: Figures,
-    deferred: Deferred,
+    pub(super) figures: Figures,
+    pub(super) deferred: Deferred,
     /// Who wants to hear of failed attempts, and those that were not fetched yet.
-    watcher: Option<Arc<str>>,
-    failed: Vec<AttemptFailed>,
+    pub(super) watcher: Option<Arc<str>>,
+    pub(super) failed: Vec<AttemptFailed>,
 }
 
 #[derive(Debug)]
@@ -169,29 +168,17 @@ impl Machine {
         self.begin(Call::new(delivery, now, permit), starts);
     }
 
-    fn begin(&mut self, call: Call, starts: &mut Vec<Start>) {
+    pub(super) fn begin(&mut self, call: Call, starts: &mut Vec<Start>) {
         let Delivery { message, meta, due, .. } = &call.delivery;
         let attempt = settle::next_call(meta);
         if let Some(due) = due
             && (attempt > 1 || message.key().is_none())
         {
-            self.figures.retry_lateness.observe(call.started.since(*due));
+            self.figures.retry_lateness.observe_ms(call.started.as_millis().saturating_sub(due.as_millis()));
         }
         let (message, replays) = (message.clone(), meta.replays);
         let call = self.calls.insert(call);
         starts.push(Start { call, message, attempt, replays });
-    }
-
-    /// Starts again what waited in place and whose time has come; a deadline that passed meanwhile ends it instead.
-    pub fn restart_due(&mut self, now: Time, starts: &mut Vec<Start>) {
-        while let Some(call) = self.waiting.pop_due(now) {
-            let Some(call) = self.calls.remove(call) else { continue };
-            if expired(&call.delivery.meta, now) {
-                self.settle(settle::dead(call.delivery, Reason::TtlExceeded, now), None);
-            } else {
-                self.begin(Call { started: now, ..call }, starts);
-            }
-        }
     }
 
     /// Hears how a call ended. A call that is not known any more was given up before; its end changes nothing.
@@ -204,78 +191,7 @@ impl Machine {
         }
     }
 
-    fn succeeded(&mut self, call: Call, now: Time) {
-        let Meta { created, .. } = call.delivery.meta;
-        self.figures.attempts.ok += 1;
-        if created > Time::ZERO {
-            self.figures.end_to_end.observe(now.since(created));
-        }
-        self.settle(settle::succeeded(call.delivery), None);
-    }
-
-    fn attempt_failed(&mut self, call: Call, failure: Failure, now: Time, random: Random, views: &Views) {
-        let Call { delivery, started, permit, .. } = call;
-        let moment = Moment { policy: &self.policy, views, now, random };
-        let (settlement, decision) = settle::failed(delivery, started, &failure, moment);
-        self.figures.attempts.add(failure.class());
-        self.count_retry(&decision);
-        if let Some(pipeline) = &self.watcher
-            && let Some(attempt) = &settlement.attempt
-        {
-            let tier = &self.figures.retries[tier_of(&decision, &self.figures)].tier;
-            let message = &settlement.delivery.message;
-            let decided = (&decision, tier);
-            self.failed.extend(AttemptFailed::new(pipeline, message, attempt, &failure, decided, now));
-        }
-        match settlement.verdict {
-            Verdict::Retry { due, meta } if self.waits_in_place() => {
-                let Settlement { mut delivery, attempt, .. } = settlement;
-                delivery.meta = meta;
-                delivery.due = Some(due);
-                if let Some(attempt) = &attempt {
-                    delivery.history = delivery.history.with(attempt);
-                }
-                let call = self.calls.insert(Call { delivery, started, ahead_of_store: true, permit });
-                self.waiting.insert(due, call);
-            }
-            _ => self.settle(settlement, Some(failure)),
-        }
-    }
-
-    fn count_retry(&mut self, decision: &Decision) {
-        let Decision::RetryAt(retry) = decision else { return };
-        let tier = tier_of(decision, &self.figures);
-        self.figures.retries[tier].retries += 1;
-        if !retry.counts {
-            self.figures.deferred += 1;
-            self.deferred.add(retry.due);
-        }
-    }
-
-    fn waits_in_place(&self) -> bool {
-        self.policy.mode() == Mode::Blocking && !self.stopping && !self.paused
-    }
-
-    /// A call without an end: as if it had not been started, but attempts in place that it made before are kept.
-    fn put_back(&mut self, call: Call) {
-        if call.ahead_of_store {
-            let due = call.delivery.due.unwrap_or_default();
-            self.settle(settle::put_off(call.delivery, due), None);
-        } else {
-            self.settle(settle::released(call.delivery), None);
-        }
-    }
-
-    /// Ends every wait in place: what waits becomes an ordinary retry, with all its attempts.
-    fn interrupt_waits(&mut self) {
-        for (due, call) in self.waiting.take_all() {
-            if let Some(call) = self.calls.remove(call) {
-                self.settle(settle::put_off(call.delivery, due), None);
-            }
-        }
-    }
-
-    fn settle(&mut self, settlement: Settlement, failure: Option<Failure>) {
+    pub(super) fn settle(&mut self, settlement: Settlement, failure: Option<Failure>) {
         let Delivery { message, meta: known, .. } = &settlement.delivery;
         match settlement.verdict {
             Verdict::Done => {
@@ -332,14 +248,6 @@ impl Machine {
     pub fn stop(&mut self) {
         self.stopping = true;
         self.interrupt_waits();
-    }
-
-    /// While paused nothing waits in place, because nothing shall be started: it waits in the engine behind its gate.
-    pub fn pause(&mut self, paused: bool) {
-        self.paused = paused;
-        if paused {
-            self.interrupt_waits();
-        }
     }
 
     /// Gives up what still runs: the attempt that runs is not counted. Returns how many calls that were.
@@ -400,10 +308,4 @@ impl Machine {
 /// Whether nobody has attempted it before.
 fn is_new(delivery: &Delivery) -> bool {
     delivery.meta.replays == 0 && settle::next_call(&delivery.meta) == 1
-}
-
-/// Where a decision is counted; where there are no tiers, there is one label for all.
-fn tier_of(decision: &Decision, figures: &Figures) -> usize {
-    let tier = if let Decision::RetryAt(retry) = decision { retry.tier } else { None };
-    usize::from(tier.unwrap_or(0)).min(figures.retries.len() - 1)
 }

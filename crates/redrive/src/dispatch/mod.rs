@@ -2,6 +2,7 @@
 //! elsewhere, so that a simulation can drive the same code.
 
 pub mod calls;
+mod ends;
 pub mod failed;
 pub mod machine;
 pub mod permits;

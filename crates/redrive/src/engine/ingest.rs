@@ -37,7 +37,10 @@ pub enum IngestError {
     TooMany { pending: u64, max: u64 },
     #[error("too much is waiting to be written; try again in a moment")]
     Busy,
-    #[error("the pipeline is closed, its run has ended; nothing was accepted")]
+    /// Surely nothing of the batch was accepted.
+    #[error(
+        "the pipeline is closed: its run has ended, or its messages come from elsewhere; nothing was accepted"
+    )]
     Closed,
     #[error("the engine has stopped; whether the batch was accepted is unknown")]
     Stopped,

@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn what_has_come_due_is_not_held_any_more() {
         let mut deferred = Deferred::default();
-        [5_000, 5_400, 9_000].map(|ms| deferred.add(Time::from_millis(ms)));
+        [5_000, 5_400, 9_000].into_iter().for_each(|ms| deferred.add(Time::from_millis(ms)));
         assert_eq!(deferred.waiting(Time::from_millis(1_000)), 3);
         assert_eq!(deferred.waiting(Time::from_millis(6_000)), 1);
         assert_eq!(deferred.waiting(Time::from_millis(60_000)), 0);

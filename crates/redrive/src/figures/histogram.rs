@@ -102,6 +102,11 @@ impl Histogram {
         self.observe_times(span, 1);
     }
 
+    /// A span of the message clock: once per message, so without a division.
+    pub fn observe_ms(&mut self, ms: u64) {
+        self.add(ms.saturating_mul(MS), 1);
+    }
+
     /// One value for many at once: what was written together took the same time.
     pub fn observe_times(&mut self, span: Duration, times: u64) {
         self.add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX), times);

@@ -64,7 +64,7 @@ mod tests {
         let mut went = Vec::new();
         while went.len() < letters {
             let granted = pace.take(now, letters - went.len());
-            went.extend(std::iter::repeat_n(now - begun, granted));
+            went.extend(std::iter::repeat_n(now.saturating_sub(begun), granted));
             now += pace.wait().max(Duration::from_micros(10));
         }
         went

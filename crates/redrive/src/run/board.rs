@@ -29,7 +29,7 @@ struct Account {
 
 impl Board {
     pub(crate) fn new(policy: &Policy, counts: Counts) -> Self {
-        let account = Account { base: AtomicI64::new(counts.pending() as i64), ..Account::default() };
+        let account = Account { base: AtomicI64::new(signed(counts.pending())), ..Account::default() };
         let figures = Figures { pending: counts, ..Figures::new(policy) };
         Self { figures: Mutex::new(figures), closed: AtomicBool::new(false), account }
     }
@@ -64,18 +64,18 @@ impl Board {
 
     /// How many messages have become terminal since the run began.
     pub(crate) fn left(&self, left: u64) {
-        self.account.left.store(left as i64, SeqCst);
+        self.account.left.store(signed(left), SeqCst);
     }
 
     /// Sets the account right: `counts` were true when `entered` had entered and `left` had left.
     pub(crate) fn settle_account(&self, counts: &Counts, entered: i64, left: u64) {
         self.left(left);
-        self.account.base.store(counts.pending() as i64 - entered + left as i64, SeqCst);
+        self.account.base.store(signed(counts.pending()) - entered + signed(left), SeqCst);
     }
 
     /// Lets `len` messages begin to enter, if with them no more than `max` are pending; 0 is no limit.
     pub(crate) fn enter(&self, len: usize, max: u64) -> Result<Entering<'_>, IngestError> {
-        let len = i64::try_from(len).unwrap_or(i64::MAX);
+        let len = signed(len as u64);
         let Account { base, entered, left, entering } = &self.account;
         let before = entering.fetch_add(len, SeqCst);
         let guard = Entering { board: self, len };
@@ -98,7 +98,7 @@ pub(crate) struct Entering<'a> {
 impl Entering<'_> {
     /// So many of them were accepted.
     pub(crate) fn accepted(self, new: usize) {
-        self.board.account.entered.fetch_add(new as i64, SeqCst);
+        self.board.account.entered.fetch_add(signed(new as u64), SeqCst);
     }
 }
 
@@ -106,6 +106,11 @@ impl Drop for Entering<'_> {
     fn drop(&mut self) {
         self.board.account.entering.fetch_sub(self.len, SeqCst);
     }
+}
+
+/// Numbers of messages are far below what this cuts off.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ impl Dispatcher {
         let (drained, interrupted) = ended?;
         self.engine.close()?;
         // The last figures say how it ended. An engine that is closed still has its counts.
-        self.watch.publish(self.engine.as_mut(), &mut self.machine, self.clock.now())?;
+        let _ = self.watch.publish_end(self.engine.as_mut(), &mut self.machine, self.clock.now());
         let Tally { succeeded, retried, dead, .. } = self.machine.tally();
         Ok(PipelineReport { succeeded, retried, dead, drained, interrupted })
     }

@@ -9,7 +9,7 @@ use crate::engine::EngineError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PipelineReport {
     pub succeeded: u64,
-    /// Retries and deferrals that were written.
+    /// Retries and deferrals that were decided, in place or written.
     pub retried: u64,
     pub dead: u64,
     /// Calls that were running when the run was told to stop, and came to their end.

@@ -114,18 +114,31 @@ impl Watch {
         self.publish(engine, machine, now)
     }
 
-    pub(crate) fn publish(
+    /// The last figures: nothing in them is older than the end.
+    pub(crate) fn publish_end(
         &mut self,
         engine: &mut dyn Engine,
         machine: &mut Machine,
         now: Time,
     ) -> Result<(), EngineError> {
-        if self.oldest_asked.is_none_or(|asked| asked.elapsed() >= PUBLISH_IDLE) {
+        self.oldest_asked = None;
+        self.publish(engine, machine, now)
+    }
+
+    fn publish(
+        &mut self,
+        engine: &mut dyn Engine,
+        machine: &mut Machine,
+        now: Time,
+    ) -> Result<(), EngineError> {
+        let counts = engine.counts();
+        // The first letter shows at once, and a search that is under way goes on.
+        let letter_missing = counts.letters_open > 0 && self.oldest.letter.is_none();
+        if letter_missing || self.oldest_asked.is_none_or(|asked| asked.elapsed() >= PUBLISH_IDLE) {
             self.oldest = engine.oldest()?;
             self.oldest_asked = Some(Instant::now());
         }
         let tally = machine.tally();
-        let counts = engine.counts();
         self.board.settle_account(&counts, self.entered, tally.succeeded + tally.dead);
         let paused = self.seat.is_paused();
         let figures = machine.figures(now);

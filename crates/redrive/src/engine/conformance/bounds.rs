@@ -22,6 +22,9 @@ impl Model {
         let (sure, possible) = self.range(|s| !s.is_terminal());
         let open = self.range(|s| s.letter_state() == Some(LetterState::Open));
         let discarded = self.range(|s| s.letter_state() == Some(LetterState::Discarded));
+        let replaying = self.range(|s| s.letter_state() == Some(LetterState::Replaying));
+        // Letters that are over may be purged.
+        let succeeded = (0, self.range(|s| s.letter_state() == Some(LetterState::Succeeded)).1);
         let not_due =
             |s: &Situation| s.waiting().is_some_and(|w| w.due.is_some_and(|due| due > self.high_water));
         let checks = [
@@ -29,6 +32,8 @@ impl Model {
             ("in flight", counts.in_flight, self.range(Situation::is_in_flight)),
             ("open letters", counts.letters_open, open),
             ("discarded letters", counts.letters_discarded, discarded),
+            ("replaying letters", counts.letters_replaying, replaying),
+            ("succeeded letters", counts.letters_succeeded, succeeded),
             ("delayed", counts.delayed, (self.range(not_due).0, u64::MAX)),
         ];
         for (what, told, (least, most)) in checks {

@@ -222,10 +222,13 @@ fn new_id() -> [u8; 16] {
     std::array::from_fn(|index| if index < 8 { a[index] } else { b[index - 8] })
 }
 
-/// What a person has to do depends on why it failed: a disk is repaired only if nothing simpler is wrong.
 fn failed(what: &str, path: &Path, error: &std::io::Error) -> EngineError {
-    let problem = format!("{what} {}: {error}", path.display());
-    let fix = match error.kind() {
+    unusable(format!("{what} {}: {error}", path.display()), error.kind())
+}
+
+/// What a person has to do depends on why it failed: a disk is repaired only if nothing simpler is wrong.
+pub(super) fn unusable(problem: String, kind: ErrorKind) -> EngineError {
+    let fix = match kind {
         ErrorKind::PermissionDenied => "let the user this runs as write there, or choose another directory",
         ErrorKind::NotFound => "a part of the path is missing: create it, or choose another directory",
         ErrorKind::ReadOnlyFilesystem => {
@@ -239,4 +242,27 @@ fn failed(what: &str, path: &Path, error: &std::io::Error) -> EngineError {
         _ => return EngineError::Storage(problem),
     };
     EngineError::Directory { problem, fix }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_failure_has_its_own_way_out() {
+        for (kind, fix) in [
+            (ErrorKind::PermissionDenied, "let the user this runs as write there"),
+            (ErrorKind::NotFound, "create it"),
+            (ErrorKind::ReadOnlyFilesystem, "mount it for writing"),
+            (ErrorKind::StorageFull, "free some space"),
+            (ErrorKind::NotADirectory, "move it away"),
+        ] {
+            let error = failed("making", Path::new("/srv/orders"), &kind.into());
+            let text = error.to_string();
+            assert!(text.starts_with("making /srv/orders: ") && text.contains(fix), "{text}");
+            assert!(!text.contains("repair"), "{text}");
+        }
+        let broken = failed("making", Path::new("/srv/orders"), &std::io::Error::other("input/output error"));
+        assert!(broken.to_string().contains("repair the disk"), "{broken}");
+    }
 }

@@ -10,14 +10,15 @@ use crate::engine::letter::LetterState;
 use crate::engine::seam::{EngineError, Oldest};
 
 /// Waiting messages that are looked at: those that come due next.
-const DELAYED_LOOKED_AT: usize = 8;
+const DELAYED_LOOKED_AT: usize = 4;
 /// Letters that are looked at in one step of the search for the first open one.
 const LETTERS_PER_STEP: usize = 256;
 
 impl<D: Disk, S: Shelf> Store<D, S> {
     /// The first ready message, the few that come due next, and the first open letter. A handful of reads.
     pub(super) fn find_oldest(&mut self) -> Result<Oldest, EngineError> {
-        let ready = self.ready.first().and_then(|wire| Message::from_wire(wire.clone()).ok());
+        let ready = self.ready.first(&self.book.departed, self.book.next_seq)?;
+        let ready = ready.and_then(|wire| Message::from_wire(wire.clone()).ok());
         let ready = ready.map(|message| message.created());
         let returned = self.returned.front().map(|delivery| delivery.meta.created);
         let delayed = self.book.delay.first(DELAYED_LOOKED_AT).filter_map(|(_, pointer)| {

@@ -9,6 +9,7 @@ use redrive_core::Time;
 
 use super::book::{Book, Loaded};
 use super::clean::Cleaner;
+use super::dir::unusable;
 use super::disk::Disk;
 use super::keeper::{Keeper, Task};
 use super::log::{Log, LogError, LogOptions, OpenReport};
@@ -57,7 +58,8 @@ impl From<LogError> for EngineError {
     fn from(error: LogError) -> Self {
         match error {
             LogError::NewerFormat { .. } => Self::Version(error.to_string()),
-            LogError::Io { .. } | LogError::Poisoned { .. } => Self::Storage(error.to_string()),
+            LogError::Io { ref source, .. } => unusable(error.to_string(), source.kind()),
+            LogError::Poisoned { .. } => Self::Storage(error.to_string()),
             _ => Self::Damaged(error.to_string()),
         }
     }

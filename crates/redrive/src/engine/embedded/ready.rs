@@ -80,13 +80,7 @@ impl<D: Disk> Ready<D> {
         departed: &CompletionSet,
         next_seq: u64,
     ) -> Result<Option<ReadyMessage>, ReadError> {
-        if self.queue.is_empty() && self.expected == Some(next_seq) {
-            // What is left of the journal holds no message that was not read: going through it would hold up the rest.
-            self.next = self.end;
-        }
-        while self.queue.is_empty() && self.next < self.end {
-            self.fill(departed)?;
-        }
+        self.look(departed, next_seq)?;
         let message = self.queue.pop_front();
         if let Some(message) = &message {
             self.queue_bytes -= message.pointer.len as usize;
@@ -94,9 +88,22 @@ impl<D: Disk> Ready<D> {
         Ok(message)
     }
 
-    /// The stored form of the message that comes next, if it is at hand.
-    pub fn first(&self) -> Option<&Bytes> {
-        self.queue.front()?.wire.as_ref()
+    /// The stored form of the message that comes next, if it can be read.
+    pub fn first(&mut self, departed: &CompletionSet, next_seq: u64) -> Result<Option<&Bytes>, ReadError> {
+        self.look(departed, next_seq)?;
+        Ok(self.queue.front().and_then(|message| message.wire.as_ref()))
+    }
+
+    /// Sees to it that the next message, if there is one, is in the queue.
+    fn look(&mut self, departed: &CompletionSet, next_seq: u64) -> Result<(), ReadError> {
+        if self.queue.is_empty() && self.expected == Some(next_seq) {
+            // What is left of the journal holds no message that was not read: going through it would hold up the rest.
+            self.next = self.end;
+        }
+        while self.queue.is_empty() && self.next < self.end {
+            self.fill(departed)?;
+        }
+        Ok(())
     }
 
     pub fn is_drained(&self) -> bool {

@@ -1,0 +1,228 @@
+//! Dead letters, replays and actions over real HTTP.
+
+mod support;
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+use support::{Running, start};
+
+const LETTERS: &str = "/v1/pipelines/orders/letters";
+
+/// A server with `poison` letters of one kind and `flaky` ones of another.
+async fn with_letters(poison: usize, flaky: usize) -> Running {
+    let server = start().await;
+    let poisonous = |n| {
+        let payload = json!({ "poison": n });
+        json!({ "id": format!("p-{n}"), "key": format!("c-{n}"), "tenant": "acme", "headers": { "x-src": "web" }, "payload": payload })
+    };
+    let flaking = |n| json!({ "id": format!("f-{n}"), "payload": "flaky" });
+    let lines = (0..poison).map(poisonous).chain((0..flaky).map(flaking));
+    let body = lines.map(|line| line.to_string()).collect::<Vec<_>>().join("\n");
+    server.post_lines("/v1/pipelines/orders/messages", &body).await.expect(202);
+    server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["open"] == poison + flaky).await;
+    server
+}
+
+fn messages(page: &Value) -> Vec<&str> {
+    page["letters"].as_array().unwrap().iter().map(|letter| letter["message"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_tell_their_whole_story() {
+    let server = with_letters(1, 1).await;
+    let page = server.get(&format!("{LETTERS}?filter=reason:permanent")).await.expect(200);
+    let letter = &page["letters"][0];
+    assert_eq!(letter.get("payload"), None, "a list leaves payloads out");
+    for id in
+        [letter["id"].as_str().unwrap(), "p-0", letter["id"].as_str().unwrap().trim_start_matches("orders/")]
+    {
+        let whole = server.get(&format!("{LETTERS}/{id}")).await.expect(200);
+        assert_eq!(whole["payload"], json!({ "utf8": "{\"poison\":0}" }));
+        assert_eq!(whole["headers"], json!({ "x-src": "web" }));
+        assert_eq!((&whole["key"], &whole["tenant"]), (&json!("c-0"), &json!("acme")));
+        assert_eq!(
+            (&whole["reason"], &whole["class"], &whole["error_class"]),
+            (&json!("permanent"), &json!("permanent"), &json!("permanent"))
+        );
+        assert_eq!((&whole["state"], &whole["error"]), (&json!("open"), &json!("422 no lines")));
+    }
+    let flaky = server.get(&format!("{LETTERS}/f-0")).await.expect(200);
+    assert_eq!((&flaky["reason"], &flaky["attempts"]), (&json!("max_retries"), &json!(3)));
+    let attempts: Vec<u64> = flaky["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|attempt| attempt["attempt"].as_u64().unwrap())
+        .collect();
+    assert_eq!(attempts, [1, 2, 3]);
+
+    let missing = server.get(&format!("{LETTERS}/nobody")).await.expect(404);
+    assert_eq!(missing["code"], "not_found");
+    let message = server.get("/v1/pipelines/orders/messages/f-0").await.expect(200);
+    assert_eq!(
+        (&message["state"], &message["history"][2]["decision"]),
+        (&json!("dead"), &json!("dead_letter"))
+    );
+    let stats = server.get(&format!("{LETTERS}/stats")).await.expect(200);
+    assert_eq!(stats["by_reason"], json!({ "permanent": 1, "max_retries": 1 }));
+    assert_eq!(stats["by_class"], json!({ "permanent": 1, "transient": 1 }));
+    assert_eq!((&stats["open"], &stats["discarded"]), (&json!(2), &json!(0)));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_and_filters_find_each_letter_once() {
+    let server = with_letters(25, 5).await;
+    let mut seen = Vec::new();
+    let mut path = format!("{LETTERS}?limit=7&payload=true&state=open");
+    loop {
+        let page = server.get(&path).await.expect(200);
+        assert!(page["letters"].as_array().unwrap().len() <= 7);
+        assert!(
+            page["letters"].as_array().unwrap().iter().all(|letter| letter["payload"]["utf8"].is_string())
+        );
+        seen.extend(messages(&page).into_iter().map(str::to_owned));
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("{LETTERS}?limit=7&payload=true&state=open&cursor={next}");
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 30);
+
+    let count = async |query: &str| {
+        let page = server.get(&format!("{LETTERS}?limit=100&{query}")).await.expect(200);
+        messages(&page).len()
+    };
+    assert_eq!(count("filter=reason:max_retries").await, 5);
+    assert_eq!(count("filter=-reason%3Amax_retries+tenant=acme").await, 25);
+    assert_eq!(count("filter=payload.poison:%3E%3D20").await, 5);
+    assert_eq!(count("state=discarded").await, 0);
+    assert_eq!(count("since=1h").await, 30);
+    assert_eq!(count("since=2999-01-01").await, 0);
+    assert_eq!(count("filter=").await, 30);
+
+    for (query, code, text) in [
+        ("filter=reasn:gone", "bad_filter", "column 1"),
+        ("state=lost", "bad_request", "discarded"),
+        ("since=soon", "bad_request", "`since`"),
+        ("cursor=x", "bad_request", "query string"),
+        ("fitler=x", "bad_request", "fitler"),
+    ] {
+        let problem = server.get(&format!("{LETTERS}?{query}")).await.expect(400);
+        assert_eq!(problem["code"], code, "{problem}");
+        assert!(problem.to_string().contains(text), "{problem}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_delivers_its_frozen_selection_once() {
+    let server = with_letters(3, 2).await;
+    let dry = server
+        .post("/v1/replays", r#"{"pipeline":"orders","filter":"reason:permanent","rate":2,"dry_run":true}"#)
+        .await;
+    assert_eq!(dry.expect(200), json!({ "would_replay": 3, "rate": 2.0, "about_seconds": 1.5 }));
+    assert_eq!(server.get("/v1/replays").await.expect(200), json!({ "replays": [] }));
+
+    server.downstream.healed.store(true, Ordering::SeqCst);
+    let replay =
+        server.post("/v1/replays", r#"{"pipeline":"orders","filter":"reason:permanent"}"#).await.expect(202);
+    assert_eq!(
+        (&replay["id"], &replay["total"], &replay["actor"]),
+        (&json!("r-1"), &json!(3), &json!("ops"))
+    );
+    assert_eq!(replay["selection"], "reason:permanent");
+    let done = server.wait_for("/v1/replays/r-1", |replay| replay["state"] == "done").await;
+    assert_eq!(
+        (&done["published"], &done["succeeded"], &done["dead_again"]),
+        (&json!(3), &json!(3), &json!(0))
+    );
+    assert_eq!(server.delivered(), 3);
+    let open =
+        server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["succeeded"] == 3).await;
+    assert_eq!(open["letters"]["open"], 2);
+
+    let again = server.post("/v1/replays/r-1/abort", "").await.expect(409);
+    assert_eq!(again["code"], "conflict");
+    assert_eq!(server.get("/v1/replays/r-9").await.status, 404);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paced_replay_can_be_paused_and_ended() {
+    let server = with_letters(20, 0).await;
+    server.downstream.healed.store(true, Ordering::SeqCst);
+    server.post("/v1/replays", r#"{"pipeline":"orders","all":true,"rate":0.5}"#).await.expect(202);
+    let paused = server.post("/v1/replays/r-1/pause", "").await.expect(200);
+    assert_eq!(paused["state"], "paused");
+    assert_eq!(server.post("/v1/replays/r-1/resume", "").await.expect(200)["state"], "running");
+    assert_eq!(server.post("/v1/replays/r-1/abort", "").await.expect(200)["state"], "aborted");
+    let left = server.get("/v1/pipelines/orders").await.expect(200)["letters"]["open"].as_u64().unwrap();
+    assert!(left >= 15, "{left} letters are left");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_discard_is_kept_with_its_reason_and_can_be_taken_back() {
+    let server = with_letters(4, 1).await;
+    let path = format!("{LETTERS}/discard");
+    let dry = server.post(&path, r#"{"filter":"reason:permanent","dry_run":true}"#).await.expect(200);
+    assert_eq!(dry, json!({ "would_discard": 4 }));
+    let unexplained = server.post(&path, r#"{"filter":"reason:permanent"}"#).await.expect(400);
+    assert!(unexplained["message"].as_str().unwrap().contains("`reason`"), "{unexplained}");
+
+    let done = server.post(&path, r#"{"filter":"reason:permanent","reason":"ticket 881"}"#).await.expect(200);
+    assert_eq!((&done["id"], &done["discarded"]), (&json!("d-1"), &json!(4)));
+    assert!(done["undo_until"].as_str().unwrap().ends_with('Z'));
+    server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["discarded"] == 4).await;
+    let undone = server.post(&format!("{LETTERS}/undo"), r#"{"id":"d-1"}"#).await.expect(200);
+    assert_eq!(undone, json!({ "restored": 4 }));
+    server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["open"] == 5).await;
+    assert_eq!(server.post(&format!("{LETTERS}/undo"), r#"{"id":"d-7"}"#).await.status, 404);
+    let elsewhere = server.post("/v1/pipelines/invoices/letters/undo", r#"{"id":"d-1"}"#).await.expect(409);
+    assert!(elsewhere["message"].as_str().unwrap().contains("`orders`"), "{elsewhere}");
+
+    let actions = server.get("/v1/actions?since=1h").await.expect(200);
+    let told: Vec<(&str, &str, u64)> = actions["actions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|action| {
+            (
+                action["actor"].as_str().unwrap(),
+                action["action"].as_str().unwrap(),
+                action["letters"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(told, [("ops", "discard", 4), ("ops", "undo", 4)]);
+    assert_eq!(actions["actions"][0]["note"], "ticket 881");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_selected_is_never_everything() {
+    let server = with_letters(1, 0).await;
+    for (path, body, code) in [
+        ("/v1/replays", r#"{"pipeline":"orders"}"#, "empty_selection"),
+        ("/v1/replays", r#"{"pipeline":"orders","ids":[]}"#, "empty_selection"),
+        ("/v1/replays", r#"{"pipeline":"orders","filter":""}"#, "bad_filter"),
+        ("/v1/replays", r#"{"pipeline":"orders","all":true,"rate":-1}"#, "bad_request"),
+        ("/v1/replays", r#"{"pipeline":"orders","al":true}"#, "bad_request"),
+        ("/v1/replays", "", "bad_request"),
+        ("/v1/pipelines/orders/letters/discard", r#"{"reason":"x"}"#, "empty_selection"),
+        ("/v1/pipelines/orders/letters/discard", r#"{"reason":"x","filter":"nope:1"}"#, "bad_filter"),
+    ] {
+        let problem = server.post(path, body).await.expect(400);
+        assert_eq!(problem["code"], code, "{body}: {problem}");
+    }
+    let unknown =
+        server.post("/v1/replays", r#"{"pipeline":"orders","ids":["orders/999"]}"#).await.expect(404);
+    assert!(unknown["message"].as_str().unwrap().contains("orders/999"), "{unknown}");
+    let nothing =
+        server.post("/v1/replays", r#"{"pipeline":"orders","filter":"reason:gone"}"#).await.expect(404);
+    assert_eq!(nothing["code"], "not_found");
+    assert_eq!(server.get("/v1/actions").await.expect(200), json!({ "actions": [] }));
+    server.stop().await;
+}

@@ -1,0 +1,118 @@
+//! How the machine goes on after a call: success, a verdict, or a wait in place for the next attempt.
+
+use redrive_core::policy::Mode;
+use redrive_core::{Decision, Meta, Random, Reason, Time, expired};
+
+use super::calls::Call;
+use super::failed::AttemptFailed;
+use super::machine::{Machine, Start};
+use crate::engine::{Settlement, Verdict};
+use crate::failure::Failure;
+use crate::figures::Figures;
+use crate::settle::{self, Moment, Views};
+
+impl Machine {
+    pub(super) fn succeeded(&mut self, call: Call, now: Time) {
+        let Meta { created, .. } = call.delivery.meta;
+        self.figures.attempts.ok += 1;
+        if created > Time::ZERO {
+            self.figures.end_to_end.observe_ms(now.as_millis().saturating_sub(created.as_millis()));
+        }
+        self.settle(settle::succeeded(call.delivery), None);
+    }
+
+    pub(super) fn attempt_failed(
+        &mut self,
+        call: Call,
+        failure: Failure,
+        now: Time,
+        random: Random,
+        views: &Views,
+    ) {
+        let Call { delivery, started, permit, .. } = call;
+        let moment = Moment { policy: &self.policy, views, now, random };
+        let (settlement, decision) = settle::failed(delivery, started, &failure, moment);
+        self.figures.attempts.add(failure.class());
+        self.count_retry(&decision);
+        if let Some(pipeline) = &self.watcher
+            && let Some(attempt) = &settlement.attempt
+        {
+            let tier = &self.figures.retries[tier_of(&decision, &self.figures)].tier;
+            let message = &settlement.delivery.message;
+            let decided = (&decision, tier);
+            self.failed.extend(AttemptFailed::new(pipeline, message, attempt, &failure, decided, now));
+        }
+        match settlement.verdict {
+            Verdict::Retry { due, meta } if self.waits_in_place() => {
+                let Settlement { mut delivery, attempt, .. } = settlement;
+                delivery.meta = meta;
+                delivery.due = Some(due);
+                if let Some(attempt) = &attempt {
+                    delivery.history = delivery.history.with(attempt);
+                }
+                let call = self.calls.insert(Call { delivery, started, ahead_of_store: true, permit });
+                self.waiting.insert(due, call);
+            }
+            _ => self.settle(settlement, Some(failure)),
+        }
+    }
+
+    fn count_retry(&mut self, decision: &Decision) {
+        let Decision::RetryAt(retry) = decision else { return };
+        let tier = tier_of(decision, &self.figures);
+        self.figures.retries[tier].retries += 1;
+        if !retry.counts {
+            self.figures.deferred += 1;
+            self.deferred.add(retry.due);
+        }
+    }
+
+    fn waits_in_place(&self) -> bool {
+        self.policy.mode() == Mode::Blocking && !self.stopping && !self.paused
+    }
+
+    /// A call without an end: as if it had not been started, but attempts in place that it made before are kept.
+    pub(super) fn put_back(&mut self, call: Call) {
+        if call.ahead_of_store {
+            let due = call.delivery.due.unwrap_or_default();
+            self.settle(settle::put_off(call.delivery, due), None);
+        } else {
+            self.settle(settle::released(call.delivery), None);
+        }
+    }
+
+    /// Ends every wait in place: what waits becomes an ordinary retry, with all its attempts.
+    pub(super) fn interrupt_waits(&mut self) {
+        for (due, call) in self.waiting.take_all() {
+            if let Some(call) = self.calls.remove(call) {
+                self.settle(settle::put_off(call.delivery, due), None);
+            }
+        }
+    }
+
+    /// Starts again what waited in place and whose time has come; a deadline that passed meanwhile ends it instead.
+    pub fn restart_due(&mut self, now: Time, starts: &mut Vec<Start>) {
+        while let Some(call) = self.waiting.pop_due(now) {
+            let Some(call) = self.calls.remove(call) else { continue };
+            if expired(&call.delivery.meta, now) {
+                self.settle(settle::dead(call.delivery, Reason::TtlExceeded, now), None);
+            } else {
+                self.begin(Call { started: now, ..call }, starts);
+            }
+        }
+    }
+
+    /// While paused nothing waits in place, because nothing shall be started: it waits in the engine behind its gate.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        if paused {
+            self.interrupt_waits();
+        }
+    }
+}
+
+/// Where a decision is counted; where there are no tiers, there is one label for all.
+fn tier_of(decision: &Decision, figures: &Figures) -> usize {
+    let tier = if let Decision::RetryAt(retry) = decision { retry.tier } else { None };
+    usize::from(tier.unwrap_or(0)).min(figures.retries.len() - 1)
+}

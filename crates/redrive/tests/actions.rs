@@ -1,0 +1,135 @@
+//! The log of actions: what is recorded, discards and their undoing, and what a crash leaves of the file.
+
+mod support;
+
+use std::io::Write;
+
+use redrive::actions::{Action, ActionError, ActionKind, Actions};
+use redrive::{Failure, LetterState, MemoryStores, Message, Pipeline, PipelineHandle, Redrive, Time};
+use support::{guarded, message, quick, until};
+
+/// Letters 0 to `count`.
+async fn with_letters(name: &str, count: usize) -> PipelineHandle {
+    let handler = |_: Message| async { Err::<(), _>(Failure::permanent("422 no")) };
+    let pipeline = Pipeline::new(name).policy(quick(0)).handler_fn(handler);
+    let redrive = Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap();
+    let handle = redrive.pipeline(name).unwrap();
+    handle.ingest((0..count).map(|n| message(format!("o-{n}")))).await.unwrap();
+    tokio::spawn(async move { redrive.run_until(std::future::pending::<()>()).await });
+    guarded(until(&handle, |c| c.letters_open == count as u64)).await;
+    handle
+}
+
+async fn discarded(handle: &PipelineHandle) -> Vec<u64> {
+    let letters = handle.letters(Some(LetterState::Discarded), None, 100).await.unwrap();
+    letters.into_iter().map(|letter| letter.id).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_discard_is_taken_back_by_its_name_also_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let handle = with_letters("orders", 8).await;
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    let first = actions.discard(&handle, &[6, 1, 2, 1, 99], "ops", "GDPR ticket 881").await.unwrap();
+    assert_eq!((first.id.as_deref(), first.discarded), (Some("d-1"), 3));
+    assert!(first.undo_until.unwrap() > handle.now());
+    // What is discarded already is none of the second one's business.
+    let second = actions.discard(&handle, &[2, 3], "ops", "duplicates").await.unwrap();
+    assert_eq!((second.id.as_deref(), second.discarded), (Some("d-2"), 1));
+    let nothing = actions.discard(&handle, &[2, 3], "ops", "again").await.unwrap();
+    assert_eq!((nothing.id, nothing.discarded), (None, 0));
+    assert_eq!(discarded(&handle).await, [1, 2, 3, 6]);
+
+    drop(actions);
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    assert!(actions.faults().is_empty());
+    assert_eq!(actions.undo(&handle, "d-1", "boss").await.unwrap().restored, 3);
+    assert_eq!(discarded(&handle).await, [3]);
+    assert_eq!(actions.undo(&handle, "d-1", "boss").await.unwrap().restored, 0);
+    let third = actions.discard(&handle, &[7], "ops", "late").await.unwrap();
+    assert_eq!(third.id.as_deref(), Some("d-3"));
+    for wrong in ["d-9", "r-1", "", "d-"] {
+        assert!(
+            matches!(actions.undo(&handle, wrong, "ops").await, Err(ActionError::NotFound(_))),
+            "{wrong}"
+        );
+    }
+    let other = with_letters("bills", 1).await;
+    let error = actions.undo(&other, "d-3", "ops").await.unwrap_err();
+    assert_eq!(error.to_string(), "discard `d-3` is of pipeline `orders`");
+
+    let told: Vec<_> = actions.list(None, 100).await.unwrap();
+    let short: Vec<_> = told.iter().map(|a| (a.action.name(), a.actor.as_str(), a.letters)).collect();
+    assert_eq!(
+        short,
+        [
+            ("discard", "ops", 3),
+            ("discard", "ops", 1),
+            ("undo", "boss", 3),
+            ("undo", "boss", 0),
+            ("discard", "ops", 1)
+        ]
+    );
+    assert_eq!(told[0].note.as_deref(), Some("GDPR ticket 881"));
+    assert_eq!(told[2].id.as_deref(), Some("d-1"));
+    let text = std::fs::read_to_string(dir.path().join("actions.ndjson")).unwrap();
+    assert!(text.lines().next().unwrap().contains(r#""ids":"1-2,6""#), "{text}");
+}
+
+fn action(at: u64, actor: &str) -> Action {
+    Action::new(Time::from_millis(at), actor, ActionKind::Pause, "orders")
+}
+
+#[tokio::test]
+async fn a_list_is_bounded_and_begins_where_it_is_asked_to() {
+    for dir in [None, Some(tempfile::tempdir().unwrap())] {
+        let actions = Actions::open(dir.as_ref().map(tempfile::TempDir::path)).unwrap();
+        for at in 1..=20 {
+            actions.record(action(at, "ops")).await.unwrap();
+        }
+        let times = |list: Vec<Action>| list.iter().map(|a| a.at.as_millis()).collect::<Vec<_>>();
+        assert_eq!(times(actions.list(None, 3).await.unwrap()), [18, 19, 20]);
+        assert_eq!(times(actions.list(Some(Time::from_millis(19)), 100).await.unwrap()), [19, 20]);
+        assert!(actions.list(Some(Time::MAX), 100).await.unwrap().is_empty());
+    }
+}
+
+/// A crash may tear the last line at any byte; what stands before it is whole, and the next line is too.
+#[tokio::test]
+async fn a_torn_last_line_is_cut_off_and_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("actions.ndjson");
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    actions.record(action(1, "a")).await.unwrap();
+    let one = std::fs::read(&path).unwrap();
+    actions.record(action(2, "b")).await.unwrap();
+    let two = std::fs::read(&path).unwrap();
+    drop(actions);
+    for cut in one.len()..=two.len() {
+        std::fs::write(&path, &two[..cut]).unwrap();
+        let actions = Actions::open(Some(dir.path())).unwrap();
+        let torn = cut > one.len() && cut < two.len();
+        assert_eq!(actions.faults().len(), usize::from(torn), "cut at {cut}: {:?}", actions.faults());
+        if torn {
+            assert!(actions.faults()[0].contains("torn by a crash"), "{:?}", actions.faults());
+        }
+        actions.record(action(3, "c")).await.unwrap();
+        let actors: Vec<_> = actions.list(None, 9).await.unwrap().into_iter().map(|a| a.actor).collect();
+        let expected: &[&str] = if cut == two.len() { &["a", "b", "c"] } else { &["a", "c"] };
+        assert_eq!(actors, expected, "cut at {cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_cannot_be_read_is_reported_and_hides_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("actions.ndjson");
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    actions.record(action(1, "a")).await.unwrap();
+    std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"\xff rot\n").unwrap();
+    drop(actions);
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    assert_eq!(actions.faults(), [format!("{}: line 2 cannot be read", path.display())]);
+    actions.record(action(2, "b")).await.unwrap();
+    assert_eq!(actions.list(None, 9).await.unwrap().len(), 2);
+}

@@ -1,0 +1,272 @@
+//! Messages by id, and selections of letters, through a pipeline's handle.
+
+mod support;
+
+use std::time::Duration;
+
+use redrive::letters::select::{PAGE_MAX, letter_id, resolve};
+use redrive::letters::{Filter, SelectError, Selection};
+use redrive::{
+    Embedded, Failure, HandleError, LetterState, MemoryStores, Message, MessagePhase, Ordering, Pipeline,
+    PipelineHandle, Reason, Redrive, Stores, Time, VirtualClock,
+};
+use support::{at_rest, guarded, keyed, message, quick, until};
+use tokio::sync::Notify;
+
+/// Fails what its id says: `p` for ever, `t` each time for now, anything else never.
+fn by_id(m: &Message) -> Result<(), Failure> {
+    match m.id().as_bytes()[0] {
+        b'p' => Err(Failure::permanent("422 no such currency")),
+        b't' => Err(Failure::transient("503 Service Unavailable")),
+        _ => Ok(()),
+    }
+}
+
+fn built(stores: impl Stores + 'static, pipeline: Pipeline) -> (Redrive, PipelineHandle) {
+    let redrive = Redrive::builder().engine(stores).pipeline(pipeline).build().unwrap();
+    let handle = redrive.pipeline("orders").unwrap();
+    (redrive, handle)
+}
+
+fn orders() -> Pipeline {
+    Pipeline::new("orders").policy(quick(0)).handler_fn(|m: Message| async move { by_id(&m) })
+}
+
+/// Letters 0 to `count`, every second one a `t`.
+async fn with_letters(
+    stores: impl Stores + 'static,
+    pipeline: Pipeline,
+    count: usize,
+) -> (Redrive, PipelineHandle) {
+    let (redrive, handle) = built(stores, pipeline);
+    let ids = (0..count).map(|n| message(format!("{}-{n}", if n % 2 == 0 { "p" } else { "t" })));
+    handle.ingest(ids).await.unwrap();
+    let running = redrive.clone();
+    let done = handle.clone();
+    tokio::spawn(async move { running.run_until(std::future::pending::<()>()).await });
+    guarded(until(&done, |c| c.letters_open == count as u64)).await;
+    (redrive, handle)
+}
+
+async fn state_of(handle: &PipelineHandle, id: &str) -> MessagePhase {
+    handle.message(id).await.unwrap().expect("it is known").state
+}
+
+async fn every_state_is_seen(stores: impl Stores + 'static) {
+    let started = std::sync::Arc::new(Notify::new());
+    let (go_on, starts) = (std::sync::Arc::new(Notify::new()), std::sync::Arc::clone(&started));
+    let release = std::sync::Arc::clone(&go_on);
+    let handler = move |m: Message| {
+        let (go_on, started) = (std::sync::Arc::clone(&go_on), std::sync::Arc::clone(&starts));
+        async move {
+            if m.id() == "slow" {
+                started.notify_one();
+                go_on.notified().await;
+            }
+            by_id(&m)
+        }
+    };
+    let policy = redrive::Policy::fixed("1h").retries(2).jitter("none");
+    let pipeline = Pipeline::new("orders")
+        .policy(policy)
+        .ordering(Ordering::Key)
+        .dedup(Duration::from_hours(24))
+        .handler_fn(handler);
+    let (redrive, handle) = built(stores, pipeline);
+    let far = Time::from_millis(handle.now().as_millis() + 7_200_000);
+    handle
+        .ingest([keyed("slow", "k"), keyed("behind", "k"), message("p-1"), message("t-1"), message("good")])
+        .await
+        .unwrap();
+    handle.ingest([(message("later"), far)]).await.unwrap();
+    let deadline = Time::from_millis(handle.now().as_millis() + 60_000);
+    let with_deadline = Message::builder("waits").deadline(deadline).build().unwrap();
+    // Nothing runs yet.
+    assert_eq!(state_of(&handle, "good").await, MessagePhase::Ready);
+    assert_eq!(handle.message("nobody").await.unwrap(), None);
+
+    let running = redrive.clone();
+    let run = tokio::spawn(async move { running.run_until(std::future::pending::<()>()).await });
+    guarded(started.notified()).await;
+    guarded(until(&handle, |c| c.letters_open == 1 && c.delayed == 2 && c.key_wait == 1)).await;
+    assert_eq!(state_of(&handle, "slow").await, MessagePhase::Delivering);
+    assert_eq!(state_of(&handle, "behind").await, MessagePhase::KeyWait);
+    assert_eq!(state_of(&handle, "good").await, MessagePhase::Succeeded);
+    let later = handle.message("later").await.unwrap().unwrap();
+    assert_eq!((later.state, later.due, later.attempts), (MessagePhase::Delayed, Some(far), 0));
+    let retried = handle.message("t-1").await.unwrap().unwrap();
+    assert_eq!((retried.state, retried.attempts, retried.letter), (MessagePhase::Delayed, 1, None));
+    assert!(retried.due.is_some_and(|due| due > handle.now()));
+    assert_eq!(retried.history[0].error, "503 Service Unavailable");
+    let dead = handle.message("p-1").await.unwrap().unwrap();
+    assert_eq!((dead.state, dead.reason), (MessagePhase::Dead, Some(Reason::Permanent)));
+    let letter = dead.letter.unwrap();
+    assert_eq!(dead.history[0].error, "422 no such currency");
+
+    handle.pause().await.unwrap();
+    handle.ingest([with_deadline]).await.unwrap();
+    let waits = handle.message("waits").await.unwrap().unwrap();
+    assert_eq!((waits.state, waits.deadline), (MessagePhase::Ready, Some(deadline)));
+    handle.discard([letter]).await.unwrap();
+    assert_eq!(state_of(&handle, "p-1").await, MessagePhase::Discarded);
+    handle.undo([letter]).await.unwrap();
+    handle.replay([letter]).await.unwrap();
+    assert_eq!(state_of(&handle, "p-1").await, MessagePhase::Replaying);
+    handle.resume().await.unwrap();
+    release.notify_one();
+    guarded(async {
+        while state_of(&handle, "behind").await != MessagePhase::Succeeded {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    run.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_seen_in_every_state_in_memory() {
+    every_state_is_seen(MemoryStores::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_seen_in_every_state_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    every_state_is_seen(Embedded::open(dir.path()).unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_pipeline_without_a_window_says_that_it_does_not_remember_ids() {
+    let (_redrive, handle) = built(MemoryStores::new(), orders());
+    handle.ingest([message("p-1")]).await.unwrap();
+    let error = handle.message("p-1").await.unwrap_err();
+    assert!(matches!(&error, HandleError::NotRemembered(name) if name == "orders"));
+    assert!(error.to_string().contains("set `dedup` to a window"), "{error}");
+}
+
+/// What waits is found again after a restart, with and without the index.
+#[tokio::test]
+async fn a_message_is_found_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipeline = || {
+        let policy = redrive::Policy::fixed("1h").retries(2).jitter("none");
+        Pipeline::new("orders")
+            .policy(policy)
+            .dedup(Duration::from_hours(24))
+            .handler_fn(|m: Message| async move { by_id(&m) })
+    };
+    let first = {
+        let (redrive, handle) = built(Embedded::open(dir.path()).unwrap(), pipeline());
+        handle.ingest([message("t-1"), message("p-2"), message("good")]).await.unwrap();
+        let run =
+            redrive.run_until(until(&handle, |c| c.delayed == 1 && c.letters_open == 1 && c.ready == 0));
+        let mut seen = Vec::new();
+        guarded(run).await.unwrap();
+        drop((redrive, handle));
+        let (_redrive, handle) = built(Embedded::open(dir.path()).unwrap(), pipeline());
+        for id in ["t-1", "p-2", "good"] {
+            seen.push(handle.message(id).await.unwrap());
+        }
+        seen
+    };
+    let phases: Vec<_> = first.iter().flatten().map(|message| message.state).collect();
+    assert_eq!(phases, [MessagePhase::Delayed, MessagePhase::Dead, MessagePhase::Succeeded]);
+
+    std::fs::remove_dir_all(dir.path().join("orders/index")).unwrap();
+    let (_redrive, handle) = built(Embedded::open(dir.path()).unwrap(), pipeline());
+    for (id, before) in ["t-1", "p-2", "good"].into_iter().zip(first) {
+        assert_eq!(handle.message(id).await.unwrap(), before, "{id}");
+    }
+}
+
+/// An index that was kept while ids were not remembered cannot say where messages are: it is built anew.
+#[tokio::test]
+async fn a_window_that_is_set_later_knows_what_was_accepted_before() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let (redrive, handle) = built(Embedded::open(dir.path()).unwrap(), orders());
+        let far = Time::from_millis(handle.now().as_millis() + 7_200_000);
+        handle.ingest([(message("later"), far)]).await.unwrap();
+        guarded(redrive.run_until(until(&handle, |c| c.delayed == 1))).await.unwrap();
+    }
+    let embedded = Embedded::open(dir.path()).unwrap();
+    let (_redrive, handle) = built(embedded.clone(), orders().dedup(Duration::from_hours(24)));
+    assert!(embedded.report("orders").unwrap().rebuilt.unwrap().contains("kept without ids"));
+    assert_eq!(state_of(&handle, "later").await, MessagePhase::Delayed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_selection_is_paged_without_gaps_or_repeats() {
+    let (_redrive, handle) = with_letters(MemoryStores::new(), orders(), 200).await;
+    let selection = Selection { filter: Some(Filter::parse("status:503").unwrap()), ..Selection::default() };
+    let (mut seen, mut after, mut scanned) = (Vec::new(), None, 0);
+    loop {
+        let page = selection.page(&handle, after, 7).await.unwrap();
+        assert!(page.letters.len() <= 7);
+        seen.extend(page.letters.iter().map(|letter| letter.id));
+        scanned += page.scanned;
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, (0..200).filter(|n| n % 2 == 1).collect::<Vec<u64>>());
+    assert_eq!(scanned, 200);
+    assert_eq!(selection.freeze(&handle).await.unwrap(), seen);
+    assert_eq!(Selection::all(LetterState::Open).freeze(&handle).await.unwrap().len(), 200);
+    assert!(Selection::all(LetterState::Discarded).freeze(&handle).await.unwrap().is_empty());
+    assert_eq!(selection.page(&handle, None, usize::MAX).await.unwrap().letters.len(), 100.min(PAGE_MAX));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_are_named_by_number_with_pipeline_or_by_message() {
+    for dedup in [None, Some(Duration::from_hours(1))] {
+        let pipeline = match dedup {
+            Some(window) => orders().dedup(window),
+            None => orders(),
+        };
+        let (_redrive, handle) = with_letters(MemoryStores::new(), pipeline, 10).await;
+        let named = |ids: &[&str]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let ids = named(&["p-8", "3", "orders/5", "t-3", &letter_id("orders", 1)]);
+        assert_eq!(resolve(&handle, &ids).await.unwrap(), [1, 3, 5, 8]);
+        for wrong in ["99", "orders/99", "other/3", "nobody"] {
+            let error = resolve(&handle, &named(&["3", wrong])).await.unwrap_err();
+            assert_eq!(error.to_string(), format!("there is no letter `{wrong}` in pipeline `orders`"));
+        }
+        let chosen =
+            Selection { ids: Some(ids), filter: Filter::parse("status:422").ok(), ..Selection::default() };
+        assert_eq!(chosen.freeze(&handle).await.unwrap(), [8]);
+    }
+}
+
+#[tokio::test]
+async fn to_select_nothing_is_an_error_and_not_everything() {
+    let (_redrive, handle) = built(MemoryStores::new(), orders());
+    let nothing = Selection { state: Some(LetterState::Open), ..Selection::default() };
+    assert!(matches!(nothing.freeze(&handle).await, Err(SelectError::Empty)));
+    assert!(nothing.page(&handle, None, 10).await.unwrap().letters.is_empty(), "looking needs no selection");
+}
+
+#[tokio::test]
+async fn since_takes_letters_that_died_at_that_time_or_later() {
+    let clock = std::sync::Arc::new(VirtualClock::default());
+    let redrive = Redrive::builder()
+        .engine(MemoryStores::new())
+        .clock(std::sync::Arc::clone(&clock))
+        .pipeline(orders())
+        .build()
+        .unwrap();
+    let handle = redrive.pipeline("orders").unwrap();
+    let late = Time::from_millis(handle.now().as_millis() + 60_000);
+    handle.ingest([message("p-1")]).await.unwrap();
+    handle.ingest([(message("p-2"), late)]).await.unwrap();
+    guarded(redrive.run_until(async {
+        until(&handle, |c| c.letters_open == 2).await;
+        let since = |since| Selection { since: Some(since), ..Selection::default() };
+        assert_eq!(since(late).freeze(&handle).await.unwrap(), [1]);
+        assert_eq!(since(Time::ZERO).freeze(&handle).await.unwrap(), [0, 1]);
+        assert!(since(Time::MAX).freeze(&handle).await.unwrap().is_empty());
+        at_rest(&handle).await;
+    }))
+    .await
+    .unwrap();
+}

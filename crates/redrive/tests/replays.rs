@@ -1,0 +1,266 @@
+//! Replay jobs on a running pipeline: pace, pause, abort, what is skipped, and what a restart finds.
+
+mod support;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redrive::replay::{ReplayError, ReplaySpec, ReplayState, ReplayView, Replays};
+use redrive::{
+    Embedded, Failure, LetterState, MemoryStores, Message, Pipeline, PipelineHandle, Redrive, Stores,
+};
+use support::{guarded, message, quick, until};
+
+/// A pipeline whose handler refuses everything until it is told otherwise, and what it delivered since.
+struct Rig {
+    redrive: Redrive,
+    handle: PipelineHandle,
+    broken: Arc<AtomicBool>,
+    delivered: Arc<Mutex<Vec<String>>>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Rig {
+    fn new(stores: impl Stores + 'static) -> Self {
+        let broken = Arc::new(AtomicBool::new(true));
+        let delivered: Arc<Mutex<Vec<String>>> = Arc::default();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let (is_broken, delivers, called) = (Arc::clone(&broken), Arc::clone(&delivered), Arc::clone(&calls));
+        let handler = move |m: Message| {
+            called.fetch_add(1, SeqCst);
+            let fails = is_broken.load(SeqCst) || m.id().starts_with("never");
+            if !fails {
+                delivers.lock().unwrap().push(m.id().to_owned());
+            }
+            async move { if fails { Err(Failure::permanent("422 no")) } else { Ok(()) } }
+        };
+        let pipeline = Pipeline::new("orders").policy(quick(0)).handler_fn(handler);
+        let redrive = Redrive::builder().engine(stores).pipeline(pipeline).build().unwrap();
+        let handle = redrive.pipeline("orders").unwrap();
+        Self { redrive, handle, broken, delivered, calls }
+    }
+
+    fn run(&self) -> tokio::task::JoinHandle<()> {
+        let redrive = self.redrive.clone();
+        tokio::spawn(async move {
+            let _ = redrive.run_until(std::future::pending::<()>()).await;
+        })
+    }
+
+    /// Runs, and lets these messages die once. The handler is well afterwards.
+    async fn with_letters(&self, ids: impl IntoIterator<Item = String>) -> u64 {
+        let messages: Vec<Message> = ids.into_iter().map(message).collect();
+        let count = messages.len() as u64;
+        let before = self.handle.counts().await.unwrap().letters_open;
+        self.handle.ingest(messages).await.unwrap();
+        guarded(until(&self.handle, |c| c.letters_open == before + count)).await;
+        self.broken.store(false, SeqCst);
+        count
+    }
+}
+
+fn spec(rate: Option<f64>) -> ReplaySpec {
+    ReplaySpec { rate, force: false, selection: "all".into() }
+}
+
+async fn wait_for(replays: &Replays, id: &str, wanted: impl Fn(&ReplayView) -> bool) -> ReplayView {
+    guarded(async {
+        loop {
+            let view = replays.get(id).unwrap();
+            if wanted(&view) {
+                return view;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_delivers_each_letter_once_and_counts_what_became_of_it() {
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    rig.with_letters((0..30).map(|n| if n % 10 == 9 { format!("never-{n}") } else { format!("o-{n}") }))
+        .await;
+    rig.handle.discard([5]).await.unwrap();
+    let replays = Replays::open(None).unwrap();
+    // Twice the same letter, and one that is not there.
+    let ids: Vec<u64> = (0..30).chain([3, 99]).collect();
+    let started = replays.start(&rig.handle, spec(None), ids, "ops").await.unwrap();
+    assert_eq!((started.id.as_str(), started.state, started.total), ("r-1", ReplayState::Running, 31));
+    let view = wait_for(&replays, "r-1", |view| view.state == ReplayState::Done).await;
+    assert_eq!((view.published, view.succeeded, view.dead_again, view.skipped), (29, 26, 3, 2));
+    assert_eq!((view.skips.discarded, view.skips.not_found), (1, 1));
+    assert_eq!((view.actor.as_str(), view.selection.as_str()), ("ops", "all"));
+    let mut delivered = rig.delivered.lock().unwrap().clone();
+    delivered.sort();
+    delivered.dedup();
+    assert_eq!(delivered.len(), 26);
+    assert_eq!(rig.calls.load(SeqCst), 30 + 29, "each letter was called once by the job");
+    let error = replays.pause("r-1").await.unwrap_err();
+    assert_eq!(error.to_string(), "replay `r-1` is done and cannot be changed any more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_was_replayed_three_times_needs_force() {
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    rig.with_letters(["never-1".to_owned()]).await;
+    let replays = Replays::open(None).unwrap();
+    for number in 1..=4 {
+        replays.start(&rig.handle, spec(None), [0], "ops").await.unwrap();
+        let view = wait_for(&replays, &format!("r-{number}"), |view| view.state == ReplayState::Done).await;
+        assert_eq!((view.dead_again, view.skips.too_often), if number < 4 { (1, 0) } else { (0, 1) });
+    }
+    let forced = ReplaySpec { force: true, ..spec(None) };
+    replays.start(&rig.handle, forced, [0], "ops").await.unwrap();
+    assert_eq!(wait_for(&replays, "r-5", |view| view.state == ReplayState::Done).await.dead_again, 1);
+    let listed: Vec<String> = replays.list().into_iter().map(|view| view.id).collect();
+    assert_eq!(listed, ["r-5", "r-4", "r-3", "r-2", "r-1"], "the latest comes first");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_is_in_one_running_replay_only() {
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    rig.with_letters((0..10).map(|n| format!("o-{n}"))).await;
+    // Nothing is delivered for now, so what one job takes stays with it.
+    rig.handle.pause().await.unwrap();
+    let replays = Replays::open(None).unwrap();
+    let ids: Vec<u64> = (0..10).collect();
+    replays.start(&rig.handle, spec(None), ids.clone(), "ops").await.unwrap();
+    wait_for(&replays, "r-1", |view| view.published == 10).await;
+    replays.start(&rig.handle, spec(None), ids, "ops").await.unwrap();
+    let second = wait_for(&replays, "r-2", |view| view.state == ReplayState::Done).await;
+    assert_eq!((second.published, second.skips.in_replay), (0, 10));
+    rig.handle.resume().await.unwrap();
+    let first = wait_for(&replays, "r-1", |view| view.state == ReplayState::Done).await;
+    assert_eq!((first.succeeded, rig.delivered.lock().unwrap().len()), (10, 10));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_job_puts_nothing_back_and_an_aborted_one_never_again() {
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    rig.with_letters((0..50).map(|n| format!("o-{n}"))).await;
+    let replays = Replays::open(None).unwrap();
+    let ids: Vec<u64> = (0..50).collect();
+    // One a minute: only the first goes by itself within this test.
+    replays.start(&rig.handle, spec(Some(1.0 / 60.0)), ids, "ops").await.unwrap();
+    wait_for(&replays, "r-1", |view| view.succeeded == 1).await;
+    assert_eq!(replays.pause("r-1").await.unwrap().state, ReplayState::Paused);
+    assert_eq!(replays.resume("r-1").await.unwrap().state, ReplayState::Running);
+    assert_eq!(replays.pause("r-1").await.unwrap().state, ReplayState::Paused);
+    let aborted = replays.abort("r-1").await.unwrap();
+    assert_eq!((aborted.state, aborted.published), (ReplayState::Aborted, 1));
+    assert!(matches!(
+        replays.resume("r-1").await,
+        Err(ReplayError::Over { state: ReplayState::Aborted, .. })
+    ));
+    assert_eq!(rig.handle.counts().await.unwrap().letters_open, 49, "the others are untouched");
+    assert!(matches!(replays.abort("r-7").await, Err(ReplayError::NotFound(id)) if id == "r-7"));
+}
+
+#[tokio::test]
+async fn a_job_that_makes_no_sense_is_refused() {
+    let rig = Rig::new(MemoryStores::new());
+    let replays = Replays::open(None).unwrap();
+    assert!(matches!(replays.start(&rig.handle, spec(None), [], "ops").await, Err(ReplayError::Nothing)));
+    for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 2e6] {
+        let refused = replays.start(&rig.handle, spec(Some(rate)), [1], "ops").await;
+        assert!(matches!(refused, Err(ReplayError::Rate(_))), "{rate}");
+    }
+    assert!(replays.list().is_empty());
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir.join("replays")).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_goes_on_after_a_restart_and_its_number_is_not_used_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let delivered_before = {
+        let rig = Rig::new(Embedded::open(dir.path()).unwrap());
+        let replays = Replays::open(Some(dir.path())).unwrap();
+        let (handle, redrive) = (rig.handle.clone(), rig.redrive.clone());
+        guarded(redrive.run_until(async {
+            rig.with_letters((0..40).map(|n| format!("o-{n}"))).await;
+            let ids: Vec<u64> = (0..40).collect();
+            replays.start(&handle, spec(Some(1.0 / 60.0)), ids, "ops").await.unwrap();
+            wait_for(&replays, "r-1", |view| view.succeeded == 1).await;
+        }))
+        .await
+        .unwrap();
+        rig.delivered.lock().unwrap().len()
+    };
+    assert_eq!(delivered_before, 1);
+    assert_eq!(files(dir.path()), ["r-1.ids", "r-1.json"]);
+    // What is left of writes that a crash cut off is tidied up.
+    std::fs::write(dir.path().join("replays/r-7.ids"), "1\n").unwrap();
+    std::fs::write(dir.path().join("replays/r-1.new"), "{").unwrap();
+    // The pace is the job's own; for this test it goes on faster.
+    let json = dir.path().join("replays/r-1.json");
+    let text = std::fs::read_to_string(&json).unwrap();
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    value["rate"] = serde_json::Value::Null;
+    // As if the process had died before the progress was written.
+    value["offered"] = 0.into();
+    value["published"] = 0.into();
+    std::fs::write(&json, value.to_string()).unwrap();
+
+    let rig = Rig::new(Embedded::open(dir.path()).unwrap());
+    rig.broken.store(false, SeqCst);
+    let replays = Replays::open(Some(dir.path())).unwrap();
+    assert!(replays.faults().is_empty(), "{:?}", replays.faults());
+    rig.run();
+    assert_eq!(replays.attach(&rig.handle).unwrap(), ["r-1"]);
+    assert!(replays.attach(&rig.handle).unwrap().is_empty(), "one task is enough");
+    let view = wait_for(&replays, "r-1", |view| view.state == ReplayState::Done).await;
+    assert_eq!((view.published, view.succeeded, view.dead_again, view.skipped), (40, 40, 0, 0));
+    assert_eq!(rig.delivered.lock().unwrap().len(), 39, "the first was delivered before");
+    let done = rig.handle.letters(Some(LetterState::Succeeded), None, 100).await.unwrap();
+    assert!(done.iter().all(|letter| letter.meta.replays == 1), "each was put back once");
+    guarded(async {
+        while files(dir.path()) != ["r-1.json"] {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    rig.broken.store(true, SeqCst);
+    rig.with_letters(["x".to_owned()]).await;
+    let next = replays.start(&rig.handle, spec(None), [40], "ops").await.unwrap();
+    assert_eq!(next.id, "r-8");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_job_or_selection_stops_that_job_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    rig.with_letters((0..4).map(|n| format!("o-{n}"))).await;
+    {
+        let replays = Replays::open(Some(dir.path())).unwrap();
+        for _ in 0..3 {
+            replays.start(&rig.handle, spec(Some(1e-6)), [0, 1, 2, 3], "ops").await.unwrap();
+        }
+        for id in ["r-1", "r-2", "r-3"] {
+            replays.pause(id).await.unwrap();
+        }
+    }
+    std::fs::write(dir.path().join("replays/r-1.json"), "{\"id\":").unwrap();
+    std::fs::write(dir.path().join("replays/r-2.ids"), "0\n1\n2\n7\n").unwrap();
+    let replays = Replays::open(Some(dir.path())).unwrap();
+    assert_eq!(replays.faults().len(), 1);
+    assert!(replays.faults()[0].contains("r-1.json"), "{:?}", replays.faults());
+    assert_eq!(replays.attach(&rig.handle).unwrap(), ["r-2", "r-3"]);
+    let stopped = wait_for(&replays, "r-2", |view| view.state == ReplayState::Stopped).await;
+    assert!(stopped.note.unwrap().contains("is damaged"));
+    assert_eq!(replays.get("r-3").unwrap().state, ReplayState::Paused);
+    assert_eq!(replays.get("r-1"), None);
+}
