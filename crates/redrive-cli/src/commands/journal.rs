@@ -99,7 +99,12 @@ fn read(dir: &Path, pipeline: &str, frames: bool, out: &mut Output) -> Result<In
 }
 
 fn print(inspection: &Inspection, out: &mut Output) -> Result<(), Failed> {
-    let head = format!("store {} · format {} · id {}", inspection.path.display(), inspection.format, inspection.store_id);
+    let head = format!(
+        "store {} · format {} · id {}",
+        inspection.path.display(),
+        inspection.format,
+        inspection.store_id
+    );
     out.line(&head)?;
     if let Some(owner) = inspection.owner {
         out.line(&format!("  in use by process {owner}; its end may be moving while this is read"))?;
@@ -113,7 +118,9 @@ fn print(inspection: &Inspection, out: &mut Output) -> Result<(), Failed> {
     out.line(&format!("letters     {}", letters.join(" · ")))?;
     if inspection.is_damaged() {
         let mark = out.paint(Style::Error, "✗");
-        return out.line(&format!("{mark} damage was found; opening the store keeps what is whole and parks the rest as `corrupt`"));
+        return out.line(&format!(
+            "{mark} damage was found; opening the store keeps what is whole and parks the rest as `corrupt`"
+        ));
     }
     let mark = out.paint(Style::Good, "✓");
     out.line(&format!("{mark} every frame is whole"))
@@ -131,7 +138,8 @@ fn print_log(name: &str, log: &LogInspection, out: &mut Output) -> Result<(), Fa
         count(log.batches),
     ))?;
     if !log.frames.is_empty() {
-        let mut table = Table::new([("  KIND", Align::Left), ("FRAMES", Align::Right), ("BYTES", Align::Right)]);
+        let mut table =
+            Table::new([("  KIND", Align::Left), ("FRAMES", Align::Right), ("BYTES", Align::Right)]);
         for (kind, (frames, size)) in &log.frames {
             table.row([format!("  {kind}"), count(*frames), count(*size)]);
         }
@@ -152,10 +160,15 @@ fn print_log(name: &str, log: &LogInspection, out: &mut Output) -> Result<(), Fa
         out.line(&format!("  and {} more", count((log.damage.len() - DAMAGE_LISTED_MAX) as u64)))?;
     }
     for missing in &log.missing {
-        out.line(&out.paint(Style::Error, &format!("  missing: positions {} to {}", missing.start, missing.end)))?;
+        out.line(
+            &out.paint(Style::Error, &format!("  missing: positions {} to {}", missing.start, missing.end)),
+        )?;
     }
     if log.unfinished_bytes > 0 {
-        out.line(&format!("  {} unfinished bytes at the end; opening cuts them off", count(log.unfinished_bytes)))?;
+        out.line(&format!(
+            "  {} unfinished bytes at the end; opening cuts them off",
+            count(log.unfinished_bytes)
+        ))?;
     }
     if log.leftovers > 0 {
         out.line(&format!("  {} given-up segments are still there; opening removes them", log.leftovers))?;

@@ -51,8 +51,9 @@ impl FromStr for Assumed {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut shares = Shares { transient: 0.0, failing_twice: TWICE_DEFAULT, poison: 0.0 };
         for part in text.split(',') {
-            let (name, value) =
-                part.split_once('=').ok_or_else(|| format!("`{part}` is not NAME=SHARE, like transient=15%"))?;
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("`{part}` is not NAME=SHARE, like transient=15%"))?;
             let share: Ratio = value.trim().parse().map_err(|error| format!("{error}"))?;
             let share = share.as_f64();
             match name.trim() {
@@ -80,7 +81,8 @@ mod tests {
 
     #[test]
     fn rates_are_read_in_the_units_people_write() {
-        for (text, rate) in [("200/s", 200.0), ("50k/s", 50_000.0), ("1.5M/s", 1_500_000.0), ("600/m", 10.0), ("7", 7.0)]
+        for (text, rate) in
+            [("200/s", 200.0), ("50k/s", 50_000.0), ("1.5M/s", 1_500_000.0), ("600/m", 10.0), ("7", 7.0)]
         {
             assert!((text.parse::<PerSecond>().unwrap().0 - rate).abs() < 1e-9, "{text}");
         }

@@ -221,12 +221,21 @@ fn outages(settings: &PolicySettings, policy: &Policy, outage: Duration) -> Vec<
 /// What a letter of a message of this size takes on disk, measured on one with a short error per attempt.
 fn letter_bytes(policy: &Policy, message_bytes: usize) -> usize {
     let now = Time::from_millis(1_800_000_000_000);
-    let message = Message::builder("o-00000000").key("c-0000").payload(vec![b'x'; message_bytes]).created(now).build();
+    let message =
+        Message::builder("o-00000000").key("c-0000").payload(vec![b'x'; message_bytes]).created(now).build();
     let Ok(message) = message else { return message_bytes };
     let history = (1..=policy.attempts()).fold(History::default(), |history, number| {
         let error = "503 Service Unavailable".to_owned();
         let class = Class::Transient;
-        history.with(&Attempt { number, at: now, took_ms: 100, class, counted: true, ambiguous: false, error })
+        history.with(&Attempt {
+            number,
+            at: now,
+            took_ms: 100,
+            class,
+            counted: true,
+            ambiguous: false,
+            error,
+        })
     });
     let letter = Stored {
         was: Was::Fresh,

@@ -22,12 +22,14 @@ impl FromStr for Slo {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not an objective; write it like p99 recovery < 10m through outage 15m");
+        let wrong =
+            || format!("`{text}` is not an objective; write it like p99 recovery < 10m through outage 15m");
         let words: Vec<&str> = text.split_whitespace().collect();
         let [quantile, "recovery", "<", within, "through", "outage", outage] = words[..] else {
             return Err(wrong());
         };
-        let percent: f64 = quantile.strip_prefix('p').and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
+        let percent: f64 =
+            quantile.strip_prefix('p').and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
         let share = percent / 100.0;
         if !(share > 0.0 && share <= 1.0) {
             return Err(wrong());
@@ -98,7 +100,11 @@ impl Slo {
                 forecast.dead * 100.0
             ),
             Some(recovery) => {
-                format!("{schedule}: {} after the outage and not less than {}", rough(recovery), rough(self.within))
+                format!(
+                    "{schedule}: {} after the outage and not less than {}",
+                    rough(recovery),
+                    rough(self.within)
+                )
             }
         };
         let instead = match instead {
@@ -126,7 +132,8 @@ impl Slo {
             let next = if doubled <= longest { doubled } else { longest.max(last + Duration::from_secs(1)) };
             tiers.push(next);
             let candidate = Policy::tiers(tiers.iter().copied()).jitter(policy.jitter()).build().ok()?;
-            let recovery = OutageForecast::of(&candidate, self.outage, CANDIDATE_MESSAGES).recovery(self.share);
+            let recovery =
+                OutageForecast::of(&candidate, self.outage, CANDIDATE_MESSAGES).recovery(self.share);
             if recovery.is_some_and(|recovery| recovery < self.within) {
                 return Some(tiers);
             }

@@ -21,17 +21,20 @@ pub fn lines(pipeline: &PipelineConfig, figures: &Figures, questions: &Questions
         put(label.trim_end(), text.to_owned());
     }
     if let Some(load) = &figures.load {
-        let doubled = figures.amplification_doubled.map(|(transient, at)| {
-            format!("   ({at:.2} at {:.0} % transient)", transient * 100.0)
-        });
+        let doubled = figures
+            .amplification_doubled
+            .map(|(transient, at)| format!("   ({at:.2} at {:.0} % transient)", transient * 100.0));
         put(
             "amplification",
             format!("{:.2} records per message{}", load.amplification, doubled.unwrap_or_default()),
         );
     }
     if !figures.steps.is_empty() {
-        let steps: Vec<String> =
-            figures.steps.iter().map(|(delay, per_second)| format!("{delay} {}", rate(*per_second))).collect();
+        let steps: Vec<String> = figures
+            .steps
+            .iter()
+            .map(|(delay, per_second)| format!("{delay} {}", rate(*per_second)))
+            .collect();
         put("tier load", steps.join(" · "));
     }
     let outage = spaced(questions.outage);
@@ -115,7 +118,10 @@ fn dead_text(dead: DeadFigures, questions: &Questions) -> Vec<String> {
             Some(above) => {
                 format!("diverges above {:.2} % poison with {} triage", above * 100.0, rate(triage))
             }
-            None => format!("diverges without any poison: {} triage is less than what fails too often", rate(triage)),
+            None => format!(
+                "diverges without any poison: {} triage is less than what fails too often",
+                rate(triage)
+            ),
         });
     }
     lines
