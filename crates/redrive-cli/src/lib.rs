@@ -8,6 +8,7 @@
 //! - [`commands`]: one file per command, each with a `run`
 //! - [`client`]: the HTTP API, as the commands use it that talk to a processor
 //! - [`output`]: tables, numbers and progress; data goes to stdout, everything else to stderr
+//! - [`reference`]: the pages of docs/reference that are made from the code
 //! - [`exit`]: the exit codes, and what ends a command
 
 pub mod args;
@@ -17,6 +18,7 @@ pub mod config;
 pub mod exit;
 pub mod output;
 pub mod planning;
+pub mod reference;
 
 use std::process::ExitCode;
 

@@ -1,9 +1,9 @@
 //! `redrive audit` against a processor and a downstream with recorded answers.
 
-mod support;
+mod recorded;
 
+use recorded::{Asked, RecordedApi, ago, letter, not_found, pipeline};
 use serde_json::{Value, json};
-use support::{Asked, RecordedApi, ago, letter, not_found, pipeline};
 
 /// A processor with an open letter for o-7, a discarded one for o-8, o-9 waiting, and o-5 that it says succeeded.
 fn processor() -> RecordedApi {

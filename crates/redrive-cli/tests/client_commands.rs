@@ -1,12 +1,12 @@
 //! `status`, `pause`, `resume`, tokens and addresses, against a server with recorded answers.
 
-mod support;
+mod recorded;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
+use recorded::{Asked, RecordedApi, command, pipeline, run};
 use serde_json::json;
-use support::{Asked, RecordedApi, command, pipeline, run};
 
 fn api() -> RecordedApi {
     RecordedApi::new(|asked: &Asked| match asked.line.as_str() {

@@ -1,14 +1,14 @@
 //! `redrive dlq` against a server with recorded answers: what is printed, what is sent, how it exits.
 
-mod support;
+mod recorded;
 
 use std::io::Read as _;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use recorded::{RecordedApi, ago, command, letter, not_found, run};
 use serde_json::{Value, json};
-use support::{RecordedApi, ago, command, letter, not_found, run};
 
 #[test]
 fn inspect_prints_a_table_and_says_that_there_is_more() {

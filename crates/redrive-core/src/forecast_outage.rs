@@ -7,12 +7,10 @@
 use std::time::Duration;
 
 use crate::time::millis;
-use crate::{
-    Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, Time, after, decide, expired,
-};
+use crate::{Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, Time, after, decide, expired};
 
-/// How many messages are followed. A share is then right to about half a percent.
-pub const MESSAGES: u32 = 40_000;
+/// How many messages are followed. A share is then right to about a thousandth.
+pub const MESSAGES: u32 = 100_000;
 /// No curve has more points.
 const POINTS_MAX: u64 = 20_000;
 /// Points per length of the outage, so that short outages get a fine curve and long ones a coarse one.
@@ -165,10 +163,10 @@ impl Curve {
         // Drawn numbers make every point a little too high or too low; a level is what its neighbours share.
         let peak = highest(&smooth(&self.load[..raised]));
         let peak_for = run(&self.load[..raised], 1.0 + (peak - 1.0) * 0.8);
-        let later = &smooth(&self.load)[raised.min(self.load.len())..];
+        let later = &self.load[raised..];
         let echo = later.iter().position(|at| *at >= RAISED).map(|begins| {
             let ends = later.iter().rposition(|at| *at >= RAISED).unwrap_or(begins);
-            let peak = highest(&later[begins..=ends]);
+            let peak = highest(&smooth(&later[begins..=ends]));
             Echo { peak, begins: self.span(raised + begins), lasts: self.span(ends + 1 - begins) }
         });
         let raised_for = self.span(raised);

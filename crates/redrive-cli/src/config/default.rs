@@ -33,7 +33,7 @@ pub fn settings() -> Vec<Setting> {
         };
         let rest = rest.trim();
         if rest.starts_with('[') {
-            table = rest.trim_matches(['[', ']']).to_owned();
+            table = split_comment(rest).0.trim_matches(['[', ']']).to_owned();
             above.clear();
         } else if let Some((key, value)) = rest.split_once(" = ") {
             let (value, about) = match split_comment(value) {

@@ -181,7 +181,8 @@ pub(super) fn format_of(path: &Path) -> Result<(u32, [u8; 16]), EngineError> {
         Err(error) => return Err(failed("reading", &name, &error)),
     };
     let id = read_format(&text, &name)?;
-    let found = text.lines().find_map(|line| line.strip_prefix("format ")).and_then(|n| n.trim().parse().ok());
+    let found =
+        text.lines().find_map(|line| line.strip_prefix("format ")).and_then(|n| n.trim().parse().ok());
     Ok((found.unwrap_or(FORMAT), id))
 }
 

@@ -124,7 +124,8 @@ pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Resu
     }
     let mut letters = Letters::default();
     let mut read = |prefix, log| {
-        let mut walk = LogWalk { dir: &journal, prefix, log, store_id, letters: &mut letters, each: &mut *each };
+        let mut walk =
+            LogWalk { dir: &journal, prefix, log, store_id, letters: &mut letters, each: &mut *each };
         walk.read()
     };
     // The letter log comes first: the journal says what became of its letters later.
@@ -132,7 +133,16 @@ pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Resu
     let journal = read("j", "journal")?;
     let store_id = format!("{:032x}", u128::from_be_bytes(store_id));
     let (owner, letters) = (owner(path), letters.counts());
-    Ok(Inspection { pipeline: pipeline.to_owned(), path: store, format, store_id, owner, journal, letter_log, letters })
+    Ok(Inspection {
+        pipeline: pipeline.to_owned(),
+        path: store,
+        format,
+        store_id,
+        owner,
+        journal,
+        letter_log,
+        letters,
+    })
 }
 
 /// Who holds the lock, by the list the kernel keeps: asking by locking could get in the way of an owner that starts.
@@ -251,7 +261,8 @@ impl LogWalk<'_> {
             if at.base < log_start {
                 continue;
             }
-            let unfinished = if segment == last { behind.saturating_sub(durable.max(rot.position)) } else { 0 };
+            let unfinished =
+                if segment == last { behind.saturating_sub(durable.max(rot.position)) } else { 0 };
             if unfinished > 0 {
                 // The log is cut at the first such place, with everything behind it.
                 let cut = rot.position.max(durable);
@@ -336,7 +347,11 @@ impl LogWalk<'_> {
                 Piece::Frame(frame) => {
                     frames += 1;
                     if self.frame(&frame, found).is_none() {
-                        let header = Some(super::frame::RotHeader { kind: frame.kind, flags: frame.flags, tag: frame.tag });
+                        let header = Some(super::frame::RotHeader {
+                            kind: frame.kind,
+                            flags: frame.flags,
+                            tag: frame.tag,
+                        });
                         let len = frame_len(frame.body.len()) as u64;
                         bad.push(Bad { segment: index, rot: Rot { position: frame.position, len, header } });
                     }
@@ -355,7 +370,11 @@ impl LogWalk<'_> {
         *counted = (counted.0 + 1, counted.1 + bytes);
         let (log, position, number) = (self.log, frame.position, frame.tag);
         (self.each)(Entry { log, position, kind, number, bytes, id: id_of(frame) });
-        if self.prefix == "l" { self.letters.fold_letter_log(frame) } else { self.letters.fold_journal(frame) }
+        if self.prefix == "l" {
+            self.letters.fold_letter_log(frame)
+        } else {
+            self.letters.fold_journal(frame)
+        }
     }
 }
 
