@@ -1,9 +1,9 @@
 //! `redrive audit --applied postgres://…` against a real PostgreSQL, in a schema of its own.
 
-mod support;
+mod recorded;
 
+use recorded::{RecordedApi, not_found, pipeline};
 use serde_json::json;
-use support::{RecordedApi, not_found, pipeline};
 use tokio_postgres::{Client, NoTls};
 
 /// The server for the tests. Without one they fail: a skipped test would look like a passed one.

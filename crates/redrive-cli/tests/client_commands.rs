@@ -1,12 +1,12 @@
 //! `status`, `pause`, `resume`, tokens and addresses, against a server with recorded answers.
 
-mod support;
+mod recorded;
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
+use recorded::{Asked, RecordedApi, command, pipeline, run};
 use serde_json::json;
-use support::{Asked, RecordedApi, command, pipeline, run};
 
 fn api() -> RecordedApi {
     RecordedApi::new(|asked: &Asked| match asked.line.as_str() {
@@ -90,6 +90,36 @@ fn the_token_of_the_store_is_used_on_the_same_machine() {
     pause.current_dir(dir.path());
     run(pause).exits(0);
     assert_eq!(api.asked()[0].authorization.as_deref(), Some("Bearer made-by-the-processor"));
+}
+
+#[test]
+fn the_configuration_says_where_the_processor_and_its_token_are() {
+    let api = api();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("store")).unwrap();
+    std::fs::write(dir.path().join("store/token"), "of-the-store").unwrap();
+    let listen = api.url().replace("http://", "");
+    let config = format!(
+        "[engine]\ndir = \"{}\"\n[server]\nlisten = \"{listen}\"\n[[pipeline]]\nname = \"orders\"\n\
+         [pipeline.sink.webhook]\nurl = \"http://127.0.0.1:9\"\n",
+        dir.path().join("store").display()
+    );
+    let file = dir.path().join("redrive.toml");
+    std::fs::write(&file, config).unwrap();
+    let mut pause = Command::new(env!("CARGO_BIN_EXE_redrive"));
+    pause.args(["pause", "orders", "--config"]).arg(&file).current_dir(dir.path());
+    for name in ["REDRIVE_URL", "REDRIVE_TOKEN", "REDRIVE_DIR", "REDRIVE_LISTEN", "REDRIVE_ENGINE"] {
+        pause.env_remove(name);
+    }
+    run(pause).exits(0);
+    assert_eq!(api.asked()[0].authorization.as_deref(), Some("Bearer of-the-store"));
+
+    // A configuration that is being written does not keep anybody from looking.
+    std::fs::write(&file, "[engine]\nkind = \"embeded\"\n").unwrap();
+    let mut status = command(&api.url(), &["status", "orders"]);
+    status.current_dir(dir.path());
+    run(status).exits(0).prints(STATUS).complains("the configuration has faults");
+    api.redrive(&["status", "orders", "--config", "/nowhere/redrive.toml"]).exits(2).complains("/nowhere");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! `redrive dlq` against a server with recorded answers: what is printed, what is sent, how it exits.
 
-mod support;
+mod recorded;
 
 use std::io::Read as _;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use recorded::{RecordedApi, ago, command, letter, not_found, run};
 use serde_json::{Value, json};
-use support::{RecordedApi, ago, command, letter, not_found, run};
 
 #[test]
 fn inspect_prints_a_table_and_says_that_there_is_more() {
@@ -208,6 +208,19 @@ fn detach_starts_and_does_not_wait() {
 }
 
 #[test]
+fn a_processor_that_restarts_is_waited_for() {
+    let looks = AtomicU64::new(0);
+    let api = RecordedApi::new(move |asked| match asked.line.as_str() {
+        "POST /v1/replays" => (202, job("running", 0, 0)),
+        _ if looks.fetch_add(1, Ordering::SeqCst) < 2 => {
+            (503, json!({"code": "stopping", "message": "the processor is stopping", "hint": null}))
+        }
+        _ => (200, job("done", 300, 0)),
+    });
+    api.redrive(&["dlq", "replay", "orders", "--all"]).exits(0).complains("waiting for it, the job is kept");
+}
+
+#[test]
 fn an_interrupt_ends_only_the_looking() {
     let api = RecordedApi::new(|_| (202, job("running", 140, 0)));
     let mut command = command(&api.url(), &["dlq", "replay", "orders", "--all"]);
@@ -261,7 +274,8 @@ fn an_export_has_every_letter_and_no_secret() {
         .complains("/email was found in no payload");
     let letters: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(letters.len(), 2);
-    assert_eq!(letters[0]["payload"]["utf8"], r#"{"card":"[redacted]","order_id":"o-17"}"#);
+    let payload: Value = serde_json::from_str(letters[0]["payload"]["utf8"].as_str().unwrap()).unwrap();
+    assert_eq!(payload, json!({"order_id": "o-17", "card": "[redacted]"}));
     for secret in ["4111111111111111", "s3cret", "authorization"] {
         assert!(!ran.stdout.contains(secret), "{secret} left: {}", ran.stdout);
     }

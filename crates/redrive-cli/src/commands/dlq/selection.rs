@@ -8,21 +8,21 @@ use crate::output::instant;
 
 /// The most ids one command line names; more are a filter.
 const IDS_MAX: usize = 10_000;
+const HEADING: &str = "Selection (one is needed)";
 
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Selection")]
 pub struct Selection {
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
-    #[arg(long, value_name = "EXPR")]
+    #[arg(long, value_name = "EXPR", help_heading = HEADING)]
     pub filter: Option<String>,
     /// Letter or message ids
-    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', help_heading = HEADING)]
     pub ids: Vec<String>,
     /// Letters that died since: 1h ago, or an instant in RFC 3339
-    #[arg(long, value_name = "AGE|TIME")]
+    #[arg(long, value_name = "AGE|TIME", help_heading = HEADING)]
     pub since: Option<String>,
     /// All open letters
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING)]
     pub all: bool,
 }
 
