@@ -19,8 +19,8 @@ pub mod config;
 pub mod exit;
 pub mod output;
 pub mod planning;
-pub mod service;
 pub mod reference;
+pub mod service;
 
 use std::process::ExitCode;
 

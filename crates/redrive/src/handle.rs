@@ -10,8 +10,8 @@ use redrive_core::{Message, Policy, Time};
 use tokio::sync::oneshot;
 
 use crate::engine::{
-    Accepted, Counts, EngineError, IngestError, Letter, LetterChange, LetterScan, LetterStanding, LetterState,
-    MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob,
+    Accepted, Counts, EngineError, IngestError, Letter, LetterChange, LetterScan, LetterStanding,
+    LetterState, MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob,
 };
 use crate::figures::Figures;
 use crate::run::built::Built;
