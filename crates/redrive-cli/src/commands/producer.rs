@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redrive_core::{Ratio, duration};
 use redrive_lab::producer::options::OnProgress;
-use redrive_lab::producer::{HttpTarget, Options, OptionsFault, ProducerError, Target, Token};
+use redrive_lab::producer::{Options, OptionsFault, ProducerError, Target, Token};
 use redrive_lab::{rate, share};
 
 use crate::args::Global;
@@ -87,7 +87,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
             }
             *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
         }))),
-        ..Options::new(Target::Http(HttpTarget::new(&args.target, token).map_err(wrong)?))
+        ..Options::new(Target::http(&args.target, token).map_err(wrong)?)
     };
     let runtimes = Runtimes::start()?;
     let report = runtimes.api.block_on(async {

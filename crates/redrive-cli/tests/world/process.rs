@@ -47,8 +47,8 @@ impl Processor {
 
     /// Starts it again on the same directory, with the same configuration.
     pub fn restart(&mut self) {
-        let log = std::fs::OpenOptions::new().create(true).append(true);
-        let log = log.open(self.dir.join("processor.log")).unwrap();
+        let path = self.dir.join("processor.log");
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
         let child = redrive(&self.dir)
             .arg("processor")
             .stdin(Stdio::null())
