@@ -2,6 +2,8 @@
 
 mod recorded;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use recorded::{Asked, RecordedApi, ago, letter, not_found, pipeline};
 use serde_json::{Value, json};
 
@@ -77,6 +79,22 @@ fn a_row_that_the_witness_lost_is_named_and_exits_1() {
         (&json["ok"], &json["proof"]),
         (&json!(false), &json!("by id against the downstream's ledger"))
     );
+}
+
+#[test]
+fn a_message_that_succeeds_during_the_audit_is_not_missing() {
+    // Its effect happens after the witness was read and before the processor is asked.
+    let (processor, reads) = (processor(), AtomicU64::new(0));
+    let witness = RecordedApi::new(move |asked| {
+        if asked.line == "GET /stats" {
+            return (200, json!({"duplicates": 0}));
+        }
+        let late = reads.fetch_add(1, Ordering::SeqCst) > 0;
+        (200, json!({"ids": if late { vec!["o-4", "o-5"] } else { vec!["o-4"] }, "next": null}))
+    });
+    let args = ["audit", "orders", "--applied", &witness.url(), "--ids", "o-4..o-5", "--json"];
+    let json = processor.redrive(&args).exits(0).json();
+    assert_eq!((&json["succeeded"], &json["duplicate_effects"]), (&json!(2), &json!(0)));
 }
 
 #[test]
