@@ -72,7 +72,7 @@ pub enum Command {
     /// Let a paused pipeline go on
     Resume(resume::Args),
     /// Check a configuration and print what it implies
-    Check(check::Args),
+    Check(Box<check::Args>),
     /// Count a real system against an independent witness
     Audit(audit::Args),
     /// Print, check or explain the configuration

@@ -1,5 +1,7 @@
 //! No text makes the parser panic, and no text gives a configuration and errors at once.
 
+use std::fmt::Write as _;
+
 use proptest::prelude::*;
 use redrive_cli::config::{Environment, ProcessorFlags, Source, default, load};
 
@@ -76,7 +78,7 @@ proptest! {
             text.push_str(&header);
             text.push('\n');
             for (key, value) in settings {
-                text.push_str(&format!("{key} = {value}\n"));
+                let _ = writeln!(text, "{key} = {value}");
             }
         }
         survives(&text);

@@ -6,6 +6,7 @@ use redrive_core::duration;
 use serde_json::json;
 
 use crate::args::Global;
+use crate::config::resolved::ResolvedTable;
 use crate::config::{Config, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
@@ -65,7 +66,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         if out.is_json() {
             let mut document = figures.to_json(&pipeline.name, &questions);
             if args.explain {
-                document["settings"] = explained.iter().map(|table| table.to_json()).collect();
+                document["settings"] = explained.iter().map(ResolvedTable::to_json).collect();
             }
             documents.push(document);
             continue;

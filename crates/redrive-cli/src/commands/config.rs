@@ -1,6 +1,7 @@
 //! `redrive config`: print, check or explain the configuration.
 
 use crate::args::Global;
+use crate::config::resolved::ResolvedTable;
 use crate::config::{Config, ProcessorFlags, default};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
@@ -43,8 +44,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
             let config = Config::load(global, &ProcessorFlags::default(), out)?;
             let tables = config.resolved();
             if out.is_json() {
-                let tables: Vec<_> =
-                    tables.iter().map(crate::config::resolved::ResolvedTable::to_json).collect();
+                let tables: Vec<_> = tables.iter().map(ResolvedTable::to_json).collect();
                 out.json(&serde_json::json!({"tables": tables}))?;
             } else {
                 for (i, table) in tables.iter().enumerate() {

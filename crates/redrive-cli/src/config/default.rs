@@ -1,5 +1,7 @@
 //! The commented default file: the reference of every key, and the page generated from it.
 
+use std::fmt::Write as _;
+
 /// `redrive config default` prints it; docs/reference/configuration.md is made from it.
 pub const TEXT: &str = include_str!("default.toml");
 
@@ -33,7 +35,7 @@ pub fn settings() -> Vec<Setting> {
         };
         let rest = rest.trim();
         if rest.starts_with('[') {
-            table = split_comment(rest).0.trim_matches(['[', ']']).to_owned();
+            split_comment(rest).0.trim_matches(['[', ']']).clone_into(&mut table);
             above.clear();
         } else if let Some((key, value)) = rest.split_once(" = ") {
             let (value, about) = match split_comment(value) {
@@ -79,15 +81,13 @@ pub fn page() -> String {
                 "pipeline" | "server.token" => format!("[[{}]]", setting.table),
                 other => format!("[{other}]"),
             };
-            page.push_str(&format!(
-                "\n## `{header}`\n\n| key | default or example | |\n| --- | --- | --- |\n"
-            ));
+            let _ = write!(page, "\n## `{header}`\n\n| key | default or example | |\n| --- | --- | --- |\n");
             table = Some(setting.table.clone());
         }
         let value =
             if setting.active { format!("`{}`", setting.value) } else { format!("e.g. `{}`", setting.value) };
         let escape = |text: &str| text.replace('|', "\\|");
-        page.push_str(&format!("| `{}` | {} | {} |\n", setting.key, escape(&value), escape(&setting.about)));
+        let _ = writeln!(page, "| `{}` | {} | {} |", setting.key, escape(&value), escape(&setting.about));
     }
     page.push_str("\n## The file\n\n`redrive config default` prints it.\n\n```toml\n");
     page.push_str(TEXT);

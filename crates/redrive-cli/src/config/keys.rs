@@ -153,8 +153,10 @@ pub fn elsewhere(path: &str, key: &str) -> Option<&'static str> {
 pub fn is_plain(key: &str) -> bool {
     let last = key.rsplit('.').next().unwrap_or(key).trim();
     let known = TABLES.iter().any(|table| table.keys.contains(&last));
-    let holds_more = ["headers", "kafka", "webhook", "sink", "server", "pipeline", "engine", "token"];
-    known && !holds_more.contains(&last)
+    // Tables hold anything, and the path of an address is a secret with many services.
+    let may_hold_secrets =
+        ["headers", "kafka", "webhook", "sink", "server", "pipeline", "engine", "token", "url"];
+    known && !may_hold_secrets.contains(&last)
 }
 
 #[cfg(test)]
@@ -181,7 +183,7 @@ mod tests {
         assert_eq!(meant("pipeline", "max_retry").as_deref(), Some("retries"));
         assert_eq!(meant("pipeline", "retrys").as_deref(), Some("retries"));
         assert_eq!(meant("pipeline", "Hold-Max").as_deref(), Some("hold_max"));
-        assert_eq!(meant("pipeline", "banana"), None);
+        assert_eq!(meant("pipeline", "xylophone"), None);
         assert_eq!(meant("nowhere", "tiers"), None);
         assert_eq!(elsewhere("", "listen"), Some("server"));
         assert_eq!(elsewhere("", "name"), None, "several tables take it");

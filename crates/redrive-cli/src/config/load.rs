@@ -220,17 +220,15 @@ fn lay_pipeline(top: &mut Table, flags: &PipelineFlags, reader: &mut Reader) {
                 format!("the file has {} pipelines; say with `--name` which one is meant", all.len());
             reader.faults.push(Fault::line("name", problem, "", vec![at]));
         }
-        (Some(name), all) => match all.iter_mut().find(|table| is_named(table, name)) {
-            Some(table) => {
+        (Some(name), all) => {
+            if let Some(table) = all.iter_mut().find(|table| is_named(table, name)) {
                 // The name was only there to find it.
-                let flags = PipelineFlags { name: None, ..flags.clone() };
-                flags.lay_over(table);
-            }
-            None => {
+                PipelineFlags { name: None, ..flags.clone() }.lay_over(table);
+            } else {
                 let problem = format!("the file has no pipeline `{name}`; name one of its own");
                 reader.faults.push(Fault::line("name", problem, "", vec![at]));
             }
-        },
+        }
     }
 }
 

@@ -36,4 +36,4 @@ pub use secrets::{Secret, SecretError};
 pub use server::{Scope, ServerConfig, TokenConfig};
 pub use source::Source;
 pub use tree::At;
-pub use webhook::{ClassOverride, HeaderConfig, HeaderValue, Target, WebhookConfig};
+pub use webhook::{HeaderConfig, HeaderValue, Target, WebhookConfig};

@@ -251,14 +251,13 @@ impl Reader {
         };
         let mut tables = Vec::new();
         for item in items {
-            match &item.data {
-                Data::Table(table) => tables.push((section.below(key, table), item.at.clone())),
-                _ => {
-                    let name = section.name(key);
-                    let problem = format!("`{name}` must hold tables, this is {}", item.kind());
-                    let fault = Fault::line(&name, problem, format!("[[{name}]]"), vec![item.at.clone()]);
-                    self.fault(section, fault);
-                }
+            if let Data::Table(table) = &item.data {
+                tables.push((section.below(key, table), item.at.clone()));
+            } else {
+                let name = section.name(key);
+                let problem = format!("`{name}` must hold tables, this is {}", item.kind());
+                let fault = Fault::line(&name, problem, format!("[[{name}]]"), vec![item.at.clone()]);
+                self.fault(section, fault);
             }
         }
         tables

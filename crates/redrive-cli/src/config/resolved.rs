@@ -1,6 +1,6 @@
 //! Every value that holds, and where it came from: what `config show` and `check --explain` print.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use redrive::{AfterDead, Ordering};
 use redrive_core::duration::print;
@@ -14,7 +14,7 @@ use super::load::Config;
 use super::pipeline::{PipelineConfig, SinkConfig};
 use super::source::Source;
 use super::tree::At;
-use super::webhook::{HeaderValue, Target, WebhookConfig};
+use super::webhook::{HeaderValue, PER_ENDPOINT_DEFAULT, Target, WebhookConfig};
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,7 +193,7 @@ impl PipelineConfig {
                 put("backoff", value, schedule);
             }
             Schedule::Fixed(delay) => {
-                put("backoff", format!("{{ fixed = {} }}", quoted(&print(*delay))), schedule)
+                put("backoff", format!("{{ fixed = {} }}", quoted(&print(*delay))), schedule);
             }
             Schedule::Custom(_) => {}
         }
@@ -321,18 +321,18 @@ fn webhook_lines(webhook: &WebhookConfig, origin: &dyn Fn(&str) -> Origin) -> Ve
     if let Some(path) = &webhook.ca_file {
         lines.push(line("ca_file", quoted(&path.display().to_string())));
     }
-    lines.push(line("per_endpoint", webhook.per_endpoint.to_string()));
+    let per_endpoint = webhook.per_endpoint.or(match &webhook.target {
+        Target::Url(_) => None,
+        Target::Endpoint(_) => Some(PER_ENDPOINT_DEFAULT),
+    });
+    if let Some(per_endpoint) = per_endpoint {
+        lines.push(line("per_endpoint", per_endpoint.to_string()));
+    }
     lines.push(line("allow_private_addresses", webhook.allow_private_addresses.to_string()));
     if !webhook.classes.is_empty() {
-        let classes: Vec<String> = webhook
-            .classes
-            .iter()
-            .map(|class| {
-                let (first, last) = class.statuses;
-                let status = if first == last { first.to_string() } else { format!("{}xx", first / 100) };
-                format!("\"{status}\" = {}", quoted(class.class.map_or("ok", Class::name)))
-            })
-            .collect();
+        let rows = webhook.classes.iter();
+        let classes: Vec<String> =
+            rows.map(|(case, meaning)| format!("\"{case}\" = {}", quoted(meaning))).collect();
         lines.push(line("classes", format!("{{ {} }}", classes.join(", "))));
     }
     lines
@@ -396,7 +396,9 @@ fn quoted(text: &str) -> String {
         match c {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
             c => quoted.push(c),
         }
     }

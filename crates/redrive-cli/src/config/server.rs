@@ -74,7 +74,7 @@ impl ServerConfig {
             .tables(section, "token")
             .into_iter()
             .enumerate()
-            .filter_map(|(i, (token, at))| token_config(reader, &token, i, at))
+            .filter_map(|(i, (token, at))| token_config(reader, &token, i, &at))
             .collect();
         duplicates(reader, section, &tokens);
         let cert = reader.text(section, "tls_cert_file");
@@ -129,7 +129,7 @@ fn token_config(
     reader: &mut Reader,
     section: &Section<'_>,
     index: usize,
-    at: super::tree::At,
+    at: &super::tree::At,
 ) -> Option<TokenConfig> {
     let name = reader.text(section, "name");
     let part = match &name {

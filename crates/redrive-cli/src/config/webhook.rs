@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use redrive_core::Class;
 use redrive_core::nearest::nearest;
 
 use super::fault::Fault;
@@ -49,24 +48,17 @@ pub enum HeaderValue {
     File(PathBuf),
 }
 
-/// What the answers with some statuses mean, over the class table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClassOverride {
-    /// First and last status it is for: `(404, 404)`, or `(500, 599)` for `5xx`.
-    pub statuses: (u16, u16),
-    /// `None`: such an answer is a success.
-    pub class: Option<Class>,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookConfig {
     pub target: Target,
     pub headers: Vec<HeaderConfig>,
-    /// Certificates to trust besides those of the system, in PEM.
+    /// Certificates to trust instead of the built-in list, in PEM.
     pub ca_file: Option<PathBuf>,
-    pub per_endpoint: u32,
+    /// Attempts at once against one endpoint; `None`: what the sink thinks right.
+    pub per_endpoint: Option<u32>,
     pub allow_private_addresses: bool,
-    pub classes: Vec<ClassOverride>,
+    /// What an answer means, over the class table, as written: `("404", "gone")`. Each was checked.
+    pub classes: Vec<(String, String)>,
 }
 
 impl WebhookConfig {
@@ -74,8 +66,8 @@ impl WebhookConfig {
         reader.unknown_keys(section);
         let target = target(reader, section);
         let per_endpoint = reader.whole(section, "per_endpoint", PER_ENDPOINT_MAX);
-        let per_endpoint = per_endpoint.map_or(PER_ENDPOINT_DEFAULT, |set| set.value as u32);
-        if per_endpoint == 0 {
+        let per_endpoint = per_endpoint.map(|set| set.value as u32);
+        if per_endpoint == Some(0) {
             let name = section.name("per_endpoint");
             let problem = format!("`{name} = 0` would never send anything");
             let fix = format!("{name} = {PER_ENDPOINT_DEFAULT}");
@@ -179,14 +171,22 @@ fn is_header_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 256 && name.chars().all(token)
 }
 
-fn classes(reader: &mut Reader, section: &Section<'_>) -> Vec<ClassOverride> {
+/// What can stand on the left side besides a status: a preset for the whole table, and what happens without an answer.
+const CASES: [&str; 7] = ["preset", "timeout", "refused", "dns", "tls", "reset", "blocked"];
+const PRESETS: [&str; 2] = ["webhook", "seed-strict"];
+/// The right side. That a process died (`crash`) is not for an answer to say.
+const MEANINGS: [&str; 7] =
+    ["ok", "transient", "rate_limited", "permanent", "gone", "credential", "reconnect"];
+
+fn classes(reader: &mut Reader, section: &Section<'_>) -> Vec<(String, String)> {
     let Some(table) = reader.table(section, "classes") else { return Vec::new() };
     let mut classes = Vec::new();
     for entry in &table.table.entries {
         let full = table.name(&entry.key);
-        let statuses = statuses(&entry.key);
-        if statuses.is_none() {
-            let problem = format!("`{full}` is not a status; write \"404\" or \"5xx\"");
+        let known = CASES.contains(&entry.key.as_str()) || is_status(&entry.key);
+        if !known {
+            let problem =
+                format!("`{full}` is not a status; write \"404\", \"5xx\" or one of {}", CASES.join(", "));
             reader.fault(section, Fault::line(&full, problem, "", vec![entry.key_at.clone()]));
         }
         let Data::Text(word) = &entry.node.data else {
@@ -194,33 +194,26 @@ fn classes(reader: &mut Reader, section: &Section<'_>) -> Vec<ClassOverride> {
             reader.fault(section, Fault::line(&full, problem, "", vec![entry.node.at.clone()]));
             continue;
         };
-        let class = match word.as_str() {
-            "ok" => Some(None),
-            word => Class::from_name(word).map(Some),
-        };
-        match (statuses, class) {
-            (Some(statuses), Some(class)) => classes.push(ClassOverride { statuses, class }),
-            (_, None) => {
-                let names = Class::ALL.map(Class::name);
-                let near = nearest(word, names).unwrap_or("permanent");
-                let problem =
-                    format!("`{full} = \"{word}\"` is not a class; there are ok, {}", names.join(", "));
-                let fix = format!("\"{}\" = \"{near}\"", entry.key);
-                reader.fault(section, Fault::line(&full, problem, fix, vec![entry.node.at.clone()]));
-            }
-            (None, Some(_)) => {}
+        let words = if entry.key == "preset" { &PRESETS[..] } else { &MEANINGS };
+        if !words.contains(&word.as_str()) {
+            let near = nearest(word, words.iter().copied()).unwrap_or(words[words.len() - 1]);
+            let problem = format!("`{full} = \"{word}\"` is not one of {}", words.join(", "));
+            let fix = format!("\"{}\" = \"{near}\"", entry.key);
+            reader.fault(section, Fault::line(&full, problem, fix, vec![entry.node.at.clone()]));
+        } else if known {
+            classes.push((entry.key.clone(), word.clone()));
         }
     }
     classes
 }
 
-fn statuses(text: &str) -> Option<(u16, u16)> {
-    if let Some(hundreds) = text.strip_suffix("xx") {
-        let hundreds: u16 = hundreds.parse().ok().filter(|n| (1..=5).contains(n) && hundreds.len() == 1)?;
-        return Some((hundreds * 100, hundreds * 100 + 99));
+/// `404`, or `5xx` for a hundred of them.
+fn is_status(text: &str) -> bool {
+    match text.as_bytes() {
+        [b'1'..=b'5', b'x', b'x'] => true,
+        [b'1'..=b'5', rest @ ..] => rest.len() == 2 && rest.iter().all(u8::is_ascii_digit),
+        _ => false,
     }
-    let status: u16 = text.parse().ok().filter(|status| (100..=599).contains(status) && text.len() == 3)?;
-    Some((status, status))
 }
 
 #[cfg(test)]
@@ -229,10 +222,9 @@ mod tests {
 
     #[test]
     fn a_status_or_a_hundred_of_them_can_be_named() {
-        assert_eq!(statuses("404"), Some((404, 404)));
-        assert_eq!(statuses("5xx"), Some((500, 599)));
+        assert!(is_status("404") && is_status("5xx"));
         for wrong in ["", "xx", "6xx", "0xx", "99", "600", "+404", "4 04", "05xx", "timeout"] {
-            assert_eq!(statuses(wrong), None, "{wrong}");
+            assert!(!is_status(wrong), "{wrong}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! How the figures read.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use redrive_core::duration::rough;
@@ -39,7 +40,7 @@ pub fn lines(pipeline: &PipelineConfig, figures: &Figures, questions: &Questions
     }
     let outage = spaced(questions.outage);
     put(&format!("a {outage} outage"), outage_text(&figures.outages));
-    let reload = figures.outages.iter().map(|figures| reload_text(figures)).collect::<Vec<_>>();
+    let reload = figures.outages.iter().map(reload_text).collect::<Vec<_>>();
     let mut reload = reload.into_iter();
     if let Some(first) = reload.next() {
         put("reload after it", format!("(breaker off)  {first}"));
@@ -74,7 +75,7 @@ fn outage_text(outages: &[JitterFigures]) -> String {
     let mut text = format!("dead before it ends: {} (jitter {})", percent(own.dead), own.jitter);
     let worst = outages.iter().skip(1).max_by(|a, b| a.dead.total_cmp(&b.dead));
     if let Some(worst) = worst.filter(|worst| worst.dead > own.dead) {
-        text.push_str(&format!(" · {} with jitter {} and no outage gate", percent(worst.dead), worst.jitter));
+        let _ = write!(text, " · {} with jitter {} and no outage gate", percent(worst.dead), worst.jitter);
     }
     text
 }
@@ -83,17 +84,17 @@ fn reload_text(figures: &JitterFigures) -> String {
     let Reload { peak, peak_for, raised_for, echo } = &figures.reload;
     let mut text = format!("{} {peak:.1} ×", figures.jitter);
     if !peak_for.is_zero() {
-        text.push_str(&format!(" for {}", spaced(*peak_for)));
+        let _ = write!(text, " for {}", spaced(*peak_for));
     }
     if *raised_for > *peak_for {
-        text.push_str(&format!(", raised for {}", spaced(*raised_for)));
+        let _ = write!(text, ", raised for {}", spaced(*raised_for));
     }
     if let Some(echo) = echo {
         let (lasts, begins) = (spaced(echo.lasts), rough(echo.begins));
-        text.push_str(&format!(", echo {:.1} × for {lasts} {begins} later", echo.peak));
+        let _ = write!(text, ", echo {:.1} × for {lasts} {begins} later", echo.peak);
     }
     if figures.dead > 0.0005 {
-        text.push_str(&format!(", {} dead", percent(figures.dead)));
+        let _ = write!(text, ", {} dead", percent(figures.dead));
     }
     text
 }
@@ -103,12 +104,13 @@ fn dead_text(dead: DeadFigures, questions: &Questions) -> Vec<String> {
     let share = format!("{} %", trimmed(poison * 100.0));
     let mut first = format!("{} at {share}", rate(dead.per_second));
     if dead.growth_per_second > 0.0 {
-        first.push_str(&format!(
+        let _ = write!(
+            first,
             " → grows {}, {}/day, {}/day",
             rate(dead.growth_per_second),
             millions(dead.per_day()),
             bytes(dead.bytes_per_day() as u64)
-        ));
+        );
     } else {
         first.push_str(" → people keep up");
     }

@@ -38,6 +38,7 @@ pub mod dir;
 mod find;
 mod oldest;
 pub mod inspect;
+mod inspect_log;
 pub mod open;
 mod serve;
 pub mod store;
