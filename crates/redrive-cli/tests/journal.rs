@@ -6,40 +6,57 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use redrive::{Embedded, Failure, Message, Pipeline, Policy, Redrive};
+use redrive::{Embedded, Failure, LetterState, Message, Pipeline, PipelineHandle, Policy, Redrive};
 use support::redrive;
 
-/// A store with 20 messages: half are delivered, half are dead letters, one of which is discarded.
+/// A store with 20 messages. Half are delivered; of the dead letters one is discarded and one is replayed with success.
 fn make_store(dir: &Path) {
-    let calls = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&calls);
+    let repaired = Arc::new(AtomicBool::new(false));
+    let works = Arc::clone(&repaired);
     let handler = move |message: Message| {
-        let calls = Arc::clone(&counted);
+        let works = works.load(Ordering::SeqCst);
         async move {
-            calls.fetch_add(1, Ordering::SeqCst);
             let number: u32 = message.id()[2..].parse().unwrap_or(0);
-            if number.is_multiple_of(2) { Ok(()) } else { Err(Failure::permanent("422 no")) }
+            if works || number.is_multiple_of(2) { Ok(()) } else { Err(Failure::permanent("422 no")) }
         }
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    runtime.block_on(async {
+    runtime().block_on(async {
         let pipeline = Pipeline::new("orders").policy(Policy::tiers(["1h"])).handler_fn(handler);
         let redrive =
             Redrive::builder().engine(Embedded::open(dir).unwrap()).pipeline(pipeline).build().unwrap();
         let orders = redrive.pipeline("orders").unwrap();
-        let messages: Vec<Message> =
-            (0..20).map(|i| Message::builder(format!("o-{i}")).payload("{}").build().unwrap()).collect();
-        orders.ingest(messages).await.unwrap();
+        orders.ingest(messages(0..20)).await.unwrap();
         let until = async {
-            while calls.load(Ordering::SeqCst) < 20 {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
+            let open = wait_for(&orders, LetterState::Open, 10).await;
+            repaired.store(true, Ordering::SeqCst);
+            orders.discard([open[0]]).await.unwrap();
+            orders.replay([open[1]]).await.unwrap();
+            wait_for(&orders, LetterState::Succeeded, 1).await;
         };
         redrive.run_until(until).await.unwrap();
     });
+}
+
+/// The ids of the letters in a state, once there are so many.
+async fn wait_for(orders: &PipelineHandle, state: LetterState, count: usize) -> Vec<u64> {
+    loop {
+        let letters = orders.letters(Some(state), None, 100).await.unwrap();
+        if letters.len() >= count {
+            return letters.iter().map(|letter| letter.id).collect();
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+fn messages(ids: std::ops::Range<u32>) -> Vec<Message> {
+    ids.map(|i| Message::builder(format!("o-{i}")).payload("{}").build().unwrap()).collect()
 }
 
 /// Content and time of every file.
@@ -77,7 +94,7 @@ fn a_whole_store_is_counted_and_not_changed() {
     let ran = redrive(dir.path(), &["journal", "data"]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     assert!(
-        ran.stdout.contains("letters     open 10 · replaying 0 · succeeded 0 · discarded 0"),
+        ran.stdout.contains("letters     open 8 · replaying 0 · succeeded 1 · discarded 1"),
         "{}",
         ran.stdout
     );
@@ -88,7 +105,7 @@ fn a_whole_store_is_counted_and_not_changed() {
     let orders = &report["stores"][0];
     assert_eq!(orders["journal"]["frames"]["accepted"]["frames"], 20);
     assert_eq!(orders["journal"]["frames"]["dead"]["frames"], 10);
-    assert_eq!(orders["letters"]["open"], 10);
+    assert_eq!(orders["letters"], serde_json::json!({"open": 8, "succeeded": 1, "discarded": 1}));
     assert_eq!((&report["damaged"], &orders["owner"]), (&false.into(), &serde_json::Value::Null));
 
     let ran = redrive(dir.path(), &["journal", "data", "--frames"]);
@@ -133,17 +150,44 @@ fn a_torn_end_is_no_damage() {
 }
 
 #[test]
-fn a_store_in_use_is_read_and_its_owner_goes_on() {
+fn a_store_is_read_while_its_owner_writes() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("data");
     make_store(&store);
-    let owner = Embedded::open(&store).unwrap();
-    let ran = redrive(dir.path(), &["journal", "data"]);
-    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-    assert!(ran.stdout.contains(&format!("in use by process {}", std::process::id())), "{}", ran.stdout);
-    let again = Embedded::open(&store);
-    assert!(again.is_err(), "the owner has not lost its lock");
-    drop(owner);
+    let handler = |_: Message| async { Err(Failure::transient("503")) };
+    let runtime = runtime();
+    let pipeline = Pipeline::new("orders").policy(Policy::tiers(["1ms", "2ms"])).handler_fn(handler);
+    let redrive =
+        Redrive::builder().engine(Embedded::open(&store).unwrap()).pipeline(pipeline).build().unwrap();
+    let orders = redrive.pipeline("orders").unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = runtime.spawn(async move {
+        let until = async {
+            let _ = stopped.await;
+        };
+        redrive.run_until(until).await
+    });
+    let writing = runtime.spawn(async move {
+        let mut sent = 20;
+        // Ends when the pipeline does.
+        while orders.ingest(messages(sent..sent + 50)).await.is_ok() {
+            sent += 50;
+        }
+        sent
+    });
+    for _ in 0..5 {
+        let ran = redrive_at(dir.path());
+        assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(&format!("in use by process {}", std::process::id())), "{}", ran.stdout);
+    }
+    let _ = stop.send(());
+    let report = runtime.block_on(running).unwrap().unwrap();
+    let sent = runtime.block_on(writing).unwrap();
+    assert!(sent > 20 && report.total().dead > 0, "the owner went on: {sent} {report}");
+}
+
+fn redrive_at(dir: &Path) -> support::Ran {
+    redrive(dir, &["journal", "data"])
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn many_messages_in_one_request_are_accepted_or_refused_as_a_whole() {
     let mut broken = lines.clone();
     broken[6_788] = "{\"id\":\"m-6789\",\"payload\":\n".into();
     let refused = processor.post_as(MESSAGES, "application/x-ndjson", &broken.concat());
-    assert_eq!(refused.status, 400, "{refused:?}");
+    assert_eq!(refused.status, 422, "{refused:?}");
     assert!(refused.json()["message"].as_str().unwrap().contains("line 6789"), "{}", refused.body);
     let pipeline = processor.get("/v1/pipelines/invoices").json();
     assert_eq!((&pipeline["succeeded"], &pipeline["pending"]["ready"]), (&0.into(), &0.into()), "{pipeline}");

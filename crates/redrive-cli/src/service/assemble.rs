@@ -1,6 +1,7 @@
 //! Pipelines from their configuration, and what the API needs to know of them.
 
 use std::path::Path;
+use std::time::Duration;
 
 use redrive::actions::Actions;
 use redrive::replay::Replays;
@@ -64,6 +65,8 @@ fn pipeline_of(config: &PipelineConfig) -> Result<Pipeline, Failed> {
     })?;
     let mut pipeline = Pipeline::new(&config.name)
         .policy(config.policy.clone())
+        // The sink ends an exchange by itself and knows why; this one is for a sink that does not.
+        .timeout(config.policy.timeout() + Duration::from_secs(1))
         .ordering(config.ordering)
         .after_dead(config.after_dead)
         .max_pending(config.max_pending)
