@@ -7,7 +7,7 @@ use std::time::Duration;
 use redrive_core::duration::{parse, print, rough};
 use redrive_core::{OutageForecast, Policy, Schedule};
 
-use crate::config::resolved::schedule_words;
+use crate::config::words::schedule_words;
 use crate::output::percent;
 
 /// So large a share of the messages that arrive in an outage is delivered this soon after it ends.

@@ -1,0 +1,93 @@
+//! Values in the words of the configuration, and without what may be secret in them.
+
+use std::fmt::Write as _;
+
+use redrive::{AfterDead, Ordering};
+use redrive_core::Schedule;
+use redrive_core::duration::print;
+
+/// An address without what may be secret in it: credentials and the query.
+pub(super) fn without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let authority = match authority.rsplit_once('@') {
+        Some((_, host)) => format!("…@{host}"),
+        None => authority.to_owned(),
+    };
+    let path = match path.find(['?', '#']) {
+        Some(query) => format!("{}…", &path[..=query]),
+        None => path.to_owned(),
+    };
+    format!("{scheme}://{authority}{path}")
+}
+
+pub fn ordering_name(ordering: Ordering) -> &'static str {
+    match ordering {
+        Ordering::None => "none",
+        Ordering::Key => "key",
+    }
+}
+
+pub fn after_dead_name(after_dead: AfterDead) -> &'static str {
+    match after_dead {
+        AfterDead::Continue => "continue",
+        AfterDead::BlockKey => "block_key",
+    }
+}
+
+/// The schedule in a few words: `tiers 5s,30s,5m`.
+pub fn schedule_words(schedule: &Schedule) -> String {
+    match schedule {
+        Schedule::Tiers(tiers) => {
+            let tiers: Vec<String> = tiers.iter().map(|tier| print(*tier)).collect();
+            format!("tiers {}", tiers.join(","))
+        }
+        Schedule::Exponential { base, multiplier, cap } => {
+            let cap = cap.map(|cap| format!(" ≤ {}", print(cap))).unwrap_or_default();
+            format!("backoff {} × {multiplier}{cap}", print(*base))
+        }
+        Schedule::Fixed(delay) => format!("backoff {}", print(*delay)),
+        Schedule::Custom(_) => "a schedule of its own".to_owned(),
+    }
+}
+
+/// A TOML string.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_lose_their_secrets() {
+        for (url, shown) in [
+            ("http://127.0.0.1:8000/hook", "http://127.0.0.1:8000/hook"),
+            ("https://user:hunter2@example.com/a", "https://…@example.com/a"),
+            ("https://example.com/a?token=hunter2", "https://example.com/a?…"),
+            ("https://example.com?hunter2", "https://example.com?…"),
+            ("https://a@b@example.com", "https://…@example.com"),
+        ] {
+            assert_eq!(without_secrets(url), shown);
+        }
+    }
+
+    #[test]
+    fn texts_are_quoted_so_that_they_are_read_back() {
+        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000A\"");
+    }
+}
