@@ -17,9 +17,10 @@ lint: ## formatting, clippy with warnings as errors, and the README's example ag
 examples: ## run every example that needs no arguments (the ledger's needs scripts/postgres.sh start)
 	@scripts/examples.sh
 
-demo: ## orders against a flaky downstream on the embedded engine, with an audit at the end
-	@echo "building the demo (crates/redrive/examples/demo.rs) …"
-	@cargo run --quiet --locked -p redrive --example demo
+demo: ## producer, flaky downstream, pipeline, API and page in one process; ^C ends it with an audit
+	@echo "building redrive (the first time takes a few minutes) …"
+	@cargo build --quiet --locked -p redrive-cli
+	@target/debug/redrive demo $(ARGS)
 
 bench: ## the benchmark of the embedded engine on the common workload, and webhooks beside a bare client; release build
 	cargo run --release --locked -p redrive-lab --bin redrive-bench -- $(ARGS)
