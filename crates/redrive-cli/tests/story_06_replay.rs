@@ -124,13 +124,30 @@ fn a_replay_survives_five_kills_and_puts_every_letter_back_once() {
     assert_eq!(times.len() as u64, LETTERS);
     assert!(times.values().all(|times| *times == 1), "some were put back twice: {times:?}");
     assert!((0..LETTERS).all(|n| stub.has_applied(&format!("o-{n}"))));
-    let calls = stub.stats()["calls"].as_u64().unwrap() - calls_before;
-    assert!(calls >= LETTERS, "{calls}");
     wait_for("the late one to die", || letters(&processor)["open"] == 1);
     assert_eq!(letters(&processor)["succeeded"], LETTERS);
     let left = processor.get("/v1/pipelines/orders/letters?state=open").json();
     assert_eq!((&left["letters"][0]["message"], &left["letters"][0]["replays"]), (&json!("late"), &json!(0)));
-    println!("killed at {seen:?} of {LETTERS}; {} calls more than letters", calls - LETTERS);
+    // Three calls are those of the late one; others were in flight at a kill and are repeated, as any delivery is.
+    let repeated = stub.stats()["calls"].as_u64().unwrap() - calls_before - LETTERS - 3;
+    println!("killed at {seen:?} of {LETTERS} letters; {repeated} deliveries were repeated");
+}
+
+#[test]
+fn a_job_nobody_follows_is_found_again_after_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, mut processor) = with_letters(dir.path(), 60);
+    stub.fix();
+    let started = good(&processor, &["dlq", "replay", "orders", "--all", "--rate", "20/s", "--detach"]);
+    assert!(started.contains("r-1"), "{started}");
+    wait_for("some of it", || processor.get("/v1/replays/r-1").json()["published"].as_u64() >= Some(10));
+    processor.kill();
+    processor.restart();
+    let resumed = good(&processor, &["dlq", "replay", "--resume", "r-1"]);
+    assert!(resumed.starts_with("replay r-1  resumed at "), "{resumed}");
+    assert!(resumed.contains(" of 60 (frozen at "), "{resumed}");
+    assert!(resumed.contains("   … 60/60   succeeded 60   dead again 0   "), "{resumed}");
+    assert!(put_back(&processor).values().all(|times| *times == 1));
 }
 
 trait WaitText {

@@ -1,8 +1,9 @@
 //! What the acceptance tests share: the real binary, a small HTTP client, a receiver of webhooks that
-//! remembers, the stub, and PostgreSQL.
+//! remembers, the stub, PostgreSQL and Chromium.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod chromium;
 pub mod http;
 pub mod postgres;
 pub mod process;
