@@ -3,6 +3,7 @@
 
 mod world;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -65,7 +66,7 @@ fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
                 "id": format!("{word}-{n}"), "key": format!("c-{n}<i>"), "headers": { "x-note": HOSTILE },
                 "payload": { "note": HOSTILE },
             });
-            lines.push_str(&format!("{line}\n"));
+            writeln!(lines, "{line}").unwrap();
         }
     }
     assert_eq!(processor.post_as(MESSAGES, "application/x-ndjson", &lines).status, 202);

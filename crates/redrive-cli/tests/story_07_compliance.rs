@@ -146,8 +146,8 @@ fn each_change_is_kept_once_with_who_made_it() {
     let dir = tempfile::tempdir().unwrap();
     let stub = Stub::start(dir.path(), &[]);
     let processor = start(dir.path(), &stub);
-    let lines: String =
-        (0..6).map(|n| format!("{{\"id\":\"bad-{n}\",\"payload\":{{\"amount\":-1}}}}\n")).collect();
+    let line = |n| format!("{{\"id\":\"bad-{n}\",\"payload\":{{\"amount\":-1}}}}\n");
+    let lines = [0, 1, 2, 3, 4, 5].map(line).concat();
     let answer = processor.post_as("/v1/pipelines/orders/messages", "application/x-ndjson", &lines);
     assert_eq!(answer.status, 202, "{answer:?}");
     settled(&processor);
