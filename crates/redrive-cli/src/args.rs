@@ -1,28 +1,12 @@
-//! The command line, as clap reads it. What a flag means is said where the command is.
+//! What every command takes from the command line.
 
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::Args;
 
-use crate::commands::{
-    audit, check, completions, config, demo, dlq, downstream, journal, pause, processor, producer, resume,
-    status,
-};
 use crate::exit::{Exit, Failed};
-
-/// Retries and dead letters: every message ends in success or in a dead letter you can look at, fix and send again.
-#[derive(Debug, Parser)]
-#[command(name = "redrive", version, propagate_version = true, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 ok · 1 it ran and the answer is bad · 2 usage or configuration · \
-                        70 watchdog · 74 storage failed · 75 try again")]
-pub struct Cli {
-    #[command(flatten)]
-    pub global: Global,
-    #[command(subcommand)]
-    pub command: Command,
-}
 
 /// What every command takes.
 #[derive(Clone, Debug, Default, Args)]
@@ -51,36 +35,6 @@ pub struct Global {
     /// Say nothing but data and errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Show all of it in one process: producer, flaky downstream, pipeline, page
-    Demo(demo::Args),
-    /// Run pipelines from redrive.toml, or one from flags
-    Processor(Box<processor::Args>),
-    /// Produce orders at a fixed rate that does not wait for anybody
-    Producer(producer::Args),
-    /// A downstream that fails as told, with a ledger of what was applied
-    Downstream(downstream::Args),
-    /// Look at dead letters, replay, discard or export them
-    Dlq(dlq::Args),
-    /// Show the live state of a pipeline
-    Status(status::Args),
-    /// Stop starting attempts of a pipeline; messages are still accepted
-    Pause(pause::Args),
-    /// Let a paused pipeline go on
-    Resume(resume::Args),
-    /// Check a configuration and print what it implies
-    Check(Box<check::Args>),
-    /// Count a real system against an independent witness
-    Audit(audit::Args),
-    /// Print, check or explain the configuration
-    Config(config::Args),
-    /// Print and verify a store of the embedded engine, without changing it
-    Journal(journal::Args),
-    /// Print a completion script for a shell
-    Completions(completions::Args),
 }
 
 /// A bearer token. Never printed.
@@ -124,14 +78,7 @@ impl Global {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
 
     #[test]
     fn a_token_comes_from_its_file_and_is_never_printed() {

@@ -7,7 +7,7 @@ use std::fs;
 use clap::Parser as _;
 use redrive::{Failure, MemoryStores, Message, Pipeline, Policy, Redrive};
 use redrive_cli::Cli;
-use redrive_cli::args::Command;
+use redrive_cli::commands::Command;
 use redrive_cli::config::{
     Config, Environment, Faults, HeaderValue, Loaded, ProcessorFlags, Scope, SinkConfig, Source, Target, load,
 };

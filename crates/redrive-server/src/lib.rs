@@ -3,8 +3,9 @@
 //! # Layout, in the order a request meets it
 //!
 //! - [`options`], [`service`], [`server`]: what is served, where, and until when; [`readiness`]
-//! - [`routes`]: the table of all routes
-//! - [`auth`], [`token`]: who may
+//! - [`routes`]: the table of all routes; `router`: each with its handler
+//! - [`auth`], [`token`]: who may; `guard` asks it of each request
+//! - `request`: query strings and bodies; `answer`: JSON
 //! - [`ingest`], [`extract`]: messages coming in
 //! - [`api`]: pipelines, messages, letters, replays, actions
 //! - [`metrics`], [`exposition`]: figures as Prometheus reads them
@@ -21,6 +22,8 @@ pub mod service;
 mod state;
 
 pub mod auth;
+mod guard;
+mod router;
 pub mod routes;
 pub mod token;
 
@@ -39,6 +42,7 @@ mod page;
 
 mod answer;
 pub mod problem;
+mod request;
 
 pub mod log;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redrive_core::{Ratio, duration};
 use redrive_lab::producer::options::OnProgress;
-use redrive_lab::producer::{Options, OptionsFault, ProducerError, Target, Token};
+use redrive_lab::producer::{Options, ProducerError, Target, TargetFault, Token};
 use redrive_lab::{rate, share};
 
 use crate::args::Global;
@@ -60,7 +60,7 @@ fn span(text: &str) -> Result<Duration, String> {
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
-    let wrong = |fault: OptionsFault| Failed::usage(fault.to_string());
+    let wrong = |fault: TargetFault| Failed::usage(fault.to_string());
     let token = match global.token()? {
         Some(token) => Some(Token::new(token.reveal()).map_err(wrong)?),
         None => None,
