@@ -1,12 +1,11 @@
 //! What every command takes from the command line.
 
-use std::fmt;
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
+use redrive_sinks::Secret;
 
-use crate::exit::{Exit, Failed};
+use crate::exit::Failed;
 
 /// What every command takes.
 #[derive(Clone, Debug, Default, Args)]
@@ -37,42 +36,15 @@ pub struct Global {
     pub quiet: bool,
 }
 
-/// A bearer token. Never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
-
-impl Token {
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
-
 impl Global {
     /// The token of `--token-file`, else that of `REDRIVE_TOKEN`, else none.
-    pub fn token(&self) -> Result<Option<Token>, Failed> {
-        let from_environment = || std::env::var("REDRIVE_TOKEN").ok();
-        let text = match &self.token_file {
-            None => from_environment(),
-            Some(path) => {
-                let text = fs::read_to_string(path).map_err(|error| {
-                    Failed::new(Exit::Usage, format!("--token-file {}: {error}", path.display()))
-                })?;
-                Some(text)
-            }
-        };
-        let text = text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-        match (&self.token_file, text) {
-            (Some(path), None) => {
-                Err(Failed::usage(format!("--token-file {}: the file is empty", path.display())))
-            }
-            (_, text) => Ok(text.map(Token)),
+    pub fn token(&self) -> Result<Option<Secret>, Failed> {
+        if let Some(path) = &self.token_file {
+            let secret = Secret::read(path);
+            return secret.map(Some).map_err(|error| Failed::usage(format!("--token-file {error}")));
         }
+        let given = std::env::var("REDRIVE_TOKEN").unwrap_or_default();
+        Ok(Some(given.trim()).filter(|text| !text.is_empty()).map(Secret::from))
     }
 }
 
@@ -84,15 +56,15 @@ mod tests {
     fn a_token_comes_from_its_file_and_is_never_printed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
-        fs::write(&path, "s3cret\n").unwrap();
+        std::fs::write(&path, "s3cret\n").unwrap();
         let global = Global { token_file: Some(path.clone()), ..Global::default() };
         let token = global.token().unwrap().unwrap();
-        assert_eq!(token.reveal(), "s3cret");
+        assert_eq!(token.expose(), "s3cret");
         assert!(!format!("{token:?}").contains("s3cret"));
 
-        fs::write(&path, " \n").unwrap();
+        std::fs::write(&path, " \n").unwrap();
         assert!(global.token().unwrap_err().message.ends_with("the file is empty"));
         let global = Global { token_file: Some(dir.path().join("nowhere")), ..Global::default() };
-        assert_eq!(global.token().unwrap_err().exit, Exit::Usage);
+        assert_eq!(global.token().unwrap_err().exit, crate::exit::Exit::Usage);
     }
 }

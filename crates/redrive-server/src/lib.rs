@@ -6,7 +6,7 @@
 //! - [`routes`]: the table of all routes; `router`: each with its handler
 //! - [`auth`], [`token`]: who may; `guard` asks it of each request
 //! - `request`: query strings and bodies; `answer`: JSON
-//! - [`ingest`], [`extract`]: messages coming in
+//! - [`ingest`], `extract`: messages coming in
 //! - [`api`]: pipelines, messages, letters, replays, actions
 //! - [`metrics`], [`exposition`]: figures as Prometheus reads them
 //! - [`openapi`]: the same routes as a document
@@ -28,7 +28,7 @@ pub mod routes;
 pub mod token;
 
 mod body;
-pub mod extract;
+mod extract;
 pub mod ingest;
 
 pub mod api;
@@ -46,7 +46,6 @@ mod request;
 
 pub mod log;
 
-pub use extract::{Extract, ExtractError};
 pub use ingest::Intake;
 pub use options::{ServerError, ServerOptions};
 pub use readiness::{Phase, Readiness};

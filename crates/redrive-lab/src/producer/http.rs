@@ -39,9 +39,9 @@ pub enum TargetFault {
 
 /// A bearer token. Never shown.
 #[derive(Clone)]
-pub struct Token(HeaderValue);
+pub struct Bearer(HeaderValue);
 
-impl Token {
+impl Bearer {
     pub fn new(secret: &str) -> Result<Self, TargetFault> {
         let mut value =
             HeaderValue::from_str(&format!("Bearer {}", secret.trim())).map_err(|_| TargetFault::Token)?;
@@ -50,9 +50,9 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for Bearer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("Bearer(…)")
     }
 }
 
@@ -60,7 +60,7 @@ impl fmt::Debug for Token {
 #[derive(Clone)]
 pub struct HttpTarget {
     url: Uri,
-    token: Option<Token>,
+    token: Option<Bearer>,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
@@ -92,7 +92,7 @@ struct One {
 
 impl HttpTarget {
     /// `url`: the whole ingest address, like `http://127.0.0.1:7333/v1/pipelines/orders/messages`.
-    pub fn new(url: &str, token: Option<Token>) -> Result<Self, TargetFault> {
+    pub fn new(url: &str, token: Option<Bearer>) -> Result<Self, TargetFault> {
         let fault = || TargetFault::Url { url: url.to_owned() };
         let url: Uri = url.parse().map_err(|_| fault())?;
         let has_route = url.path().len() > 1;
@@ -246,8 +246,8 @@ mod tests {
 
     #[test]
     fn a_token_is_never_shown() {
-        let target = HttpTarget::new("http://h/v1/x", Some(Token::new("s3cret\n").unwrap())).unwrap();
+        let target = HttpTarget::new("http://h/v1/x", Some(Bearer::new("s3cret\n").unwrap())).unwrap();
         assert!(!format!("{target:?}").contains("s3cret"));
-        assert!(Token::new("two\nlines").is_err());
+        assert!(Bearer::new("two\nlines").is_err());
     }
 }

@@ -31,7 +31,7 @@ mod server;
 
 pub use answer::Answer;
 pub use batch::Batch;
-pub use http::{HttpTarget, TargetFault, Token};
+pub use http::{Bearer, HttpTarget, TargetFault};
 pub use lateness::Lateness;
 pub use options::{Options, OptionsFault, ProducerError};
 pub use pace::{Producer, run};

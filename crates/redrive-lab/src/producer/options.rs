@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::Ratio;
+use redrive_core::{Ratio, rate};
 
 use super::progress::Progress;
 use super::report::Report;
 use super::schedule::Schedule;
 use super::target::Target;
 use crate::fate::Rates;
-use crate::rate;
 use crate::seed::DEFAULT_SEED;
 
 /// The port of `redrive producer`.

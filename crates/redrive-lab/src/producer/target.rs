@@ -10,7 +10,7 @@ use redrive::{Accepted, PipelineHandle};
 
 use super::answer::Answer;
 use super::batch::Batch;
-use super::http::{HttpTarget, TargetFault, Token};
+use super::http::{Bearer, HttpTarget, TargetFault};
 
 type Offered = Pin<Box<dyn Future<Output = Answer> + Send>>;
 type Callback = Arc<dyn Fn(Arc<Batch>) -> Offered + Send + Sync>;
@@ -24,7 +24,7 @@ pub enum Target {
 
 impl Target {
     /// Orders go to the ingest route of a processor, see [`HttpTarget::new`].
-    pub fn http(url: &str, token: Option<Token>) -> Result<Self, TargetFault> {
+    pub fn http(url: &str, token: Option<Bearer>) -> Result<Self, TargetFault> {
         Ok(Self::Http(Arc::new(HttpTarget::new(url, token)?)))
     }
 

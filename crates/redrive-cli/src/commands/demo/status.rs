@@ -1,5 +1,6 @@
 //! What the demo says while it runs.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -80,7 +81,8 @@ fn line(figures: &Figures) -> String {
     );
     let mut quantile = |name: &str, seconds: Option<f64>| {
         if let Some(seconds) = seconds {
-            text.push_str(&format!("   {name} {:.0} ms", seconds * 1000.0));
+            // Writing to a text cannot fail.
+            let _ = write!(text, "   {name} {:.0} ms", seconds * 1000.0);
         }
     };
     quantile("p99", figures.end_to_end.quantile(0.99));
