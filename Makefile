@@ -25,6 +25,7 @@ demo: ## producer, flaky downstream, pipeline, API and page in one process; ^C e
 bench: ## the benchmark of the embedded engine on the common workload, and webhooks beside a bare client; release build
 	cargo run --release --locked -p redrive-lab --bin redrive-bench -- $(ARGS)
 	cargo run --release --locked -p redrive-sinks --example webhook_rate
+	cargo run --release --locked -p redrive-cli --example http_rate
 
 soak: ## the tests with many more seeds and kills; takes hours, stop it when you like
 	REDRIVE_SEEDS=$${REDRIVE_SEEDS:-200000} \
