@@ -55,14 +55,14 @@ fn script(steps: &[Step], ports: &[(&str, u16)]) -> String {
     for (index, step) in steps.iter().enumerate() {
         let mut command = step
             .command
-            .replace("make demo", "redrive demo --for 7s --outage-window 2s@1s --listen 127.0.0.1:7333");
+            .replace("make demo", "redrive demo --for 8s --outage-window 3s@3s --listen 127.0.0.1:7333");
         command = command.replace("redrive downstream", "redrive downstream --listen 127.0.0.1:7335");
         for (port, own) in ports {
             command = command.replace(port, &own.to_string());
         }
         // As long as a person takes to read, at the least: what was accepted is being delivered meanwhile.
         let _ =
-            writeln!(script, "printf '\\n@@ {index}\\n'; sleep 0.7\n{command}\nprintf '\\n@@ code %s\\n' $?");
+            writeln!(script, "printf '\\n@@ {index}\\n'; sleep 0.5\n{command}\nprintf '\\n@@ code %s\\n' $?");
     }
     script
 }
@@ -73,8 +73,11 @@ fn matches(expected: &str, printed: &str) -> bool {
     let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut parts = vec![String::new()];
     let mut word = String::new();
-    for c in expected.chars().chain(['\n']) {
-        if c.is_ascii_alphanumeric() {
+    let mut chars = expected.chars().chain(['\n']).peekable();
+    while let Some(c) = chars.next() {
+        let next_is_digit = chars.peek().is_some_and(char::is_ascii_digit);
+        let in_number = ".,:".contains(c) && next_is_digit && word.ends_with(|c: char| c.is_ascii_digit());
+        if c.is_ascii_alphanumeric() || in_number {
             word.push(c);
             continue;
         }

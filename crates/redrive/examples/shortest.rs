@@ -1,6 +1,4 @@
 //! The shortest use as a library: a downstream that fails twice and then works.
-//!
-//! `cargo run --example shortest`
 
 use redrive::{Failure, MemoryStores, Message, Pipeline, Policy, Redrive};
 use std::sync::atomic::{AtomicU32, Ordering};
