@@ -55,7 +55,7 @@ fn script(steps: &[Step], ports: &[(&str, u16)]) -> String {
     for (index, step) in steps.iter().enumerate() {
         let mut command = step
             .command
-            .replace("make demo", "redrive demo --for 8s --outage-window 3s@3s --listen 127.0.0.1:7333");
+            .replace("make demo", "redrive demo --for 10s --outage-window 6s@3s --listen 127.0.0.1:7333");
         command = command.replace("redrive downstream", "redrive downstream --listen 127.0.0.1:7335");
         for (port, own) in ports {
             command = command.replace(port, &own.to_string());
