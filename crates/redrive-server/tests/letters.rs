@@ -71,6 +71,30 @@ async fn letters_tell_their_whole_story() {
     server.stop().await;
 }
 
+/// A number may be a letter's and a message's. A word may be a route's and a message's.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_could_mean_something_else_is_not_mistaken() {
+    let server = start().await;
+    let lines = ["x", "0", "stats", "undo"].map(|id| json!({ "id": id, "payload": "poison" }).to_string());
+    server.post_lines("/v1/pipelines/orders/messages", &lines.join("\n")).await.expect(202);
+    server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["open"] == 4).await;
+    let refused = server.get(&format!("{LETTERS}/0")).await.expect(409);
+    assert_eq!(refused["code"], "conflict");
+    assert!(refused["message"].as_str().unwrap().contains("`orders/0`"), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("the letter of message `0`"), "{refused}");
+    let wish = json!({ "ids": ["0"], "reason": "test" }).to_string();
+    server.post(&format!("{LETTERS}/discard"), &wish).await.expect(409);
+    let stats = server.get(&format!("{LETTERS}/stats")).await.expect(200);
+    assert_eq!((&stats["open"], &stats["discarded"]), (&json!(4), &json!(0)), "nothing was done");
+    let whole = server.get(&format!("{LETTERS}/orders%2F0")).await.expect(200);
+    assert_eq!(whole["message"], "x");
+    for (path, id) in [("%73tats", "stats"), ("%75ndo", "undo")] {
+        let letter = server.get(&format!("{LETTERS}/{path}")).await.expect(200);
+        assert_eq!(letter["message"], id, "an escaped word is never a route");
+    }
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_and_filters_find_each_letter_once() {
     let server = with_letters(25, 5).await;

@@ -238,6 +238,36 @@ async fn letters_are_named_by_number_with_pipeline_or_by_message() {
     }
 }
 
+/// Ids are often numbers, and letters have numbers too: the wrong letter must not be acted on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_that_is_also_the_id_of_another_letters_message_is_refused() {
+    for dedup in [None, Some(Duration::from_hours(1))] {
+        let pipeline = Pipeline::new("orders").policy(quick(0));
+        let pipeline = pipeline.handler_fn(|_: Message| async { Err(Failure::permanent("422")) });
+        let pipeline = dedup.into_iter().fold(pipeline, Pipeline::dedup);
+        let (redrive, handle) = built(MemoryStores::new(), pipeline);
+        // Letters 0 to 3. Letter 1 is of message `2`, letter 3 of message `3`.
+        handle.ingest(["7", "2", "orders/0", "3"].map(message)).await.unwrap();
+        let running = redrive.clone();
+        tokio::spawn(async move { running.run_until(std::future::pending::<()>()).await });
+        guarded(until(&handle, |c| c.letters_open == 4)).await;
+
+        let named = async |id: &str| resolve(&handle, &[id.to_owned()]).await;
+        let error = named("2").await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`2` names two letters: `orders/2`, and `orders/1`, which is the letter of message `2`"
+        );
+        let both = Selection { ids: Some(vec!["orders/3".into(), "2".into()]), ..Selection::default() };
+        assert!(matches!(both.freeze(&handle).await, Err(SelectError::Ambiguous { by_message: 1, .. })));
+        assert_eq!(named("orders/2").await.unwrap(), [2], "a full id is always the letter");
+        assert_eq!(named("orders/0").await.unwrap(), [0], "also if a message is called so");
+        assert_eq!(named("7").await.unwrap(), [0], "a message");
+        assert_eq!(named("3").await.unwrap(), [3], "both, and the same letter");
+        assert_eq!(named("1").await.unwrap(), [1], "a number that no message has");
+    }
+}
+
 #[tokio::test]
 async fn to_select_nothing_is_an_error_and_not_everything() {
     let (_redrive, handle) = built(MemoryStores::new(), orders());

@@ -110,6 +110,11 @@ impl From<SelectError> for Problem {
             SelectError::NotFound { .. } => {
                 Self::not_found(error, "`orders/17`, `17` and the id of a message are understood")
             }
+            SelectError::Ambiguous { .. } => Self::new(
+                Code::Conflict,
+                error,
+                "nothing was done; write the letter you mean with its pipeline",
+            ),
             SelectError::TooMany => Self::bad_request(error, "narrow it down by `since` or `filter`"),
             SelectError::Handle(error) => error.into(),
         }

@@ -26,7 +26,7 @@ pub struct Selection {
     pub state: Option<LetterState>,
     /// Letters that died at this time or later.
     pub since: Option<Time>,
-    /// Letter ids (`orders/17`, `17`) or message ids.
+    /// Letter ids (`orders/17`, `17`) or message ids; see [`resolve`].
     pub ids: Option<Vec<String>>,
     /// All letters are meant, and somebody has said so.
     pub all: bool,
@@ -48,6 +48,11 @@ pub enum SelectError {
     Empty,
     #[error("there is no letter `{id}` in pipeline `{pipeline}`")]
     NotFound { pipeline: String, id: String },
+    /// A number that is also the id of a message, whose letter is another one.
+    #[error(
+        "`{id}` names two letters: `{pipeline}/{id}`, and `{pipeline}/{by_message}`, which is the letter of message `{id}`"
+    )]
+    Ambiguous { pipeline: String, id: String, by_message: u64 },
     #[error(
         "more than {SELECTION_MAX} letters are selected; narrow the selection down, for example by since"
     )]
@@ -154,46 +159,61 @@ impl Selection {
 }
 
 /// The numbers of letters that were named as people name them, in order and each once.
+///
+/// `orders/17` is always the letter with that number. Any other text is the id of a message, or else the number of a
+/// letter; if it is both, of two letters, nobody can know which one was meant, and it is refused.
 pub async fn resolve(handle: &PipelineHandle, ids: &[String]) -> Result<Vec<u64>, SelectError> {
     if ids.len() > SELECTION_MAX {
         return Err(SelectError::TooMany);
     }
-    let mut numbers = BTreeSet::new();
+    let mut by_message: HashMap<&str, Option<u64>> = HashMap::new();
     let mut unknown: HashMap<&str, Option<u64>> = HashMap::new();
     for id in ids {
-        match resolve_one(handle, id).await? {
-            Some(number) => drop(numbers.insert(number)),
-            None => drop(unknown.insert(id, None)),
+        if full_number(handle, id).is_none() {
+            match remembered(handle, id).await? {
+                Some(letter) => drop(by_message.insert(id, Some(letter))),
+                None => drop(unknown.insert(id, None)),
+            }
         }
     }
     if !unknown.is_empty() {
         find_by_message(handle, &mut unknown).await?;
+        by_message.extend(unknown);
     }
+    let mut numbers = BTreeSet::new();
     for id in ids {
-        match unknown.get(id.as_str()) {
-            Some(Some(number)) => drop(numbers.insert(*number)),
-            Some(None) => {
-                return Err(SelectError::NotFound { pipeline: handle.name().to_owned(), id: id.clone() });
+        let pipeline = || handle.name().to_owned();
+        let by_message = by_message.get(id.as_str()).copied().flatten();
+        let by_number = match full_number(handle, id).or_else(|| id.parse().ok()) {
+            Some(number) => existing(handle, number).await?,
+            None => None,
+        };
+        match (by_message, by_number) {
+            (Some(by_message), Some(number)) if by_message != number => {
+                return Err(SelectError::Ambiguous { pipeline: pipeline(), id: id.clone(), by_message });
             }
-            None => {}
+            (Some(number), _) | (None, Some(number)) => drop(numbers.insert(number)),
+            (None, None) => return Err(SelectError::NotFound { pipeline: pipeline(), id: id.clone() }),
         }
     }
     Ok(numbers.into_iter().collect())
 }
 
-/// A letter by its number, or by its message where ids are remembered.
-async fn resolve_one(handle: &PipelineHandle, id: &str) -> Result<Option<u64>, SelectError> {
-    let number = match id.rsplit_once('/') {
-        Some((pipeline, number)) if pipeline == handle.name() => number.parse().ok(),
-        // A message id may have a slash too.
-        Some(_) => None,
-        None => id.parse().ok(),
-    };
-    if let Some(number) = number
-        && handle.letter(number).await?.is_some()
-    {
-        return Ok(Some(number));
-    }
+/// The number in a letter's full id. Of another pipeline's there is none: a message id may have a slash too.
+fn full_number(handle: &PipelineHandle, id: &str) -> Option<u64> {
+    let (pipeline, number) = id.rsplit_once('/')?;
+    if pipeline == handle.name() { number.parse().ok() } else { None }
+}
+
+/// The number, if there is such a letter.
+async fn existing(handle: &PipelineHandle, number: u64) -> Result<Option<u64>, SelectError> {
+    // No job is meant: this is asked because it reads no content.
+    let standings = handle.letter_standings(0, [number]).await?;
+    Ok(standings.first().is_some_and(Option::is_some).then_some(number))
+}
+
+/// The letter of a message, where ids are remembered.
+async fn remembered(handle: &PipelineHandle, id: &str) -> Result<Option<u64>, SelectError> {
     match handle.message(id).await {
         Ok(found) => Ok(found.and_then(|found| found.letter)),
         Err(HandleError::NotRemembered(_)) => Ok(None),
