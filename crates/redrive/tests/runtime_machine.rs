@@ -125,6 +125,23 @@ fn room_is_what_the_permits_leave() {
     assert_eq!((world.machine.room(), world.machine.running()), (1, 2));
 }
 
+/// A due time in the past means "at once": it must not show as decades of lateness.
+#[test]
+fn only_what_waited_for_its_time_can_be_late() {
+    let mut world = World::new(tiers(), 8);
+    let made = |id: &str| Message::builder(id).created(world.now).build().unwrap();
+    let batch = [("past", 0), ("now", 1_000_000), ("later", 1_000_500)];
+    let batch = batch.map(|(id, due)| NewMessage::from((made(id), Time::from_millis(due))));
+    drop(world.engine.ingest().unwrap().submit(batch.into(), world.now));
+    assert_eq!(world.round(), 2);
+    let lateness = world.machine.figures(world.now).retry_lateness;
+    assert_eq!((lateness.count(), lateness.max()), (0, None), "nothing waited");
+    world.now = Time::from_millis(1_000_700);
+    assert_eq!(world.round(), 1);
+    let lateness = world.machine.figures(world.now).retry_lateness;
+    assert_eq!((lateness.count(), (lateness.sum() * 1_000.0).round()), (1, 200.0));
+}
+
 #[test]
 fn a_call_ends_once_even_if_it_reports_twice() {
     let mut world = World::new(tiers(), 1);

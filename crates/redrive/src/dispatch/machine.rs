@@ -171,8 +171,9 @@ impl Machine {
     pub(super) fn begin(&mut self, call: Call, starts: &mut Vec<Start>) {
         let Delivery { message, meta, due, .. } = &call.delivery;
         let attempt = settle::next_call(meta);
+        // A first delivery waited only if it was due after it was made; a due time before that says nothing.
         if let Some(due) = due
-            && (attempt > 1 || message.key().is_none())
+            && (attempt > 1 || (message.key().is_none() && *due > message.created()))
         {
             self.figures.retry_lateness.observe_ms(call.started.as_millis().saturating_sub(due.as_millis()));
         }
