@@ -18,6 +18,7 @@ pub mod handler;
 
 pub mod handle;
 pub mod name;
+mod private;
 mod redrive;
 
 pub mod engine;

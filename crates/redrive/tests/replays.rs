@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -280,4 +281,40 @@ async fn long_words_about_a_job_are_cut_and_it_is_read_back() {
     assert!(again.faults().is_empty(), "{:?}", again.faults());
     let view = again.get("r-1").unwrap();
     assert_eq!((view.selection.len(), view.actor.len()), (4096, 4096));
+}
+
+/// The modes of a directory and everything in it. What the index keeps in its own directory is its own affair.
+fn modes(path: &Path, found: &mut Vec<(String, u32)>) {
+    let mode = std::fs::metadata(path).unwrap().permissions().mode();
+    found.push((path.display().to_string(), mode & 0o777));
+    if path.is_dir() && !path.ends_with("index") {
+        std::fs::read_dir(path).unwrap().for_each(|entry| modes(&entry.unwrap().path(), found));
+    }
+}
+
+/// Messages are somebody's data: nobody else on the machine may read them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_that_is_stored_is_private_to_its_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let data = dir.path().join("new/data");
+    let rig = Rig::new(Embedded::open(&data).unwrap());
+    let run = rig.run();
+    rig.with_letters(["a".to_owned()]).await;
+    let replays = Replays::open(Some(&data)).unwrap();
+    replays.start(&rig.handle, spec(None), [0], "ops").await.unwrap();
+    let actions = redrive::actions::Actions::open(Some(&data)).unwrap();
+    let mut found = Vec::new();
+    modes(&dir.path().join("new"), &mut found);
+    for name in ["/LOCK", "/FORMAT", "/journal", "/index", "/actions.ndjson", "/replays", ".json"] {
+        assert!(found.iter().any(|(path, _)| path.ends_with(name)), "{name}: {found:?}");
+    }
+    for (path, mode) in &found {
+        let wanted = if Path::new(path).is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(*mode, wanted, "{path}");
+    }
+    let mode = std::fs::metadata(dir.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755, "what was there is left as it is");
+    drop(actions);
+    run.abort();
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +12,7 @@ use redrive_core::Time;
 
 use super::action::{Action, ActionKind};
 use crate::handle::HandleError;
+use crate::private;
 
 const FILE: &str = "actions.ndjson";
 /// The longest list that is answered.
@@ -79,7 +80,7 @@ impl Actions {
         let mut faults = Vec::new();
         if let Some(dir) = dir {
             let path = dir.join(FILE);
-            let file = OpenOptions::new().create(true).read(true).append(true).open(&path)?;
+            let file = private::options().create(true).read(true).append(true).open(&path)?;
             File::open(dir)?.sync_all()?;
             let mut number = 0;
             let whole = walk(&file, 0, |at, line| {

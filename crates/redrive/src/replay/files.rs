@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::job::{self, Facts, Progress};
+use crate::private;
 
 /// A job file holds a description in words; nobody needs more than this.
 const JOB_BYTES_MAX: u64 = 1 << 20;
@@ -31,7 +32,10 @@ impl Files {
     /// Opens or makes the directory and reads all jobs.
     pub(super) fn open(dir: &Path) -> io::Result<(Self, Found)> {
         let files = Self { dir: dir.join("replays") };
-        fs::create_dir_all(&files.dir)?;
+        match private::create_dir(&files.dir) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
         File::open(dir)?.sync_all()?;
         let mut found = Found::default();
         let mut selections = Vec::new();
@@ -84,7 +88,7 @@ impl Files {
     ) -> io::Result<()> {
         let path = self.path(number, extension);
         let unfinished = self.dir.join(format!("{}.new", job::name(number)));
-        let mut out = BufWriter::new(File::create(&unfinished)?);
+        let mut out = BufWriter::new(private::create_file(&unfinished)?);
         content(&mut out)?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
         fs::rename(&unfinished, &path)?;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -151,14 +152,29 @@ impl Scene {
     }
 }
 
-/// A directory nobody has, for this run.
+/// A directory nobody has, for this run; nobody else may look into it.
 fn fresh_dir() -> Result<PathBuf, Failed> {
     let mut random = [0_u8; 4];
     getrandom::fill(&mut random).map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;
     let number = u32::from_be_bytes(random);
     let dir = std::env::temp_dir().join(format!("redrive-demo-{number:08x}"));
-    match fs::create_dir(&dir) {
+    match fs::DirBuilder::new().mode(0o700).create(&dir) {
         Ok(()) => Ok(dir),
         Err(error) => Err(Failed::new(Exit::Storage, format!("creating {}: {error}", dir.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_directory_is_private() {
+        let dir = fresh_dir().unwrap();
+        let mode = fs::metadata(&dir).unwrap().permissions().mode();
+        fs::remove_dir(&dir).unwrap();
+        assert_eq!(mode & 0o777, 0o700);
     }
 }

@@ -1,20 +1,20 @@
 //! A directory with one owner and a format version; in it one store per pipeline.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::disk::{RealDisk, Traffic};
+use super::disk::{RealDisk, Traffic, make_dir};
 use super::open::{self, Place, StoreReport};
 use super::shelf::ShelfError;
 use super::shelf_fjall::FjallShelf;
 use super::store::{Store, Tuning};
 use super::unusable::failed;
 use crate::engine::seam::{EngineError, StoreOptions};
-use crate::name;
+use crate::{name, private};
 
 /// What this program writes. A directory with a higher number is refused.
 pub const FORMAT: u32 = 1;
@@ -124,6 +124,8 @@ fn open_index(path: &Path, anew: bool) -> Result<Arc<FjallShelf>, ShelfError> {
             _ => {}
         }
     }
+    // Its files are made as the process makes files; the directory keeps them private.
+    make_dir(path).map_err(|error| ShelfError(format!("making {}: {error}", path.display())))?;
     // fjall asserts what it reads from its own journal. The index is a cache: damage in it must not stop us.
     let opened = std::panic::catch_unwind(|| FjallShelf::open(path));
     opened.unwrap_or_else(|_| Err(ShelfError("opening it panicked".into()))).map(Arc::new)
@@ -139,7 +141,7 @@ fn check_name(name: &str) -> Result<(), EngineError> {
 
 fn lock(path: &Path) -> Result<File, EngineError> {
     let name = path.join(LOCK_FILE);
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
+    let file = private::options().create(true).truncate(false).write(true).open(&name);
     let mut file = file.map_err(|error| failed("opening", &name, &error))?;
     match file.try_lock() {
         Ok(()) => {}
@@ -210,7 +212,7 @@ fn read_format(text: &str, name: &Path) -> Result<[u8; 16], EngineError> {
 /// Complete or not there at all, also after a power cut.
 fn write_durably(dir: &Path, name: &Path, content: &[u8]) -> std::io::Result<()> {
     let unfinished = name.with_extension("new");
-    let mut file = File::create(&unfinished)?;
+    let mut file = private::create_file(&unfinished)?;
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&unfinished, name)?;

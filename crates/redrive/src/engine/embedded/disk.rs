@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::private;
+
 /// A flat directory of files.
 ///
 /// Names are durable only after [`Disk::sync_dir`], contents only after [`DiskFile::sync_data`].
@@ -107,7 +109,8 @@ impl RealDisk {
     }
 }
 
-fn make_dir(path: &Path) -> io::Result<()> {
+/// Makes a directory and its parents, as far as they are missing: private, and durable.
+pub(super) fn make_dir(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -116,7 +119,7 @@ fn make_dir(path: &Path) -> io::Result<()> {
         _ => Path::new("."),
     };
     make_dir(parent)?;
-    match std::fs::create_dir(path) {
+    match private::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         other => other?,
     }
@@ -138,7 +141,7 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, name: &str) -> io::Result<RealFile> {
-        self.opened(OpenOptions::new().read(true).write(true).create_new(true), name)
+        self.opened(private::options().read(true).write(true).create_new(true), name)
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {
