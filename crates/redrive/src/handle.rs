@@ -119,10 +119,24 @@ impl PipelineHandle {
         let policy = &self.built.policy;
         let stamp = |new: NewMessage| NewMessage { message: stamped(new.message, policy, now), due: new.due };
         let batch: Vec<NewMessage> = messages.into_iter().map(|new| stamp(new.into())).collect();
-        let entering = board.enter(batch.len(), self.built.max_pending)?;
+        let entering = match board.enter(batch.len(), self.built.max_pending) {
+            Ok(entering) => entering,
+            // What was accepted before takes no place: its sender must hear so, or it would try for ever.
+            Err(full) => return self.duplicates(&batch).await.ok_or(full),
+        };
         let accepted = ingest.submit(batch, now).await.unwrap_or(Err(IngestError::Stopped))?;
         entering.accepted(accepted.iter().filter(|one| matches!(one, Accepted::New { .. })).count());
         Ok(accepted)
+    }
+
+    /// The answer to a batch of which every message was accepted before; `None` if one was not, or may not have been.
+    async fn duplicates(&self, batch: &[NewMessage]) -> Option<Vec<Accepted>> {
+        let mut accepted = Vec::new();
+        for new in batch {
+            let known = self.message(new.message.id()).await.ok().flatten()?;
+            accepted.push(Accepted::Duplicate { seq: known.duplicate_of? });
+        }
+        Some(accepted)
     }
 
     /// Up to `limit` letters in the order of their ids, after the id `after`; all states if none is given.

@@ -4,11 +4,12 @@ mod support;
 
 use std::time::Duration;
 
-use redrive::letters::select::{PAGE_MAX, letter_id, resolve};
+use redrive::engine::letter::SCAN_BYTES;
+use redrive::letters::select::{PAGE_BYTES, PAGE_MAX, letter_id, resolve};
 use redrive::letters::{Filter, SelectError, Selection};
 use redrive::{
-    Embedded, Failure, HandleError, LetterState, MemoryStores, Message, MessagePhase, Ordering, Pipeline,
-    PipelineHandle, Reason, Redrive, Stores, Time, VirtualClock,
+    Embedded, Failure, HandleError, Letter, LetterState, MemoryStores, Message, MessagePhase, Ordering,
+    Pipeline, PipelineHandle, Reason, Redrive, Stores, Time, VirtualClock,
 };
 use support::{at_rest, guarded, keyed, message, quick, until};
 use tokio::sync::Notify;
@@ -266,6 +267,70 @@ async fn a_number_that_is_also_the_id_of_another_letters_message_is_refused() {
         assert_eq!(named("3").await.unwrap(), [3], "both, and the same letter");
         assert_eq!(named("1").await.unwrap(), [1], "a number that no message has");
     }
+}
+
+/// A payload may have 32 MiB: a thousand letters of a page must not all be in memory with theirs.
+async fn large_letters_are_read_in_small_pieces(stores: impl Stores + 'static) {
+    const MIB: usize = 1 << 20;
+    let (redrive, handle) = built(stores, orders());
+    let large = |n: u32| {
+        let builder = Message::builder(format!("p-{n}")).key(vec![1]).header("x", vec![2]).tenant("acme");
+        builder.payload(format!(r#"{{"a":"b","c":"{}"}}"#, "x".repeat(MIB))).build().unwrap()
+    };
+    for from in [0, 10, 20] {
+        handle.ingest((from..from + 10).map(large)).await.unwrap();
+    }
+    let running = redrive.clone();
+    let run = tokio::spawn(async move { running.run_until(std::future::pending::<()>()).await });
+    guarded(until(&handle, |c| c.letters_open == 30)).await;
+
+    let piece = handle.scan_letters(None, None, 64, 1_024).await.unwrap();
+    let sizes: Vec<usize> = piece.letters.iter().map(Letter::size).collect();
+    assert!(sizes.len() <= 8 && sizes.iter().sum::<usize>() >= SCAN_BYTES, "{sizes:?}");
+    assert_eq!((piece.next, piece.scanned), (Some(sizes.len() as u64 - 1), sizes.len() as u64));
+
+    let named = (0..30).map(|n| letter_id("orders", n)).collect();
+    let all = Selection::all(LetterState::Open);
+    for selection in [all.clone(), Selection { ids: Some(named), ..all }] {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = selection.page(&handle, after, 1_000).await.unwrap();
+            assert!(page.letters.iter().map(Letter::size).sum::<usize>() < PAGE_BYTES + SCAN_BYTES + 2 * MIB);
+            assert!(page.letters.iter().all(|letter| letter.message.payload().unwrap().len() > MIB));
+            seen.extend(page.letters.iter().map(|letter| letter.id));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, (0..30).collect::<Vec<u64>>());
+        assert_eq!(selection.freeze(&handle).await.unwrap(), seen);
+
+        let page = selection.page_without_payloads(&handle, None, 1_000).await.unwrap();
+        assert_eq!((page.letters.len(), page.next), (30, None), "what is left of them is small");
+        for letter in &page.letters {
+            let message = &letter.message;
+            assert_eq!((message.payload(), message.tenant()), (None, Some("acme")));
+            assert_eq!((message.key(), message.headers().count()), (Some(&[1][..]), 1));
+            assert!(message.created() > Time::ZERO && letter.size() < 1_000);
+            assert_eq!(letter.history.attempts()[0].error, "422 no such currency");
+        }
+    }
+    let filter = Some(Filter::parse("payload.a:b").unwrap());
+    let seen = Selection { filter, ..Selection::default() }.page_without_payloads(&handle, None, 5).await;
+    assert_eq!(seen.unwrap().letters.len(), 5, "the filter sees payloads all the same");
+    run.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_letters_are_read_in_small_pieces_in_memory() {
+    large_letters_are_read_in_small_pieces(MemoryStores::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_letters_are_read_in_small_pieces_from_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    large_letters_are_read_in_small_pieces(Embedded::open(dir.path()).unwrap()).await;
 }
 
 #[tokio::test]

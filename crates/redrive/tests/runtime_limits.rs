@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redrive::engine::{Engine, EngineError, IngestError, Memory, StoreOptions};
+use redrive::engine::{Accepted, Engine, EngineError, IngestError, Memory, StoreOptions};
 use redrive::{
     AttemptFailed, Class, Clock, Decided, Embedded, Failure, MemoryStores, Message, Mode, Ordering, Pipeline,
     Policy, Reason, Redrive, VirtualClock,
@@ -45,6 +45,28 @@ async fn no_more_is_accepted_than_may_be_pending() {
     };
     let report = guarded(redrive.run_until(work)).await.unwrap();
     assert_eq!(report.total().succeeded, 500);
+}
+
+/// A producer repeats what it has no answer for. If a full pipeline refused that, it would repeat it for ever.
+#[tokio::test]
+async fn a_full_pipeline_still_knows_what_it_has_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipeline = || Pipeline::new("p").max_pending(2).dedup(Duration::from_mins(1)).handler(fine);
+    let stored = Redrive::builder().engine(Embedded::open(dir.path()).unwrap()).pipeline(pipeline());
+    for redrive in [built(pipeline()), stored.build().unwrap()] {
+        let handle = redrive.pipeline("p").unwrap();
+        handle.ingest(["a", "b"].map(message)).await.unwrap();
+        let seqs = |accepted: Vec<Accepted>| {
+            let seq = |one| if let Accepted::Duplicate { seq } = one { Some(seq) } else { None };
+            accepted.into_iter().map(seq).collect::<Vec<_>>()
+        };
+        assert_eq!(seqs(handle.ingest([message("b")]).await.unwrap()), [Some(1)]);
+        assert_eq!(seqs(handle.ingest(["b", "a"].map(message)).await.unwrap()), [Some(1), Some(0)]);
+        let full = Err(IngestError::TooMany { pending: 2, max: 2 });
+        assert_eq!(handle.ingest(["a", "c"].map(message)).await, full, "all or nothing");
+        assert_eq!(handle.ingest([message("c")]).await, full);
+        assert_eq!(handle.counts().await.unwrap().ready, 2);
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use redrive::letters::{Selection, select};
@@ -18,7 +18,7 @@ use crate::answer::Json;
 use crate::auth::Actor;
 use crate::body;
 use crate::problem::Problem;
-use crate::request::{Params, read_json};
+use crate::request::{Params, Path, read_json};
 use crate::state::Shared;
 
 /// Letters of a page, unless asked otherwise.
@@ -66,7 +66,11 @@ pub(crate) async fn list(
         all: true,
     };
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, select::PAGE_MAX);
-    let page = selection.page(&served.handle, params.cursor, limit).await?;
+    let page = if params.payload {
+        selection.page(&served.handle, params.cursor, limit).await?
+    } else {
+        selection.page_without_payloads(&served.handle, params.cursor, limit).await?
+    };
     let mut next = page.next;
     let mut letters = Vec::with_capacity(page.letters.len());
     let mut payload_bytes = 0;
@@ -117,7 +121,8 @@ pub(crate) async fn stats(
     let mut tally = Tally::default();
     let mut after = None;
     loop {
-        let page = Selection::all(LetterState::Open).page(&served.handle, after, select::PAGE_MAX).await?;
+        let open = Selection::all(LetterState::Open);
+        let page = open.page_without_payloads(&served.handle, after, select::PAGE_MAX).await?;
         page.letters.iter().for_each(|letter| tally.add(letter));
         after = page.next;
         if after.is_none() || tally.scanned >= STATS_MAX {

@@ -1,5 +1,6 @@
 //! A dead letter: a parked message with its whole story, and the states it can be in.
 
+use bytes::Bytes;
 use redrive_core::{Message, Meta, Reason, Time};
 
 use super::history::History;
@@ -59,6 +60,41 @@ pub struct Letter {
     pub meta: Meta,
     pub history: History,
 }
+
+impl Letter {
+    /// Bytes of the message and its story, nearly all there is to a large letter.
+    pub fn size(&self) -> usize {
+        self.message.wire().len() + self.history.raw().len()
+    }
+
+    /// The letter without the payload of its message, and without the memory that holds it.
+    #[must_use]
+    pub fn without_payload(self) -> Self {
+        // The history may be a part of the same memory.
+        let history = History::from_raw(Bytes::copy_from_slice(self.history.raw()));
+        Self { message: stripped(&self.message).unwrap_or(self.message), history, ..self }
+    }
+}
+
+fn stripped(message: &Message) -> Option<Message> {
+    let mut builder = Message::builder(message.id()).created(message.created());
+    if let Some(key) = message.key() {
+        builder = builder.key(key.to_vec());
+    }
+    if let Some(tenant) = message.tenant() {
+        builder = builder.tenant(tenant);
+    }
+    if let Some(deadline) = message.deadline() {
+        builder = builder.deadline(deadline);
+    }
+    for (name, value) in message.headers() {
+        builder = builder.header(name, value.to_vec());
+    }
+    builder.build().ok()
+}
+
+/// Letters of one [`LetterScan`] hold about this much; it ends with the one that goes beyond.
+pub const SCAN_BYTES: usize = 8 << 20;
 
 /// A part of all letters, as far as was looked.
 #[derive(Clone, Debug, Default)]

@@ -13,6 +13,7 @@ use super::history::History;
 use super::ingest::{Accepted, Ingest, IngestAnswer, NewMessage};
 use super::letter::{
     Letter, LetterChange, LetterScan, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
+    SCAN_BYTES,
 };
 use super::message_state::{MessagePhase, MessageState};
 use super::seam::{
@@ -399,6 +400,7 @@ impl Inner {
         let Some(window) = self.options.dedup else { return Err(EngineError::NotRemembered) };
         let Some((seq, at)) = self.seen.get(id) else { return Ok(None) };
         let (entry, letter) = (&self.entries[seq], self.letters.get(seq));
+        let duplicate_of = (now.since(*at) < window).then_some(*seq);
         let waits = |phase| if letter.is_some() { MessagePhase::Replaying } else { phase };
         let mut due = None;
         let phase = match entry.state {
@@ -412,12 +414,15 @@ impl Inner {
             State::Letter | State::Done => match letter {
                 Some(letter) => letter.state.into(),
                 None if now.since(*at) >= window => return Ok(None),
-                None => return Ok(Some(MessageState::new(id, MessagePhase::Succeeded))),
+                None => {
+                    let succeeded = MessageState::new(id, MessagePhase::Succeeded);
+                    return Ok(Some(MessageState { duplicate_of, ..succeeded }));
+                }
             },
         };
         let told = MessageState::new(id, phase).told(&entry.meta, &entry.history);
         let (letter, reason) = (letter.map(|_| *seq), letter.map(|letter| letter.reason));
-        Ok(Some(MessageState { due, letter, reason, ..told }))
+        Ok(Some(MessageState { due, letter, reason, duplicate_of, ..told }))
     }
 
     fn letter_standing(&self, job: u64, seq: u64) -> Option<LetterStanding> {
@@ -552,14 +557,17 @@ impl Engine for Memory {
         let inner = self.lock();
         let mut scan = LetterScan { next: after, ..LetterScan::default() };
         let from = after.map_or(0, |id| id.saturating_add(1));
+        let mut bytes = 0;
         for (seq, letter) in inner.letters.range(from..) {
-            if scan.letters.len() >= limit || scan.scanned >= look_max as u64 {
+            if scan.letters.len() >= limit || bytes >= SCAN_BYTES || scan.scanned >= look_max as u64 {
                 return Ok(scan);
             }
             scan.scanned += 1;
             scan.next = Some(*seq);
             if state.is_none_or(|state| state == letter.state) {
-                scan.letters.extend(inner.letter(*seq));
+                let letter = inner.letter(*seq);
+                bytes += letter.as_ref().map_or(0, Letter::size);
+                scan.letters.extend(letter);
             }
         }
         Ok(LetterScan { next: None, ..scan })

@@ -84,6 +84,8 @@ pub struct MessageState {
     pub letter: Option<u64>,
     /// Why it died last.
     pub reason: Option<Reason>,
+    /// The number a repeat of its id would be answered with as a duplicate; `None` once the window is over.
+    pub duplicate_of: Option<u64>,
 }
 
 impl MessageState {
@@ -97,6 +99,7 @@ impl MessageState {
             history: Vec::new(),
             letter: None,
             reason: None,
+            duplicate_of: None,
         }
     }
 

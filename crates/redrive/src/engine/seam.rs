@@ -209,7 +209,9 @@ pub trait Engine: Send + 'static {
     ) -> Result<Vec<Letter>, EngineError>;
 
     /// Like [`Engine::letters`], but looks at no more than `look_max` letters, whatever their state, and says how far it
-    /// came: a search for few among many must not hold up deliveries.
+    /// came: a search for few among many must not hold up deliveries. It also ends once it holds [`SCAN_BYTES`].
+    ///
+    /// [`SCAN_BYTES`]: super::letter::SCAN_BYTES
     fn scan_letters(
         &mut self,
         state: Option<LetterState>,

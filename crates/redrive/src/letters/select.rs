@@ -5,13 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 use redrive_core::Time;
 
 use super::filter::Filter;
-use crate::engine::{Letter, LetterState};
+use crate::engine::{Letter, LetterScan, LetterState};
 use crate::handle::{HandleError, PipelineHandle};
 
 /// Letters that are looked at in one call of [`Selection::page`]; the cursor goes on from there.
 pub const SCAN_MAX: usize = 10_000;
 /// The largest page.
 pub const PAGE_MAX: usize = 1_000;
+/// Letters of one page hold about this much, whatever their number; it ends with the piece that goes beyond.
+pub const PAGE_BYTES: usize = 16 << 20;
 /// Letters in one frozen selection.
 pub const SELECTION_MAX: usize = 10_000_000;
 /// Letters that are read from the engine at once: reading must not hold up deliveries.
@@ -79,54 +81,83 @@ impl Selection {
             && self.filter.as_ref().is_none_or(|filter| filter.matches(letter, now))
     }
 
-    /// Up to `limit` letters after the id `after`. A call looks at a bounded number of letters, so a page may be short,
-    /// or empty, although there are more: `next` says where to go on.
+    /// Up to `limit` letters after the id `after`. A call looks at a bounded number of letters and holds a bounded number
+    /// of bytes, so a page may be short, or empty, although there are more: `next` says where to go on.
     pub async fn page(
         &self,
         handle: &PipelineHandle,
         after: Option<u64>,
         limit: usize,
     ) -> Result<Page, SelectError> {
-        let (now, limit) = (handle.now(), limit.clamp(1, PAGE_MAX));
-        if let Some(ids) = &self.ids {
-            let ids = resolve(handle, ids).await?;
-            return self.page_of(handle, &ids, after, limit, now).await;
-        }
-        let mut page = Page { letters: Vec::new(), next: after, scanned: 0 };
-        while page.letters.len() < limit && (page.scanned as usize) < SCAN_MAX {
-            // No more than the page still holds, so that none is looked at in vain.
-            let wanted = READ_MAX.min(limit - page.letters.len());
-            let scan = handle.scan_letters(self.state, page.next, wanted, LOOK_MAX).await?;
-            page.scanned += scan.scanned;
-            page.next = scan.next;
-            page.letters.extend(scan.letters.into_iter().filter(|letter| self.matches(letter, now)));
-            if page.next.is_none() {
-                return Ok(page);
-            }
-        }
-        Ok(page)
+        self.page_with(handle, after, limit, |letter| letter).await
     }
 
-    async fn page_of(
+    /// Like [`Self::page`], with letters whose payloads are left out once the filter has seen them.
+    pub async fn page_without_payloads(
         &self,
         handle: &PipelineHandle,
-        ids: &[u64],
         after: Option<u64>,
         limit: usize,
-        now: Time,
     ) -> Result<Page, SelectError> {
-        let mut page = Page { letters: Vec::new(), next: None, scanned: 0 };
-        let left = ids.iter().filter(|id| after.is_none_or(|after| **id > after));
-        for id in left {
-            if page.letters.len() == limit || page.scanned as usize >= SCAN_MAX {
-                return Ok(page);
-            }
-            page.scanned += 1;
-            page.next = Some(*id);
-            let letter = handle.letter(*id).await?;
-            page.letters.extend(letter.filter(|letter| self.matches(letter, now)));
+        self.page_with(handle, after, limit, Letter::without_payload).await
+    }
+
+    async fn page_with(
+        &self,
+        handle: &PipelineHandle,
+        after: Option<u64>,
+        limit: usize,
+        keep: impl Fn(Letter) -> Letter,
+    ) -> Result<Page, SelectError> {
+        let ids = self.resolved(handle).await?;
+        let keep = |letter| {
+            let letter = keep(letter);
+            let size = letter.size();
+            (letter, size)
+        };
+        let part = self.part(handle, ids.as_deref(), after, limit, keep).await?;
+        Ok(Page { letters: part.kept, next: part.next, scanned: part.scanned })
+    }
+
+    /// The letters that were named, if any were.
+    async fn resolved(&self, handle: &PipelineHandle) -> Result<Option<Vec<u64>>, SelectError> {
+        match &self.ids {
+            Some(ids) => resolve(handle, ids).await.map(Some),
+            None => Ok(None),
         }
-        Ok(Page { next: None, ..page })
+    }
+
+    /// Goes through the letters piece by piece and keeps of each one that is meant what `keep` says, and its bytes.
+    async fn part<T>(
+        &self,
+        handle: &PipelineHandle,
+        ids: Option<&[u64]>,
+        after: Option<u64>,
+        limit: usize,
+        keep: impl Fn(Letter) -> (T, usize),
+    ) -> Result<Part<T>, SelectError> {
+        let (now, limit) = (handle.now(), limit.clamp(1, PAGE_MAX));
+        let mut part = Part { kept: Vec::new(), next: after, scanned: 0 };
+        let mut bytes = 0;
+        while part.kept.len() < limit && (part.scanned as usize) < SCAN_MAX && bytes < PAGE_BYTES {
+            // No more than the page still holds, so that none is looked at in vain.
+            let wanted = READ_MAX.min(limit - part.kept.len());
+            let scan = match ids {
+                Some(ids) => next_of(handle, ids, part.next).await?,
+                None => handle.scan_letters(self.state, part.next, wanted, LOOK_MAX).await?,
+            };
+            part.scanned += scan.scanned;
+            part.next = scan.next;
+            for letter in scan.letters.into_iter().filter(|letter| self.matches(letter, now)) {
+                let (kept, size) = keep(letter);
+                bytes += size;
+                part.kept.push(kept);
+            }
+            if part.next.is_none() {
+                break;
+            }
+        }
+        Ok(part)
     }
 
     /// The ids of all letters that are meant now, in order. What dies later is not among them.
@@ -135,27 +166,41 @@ impl Selection {
             return Err(SelectError::Empty);
         }
         let mut frozen = Vec::new();
-        // Resolved once, not once per page.
-        let resolved = match &self.ids {
-            Some(ids) => Some(resolve(handle, ids).await?),
-            None => None,
-        };
+        // Resolved once, not once per part.
+        let ids = self.resolved(handle).await?;
         let mut after = None;
         loop {
-            let page = match &resolved {
-                Some(ids) => self.page_of(handle, ids, after, PAGE_MAX, handle.now()).await?,
-                None => self.page(handle, after, PAGE_MAX).await?,
-            };
-            frozen.extend(page.letters.iter().map(|letter| letter.id));
+            let part = self.part(handle, ids.as_deref(), after, PAGE_MAX, |letter| (letter.id, 0)).await?;
+            frozen.extend(part.kept);
             if frozen.len() > SELECTION_MAX {
                 return Err(SelectError::TooMany);
             }
-            after = page.next;
+            after = part.next;
             if after.is_none() {
                 return Ok(frozen);
             }
         }
     }
+}
+
+/// What is kept of a part of a selection; see [`Page`].
+struct Part<T> {
+    kept: Vec<T>,
+    next: Option<u64>,
+    scanned: u64,
+}
+
+/// The first letter after `after` that was named; there is none at the end.
+async fn next_of(
+    handle: &PipelineHandle,
+    ids: &[u64],
+    after: Option<u64>,
+) -> Result<LetterScan, SelectError> {
+    let at = after.map_or(0, |after| ids.partition_point(|id| *id <= after));
+    let Some(id) = ids.get(at) else { return Ok(LetterScan::default()) };
+    let letters = handle.letter(*id).await?.into_iter().collect();
+    let next = (at + 1 < ids.len()).then_some(*id);
+    Ok(LetterScan { letters, next, scanned: 1 })
 }
 
 /// The numbers of letters that were named as people name them, in order and each once.

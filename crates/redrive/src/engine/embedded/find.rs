@@ -1,13 +1,15 @@
 //! Finds things in the tables: letters, and a message by its id. The ids say its number, the places where it waits; what is left is ready, in flight, a
 //! letter or over.
 
+use std::time::Duration;
+
 use redrive_core::Time;
 
 use super::disk::Disk;
-use super::shelf::{LineSlot, Pointer, Shelf, Space, WaitPlace};
+use super::shelf::{IdSlot, LineSlot, Pointer, Shelf, Space, WaitPlace};
 use super::store::Store;
 use super::take::{Content, content_of};
-use crate::engine::letter::{LetterScan, LetterStanding, LetterState};
+use crate::engine::letter::{LetterScan, LetterStanding, LetterState, SCAN_BYTES};
 use crate::engine::message_state::{MessagePhase, MessageState};
 use crate::engine::seam::EngineError;
 
@@ -16,6 +18,19 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let Some(window) = self.options.dedup else { return Err(EngineError::NotRemembered) };
         let found = self.book.ids.get(&id.as_bytes().to_vec(), &self.book.table(Space::Ids))?;
         let Some(slot) = found else { return Ok(None) };
+        let is_repeated = now.since(Time::from_millis(slot.at)) < window;
+        let state = self.message_of(id, &slot, window, now)?;
+        let duplicate_of = is_repeated.then_some(slot.seq);
+        Ok(state.map(|state| MessageState { duplicate_of, ..state }))
+    }
+
+    fn message_of(
+        &self,
+        id: &str,
+        slot: &IdSlot,
+        window: Duration,
+        now: Time,
+    ) -> Result<Option<MessageState>, EngineError> {
         let seq = slot.seq;
         let letter = self.book.letter(seq)?;
         let place = self.place_of(seq)?;
@@ -108,14 +123,17 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         };
         let slots = self.book.letters.range(&from, look_max, &self.book.table(Space::Letters))?;
         let at_the_end = slots.len() < look_max;
+        let mut bytes = 0;
         for (seq, slot) in slots {
-            if scan.letters.len() >= limit {
+            if scan.letters.len() >= limit || bytes >= SCAN_BYTES {
                 return Ok(scan);
             }
             scan.scanned += 1;
             scan.next = Some(seq);
             if state.is_none_or(|state| state == slot.state) {
-                scan.letters.push(self.open_letter(seq, &slot)?);
+                let letter = self.open_letter(seq, &slot)?;
+                bytes += letter.size();
+                scan.letters.push(letter);
             }
         }
         Ok(if at_the_end { LetterScan { next: None, ..scan } } else { scan })
