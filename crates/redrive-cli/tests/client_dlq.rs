@@ -84,6 +84,12 @@ headers  authorization=(hidden) x-src=web
 ",
     );
     assert_eq!(api.asked()[0].line, "GET /v1/pipelines/orders/letters/orders%2F17");
+    // A message may be called like a route; escaped it cannot be taken for one.
+    for (id, path) in [("stats", "%73%74%61%74%73"), ("undo", "%75%6E%64%6F"), ("status", "status")] {
+        api.redrive(&["dlq", "show", "orders", id]).exits(0);
+        let asked = api.asked().last().unwrap().line.clone();
+        assert_eq!(asked, format!("GET /v1/pipelines/orders/letters/{path}"));
+    }
 }
 
 #[test]

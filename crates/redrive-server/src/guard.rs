@@ -25,5 +25,24 @@ pub(crate) async fn guard(
 
 fn caller(headers: &HeaderMap) -> Caller<'_> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    Caller { authorization: text(header::AUTHORIZATION), host: text(header::HOST) }
+    // A name that is not text is not this machine's; only one that is not sent at all says nothing.
+    let host = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default());
+    Caller { authorization: text(header::AUTHORIZATION), host }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_not_text_is_a_foreign_one() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(caller(&headers).host, None);
+        headers.insert(header::HOST, HeaderValue::from_bytes(b"evil\xff.example").unwrap());
+        assert_eq!(caller(&headers).host, Some(""));
+        headers.insert(header::HOST, HeaderValue::from_static("localhost"));
+        assert_eq!(caller(&headers).host, Some("localhost"));
+    }
 }

@@ -1,6 +1,6 @@
-//! The query strings and bodies of requests, with faults that name the field.
+//! The paths, query strings and bodies of requests, with faults that name the field.
 
-use axum::extract::{FromRequestParts, Query};
+use axum::extract::{self, FromRequestParts, Query};
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
@@ -23,6 +23,28 @@ where
             Err(rejection) => {
                 let hint = "GET /v1/openapi.json lists the parameters of each request";
                 Err(Problem::bad_request(format!("the query string: {}", rejection.body_text()), hint))
+            }
+        }
+    }
+}
+
+/// The variable parts of the path; one that is not text is an error like any other.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<T>(pub T);
+
+impl<T, S> FromRequestParts<S> for Path<T>
+where
+    T: DeserializeOwned + Send,
+    S: Send + Sync,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match extract::Path::<T>::from_request_parts(parts, state).await {
+            Ok(extract::Path(path)) => Ok(Self(path)),
+            Err(rejection) => {
+                let hint = "escape the name or id byte by byte, as UTF-8";
+                Err(Problem::bad_request(format!("the path: {}", rejection.body_text()), hint))
             }
         }
     }

@@ -86,6 +86,10 @@ async fn an_id_that_could_mean_something_else_is_not_mistaken() {
     server.post(&format!("{LETTERS}/discard"), &wish).await.expect(409);
     let stats = server.get(&format!("{LETTERS}/stats")).await.expect(200);
     assert_eq!((&stats["open"], &stats["discarded"]), (&json!(4), &json!(0)), "nothing was done");
+    for path in ["/v1/pipelines/%ff", "/v1/pipelines/orders/letters/%ff"] {
+        let problem = server.get(path).await.expect(400);
+        assert_eq!(problem["code"], "bad_request", "{path}: {problem}");
+    }
     let whole = server.get(&format!("{LETTERS}/orders%2F0")).await.expect(200);
     assert_eq!(whole["message"], "x");
     for (path, id) in [("%73tats", "stats"), ("%75ndo", "undo")] {

@@ -10,9 +10,12 @@ use super::answers::{
     Pipelines, ReplayView, Restored,
 };
 use super::fault::ClientFault;
-use super::place::{Place, query, segment};
+use super::place::{Place, opaque_segment, query, segment};
 use super::token::Bearer;
 use super::wire::Wire;
+
+/// Words that are routes where otherwise the id of a letter stands.
+const LETTER_ROUTES: [&str; 3] = ["stats", "discard", "undo"];
 
 /// A processor's API.
 #[derive(Clone, Debug)]
@@ -75,7 +78,8 @@ impl Api {
     }
 
     pub async fn letter(&self, pipeline: &str, id: &str) -> Result<Answer<LetterView>, ClientFault> {
-        self.get(&format!("/v1/pipelines/{}/letters/{}", segment(pipeline), segment(id))).await
+        let id = if LETTER_ROUTES.contains(&id) { opaque_segment(id) } else { segment(id) };
+        self.get(&format!("/v1/pipelines/{}/letters/{id}", segment(pipeline))).await
     }
 
     pub async fn letter_stats(&self, pipeline: &str) -> Result<Answer<LetterStats>, ClientFault> {

@@ -94,6 +94,15 @@ pub fn segment(text: &str) -> String {
     escaped
 }
 
+/// Like [`segment`], but with every byte escaped, so that an id that is also the name of a route (`stats`) is an id.
+pub fn opaque_segment(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(text.len() * 3), |mut escaped, byte| {
+        // Writing to a String cannot fail.
+        _ = write!(escaped, "%{byte:02X}");
+        escaped
+    })
+}
+
 /// `?name=value&…` of those that have a value; nothing if none has.
 pub fn query(pairs: &[(&str, Option<&str>)]) -> String {
     let mut text = String::new();

@@ -1,10 +1,11 @@
 //! One message, by its id.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 
 use super::view::{self, MessageView};
 use crate::answer::Json;
 use crate::problem::Problem;
+use crate::request::Path;
 use crate::state::Shared;
 
 pub(crate) async fn show(

@@ -1,7 +1,7 @@
 //! Pipelines: their figures, and their gate.
 
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
 use serde::Serialize;
@@ -10,6 +10,7 @@ use super::view::{self, PipelineView};
 use crate::answer::Json;
 use crate::auth::Actor;
 use crate::problem::Problem;
+use crate::request::Path;
 use crate::state::Shared;
 
 #[derive(Serialize)]

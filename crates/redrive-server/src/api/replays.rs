@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
@@ -15,7 +15,7 @@ use crate::answer::Json;
 use crate::auth::Actor;
 use crate::body;
 use crate::problem::{Code, Problem};
-use crate::request::read_json;
+use crate::request::{Path, read_json};
 use crate::state::{Shared, now};
 
 #[derive(Debug, Deserialize)]

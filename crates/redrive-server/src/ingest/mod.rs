@@ -4,7 +4,7 @@ pub mod batch;
 pub mod message;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::Json;
 use crate::body;
 use crate::problem::{Code, Problem};
-use crate::request::Params;
+use crate::request::{Params, Path};
 use crate::service::Served;
 use crate::state::Shared;
 use crate::token::hex;
