@@ -7,7 +7,7 @@ use axum::middleware::{self, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
-use crate::api::{actions, letters, messages, pipelines, replays};
+use crate::api::{actions, keys, letters, messages, pipelines, replays};
 use crate::auth::{Access, guard};
 use crate::problem::{Code, Problem};
 use crate::state::Shared;
@@ -29,6 +29,7 @@ pub enum Operation {
     ResumePipeline,
     Ingest,
     ShowMessage,
+    ShowKey,
     ListLetters,
     LetterStats,
     ShowLetter,
@@ -61,7 +62,7 @@ const DISCARD: Access = Access::Needs(Scope::Discard);
 const ADMIN: Access = Access::Needs(Scope::Admin);
 
 /// In the order of the documentation. `{*id}` takes the rest of the path: ids may hold slashes.
-pub static ROUTES: [Route; 24] = [
+pub static ROUTES: [Route; 25] = [
     route(Operation::Page, "/", Access::Open),
     route(Operation::Live, "/livez", Access::Open),
     route(Operation::Health, "/healthz", Access::Open),
@@ -74,6 +75,7 @@ pub static ROUTES: [Route; 24] = [
     route(Operation::ResumePipeline, "/v1/pipelines/{pipeline}/resume", ADMIN),
     route(Operation::Ingest, "/v1/pipelines/{pipeline}/messages", Access::Needs(Scope::Ingest)),
     route(Operation::ShowMessage, "/v1/pipelines/{pipeline}/messages/{*id}", READ),
+    route(Operation::ShowKey, "/v1/pipelines/{pipeline}/keys/{*key}", READ),
     route(Operation::ListLetters, "/v1/pipelines/{pipeline}/letters", READ),
     route(Operation::LetterStats, "/v1/pipelines/{pipeline}/letters/stats", READ),
     route(Operation::ShowLetter, "/v1/pipelines/{pipeline}/letters/{*id}", READ),
@@ -118,6 +120,7 @@ impl Operation {
             Self::ResumePipeline => post(pipelines::resume),
             Self::Ingest => post(ingest::ingest),
             Self::ShowMessage => get(messages::show),
+            Self::ShowKey => get(keys::show),
             Self::ListLetters => get(letters::list),
             Self::LetterStats => get(letters::stats),
             Self::ShowLetter => get(letters::show),

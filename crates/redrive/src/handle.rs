@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use redrive_core::policy::Mode;
 use redrive_core::{Message, Policy, Time};
 use tokio::sync::oneshot;
 
 use crate::engine::{
-    Accepted, Counts, EngineError, IngestError, Letter, LetterChange, LetterScan, LetterStanding,
+    Accepted, Counts, EngineError, IngestError, KeyLine, Letter, LetterChange, LetterScan, LetterStanding,
     LetterState, MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob,
 };
 use crate::figures::Figures;
@@ -164,6 +165,13 @@ impl PipelineHandle {
             }
             answer => answer,
         }
+    }
+
+    /// Whom the messages of a key wait for, and how many wait, in a pipeline with [`crate::Ordering::Key`]. `None` if
+    /// nothing of the key waits or runs.
+    pub async fn key_line(&self, key: &[u8]) -> Result<Option<KeyLine>, HandleError> {
+        let key = Bytes::copy_from_slice(key);
+        self.ask(|reply| Command::KeyLine { key, reply }).await
     }
 
     /// How letters stand towards a replay job, without reading their content; `None` where there is no such letter.

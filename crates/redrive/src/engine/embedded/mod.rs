@@ -38,6 +38,7 @@ pub mod dir;
 mod find;
 pub mod inspect;
 mod inspect_log;
+mod key_line;
 mod oldest;
 pub mod open;
 mod serve;
