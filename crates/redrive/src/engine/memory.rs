@@ -426,7 +426,7 @@ impl Inner {
         let line = self.lines.get(key).unwrap_or(&nobody);
         let is_of_key = |seq: &u64| self.entries[seq].message.key() == Some(key);
         let open = self.letters.iter().filter(|(_, letter)| letter.state == LetterState::Open);
-        let blocks = self.options.ordering == Ordering::Key && self.options.after_dead == AfterDead::BlockKey;
+        let blocks = self.options.after_dead == AfterDead::BlockKey;
         let letters: Vec<u64> = open.map(|(seq, _)| *seq).filter(|seq| blocks && is_of_key(seq)).collect();
         let running = line.iter().find(|seq| self.entries[seq].in_flight.is_some());
         let first = running.or(line.first());
@@ -599,7 +599,12 @@ impl Engine for Memory {
     }
 
     fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
-        Ok(self.lock().key_line(key))
+        let inner = self.lock();
+        match (inner.options.ordering, inner.options.dedup) {
+            (Ordering::None, _) => Ok(None),
+            (Ordering::Key, None) => Err(EngineError::NotRemembered),
+            (Ordering::Key, Some(_)) => Ok(inner.key_line(key)),
+        }
     }
 
     fn letter_standings(

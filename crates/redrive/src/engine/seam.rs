@@ -230,10 +230,10 @@ pub trait Engine: Send + 'static {
     }
 
     /// The line of a key, where keys are ordered: whom its messages wait for, and how many wait. `None` if nothing of the
-    /// key waits or runs. An engine that cannot tell says so in the same way.
+    /// key waits or runs. As with [`Engine::message`], who waits is found only where ids are remembered.
     fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
         let _ = key;
-        Ok(None)
+        Err(EngineError::NotRemembered)
     }
 
     /// How letters stand towards a replay job; `None` where there is no such letter.

@@ -20,6 +20,10 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         if self.options.ordering == Ordering::None {
             return Ok(None);
         }
+        // Where a message waits is kept for those that can be asked for by id.
+        if self.options.dedup.is_none() {
+            return Err(EngineError::NotRemembered);
+        }
         let hash = self.book.hash_of_key(key);
         let line = self.line_of(hash)?;
         let letters = self.blocking_letters(hash)?;
