@@ -11,7 +11,7 @@ use super::figures::Figures;
 use super::machine::{cpu_seconds, disk_bytes, rss_mb, rss_peak_mb};
 use super::options::Options;
 use super::rig::{Error, PIPELINE, Rig};
-use super::witness::{Fates, Witness, wall_micros};
+use super::witness::{Witness, wall_micros};
 
 const TIERS: [&str; 3] = ["1s", "2s", "4s"];
 /// Nothing that waits this long comes back within a measurement.
@@ -287,13 +287,4 @@ fn traces_of(options: &Options) -> Result<std::path::PathBuf, Error> {
 fn kill_myself() -> Result<(), Error> {
     std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status()?;
     Ok(())
-}
-
-/// What the words on the command line mean.
-pub fn fates(word: &str) -> Option<Fates> {
-    match word {
-        "succeed" => Some(Fates::AllSucceed),
-        "workload" => Some(Fates::Workload),
-        other => Some(Fates::OneIn(other.strip_prefix("one-in-")?.parse().ok().filter(|n| *n > 0)?)),
-    }
 }
