@@ -63,8 +63,8 @@ mod tests {
 
     const NOW: Time = Time::from_millis(1_794_778_805_120);
 
-    fn seconds(offset: i64) -> Option<Instant> {
-        Some(Instant(Time::from_millis(NOW.as_millis().saturating_add_signed(offset * 1_000))))
+    fn seconds(offset: i64) -> Instant {
+        Instant(Time::from_millis(NOW.as_millis().saturating_add_signed(offset * 1_000)))
     }
 
     fn waits(head: KeyHead) -> String {
@@ -73,10 +73,10 @@ mod tests {
 
     #[test]
     fn a_key_says_whom_it_waits_for() {
-        let history = vec![AttemptView { at: seconds(-14), ..AttemptView::default() }];
+        let history = vec![AttemptView { at: Some(seconds(-14)), ..AttemptView::default() }];
         let head = KeyHead { id: "o-771204".into(), attempts: 1, history, ..KeyHead::default() };
         assert_eq!(
-            waits(KeyHead { due: seconds(3), state: "delayed".into(), ..head.clone() }),
+            waits(KeyHead { due: Some(seconds(3)), state: "delayed".into(), ..head.clone() }),
             "c-204  blocked 14s by o-771204 (attempt 2, due in 3s)   waiting behind it: 6"
         );
         assert_eq!(
