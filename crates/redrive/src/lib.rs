@@ -39,8 +39,8 @@ pub use builder::{BuildError, BuildFault, Builder, Pipeline};
 pub use dispatch::{AttemptFailed, Decided};
 pub use engine::embedded::Embedded;
 pub use engine::{
-    Accepted, AfterDead, Counts, IngestError, Letter, LetterState, MessagePhase, MessageState, NewMessage,
-    Ordering,
+    Accepted, AfterDead, Counts, IngestError, KeyLine, Letter, LetterState, MessagePhase, MessageState,
+    NewMessage, Ordering,
 };
 pub use failure::{Failure, TimedOut};
 pub use figures::{Figures, Histogram};

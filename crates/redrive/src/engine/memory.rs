@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::history::History;
 use super::ingest::{Accepted, Ingest, IngestAnswer, NewMessage};
+use super::key_line::{KeyLine, WAITING_MAX};
 use super::letter::{
     Letter, LetterChange, LetterScan, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
 };
@@ -420,6 +421,30 @@ impl Inner {
         Ok(Some(MessageState { due, letter, reason, ..told }))
     }
 
+    fn key_line(&self, key: &[u8]) -> Option<KeyLine> {
+        let nobody = BTreeSet::new();
+        let line = self.lines.get(key).unwrap_or(&nobody);
+        let is_of_key = |seq: &u64| self.entries[seq].message.key() == Some(key);
+        let open = self.letters.iter().filter(|(_, letter)| letter.state == LetterState::Open);
+        let blocks = self.options.after_dead == AfterDead::BlockKey;
+        let letters: Vec<u64> = open.map(|(seq, _)| *seq).filter(|seq| blocks && is_of_key(seq)).collect();
+        let running = line.iter().find(|seq| self.entries[seq].in_flight.is_some());
+        let first = running.or(line.first());
+        let letter = letters.first().filter(|letter| first.is_none_or(|first| *letter < first));
+        let seq = letter.or(first)?;
+        let entry = &self.entries[seq];
+        let (phase, due) = match entry.state {
+            _ if letter.is_some() => (MessagePhase::Dead, None),
+            _ if entry.in_flight.is_some() => (MessagePhase::Delivering, None),
+            State::Delayed(until) => (MessagePhase::Delayed, Some(until)),
+            _ => (MessagePhase::Ready, None),
+        };
+        let head = MessageState::new(entry.message.id(), phase).told(&entry.meta, &entry.history);
+        let reason = letter.and_then(|letter| self.letters.get(letter)).map(|letter| letter.reason);
+        let waiting = (line.len() + letters.len() - 1).min(WAITING_MAX) as u64;
+        Some(KeyLine { head: MessageState { due, letter: letter.copied(), reason, ..head }, waiting })
+    }
+
     fn letter_standing(&self, job: u64, seq: u64) -> Option<LetterStanding> {
         let letter = self.letters.get(&seq)?;
         Some(LetterStanding {
@@ -571,6 +596,15 @@ impl Engine for Memory {
 
     fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
         self.lock().message(id, now)
+    }
+
+    fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
+        let inner = self.lock();
+        match (inner.options.ordering, inner.options.dedup) {
+            (Ordering::None, _) => Ok(None),
+            (Ordering::Key, None) => Err(EngineError::NotRemembered),
+            (Ordering::Key, Some(_)) => Ok(inner.key_line(key)),
+        }
     }
 
     fn letter_standings(
