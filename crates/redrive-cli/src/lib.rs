@@ -2,11 +2,11 @@
 //!
 //! # Layout, in the order a call passes through
 //!
-//! - [`args`]: the command line as clap reads it
+//! - [`args`]: what every command takes
 //! - [`config`]: `redrive.toml`, flags and environment become one checked configuration
 //! - [`planning`]: what `check` computes from a configuration, and what it is told to assume
 //! - [`service`]: a processor from its configuration, started and ended
-//! - [`commands`]: one file per command, each with a `run`
+//! - [`commands`]: the command line, and one file per command, each with a `run`
 //! - [`client`]: the HTTP API, as the commands use it that talk to a processor
 //! - [`output`]: tables, numbers and progress; data goes to stdout, everything else to stderr
 //! - [`reference`]: the pages of docs/reference that are made from the code
@@ -26,7 +26,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-pub use args::{Cli, Global};
+pub use args::Global;
+pub use commands::Cli;
 pub use exit::{Exit, Failed};
 
 /// Reads the command line, runs the command, says what went wrong.

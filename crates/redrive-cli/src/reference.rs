@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use clap::{Command, CommandFactory as _};
 
-use crate::args::Cli;
+use crate::commands::Cli;
 use crate::exit::Exit;
 
 /// docs/reference/cli.md

@@ -7,11 +7,12 @@ use std::fs;
 use clap::Parser as _;
 use redrive::{Failure, MemoryStores, Message, Pipeline, Policy, Redrive};
 use redrive_cli::Cli;
-use redrive_cli::args::Command;
+use redrive_cli::commands::Command;
 use redrive_cli::config::{
-    Config, Environment, Faults, HeaderValue, Loaded, ProcessorFlags, Scope, SinkConfig, Source, Target, load,
+    Config, Environment, Faults, HeaderValue, Loaded, ProcessorFlags, SinkConfig, Source, Target, load,
 };
 use redrive_cli::output::Paint;
+use redrive_server::Scope;
 use support::{ORDERS, redrive, redrive_with, with_config};
 
 fn loaded(text: &str) -> Loaded {

@@ -40,7 +40,7 @@ fn of_a_thousand_with_200_failing_the_800_are_delivered_once() {
         let mut seen = seen.lock().unwrap();
         let attempt = seen.entry(request.id().to_owned()).or_default();
         *attempt += 1;
-        if number % 5 == 0 && *attempt == 1 { UNAVAILABLE } else { OK }
+        if number.is_multiple_of(5) && *attempt == 1 { UNAVAILABLE } else { OK }
     });
     let processor = Processor::start(dir.path(), &config(&receiver.url()));
     let mut lines = String::new();

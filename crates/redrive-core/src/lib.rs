@@ -2,8 +2,8 @@
 //!
 //! # Layout, in the order a message meets it
 //!
-//! - [`time`], [`duration`], [`ratio`], [`random`]: points in time, spans, shares and drawn numbers
-//! - [`message`]: what is delivered, and its one wire form
+//! - [`time`], [`duration`], [`ratio`], [`rate`], [`random`]: points in time, spans, shares, paces and drawn numbers
+//! - [`message`]: what is delivered, and its one wire form; [`pick`]: where in it a value stands
 //! - [`class`], [`outcome`]: what came back from an attempt
 //! - [`reason`], [`decision`]: what happens next, and why
 //! - [`meta`]: what is remembered of a message between attempts
@@ -26,9 +26,11 @@ pub mod message;
 pub mod meta;
 pub mod nearest;
 pub mod outcome;
+pub mod pick;
 pub mod policy;
 pub mod profiles;
 pub mod random;
+pub mod rate;
 pub mod ratio;
 pub mod reason;
 pub mod schedule;
@@ -44,6 +46,7 @@ pub use jitter::{Jitter, Spread};
 pub use message::{Message, MessageBuilder};
 pub use meta::Meta;
 pub use outcome::Outcome;
+pub use pick::Pick;
 pub use policy::{Policy, PolicyBuilder, PolicyFault, PolicyFaults, PolicySettings, PolicyWarning};
 pub use random::Random;
 pub use ratio::Ratio;

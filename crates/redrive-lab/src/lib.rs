@@ -6,7 +6,7 @@
 //! - [`fate`]: what becomes of message i, decided by its id alone; [`mark`]: how the fate travels in the payload
 //! - [`producer`]: orders at a fixed rate that does not slow down when the consumer does
 //! - [`downstream`]: a stub that fails on command and remembers what it applied
-//! - [`share`], [`rate`]: the words people write for them; [`metrics`], `http`: what both serve
+//! - [`share`]: the word people write for it; [`metrics`], `http`: what both serve
 //!
 //! The program `redrive-bench` measures the embedded engine with the workload; see docs/benchmarks.md.
 
@@ -19,7 +19,6 @@ pub mod producer;
 
 pub mod downstream;
 
-pub mod rate;
 pub mod share;
 
 mod http;

@@ -18,7 +18,7 @@ use redrive_core::Ratio;
 use redrive_lab::downstream::{self, Downstream};
 use redrive_lab::fate::Fate;
 use redrive_lab::producer::options::OnProgress;
-use redrive_lab::producer::{Answer, Batch, Options, Producer, ProducerError, Progress, Target, Token, run};
+use redrive_lab::producer::{Answer, Batch, Bearer, Options, Producer, ProducerError, Progress, Target, run};
 use redrive_lab::seed;
 use support::{FREE_PORT, PATIENCE, start};
 use tokio::net::TcpListener;
@@ -231,7 +231,7 @@ async fn over_http_it_sends_ndjson_with_its_token_and_comes_again_after_429() {
     let url = format!("http://{}/v1/pipelines/orders/messages", listener.local_addr().unwrap());
     let asked = Arc::new(Mutex::new(Vec::new()));
     let api = tokio::spawn(api(listener, Arc::clone(&asked)));
-    let target = Target::http(&url, Some(Token::new("demo-token").unwrap())).unwrap();
+    let target = Target::http(&url, Some(Bearer::new("demo-token").unwrap())).unwrap();
     let report = finished(Options { batch: 10, ..fast(target, 25) }).await.unwrap();
     api.abort();
 

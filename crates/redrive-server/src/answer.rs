@@ -1,14 +1,9 @@
-//! JSON answers, and the query strings and bodies of requests with faults that name the field.
+//! JSON answers.
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, Query};
-use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-use crate::problem::Problem;
 
 /// A value as a JSON answer.
 #[derive(Clone, Copy, Debug)]
@@ -22,35 +17,4 @@ impl<T: Serialize> IntoResponse for Json<T> {
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response
     }
-}
-
-/// The query string, read into `T`; an unknown or malformed parameter is an error that names it.
-#[derive(Clone, Copy, Debug)]
-pub struct Params<T>(pub T);
-
-impl<T, S> FromRequestParts<S> for Params<T>
-where
-    T: DeserializeOwned,
-    S: Send + Sync,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        match Query::<T>::from_request_parts(parts, state).await {
-            Ok(Query(params)) => Ok(Self(params)),
-            Err(rejection) => {
-                let hint = "GET /v1/openapi.json lists the parameters of each request";
-                Err(Problem::bad_request(format!("the query string: {}", rejection.body_text()), hint))
-            }
-        }
-    }
-}
-
-/// Reads a JSON body into `T`; an empty one counts as `{}`.
-pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
-    let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
-    serde_json::from_slice(body).map_err(|error| {
-        let hint = "send one JSON object; GET /v1/openapi.json shows its fields";
-        Problem::bad_request(format!("the body: {error}"), hint)
-    })
 }

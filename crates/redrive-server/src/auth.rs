@@ -1,16 +1,10 @@
-//! Who may make a request. The judgement is a pure function; the guard in front of each route only carries it out.
+//! Who may make a request. The judgement is a pure function; the guard in front of each route carries it out.
 //!
 //! Reads are open on loopback, for people at this machine. Everything else needs a token with the right scope. A page of
 //! somebody else's that has its name resolved to this machine (DNS rebinding) sends its own name as `Host`, and is not
 //! served without a token.
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-
 use crate::problem::{Code, Problem};
-use crate::state::Shared;
 use crate::token::{self, Scope, Token};
 
 /// What a route asks of whoever calls it.
@@ -73,27 +67,6 @@ pub fn judge(door: Door<'_>, access: Access, caller: Caller<'_>) -> Result<Actor
     let hint = "send `Authorization: Bearer …`; the token is in the configuration, in REDRIVE_TOKEN, or in the file \
                 `token` in the data directory";
     Err(Problem::new(Code::Unauthorized, message, hint))
-}
-
-/// Stands in front of a route.
-pub(crate) async fn guard(
-    State((shared, access)): State<(Shared, Access)>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let verdict = judge(shared.door(), access, caller(request.headers()));
-    match verdict {
-        Ok(actor) => {
-            request.extensions_mut().insert(actor);
-            next.run(request).await
-        }
-        Err(problem) => problem.into_response(),
-    }
-}
-
-fn caller(headers: &HeaderMap) -> Caller<'_> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    Caller { authorization: text(header::AUTHORIZATION), host: text(header::HOST) }
 }
 
 fn anonymous() -> Actor {

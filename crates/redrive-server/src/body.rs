@@ -8,12 +8,10 @@ use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::problem::{Code, Problem};
-use crate::state::Shared;
+use crate::state::{GRAIN_BYTES, Shared};
 
 /// How long a sender may take for its body.
 const BODY_WAIT: Duration = Duration::from_secs(30);
-/// The unit in which the memory for bodies is handed out.
-pub(crate) const GRAIN_BYTES: usize = 1024;
 
 /// A body, with its share of the memory for bodies until it is dropped.
 #[derive(Debug)]

@@ -3,9 +3,10 @@
 //! # Layout, in the order a request meets it
 //!
 //! - [`options`], [`service`], [`server`]: what is served, where, and until when; [`readiness`]
-//! - [`routes`]: the table of all routes
-//! - [`auth`], [`token`]: who may
-//! - [`ingest`], [`extract`]: messages coming in
+//! - [`routes`]: the table of all routes; `router`: each with its handler
+//! - [`auth`], [`token`]: who may; `guard` asks it of each request
+//! - `request`: query strings and bodies; `answer`: JSON
+//! - [`ingest`], `extract`: messages coming in
 //! - [`api`]: pipelines, messages, letters, replays, actions
 //! - [`metrics`], [`exposition`]: figures as Prometheus reads them
 //! - [`openapi`]: the same routes as a document
@@ -21,11 +22,13 @@ pub mod service;
 mod state;
 
 pub mod auth;
+mod guard;
+mod router;
 pub mod routes;
 pub mod token;
 
 mod body;
-pub mod extract;
+mod extract;
 pub mod ingest;
 
 pub mod api;
@@ -39,10 +42,10 @@ mod page;
 
 mod answer;
 pub mod problem;
+mod request;
 
 pub mod log;
 
-pub use extract::{Extract, ExtractError};
 pub use ingest::Intake;
 pub use options::{ServerError, ServerOptions};
 pub use readiness::{Phase, Readiness};

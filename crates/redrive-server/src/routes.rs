@@ -1,18 +1,10 @@
 //! The table of routes. The router and the OpenAPI document are both made from it, so neither can know one that the
 //! other does not.
 
-use axum::Router;
-use axum::http::{HeaderValue, Method, header};
-use axum::middleware::{self, from_fn_with_state};
-use axum::response::Response;
-use axum::routing::{MethodRouter, get, post};
+use axum::http::Method;
 
-use crate::api::{actions, letters, messages, pipelines, replays};
-use crate::auth::{Access, guard};
-use crate::problem::{Code, Problem};
-use crate::state::Shared;
+use crate::auth::Access;
 use crate::token::Scope;
-use crate::{health, ingest, openapi, page};
 
 /// Everything that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,62 +96,4 @@ impl Operation {
             _ => Method::GET,
         }
     }
-
-    fn handler(self) -> MethodRouter<Shared> {
-        match self {
-            Self::Page => get(page::page),
-            Self::Live | Self::Health => get(health::live),
-            Self::Ready => get(health::ready),
-            Self::Metrics => get(health::metrics),
-            Self::OpenApi => get(openapi::serve),
-            Self::ListPipelines => get(pipelines::list),
-            Self::ShowPipeline => get(pipelines::show),
-            Self::PausePipeline => post(pipelines::pause),
-            Self::ResumePipeline => post(pipelines::resume),
-            Self::Ingest => post(ingest::ingest),
-            Self::ShowMessage => get(messages::show),
-            Self::ListLetters => get(letters::list),
-            Self::LetterStats => get(letters::stats),
-            Self::ShowLetter => get(letters::show),
-            Self::DiscardLetters => post(letters::discard),
-            Self::UndoDiscard => post(letters::undo),
-            Self::StartReplay => post(replays::start),
-            Self::ListReplays => get(replays::list),
-            Self::ShowReplay => get(replays::show),
-            Self::PauseReplay => post(replays::pause),
-            Self::ResumeReplay => post(replays::resume),
-            Self::AbortReplay => post(replays::abort),
-            Self::ListActions => get(actions::list),
-        }
-    }
-}
-
-pub(crate) fn router(shared: Shared) -> Router {
-    let mut router = Router::new();
-    for Route { operation, path, access } in ROUTES {
-        let guarded = operation.handler().layer(from_fn_with_state((shared.clone(), access), guard));
-        router = router.route(path, guarded);
-    }
-    router
-        .fallback(no_such_route)
-        .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::map_response(careful))
-        .with_state(shared)
-}
-
-async fn no_such_route() -> Problem {
-    Problem::not_found("there is nothing under this path", "GET /v1/openapi.json lists all of them")
-}
-
-async fn no_such_method() -> Problem {
-    let message = "this path does not take this method";
-    Problem::new(Code::MethodNotAllowed, message, "see the header Allow, or GET /v1/openapi.json")
-}
-
-/// Answers are not guessed at, and not kept: they hold messages, and change all the time.
-async fn careful(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::options::{ServerError, ServerOptions};
 use crate::readiness::Readiness;
-use crate::routes::router;
+use crate::router::router;
 use crate::service::Service;
 use crate::state::Shared;
 

@@ -7,11 +7,13 @@ use redrive::{Clock, Time, WallClock};
 use tokio::sync::Semaphore;
 
 use crate::auth::Door;
-use crate::body::GRAIN_BYTES;
 use crate::options::ServerOptions;
 use crate::readiness::Readiness;
 use crate::service::Service;
 use crate::token::Token;
+
+/// The unit in which the memory for bodies is handed out.
+pub(crate) const GRAIN_BYTES: usize = 1024;
 
 /// A handle to the shared parts; clone it freely.
 #[derive(Clone, Debug)]

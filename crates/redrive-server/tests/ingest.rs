@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::{Message, Pipeline, Redrive};
-use redrive_server::{Extract, Intake};
+use redrive_core::Pick;
+use redrive_server::Intake;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -190,8 +191,8 @@ async fn memory_for_bodies_is_bounded_over_all_requests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn delayed_messages_wait_and_ids_are_found_where_the_pipeline_says() {
     let intake = Intake {
-        id: Some(Extract::parse("json:/order_id").unwrap()),
-        tenant: Some(Extract::parse("header:x-tenant").unwrap()),
+        id: Some(Pick::Json("/order_id".to_owned())),
+        tenant: Some(Pick::Header("x-tenant".to_owned())),
     };
     let server = start_with(Setup { intake, ..Setup::default() }).await;
     let body = r#"{"delay":"1h","headers":{"X-Tenant":"acme"},"payload":{"order_id":4711}}"#;

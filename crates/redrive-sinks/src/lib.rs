@@ -13,7 +13,7 @@ pub mod secret;
 pub mod webhook;
 
 pub use fault::SinkFault;
-pub use secret::Secret;
+pub use secret::{Secret, SecretError};
 pub use webhook::{ClassTable, Names, WebhookOptions, WebhookSink};
 
 /// The guide's example is compiled with the tests.

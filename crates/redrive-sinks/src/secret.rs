@@ -2,23 +2,37 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
-/// The longest secret that is read from a file. A longer file is not a secret but a mistake.
-const FILE_BYTES_MAX: u64 = 16 * 1024;
+/// The longest secret that is read from a file. A longer file was named by mistake.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// A text that nobody may see in a log, an error or `Debug`.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
+
+/// A file with a secret could not be used. Names the file, never what is in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {problem}", path.display())]
+pub struct SecretError {
+    pub path: PathBuf,
+    pub problem: String,
+}
 
 impl Secret {
     /// Reads a secret from a file, without the white space around it: editors end a file with a newline.
-    pub fn read(path: &Path) -> io::Result<Self> {
+    pub fn read(path: &Path) -> Result<Self, SecretError> {
+        let failed = |problem: String| SecretError { path: path.to_owned(), problem };
+        let file = File::open(path).map_err(|error| failed(error.to_string()))?;
         let mut text = String::new();
-        File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+        read.map_err(|error| failed(error.to_string()))?;
         if text.len() as u64 > FILE_BYTES_MAX {
-            return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+            return Err(failed(format!("it has more than {FILE_BYTES_MAX} bytes, which is no secret")));
+        }
+        if text.trim().is_empty() {
+            return Err(failed("the file is empty".to_owned()));
         }
         Ok(Self(text.trim().to_owned()))
     }
@@ -51,12 +65,22 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_without_its_last_newline_and_a_large_one_is_refused() {
+    fn a_file_is_read_without_its_last_newline() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
-        std::fs::write(&path, "Bearer abc\n").unwrap();
+        std::fs::write(&path, "Bearer abc\r\n").unwrap();
         assert_eq!(Secret::read(&path).unwrap().expose(), "Bearer abc");
+    }
+
+    #[test]
+    fn a_file_that_is_missing_empty_or_large_is_named_with_what_is_wrong() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let problem = || Secret::read(&path).unwrap_err().to_string();
+        assert!(problem().contains("token: No such file"), "{}", problem());
+        std::fs::write(&path, " \n").unwrap();
+        assert!(problem().ends_with("token: the file is empty"), "{}", problem());
         std::fs::write(&path, "x".repeat(FILE_BYTES_MAX as usize + 1)).unwrap();
-        assert!(Secret::read(&path).unwrap_err().to_string().contains("more than"));
+        assert!(problem().contains("more than 65536 bytes") && !problem().contains("xx"), "{}", problem());
     }
 }

@@ -110,7 +110,7 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Result<T,
 /// must not be carried to another host because somebody gave `--url` next to a local store.
 fn token(global: &Global, engine_dir: &Path, place: &Place) -> Result<Option<Bearer>, Failed> {
     if let Some(token) = global.token()? {
-        return Bearer::new(token.reveal()).map(Some);
+        return Bearer::new(token.expose()).map(Some);
     }
     Ok(if place.is_loopback() { Bearer::of_engine(engine_dir) } else { None })
 }

@@ -1,9 +1,8 @@
 //! `redrive completions`: a script for a shell, from the same declaration as the help.
 
-use clap::{CommandFactory as _, ValueEnum};
+use clap::ValueEnum;
 use clap_complete::Shell as Generator;
 
-use crate::args::{Cli, Global};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
@@ -21,14 +20,14 @@ pub enum Shell {
     Fish,
 }
 
-pub fn run(args: &Args, _global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &Args, command_line: &mut clap::Command, out: &mut Output) -> Result<Exit, Failed> {
     let generator = match args.shell {
         Shell::Bash => Generator::Bash,
         Shell::Zsh => Generator::Zsh,
         Shell::Fish => Generator::Fish,
     };
     let mut script = Vec::new();
-    clap_complete::generate(generator, &mut Cli::command(), "redrive", &mut script);
+    clap_complete::generate(generator, command_line, "redrive", &mut script);
     out.raw(&script)?;
     Ok(Exit::Ok)
 }

@@ -7,9 +7,9 @@ mod status;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use redrive_core::{Ratio, duration};
+use redrive_core::{Ratio, duration, rate};
 use redrive_lab::downstream::OutageWindow;
-use redrive_lab::{rate, share};
+use redrive_lab::share;
 
 use crate::args::Global;
 use crate::exit::{Exit, Failed};
@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
     /// End by itself after this long; ^C ends it at any time
-    #[arg(long = "for", value_name = "DURATION", value_parser = span)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
     pub span: Option<Duration>,
     /// Keep the directory
     #[arg(long)]
@@ -41,10 +41,6 @@ pub struct Args {
     /// Address and port of the page and the API
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7333")]
     pub listen: SocketAddr,
-}
-
-fn span(text: &str) -> Result<Duration, String> {
-    duration::parse(text).map_err(|error| error.to_string())
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {

@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, default_value = "unavailable")]
     pub outage_style: OutageStyle,
     /// Give this Retry-After with every 503
-    #[arg(long, value_name = "DURATION", value_parser = span)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub retry_after: Option<Duration>,
     /// Keep the ids that were applied in this file
     #[arg(long, value_name = "FILE", conflicts_with = "postgres")]
@@ -48,10 +48,6 @@ pub struct Args {
     /// Address and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7335")]
     pub listen: SocketAddr,
-}
-
-fn span(text: &str) -> Result<Duration, String> {
-    duration::parse(text).map_err(|error| error.to_string())
 }
 
 pub fn run(args: &Args, _global: &Global, out: &mut Output) -> Result<Exit, Failed> {

@@ -1,4 +1,4 @@
-//! One file per command, each with its arguments and a `run`.
+//! The command line, and one file per command, each with its arguments and a `run`.
 
 pub mod audit;
 pub mod check;
@@ -14,9 +14,53 @@ pub mod producer;
 pub mod resume;
 pub mod status;
 
-use crate::args::{Cli, Command};
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::args::Global;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
+
+/// Retries and dead letters: every message ends in success or in a dead letter you can look at, fix and send again.
+#[derive(Debug, Parser)]
+#[command(name = "redrive", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 ok · 1 it ran and the answer is bad · 2 usage or configuration · \
+                        70 watchdog · 74 storage failed · 75 try again")]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show all of it in one process: producer, flaky downstream, pipeline, page
+    Demo(demo::Args),
+    /// Run pipelines from redrive.toml, or one from flags
+    Processor(Box<processor::Args>),
+    /// Produce orders at a fixed rate that does not wait for anybody
+    Producer(producer::Args),
+    /// A downstream that fails as told, with a ledger of what was applied
+    Downstream(downstream::Args),
+    /// Look at dead letters, replay, discard or export them
+    Dlq(dlq::Args),
+    /// Show the live state of a pipeline
+    Status(status::Args),
+    /// Stop starting attempts of a pipeline; messages are still accepted
+    Pause(pause::Args),
+    /// Let a paused pipeline go on
+    Resume(resume::Args),
+    /// Check a configuration and print what it implies
+    Check(Box<check::Args>),
+    /// Count a real system against an independent witness
+    Audit(audit::Args),
+    /// Print, check or explain the configuration
+    Config(config::Args),
+    /// Print and verify a store of the embedded engine, without changing it
+    Journal(journal::Args),
+    /// Print a completion script for a shell
+    Completions(completions::Args),
+}
 
 /// Runs the command that was given.
 pub fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failed> {
@@ -34,6 +78,16 @@ pub fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Audit(args) => audit::run(args, global, out),
         Command::Config(args) => config::run(args, global, out),
         Command::Journal(args) => journal::run(args, global, out),
-        Command::Completions(args) => completions::run(args, global, out),
+        Command::Completions(args) => completions::run(args, &mut Cli::command(), out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
     }
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redrive_core::{Ratio, duration};
+use redrive_core::{Ratio, duration, rate};
 use redrive_lab::producer::options::OnProgress;
-use redrive_lab::producer::{Options, OptionsFault, ProducerError, Target, Token};
-use redrive_lab::{rate, share};
+use redrive_lab::producer::{Bearer, Options, ProducerError, Target, TargetFault};
+use redrive_lab::share;
 
 use crate::args::Global;
 use crate::exit::{Exit, Failed};
@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long)]
     pub count: Option<u64>,
     /// End after this long: 30s, 20m
-    #[arg(long, value_parser = span)]
+    #[arg(long, value_parser = duration::parse)]
     pub duration: Option<Duration>,
     /// Share of the orders that always fail
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share::parse)]
@@ -55,14 +55,10 @@ pub struct Args {
     pub listen: SocketAddr,
 }
 
-fn span(text: &str) -> Result<Duration, String> {
-    duration::parse(text).map_err(|error| error.to_string())
-}
-
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
-    let wrong = |fault: OptionsFault| Failed::usage(fault.to_string());
+    let wrong = |fault: TargetFault| Failed::usage(fault.to_string());
     let token = match global.token()? {
-        Some(token) => Some(Token::new(token.reveal()).map_err(wrong)?),
+        Some(token) => Some(Bearer::new(token.expose()).map_err(wrong)?),
         None => None,
     };
     let last: Arc<Mutex<Option<String>>> = Arc::default();

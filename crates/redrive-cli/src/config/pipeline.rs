@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use redrive::name::NAME_BYTES_MAX;
 use redrive::{AfterDead, Ordering};
-use redrive_core::{Policy, PolicySettings, duration};
+use redrive_core::{Pick, Policy, PolicySettings, duration};
 
 use super::engine::EngineKind;
 use super::fault::Fault;
 use super::health::{BreakerConfig, GuardConfig};
-use super::pick::Pick;
 use super::policy;
 use super::reader::{Reader, Section};
 use super::tree::{At, Data, Table};
@@ -96,8 +95,8 @@ impl PipelineConfig {
         let sink = sink_section.as_ref().and_then(|sink| WebhookConfig::read(reader, sink));
         let (settings, policy) = policy::read(reader, section, sink_section.as_ref());
         let (ordering, after_dead) = order(reader, section);
-        let id = Pick::read(reader, section, "id");
-        let tenant = Pick::read(reader, section, "tenant");
+        let id = reader.pick(section, "id");
+        let tenant = reader.pick(section, "tenant");
         let max_pending = reader.whole(section, "max_pending", i64::MAX as u64).map_or(0, |set| set.value);
         let dedup = dedup(reader, section);
         let breaker = BreakerConfig::read(reader, section);

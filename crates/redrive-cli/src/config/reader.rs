@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redrive_core::policy::Word;
-use redrive_core::{Ratio, duration};
+use redrive_core::{Pick, Ratio, duration};
 
 use super::fault::Fault;
 use super::keys;
@@ -167,6 +167,19 @@ impl Reader {
 
     pub fn share(&mut self, section: &Section<'_>, key: &str) -> Option<Set<Ratio>> {
         self.word(section, key, str::parse::<Ratio>)
+    }
+
+    /// Where in a message a value stands.
+    pub fn pick(&mut self, section: &Section<'_>, key: &str) -> Option<Pick> {
+        let set = self.text(section, key)?;
+        let pick = set.value.parse();
+        if pick.is_err() {
+            let name = section.name(key);
+            let problem = format!("`{name} = \"{}\"` does not say where the value stands", set.value);
+            let fix = "write it like json:/order_id or header:x-tenant";
+            self.fault(section, Fault::value(name, problem, fix, set.at));
+        }
+        pick.ok()
     }
 
     fn word<T: Word, E>(

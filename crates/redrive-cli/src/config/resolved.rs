@@ -13,8 +13,9 @@ use super::load::Config;
 use super::pipeline::{PipelineConfig, SinkConfig};
 use super::source::Source;
 use super::tree::At;
-use super::webhook::{HeaderValue, PER_ENDPOINT_DEFAULT, Target, WebhookConfig};
+use super::webhook::{HeaderValue, Target, WebhookConfig};
 use super::words::{after_dead_name, ordering_name, quoted, without_secrets};
+use redrive_sinks::webhook::options::PER_ENDPOINT;
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -323,7 +324,7 @@ fn webhook_lines(webhook: &WebhookConfig, origin: &dyn Fn(&str) -> Origin) -> Ve
     }
     let per_endpoint = webhook.per_endpoint.or(match &webhook.target {
         Target::Url(_) => None,
-        Target::Endpoint(_) => Some(PER_ENDPOINT_DEFAULT),
+        Target::Endpoint(_) => Some(PER_ENDPOINT),
     });
     if let Some(per_endpoint) = per_endpoint {
         lines.push(line("per_endpoint", per_endpoint.to_string()));

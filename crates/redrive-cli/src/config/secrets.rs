@@ -1,59 +1,6 @@
-//! Secrets: kept out of messages, out of `Debug`, and better out of the file too.
-
-use std::fmt;
-use std::fs;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+//! What of a configuration may be secret: kept out of messages, and better out of the file too.
 
 use super::keys;
-
-/// Longer than any token or header value; a larger file was named by mistake.
-const SECRET_BYTES_MAX: u64 = 64 * 1024;
-
-/// A text that is never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// Reads a secret from a file; the line end that editors leave behind is not part of it.
-    pub fn read(path: &Path) -> Result<Self, SecretError> {
-        let failed = |problem: String| SecretError { path: path.to_owned(), problem };
-        let file = fs::File::open(path).map_err(|error| failed(error.to_string()))?;
-        let mut text = String::new();
-        let read = file.take(SECRET_BYTES_MAX + 1).read_to_string(&mut text);
-        read.map_err(|error| failed(error.to_string()))?;
-        if text.len() as u64 > SECRET_BYTES_MAX {
-            return Err(failed(format!("larger than {SECRET_BYTES_MAX} bytes, which is no secret")));
-        }
-        let text = text.trim_end_matches(['\n', '\r']);
-        if text.trim().is_empty() {
-            return Err(failed("the file is empty".to_owned()));
-        }
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
-
-/// A file with a secret could not be used. Names the file, never what is in it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {problem}", path.display())]
-pub struct SecretError {
-    pub path: PathBuf,
-    pub problem: String,
-}
 
 /// Headers whose value is a secret more often than not.
 pub(super) fn is_secret_header(name: &str) -> bool {
@@ -79,22 +26,6 @@ pub(super) fn may_be_shown(whole: &str, line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_secret_comes_from_its_file_and_is_never_printed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("secret");
-        fs::write(&path, "hunter2\r\n").unwrap();
-        let secret = Secret::read(&path).unwrap();
-        assert_eq!(secret.reveal(), "hunter2");
-        assert_eq!(format!("{secret:?}"), "Secret(…)");
-
-        fs::write(&path, "\n").unwrap();
-        assert!(Secret::read(&path).unwrap_err().to_string().ends_with("secret: the file is empty"));
-        fs::write(&path, vec![b'x'; 65 * 1024]).unwrap();
-        let error = Secret::read(&path).unwrap_err();
-        assert!(error.problem.contains("larger than"), "{error}");
-    }
 
     #[test]
     fn only_lines_with_a_plain_key_of_ours_are_shown() {

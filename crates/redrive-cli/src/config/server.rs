@@ -4,43 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use redrive_core::nearest::nearest;
+use redrive_server::Scope;
 
 use super::fault::Fault;
 use super::reader::{Reader, Section};
 
 pub const LISTEN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7333);
-
-/// What a token allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Scope {
-    Read,
-    Ingest,
-    Replay,
-    Edit,
-    Discard,
-    Admin,
-}
-
-impl Scope {
-    pub const ALL: [Self; 6] =
-        [Self::Read, Self::Ingest, Self::Replay, Self::Edit, Self::Discard, Self::Admin];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Ingest => "ingest",
-            Self::Replay => "replay",
-            Self::Edit => "edit",
-            Self::Discard => "discard",
-            Self::Admin => "admin",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scope| scope.name() == name)
-    }
-}
 
 /// A token by name; its secret is in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,16 +3,16 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use redrive_core::Pick;
 use redrive_core::nearest::nearest;
+use redrive_sinks::Secret;
+use redrive_sinks::webhook::options::PER_ENDPOINT;
 
 use super::fault::Fault;
-use super::pick::Pick;
 use super::reader::{Reader, Section};
-use super::secrets::{Secret, is_secret_header};
+use super::secrets::is_secret_header;
 use super::tree::{At, Data};
 
-/// Attempts that may run against one endpoint at once, where each message brings its own.
-pub const PER_ENDPOINT_DEFAULT: u32 = 5;
 const PER_ENDPOINT_MAX: u64 = 10_000;
 
 /// Where messages go.
@@ -70,7 +70,7 @@ impl WebhookConfig {
         if per_endpoint == Some(0) {
             let name = section.name("per_endpoint");
             let problem = format!("`{name} = 0` would never send anything");
-            let fix = format!("{name} = {PER_ENDPOINT_DEFAULT}");
+            let fix = format!("{name} = {PER_ENDPOINT}");
             let at = section.get("per_endpoint").map(|entry| entry.node.at.clone());
             reader.fault(section, Fault::line(name, problem, fix, at.into_iter().collect()));
         }
@@ -89,7 +89,7 @@ impl WebhookConfig {
 
 fn target(reader: &mut Reader, section: &Section<'_>) -> Option<Target> {
     let url = reader.text(section, "url");
-    let endpoint = Pick::read(reader, section, "endpoint");
+    let endpoint = reader.pick(section, "endpoint");
     let (url_at, endpoint_at) = (section.at("url"), section.at("endpoint"));
     if url_at.is_some() && endpoint_at.is_some() {
         let problem = "both `url` and `endpoint` are set, and both say where messages go";
@@ -133,7 +133,7 @@ fn headers(reader: &mut Reader, section: &Section<'_>) -> Vec<HeaderConfig> {
         };
         let (name, value) = match entry.key.strip_suffix("_file") {
             Some(name) => (name, HeaderValue::File(text.into())),
-            None => (entry.key.as_str(), HeaderValue::Plain(Secret::new(text))),
+            None => (entry.key.as_str(), HeaderValue::Plain(Secret::from(text))),
         };
         if !is_header_name(name) {
             let problem = format!("`{full}` is not the name of a header");
@@ -233,7 +233,7 @@ mod tests {
         let target = Target::Url("https://user:hunter2@example.com".to_owned());
         let header = HeaderConfig {
             name: "authorization".to_owned(),
-            value: HeaderValue::Plain(Secret::new("hunter2")),
+            value: HeaderValue::Plain(Secret::from("hunter2")),
         };
         assert!(!format!("{target:?} {header:?}").contains("hunter2"));
     }

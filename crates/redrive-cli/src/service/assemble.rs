@@ -6,11 +6,11 @@ use std::time::Duration;
 use redrive::actions::Actions;
 use redrive::replay::Replays;
 use redrive::{BuildError, Embedded, MemoryStores, Pipeline, Redrive};
-use redrive_server::{Extract, Intake, Served, ServerOptions, Service};
+use redrive_server::{Intake, Served, ServerOptions, Service};
 
 use super::{sink, tokens};
 use crate::args::Global;
-use crate::config::{Config, EngineKind, Pick, PipelineConfig};
+use crate::config::{Config, EngineKind, PipelineConfig};
 use crate::exit::{Exit, Failed};
 
 /// Everything that is to run, not running yet.
@@ -82,8 +82,7 @@ fn service(config: &Config, redrive: &Redrive, dir: Option<&Path>) -> Result<Ser
     let storage = |error: String| Failed::new(Exit::Storage, error);
     let served = config.pipelines.iter().filter_map(|pipeline| {
         let handle = redrive.pipeline(&pipeline.name)?;
-        let intake =
-            Intake { id: pipeline.id.as_ref().map(extract), tenant: pipeline.tenant.as_ref().map(extract) };
+        let intake = Intake { id: pipeline.id.clone(), tenant: pipeline.tenant.clone() };
         let engine = config.engine.kind.name().to_owned();
         Some(Served { handle, intake, sink: "webhook".to_owned(), engine })
     });
@@ -92,13 +91,6 @@ fn service(config: &Config, redrive: &Redrive, dir: Option<&Path>) -> Result<Ser
         replays: Replays::open(dir).map_err(|error| storage(error.to_string()))?,
         actions: Actions::open(dir).map_err(|error| storage(error.to_string()))?,
     })
-}
-
-fn extract(pick: &Pick) -> Extract {
-    match pick {
-        Pick::Json(pointer) => Extract::Json(pointer.clone()),
-        Pick::Header(name) => Extract::Header(name.clone()),
-    }
 }
 
 /// What an operator should hear of a store that was opened.

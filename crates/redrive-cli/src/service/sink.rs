@@ -3,7 +3,7 @@
 use redrive_sinks::webhook::options::HeaderFrom;
 use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions, WebhookSink};
 
-use crate::config::{HeaderValue, Pick, PipelineConfig, SinkConfig, Target, WebhookConfig};
+use crate::config::{HeaderValue, PipelineConfig, SinkConfig, Target, WebhookConfig};
 
 /// The sink of a pipeline, with the time limit of an attempt as the limit of its exchange.
 pub fn build(pipeline: &PipelineConfig) -> Result<WebhookSink, Vec<SinkFault>> {
@@ -20,17 +20,16 @@ pub fn build(pipeline: &PipelineConfig) -> Result<WebhookSink, Vec<SinkFault>> {
 fn options(webhook: &WebhookConfig) -> Result<WebhookOptions, Vec<SinkFault>> {
     let mut options = match &webhook.target {
         Target::Url(url) => WebhookOptions::to_url(Secret::from(url.as_str())),
-        Target::Endpoint(pick) => WebhookOptions {
-            per_endpoint: webhook.per_endpoint,
-            ..WebhookOptions::per_message(written(pick))
-        },
+        Target::Endpoint(pick) => {
+            WebhookOptions { per_endpoint: webhook.per_endpoint, ..WebhookOptions::per_message(pick.clone()) }
+        }
     };
     options.headers = webhook
         .headers
         .iter()
         .map(|header| {
             let value = match &header.value {
-                HeaderValue::Plain(secret) => HeaderFrom::Text(Secret::from(secret.reveal())),
+                HeaderValue::Plain(secret) => HeaderFrom::Text(secret.clone()),
                 HeaderValue::File(path) => HeaderFrom::File(path.clone()),
             };
             (header.name.clone(), value)
@@ -41,12 +40,4 @@ fn options(webhook: &WebhookConfig) -> Result<WebhookOptions, Vec<SinkFault>> {
     let classes = webhook.classes.iter().map(|(case, class)| (case.as_str(), class.as_str()));
     options.classes = ClassTable::from_settings(classes)?;
     Ok(options)
-}
-
-/// As the configuration writes it.
-pub fn written(pick: &Pick) -> String {
-    match pick {
-        Pick::Json(pointer) => format!("json:{pointer}"),
-        Pick::Header(name) => format!("header:{name}"),
-    }
 }

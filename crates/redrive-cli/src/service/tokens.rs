@@ -1,11 +1,10 @@
 //! Who may change something: the tokens of the configuration, else that of `REDRIVE_TOKEN`, else one made here.
 
-use std::path::Path;
-
 use redrive_server::{Scope, Token, TokenError};
+use redrive_sinks::Secret;
 
 use crate::args::Global;
-use crate::config::{Config, EngineKind, Secret};
+use crate::config::{Config, EngineKind, TokenConfig};
 use crate::exit::Failed;
 
 /// The file in the engine's directory that holds the token this program made.
@@ -17,7 +16,7 @@ pub fn of(config: &Config, global: &Global) -> Result<Vec<Token>, Failed> {
         return config.server.tokens.iter().map(configured).collect();
     }
     if let Some(token) = global.token()? {
-        return Ok(vec![Token::new("local", token.reveal(), Scope::ALL).map_err(failed)?]);
+        return Ok(vec![Token::new("local", token.expose(), Scope::ALL).map_err(failed)?]);
     }
     let made = match config.engine.kind {
         EngineKind::Embedded => Token::in_file(&config.engine.dir.join(FILE)),
@@ -26,13 +25,11 @@ pub fn of(config: &Config, global: &Global) -> Result<Vec<Token>, Failed> {
     Ok(vec![made.map_err(failed)?])
 }
 
-fn configured(token: &crate::config::TokenConfig) -> Result<Token, Failed> {
-    let secret = read(&token.secret_file)
-        .map_err(|problem| Failed::usage(format!("token `{}`: {problem}", token.name)))?;
-    let scopes: Vec<Scope> = token.scopes.iter().filter_map(|scope| Scope::from_name(scope.name())).collect();
-    Token::new(&token.name, secret.reveal(), scopes).map_err(|error| Failed::usage(error.to_string()))
-}
-
-fn read(path: &Path) -> Result<Secret, String> {
-    Secret::read(path).map_err(|error| error.to_string())
+fn configured(token: &TokenConfig) -> Result<Token, Failed> {
+    let secret = Secret::read(&token.secret_file).map_err(|error| {
+        Failed::usage(format!("token `{}`: `secret_file` {error}", token.name))
+            .hint("write a secret into the file that this user may read, or correct `secret_file`")
+    })?;
+    Token::new(&token.name, secret.expose(), token.scopes.clone())
+        .map_err(|error| Failed::usage(error.to_string()))
 }

@@ -13,9 +13,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Deserialize;
 
+use super::answer::Answer;
 use super::batch::Batch;
-use super::options::OptionsFault;
-use super::target::Answer;
 
 /// A request and its answer together take at most this long.
 const EXCHANGE_MAX: Duration = Duration::from_secs(30);
@@ -25,22 +24,35 @@ const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How much of a refusal is shown.
 const SHOWN_CHARS_MAX: usize = 300;
 
+/// A target that can take nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetFault {
+    #[error(
+        "`{url}` is not an ingest address; write the whole of it, with http, like http://127.0.0.1:7333/v1/pipelines/orders/messages"
+    )]
+    Url { url: String },
+    #[error("the ingest address has a user or a password in it; give a token instead")]
+    PasswordInUrl,
+    #[error("the token has characters that no header can carry; check the token file")]
+    Token,
+}
+
 /// A bearer token. Never shown.
 #[derive(Clone)]
-pub struct Token(HeaderValue);
+pub struct Bearer(HeaderValue);
 
-impl Token {
-    pub fn new(secret: &str) -> Result<Self, OptionsFault> {
+impl Bearer {
+    pub fn new(secret: &str) -> Result<Self, TargetFault> {
         let mut value =
-            HeaderValue::from_str(&format!("Bearer {}", secret.trim())).map_err(|_| OptionsFault::Token)?;
+            HeaderValue::from_str(&format!("Bearer {}", secret.trim())).map_err(|_| TargetFault::Token)?;
         value.set_sensitive(true);
         Ok(Self(value))
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for Bearer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("Bearer(…)")
     }
 }
 
@@ -48,7 +60,7 @@ impl fmt::Debug for Token {
 #[derive(Clone)]
 pub struct HttpTarget {
     url: Uri,
-    token: Option<Token>,
+    token: Option<Bearer>,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
@@ -80,14 +92,14 @@ struct One {
 
 impl HttpTarget {
     /// `url`: the whole ingest address, like `http://127.0.0.1:7333/v1/pipelines/orders/messages`.
-    pub fn new(url: &str, token: Option<Token>) -> Result<Self, OptionsFault> {
-        let fault = || OptionsFault::Url { url: url.to_owned() };
+    pub fn new(url: &str, token: Option<Bearer>) -> Result<Self, TargetFault> {
+        let fault = || TargetFault::Url { url: url.to_owned() };
         let url: Uri = url.parse().map_err(|_| fault())?;
         let has_route = url.path().len() > 1;
         // User and password in the address would end up in messages; that is what the token is for.
         let has_password = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
         if has_password {
-            return Err(OptionsFault::PasswordInUrl);
+            return Err(TargetFault::PasswordInUrl);
         }
         if url.scheme_str() != Some("http") || url.host().is_none() || !has_route {
             return Err(fault());
@@ -234,8 +246,8 @@ mod tests {
 
     #[test]
     fn a_token_is_never_shown() {
-        let target = HttpTarget::new("http://h/v1/x", Some(Token::new("s3cret\n").unwrap())).unwrap();
+        let target = HttpTarget::new("http://h/v1/x", Some(Bearer::new("s3cret\n").unwrap())).unwrap();
         assert!(!format!("{target:?}").contains("s3cret"));
-        assert!(Token::new("two\nlines").is_err());
+        assert!(Bearer::new("two\nlines").is_err());
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! - [`options`]: what is set; [`schedule`]: which orders are due when, pure
 //! - [`batch`]: the orders themselves, with their fates
-//! - [`target`]: who takes them, over HTTP ([`http`]) or in process
+//! - [`target`]: who takes them, over HTTP ([`http`]) or in process; [`answer`]: what it may say
 //! - `offer`: one batch until it is acknowledged; `pace`: all of them in time
 //! - [`lateness`], [`progress`], [`report`]: how far behind its own schedule it is, and how it went
 //! - [`server`]: the metrics
@@ -15,6 +15,7 @@
 pub mod options;
 pub mod schedule;
 
+pub mod answer;
 pub mod batch;
 pub mod http;
 pub mod target;
@@ -28,12 +29,13 @@ pub mod report;
 
 mod server;
 
+pub use answer::Answer;
 pub use batch::Batch;
-pub use http::{HttpTarget, Token};
+pub use http::{Bearer, HttpTarget, TargetFault};
 pub use lateness::Lateness;
 pub use options::{Options, OptionsFault, ProducerError};
 pub use pace::{Producer, run};
 pub use progress::Progress;
 pub use report::Report;
 pub use schedule::Schedule;
-pub use target::{Answer, Target};
+pub use target::Target;

@@ -8,10 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use super::answer::Answer;
 use super::batch::Batch;
-use super::progress::{Counters, add};
-use super::target::{Answer, Target};
+use super::progress::{Counters, Progress, add};
+use super::schedule::Schedule;
+use super::target::Target;
 
 /// The first wait after a refusal; it doubles up to the longest.
 const WAIT_FIRST: Duration = Duration::from_millis(100);
@@ -49,6 +52,12 @@ impl Desk {
             end: Mutex::default(),
             ended: Notify::new(),
         }
+    }
+
+    /// Where the run stands that began at `started`.
+    pub(super) fn progress(&self, schedule: Schedule, started: Instant) -> Progress {
+        let elapsed = started.elapsed();
+        Progress::of(&self.counters, elapsed, schedule.due_by(elapsed), schedule.rate)
     }
 
     /// Offers `batch` until it is taken, or until it never will be.

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::Ratio;
+use redrive_core::{Ratio, rate};
 
 use super::progress::Progress;
 use super::report::Report;
 use super::schedule::Schedule;
 use super::target::Target;
 use crate::fate::Rates;
-use crate::rate;
 use crate::seed::DEFAULT_SEED;
 
 /// The port of `redrive producer`.
@@ -129,14 +128,6 @@ pub enum OptionsFault {
     First { first: u64 },
     #[error("the time between two progress lines is zero; give at least 1ms")]
     ProgressEvery,
-    #[error(
-        "`{url}` is not an ingest address; write the whole of it, with http, like http://127.0.0.1:7333/v1/pipelines/orders/messages"
-    )]
-    Url { url: String },
-    #[error("the ingest address has a user or a password in it; give a token instead")]
-    PasswordInUrl,
-    #[error("the token has characters that no header can carry; check the token file")]
-    Token,
 }
 
 /// Why a run could not start or ended early.

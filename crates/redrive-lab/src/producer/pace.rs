@@ -156,7 +156,7 @@ impl Producer {
 
     fn report(&self, started: Instant, run: &Paced) -> Report {
         let counters = &self.desk.counters;
-        let total = progress(&self.desk, self.schedule, started).since(&Progress::default());
+        let total = self.desk.progress(self.schedule, started).since(&Progress::default());
         Report {
             seed: self.options.seed,
             numbers: self.options.first..self.options.first + run.offered,
@@ -177,18 +177,13 @@ struct Paced {
     stopped: bool,
 }
 
-pub(super) fn progress(desk: &Desk, schedule: Schedule, started: Instant) -> Progress {
-    let elapsed = started.elapsed();
-    Progress::of(&desk.counters, elapsed, schedule.due_by(elapsed), schedule.rate)
-}
-
 async fn tell_progress(options: Options, desk: Arc<Desk>, schedule: Schedule, started: Instant) {
     let Some(on_progress) = options.on_progress else { return };
     let mut ticks = tokio::time::interval_at(started + options.progress_every, options.progress_every);
     let mut before = Progress::default();
     loop {
         ticks.tick().await;
-        before = progress(&desk, schedule, started).since(&before);
+        before = desk.progress(schedule, started).since(&before);
         (on_progress.0)(&before);
     }
 }

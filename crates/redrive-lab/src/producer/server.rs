@@ -7,7 +7,6 @@ use hyper::{Method, Request, StatusCode};
 use tokio::time::Instant;
 
 use super::offer::Desk;
-use super::pace::progress;
 use super::schedule::Schedule;
 use crate::http::{Answer, Routes, answer, fault, text};
 use crate::metrics;
@@ -23,7 +22,7 @@ impl Routes for Metrics {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
         match (request.method(), request.uri().path()) {
             (&Method::GET, "/metrics") => {
-                let progress = progress(&self.desk, self.schedule, self.started);
+                let progress = self.desk.progress(self.schedule, self.started);
                 let metrics = progress.to_metrics(&self.desk.counters.lateness());
                 answer(StatusCode::OK, metrics::CONTENT_TYPE, metrics)
             }

@@ -1,30 +1,16 @@
-//! Who takes the orders, and what it may say.
+//! Who takes the orders.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use redrive::engine::IngestError;
 use redrive::{Accepted, PipelineHandle};
 
+use super::answer::Answer;
 use super::batch::Batch;
-use super::http::{HttpTarget, Token};
-use super::options::OptionsFault;
-
-/// What became of an offered batch, which is accepted or not as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// All of them are taken; so many of them were known already.
-    Accepted { duplicates: u64 },
-    /// Not now: too much is waiting. The batch is offered again, not before `retry_after`.
-    Refused { retry_after: Option<Duration> },
-    /// No answer; whether it was taken is not known. The batch is offered again.
-    Unreachable { why: String },
-    /// It will never be taken like this: the run ends.
-    Rejected { why: String },
-}
+use super::http::{Bearer, HttpTarget, TargetFault};
 
 type Offered = Pin<Box<dyn Future<Output = Answer> + Send>>;
 type Callback = Arc<dyn Fn(Arc<Batch>) -> Offered + Send + Sync>;
@@ -38,7 +24,7 @@ pub enum Target {
 
 impl Target {
     /// Orders go to the ingest route of a processor, see [`HttpTarget::new`].
-    pub fn http(url: &str, token: Option<Token>) -> Result<Self, OptionsFault> {
+    pub fn http(url: &str, token: Option<Bearer>) -> Result<Self, TargetFault> {
         Ok(Self::Http(Arc::new(HttpTarget::new(url, token)?)))
     }
 

@@ -6,8 +6,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::selection;
-use crate::answer::{Json, Params};
+use crate::answer::Json;
 use crate::problem::{Code, Problem};
+use crate::request::Params;
 use crate::state::{Shared, now};
 
 /// Actions of one answer, unless asked otherwise.

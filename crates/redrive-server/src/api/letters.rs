@@ -14,10 +14,11 @@ use serde_json::{Value, json};
 
 use super::selection::{self, Given};
 use super::view::{self, LetterCounts, LetterView};
-use crate::answer::{Json, Params, read_json};
+use crate::answer::Json;
 use crate::auth::Actor;
 use crate::body;
 use crate::problem::Problem;
+use crate::request::{Params, read_json};
 use crate::state::Shared;
 
 /// Letters of a page, unless asked otherwise.

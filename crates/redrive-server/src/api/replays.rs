@@ -11,10 +11,11 @@ use redrive::timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::selection::Given;
-use crate::answer::{Json, read_json};
+use crate::answer::Json;
 use crate::auth::Actor;
 use crate::body;
 use crate::problem::{Code, Problem};
+use crate::request::read_json;
 use crate::state::{Shared, now};
 
 #[derive(Debug, Deserialize)]

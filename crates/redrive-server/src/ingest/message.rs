@@ -7,14 +7,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use redrive::{Message, NewMessage, Time};
-use redrive_core::duration;
 use redrive_core::message::MessageError;
 use redrive_core::nearest::nearest;
+use redrive_core::{Pick, duration};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::extract::Extract;
+use crate::extract;
 use crate::problem::{Code, Problem};
 use redrive::timestamp;
 
@@ -26,9 +26,9 @@ const FIELDS: [&str; 9] =
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intake {
     /// Where the id comes from if the object has none. One is made if this is not set.
-    pub id: Option<Extract>,
+    pub id: Option<Pick>,
     /// Where the tenant comes from if the object has none.
-    pub tenant: Option<Extract>,
+    pub tenant: Option<Pick>,
 }
 
 #[derive(Deserialize)]
@@ -72,7 +72,7 @@ pub fn read(
     let headers = given.headers.0;
     let id = match (given.id, &intake.id) {
         (Some(id), _) => id,
-        (None, Some(place)) => place.find(payload.as_deref(), &headers).ok_or_else(|| {
+        (None, Some(place)) => extract::find(place, payload.as_deref(), &headers).ok_or_else(|| {
             let message = format!("no id: there is neither `id` nor a text or whole number at {place}");
             Problem::bad_message(
                 message,
@@ -81,7 +81,8 @@ pub fn read(
         })?,
         (None, None) => fresh_id()?,
     };
-    let tenant = given.tenant.or_else(|| intake.tenant.as_ref()?.find(payload.as_deref(), &headers));
+    let tenant =
+        given.tenant.or_else(|| extract::find(intake.tenant.as_ref()?, payload.as_deref(), &headers));
     let mut message = Message::builder(id).created(now);
     if let Some(key) = given.key {
         message = message.key(key);
@@ -249,8 +250,7 @@ mod tests {
 
     #[test]
     fn an_id_is_given_found_or_made() {
-        let from_json =
-            Intake { id: Some(Extract::Json("/n".into())), tenant: Some(Extract::Header("t".into())) };
+        let from_json = Intake { id: Some(Pick::Json("/n".into())), tenant: Some(Pick::Header("t".into())) };
         assert_eq!(read_plain("{}").unwrap().message.id(), "made");
         assert_eq!(read_with(r#"{"payload":{"n":7}}"#, &from_json).unwrap().message.id(), "7");
         assert_eq!(read_with(r#"{"id":"own","payload":{"n":7}}"#, &from_json).unwrap().message.id(), "own");

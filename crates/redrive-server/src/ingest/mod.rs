@@ -11,9 +11,10 @@ use bytes::Bytes;
 use redrive::{Accepted, NewMessage, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Json, Params};
+use crate::answer::Json;
 use crate::body;
 use crate::problem::{Code, Problem};
+use crate::request::Params;
 use crate::service::Served;
 use crate::state::Shared;
 use crate::token::hex;

@@ -3,20 +3,17 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use hyper::Uri;
-use redrive_core::Message;
+use redrive_core::{Message, Pick};
 
 use super::pointer::Pointer;
-use crate::fault::SinkFault;
 
 /// The longest endpoint.
 pub const ENDPOINT_BYTES_MAX: usize = 2048;
 
-/// Where in a message its endpoint stands.
+/// Where in a message its endpoint stands: a [`Pick`] that is ready to be followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EndpointSource {
-    /// `json:/pointer` into the payload.
+pub(super) enum EndpointSource {
     Json(Pointer),
-    /// `header:name` of the message; upper and lower case are the same.
     Header(String),
 }
 
@@ -42,20 +39,10 @@ pub enum EndpointFault {
 }
 
 impl EndpointSource {
-    /// `json:/url` or `header:x-endpoint`.
-    pub fn from_setting(setting: &str) -> Result<Self, SinkFault> {
-        let fault = |problem: &str| {
-            let problem = format!("`endpoint` is {setting:?}, {problem}");
-            SinkFault::of("endpoint", setting, problem, "endpoint = \"json:/url\" or \"header:x-endpoint\"")
-        };
-        match setting.split_once(':') {
-            Some(("json", pointer)) => {
-                Pointer::from_text(pointer).map(Self::Json).ok_or_else(|| fault("which is no JSON pointer"))
-            }
-            Some(("header", name)) if !name.trim().is_empty() => {
-                Ok(Self::Header(name.trim().to_ascii_lowercase()))
-            }
-            _ => Err(fault("which names no place in a message")),
+    pub(super) fn of(pick: &Pick) -> Self {
+        match pick {
+            Pick::Json(pointer) => Self::Json(Pointer::of(pointer)),
+            Pick::Header(name) => Self::Header(name.clone()),
         }
     }
 
@@ -187,21 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_name_no_place_are_faults() {
-        for setting in ["", "json:", "json:url", "url", "header:", "header: ", "body:/x"] {
-            let fault = EndpointSource::from_setting(setting);
-            assert_eq!(fault.map_err(|fault| fault.key), Err("endpoint".into()), "{setting}");
-        }
-    }
-
-    #[test]
     fn the_endpoint_is_found_in_payload_or_headers() {
         let message = Message::builder("m")
             .payload(r#"{"to":{"url":"http://a.example/x"},"n":1}"#)
             .header("X-Endpoint", "http://b.example/")
             .build()
             .unwrap();
-        let endpoint = |setting: &str| EndpointSource::from_setting(setting).unwrap().endpoint(&message);
+        let endpoint = |setting: &str| EndpointSource::of(&setting.parse().unwrap()).endpoint(&message);
         assert_eq!(endpoint("json:/to/url").unwrap().host(), Some("a.example"));
         assert_eq!(endpoint("header:x-endpoint").unwrap().host(), Some("b.example"));
         assert_eq!(endpoint("json:/to/nothing"), Err(EndpointFault::Missing));

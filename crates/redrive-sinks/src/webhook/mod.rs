@@ -34,7 +34,7 @@ mod trouble;
 mod endpoint_hash;
 
 pub use classes::{Case, ClassTable, Meaning, Trouble};
-pub use endpoint::{EndpointFault, EndpointSource};
+pub use endpoint::EndpointFault;
 pub use judge::WebhookError;
 pub use names::Names;
 pub use options::{HeaderFrom, WebhookOptions};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
+use redrive_core::Pick;
 
 use super::classes::ClassTable;
 use super::endpoint::{self, EndpointSource};
@@ -42,7 +43,7 @@ pub struct WebhookOptions {
     /// Where every message goes. Kept as a secret: for many webhooks the path is the key.
     pub url: Option<Secret>,
     /// Where in each message its endpoint stands: `json:/pointer` or `header:name`.
-    pub endpoint: Option<String>,
+    pub endpoint: Option<Pick>,
     /// Sent with every request.
     pub headers: Vec<(String, HeaderFrom)>,
     /// The authorities whose certificates are trusted, instead of the built-in list.
@@ -92,8 +93,8 @@ impl WebhookOptions {
     }
 
     /// Each message to the endpoint that it names.
-    pub fn per_message(endpoint: impl Into<String>) -> Self {
-        Self { endpoint: Some(endpoint.into()), ..Self::default() }
+    pub fn per_message(endpoint: Pick) -> Self {
+        Self { endpoint: Some(endpoint), ..Self::default() }
     }
 
     /// All that is wrong. Reads the files that are named, and connects to nothing.
@@ -113,7 +114,7 @@ impl WebhookOptions {
             (Some(_), Some(_)) => {
                 Err(SinkFault::of("endpoint", "", "`url` and `endpoint` are both set", &format!("one of them: {fix}")))
             }
-            (None, Some(setting)) => EndpointSource::from_setting(setting).map(Target::PerMessage),
+            (None, Some(pick)) => Ok(Target::PerMessage(EndpointSource::of(pick))),
             (Some(url), None) => endpoint::judge(url.expose()).map(Target::Fixed).map_err(|fault| {
                 let problem = format!("`url` cannot be used: {fault}");
                 let fix = "https://host/path; a user and password belong into headers = { authorization_file = \"…\" }";
@@ -159,8 +160,10 @@ pub(super) fn header(name: &str, from: &HeaderFrom) -> Result<(HeaderName, Heade
         HeaderFrom::File(path) => match Secret::read(path) {
             Ok(secret) => secret,
             Err(error) => {
-                let path = path.display();
-                return refused(&format!("whose file {path} cannot be read: {error}"), "a readable file");
+                return refused(
+                    &format!("whose file cannot be used: {error}"),
+                    "a readable file with the value",
+                );
             }
         },
     };
@@ -184,8 +187,8 @@ mod tests {
         let mut options = WebhookOptions::to_url("https://example.com/hook");
         options.headers.push(HeaderFrom::setting("authorization", "Bearer x"));
         assert_eq!(options.check(), []);
-        assert_eq!(WebhookOptions::per_message("json:/url").check(), []);
-        assert_eq!(WebhookOptions::per_message("json:/url").limits(), Ok(Some(PER_ENDPOINT)));
+        assert_eq!(WebhookOptions::per_message(Pick::Json("/url".into())).check(), []);
+        assert_eq!(WebhookOptions::per_message(Pick::Json("/url".into())).limits(), Ok(Some(PER_ENDPOINT)));
         assert_eq!(options.limits(), Ok(None));
     }
 
@@ -207,8 +210,10 @@ mod tests {
             ["url", "per_endpoint", "ca_file", "headers.bad name", "headers.host", "headers.webhook-id"];
         let expected: Vec<_> = expected.into_iter().chain(["headers.x-a", "headers.x-b"]).collect();
         assert_eq!(keys(&options), expected);
-        let both =
-            WebhookOptions { url: Some("http://a.example".into()), ..WebhookOptions::per_message("json:/u") };
+        let both = WebhookOptions {
+            url: Some("http://a.example".into()),
+            ..WebhookOptions::per_message(Pick::Json("/u".into()))
+        };
         assert_eq!(keys(&both), ["endpoint"]);
         let never = WebhookOptions { timeout: Duration::ZERO, ..WebhookOptions::to_url("http://a.example") };
         assert_eq!(keys(&never), ["timeout"]);

@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_header_that_names_the_endpoint_is_not_sent_along() {
-        let source = Some(EndpointSource::from_setting("header:x-endpoint").unwrap());
+        let source = Some(EndpointSource::of(&redrive_core::Pick::Header("x-endpoint".into())));
         let template = Template { source, ..bare() };
         let headers = sent(Message::builder("o").header("X-Endpoint", "http://a.example/token"), &template);
         assert!(headers.iter().all(|(_, value)| !value.to_str().unwrap().contains("token")));

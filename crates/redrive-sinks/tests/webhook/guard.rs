@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use redrive::Class;
 use redrive_core::MessageBuilder;
+use redrive_core::Pick;
 use redrive_sinks::webhook::{Trouble, WebhookError};
 use redrive_sinks::{Names, WebhookOptions, WebhookSink};
 
@@ -20,7 +21,7 @@ fn leading_to(addresses: &[&str]) -> Names {
 }
 
 fn guarded(names: Names) -> WebhookSink {
-    sink(WebhookOptions { names, ..WebhookOptions::per_message("header:x-endpoint") })
+    sink(WebhookOptions { names, ..WebhookOptions::per_message(Pick::Header("x-endpoint".into())) })
 }
 
 fn at(endpoint: &str) -> MessageBuilder {
@@ -152,7 +153,7 @@ fn open(per_endpoint: u32) -> WebhookSink {
         allow_private_addresses: true,
         per_endpoint: Some(per_endpoint),
         names: leading_to(&["127.0.0.1"]),
-        ..WebhookOptions::per_message("header:x-endpoint")
+        ..WebhookOptions::per_message(Pick::Header("x-endpoint".into()))
     })
 }
 
@@ -210,7 +211,7 @@ async fn nothing_of_a_message_is_sent_while_it_waits_for_a_place() {
         allow_private_addresses: true,
         per_endpoint: Some(1),
         timeout: Duration::from_secs(1),
-        ..WebhookOptions::per_message("header:x-endpoint")
+        ..WebhookOptions::per_message(Pick::Header("x-endpoint".into()))
     });
     let endpoint = server.url("/slow");
     let first = failure(&sink, at(&endpoint));

@@ -4,6 +4,7 @@ pub mod job;
 pub mod pace;
 
 mod files;
+mod live;
 mod run;
 
 mod replays;

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 
 use super::files::{Files, checksum};
 use super::job::{self, Facts, Progress, ReplaySpec, ReplayState, ReplayView};
+use super::live::{Job, Keep, blocking};
 use super::pace::RATE_MAX;
 use super::run::Task;
 use crate::handle::PipelineHandle;
@@ -38,18 +37,6 @@ struct Shared {
     faults: Vec<String>,
 }
 
-/// One job while it is known.
-pub(super) struct Job {
-    pub(super) facts: Facts,
-    progress: Mutex<Progress>,
-    /// Somebody changed its state.
-    pub(super) changed: Notify,
-    /// Whether a task is at work on it.
-    attached: AtomicBool,
-    /// One write at a time, each of the latest progress.
-    writing: tokio::sync::Mutex<()>,
-}
-
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     #[error("no letter is selected, so there is nothing to replay")]
@@ -70,73 +57,8 @@ pub enum ReplayError {
     Storage(#[from] std::io::Error),
 }
 
-impl Job {
-    pub(super) fn new(facts: Facts, progress: Progress) -> Self {
-        Self {
-            facts,
-            progress: Mutex::new(progress),
-            changed: Notify::new(),
-            attached: AtomicBool::new(false),
-            writing: tokio::sync::Mutex::new(()),
-        }
-    }
-
-    pub(super) fn progress(&self) -> Progress {
-        self.lock().clone()
-    }
-
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
-        change(&mut self.lock())
-    }
-
-    /// Its task has ended; another may take it up.
-    pub(super) fn detach(&self) {
-        self.attached.store(false, Ordering::SeqCst);
-    }
-
-    fn view(&self) -> ReplayView {
-        job::view(&self.facts, &self.lock())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Writes jobs down, where there is a directory for it.
-#[derive(Clone)]
-pub(super) struct Keep {
-    files: Option<Files>,
-}
-
-impl Keep {
-    /// Writes the job as it is now. A task that cannot write goes on: the letters themselves say what was done.
-    pub(super) async fn write(&self, job: &Arc<Job>) {
-        if let Err(error) = self.try_write(job).await {
-            job.change(|progress| progress.note = Some(format!("its progress cannot be stored: {error}")));
-        }
-    }
-
-    async fn try_write(&self, job: &Arc<Job>) -> std::io::Result<()> {
-        let Some(files) = self.files.clone() else { return Ok(()) };
-        let _alone = job.writing.lock().await;
-        let (job, progress) = (Arc::clone(job), job.progress());
-        blocking(move || {
-            files.write(&job.facts, &progress)?;
-            if progress.state.is_over() { files.forget_ids(job.facts.number) } else { Ok(()) }
-        })
-        .await
-    }
-}
-
 fn cut(words: &str) -> String {
     words[..words.floor_char_boundary(WORDS_BYTES_MAX)].to_owned()
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
-) -> std::io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }
 
 impl Replays {
@@ -172,7 +94,7 @@ impl Replays {
         let jobs: Vec<Arc<Job>> = self.jobs().values().filter(of_pipeline).cloned().collect();
         let mut taken_up = Vec::new();
         for job in jobs {
-            if job.attached.swap(true, Ordering::SeqCst) {
+            if !job.attach() {
                 continue;
             }
             taken_up.push(job::name(job.facts.number));
@@ -247,7 +169,7 @@ impl Replays {
             })
             .await?;
         }
-        job.attached.store(true, Ordering::SeqCst);
+        job.attach();
         self.jobs().insert(number, Arc::clone(&job));
         self.forget_oldest().await;
         let view = job.view();

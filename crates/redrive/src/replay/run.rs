@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::job::{Facts, Progress, ReplayState};
+use super::live::{Job, Keep};
 use super::pace::Pace;
-use super::replays::{Job, Keep};
 use crate::engine::{LetterState, ReplayAnswer, ReplayJob};
 use crate::handle::{HandleError, PipelineHandle};
 

@@ -3,7 +3,6 @@
 use hyper::Method;
 use serde::Deserialize;
 
-use super::witness::Testimony;
 use crate::client::place::query;
 use crate::client::wire::Wire;
 use crate::client::{ClientFault, Place};
@@ -48,9 +47,10 @@ impl Stub {
         }
     }
 
-    pub async fn testimony(&self) -> Result<Testimony, Failed> {
+    /// Calls that came again after their effect, as far as it counts them.
+    pub async fn duplicates(&self) -> Result<Option<u64>, Failed> {
         let stats: Stats = self.get("/stats").await?;
-        Ok(Testimony { repeats_merged: stats.duplicates })
+        Ok(stats.duplicates)
     }
 
     async fn get<T: for<'de> Deserialize<'de>>(&self, path: &str) -> Result<T, Failed> {

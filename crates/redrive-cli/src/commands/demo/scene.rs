@@ -155,8 +155,8 @@ impl Scene {
 fn fresh_dir() -> Result<PathBuf, Failed> {
     let mut random = [0_u8; 4];
     getrandom::fill(&mut random).map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;
-    let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let dir = std::env::temp_dir().join(format!("redrive-demo-{name}"));
+    let number = u32::from_be_bytes(random);
+    let dir = std::env::temp_dir().join(format!("redrive-demo-{number:08x}"));
     match fs::create_dir(&dir) {
         Ok(()) => Ok(dir),
         Err(error) => Err(Failed::new(Exit::Storage, format!("creating {}: {error}", dir.display()))),

@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long)]
     pub dry_run: bool,
     /// The pace: 20/s, 600/m; as fast as the pipeline takes them unless given
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    #[arg(long, value_name = "RATE", value_parser = redrive_core::rate::parse)]
     pub rate: Option<f64>,
     /// Replay also letters that were replayed three times already
     #[arg(long)]
@@ -248,35 +248,9 @@ fn report(
     Ok(exit)
 }
 
-/// `20/s`, `600/m`, `20`.
-fn parse_rate(text: &str) -> Result<f64, String> {
-    let wrong = || format!("`{text}` is not a pace; write it like 20/s or 600/m");
-    let (number, per) = text.split_once('/').unwrap_or((text, "s"));
-    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
-    let per_second = match per.trim() {
-        "s" => number,
-        "m" | "min" => number / 60.0,
-        "h" => number / 3_600.0,
-        _ => return Err(wrong()),
-    };
-    if per_second.is_finite() && per_second > 0.0 { Ok(per_second) } else { Err(wrong()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pace_has_a_unit() {
-        for (text, per_second) in
-            [("20/s", 20.0), ("600/m", 10.0), ("0.5/s", 0.5), ("7", 7.0), ("3600/h", 1.0)]
-        {
-            assert!((parse_rate(text).unwrap() - per_second).abs() < 1e-9, "{text}");
-        }
-        for text in ["", "fast", "0/s", "-1/s", "1/week", "inf/s", "nan"] {
-            assert!(parse_rate(text).unwrap_err().contains("20/s or 600/m"), "{text}");
-        }
-    }
 
     #[test]
     fn a_dry_run_says_how_long_it_would_take() {

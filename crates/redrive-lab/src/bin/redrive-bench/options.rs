@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::scenario;
 use super::witness::Fates;
 
 #[derive(Clone, Debug)]
@@ -94,8 +93,7 @@ impl Options {
                 "--syncs" => options.syncs = number(&value()?)?,
                 "--fates" => {
                     let word = value()?;
-                    options.fates =
-                        scenario::fates(&word).ok_or_else(|| format!("no fates `{word}`\n{USAGE}"))?;
+                    options.fates = fates(&word).ok_or_else(|| format!("no fates `{word}`\n{USAGE}"))?;
                 }
                 _ => return Err(USAGE.into()),
             }
@@ -106,4 +104,13 @@ impl Options {
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.replace('_', "").parse().map_err(|_| format!("`{text}` is not a number\n{USAGE}"))
+}
+
+/// What the words for fates mean.
+fn fates(word: &str) -> Option<Fates> {
+    match word {
+        "succeed" => Some(Fates::AllSucceed),
+        "workload" => Some(Fates::Workload),
+        other => Some(Fates::OneIn(other.strip_prefix("one-in-")?.parse().ok().filter(|n| *n > 0)?)),
+    }
 }

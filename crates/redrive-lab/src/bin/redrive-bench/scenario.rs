@@ -288,12 +288,3 @@ fn kill_myself() -> Result<(), Error> {
     std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status()?;
     Ok(())
 }
-
-/// What the words on the command line mean.
-pub fn fates(word: &str) -> Option<Fates> {
-    match word {
-        "succeed" => Some(Fates::AllSucceed),
-        "workload" => Some(Fates::Workload),
-        other => Some(Fates::OneIn(other.strip_prefix("one-in-")?.parse().ok().filter(|n| *n > 0)?)),
-    }
-}

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::ids::{IdSet, Inserted};
-use super::keep::{Applied, LedgerFault, locked};
+use super::applied::{Applied, LedgerFault};
+use super::ids::{IdSet, Inserted, locked};
 
 /// Ids that may wait for the writer; who comes then waits for room.
 const WAITING_MAX: usize = 4_096;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::seed;
 
@@ -96,6 +97,11 @@ fn bits(words: &[u64; WORDS]) -> impl Iterator<Item = u64> {
         let word = *word;
         (0..64_u64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| index as u64 * 64 + bit)
     })
+}
+
+/// The set is whole after every statement, so a panic elsewhere leaves nothing half done.
+pub(super) fn locked(ids: &Mutex<IdSet>) -> MutexGuard<'_, IdSet> {
+    ids.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

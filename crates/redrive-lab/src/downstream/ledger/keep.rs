@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use super::applied::{Applied, LedgerFault};
 use super::file::FileLedger;
-use super::ids::{IdSet, Inserted};
+use super::ids::{IdSet, Inserted, locked};
 use super::postgres::PostgresLedger;
 
 /// The most ids in one page.
@@ -33,45 +34,12 @@ impl fmt::Debug for Url {
     }
 }
 
-/// What applying an id has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
-    /// The effect happened now.
-    First,
-    /// It had happened before; nothing was done.
-    Again,
-}
-
 /// Some of the applied ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     pub ids: Vec<String>,
     /// Give this as `after` for the next page; `None` at the end.
     pub next: Option<String>,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum LedgerFault {
-    #[error("the ledger file {path} {did}: {error}; {fix}")]
-    File { path: String, did: &'static str, error: String, fix: &'static str },
-    #[error("another process uses the ledger file {path}; stop it, or give this one a file of its own")]
-    Locked { path: String },
-    #[error("the ledger has stopped after a failed write; start the downstream again")]
-    Stopped,
-    #[error("the ledger holds as many ids as it may; start the downstream with an empty one")]
-    Full,
-    #[error("the id has {bytes} bytes, the ledger takes at most {max}")]
-    LongId { bytes: usize, max: usize },
-    #[error(
-        "the URL of the ledger is not one of PostgreSQL; write it like postgres://user:password@host/database"
-    )]
-    Url,
-    #[error("cannot connect to PostgreSQL: {0}")]
-    Connect(String),
-    #[error(transparent)]
-    Postgres(#[from] redrive_postgres::LedgerError),
-    #[error("PostgreSQL did not apply the effect: {0}")]
-    Effect(#[source] tokio_postgres::Error),
 }
 
 /// An open ledger.
@@ -148,9 +116,4 @@ impl Ledger {
             Place::Memory(_) | Place::Postgres(_) => None,
         }
     }
-}
-
-/// The set is whole after every statement, so a panic elsewhere leaves nothing half done.
-pub(super) fn locked(ids: &Mutex<IdSet>) -> std::sync::MutexGuard<'_, IdSet> {
-    ids.lock().unwrap_or_else(PoisonError::into_inner)
 }

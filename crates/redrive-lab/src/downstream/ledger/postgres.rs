@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, NoTls};
 
-use super::keep::{Applied, LedgerFault};
+use super::applied::{Applied, LedgerFault};
 
 /// Connections at most; further calls wait for one.
 const CONNECTIONS_MAX: usize = 8;

@@ -37,7 +37,9 @@ mod writer;
 pub mod dir;
 mod find;
 pub mod inspect;
+mod inspect_letters;
 mod inspect_log;
+pub mod inspection;
 mod oldest;
 pub mod open;
 mod serve;
@@ -45,6 +47,7 @@ pub mod store;
 mod take;
 mod tend;
 mod tending;
+mod unusable;
 
 pub use dir::Embedded;
 pub use open::StoreReport;

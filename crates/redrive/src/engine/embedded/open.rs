@@ -9,7 +9,6 @@ use redrive_core::Time;
 
 use super::book::{Book, Loaded};
 use super::clean::Cleaner;
-use super::dir::unusable;
 use super::disk::Disk;
 use super::keeper::{Keeper, Task};
 use super::log::{Log, LogError, LogOptions, OpenReport};
@@ -53,17 +52,6 @@ pub struct Place<D> {
 
 /// Opens the tables; with `true`, throws away what is there first.
 pub type OpenShelf<'a, S> = dyn Fn(bool) -> Result<Arc<S>, ShelfError> + 'a;
-
-impl From<LogError> for EngineError {
-    fn from(error: LogError) -> Self {
-        match error {
-            LogError::NewerFormat { .. } => Self::Version(error.to_string()),
-            LogError::Io { ref source, .. } => unusable(error.to_string(), source.kind()),
-            LogError::Poisoned { .. } => Self::Storage(error.to_string()),
-            _ => Self::Damaged(error.to_string()),
-        }
-    }
-}
 
 /// Opens a store whose writing is done by threads of its own.
 pub fn open<D: Disk, S: Shelf>(

@@ -1,10 +1,10 @@
-//! Messages per second as people write it: `500`, `500/s`, `50k/s`.
+//! Messages per second as people write it: `500`, `500/s`, `50k/s`, `600/m`.
 
 /// Faster than any machine this runs on; keeps the schedule's arithmetic far from its limits.
 pub const RATE_MAX: f64 = 100_000_000.0;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a rate; write messages per second like 500, 500/s, 0.5/s or 50k/s")]
+#[error("`{text}` is not a rate; write it like 20, 20/s, 50k/s or 600/m")]
 pub struct RateError {
     pub text: String,
 }
@@ -12,7 +12,13 @@ pub struct RateError {
 /// Reads a rate in messages per second; always above zero.
 pub fn parse(text: &str) -> Result<f64, RateError> {
     let wrong = || RateError { text: text.to_owned() };
-    let number = text.strip_suffix("/s").unwrap_or(text);
+    let (number, unit) = text.split_once('/').unwrap_or((text, "s"));
+    let seconds = match unit {
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        _ => return Err(wrong()),
+    };
     let (digits, factor) = match (number.strip_suffix('k'), number.strip_suffix('M')) {
         (Some(digits), _) => (digits, 1e3),
         (_, Some(digits)) => (digits, 1e6),
@@ -21,7 +27,7 @@ pub fn parse(text: &str) -> Result<f64, RateError> {
     if !digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(wrong());
     }
-    let rate = digits.parse::<f64>().map_err(|_| wrong())? * factor;
+    let rate = digits.parse::<f64>().map_err(|_| wrong())? * factor / seconds;
     if is_sound(rate) { Ok(rate) } else { Err(wrong()) }
 }
 
@@ -43,6 +49,8 @@ mod tests {
             ("1.5k", 1_500.0),
             ("0.5/s", 0.5),
             ("1M/s", 1e6),
+            ("600/m", 10.0),
+            ("3600/h", 1.0),
         ] {
             assert!((parse(text).unwrap() - rate).abs() < 1e-9, "{text}");
         }
@@ -50,7 +58,10 @@ mod tests {
 
     #[test]
     fn what_is_not_a_rate_is_named_with_what_is() {
-        for text in ["", "0", "-5", "fast", "5/m", "k/s", "NaN", "inf", "1e3", "101M/s", "5k k"] {
+        for text in [
+            "", "0", "-5", "fast", "1/week", "k/s", "0/s", "-1/s", "inf/s", "NaN", "inf", "1e3", "101M/s",
+            "5k k",
+        ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}`")) && error.contains("50k/s"), "{error}");
         }

@@ -1,0 +1,66 @@
+//! `json:/order_id` or `header:x-tenant`: where in a message a value stands.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Where a value is taken from. What is done with it is up to whoever takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// A JSON pointer (RFC 6901) to a member of the payload.
+    Json(String),
+    /// A header of the message; upper and lower case are the same.
+    Header(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` does not say where in a message to look; write it like json:/order_id or header:x-tenant")]
+pub struct PickError {
+    pub text: String,
+}
+
+impl FromStr for Pick {
+    type Err = PickError;
+
+    fn from_str(text: &str) -> Result<Self, PickError> {
+        match text.split_once(':') {
+            Some(("json", pointer)) if is_pointer(pointer) => Ok(Self::Json(pointer.to_owned())),
+            Some(("header", name)) if !name.is_empty() && !name.contains(char::is_whitespace) => {
+                Ok(Self::Header(name.to_owned()))
+            }
+            _ => Err(PickError { text: text.to_owned() }),
+        }
+    }
+}
+
+/// Parts that each begin with a slash; a tilde only as ~0 or ~1. The whole payload is no value of interest.
+fn is_pointer(text: &str) -> bool {
+    let escapes =
+        text.match_indices('~').all(|(at, _)| matches!(text.as_bytes().get(at + 1), Some(b'0' | b'1')));
+    text.starts_with('/') && escapes
+}
+
+impl fmt::Display for Pick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(pointer) => write!(f, "json:{pointer}"),
+            Self::Header(name) => write!(f, "header:{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_and_headers_are_read_and_written_back() {
+        for text in ["json:/order_id", "json:/", "json:/a~1b/0", "header:x-tenant"] {
+            assert_eq!(text.parse::<Pick>().unwrap().to_string(), text);
+        }
+        for text in ["", "order_id", "json:", "json:order_id", "json:/a~2", "header:", "header:a b", "xml:/a"]
+        {
+            let error = text.parse::<Pick>().unwrap_err().to_string();
+            assert!(error.contains("header:x-tenant"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The table of routes as a router: each with its handler behind its guard.
+
+use axum::Router;
+use axum::http::{HeaderValue, header};
+use axum::middleware::{self, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, post};
+
+use crate::api::{actions, letters, messages, pipelines, replays};
+use crate::guard::guard;
+use crate::problem::{Code, Problem};
+use crate::routes::{Operation, ROUTES, Route};
+use crate::state::Shared;
+use crate::{health, ingest, openapi, page};
+
+pub(crate) fn router(shared: Shared) -> Router {
+    let mut router = Router::new();
+    for Route { operation, path, access } in ROUTES {
+        let guarded = handler(operation).layer(from_fn_with_state((shared.clone(), access), guard));
+        router = router.route(path, guarded);
+    }
+    router
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::map_response(careful))
+        .with_state(shared)
+}
+
+fn handler(operation: Operation) -> MethodRouter<Shared> {
+    match operation {
+        Operation::Page => get(page::page),
+        Operation::Live | Operation::Health => get(health::live),
+        Operation::Ready => get(health::ready),
+        Operation::Metrics => get(health::metrics),
+        Operation::OpenApi => get(openapi::serve),
+        Operation::ListPipelines => get(pipelines::list),
+        Operation::ShowPipeline => get(pipelines::show),
+        Operation::PausePipeline => post(pipelines::pause),
+        Operation::ResumePipeline => post(pipelines::resume),
+        Operation::Ingest => post(ingest::ingest),
+        Operation::ShowMessage => get(messages::show),
+        Operation::ListLetters => get(letters::list),
+        Operation::LetterStats => get(letters::stats),
+        Operation::ShowLetter => get(letters::show),
+        Operation::DiscardLetters => post(letters::discard),
+        Operation::UndoDiscard => post(letters::undo),
+        Operation::StartReplay => post(replays::start),
+        Operation::ListReplays => get(replays::list),
+        Operation::ShowReplay => get(replays::show),
+        Operation::PauseReplay => post(replays::pause),
+        Operation::ResumeReplay => post(replays::resume),
+        Operation::AbortReplay => post(replays::abort),
+        Operation::ListActions => get(actions::list),
+    }
+}
+
+async fn no_such_route() -> Problem {
+    Problem::not_found("there is nothing under this path", "GET /v1/openapi.json lists all of them")
+}
+
+async fn no_such_method() -> Problem {
+    let message = "this path does not take this method";
+    Problem::new(Code::MethodNotAllowed, message, "see the header Allow, or GET /v1/openapi.json")
+}
+
+/// Answers are not guessed at, and not kept: they hold messages, and change all the time.
+async fn careful(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

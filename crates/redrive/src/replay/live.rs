@@ -1,0 +1,91 @@
+//! One job while it is known, and how it is written down.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::files::Files;
+use super::job::{self, Facts, Progress, ReplayView};
+
+/// One job while it is known.
+pub(super) struct Job {
+    pub(super) facts: Facts,
+    progress: Mutex<Progress>,
+    /// Somebody changed its state.
+    pub(super) changed: Notify,
+    /// Whether a task is at work on it.
+    attached: AtomicBool,
+    /// One write at a time, each of the latest progress.
+    writing: tokio::sync::Mutex<()>,
+}
+
+impl Job {
+    pub(super) fn new(facts: Facts, progress: Progress) -> Self {
+        Self {
+            facts,
+            progress: Mutex::new(progress),
+            changed: Notify::new(),
+            attached: AtomicBool::new(false),
+            writing: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.lock().clone()
+    }
+
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
+        change(&mut self.lock())
+    }
+
+    /// Takes the job up; `false` if a task is at work on it already.
+    pub(super) fn attach(&self) -> bool {
+        !self.attached.swap(true, Ordering::SeqCst)
+    }
+
+    /// Its task has ended; another may take it up.
+    pub(super) fn detach(&self) {
+        self.attached.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn view(&self) -> ReplayView {
+        job::view(&self.facts, &self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes jobs down, where there is a directory for it.
+#[derive(Clone)]
+pub(super) struct Keep {
+    pub(super) files: Option<Files>,
+}
+
+impl Keep {
+    /// Writes the job as it is now. A task that cannot write goes on: the letters themselves say what was done.
+    pub(super) async fn write(&self, job: &Arc<Job>) {
+        if let Err(error) = self.try_write(job).await {
+            job.change(|progress| progress.note = Some(format!("its progress cannot be stored: {error}")));
+        }
+    }
+
+    pub(super) async fn try_write(&self, job: &Arc<Job>) -> std::io::Result<()> {
+        let Some(files) = self.files.clone() else { return Ok(()) };
+        let _alone = job.writing.lock().await;
+        let (job, progress) = (Arc::clone(job), job.progress());
+        blocking(move || {
+            files.write(&job.facts, &progress)?;
+            if progress.state.is_over() { files.forget_ids(job.facts.number) } else { Ok(()) }
+        })
+        .await
+    }
+}
+
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+}
