@@ -58,4 +58,9 @@ pub use redrive_core::{Class, Decision, Message, Meta, Outcome, Policy, Reason, 
 /// The guide's examples compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/dead-letters.md")]
-struct Guide;
+struct DeadLettersGuide;
+
+/// So do those of the guide to the library.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/library.md")]
+struct LibraryGuide;
