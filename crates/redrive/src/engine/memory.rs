@@ -593,10 +593,7 @@ impl Engine for Memory {
         ids: &[u64],
         _now: Time,
     ) -> Result<Vec<bool>, EngineError> {
-        let (from, to) = match change {
-            LetterChange::Discard => (LetterState::Open, LetterState::Discarded),
-            LetterChange::Undo => (LetterState::Discarded, LetterState::Open),
-        };
+        let (from, to) = change.states();
         let mut inner = self.lock();
         let mut change_one = |id: &u64| match inner.letters.get_mut(id) {
             Some(letter) if letter.state == from => {

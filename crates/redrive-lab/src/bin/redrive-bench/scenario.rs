@@ -11,7 +11,7 @@ use super::figures::Figures;
 use super::machine::{cpu_seconds, disk_bytes, rss_mb, rss_peak_mb};
 use super::options::Options;
 use super::rig::{Error, PIPELINE, Rig};
-use super::witness::{Fates, Witness, wall_micros};
+use super::witness::{Witness, wall_micros};
 
 const TIERS: [&str; 3] = ["1s", "2s", "4s"];
 /// Nothing that waits this long comes back within a measurement.

@@ -178,10 +178,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         ids: &[u64],
         _now: Time,
     ) -> Result<Vec<bool>, EngineError> {
-        let (from, state) = match change {
-            LetterChange::Discard => (LetterState::Open, LetterState::Discarded),
-            LetterChange::Undo => (LetterState::Discarded, LetterState::Open),
-        };
+        let (from, state) = change.states();
         let (mut seqs, mut chosen) = (Vec::new(), HashSet::new());
         let mut changed = Vec::with_capacity(ids.len());
         for seq in ids {
