@@ -9,10 +9,11 @@ help: ## list what there is
 test: ## install what the tests need, start PostgreSQL, run all tests and all examples
 	@scripts/test.sh
 
-lint: ## formatting, clippy with warnings as errors, and the README's example against its file
+lint: ## formatting, clippy with warnings as errors, the README's example against its file, links between pages
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@scripts/readme.sh
+	@scripts/links.sh
 
 examples: ## run every example that needs no arguments (the ledger's needs scripts/postgres.sh start)
 	@scripts/examples.sh

@@ -34,3 +34,6 @@ fi
 
 # With a server of their own, the tests need none of ours.
 [[ -n ${REDRIVE_TEST_POSTGRES:-} ]] || scripts/postgres.sh install
+
+# 64 MB, a quarter of a minute. Without it one test is skipped, so it is not worth a failure.
+scripts/page.sh install || say "without Chromium the test of the page in a browser is skipped"

@@ -113,7 +113,7 @@ struct Processor {
 }
 
 impl Processor {
-    async fn start(sink: SocketAddr) -> Result<Self> {
+    fn start(sink: SocketAddr) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let sink = WebhookSink::build(WebhookOptions::to_url(format!("http://{sink}/")))?;
         let pipeline = Pipeline::new("orders")
@@ -156,7 +156,7 @@ impl Processor {
 
 /// Messages in alone: the pipeline is paused.
 async fn ingest(sink: SocketAddr, messages: u64, lines: u64) -> Result<f64> {
-    let processor = Processor::start(sink).await?;
+    let processor = Processor::start(sink)?;
     processor.handle.pause().await?;
     let took = send(&processor.ingest, messages, lines).await?;
     processor.stop().await?;
@@ -165,7 +165,7 @@ async fn ingest(sink: SocketAddr, messages: u64, lines: u64) -> Result<f64> {
 
 /// Messages in and out again at the same time, until every end is known.
 async fn through(sink: SocketAddr, messages: u64) -> Result<f64> {
-    let processor = Processor::start(sink).await?;
+    let processor = Processor::start(sink)?;
     let began = Instant::now();
     send(&processor.ingest, messages, LINES).await?;
     while processor.handle.figures().succeeded < messages {

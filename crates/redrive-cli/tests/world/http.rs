@@ -1,7 +1,7 @@
 //! HTTP/1.1 with one connection per request: enough for a test, and nothing that could hide what is on the wire.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -38,9 +38,9 @@ pub fn try_send(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -
     stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
     let mut request = format!("{method} /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
     for (name, value) in headers {
-        let _ = write!(request, "{name}: {value}\r\n");
+        write!(request, "{name}: {value}\r\n").ok()?;
     }
-    let _ = write!(request, "content-length: {}\r\n\r\n", body.len());
+    write!(request, "content-length: {}\r\n\r\n", body.len()).ok()?;
     stream.write_all(request.as_bytes()).ok()?;
     stream.write_all(body.as_bytes()).ok()?;
     let mut raw = Vec::new();

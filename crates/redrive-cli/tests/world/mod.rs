@@ -1,10 +1,14 @@
-//! What the acceptance tests share: the real binary, a small HTTP client, and a receiver of webhooks that remembers.
+//! What the acceptance tests share: the real binary, a small HTTP client, a receiver of webhooks that
+//! remembers, the stub, PostgreSQL and Chromium.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod chromium;
 pub mod http;
+pub mod postgres;
 pub mod process;
 pub mod receiver;
+pub mod stub;
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

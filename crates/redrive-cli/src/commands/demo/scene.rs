@@ -155,7 +155,8 @@ impl Scene {
 fn fresh_dir() -> Result<PathBuf, Failed> {
     let mut random = [0_u8; 4];
     getrandom::fill(&mut random).map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;
-    let dir = std::env::temp_dir().join(format!("redrive-demo-{:08x}", u32::from_be_bytes(random)));
+    let number = u32::from_be_bytes(random);
+    let dir = std::env::temp_dir().join(format!("redrive-demo-{number:08x}"));
     match fs::create_dir(&dir) {
         Ok(()) => Ok(dir),
         Err(error) => Err(Failed::new(Exit::Storage, format!("creating {}: {error}", dir.display()))),

@@ -69,19 +69,20 @@ fn clock(elapsed: Duration) -> String {
 fn line(figures: &Figures) -> String {
     let pending = figures.pending;
     let dead = pending.letters_open + pending.letters_discarded;
-    let waiting = pending.delayed + pending.key_wait;
-    let all = figures.succeeded + dead + waiting + pending.ready + pending.in_flight;
+    // What has not come to an end is being tried or held, as on the page; so the five numbers always add up.
+    let waiting = pending.ready + pending.delayed + pending.key_wait + pending.in_flight;
+    let held = figures.held.min(waiting);
     let mut text = format!(
         "produced {}  succeeded {}  retrying {}  held {}  dead {}",
-        count(all),
+        count(figures.succeeded + dead + waiting),
         count(figures.succeeded),
-        count(waiting),
-        count(figures.held),
+        count(waiting - held),
+        count(held),
         count(dead)
     );
     let mut quantile = |name: &str, seconds: Option<f64>| {
         if let Some(seconds) = seconds {
-            // Writing to a text cannot fail.
+            // Writing to a String cannot fail.
             let _ = write!(text, "   {name} {:.0} ms", seconds * 1000.0);
         }
     };

@@ -1,0 +1,122 @@
+//! The page in a real browser, against a real processor with dead letters: its numbers, its letters, and that nothing a
+//! stranger wrote is run.
+
+mod world;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+use world::chromium::{self, Browser};
+use world::process::{Processor, TOKEN};
+use world::receiver::{OK, Receiver, Reply, UNAVAILABLE};
+use world::wait_for;
+
+const MESSAGES: &str = "/v1/pipelines/orders/messages";
+/// Each of these would be noticed if it were taken for markup.
+const HOSTILE: &str = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>";
+const REFUSED: Reply =
+    ("422 Unprocessable Content", "redrive-reason: <script>window.hacked=1</script><b>no</b>\r\n");
+
+fn config(url: &str) -> String {
+    format!(
+        r#"
+[engine]
+kind = "embedded"
+dir  = "@DIR@"
+[server]
+listen = "@LISTEN@"
+[[pipeline]]
+name   = "orders"
+tiers  = ["10m"]
+jitter = "none"
+[pipeline.sink.webhook]
+url = "{url}"
+"#
+    )
+}
+
+/// The words and numbers of the card, in the order of the page.
+fn five(browser: &mut Browser) -> Value {
+    browser.evaluate(
+        "[...document.querySelectorAll('#pipelines .number')].map(cell => [cell.lastChild.textContent, cell.firstChild.textContent])",
+    )
+}
+
+#[test]
+fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
+    let Some(program) = chromium::find() else {
+        println!("skipped: the page in a browser: no Chromium; scripts/page.sh install gets one");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let fixed = Arc::new(AtomicBool::new(false));
+    let answers = Arc::clone(&fixed);
+    let receiver = Receiver::start(move |request| match request.id().split('-').next() {
+        Some("bad") if !answers.load(Ordering::SeqCst) => REFUSED,
+        Some("slow") => UNAVAILABLE,
+        _ => OK,
+    });
+    let processor = Processor::start(dir.path(), &config(&receiver.url()));
+    let mut lines = String::new();
+    for (word, count) in [("good", 1_200), ("slow", 3), ("bad", 2)] {
+        for n in 0..count {
+            let line = json!({
+                "id": format!("{word}-{n}"), "key": format!("c-{n}<i>"), "headers": { "x-note": HOSTILE },
+                "payload": { "note": HOSTILE },
+            });
+            writeln!(lines, "{line}").unwrap();
+        }
+    }
+    assert_eq!(processor.post_as(MESSAGES, "application/x-ndjson", &lines).status, 202);
+    wait_for("everything to be tried", || {
+        let now = processor.get("/v1/pipelines/orders").json();
+        now["succeeded"] == 1_200 && now["pending"]["delayed"] == 3 && now["letters"]["open"] == 2
+    });
+
+    let mut browser = Browser::open(&program, dir.path(), &processor.url(&format!("/?token={TOKEN}")));
+    let shown = json!([
+        ["produced", "1,205"],
+        ["succeeded", "1,200"],
+        ["retrying", "3"],
+        ["held", "0"],
+        ["dead", "2"]
+    ]);
+    wait_for("the five numbers", || five(&mut browser) == shown);
+    wait_for("the letters", || browser.text("#rows").contains("bad-1"));
+    assert_eq!(browser.text("#status"), "live");
+    let error = browser.text("#rows td.error");
+    assert!(error.starts_with("422 Unprocessable"), "{error}");
+    assert!(browser.text("#rows").contains("key c-0<i>"), "{}", browser.text("#rows"));
+    // The token is neither in the address nor in the document.
+    assert_eq!(browser.evaluate("location.search"), "");
+    let document = browser.evaluate("document.documentElement.outerHTML");
+    assert!(!document.as_str().unwrap().contains(TOKEN));
+
+    // A letter with its payload and headers, as text.
+    browser.evaluate("document.querySelector('#rows button').click()");
+    wait_for("the letter", || browser.text("#letter-payload").contains("script"));
+    assert_eq!(browser.text("#letter-title"), "bad-0");
+    let payload: Value = serde_json::from_str(&browser.text("#letter-payload")).unwrap();
+    assert_eq!(payload["note"], HOSTILE);
+    assert!(browser.text("#letter-headers").contains(HOSTILE), "{}", browser.text("#letter-headers"));
+    assert!(browser.text("#letter-history").contains("422 Unprocessable"));
+    assert_eq!(browser.evaluate("window.hacked === undefined"), true, "a stranger's script ran");
+    let strange = "document.querySelectorAll('img, #rows script, dialog script, #rows i, #rows b').length";
+    assert_eq!(browser.evaluate(strange), 0, "a stranger's markup became elements");
+
+    // What the page changes, it changes for real.
+    fixed.store(true, Ordering::SeqCst);
+    browser.evaluate("document.querySelector('#letter-replay').click()");
+    wait_for("the replay", || processor.get("/v1/pipelines/orders").json()["letters"]["succeeded"] == 1);
+    let shown = json!([
+        ["produced", "1,205"],
+        ["succeeded", "1,201"],
+        ["retrying", "3"],
+        ["held", "0"],
+        ["dead", "1"]
+    ]);
+    wait_for("the numbers after the replay", || five(&mut browser) == shown);
+    assert!(!receiver.requests_for("bad-0").is_empty());
+}

@@ -1,0 +1,168 @@
+//! What README.md and docs/quickstart.md tell a newcomer to type is typed here, and prints what they say it prints.
+//!
+//! The commands of the ```` ```console ```` blocks run as written, in order, in one shell. Changed are only the ports, so
+//! that nothing clashes, and `make demo`, which would build: the binary's demo runs, for a few seconds and with an early
+//! outage. In what is expected, a word with a digit stands for any word and `…` for anything; column widths do not count.
+
+mod world;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use world::free_port;
+
+/// One `$ ` line with what belongs to it, and the lines that shall follow.
+#[derive(Debug, Default)]
+struct Step {
+    command: String,
+    expected: Vec<String>,
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The steps of all console blocks. A command goes on over lines that end in a backslash and to the end of a here-document.
+fn steps(text: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line != "```console" {
+            continue;
+        }
+        while let Some(line) = lines.next().filter(|line| *line != "```") {
+            let Some(command) = line.strip_prefix("$ ") else {
+                let step = steps.last_mut().expect("a console block begins with a command");
+                step.expected.push(line.to_owned());
+                continue;
+            };
+            let mut command = command.to_owned();
+            let document = command.contains("<<'EOF'");
+            while command.ends_with('\\') || (document && !command.ends_with("\nEOF")) {
+                command.push('\n');
+                command.push_str(lines.next().expect("the command goes on"));
+            }
+            steps.push(Step { command, expected: Vec::new() });
+        }
+    }
+    steps
+}
+
+/// The script: before each step a mark, after it its exit code; background processes end with it.
+fn script(steps: &[Step], ports: &[(&str, u16)]) -> String {
+    let mut script = "set -u\nexec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\n".to_owned();
+    for (index, step) in steps.iter().enumerate() {
+        let mut command = step
+            .command
+            .replace("make demo", "redrive demo --for 10s --outage-window 6s@3s --listen 127.0.0.1:7333");
+        command = command.replace("redrive downstream", "redrive downstream --listen 127.0.0.1:7335");
+        for (port, own) in ports {
+            command = command.replace(port, &own.to_string());
+        }
+        // As long as a person takes to read, at the least: what was accepted is being delivered meanwhile.
+        let _ =
+            writeln!(script, "printf '\\n@@ {index}\\n'; sleep 0.5\n{command}\nprintf '\\n@@ code %s\\n' $?");
+    }
+    script
+}
+
+/// Whether a printed line is the expected one. Runs of letters and digits that hold a digit are not compared.
+fn matches(expected: &str, printed: &str) -> bool {
+    let expected = expected.split_whitespace().collect::<Vec<_>>().join(" ");
+    let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut parts = vec![String::new()];
+    let mut word = String::new();
+    let mut chars = expected.chars().chain(['\n']).peekable();
+    while let Some(c) = chars.next() {
+        let next_is_digit = chars.peek().is_some_and(char::is_ascii_digit);
+        let in_number = ".,:".contains(c) && next_is_digit && word.ends_with(|c: char| c.is_ascii_digit());
+        if c.is_ascii_alphanumeric() || in_number {
+            word.push(c);
+            continue;
+        }
+        match word.bytes().any(|byte| byte.is_ascii_digit()) {
+            true => parts.push(String::new()),
+            false => parts.last_mut().unwrap().push_str(&word),
+        }
+        word.clear();
+        match c {
+            '…' => parts.push(String::new()),
+            '\n' => {}
+            other => parts.last_mut().unwrap().push(other),
+        }
+    }
+    let (first, rest) = parts.split_first().unwrap();
+    let Some(mut left) = printed.strip_prefix(first.as_str()) else { return false };
+    for (index, part) in rest.iter().enumerate() {
+        if index + 1 == rest.len() {
+            return left.ends_with(part.as_str());
+        }
+        let Some(at) = left.find(part.as_str()) else { return false };
+        left = &left[at + part.len()..];
+    }
+    left.is_empty()
+}
+
+/// Runs the page and returns what was wrong with it.
+fn faults(page: &str) -> (usize, Vec<String>) {
+    let text = std::fs::read_to_string(repository().join(page)).unwrap();
+    let steps = steps(&text);
+    let ports = [("7333", free_port()), ("7335", free_port()), ("7334", free_port())];
+    let dir = tempfile::tempdir().unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_redrive")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("timeout")
+        .args(["90", "bash", "-c", &script(&steps, &ports)])
+        .current_dir(dir.path())
+        .env("PATH", path)
+        .env("NO_COLOR", "1")
+        .env_remove("REDRIVE_CONFIG")
+        .env_remove("REDRIVE_TOKEN")
+        .env("REDRIVE_LISTEN", format!("127.0.0.1:{}", ports[0].1))
+        .env("REDRIVE_URL", format!("http://127.0.0.1:{}", ports[0].1))
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let mut faults = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        let region = printed.split(&format!("\n@@ {index}\n")).nth(1).unwrap_or_default();
+        let (region, code) = region.split_once("\n@@ code ").unwrap_or((region, "none, it was not reached"));
+        let code = code.lines().next().unwrap_or_default();
+        if code != "0" {
+            faults.push(format!("$ {}\n  exit code {code}\n{region}", step.command));
+        }
+        let mut lines = region.lines();
+        for expected in step.expected.iter().filter(|line| !line.trim().is_empty() && line.trim() != "…") {
+            if !lines.any(|line| matches(expected, line)) {
+                faults.push(format!("$ {}\n  expected: {expected}\n  printed:\n{region}", step.command));
+                break;
+            }
+        }
+    }
+    (steps.len(), faults)
+}
+
+#[test]
+fn the_readme_does_what_it_says() {
+    let (steps, faults) = faults("README.md");
+    assert!(steps >= 8, "README.md has {steps} commands; are its blocks still marked as console?");
+    assert!(faults.is_empty(), "README.md:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn the_quickstart_does_what_it_says() {
+    let (steps, faults) = faults("docs/quickstart.md");
+    assert!(steps >= 8, "docs/quickstart.md has {steps} commands; are its blocks still marked as console?");
+    assert!(faults.is_empty(), "docs/quickstart.md:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn a_line_that_says_something_else_is_noticed() {
+    let expected = "replay r-1  1/1   succeeded 1   dead again 0   0.3 s";
+    assert!(matches(expected, "replay r-7  12/12   succeeded 12   dead again 0   14.0 s"));
+    assert!(!matches(expected, "replay r-7  12/12   failed 12   dead again 0   14.0 s"));
+    assert!(!matches(expected, "replay r-7  12/12   succeeded 12"));
+    assert!(matches("API http://… · token", "API http://127.0.0.1:7333 · token"));
+    assert!(!matches("{\"status\":\"ready\"}", "{\"status\":\"starting\"}"));
+}

@@ -1,0 +1,249 @@
+//! Story 1, the first minute: `redrive demo` as a new user meets it, in one process and without a question.
+//!
+//! Not yet: `breaker on` in the line of the pipeline, the lines `▲ breaker open …` and `▼ breaker closed …` with their
+//! ramp, and `0 dead-lettered for the outage`: the breaker comes with a later issue. Until then the demo says when the
+//! downstream is gone and when it is back.
+
+mod world;
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use world::process::{redrive, stderr};
+use world::{free_port, http};
+
+/// A running demo. Its directory is made in `tmp`, so that a test sees whether it is gone.
+struct Demo {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+    url: String,
+}
+
+fn command(tmp: &Path, listen: &str, more: &[&str]) -> Command {
+    let mut command = redrive(tmp);
+    command.env("TMPDIR", tmp).args(["demo", "--listen", listen]).args(more);
+    // Whoever asks a question gets no answer.
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+impl Demo {
+    fn start(tmp: &Path, more: &[&str]) -> Self {
+        let listen = format!("127.0.0.1:{}", free_port());
+        let mut child = command(tmp, &listen, more).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines, url: format!("http://{listen}") }
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().expect("the demo goes on").unwrap()
+    }
+
+    /// The next line that holds `part`, with those before it.
+    fn until(&mut self, part: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            lines.push(self.line());
+            if lines.last().is_some_and(|line| line.contains(part)) {
+                return lines;
+            }
+        }
+    }
+
+    fn interrupt(&self) {
+        let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// What it still says, and how it ended.
+    fn end(mut self) -> (Vec<String>, ExitStatus) {
+        let lines = self.lines.by_ref().map(Result::unwrap).collect();
+        (lines, self.child.wait().unwrap())
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        // Has ended long ago, unless the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The number after `name`, with its thousands separated.
+fn number(line: &str, name: &str) -> u64 {
+    let (_, rest) = line.split_once(&format!("{name} ")).unwrap_or_else(|| panic!("no {name} in: {line}"));
+    let digits: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
+    digits.replace(',', "").parse().unwrap_or_else(|_| panic!("no number after {name} in: {line}"))
+}
+
+const FIVE: [&str; 5] = ["produced", "succeeded", "retrying", "held", "dead"];
+
+/// The five numbers of a status line, which has the words of the story in its order.
+fn five(line: &str) -> [u64; 5] {
+    let (clock, rest) = line.split_once("  ").unwrap();
+    let (minutes, seconds) = clock.split_once(':').unwrap_or_else(|| panic!("no clock in: {line}"));
+    assert!(minutes.parse::<u64>().is_ok() && seconds.parse::<u64>().is_ok_and(|s| s < 60), "{line}");
+    let words: Vec<&str> = rest.split("  ").take(5).map(|part| part.split(' ').next().unwrap()).collect();
+    assert_eq!(words, FIVE, "{line}");
+    FIVE.map(|name| number(rest, name))
+}
+
+fn assert_balances(audit: &str) {
+    assert!(audit.starts_with("audit  produced "), "{audit}");
+    assert!(audit.ends_with("   ✓ nothing missing"), "{audit}");
+    let ends = ["succeeded", "dead", "pending"].map(|name| number(audit, name));
+    assert_eq!(number(audit, "produced"), ends.iter().sum::<u64>(), "{audit}");
+}
+
+fn demo_dirs(tmp: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(tmp).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.to_string_lossy().contains("redrive-demo-")).collect()
+}
+
+#[test]
+fn it_starts_without_a_question_and_ctrl_c_ends_it_while_deliveries_wait() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut demo = Demo::start(tmp.path(), &["--outage-window", "2s@2s"]);
+    let header: Vec<String> = (0..8).map(|_| demo.line()).collect();
+    let dir = demo_dirs(tmp.path()).pop().expect("the directory is there while it runs");
+    let engine =
+        format!("redrive demo · embedded engine in {} (removed on exit; --keep to keep)", dir.display());
+    assert_eq!(header[0], engine);
+    assert_eq!(header[1], "  producer    50 orders/s, 512 B, 1% poison, seed 42");
+    assert_eq!(header[2], "  downstream  15% transient failures, full outage 2s@2s");
+    assert_eq!(header[3], "  pipeline    orders   tiers 2s,5s,15s   jitter equal");
+    assert!(header[4].starts_with(&format!("  dashboard   {}/?token=", demo.url)), "{}", header[4]);
+    assert!(header[4].ends_with("   ← open this"), "{}", header[4]);
+    assert!(header[5].starts_with("  try it      "), "{}", header[5]);
+    assert!(header[6].ends_with("(in another terminal)"), "{}", header[6]);
+
+    let lines = demo.until("produced");
+    let outage: Vec<&str> =
+        lines.iter().filter_map(|line| line.split_once("  ")).map(|(_, what)| what).collect();
+    assert_eq!(outage[0], "▲ the downstream is gone: what fails waits on disk and is tried again");
+    assert_eq!(outage[1], "▼ the downstream is back");
+    let status = lines.last().unwrap();
+    let [produced, succeeded, retrying, held, dead] = five(status);
+    assert_eq!(produced, succeeded + retrying + held + dead, "{status}");
+    assert!(succeeded > 0, "{status}");
+    assert!(status.contains("   p99 ") && status.ends_with(" ms"), "{status}");
+
+    // Whatever failed in the outage waits for its tier, some of it for many seconds more.
+    let pending = http::get(&format!("{}/v1/pipelines/orders", demo.url)).json()["pending"].clone();
+    assert!(pending["delayed"].as_u64().unwrap() > 0, "{pending}");
+    demo.interrupt();
+    let (lines, status) = demo.end();
+    assert_eq!(status.code(), Some(0), "{lines:?}");
+    let [.., draining, audit] = lines.as_slice() else { panic!("{lines:?}") };
+    assert!(
+        draining.starts_with("draining … ") && draining.contains(" deliveries settled in "),
+        "{draining}"
+    );
+    assert_balances(audit);
+    assert!(number(audit, "produced") >= produced, "{audit}");
+    assert!(number(audit, "pending") > 0, "it did not wait for those in a tier: {audit}");
+    assert_eq!(demo_dirs(tmp.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn it_ends_by_itself_keeps_its_directory_if_asked_and_can_be_run_again() {
+    let tmp = tempfile::tempdir().unwrap();
+    let listen = format!("127.0.0.1:{}", free_port());
+    for (more, kept) in [(&["--for", "1s", "--keep"][..], 1), (&["--for", "1s"], 1)] {
+        let output = command(tmp.path(), &listen, more).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let text = world::process::stdout(&output);
+        assert_balances(text.lines().last().unwrap());
+        assert_eq!(demo_dirs(tmp.path()).len(), kept);
+    }
+    let dir = demo_dirs(tmp.path()).pop().unwrap();
+    assert!(std::fs::read_dir(dir).unwrap().next().is_some(), "what is kept is the store");
+}
+
+#[test]
+fn a_busy_port_is_said_with_exit_2_and_leaves_nothing() {
+    let tmp = tempfile::tempdir().unwrap();
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = holder.local_addr().unwrap().to_string();
+    let output = command(tmp.path(), &listen, &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains(&listen), "{}", stderr(&output));
+    assert!(output.stdout.is_empty(), "{}", world::process::stdout(&output));
+    assert_eq!(demo_dirs(tmp.path()), Vec::<PathBuf>::new());
+}
+
+/// The five numbers of the page, made of the API's answer as the page makes them.
+fn five_of_the_api(url: &str) -> [u64; 5] {
+    let pipeline = http::get(&format!("{url}/v1/pipelines/orders")).json();
+    let at = |pointer: &str| pipeline.pointer(pointer).and_then(serde_json::Value::as_u64).unwrap();
+    let waiting: u64 = ["ready", "delayed", "key_wait", "in_flight"]
+        .iter()
+        .map(|name| at(&format!("/pending/{name}")))
+        .sum();
+    let held = at("/pending/held").min(waiting);
+    let dead = at("/letters/open") + at("/letters/discarded");
+    [at("/succeeded") + dead + waiting, at("/succeeded"), waiting - held, held, dead]
+}
+
+#[test]
+fn the_page_is_served_and_the_api_has_the_numbers_of_the_status_line() {
+    let tmp = tempfile::tempdir().unwrap();
+    // So few orders that there are moments in which nothing changes, and not in step with the lines.
+    let more = ["--rate", "0.7", "--poison-rate", "30%", "--transient-rate", "30%"];
+    let mut demo = Demo::start(tmp.path(), &more);
+    let header = demo.until("dashboard");
+    let page = header.last().unwrap().split_whitespace().nth(1).unwrap();
+    let answer = http::get(page);
+    assert_eq!(answer.status, 200);
+    assert!(answer.header("content-type").unwrap().starts_with("text/html"), "{}", answer.head);
+    for name in FIVE {
+        assert!(answer.body.contains(&format!("[\"{name}\", ")), "the page has a number {name}");
+    }
+
+    let url = demo.url.clone();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let samples = std::thread::spawn(move || {
+        let mut samples = Vec::new();
+        while stopped.recv_timeout(Duration::from_millis(40))
+            == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+        {
+            samples.push((Instant::now(), five_of_the_api(&url)));
+        }
+        samples
+    });
+    let mut read = Vec::new();
+    for _ in 0..5 {
+        let line = demo.until("produced").pop().unwrap();
+        read.push((Instant::now(), line));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    stop.send(()).unwrap();
+    let samples = samples.join().unwrap();
+    demo.interrupt();
+    assert_balances(demo.end().0.last().unwrap());
+
+    // A line was made shortly before it was read. Where the API said the same all around that moment, so must the line.
+    let mut compared = 0;
+    for (at, line) in &read {
+        let near = |then: &Instant| {
+            then.saturating_duration_since(*at) < Duration::from_millis(200)
+                && at.saturating_duration_since(*then) < Duration::from_millis(200)
+        };
+        let around: Vec<[u64; 5]> =
+            samples.iter().filter(|(then, _)| near(then)).map(|(_, five)| *five).collect();
+        if let [first, rest @ ..] = around.as_slice()
+            && rest.len() > 1
+            && rest.iter().all(|other| other == first)
+        {
+            assert_eq!(five(line), *first, "{line}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 0, "no line fell into a quiet moment: {read:?}");
+    let last = &samples.last().unwrap().1;
+    assert!(last[4] > 0 && last[2] > 0, "there were dead letters and retries: {last:?}");
+}

@@ -1,0 +1,228 @@
+//! Story 6, dead letters before lunch: looked at, put back at a pace through five kills, discarded and brought back.
+//!
+//! Not yet: `dlq groups`, `dlq edit` with its undo, `--canary`, the stop when too many of the last letters failed,
+//! `dlq import`, the hint about keys with later successes, and `--to source`, which needs the Kafka engine.
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use world::process::{Processor, redrive, stderr, stdout};
+use world::stub::Stub;
+use world::wait_for;
+
+const MESSAGES: &str = "/v1/pipelines/orders/messages";
+const LETTERS: u64 = 300;
+
+fn config(url: &str) -> String {
+    format!(
+        r#"
+[engine]
+kind = "embedded"
+dir  = "@DIR@"
+[server]
+listen = "@LISTEN@"
+[[pipeline]]
+name   = "orders"
+tiers  = ["100ms", "200ms"]
+jitter = "none"
+[pipeline.sink.webhook]
+url = "{url}"
+"#
+    )
+}
+
+/// A processor with so many dead letters: orders with a negative amount, which the stub refuses until it is fixed.
+fn with_letters(dir: &std::path::Path, count: u64) -> (Stub, Processor) {
+    let stub = Stub::start(dir, &[]);
+    let processor = Processor::start(dir, &config(&stub.url));
+    let line = |n| format!("{{\"id\":\"o-{n}\",\"key\":\"c-{}\",\"payload\":{{\"amount\":-1}}}}\n", n % 7);
+    let lines: String = (0..count).map(line).collect();
+    assert_eq!(processor.post_as(MESSAGES, "application/x-ndjson", &lines).status, 202);
+    wait_for("all of them to be dead", || letters(&processor)["open"] == count);
+    (stub, processor)
+}
+
+fn letters(processor: &Processor) -> Value {
+    processor.get("/v1/pipelines/orders").json()["letters"].clone()
+}
+
+fn good(processor: &Processor, args: &[&str]) -> String {
+    let ran = processor.cli(args);
+    assert!(ran.status.success(), "{args:?}: {}{}", stdout(&ran), stderr(&ran));
+    stdout(&ran)
+}
+
+/// How often the journal says that each letter was put back. None of these messages is ever retried, so whenever one waits
+/// for its turn, a replay has put it there.
+fn put_back(processor: &Processor) -> BTreeMap<String, u32> {
+    let text = good(processor, &["journal", "data", "--frames", "--json"]);
+    let mut times = BTreeMap::new();
+    // Frames first, one a line; the report is the last line.
+    for line in text.lines() {
+        let frame: Value = serde_json::from_str(line).unwrap();
+        let id = frame["id"].as_str().filter(|id| id.starts_with("o-"));
+        if let Some(id) = id.filter(|_| frame["kind"] == "waiting") {
+            *times.entry(id.to_owned()).or_default() += 1;
+        }
+    }
+    times
+}
+
+#[test]
+fn a_replay_survives_five_kills_and_puts_every_letter_back_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, mut processor) = with_letters(dir.path(), LETTERS);
+    stub.fix();
+    let calls_before = stub.stats()["calls"].as_u64().unwrap();
+    let replay = redrive(dir.path())
+        .args(["--url", &processor.url(""), "dlq", "replay", "orders", "--all", "--rate", "60/s"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let job = |processor: &Processor| processor.get("/v1/replays/r-1").json();
+    wait_for("the job", || processor.get("/v1/replays/r-1").status == 200);
+
+    // Dies while the replay runs: not in it.
+    let late = json!({ "id": "late", "payload": { "amount": 1, "payload": "fails 9 " } });
+    assert_eq!(processor.post(MESSAGES, &late.to_string()).status, 202);
+
+    let mut pause_ms = 137_u64;
+    let mut seen = Vec::new();
+    for kill in 1..=5 {
+        // Further than at the last kill, then at some point between two looks. Right after a restart the job shows what
+        // its file says, which may be a second old; it catches up with what the letters say of themselves.
+        let reached = LETTERS * kill / 8;
+        wait_for("the job to go on", || job(&processor)["published"].as_u64().unwrap() >= reached);
+        pause_ms = pause_ms * 7_919 % 241;
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        let now = job(&processor);
+        processor.kill();
+        assert_eq!((&now["state"], &now["total"]), (&json!("running"), &json!(LETTERS)), "{now}");
+        seen.push(now["published"].as_u64().unwrap());
+        processor.restart();
+    }
+    assert!(seen.is_sorted() && seen[4] < LETTERS, "each kill hit a job that was under way: {seen:?}");
+
+    // Whoever followed the job has waited for the processor each time, and says how it ended.
+    let followed = replay.wait_with_output_text();
+    assert!(followed.starts_with("replay r-1  300/300   succeeded 300   dead again 0   "), "{followed}");
+    let done = job(&processor);
+    assert_eq!(done["state"], "done", "{done}");
+    for (name, number) in [("published", LETTERS), ("succeeded", LETTERS), ("dead_again", 0), ("skipped", 0)]
+    {
+        assert_eq!(done[name], number, "{name} of {done}");
+    }
+
+    // The journal, the stub and the letters agree.
+    let times = put_back(&processor);
+    assert_eq!(times.len() as u64, LETTERS);
+    assert!(times.values().all(|times| *times == 1), "some were put back twice: {times:?}");
+    assert!((0..LETTERS).all(|n| stub.has_applied(&format!("o-{n}"))));
+    wait_for("the late one to die", || letters(&processor)["open"] == 1);
+    assert_eq!(letters(&processor)["succeeded"], LETTERS);
+    let left = processor.get("/v1/pipelines/orders/letters?state=open").json();
+    assert_eq!((&left["letters"][0]["message"], &left["letters"][0]["replays"]), (&json!("late"), &json!(0)));
+    // Three calls are those of the late one; others were in flight at a kill and are repeated, as any delivery is.
+    let repeated = stub.stats()["calls"].as_u64().unwrap() - calls_before - LETTERS - 3;
+    println!("killed at {seen:?} of {LETTERS} letters; {repeated} deliveries were repeated");
+}
+
+#[test]
+fn a_job_nobody_follows_is_found_again_after_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, mut processor) = with_letters(dir.path(), 60);
+    stub.fix();
+    let started = good(&processor, &["dlq", "replay", "orders", "--all", "--rate", "20/s", "--detach"]);
+    assert!(started.contains("r-1"), "{started}");
+    wait_for("some of it", || processor.get("/v1/replays/r-1").json()["published"].as_u64() >= Some(10));
+    processor.kill();
+    processor.restart();
+    let resumed = good(&processor, &["dlq", "replay", "--resume", "r-1"]);
+    assert!(resumed.starts_with("replay r-1  resumed at "), "{resumed}");
+    assert!(resumed.contains(" of 60 (frozen at "), "{resumed}");
+    assert!(resumed.contains("   … 60/60   succeeded 60   dead again 0   "), "{resumed}");
+    assert!(put_back(&processor).values().all(|times| *times == 1));
+}
+
+trait WaitText {
+    /// Waits for its end, which must be good, and returns what it said.
+    fn wait_with_output_text(self) -> String;
+}
+
+impl WaitText for std::process::Child {
+    fn wait_with_output_text(self) -> String {
+        let output = self.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+        stdout(&output)
+    }
+}
+
+#[test]
+fn a_dry_run_counts_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, processor) = with_letters(dir.path(), 40);
+    stub.fix();
+    let calls = stub.stats()["calls"].clone();
+    let args = ["dlq", "replay", "orders", "--rate", "20/s", "--dry-run"];
+    let all = good(&processor, &[&args[..], &["--all"]].concat());
+    assert_eq!(all, "would replay 40 (frozen)   at 20/s ≈ 2 s\n");
+    let some = good(&processor, &[&args[..], &["--filter", "key:c-3 error-class=permanent"]].concat());
+    assert_eq!(some, "would replay 6 (frozen)   at 20/s ≈ 1 s\n");
+    let two = good(&processor, &[&args[..], &["--ids", "o-1,orders/2"]].concat());
+    assert_eq!(two, "would replay 2 (frozen)   at 20/s ≈ 1 s\n");
+    let discard = ["dlq", "discard", "orders", "--since", "1h", "--reason", "looking", "--dry-run"];
+    assert_eq!(good(&processor, &discard), "would discard 40\n");
+    assert_eq!(letters(&processor)["open"], 40);
+    assert_eq!(processor.get("/v1/replays").json()["replays"], json!([]));
+    assert_eq!(stub.stats()["calls"], calls, "nobody was called");
+    // Nothing selected is never everything.
+    let nothing = processor.cli(&["dlq", "replay", "orders"]);
+    assert_eq!(nothing.status.code(), Some(2), "{}", stderr(&nothing));
+    assert!(stderr(&nothing).contains("--all"), "{}", stderr(&nothing));
+}
+
+#[test]
+fn what_was_discarded_is_not_replayed_and_can_be_brought_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, mut processor) = with_letters(dir.path(), 40);
+    let reason = "customers deleted, GDPR ticket 881";
+    let said = good(&processor, &["dlq", "discard", "orders", "--filter", "key:c-3", "--reason", reason]);
+    assert!(said.starts_with("discarded 6   (kept as tombstones, undo until "), "{said}");
+    assert!(said.ends_with(": redrive dlq undo orders d-1)\n"), "{said}");
+    // Also after a crash.
+    processor.kill();
+    processor.restart();
+    assert_eq!((&letters(&processor)["open"], &letters(&processor)["discarded"]), (&json!(34), &json!(6)));
+
+    stub.fix();
+    let replayed = good(&processor, &["dlq", "replay", "orders", "--all"]);
+    assert!(replayed.starts_with("replay r-1  34/34   succeeded 34   dead again 0   "), "{replayed}");
+    assert!(!stub.has_applied("o-3") && stub.has_applied("o-4"), "o-3 belongs to c-3");
+
+    let undone = good(&processor, &["dlq", "undo", "orders", "d-1"]);
+    assert_eq!(undone, "restored 6   (open again)\n");
+    let replayed = good(&processor, &["dlq", "replay", "orders", "--all"]);
+    assert!(replayed.starts_with("replay r-2  6/6   succeeded 6   dead again 0   "), "{replayed}");
+    assert!((0..40).all(|n| stub.has_applied(&format!("o-{n}"))));
+    assert_eq!(letters(&processor), json!({"open": 0, "replaying": 0, "succeeded": 40, "discarded": 0}));
+}
+
+#[test]
+fn what_dies_again_is_an_open_letter_and_exit_1() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_stub, processor) = with_letters(dir.path(), 5);
+    let again = processor.cli(&["dlq", "replay", "orders", "--all"]);
+    assert_eq!(again.status.code(), Some(1), "{}{}", stdout(&again), stderr(&again));
+    assert!(
+        stdout(&again).starts_with("replay r-1  5/5   succeeded 0   dead again 5   "),
+        "{}",
+        stdout(&again)
+    );
+    assert_eq!(letters(&processor)["open"], 5);
+}
