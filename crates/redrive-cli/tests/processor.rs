@@ -201,16 +201,13 @@ fn without_tokens_it_listens_on_loopback_only() {
 fn a_token_may_do_what_its_scopes_say() {
     let dir = tempfile::tempdir().unwrap();
     let receiver = Receiver::start(|_| OK);
-    let mut tokens = String::new();
-    for (name, scopes) in [("sender", "\"ingest\""), ("viewer", "\"read\"")] {
+    let tokens = [("sender", "ingest"), ("viewer", "read")].map(|(name, scope)| {
         let file = dir.path().join(name);
         fs::write(&file, format!("secret-of-{name}\n")).unwrap();
         let file = file.display();
-        tokens.push_str(&format!(
-            "[[server.token]]\nname = \"{name}\"\nscopes = [{scopes}]\nsecret_file = \"{file}\"\n"
-        ));
-    }
-    let processor = Processor::start(dir.path(), &config(&receiver.url(), &tokens, ""));
+        format!("[[server.token]]\nname = \"{name}\"\nscopes = [\"{scope}\"]\nsecret_file = \"{file}\"\n")
+    });
+    let processor = Processor::start(dir.path(), &config(&receiver.url(), &tokens.concat(), ""));
     let message = r#"{"id":"o-1"}"#;
     assert_eq!(post(&processor, MESSAGES, "secret-of-sender", message), 202);
     assert_eq!(post(&processor, MESSAGES, "secret-of-viewer", message), 403);
