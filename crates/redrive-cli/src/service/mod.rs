@@ -8,7 +8,7 @@ pub mod log;
 pub mod run;
 pub mod signals;
 mod sink;
-mod tokens;
+pub mod tokens;
 
 pub use assemble::{Assembled, assemble};
 pub use run::{Ended, Runtimes};

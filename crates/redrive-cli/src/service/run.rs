@@ -29,6 +29,12 @@ impl Runtimes {
         };
         Ok(Self { handlers: runtime("redrive-handler", None)?, api: runtime("redrive-api", Some(2))? })
     }
+
+    /// Ends both without waiting for what blocks one of their threads.
+    pub fn leave(self) {
+        self.handlers.shutdown_background();
+        self.api.shutdown_background();
+    }
 }
 
 /// How a run ended that was asked to.

@@ -34,6 +34,7 @@ mod mailbox;
 pub mod started;
 mod writer;
 
+mod absorb;
 pub mod dir;
 mod find;
 pub mod inspect;
@@ -45,11 +46,13 @@ mod oldest;
 pub mod open;
 mod serve;
 pub mod store;
+mod store_ingest;
 mod take;
 mod tend;
 mod tending;
+pub mod tuning;
 mod unusable;
 
 pub use dir::Embedded;
 pub use open::StoreReport;
-pub use store::Tuning;
+pub use tuning::Tuning;
