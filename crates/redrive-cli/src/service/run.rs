@@ -54,6 +54,18 @@ pub fn run(
     for finding in findings {
         tracing::warn!("{finding}");
     }
+    // A pause is an operator's word, and a restart does not take it back.
+    for served in &service.pipelines {
+        let name = served.handle.name();
+        if service.actions.is_paused(name) {
+            let paused = runtimes.api.block_on(served.handle.pause());
+            paused.map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;
+            tracing::warn!(
+                pipeline = name,
+                "paused before the restart, and still paused; `redrive resume {name}`"
+            );
+        }
+    }
     let server = Server::bind(server, service).map_err(|error| Failed::usage(error.to_string()))?;
     let (address, readiness) = (server.address(), server.readiness());
     let (close_api, api_closes) = tokio::sync::oneshot::channel::<()>();

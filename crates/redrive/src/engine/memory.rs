@@ -12,9 +12,12 @@ use tokio::sync::oneshot;
 
 use self::inner::{Entry, Inner, State};
 use super::ingest::{Ingest, IngestAnswer, NewMessage};
+use super::key_line::KeyLine;
 use super::letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
 use super::message_state::MessageState;
-use super::seam::{Counts, Delivery, Engine, EngineError, Event, Oldest, Settlement, StoreOptions, Ticket};
+use super::seam::{
+    Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Settlement, StoreOptions, Ticket,
+};
 
 /// An engine without a disk. Clones share one store, so that a test can look inside while a runtime owns it.
 #[derive(Clone)]
@@ -176,6 +179,15 @@ impl Engine for Memory {
 
     fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
         self.lock().message(id, now)
+    }
+
+    fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
+        let inner = self.lock();
+        match (inner.options.ordering, inner.options.dedup) {
+            (Ordering::None, _) => Ok(None),
+            (Ordering::Key, None) => Err(EngineError::NotRemembered),
+            (Ordering::Key, Some(_)) => Ok(inner.key_line(key)),
+        }
     }
 
     fn letter_standings(

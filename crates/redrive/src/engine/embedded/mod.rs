@@ -41,6 +41,7 @@ pub mod inspect;
 mod inspect_letters;
 mod inspect_log;
 pub mod inspection;
+mod key_line;
 mod oldest;
 pub mod open;
 mod serve;

@@ -16,6 +16,7 @@ use super::store_ingest::StoreIngest;
 use super::take::damaged_message;
 use crate::engine::history::History;
 use crate::engine::ingest::Ingest;
+use crate::engine::key_line::KeyLine;
 use crate::engine::letter::{
     Letter, LetterChange, LetterScan, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
 };
@@ -131,6 +132,11 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
         self.check()?;
         self.find_message(id, now)
+    }
+
+    fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
+        self.check()?;
+        self.find_key_line(key)
     }
 
     fn letter_standings(
