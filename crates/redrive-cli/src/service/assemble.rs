@@ -9,7 +9,7 @@ use redrive::{BuildError, Embedded, MemoryStores, Pipeline, Redrive};
 use redrive_server::{Intake, Served, ServerOptions, Service, Token};
 use redrive_sinks::WebhookSink;
 
-use super::{sink, tokens};
+use super::{orphans, sink, tokens};
 use crate::args::Global;
 use crate::config::{Config, EngineKind, PipelineConfig};
 use crate::exit::{Exit, Failed};
@@ -34,7 +34,8 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
             let stores = std::sync::Arc::new(stores);
             let redrive = build(pipelines, std::sync::Arc::clone(&stores))?;
             let findings = config.pipelines.iter().flat_map(|pipeline| findings(&stores, &pipeline.name));
-            (redrive, findings.collect())
+            let orphans = orphans::look(&config.engine.dir, &config.pipelines);
+            (redrive, findings.chain(orphans).collect())
         }
         EngineKind::Kafka => return Err(Failed::usage("this build has no Kafka engine yet")),
     };
