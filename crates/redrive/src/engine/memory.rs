@@ -177,6 +177,10 @@ impl Engine for Memory {
         Ok(self.lock().letter(id))
     }
 
+    fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        self.lock().message(id, now)
+    }
+
     fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
         let inner = self.lock();
         match (inner.options.ordering, inner.options.dedup) {
@@ -184,10 +188,6 @@ impl Engine for Memory {
             (Ordering::Key, None) => Err(EngineError::NotRemembered),
             (Ordering::Key, Some(_)) => Ok(inner.key_line(key)),
         }
-    }
-
-    fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
-        self.lock().message(id, now)
     }
 
     fn letter_standings(

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use std::collections::BTreeSet;
-
 use redrive_core::Time;
 
 use super::inner::{Inner, State};
@@ -50,30 +48,6 @@ impl Inner {
             meta: entry.meta,
             history: entry.history.clone(),
         })
-    }
-
-    pub(super) fn key_line(&self, key: &[u8]) -> Option<KeyLine> {
-        let nobody = BTreeSet::new();
-        let line = self.lines.get(key).unwrap_or(&nobody);
-        let is_of_key = |seq: &u64| self.entries[seq].message.key() == Some(key);
-        let open = self.letters.iter().filter(|(_, letter)| letter.state == LetterState::Open);
-        let blocks = self.options.after_dead == AfterDead::BlockKey;
-        let letters: Vec<u64> = open.map(|(seq, _)| *seq).filter(|seq| blocks && is_of_key(seq)).collect();
-        let running = line.iter().find(|seq| self.entries[seq].in_flight.is_some());
-        let first = running.or(line.first());
-        let letter = letters.first().filter(|letter| first.is_none_or(|first| *letter < first));
-        let seq = letter.or(first)?;
-        let entry = &self.entries[seq];
-        let (phase, due) = match entry.state {
-            _ if letter.is_some() => (MessagePhase::Dead, None),
-            _ if entry.in_flight.is_some() => (MessagePhase::Delivering, None),
-            State::Delayed(until) => (MessagePhase::Delayed, Some(until)),
-            _ => (MessagePhase::Ready, None),
-        };
-        let head = MessageState::new(entry.message.id(), phase).told(&entry.meta, &entry.history);
-        let reason = letter.and_then(|letter| self.letters.get(letter)).map(|letter| letter.reason);
-        let waiting = (line.len() + letters.len() - 1).min(WAITING_MAX) as u64;
-        Some(KeyLine { head: MessageState { due, letter: letter.copied(), reason, ..head }, waiting })
     }
 
     pub(super) fn message(&self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
