@@ -119,6 +119,15 @@ mod tests {
     }
 
     #[test]
+    fn the_help_lists_every_code() {
+        use clap::CommandFactory as _;
+        let help = crate::Cli::command().render_help().to_string();
+        let listed = help.split("Exit codes: ").nth(1).unwrap_or_default().replace('\n', " ");
+        let listed: Vec<&str> = listed.split(" · ").filter_map(|code| code.split(' ').next()).collect();
+        assert_eq!(listed, Exit::ALL.map(|exit| exit.code().to_string()));
+    }
+
+    #[test]
     fn a_reader_that_went_away_is_no_error() {
         let gone = Failed::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert_eq!((gone.exit, gone.message.as_str()), (Exit::Ok, ""));

@@ -415,3 +415,107 @@ fn the_file_is_found_by_flag_variable_or_place() {
     let ran = redrive(dir.path(), &["--config", "bytes.toml", "check"]);
     assert!(ran.stderr.contains("not UTF-8"), "{}", ran.stderr);
 }
+
+/// What `config check` accepts, `processor` starts with: each of these was a ✓ and then an exit 2.
+#[test]
+fn what_would_stop_a_processor_is_told_by_the_check() {
+    let token = |scopes: &str, file: &str| {
+        format!("[[server.token]]\nname = \"ops\"\nscopes = {scopes}\nsecret_file = \"{file}\"\n{ORDERS}")
+    };
+    let url = |url: &str| ORDERS.replace("http://127.0.0.1:8000/orders", url);
+    let read = "[\"read\"]";
+    let cases = [
+        (ORDERS.replace("\"orders\"", "\"LOCK\""), "`LOCK` has its own meaning in the engine's directory"),
+        (token(read, "missing"), "`secret_file = \"missing\"` cannot be used: No such file"),
+        (token(read, "empty"), "`secret_file = \"empty\"` cannot be used: the file is empty"),
+        (
+            token(read, "short"),
+            "`secret_file = \"short\"` holds no usable secret: the secret of token `ops` has 7 bytes",
+        ),
+        (token("[]", "good"), "`scopes = []` allows nothing; name some of read"),
+        (format!("{ORDERS}headers = {{ x-key_file = \"missing\" }}\n"), "missing: No such file"),
+        (format!("{ORDERS}headers = {{ X-Key_file = \"empty\" }}\n"), "empty: the file is empty"),
+        (format!("{ORDERS}headers = {{ host = \"hunter2\" }}\n"), "belongs to the connection"),
+        (format!("{ORDERS}ca_file = \"missing\"\n"), "`sink.webhook.ca_file` is \"missing\""),
+        (format!("{ORDERS}ca_file = \"short\"\n"), "there is no certificate in it"),
+        (format!("{ORDERS}timeout = \"2h\"\n"), "`sink.webhook.timeout` is 7200s"),
+        (url("http://user:hunter2@127.0.0.1:8000"), "`sink.webhook.url` cannot be used"),
+        (url("http://[::1/hunter2"), "`sink.webhook.url` cannot be used"),
+        (
+            format!("[server]\ntls_cert_file = \"c\"\ntls_key_file = \"k\"\n{ORDERS}"),
+            "this build serves no TLS",
+        ),
+    ];
+    for (text, problem) in cases {
+        let dir = with_config(&text);
+        fs::write(dir.path().join("empty"), " \n").unwrap();
+        fs::write(dir.path().join("short"), "hunter2").unwrap();
+        fs::write(dir.path().join("good"), "correct-horse-battery").unwrap();
+        for command in [&["config", "check"][..], &["check"], &["processor"]] {
+            let ran = redrive(dir.path(), command);
+            assert_eq!(ran.code, Some(2), "{command:?} with\n{text}\n{}{}", ran.stdout, ran.stderr);
+            assert!(ran.stderr.contains(problem), "{command:?}: {}", ran.stderr);
+            assert!(ran.stderr.contains("redrive.toml:"), "no place in {}", ran.stderr);
+            assert!(ran.stderr.contains("1 error"), "{}", ran.stderr);
+            assert!(!format!("{}{}", ran.stdout, ran.stderr).contains("hunter2"), "{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn faults_of_files_are_told_together_with_those_of_the_text() {
+    let text = format!(
+        "[[server.token]]\nname = \"ops\"\nscopes = [\"read\"]\nsecret_file = \"missing\"\n\
+         {}ca_file = \"none.pem\"\nheaders = {{ x-key_file = \"gone\" }}\n",
+        orders_with("jitter = \"fool\"").replace("http://127.0.0.1:8000/orders", "ftp://host")
+    );
+    let dir = with_config(&text);
+    let ran = redrive(dir.path(), &["config", "check", "--json"]);
+    let faults: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let faults = faults["faults"].as_array().unwrap_or_else(|| panic!("{faults}"));
+    let told: Vec<(&str, u64)> = faults
+        .iter()
+        .map(|fault| (fault["key"].as_str().unwrap(), fault["line"].as_u64().unwrap()))
+        .collect();
+    let expected = [
+        ("secret_file", 4),
+        ("jitter", 7),
+        ("sink.webhook.url", 9),
+        ("sink.webhook.ca_file", 10),
+        ("sink.webhook.headers.x-key_file", 11),
+    ];
+    assert_eq!(told, expected);
+    assert!(faults.iter().all(|fault| fault["fix"].is_string()), "{faults:?}");
+}
+
+/// The secrets of a processor may be unreadable for who only looks at it; its address is in the same file.
+#[test]
+fn a_client_needs_no_file_that_the_configuration_names() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let dir = with_config(&format!(
+        "[server]\nlisten = \"127.0.0.1:{port}\"\n[[server.token]]\nname = \"ops\"\nscopes = [\"read\"]\n\
+         secret_file = \"missing\"\n{ORDERS}"
+    ));
+    let ran = redrive(dir.path(), &["status"]);
+    assert_eq!(ran.code, Some(75), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&format!("127.0.0.1:{port}")), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("faults"), "{}", ran.stderr);
+}
+
+#[test]
+fn credentials_for_endpoints_that_messages_name_are_a_warning() {
+    let endpoint = |headers: &str| {
+        let text = ORDERS.replace("url = \"http://127.0.0.1:8000/orders\"", "endpoint = \"json:/url\"");
+        let loaded = loaded(&format!("{text}headers = {{ {headers} }}\n"));
+        assert!(loaded.config.is_some(), "{}", report(&loaded.faults));
+        report(&loaded.faults)
+    };
+    let warned = "goes to every endpoint that a message names";
+    for header in ["authorization", "Cookie", "x-api-key", "x-my-token", "client-secret", "x-plain_file"] {
+        let told = endpoint(&format!("{header} = \"x\""));
+        assert!(told.contains(warned) && told.contains("redrive.toml:5,4"), "{header}: {told}");
+    }
+    assert!(!endpoint("x-source = \"redrive\"").contains(warned));
+    let one_url = loaded(&format!("{ORDERS}headers = {{ authorization_file = \"f\" }}\n"));
+    assert!(!report(&one_url.faults).contains(warned));
+}

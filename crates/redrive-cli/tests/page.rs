@@ -40,7 +40,7 @@ url = "{url}"
 /// The words and numbers of the card, in the order of the page.
 fn five(browser: &mut Browser) -> Value {
     browser.evaluate(
-        "[...document.querySelectorAll('#pipelines .number')].map(cell => [cell.lastChild.textContent, cell.firstChild.textContent])",
+        "[...document.querySelectorAll('#pipelines .number')].map(cell => [cell.querySelector('span').textContent, cell.firstChild.textContent])",
     )
 }
 
@@ -84,6 +84,15 @@ fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
         ["dead", "2"]
     ]);
     wait_for("the five numbers", || five(&mut browser) == shown);
+    // Deliveries are counted by the process, letters are kept: the page says which is which.
+    let since =
+        "[...document.querySelectorAll('.number small')].map(e => e.textContent + '|' + e.parentNode.title)";
+    let since = browser.evaluate(&format!("JSON.stringify({since})"));
+    let since = since.as_str().unwrap().to_owned();
+    assert!(
+        since.contains("since start + kept|delivered since") && since.contains("\"since start|"),
+        "{since}"
+    );
     wait_for("the letters", || browser.text("#rows").contains("bad-1"));
     assert_eq!(browser.text("#status"), "live");
     let error = browser.text("#rows td.error");

@@ -42,6 +42,8 @@ pub enum MessageError {
     EmptyId,
     #[error("the message {part} has {bytes} bytes, at most {max} are allowed")]
     TooLarge { part: &'static str, bytes: usize, max: usize },
+    #[error("the message has {count} headers, at most {max} are allowed")]
+    TooManyHeaders { count: usize, max: usize },
     #[error("the stored message is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -200,11 +202,14 @@ impl MessageBuilder {
         if self.id.is_empty() {
             return Err(MessageError::EmptyId);
         }
+        let (count, max) = (self.headers.len(), limits::HEADERS_MAX);
+        if count > max {
+            return Err(MessageError::TooManyHeaders { count, max });
+        }
         for (part, bytes, max) in [
             ("id", self.id.len(), limits::ID_BYTES_MAX),
             ("key", key.len(), limits::KEY_BYTES_MAX),
             ("tenant", tenant.len(), limits::TENANT_BYTES_MAX),
-            ("header list", self.headers.len(), limits::HEADERS_MAX),
             ("headers", headers, limits::HEADERS_BYTES_MAX),
             ("payload", payload.len(), limits::PAYLOAD_BYTES_MAX),
         ] {

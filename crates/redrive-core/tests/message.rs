@@ -20,6 +20,11 @@ fn the_limits_are_the_documented_ones() {
     assert_eq!(limits::PAYLOAD_BYTES_MAX, 33_554_432);
     let key = |bytes: usize| Message::builder("a").key(vec![b'k'; bytes]).build();
     assert!(key(limits::KEY_BYTES_MAX).is_ok());
+    let headers =
+        |count| (0..count).fold(Message::builder("a"), |m, i| m.header(format!("h{i}"), "")).build();
+    assert!(headers(limits::HEADERS_MAX).is_ok());
+    let too_many = headers(limits::HEADERS_MAX + 1).unwrap_err().to_string();
+    assert_eq!(too_many, "the message has 257 headers, at most 256 are allowed");
     assert!(matches!(key(limits::KEY_BYTES_MAX + 1), Err(MessageError::TooLarge { part: "key", .. })));
 }
 

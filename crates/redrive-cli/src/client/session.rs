@@ -11,8 +11,8 @@ use super::fault::ClientFault;
 use super::place::{Place, PlaceFault};
 use super::token::Bearer;
 use crate::args::Global;
-use crate::config::load::{FILE_DEFAULT, load};
-use crate::config::{EngineConfig, Environment, ProcessorFlags, ServerConfig};
+use crate::config::load::{FILE_DEFAULT, load_text};
+use crate::config::{EngineConfig, Environment, ServerConfig};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
@@ -70,7 +70,7 @@ impl Nearby {
         let environment = Environment::of_process();
         let there = global.config.is_some() || Path::new(FILE_DEFAULT).exists();
         let config = if there {
-            let config = load(global, &ProcessorFlags::default(), &environment)?.config;
+            let config = load_text(global, &environment)?.config;
             if config.is_none() {
                 out.note(
                     "warning: the configuration has faults (`redrive check` shows them) and is not used",

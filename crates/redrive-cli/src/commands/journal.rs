@@ -111,6 +111,7 @@ fn print(inspection: &Inspection, out: &mut Output) -> Result<(), Failed> {
     }
     print_log("journal", &inspection.journal, out)?;
     print_log("letter log", &inspection.letter_log, out)?;
+    out.line(&format!("pending     {}", count(inspection.pending)))?;
     let letters: Vec<String> = ["open", "replaying", "succeeded", "discarded"]
         .iter()
         .map(|state| format!("{state} {}", count(inspection.letters.get(state).copied().unwrap_or(0))))
@@ -212,6 +213,7 @@ fn to_json(inspection: &Inspection) -> Value {
         "damaged": inspection.is_damaged(),
         "journal": log(&inspection.journal),
         "letter_log": log(&inspection.letter_log),
+        "pending": inspection.pending,
         "letters": inspection.letters,
     })
 }

@@ -24,7 +24,7 @@ use crate::output::Output;
 #[derive(Debug, Parser)]
 #[command(name = "redrive", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 ok · 1 it ran and the answer is bad · 2 usage or configuration · \
-                        70 watchdog · 74 storage failed · 75 try again")]
+                        70 watchdog · 74 storage failed · 75 try again · 130 interrupted by ^C")]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,

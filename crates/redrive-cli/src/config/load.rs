@@ -9,6 +9,7 @@ use toml::de::DeTable;
 use super::engine::EngineConfig;
 use super::fault::{Fault, Faults, Severity};
 use super::flags::{EngineFlags, PipelineFlags, ProcessorFlags, in_words_of_flags, lay};
+use super::named::Named;
 use super::pipeline::{Found, PipelineConfig};
 use super::reader::{Reader, Section};
 use super::server::ServerConfig;
@@ -88,6 +89,15 @@ impl Config {
 }
 
 impl Loaded {
+    /// Adds what is wrong outside the text.
+    fn look_at(&mut self, named: &[Named]) {
+        self.faults.all.extend(named.iter().flat_map(Named::faults).map(of_flag));
+        self.faults.sort();
+        if self.faults.errors() > 0 {
+            self.config = None;
+        }
+    }
+
     /// Says what is wrong, in the one form that every command uses.
     pub fn report(self, out: &mut Output) -> Result<Config, Failed> {
         match self.config {
@@ -111,21 +121,31 @@ impl Loaded {
     }
 }
 
-/// Reads the file, if one is meant, and builds the configuration.
+/// Reads the file, if one is meant, builds the configuration, and looks at what it names: everything that would stop a
+/// processor is told.
 pub fn load(global: &Global, flags: &ProcessorFlags, environment: &Environment) -> Result<Loaded, Failed> {
+    let (mut loaded, named) = build_naming(find(global, flags)?, flags, environment);
+    loaded.look_at(&named);
+    Ok(loaded)
+}
+
+/// The same without a look at other files, for who only wants to know where a processor is: its secrets may be
+/// unreadable for them.
+pub fn load_text(global: &Global, environment: &Environment) -> Result<Loaded, Failed> {
+    let flags = ProcessorFlags::default();
+    Ok(build(find(global, &flags)?, &flags, environment))
+}
+
+fn find(global: &Global, flags: &ProcessorFlags) -> Result<Option<Source>, Failed> {
     let from_flags = flags.pipeline.any();
-    let source = match &global.config {
-        Some(path) => Some(read(path)?),
+    match &global.config {
+        Some(path) => read(path).map(Some),
         // A pipeline from flags alone does not mix with a file that happens to lie around.
-        None if from_flags => None,
-        None if Path::new(FILE_DEFAULT).exists() => Some(read(Path::new(FILE_DEFAULT))?),
-        None => {
-            return Err(Failed::usage(format!("there is no {FILE_DEFAULT} here and no --config")).hint(
-                "`redrive config default > redrive.toml` writes one; --sink-url URL runs without one",
-            ));
-        }
-    };
-    Ok(build(source, flags, environment))
+        None if from_flags => Ok(None),
+        None if Path::new(FILE_DEFAULT).exists() => read(Path::new(FILE_DEFAULT)).map(Some),
+        None => Err(Failed::usage(format!("there is no {FILE_DEFAULT} here and no --config"))
+            .hint("`redrive config default > redrive.toml` writes one; --sink-url URL runs without one")),
+    }
 }
 
 fn read(path: &Path) -> Result<Source, Failed> {
@@ -141,8 +161,18 @@ fn read(path: &Path) -> Result<Source, Failed> {
     Ok(Source::new(path.display().to_string(), text))
 }
 
-/// The configuration that a text, flags and variables make. Pure, and total for every text.
+/// The configuration that a text, flags and variables make. Pure, and total for every text: files that it names are
+/// looked at by [`load`] only.
 pub fn build(source: Option<Source>, flags: &ProcessorFlags, environment: &Environment) -> Loaded {
+    build_naming(source, flags, environment).0
+}
+
+/// The same, and what it names outside the text.
+fn build_naming(
+    source: Option<Source>,
+    flags: &ProcessorFlags,
+    environment: &Environment,
+) -> (Loaded, Vec<Named>) {
     let mut faults = Vec::new();
     let mut top = match &source {
         Some(source) => parse(source, &mut faults),
@@ -162,7 +192,7 @@ pub fn build(source: Option<Source>, flags: &ProcessorFlags, environment: &Envir
     faults.extend(reader.faults.into_iter().filter(|fault| !follows(fault)).map(of_flag));
     let mut faults = Faults { source, all: faults };
     faults.sort();
-    Loaded { config: config.filter(|_| faults.errors() == 0), faults }
+    (Loaded { config: config.filter(|_| faults.errors() == 0), faults }, reader.named)
 }
 
 fn parse(source: &Source, faults: &mut Vec<Fault>) -> Table {

@@ -1,14 +1,15 @@
 //! `redrive.toml`, the environment and flags become one checked configuration.
 //!
 //! Read in this order: a [`source`] is the text, a `tree` holds what was given and where, the `reader` takes typed
-//! values out of it and collects [`fault`]s, one file per table says what the values mean, [`load`] puts it together,
-//! and [`resolved`] shows every value with its origin.
+//! values out of it and collects [`fault`]s, one file per table says what the values mean, `named` looks at the files
+//! they name, [`load`] puts it together, and [`resolved`] shows every value with its origin.
 
 pub mod fault;
 pub mod keys;
 pub mod source;
 mod tree;
 
+mod named;
 mod reader;
 
 mod engine;
@@ -23,6 +24,7 @@ mod webhook;
 pub mod default;
 pub mod load;
 pub mod resolved;
+mod resolved_pipeline;
 pub mod words;
 
 pub use engine::{EngineConfig, EngineKind};

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redrive::name::NAME_BYTES_MAX;
+use redrive::name::{self, NameFault};
 use redrive::{AfterDead, Ordering};
 use redrive_core::{Pick, Policy, PolicySettings, duration};
 
 use super::engine::EngineKind;
 use super::fault::Fault;
 use super::health::{BreakerConfig, GuardConfig};
+use super::named::Named;
 use super::policy;
 use super::reader::{Reader, Section};
 use super::tree::{At, Data, Table};
@@ -92,8 +93,19 @@ impl PipelineConfig {
         }
 
         let sink_section = sink_section(reader, section, at);
-        let sink = sink_section.as_ref().and_then(|sink| WebhookConfig::read(reader, sink));
+        let sink = sink_section.as_ref().map(|sink| WebhookConfig::read(reader, sink));
         let (settings, policy) = policy::read(reader, section, sink_section.as_ref());
+        let mut given = BTreeMap::new();
+        collect(section.table, "", &mut given);
+        if let Some((webhook, _)) = &sink {
+            reader.named.push(Named::Webhook {
+                part: section.part_name().map(str::to_owned),
+                webhook: webhook.clone(),
+                timeout: policy.as_ref().map(Policy::timeout),
+                given: given.clone(),
+            });
+        }
+        let sink = sink.and_then(|(webhook, has_target)| has_target.then_some(webhook));
         let (ordering, after_dead) = order(reader, section);
         let id = reader.pick(section, "id");
         let tenant = reader.pick(section, "tenant");
@@ -104,8 +116,6 @@ impl PipelineConfig {
 
         let found_errors =
             reader.faults[errors..].iter().any(|fault| fault.severity == super::fault::Severity::Error);
-        let mut given = BTreeMap::new();
-        collect(section.table, "", &mut given);
         let config = match (&named, policy, sink) {
             (Some(named), Some(policy), Some(sink)) if !found_errors => Some(Self {
                 name: named.value.clone(),
@@ -171,12 +181,12 @@ fn sink_section<'t>(reader: &mut Reader, section: &Section<'t>, at: &At) -> Opti
 
 /// The same text as the library's `build()`.
 fn check_name(reader: &mut Reader, section: &Section<'_>, name: &str, at: &At) {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let fits =
-        (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with('.');
-    if !fits {
-        let problem = format!("`name` is {name:?}, which is not a name for folders and topics");
-        let fix = format!("1 to {NAME_BYTES_MAX} of the characters a-z A-Z 0-9 . _ - , not a dot first");
+    if let Err(fault) = name::check(name) {
+        let problem = format!("`name` is {name:?}: {}", fault.problem());
+        let fix = match fault {
+            NameFault::Taken(_) => format!("name = \"{name}-pipeline\""),
+            _ => name::RULE.to_owned(),
+        };
         reader.fault(section, Fault::value("name", problem, fix, at.clone()));
     }
 }

@@ -7,6 +7,7 @@ use redrive_core::{Pick, Ratio, duration};
 
 use super::fault::Fault;
 use super::keys;
+use super::named::Named;
 use super::tree::{At, Data, Entry, Node, Table};
 
 /// A value and where it was given.
@@ -30,6 +31,8 @@ pub struct Section<'t> {
 #[derive(Debug, Default)]
 pub struct Reader {
     pub faults: Vec<Fault>,
+    /// What has to be looked at outside the text.
+    pub(super) named: Vec<Named>,
 }
 
 impl<'t> Section<'t> {

@@ -7,6 +7,7 @@ use redrive_core::nearest::nearest;
 use redrive_server::Scope;
 
 use super::fault::Fault;
+use super::named::Named;
 use super::reader::{Reader, Section};
 
 pub const LISTEN_DEFAULT: SocketAddr =
@@ -50,7 +51,10 @@ impl ServerConfig {
         let cert = reader.text(section, "tls_cert_file");
         let key = reader.text(section, "tls_key_file");
         let tls = match (cert, key) {
-            (Some(cert), Some(key)) => Some((cert.value.into(), key.value.into())),
+            (Some(cert), Some(key)) => {
+                reader.named.push(Named::Tls { at: cert.at });
+                Some((cert.value.into(), key.value.into()))
+            }
             (None, None) => None,
             (given, other) => {
                 let (is, lacks) = if given.is_some() {
@@ -121,6 +125,11 @@ fn token_config(
         }
     }
     let scopes = reader.texts(section, "scopes");
+    if let Some(scopes) = scopes.as_ref().filter(|scopes| scopes.value.is_empty()) {
+        let names = Scope::ALL.map(Scope::name);
+        let problem = format!("`scopes = []` allows nothing; name some of {}", names.join(", "));
+        reader.fault(section, Fault::value("scopes", problem, "scopes = [\"read\"]", scopes.at.clone()));
+    }
     let mut allowed = Vec::new();
     for scope in scopes.map(|scopes| scopes.value).unwrap_or_default() {
         let Some(found) = Scope::from_name(&scope.value) else {
@@ -135,8 +144,15 @@ fn token_config(
             allowed.push(found);
         }
     }
-    let secret_file = reader.text(section, "secret_file")?.value.into();
-    Some(TokenConfig { name: name?.value, scopes: allowed, secret_file })
+    let secret_file = reader.text(section, "secret_file")?;
+    let name = name?.value;
+    reader.named.push(Named::Token {
+        part: section.part_name().map(str::to_owned),
+        name: name.clone(),
+        secret_file: secret_file.value.clone().into(),
+        at: secret_file.at,
+    });
+    Some(TokenConfig { name, scopes: allowed, secret_file: secret_file.value.into() })
 }
 
 fn duplicates(reader: &mut Reader, section: &Section<'_>, tokens: &[TokenConfig]) {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use redrive_core::Pick;
 use redrive_core::nearest::nearest;
-use redrive_sinks::Secret;
-use redrive_sinks::webhook::options::PER_ENDPOINT;
+use redrive_sinks::webhook::options::{HeaderFrom, PER_ENDPOINT};
+use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions};
 
 use super::fault::Fault;
 use super::reader::{Reader, Section};
@@ -62,9 +62,36 @@ pub struct WebhookConfig {
 }
 
 impl WebhookConfig {
-    pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Option<Self> {
+    /// The options of the sink. Its time limit is the policy's, for whoever has one to set.
+    pub fn options(&self) -> Result<WebhookOptions, Vec<SinkFault>> {
+        let mut options = match &self.target {
+            Target::Url(url) => WebhookOptions::to_url(Secret::from(url.as_str())),
+            Target::Endpoint(pick) => WebhookOptions {
+                per_endpoint: self.per_endpoint,
+                ..WebhookOptions::per_message(pick.clone())
+            },
+        };
+        let headers = self.headers.iter().map(|header| {
+            let value = match &header.value {
+                HeaderValue::Plain(secret) => HeaderFrom::Text(secret.clone()),
+                HeaderValue::File(path) => HeaderFrom::File(path.clone()),
+            };
+            (header.name.clone(), value)
+        });
+        options.headers = headers.collect();
+        options.ca_file.clone_from(&self.ca_file);
+        options.allow_private_addresses = self.allow_private_addresses;
+        let classes = self.classes.iter().map(|(case, class)| (case.as_str(), class.as_str()));
+        options.classes = ClassTable::from_settings(classes)?;
+        Ok(options)
+    }
+
+    /// What was read, and whether it says where messages go. If it does not, a place-holder does, so that the rest can
+    /// be checked in the same run.
+    pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> (Self, bool) {
         reader.unknown_keys(section);
         let target = target(reader, section);
+        let endpoint_at = section.at("endpoint");
         let per_endpoint = reader.whole(section, "per_endpoint", PER_ENDPOINT_MAX);
         let per_endpoint = per_endpoint.map(|set| set.value as u32);
         if per_endpoint == Some(0) {
@@ -74,16 +101,19 @@ impl WebhookConfig {
             let at = section.get("per_endpoint").map(|entry| entry.node.at.clone());
             reader.fault(section, Fault::line(name, problem, fix, at.into_iter().collect()));
         }
-        Some(Self {
-            headers: headers(reader, section),
+        let headers = headers(reader, section, endpoint_at.as_ref());
+        let has_target = target.is_some();
+        let webhook = Self {
+            headers,
             ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
-            per_endpoint,
+            per_endpoint: per_endpoint.filter(|limit| *limit > 0),
             allow_private_addresses: reader
                 .switch(section, "allow_private_addresses")
                 .is_some_and(|set| set.value),
             classes: classes(reader, section),
-            target: target?,
-        })
+            target: target.unwrap_or_else(|| Target::Url("http://127.0.0.1/".to_owned())),
+        };
+        (webhook, has_target)
     }
 }
 
@@ -121,7 +151,7 @@ fn target(reader: &mut Reader, section: &Section<'_>) -> Option<Target> {
     endpoint.map(Target::Endpoint)
 }
 
-fn headers(reader: &mut Reader, section: &Section<'_>) -> Vec<HeaderConfig> {
+fn headers(reader: &mut Reader, section: &Section<'_>, endpoint: Option<&At>) -> Vec<HeaderConfig> {
     let Some(table) = reader.table(section, "headers") else { return Vec::new() };
     let mut headers: Vec<(HeaderConfig, At)> = Vec::new();
     for entry in &table.table.entries {
@@ -145,6 +175,7 @@ fn headers(reader: &mut Reader, section: &Section<'_>) -> Vec<HeaderConfig> {
             if text.chars().any(|c| c.is_control() && c != '\t') {
                 let problem = format!("`{full}` has a line end or another control character in it");
                 reader.fault(section, Fault::line(&full, problem, "remove it", vec![entry.key_at.clone()]));
+                continue;
             }
             if is_secret_header(name) {
                 let problem = format!(
@@ -153,6 +184,16 @@ fn headers(reader: &mut Reader, section: &Section<'_>) -> Vec<HeaderConfig> {
                 let at = vec![entry.key_at.clone()];
                 reader.fault(section, Fault::line(&full, problem, "", at).warning());
             }
+        }
+        let is_secret = is_secret_header(name) || matches!(value, HeaderValue::File(_));
+        if let Some(endpoint) = endpoint.filter(|_| is_secret) {
+            let problem = format!(
+                "`{full}` goes to every endpoint that a message names; whoever writes messages can have it sent to \
+                 themselves"
+            );
+            let fix = "leave it out, or deliver to one `url`";
+            let at = vec![entry.key_at.clone(), endpoint.clone()];
+            reader.fault(section, Fault::line(&full, problem, fix, at).warning());
         }
         let header = HeaderConfig { name: name.to_ascii_lowercase(), value };
         if let Some((_, at)) = headers.iter().find(|(other, _)| other.name == header.name) {

@@ -1,14 +1,15 @@
 //! A processor from its configuration: stores, sinks, pipelines, API, and an end in good order.
 //!
-//! Read in this order: [`assemble`] makes pipelines and what serves them, [`sink`] a sink, [`tokens`] who may, [`run`]
-//! starts and ends it all, [`signals`] hears when, [`log`] writes what happens.
+//! Read in this order: [`assemble`] makes pipelines and what serves them, [`orphans`] finds stores that nobody serves,
+//! [`sink`] makes a sink, [`tokens`] says who may, [`run`] starts and ends it all, [`signals`] hears when, [`log`] writes what happens.
 
 pub mod assemble;
 pub mod log;
+mod orphans;
 pub mod run;
 pub mod signals;
 mod sink;
-mod tokens;
+pub mod tokens;
 
 pub use assemble::{Assembled, assemble};
 pub use run::{Ended, Runtimes};

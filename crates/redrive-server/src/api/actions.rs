@@ -37,9 +37,8 @@ impl From<ActionError> for Problem {
             ActionError::NotFound(_) => {
                 Self::not_found(error, "GET /v1/actions lists the discards with their ids")
             }
-            ActionError::OtherPipeline { .. } => {
-                Self::new(Code::Conflict, error, "undo it in its own pipeline")
-            }
+            // Asked of this pipeline, it is not there: the same answer as for an id that nobody has.
+            ActionError::OtherPipeline { .. } => Self::not_found(error, "undo it in its own pipeline"),
             ActionError::Storage(_) | ActionError::Damaged(_) => {
                 Self::new(Code::StorageFailed, error, "look at the file actions.ndjson in the data directory")
             }

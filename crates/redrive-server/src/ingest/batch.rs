@@ -28,7 +28,7 @@ pub fn read(
         }
         let message = message::read(line, intake, now, &mut fresh_id);
         messages.push(message.map_err(|problem| {
-            let problem = problem.at_line(index + 1);
+            let problem = Problem { message: own_line_only(&problem.message), ..problem }.at_line(index + 1);
             Problem { hint: format!("nothing was accepted; {}", problem.hint), ..problem }
         })?);
     }
@@ -36,6 +36,14 @@ pub fn read(
         return Err(Problem::bad_message("there is no message in the body", "send one JSON object per line"));
     }
     Ok(messages)
+}
+
+/// The parser saw one line and calls it the first; here it has the number of the body.
+fn own_line_only(message: &str) -> String {
+    match message.rsplit_once(" at line 1 column ") {
+        Some((problem, column)) => format!("{problem} at column {column}"),
+        None => message.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -62,6 +70,12 @@ mod tests {
             "{}",
             problem.hint
         );
+    }
+
+    #[test]
+    fn a_line_that_is_no_json_has_one_number() {
+        let problem = read_text(&format!("{}{{x", "{}\n".repeat(9))).unwrap_err();
+        assert_eq!(problem.message, "line 10: this is not a message: key must be a string at column 2");
     }
 
     #[test]

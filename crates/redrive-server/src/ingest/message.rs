@@ -143,7 +143,7 @@ fn span(field: &str, text: &str) -> Result<Duration, Problem> {
 
 fn out_of_bounds(error: &MessageError) -> Problem {
     match error {
-        MessageError::TooLarge { .. } => {
+        MessageError::TooLarge { .. } | MessageError::TooManyHeaders { .. } => {
             Problem::new(Code::TooLarge, error, "keep large bodies elsewhere and send where they are")
         }
         MessageError::EmptyId | MessageError::Damaged(_) => {

@@ -125,6 +125,13 @@ pub(super) fn describe(operation: Operation) -> Described {
             codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
             ..NOTHING
         },
+        Operation::ShowKey => Described {
+            id: "showKey",
+            summary: "Whom the messages of a key wait for, and how many wait.",
+            answers: &[("200", "The key's line.", JSON, "Key")],
+            codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
+            ..NOTHING
+        },
         Operation::ListLetters => Described {
             id: "listLetters",
             summary: "Dead letters in the order of their numbers, a page at a time.",
@@ -156,7 +163,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             id: "showLetter",
             summary: "One dead letter with its payload, by `orders/17`, its number, or the id of its message.",
             answers: &[("200", "The letter.", JSON, "Letter")],
-            codes: &[Code::NotFound, Code::Stopping],
+            codes: &[Code::BadRequest, Code::NotFound, Code::Conflict, Code::Stopping],
             ..NOTHING
         },
         Operation::DiscardLetters => Described {
@@ -169,6 +176,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                 Code::BadFilter,
                 Code::EmptySelection,
                 Code::NotFound,
+                Code::Conflict,
                 Code::TooLarge,
                 Code::Stopping,
                 Code::StorageFailed,
@@ -196,6 +204,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                 Code::BadFilter,
                 Code::EmptySelection,
                 Code::NotFound,
+                Code::Conflict,
                 Code::TooLarge,
                 Code::Stopping,
                 Code::StorageFailed,

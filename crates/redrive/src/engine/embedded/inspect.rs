@@ -49,7 +49,7 @@ pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Resu
     let letter_log = read("l", "letters")?;
     let journal = read("j", "journal")?;
     let store_id = format!("{:032x}", u128::from_be_bytes(store_id));
-    let (owner, letters) = (owner(path), letters.counts());
+    let (owner, pending, letters) = (owner(path), letters.pending(), letters.counts());
     Ok(Inspection {
         pipeline: pipeline.to_owned(),
         path: store,
@@ -58,6 +58,7 @@ pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Resu
         owner,
         journal,
         letter_log,
+        pending,
         letters,
     })
 }

@@ -18,8 +18,9 @@ use super::ready::Ready;
 use super::record::kind;
 use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::started::{Mark, Started};
-use super::store::{Hands, Store, Tuning};
+use super::store::{Hands, Store};
 use super::tending::Tending;
+use super::tuning::Tuning;
 use super::writer::{LETTER_LOG, Writer};
 use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{EngineError, StoreOptions};
@@ -124,6 +125,9 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     }
     let (frames, first_seq) = fold_journal(&mut book, &journal.reader(), &keeper, (start, anew), tuning)?;
     report.brought_forward = frames;
+    if anew && frames > 0 && report.rebuilt.is_none() {
+        report.rebuilt = Some("there was none".to_owned());
+    }
     // What the last header said may be of a torn batch, or of no batch at all in a segment that has just begun.
     journal.set_note(book.next_seq);
 
