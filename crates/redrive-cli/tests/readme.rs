@@ -57,7 +57,9 @@ fn script(steps: &[Step], ports: &[(&str, u16)]) -> String {
             .command
             .replace("make demo", "redrive demo --for 10s --outage-window 6s@3s --listen 127.0.0.1:7333");
         command = command.replace("redrive downstream", "redrive downstream --listen 127.0.0.1:7335");
-        command = command.replace("redrive producer", "redrive producer --listen 127.0.0.1:7334");
+        if !command.contains("--listen") {
+            command = command.replace("redrive producer", "redrive producer --listen 127.0.0.1:7334");
+        }
         for (port, own) in ports {
             command = command.replace(port, &own.to_string());
         }
