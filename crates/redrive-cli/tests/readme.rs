@@ -84,9 +84,10 @@ fn matches(expected: &str, printed: &str) -> bool {
             word.push(c);
             continue;
         }
-        match word.bytes().any(|byte| byte.is_ascii_digit()) {
-            true => parts.push(String::new()),
-            false => parts.last_mut().unwrap().push_str(&word),
+        if word.bytes().any(|byte| byte.is_ascii_digit()) {
+            parts.push(String::new());
+        } else {
+            parts.last_mut().unwrap().push_str(&word);
         }
         word.clear();
         match c {

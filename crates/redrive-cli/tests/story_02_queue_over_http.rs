@@ -103,6 +103,29 @@ fn what_was_answered_with_202_is_delivered_after_kill_9() {
     });
 }
 
+/// A pause is an operator's word: neither a clean stop nor a kill takes it back.
+#[test]
+fn a_pause_outlives_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(|_| OK);
+    let mut processor = Processor::start(dir.path(), &config(&receiver.url()));
+    assert!(processor.cli(&["pause", "invoices"]).status.success());
+    assert_eq!(processor.post(MESSAGES, INVOICE).status, 202);
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
+    processor.restart();
+    assert_eq!(processor.get("/v1/pipelines/invoices").json()["paused"], true);
+    processor.kill();
+    processor.restart();
+    assert_eq!(processor.get("/v1/pipelines/invoices").json()["paused"], true);
+    assert!(receiver.requests().is_empty());
+    assert!(processor.cli(&["resume", "invoices"]).status.success());
+    wait_for("the message after the resume", || !receiver.requests_for("inv-1").is_empty());
+    processor.kill();
+    processor.restart();
+    assert_eq!(processor.get("/v1/pipelines/invoices").json()["paused"], false);
+}
+
 #[test]
 fn many_messages_in_one_request_are_accepted_or_refused_as_a_whole() {
     let dir = tempfile::tempdir().unwrap();

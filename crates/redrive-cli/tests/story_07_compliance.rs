@@ -232,7 +232,8 @@ fn an_export_holds_neither_what_was_redacted_nor_an_authorization() {
         });
         shop(&processor, "/v1/pipelines/orders/messages", &message);
     }
-    settled(&processor);
+    // What was answered a moment ago may not be among the pending yet, so the letters themselves are waited for.
+    wait_for("three letters", || processor.get("/v1/pipelines/orders").json()["letters"]["open"] == 3);
     ops(&processor, &["dlq", "discard", "orders", "--all", "--reason", "GDPR ticket 881"]);
     let text =
         ops(&processor, &["dlq", "export", "orders", "--state", "discarded", "--redact", "/card,/email"]);

@@ -1,7 +1,6 @@
 //! Story 13, order per customer: `ordering = "key"` through the binary, seen from the receiver.
 //!
-//! Not yet: `redrive lab run ordering`, `redrive status orders --key c-204`, and a rebalance with orders counted as voided,
-//! which comes with the Kafka engine.
+//! Not yet: `redrive lab run ordering`, and a rebalance with orders counted as voided, which comes with the Kafka engine.
 
 mod world;
 
@@ -195,6 +194,16 @@ fn other_keys_flow_while_one_is_blocked_and_its_followers_wait_in_order() {
     assert_eq!(status(&processor)["pending"]["key_wait"], 5, "{}", status(&processor));
     let shown = stdout(&processor.cli(&["status", "orders"]));
     assert!(shown.contains("waiting for their key 5"), "{shown}");
+    // Between two attempts it is due, during one it is being delivered; asked often enough, both are seen.
+    wait_for("a look between two attempts", || {
+        let shown = stdout(&processor.cli(&["status", "orders", "--key", "c-0"]));
+        assert!(shown.starts_with("c-0  ") && shown.ends_with("   waiting behind it: 5\n"), "{shown}");
+        shown.starts_with("c-0  blocked ")
+            && shown.contains("s by c-0/0 (attempt ")
+            && shown.contains(", due in 0s)")
+    });
+    let idle = stdout(&processor.cli(&["status", "orders", "--key", "c-3"]));
+    assert_eq!(idle, "c-3  nothing of this key waits\n");
 
     healthy.store(true, Ordering::SeqCst);
     wait_for("the followers", || status(&processor)["succeeded"] == 106);
@@ -238,6 +247,9 @@ fn a_dead_message_parks_its_followers_and_one_replay_releases_them_in_order() {
     };
     let parked = |number| (id(204, number), "key_blocked".to_owned());
     assert_eq!(letters(&processor), [(id(204, 0), "permanent".to_owned()), parked(1), parked(2), parked(3)],);
+    let shown = stdout(&processor.cli(&["status", "orders", "--key", "c-204"]));
+    assert!(shown.starts_with("c-204  blocked ") && shown.contains("s by letter orders/"), "{shown}");
+    assert!(shown.ends_with(" (c-204/0, permanent)   waiting behind it: 3\n"), "{shown}");
     wait_for("the other key", || !receiver.requests_for(&id(7, 2)).is_empty());
     assert!((1..4).all(|number| receiver.requests_for(&id(204, number)).is_empty()));
 

@@ -19,7 +19,7 @@ pub fn parse(text: &str) -> Result<f64, RateError> {
         "h" => 3_600.0,
         _ => return Err(wrong()),
     };
-    let (digits, factor) = match (number.strip_suffix('k'), number.strip_suffix('M')) {
+    let (digits, factor) = match (number.strip_suffix(['k', 'K']), number.strip_suffix('M')) {
         (Some(digits), _) => (digits, 1e3),
         (_, Some(digits)) => (digits, 1e6),
         _ => (number, 1.0),
@@ -46,6 +46,7 @@ mod tests {
             ("500", 500.0),
             ("500/s", 500.0),
             ("50k/s", 50_000.0),
+            ("50K/s", 50_000.0),
             ("1.5k", 1_500.0),
             ("0.5/s", 0.5),
             ("1M/s", 1e6),
@@ -59,8 +60,8 @@ mod tests {
     #[test]
     fn what_is_not_a_rate_is_named_with_what_is() {
         for text in [
-            "", "0", "-5", "fast", "1/week", "k/s", "0/s", "-1/s", "inf/s", "NaN", "inf", "1e3", "101M/s",
-            "5k k",
+            "", "0", "-5", "fast", "1/week", "k/s", "5/d", "1..2/s", "nan", "0/s", "-1/s", "inf/s", "NaN",
+            "inf", "1e3", "101M/s", "5k k",
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}`")) && error.contains("50k/s"), "{error}");

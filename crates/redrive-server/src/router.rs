@@ -6,7 +6,7 @@ use axum::middleware::{self, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
-use crate::api::{actions, letters, messages, pipelines, replays};
+use crate::api::{actions, keys, letters, messages, pipelines, replays};
 use crate::guard::guard;
 use crate::problem::{Code, Problem};
 use crate::routes::{Operation, ROUTES, Route};
@@ -39,6 +39,7 @@ fn handler(operation: Operation) -> MethodRouter<Shared> {
         Operation::ResumePipeline => post(pipelines::resume),
         Operation::Ingest => post(ingest::ingest),
         Operation::ShowMessage => get(messages::show),
+        Operation::ShowKey => get(keys::show),
         Operation::ListLetters => get(letters::list),
         Operation::LetterStats => get(letters::stats),
         Operation::ShowLetter => get(letters::show),

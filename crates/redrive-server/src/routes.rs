@@ -21,6 +21,7 @@ pub enum Operation {
     ResumePipeline,
     Ingest,
     ShowMessage,
+    ShowKey,
     ListLetters,
     LetterStats,
     ShowLetter,
@@ -53,7 +54,7 @@ const DISCARD: Access = Access::Needs(Scope::Discard);
 const ADMIN: Access = Access::Needs(Scope::Admin);
 
 /// In the order of the documentation. `{*id}` takes the rest of the path: ids may hold slashes.
-pub static ROUTES: [Route; 24] = [
+pub static ROUTES: [Route; 25] = [
     route(Operation::Page, "/", Access::Open),
     route(Operation::Live, "/livez", Access::Open),
     route(Operation::Health, "/healthz", Access::Open),
@@ -66,6 +67,7 @@ pub static ROUTES: [Route; 24] = [
     route(Operation::ResumePipeline, "/v1/pipelines/{pipeline}/resume", ADMIN),
     route(Operation::Ingest, "/v1/pipelines/{pipeline}/messages", Access::Needs(Scope::Ingest)),
     route(Operation::ShowMessage, "/v1/pipelines/{pipeline}/messages/{*id}", READ),
+    route(Operation::ShowKey, "/v1/pipelines/{pipeline}/keys/{*key}", READ),
     route(Operation::ListLetters, "/v1/pipelines/{pipeline}/letters", READ),
     route(Operation::LetterStats, "/v1/pipelines/{pipeline}/letters/stats", READ),
     route(Operation::ShowLetter, "/v1/pipelines/{pipeline}/letters/{*id}", READ),

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use redrive_core::policy::Mode;
 use redrive_core::{Message, Policy, Time};
 use tokio::sync::oneshot;
 
 use crate::engine::{
-    Accepted, Counts, EngineError, IngestError, Letter, LetterChange, LetterScan, LetterStanding,
+    Accepted, Counts, EngineError, IngestError, KeyLine, Letter, LetterChange, LetterScan, LetterStanding,
     LetterState, MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob,
 };
 use crate::figures::Figures;
@@ -158,12 +159,26 @@ impl PipelineHandle {
     /// [`HandleError::NotRemembered`].
     pub async fn message(&self, id: &str) -> Result<Option<MessageState>, HandleError> {
         let id = id.to_owned();
-        match self.ask(|reply| Command::Message { id, reply }).await {
-            Err(HandleError::Engine(EngineError::NotRemembered)) => {
-                Err(HandleError::NotRemembered(self.name().to_owned()))
+        let answer = self.ask(|reply| Command::Message { id, reply }).await;
+        answer.map_err(|error| self.unless_remembered(error))
+    }
+
+    fn unless_remembered(&self, error: HandleError) -> HandleError {
+        match error {
+            HandleError::Engine(EngineError::NotRemembered) => {
+                HandleError::NotRemembered(self.name().to_owned())
             }
-            answer => answer,
+            other => other,
         }
+    }
+
+    /// Whom the messages of a key wait for, and how many wait, in a pipeline with [`crate::Ordering::Key`]. `None` if
+    /// nothing of the key waits or runs. A pipeline without a window of [`crate::Pipeline::dedup`] answers
+    /// [`HandleError::NotRemembered`].
+    pub async fn key_line(&self, key: &[u8]) -> Result<Option<KeyLine>, HandleError> {
+        let key = Bytes::copy_from_slice(key);
+        let answer = self.ask(|reply| Command::KeyLine { key, reply }).await;
+        answer.map_err(|error| self.unless_remembered(error))
     }
 
     /// How letters stand towards a replay job, without reading their content; `None` where there is no such letter.

@@ -39,8 +39,8 @@ pub use builder::{BuildError, BuildFault, Builder, Pipeline};
 pub use dispatch::{AttemptFailed, Decided};
 pub use engine::embedded::Embedded;
 pub use engine::{
-    Accepted, AfterDead, Counts, IngestError, Letter, LetterState, MessagePhase, MessageState, NewMessage,
-    Ordering,
+    Accepted, AfterDead, Counts, IngestError, KeyLine, Letter, LetterState, MessagePhase, MessageState,
+    NewMessage, Ordering,
 };
 pub use failure::{Failure, TimedOut};
 pub use figures::{Figures, Histogram};
@@ -58,4 +58,9 @@ pub use redrive_core::{Class, Decision, Message, Meta, Outcome, Policy, Reason, 
 /// The guide's examples compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/dead-letters.md")]
-struct Guide;
+struct DeadLettersGuide;
+
+/// So do those of the guide to the library.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/library.md")]
+struct LibraryGuide;

@@ -140,6 +140,27 @@ pub struct MessageView {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
+pub struct KeyView {
+    pub key: String,
+    pub blocked_by: Option<KeyHead>,
+    pub waiting: u64,
+}
+
+/// The message that the others of its key wait for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct KeyHead {
+    pub id: String,
+    pub state: String,
+    pub attempts: u32,
+    pub due: Option<Instant>,
+    pub letter: Option<String>,
+    pub reason: Option<String>,
+    pub history: Vec<AttemptView>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct Discarded {
     pub id: Option<String>,
     pub discarded: u64,

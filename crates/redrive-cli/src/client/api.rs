@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::answers::{
-    Actions, Answer, Discarded, DryReplay, LetterPage, LetterStats, LetterView, MessageView, PipelineView,
-    Pipelines, ReplayView, Restored,
+    Actions, Answer, Discarded, DryReplay, KeyView, LetterPage, LetterStats, LetterView, MessageView,
+    PipelineView, Pipelines, ReplayView, Restored,
 };
 use super::fault::ClientFault;
 use super::place::{Place, query, segment};
@@ -59,6 +59,10 @@ impl Api {
 
     pub async fn message(&self, pipeline: &str, id: &str) -> Result<Answer<MessageView>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}/messages/{}", segment(pipeline), segment(id))).await
+    }
+
+    pub async fn key(&self, pipeline: &str, key: &str) -> Result<Answer<KeyView>, ClientFault> {
+        self.get(&format!("/v1/pipelines/{}/keys/{}", segment(pipeline), segment(key))).await
     }
 
     pub async fn letters(&self, pipeline: &str, page: &PageQuery) -> Result<Answer<LetterPage>, ClientFault> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_core::duration;
+use redrive_core::{duration, rate};
 use serde_json::json;
 
 use crate::args::Global;
@@ -10,7 +10,7 @@ use crate::config::resolved::ResolvedTable;
 use crate::config::{Config, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
-use crate::planning::{Assumed, Figures, PerSecond, Questions, Slo, text};
+use crate::planning::{Assumed, Figures, Questions, Slo, text};
 
 /// Messages larger than this are refused anyway.
 const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -18,14 +18,14 @@ const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Messages that come in: 50k/s
-    #[arg(long, value_name = "RATE")]
-    pub rate: Option<PerSecond>,
+    #[arg(long, value_name = "RATE", value_parser = rate::parse)]
+    pub rate: Option<f64>,
     /// What fails: transient=15%,poison=1%; twice=33% of the transient fail a second time
     #[arg(long, value_name = "SHARES")]
     pub assume: Option<Assumed>,
     /// Dead letters that people look at: 200/s
-    #[arg(long, value_name = "RATE")]
-    pub triage: Option<PerSecond>,
+    #[arg(long, value_name = "RATE", value_parser = rate::parse)]
+    pub triage: Option<f64>,
     /// How long the downstream is gone
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = outage)]
     pub outage: Duration,
@@ -50,9 +50,9 @@ fn outage(text: &str) -> Result<Duration, String> {
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     let config = Config::load(global, &args.flags, out)?;
     let questions = Questions {
-        rate: args.rate.map(|rate| rate.0),
+        rate: args.rate,
         assumed: args.assume,
-        triage: args.triage.map(|rate| rate.0),
+        triage: args.triage,
         outage: args.outage,
         message_bytes: args.message_bytes as usize,
         slos: args.slo.clone(),

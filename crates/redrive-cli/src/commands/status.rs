@@ -1,7 +1,8 @@
 //! `redrive status`: the live state of one pipeline or of all, once or every second.
 //!
-//! Not yet here: the breaker's lines (there is no breaker), `--key` and `--members`.
+//! Not yet here: the breaker's lines (there is no breaker) and `--members`.
 
+mod key;
 mod watch;
 
 use redrive::Time;
@@ -20,10 +21,16 @@ pub struct Args {
     /// Print a line every second until ^C
     #[arg(long)]
     pub watch: bool,
+    /// Say whom the messages of this key wait for, where `ordering` is key
+    #[arg(long, value_name = "KEY", requires = "pipeline", conflicts_with = "watch")]
+    pub key: Option<String>,
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     with_api(global, out, async |session, out| {
+        if let (Some(pipeline), Some(key)) = (&args.pipeline, &args.key) {
+            return key::run(pipeline, key, session, out).await;
+        }
         if args.watch {
             return watch::run(args.pipeline.as_deref(), session, out).await;
         }

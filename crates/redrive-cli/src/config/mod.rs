@@ -24,6 +24,7 @@ mod webhook;
 pub mod default;
 pub mod load;
 pub mod resolved;
+mod resolved_pipeline;
 pub mod words;
 
 pub use engine::{EngineConfig, EngineKind};

@@ -1,40 +1,10 @@
-//! What is assumed about the load: `--rate 50k/s`, `--assume transient=15%,poison=1%`.
+//! What is assumed about the messages: `--assume transient=15%,poison=1%`.
 
 use std::str::FromStr;
 
 use redrive_core::Ratio;
 use redrive_core::forecast::Shares;
 use redrive_core::nearest::nearest;
-
-/// A rate: `50k/s`, `200/s`, `1.5M/s`, `12/m`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PerSecond(pub f64);
-
-impl FromStr for PerSecond {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a rate; write it like 200/s, 50k/s, 1.5M/s or 600/m");
-        let (number, unit) = text.split_once('/').unwrap_or((text, "s"));
-        let seconds = match unit {
-            "s" => 1.0,
-            "m" | "min" => 60.0,
-            "h" => 3_600.0,
-            _ => return Err(wrong()),
-        };
-        let (digits, times) = match number.strip_suffix(['k', 'K']) {
-            Some(digits) => (digits, 1e3),
-            None => match number.strip_suffix('M') {
-                Some(digits) => (digits, 1e6),
-                None => (number, 1.0),
-            },
-        };
-        let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
-        let value: f64 = digits.parse().map_err(|_| wrong())?;
-        let rate = value * times / seconds;
-        if plain && rate > 0.0 && rate <= 1e12 { Ok(Self(rate)) } else { Err(wrong()) }
-    }
-}
 
 /// Shares of the messages that fail in some way.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,18 +48,6 @@ impl FromStr for Assumed {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rates_are_read_in_the_units_people_write() {
-        for (text, rate) in
-            [("200/s", 200.0), ("50k/s", 50_000.0), ("1.5M/s", 1_500_000.0), ("600/m", 10.0), ("7", 7.0)]
-        {
-            assert!((text.parse::<PerSecond>().unwrap().0 - rate).abs() < 1e-9, "{text}");
-        }
-        for text in ["", "k/s", "-1/s", "0/s", "5/d", "1e9/s", "inf/s", "nan", "1..2/s"] {
-            assert!(text.parse::<PerSecond>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn assumptions_are_shares_of_all_messages() {

@@ -5,6 +5,6 @@ pub mod figures;
 pub mod slo;
 pub mod text;
 
-pub use assume::{Assumed, PerSecond};
+pub use assume::Assumed;
 pub use figures::{Figures, Questions};
 pub use slo::{Answer, Slo};

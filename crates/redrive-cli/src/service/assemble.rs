@@ -6,7 +6,8 @@ use std::time::Duration;
 use redrive::actions::Actions;
 use redrive::replay::Replays;
 use redrive::{BuildError, Embedded, MemoryStores, Pipeline, Redrive};
-use redrive_server::{Intake, Served, ServerOptions, Service};
+use redrive_server::{Intake, Served, ServerOptions, Service, Token};
+use redrive_sinks::WebhookSink;
 
 use super::{orphans, sink, tokens};
 use crate::args::Global;
@@ -23,17 +24,15 @@ pub struct Assembled {
     pub findings: Vec<String>,
 }
 
+/// Whatever can be wrong without the store is found before it is opened, all of it together.
 pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
-    if config.server.tls.is_some() {
-        return Err(Failed::usage("`server.tls_cert_file` is set, and this build serves no TLS")
-            .hint("put a proxy with TLS in front, and listen on loopback"));
-    }
+    let (pipelines, tokens) = prepare(config, global)?;
     let (redrive, findings) = match config.engine.kind {
-        EngineKind::Memory => (build(config, MemoryStores::new())?, Vec::new()),
+        EngineKind::Memory => (build(pipelines, MemoryStores::new())?, Vec::new()),
         EngineKind::Embedded => {
             let stores = Embedded::open(&config.engine.dir).map_err(|error| engine_failed(&error))?;
             let stores = std::sync::Arc::new(stores);
-            let redrive = build(config, std::sync::Arc::clone(&stores))?;
+            let redrive = build(pipelines, std::sync::Arc::clone(&stores))?;
             let findings = config.pipelines.iter().flat_map(|pipeline| findings(&stores, &pipeline.name));
             let orphans = orphans::look(&config.engine.dir, &config.pipelines);
             (redrive, findings.chain(orphans).collect())
@@ -42,29 +41,49 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     };
     let dir = (config.engine.kind == EngineKind::Embedded).then_some(config.engine.dir.as_path());
     let service = service(config, &redrive, dir)?;
-    let server = ServerOptions {
-        listen: config.server.listen,
-        tokens: tokens::of(config, global)?,
-        ..ServerOptions::default()
+    let tokens = match tokens {
+        Some(given) => given,
+        None => vec![tokens::made(&config.engine)?],
     };
+    let server = ServerOptions { listen: config.server.listen, tokens, ..ServerOptions::default() };
     Ok(Assembled { redrive, service, server, findings })
 }
 
-fn build(config: &Config, stores: impl redrive::Stores + 'static) -> Result<Redrive, Failed> {
-    let mut builder = Redrive::builder().engine(stores);
-    for pipeline in &config.pipelines {
-        builder = builder.pipeline(pipeline_of(pipeline)?);
+/// The pipelines with their sinks, and the tokens that were given, if any. Reads the files that the configuration
+/// names.
+fn prepare(config: &Config, global: &Global) -> Result<(Vec<Pipeline>, Option<Vec<Token>>), Failed> {
+    let mut wrong = Vec::new();
+    if config.server.tls.is_some() {
+        wrong.push(
+            "`server.tls_cert_file` is set, and this build serves no TLS\n  fix: put a proxy with TLS in front, and \
+             listen on loopback"
+                .to_owned(),
+        );
     }
+    let mut pipelines = Vec::new();
+    for pipeline in &config.pipelines {
+        match sink::build(pipeline) {
+            Ok(sink) => pipelines.push(pipeline_of(pipeline, sink)),
+            Err(faults) => {
+                wrong.extend(faults.iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name)));
+            }
+        }
+    }
+    let tokens = tokens::given(&config.server, global).map_err(|faults| wrong.extend(faults));
+    match tokens {
+        Ok(tokens) if wrong.is_empty() => Ok((pipelines, tokens)),
+        _ => Err(Failed::usage(wrong.join("\n"))),
+    }
+}
+
+fn build(pipelines: Vec<Pipeline>, stores: impl redrive::Stores + 'static) -> Result<Redrive, Failed> {
+    let builder = Redrive::builder().engine(stores);
+    let builder = pipelines.into_iter().fold(builder, redrive::Builder::pipeline);
     builder.build().map_err(|error| build_failed(&error))
 }
 
-fn pipeline_of(config: &PipelineConfig) -> Result<Pipeline, Failed> {
-    let sink = sink::build(config).map_err(|faults| {
-        let faults: Vec<String> =
-            faults.iter().map(|fault| format!("pipeline `{}`: {fault}", config.name)).collect();
-        Failed::usage(faults.join("\n"))
-    })?;
-    let mut pipeline = Pipeline::new(&config.name)
+fn pipeline_of(config: &PipelineConfig, sink: WebhookSink) -> Pipeline {
+    let pipeline = Pipeline::new(&config.name)
         .policy(config.policy.clone())
         // The sink ends an exchange by itself and knows why; this one is for a sink that does not.
         .timeout(config.policy.timeout() + Duration::from_secs(1))
@@ -73,10 +92,10 @@ fn pipeline_of(config: &PipelineConfig) -> Result<Pipeline, Failed> {
         .max_pending(config.max_pending)
         .sink(sink)
         .on_failure(redrive_server::log::attempt_failed);
-    if let Some(window) = config.dedup {
-        pipeline = pipeline.dedup(window);
+    match config.dedup {
+        Some(window) => pipeline.dedup(window),
+        None => pipeline,
     }
-    Ok(pipeline)
 }
 
 fn service(config: &Config, redrive: &Redrive, dir: Option<&Path>) -> Result<Service, Failed> {

@@ -6,6 +6,11 @@ use tracing::Level;
 
 use crate::args::Global;
 
+/// Whether somebody reads along. Then remarks are for people; otherwise every line is one of the log.
+pub fn is_read_by_people() -> bool {
+    io::stderr().is_terminal()
+}
+
 /// Starts writing. A second call changes nothing: there is one log per process.
 pub fn start(global: &Global) {
     let level = match (global.quiet, global.verbose) {
@@ -15,7 +20,7 @@ pub fn start(global: &Global) {
         (false, _) => Level::TRACE,
     };
     let builder = tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(level);
-    let started = if io::stderr().is_terminal() {
+    let started = if is_read_by_people() {
         let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         builder.with_ansi(colour).with_target(false).try_init()
     } else {

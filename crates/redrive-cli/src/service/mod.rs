@@ -9,7 +9,7 @@ mod orphans;
 pub mod run;
 pub mod signals;
 mod sink;
-mod tokens;
+pub mod tokens;
 
 pub use assemble::{Assembled, assemble};
 pub use run::{Ended, Runtimes};

@@ -29,6 +29,12 @@ impl Runtimes {
         };
         Ok(Self { handlers: runtime("redrive-handler", None)?, api: runtime("redrive-api", Some(2))? })
     }
+
+    /// Ends both without waiting for what blocks one of their threads.
+    pub fn leave(self) {
+        self.handlers.shutdown_background();
+        self.api.shutdown_background();
+    }
 }
 
 /// How a run ended that was asked to.
@@ -47,6 +53,18 @@ pub fn run(
     let Assembled { redrive, service, server, findings } = assembled;
     for finding in findings {
         tracing::warn!("{finding}");
+    }
+    // A pause is an operator's word, and a restart does not take it back.
+    for served in &service.pipelines {
+        let name = served.handle.name();
+        if service.actions.is_paused(name) {
+            let paused = runtimes.api.block_on(served.handle.pause());
+            paused.map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;
+            tracing::warn!(
+                pipeline = name,
+                "paused before the restart, and still paused; `redrive resume {name}`"
+            );
+        }
     }
     let server = Server::bind(server, service).map_err(|error| Failed::usage(error.to_string()))?;
     let (address, readiness) = (server.address(), server.readiness());

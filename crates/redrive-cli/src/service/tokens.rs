@@ -1,35 +1,50 @@
-//! Who may change something: the tokens of the configuration, else that of `REDRIVE_TOKEN`, else one made here.
+//! Who may change something: the tokens of the configuration, else that of `--token-file` or `REDRIVE_TOKEN`, else one
+//! made here.
 
-use redrive_server::{Scope, Token, TokenError};
+use redrive_server::{Scope, Token};
 use redrive_sinks::Secret;
 
 use crate::args::Global;
-use crate::config::{Config, EngineKind, TokenConfig};
+use crate::config::{EngineConfig, EngineKind, ServerConfig, TokenConfig};
 use crate::exit::Failed;
 
 /// The file in the engine's directory that holds the token this program made.
 pub const FILE: &str = "token";
+/// The name under which the only token of a processor without configured ones acts.
+const LOCAL: &str = "local";
 
-pub fn of(config: &Config, global: &Global) -> Result<Vec<Token>, Failed> {
-    let failed = |error: TokenError| Failed::usage(error.to_string());
-    if !config.server.tokens.is_empty() {
-        return config.server.tokens.iter().map(configured).collect();
+/// The tokens somebody gave, or everything that is wrong with them. `None` if nobody gave one.
+pub fn given(config: &ServerConfig, global: &Global) -> Result<Option<Vec<Token>>, Vec<String>> {
+    if !config.tokens.is_empty() {
+        let (mut tokens, mut wrong) = (Vec::new(), Vec::new());
+        for token in &config.tokens {
+            match configured(token) {
+                Ok(token) => tokens.push(token),
+                Err(fault) => wrong.push(fault),
+            }
+        }
+        return if wrong.is_empty() { Ok(Some(tokens)) } else { Err(wrong) };
     }
-    if let Some(token) = global.token()? {
-        return Ok(vec![Token::new("local", token.expose(), Scope::ALL).map_err(failed)?]);
-    }
-    let made = match config.engine.kind {
-        EngineKind::Embedded => Token::in_file(&config.engine.dir.join(FILE)),
-        EngineKind::Memory | EngineKind::Kafka => Token::ephemeral(),
-    };
-    Ok(vec![made.map_err(failed)?])
+    let Some(secret) = global.token().map_err(|failed| vec![failed.message])? else { return Ok(None) };
+    let token = Token::new(LOCAL, secret.expose(), Scope::ALL);
+    token.map(|token| Some(vec![token])).map_err(|error| vec![error.to_string()])
 }
 
-fn configured(token: &TokenConfig) -> Result<Token, Failed> {
+/// A token for the people of this machine. Where there is a directory, it is kept there for the next start.
+pub fn made(engine: &EngineConfig) -> Result<Token, Failed> {
+    let made = match engine.kind {
+        EngineKind::Embedded => Token::in_file(&engine.dir.join(FILE)),
+        EngineKind::Memory | EngineKind::Kafka => Token::ephemeral(),
+    };
+    made.map_err(|error| Failed::usage(error.to_string()))
+}
+
+fn configured(token: &TokenConfig) -> Result<Token, String> {
+    let of = |problem: String| format!("token `{}`: {problem}", token.name);
     let secret = Secret::read(&token.secret_file).map_err(|error| {
-        Failed::usage(format!("token `{}`: `secret_file` {error}", token.name))
-            .hint("write a secret into the file that this user may read, or correct `secret_file`")
+        let fix =
+            "write a secret of its own into that file, readable for this user, or correct `secret_file`";
+        of(format!("its `secret_file` cannot be used: {error}\n  fix: {fix}"))
     })?;
-    Token::new(&token.name, secret.expose(), token.scopes.clone())
-        .map_err(|error| Failed::usage(error.to_string()))
+    Token::new(&token.name, secret.expose(), token.scopes.clone()).map_err(|error| of(error.to_string()))
 }

@@ -45,17 +45,24 @@ impl Processor {
         processor
     }
 
+    /// Starts a processor by this command, which listens on this port of loopback.
+    pub fn run(dir: &Path, port: u16, command: &mut Command) -> Self {
+        let mut processor = Self { dir: dir.to_owned(), port, child: None };
+        processor.launch(command);
+        processor
+    }
+
     /// Starts it again on the same directory, with the same configuration.
     pub fn restart(&mut self) {
+        let mut command = redrive(&self.dir);
+        self.launch(command.arg("processor"));
+    }
+
+    fn launch(&mut self, command: &mut Command) {
         let path = self.dir.join("processor.log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        let child = redrive(&self.dir)
-            .arg("processor")
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let child =
+            command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         self.child = Some(child);
         let url = self.url("/readyz");
         let what =
@@ -112,7 +119,13 @@ impl Processor {
 
     /// Waits for its end and returns its exit code.
     pub fn wait(&mut self) -> Option<i32> {
-        self.child.take().and_then(|mut child| child.wait().unwrap().code())
+        let mut child = self.child.take()?;
+        let mut ended = None;
+        wait_for("the processor to end", || {
+            ended = child.try_wait().unwrap();
+            ended.is_some()
+        });
+        ended.and_then(|status| status.code())
     }
 }
 

@@ -10,7 +10,7 @@ use hyper::{HeaderMap, Method, Request, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Downstream, LedgerFault, StubFailure};
-use crate::http::{Answer, Routes, answer, body, fault, json, parameter, text};
+use crate::http::{Answer, Routes, answer, body, fault, json, parameter, percent, text};
 use crate::mark::Marked;
 use crate::metrics;
 
@@ -66,7 +66,8 @@ impl Downstream {
     async fn answer_call(&self, headers: &HeaderMap, payload: &[u8]) -> Answer {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let marked = Marked::read(payload);
-        let Some(id) = header("webhook-id").or(marked.order_id.as_deref()).filter(|id| !id.is_empty()) else {
+        let sent = header("webhook-id").map(percent::decode);
+        let Some(id) = sent.as_deref().or(marked.order_id.as_deref()).filter(|id| !id.is_empty()) else {
             let message = "the call has no id: neither a header `webhook-id` nor a field `order_id`";
             let hint = "send the message id in the header `webhook-id`";
             return fault(StatusCode::BAD_REQUEST, "no_id", message, hint);

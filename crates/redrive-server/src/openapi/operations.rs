@@ -125,6 +125,13 @@ pub(super) fn describe(operation: Operation) -> Described {
             codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
             ..NOTHING
         },
+        Operation::ShowKey => Described {
+            id: "showKey",
+            summary: "Whom the messages of a key wait for, and how many wait.",
+            answers: &[("200", "The key's line.", JSON, "Key")],
+            codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
+            ..NOTHING
+        },
         Operation::ListLetters => Described {
             id: "listLetters",
             summary: "Dead letters in the order of their numbers, a page at a time.",

@@ -135,6 +135,24 @@ pub(super) fn schemas() -> Map<String, Value> {
         ],
     );
     add(
+        "Key",
+        &["key", "blocked_by", "waiting"],
+        vec![
+            ("key", text()),
+            (
+                "blocked_by",
+                json!({
+                    "oneOf": [{ "$ref": "#/components/schemas/Message" }, { "type": "null" }],
+                    "description": "The message that runs or waits for its time, or the open letter that blocks the key.",
+                }),
+            ),
+            (
+                "waiting",
+                json!({ "type": "integer", "minimum": 0, "description": "Messages behind it; 10,000 stands for that many or more." }),
+            ),
+        ],
+    );
+    add(
         "Payload",
         &[],
         vec![("utf8", text()), ("base64", json!({ "type": "string", "contentEncoding": "base64" }))],

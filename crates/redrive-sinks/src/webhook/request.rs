@@ -135,9 +135,9 @@ impl Template {
 }
 
 /// `bytes`, a part of `wire`, as a header that every server reads alike: printable ASCII as it is and without a copy,
-/// everything else percent-encoded.
+/// everything else percent-encoded, and the percent sign too: two ids must never look the same.
 fn printable(wire: &Bytes, bytes: &[u8]) -> HeaderValue {
-    if bytes.iter().all(u8::is_ascii_graphic)
+    if bytes.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'%')
         && let Ok(value) = HeaderValue::from_maybe_shared(wire.slice_ref(bytes))
     {
         return value;
@@ -248,6 +248,14 @@ mod tests {
         let headers = sent(Message::builder("a b%é\n").key(&b"\0k"[..]), &bare());
         assert_eq!(headers["webhook-id"], "a%20b%25%C3%A9%0A");
         assert_eq!(headers["redrive-key"], "%00k");
+    }
+
+    /// A receiver that knows messages by this header would drop the second one as a repetition of the first.
+    #[test]
+    fn two_ids_never_look_the_same() {
+        let sent_as = |id: &str| sent(Message::builder(id), &bare())["webhook-id"].clone();
+        assert_ne!(sent_as("order 7"), sent_as("order%207"));
+        assert_eq!(sent_as("order%207"), "order%25207");
     }
 
     #[test]

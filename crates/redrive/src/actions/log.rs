@@ -1,7 +1,7 @@
 //! The file of actions. A line is synced before the change it tells of is answered, so what is torn at the end of the
 //! file after a crash was never answered: it is cut off, and reported.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -39,6 +39,8 @@ struct State {
     /// Where the line of each discard begins.
     discards: BTreeMap<u64, u64>,
     next_discard: u64,
+    /// Pipelines whose last word was `pause`.
+    paused: BTreeSet<String>,
 }
 
 enum Place {
@@ -75,6 +77,7 @@ impl Actions {
             place: Place::Memory { lines: VecDeque::new(), before: 0 },
             discards: BTreeMap::new(),
             next_discard: 1,
+            paused: BTreeSet::new(),
         };
         let mut faults = Vec::new();
         if let Some(dir) = dir {
@@ -109,6 +112,11 @@ impl Actions {
     /// What was wrong with the file when it was opened: a torn end, lines that cannot be read.
     pub fn faults(&self) -> &[String] {
         &self.shared.faults
+    }
+
+    /// Whether the last word about a pipeline was `pause`: whoever starts it again has to pause it.
+    pub fn is_paused(&self, pipeline: &str) -> bool {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).paused.contains(pipeline)
     }
 
     /// Records an action; it is on disk when this returns. The change follows, never the other way round.
@@ -189,6 +197,11 @@ impl Actions {
 
 impl State {
     fn index(&mut self, action: &Action, at: u64) {
+        match action.action {
+            ActionKind::Pause => drop(self.paused.insert(action.pipeline.clone())),
+            ActionKind::Resume => drop(self.paused.remove(&action.pipeline)),
+            _ => {}
+        }
         if action.action != ActionKind::Discard {
             return;
         }

@@ -117,3 +117,13 @@ pub enum LetterChange {
     Discard,
     Undo,
 }
+
+impl LetterChange {
+    /// The state a letter must be in, and the one it comes to.
+    pub const fn states(self) -> (LetterState, LetterState) {
+        match self {
+            Self::Discard => (LetterState::Open, LetterState::Discarded),
+            Self::Undo => (LetterState::Discarded, LetterState::Open),
+        }
+    }
+}

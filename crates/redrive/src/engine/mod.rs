@@ -2,6 +2,7 @@
 
 pub mod history;
 pub mod ingest;
+pub mod key_line;
 pub mod letter;
 pub mod message_state;
 pub mod seam;
@@ -18,6 +19,7 @@ pub mod conformance;
 
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
+pub use key_line::KeyLine;
 pub use letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
 pub use memory::Memory;
 pub use message_state::{MessagePhase, MessageState};

@@ -11,6 +11,7 @@ use redrive_core::{Message, Meta, Reason, Time};
 
 use super::history::{Attempt, History};
 use super::ingest::Ingest;
+use super::key_line::KeyLine;
 use super::letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
 use super::message_state::MessageState;
 
@@ -225,6 +226,13 @@ pub trait Engine: Send + 'static {
     /// [`EngineError::NotRemembered`].
     fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
         let _ = (id, now);
+        Err(EngineError::NotRemembered)
+    }
+
+    /// The line of a key, where keys are ordered: whom its messages wait for, and how many wait. `None` if nothing of the
+    /// key waits or runs. As with [`Engine::message`], who waits is found only where ids are remembered.
+    fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
+        let _ = key;
         Err(EngineError::NotRemembered)
     }
 

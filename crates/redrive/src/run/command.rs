@@ -5,13 +5,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use redrive_core::Time;
 use tokio::sync::oneshot;
 
 use super::wake::Wake;
 use crate::engine::{
-    Counts, Engine, EngineError, Letter, LetterChange, LetterScan, LetterStanding, LetterState, MessageState,
-    ReplayAnswer, ReplayJob,
+    Counts, Engine, EngineError, KeyLine, Letter, LetterChange, LetterScan, LetterStanding, LetterState,
+    MessageState, ReplayAnswer, ReplayJob,
 };
 
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
@@ -39,6 +40,10 @@ pub(crate) enum Command {
     Message {
         id: String,
         reply: Reply<Option<MessageState>>,
+    },
+    KeyLine {
+        key: Bytes,
+        reply: Reply<Option<KeyLine>>,
     },
     Standings {
         job: u64,
@@ -76,6 +81,7 @@ impl Command {
                 reply.send(engine.scan_letters(state, after, limit, look_max)).is_err()
             }
             Self::Message { id, reply } => reply.send(engine.message(&id, now)).is_err(),
+            Self::KeyLine { key, reply } => reply.send(engine.key_line(&key)).is_err(),
             Self::Standings { job, ids, reply } => reply.send(engine.letter_standings(job, &ids)).is_err(),
             Self::Replay { job, ids, reply } => reply.send(engine.replay(&job, &ids, now)).is_err(),
             Self::Change { change, ids, reply } => {

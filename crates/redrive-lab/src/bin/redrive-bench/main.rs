@@ -5,6 +5,7 @@ mod machine;
 mod options;
 mod plan;
 mod rig;
+mod runs;
 mod scenario;
 mod witness;
 

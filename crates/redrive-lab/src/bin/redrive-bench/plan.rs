@@ -1,13 +1,12 @@
 //! The whole run: every measurement, repeated, one table.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use super::figures::{Figures, Repeats, Table};
 use super::machine;
 use super::options::{Options, Size};
 use super::rig::{BATCH, Error, PRODUCERS};
+use super::runs::Runs;
 
 /// How much of everything.
 struct Amounts {
@@ -57,6 +56,7 @@ impl Amounts {
 
 struct Plan<'a> {
     options: &'a Options,
+    runs: Runs<'a>,
     table: Table,
     faults: Vec<String>,
 }
@@ -65,7 +65,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     fs::create_dir_all(&options.dir)?;
     let amounts = Amounts::of(options.size);
     print_head(options, &amounts);
-    let mut plan = Plan { options, table: Table::new(), faults: Vec::new() };
+    let mut plan = Plan { options, runs: Runs { options }, table: Table::new(), faults: Vec::new() };
     let drained = plan.drain(&amounts)?;
     plan.mixed(&amounts, &drained)?;
     let flowed = plan.flow(&amounts)?;
@@ -113,8 +113,8 @@ impl Plan<'_> {
             return Ok(drains);
         }
         for _ in 0..self.options.repeats {
-            let drained = self.measure("drain", &[("--n", n)], "succeed")?;
-            raws.0.push(self.raw(&drained)?);
+            let drained = self.runs.measure("drain", &[("--n", n)], "succeed")?;
+            raws.0.push(self.runs.raw(&drained)?);
             drains.0.push(drained);
         }
         let table = &mut self.table;
@@ -144,7 +144,7 @@ impl Plan<'_> {
         if !self.wanted("mixed") {
             return Ok(());
         }
-        let mixed = self.repeat("drain", &[("--n", amounts.mixed)], "workload")?;
+        let mixed = self.runs.repeat("drain", &[("--n", amounts.mixed)], "workload")?;
         let table = &mut self.table;
         table.row("B first attempts, saturated", "msg/s", &mixed.of(per_second("n", "first_s")));
         let drain = drains.of(per_second("n", "settled_s")).median();
@@ -165,8 +165,8 @@ impl Plan<'_> {
             return Ok(flows);
         }
         for _ in 0..self.options.repeats {
-            let flowed = self.measure("flow", &[("--n", amounts.flow)], "succeed")?;
-            raws.0.push(self.raw(&flowed)?);
+            let flowed = self.runs.measure("flow", &[("--n", amounts.flow)], "succeed")?;
+            raws.0.push(self.runs.raw(&flowed)?);
             flows.0.push(flowed);
         }
         let n = amounts.flow as f64;
@@ -192,8 +192,8 @@ impl Plan<'_> {
         let settings = [("--rate", rate), ("--seconds", amounts.paced_seconds)];
         let (mut plain, mut mixed) = (Repeats::default(), Repeats::default());
         for _ in 0..self.options.repeats {
-            plain.0.push(self.measure("paced", &settings, "succeed")?);
-            mixed.0.push(self.measure("paced", &settings, "workload")?);
+            plain.0.push(self.runs.measure("paced", &settings, "succeed")?);
+            mixed.0.push(self.runs.measure("paced", &settings, "workload")?);
         }
         let rates = |repeats: &Repeats| repeats.of(per_second("n", "first_s"));
         let table = &mut self.table;
@@ -213,12 +213,12 @@ impl Plan<'_> {
             return Ok(());
         }
         let settings = [("--rate", PER_SECOND), ("--seconds", amounts.late_seconds)];
-        let alone = self.repeat("paced", &settings, "one-in-1")?;
+        let alone = self.runs.repeat("paced", &settings, "one-in-1")?;
         lateness(&mut self.table, "lateness, 10k retries/s alone", &alone);
         let drain = drains.of(per_second("n", "settled_s")).median();
         let one_in = if drain.is_nan() { 40 } else { (drain as u64 / PER_SECOND).max(1) };
         let fates = format!("one-in-{one_in}");
-        let backlog = self.repeat("drain", &[("--n", amounts.mixed)], &fates)?;
+        let backlog = self.runs.repeat("drain", &[("--n", amounts.mixed)], &fates)?;
         let rate = |f: &Figures| f.get("retries") / f.get("first_s");
         self.table.row("retries out of a draining backlog", "1/s", &backlog.of(rate));
         lateness(&mut self.table, "lateness while a backlog drains", &backlog);
@@ -237,13 +237,13 @@ impl Plan<'_> {
         for (flag, what) in styles {
             let mut all = Repeats::default();
             for _ in 0..self.options.repeats {
-                self.empty()?;
-                all.0.push(self.child("drain", &[("--n", amounts.styles)], "succeed", &[flag])?);
+                self.runs.empty()?;
+                all.0.push(self.runs.child("drain", &[("--n", amounts.styles)], "succeed", &[flag])?);
             }
             self.table.row(what, "msg/s", &all.of(per_second("n", "settled_s")));
             self.check(what, &all);
         }
-        self.empty()
+        self.runs.empty()
     }
 
     fn pending(&mut self, amounts: &Amounts) -> Result<(), Error> {
@@ -255,7 +255,7 @@ impl Plan<'_> {
             let repeats = if pending > 1_000_000 { 1 } else { self.options.repeats };
             let mut all = Repeats::default();
             for _ in 0..repeats {
-                all.0.push(self.measure("pending", &[("--pending", pending)], "succeed")?);
+                all.0.push(self.runs.measure("pending", &[("--pending", pending)], "succeed")?);
             }
             let table = &mut self.table;
             table.row(&format!("{pending} pending: memory"), "MB", &all.figure("rss_mb"));
@@ -277,14 +277,14 @@ impl Plan<'_> {
         let (mut clean, mut killed, mut rebuilt) =
             (Repeats::default(), Repeats::default(), Repeats::default());
         for _ in 0..self.options.repeats {
-            self.empty()?;
-            self.child("fill", &pending, "succeed", &[])?;
-            clean.0.push(self.child("open", &pending, "succeed", &[])?);
-            fs::remove_dir_all(self.store().join(super::rig::PIPELINE).join("index"))?;
-            rebuilt.0.push(self.child("open", &pending, "succeed", &[])?);
-            self.empty()?;
-            self.killed("fill", &pending, "succeed")?;
-            killed.0.push(self.child("open", &pending, "succeed", &[])?);
+            self.runs.empty()?;
+            self.runs.child("fill", &pending, "succeed", &[])?;
+            clean.0.push(self.runs.child("open", &pending, "succeed", &[])?);
+            fs::remove_dir_all(self.runs.store().join(super::rig::PIPELINE).join("index"))?;
+            rebuilt.0.push(self.runs.child("open", &pending, "succeed", &[])?);
+            self.runs.empty()?;
+            self.runs.killed("fill", &pending, "succeed")?;
+            killed.0.push(self.runs.child("open", &pending, "succeed", &[])?);
         }
         for repeats in [&clean, &killed, &rebuilt] {
             for figures in repeats.0.iter().filter(|figures| figures.get("delayed") as u64 != amounts.reopen)
@@ -313,9 +313,9 @@ impl Plan<'_> {
         let n = [("--n", amounts.crash)];
         let mut all = Repeats::default();
         for _ in 0..self.options.repeats {
-            self.empty()?;
-            self.killed("crash", &n, "workload")?;
-            all.0.push(self.child("resume", &n, "workload", &[])?);
+            self.runs.empty()?;
+            self.runs.killed("crash", &n, "workload")?;
+            all.0.push(self.runs.child("resume", &n, "workload", &[])?);
         }
         let table = &mut self.table;
         table.row("C lost ids after kill -9", "msg", &all.figure("lost"));
@@ -347,86 +347,6 @@ impl Plan<'_> {
                 ));
             }
         }
-    }
-
-    fn repeat(&self, scenario: &str, settings: &[(&str, u64)], fates: &str) -> Result<Repeats, Error> {
-        (0..self.options.repeats)
-            .map(|_| self.measure(scenario, settings, fates))
-            .collect::<Result<_, _>>()
-            .map(Repeats)
-    }
-
-    /// What the disk would have allowed for the run whose figures these are.
-    fn raw(&self, of: &Figures) -> Result<Figures, Error> {
-        self.measure(
-            "raw",
-            &[("--bytes", of.get("bytes") as u64), ("--syncs", of.get("syncs") as u64)],
-            "succeed",
-        )
-    }
-
-    /// One measurement on an empty directory.
-    fn measure(&self, scenario: &str, settings: &[(&str, u64)], fates: &str) -> Result<Figures, Error> {
-        self.empty()?;
-        let figures = self.child(scenario, settings, fates, &[]);
-        self.empty()?;
-        figures
-    }
-
-    fn store(&self) -> PathBuf {
-        self.options.dir.join("store")
-    }
-
-    fn empty(&self) -> Result<(), Error> {
-        for entry in fs::read_dir(&self.options.dir)? {
-            fs::remove_dir_all(entry?.path())?;
-        }
-        // Dirty pages of the last measurement must not slow down the syncs of the next.
-        Command::new("sync").status()?;
-        Ok(())
-    }
-
-    fn child(
-        &self,
-        scenario: &str,
-        settings: &[(&str, u64)],
-        fates: &str,
-        flags: &[&str],
-    ) -> Result<Figures, Error> {
-        let output = self.command(scenario, settings, fates, flags)?.output()?;
-        if !output.status.success() {
-            return Err(format!("{scenario} {settings:?} {fates}: {}", output.status).into());
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
-        let line: Vec<&str> = text.lines().collect();
-        eprintln!("{scenario} {settings:?} {fates}: {}", line.join(" "));
-        Ok(Figures::parse(&text))
-    }
-
-    /// A measurement that ends by being killed.
-    fn killed(&self, scenario: &str, settings: &[(&str, u64)], fates: &str) -> Result<(), Error> {
-        let status = self.command(scenario, settings, fates, &["--kill"])?.status()?;
-        if status.code().is_some() {
-            return Err(format!("{scenario} was to be killed, but: {status}").into());
-        }
-        Ok(())
-    }
-
-    fn command(
-        &self,
-        scenario: &str,
-        settings: &[(&str, u64)],
-        fates: &str,
-        flags: &[&str],
-    ) -> Result<Command, Error> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["--scenario", scenario, "--fates", fates]).arg("--dir").arg(self.store());
-        command.args(["--concurrency", &self.options.concurrency.to_string()]).args(flags);
-        for (name, value) in settings {
-            command.args([*name, &value.to_string()]);
-        }
-        command.stderr(Stdio::inherit());
-        Ok(command)
     }
 }
 

@@ -228,8 +228,12 @@ impl<S: Shelf> Book<S> {
     pub fn hash_of(&self, message: &Message) -> Option<u64> {
         match self.options.ordering {
             Ordering::None => None,
-            Ordering::Key => message.key().map(|key| key_hash(key, self.hash_seed)),
+            Ordering::Key => message.key().map(|key| self.hash_of_key(key)),
         }
+    }
+
+    pub fn hash_of_key(&self, key: &[u8]) -> u64 {
+        key_hash(key, self.hash_seed)
     }
 }
 

@@ -70,7 +70,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     /// Where a message waits, and the frame with its content.
-    fn place_of(&self, seq: u64) -> Result<Option<(WaitPlace, Pointer)>, EngineError> {
+    pub(super) fn place_of(&self, seq: u64) -> Result<Option<(WaitPlace, Pointer)>, EngineError> {
         let Some(place) = self.book.places.get(&seq, &self.book.table(Space::Places))? else {
             return Ok(None);
         };
@@ -87,7 +87,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     /// The content of a frame; `None` if it is damaged.
-    fn content_at(&self, pointer: Pointer) -> Result<Option<Content>, EngineError> {
+    pub(super) fn content_at(&self, pointer: Pointer) -> Result<Option<Content>, EngineError> {
         if pointer.len == 0 {
             return Ok(None);
         }

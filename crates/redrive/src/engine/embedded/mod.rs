@@ -34,21 +34,25 @@ mod mailbox;
 pub mod started;
 mod writer;
 
+mod absorb;
 pub mod dir;
 mod find;
 pub mod inspect;
 mod inspect_letters;
 mod inspect_log;
 pub mod inspection;
+mod key_line;
 mod oldest;
 pub mod open;
 mod serve;
 pub mod store;
+mod store_ingest;
 mod take;
 mod tend;
 mod tending;
+pub mod tuning;
 mod unusable;
 
 pub use dir::Embedded;
 pub use open::StoreReport;
-pub use store::Tuning;
+pub use tuning::Tuning;

@@ -11,10 +11,12 @@ use super::disk::Disk;
 use super::log::ReadError;
 use super::record::{LetterChanged, Stored, Was};
 use super::shelf::{LetterSlot, Shelf, Space};
-use super::store::{Store, StoreIngest};
+use super::store::Store;
+use super::store_ingest::StoreIngest;
 use super::take::damaged_message;
 use crate::engine::history::History;
 use crate::engine::ingest::Ingest;
+use crate::engine::key_line::KeyLine;
 use crate::engine::letter::{
     Letter, LetterChange, LetterScan, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
 };
@@ -132,6 +134,11 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         self.find_message(id, now)
     }
 
+    fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
+        self.check()?;
+        self.find_key_line(key)
+    }
+
     fn letter_standings(
         &mut self,
         job: u64,
@@ -178,10 +185,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         ids: &[u64],
         _now: Time,
     ) -> Result<Vec<bool>, EngineError> {
-        let (from, state) = match change {
-            LetterChange::Discard => (LetterState::Open, LetterState::Discarded),
-            LetterChange::Undo => (LetterState::Discarded, LetterState::Open),
-        };
+        let (from, state) = change.states();
         let (mut seqs, mut chosen) = (Vec::new(), HashSet::new());
         let mut changed = Vec::with_capacity(ids.len());
         for seq in ids {

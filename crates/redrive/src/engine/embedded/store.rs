@@ -1,71 +1,28 @@
 //! One pipeline's store: the book, the journal behind it, and the threads that write both.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use redrive_core::Time;
-use tokio::sync::oneshot;
 
-use super::batch::Written;
-use super::book::{Book, Folded};
+use super::book::Book;
 use super::command::{Closing, Command, Note};
 use super::disk::Disk;
-use super::frame::{Frame, KIND_LOG};
 use super::keeper::{Keeper, Task};
 use super::lines::LineKey;
 use super::log::ReadError;
-use super::mailbox::{Mailbox, Refused};
-use super::reader::{Reader, Scanned};
+use super::mailbox::Mailbox;
+use super::reader::Reader;
 use super::ready::Ready;
-use super::record::{Was, kind};
-use super::shelf::{LineSlot, Pointer, Shelf, ShelfError};
+use super::record::Was;
+use super::shelf::{Pointer, Shelf, ShelfError};
 use super::started::Started;
 use super::tending::Tending;
+use super::tuning::Tuning;
 use super::writer::Writer;
-use crate::engine::ingest::{Ingest, IngestAnswer, IngestError, NewMessage};
 use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{Delivery, EngineError, Settlement, StoreOptions, Ticket, Verdict};
-
-/// More than this waiting to be written makes ingest answer "busy".
-const INGEST_BYTES_MAX: usize = 64 << 20;
-
-/// Sizes and times of a store. The defaults are meant for production; tests make them small.
-#[derive(Clone, Copy, Debug)]
-pub struct Tuning {
-    pub segment_bytes: u64,
-    /// Below this much free space nothing is accepted; settling goes on.
-    pub reserve_bytes: u64,
-    /// Waiting messages whose due times are held in memory.
-    pub near_max: usize,
-    /// A checkpoint of the index is due after this much journal,
-    pub checkpoint_bytes: u64,
-    /// or after this many changes.
-    pub checkpoint_changes: usize,
-    /// The journal is not cleaned below this size, unless a segment is dead as a whole.
-    pub clean_above_bytes: u64,
-    /// How long closed letters are kept.
-    pub closed_keep: Duration,
-    /// Open although a part of the journal is missing.
-    pub accept_missing: bool,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            segment_bytes: 64 << 20,
-            reserve_bytes: 256 << 20,
-            near_max: 256 * 1024,
-            checkpoint_bytes: 1 << 30,
-            checkpoint_changes: 400_000,
-            clean_above_bytes: 512 << 20,
-            closed_keep: Duration::from_hours(30 * 24),
-            accept_missing: false,
-        }
-    }
-}
 
 /// A delivery that is out.
 #[derive(Clone, Copy, Debug)]
@@ -201,7 +158,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     /// Whatever failed, the journal or only the index or a mark: nothing more is accepted or settled from here on.
-    fn fail(&mut self, error: String) {
+    pub(super) fn fail(&mut self, error: String) {
         self.commands.close();
         self.failed.get_or_insert(error);
     }
@@ -215,142 +172,6 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             self.fail(error.clone());
         }
         result
-    }
-
-    fn take_in(&mut self, note: Note) -> Result<(), EngineError> {
-        match note {
-            Note::Committed { written, ticket, fresh_until } => {
-                if let Some(written) = written {
-                    self.fold(&written, fresh_until)?;
-                }
-                if let Some(Ticket(ticket)) = ticket {
-                    self.durable = self.durable.max(ticket);
-                }
-            }
-            Note::Applied => self.applied(),
-            Note::Loaded { entries, limit } => {
-                let (in_flight, passed) = (&self.in_flight, &self.passed);
-                let out = |due: u64, seq: u64| {
-                    let is = |was: Was| was == Was::Waiting { due };
-                    in_flight.get(&seq).is_some_and(|held| is(held.was))
-                        || passed.get(&seq).is_some_and(|p| is(p.1))
-                };
-                self.book.delay.loaded(entries, limit, |(due, seq)| out(*due, *seq));
-            }
-            Note::Scanned { relocation, next } => self.scanned(relocation, next)?,
-            Note::Failed(error) => self.fail(error),
-        }
-        Ok(())
-    }
-
-    /// A batch is durable: the book follows it, and what was in flight is settled.
-    fn fold(&mut self, written: &Written, fresh_until: Option<u64>) -> Result<(), EngineError> {
-        let offered = self.ready.follows_on() && !written.bytes.is_empty();
-        let mut changes = Vec::new();
-        match fresh_until {
-            // They are read from the journal when their turn comes.
-            Some(next_seq) if !offered => self.book.next_seq = self.book.next_seq.max(next_seq),
-            _ if written.bytes.is_empty() => self.fold_from_journal(written, &mut changes)?,
-            _ => {
-                let mut at = written.start;
-                while at < written.end {
-                    let Some(frame) = written.frame(at) else { break };
-                    at = frame.end();
-                    self.fold_frame(&frame, &mut changes)?;
-                    if offered {
-                        self.ready.offer(&frame, &self.book.departed);
-                    }
-                }
-            }
-        }
-        self.book.position = written.end;
-        self.ready.extend(written.end, offered);
-        if !changes.is_empty() {
-            self.follow(&changes)?;
-        }
-        Ok(())
-    }
-
-    fn fold_frame(&mut self, frame: &Frame, changes: &mut Vec<Folded>) -> Result<(), ShelfError> {
-        if frame.kind == KIND_LOG {
-            return Ok(());
-        }
-        self.book.fold(frame, &mut |folded| match folded {
-            Folded::Settled(seq) if self.running.is_empty() => drop(self.in_flight.remove(&seq)),
-            other => changes.push(other),
-        })
-    }
-
-    /// A batch that was not kept in memory.
-    fn fold_from_journal(&mut self, written: &Written, changes: &mut Vec<Folded>) -> Result<(), EngineError> {
-        let mut failed = None;
-        self.journal.clone().scan(written.start, written.end, |scanned| {
-            let folded = match scanned {
-                Scanned::Frame(frame) => self.fold_frame(&frame, changes),
-                // What it said is lost; its number is not.
-                Scanned::Rot(rot) => {
-                    if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
-                        self.book.next_seq = self.book.next_seq.max(header.tag + 1);
-                    }
-                    Ok(())
-                }
-                Scanned::Batch(_) => Ok(()),
-            };
-            failed = folded.err();
-            if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        failed.map_or(Ok(()), |error| Err(error.into()))
-    }
-
-    fn follow(&mut self, changes: &[Folded]) -> Result<(), EngineError> {
-        for change in changes {
-            match *change {
-                Folded::Settled(seq) => {
-                    if let Some(hash) = self.in_flight.remove(&seq).and_then(|held| held.key)
-                        && self.running.get(&hash) == Some(&seq)
-                    {
-                        self.running.remove(&hash);
-                    }
-                }
-                Folded::InLine { seq, hash } => {
-                    if self.passed.remove(&seq).is_some()
-                        && let Some(count) = self.passed_keys.get_mut(&hash)
-                    {
-                        *count -= 1;
-                        if *count == 0 {
-                            self.passed_keys.remove(&hash);
-                        }
-                    }
-                }
-                Folded::LineMoved(_) => {}
-            }
-        }
-        for change in changes {
-            if let Folded::LineMoved(hash) | Folded::InLine { hash, .. } = *change {
-                self.release(hash)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Lets the first of a key's line go if nothing of the key is out.
-    pub(super) fn release(&mut self, hash: u64) -> Result<(), EngineError> {
-        let busy = self.running.contains_key(&hash)
-            || self.passed_keys.contains_key(&hash)
-            || self.released_keys.contains(&hash);
-        if busy {
-            return Ok(());
-        }
-        if let Some((key, LineSlot::Blocked(_))) = self.book.first_in_line(hash)? {
-            // Ready messages that nobody has looked at may be of the same key and come first.
-            if self.ready.next_seq() <= key.1 {
-                self.unlooked.insert((key.1, hash));
-            } else {
-                self.released.push_back(key);
-                self.released_keys.insert(hash);
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn ticket(&mut self) -> Ticket {
@@ -450,30 +271,5 @@ fn call(wake: &Wake) {
     let wake = wake.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(wake) = wake {
         wake();
-    }
-}
-
-/// A handle through which messages enter a store.
-#[derive(Debug, Clone)]
-pub(super) struct StoreIngest {
-    pub(super) commands: Arc<Mailbox<Command>>,
-    pub(super) notes: Arc<Mailbox<Note>>,
-}
-
-impl Ingest for StoreIngest {
-    fn submit(&self, batch: Vec<NewMessage>, now: Time) -> oneshot::Receiver<IngestAnswer> {
-        let (answer, receiver) = oneshot::channel();
-        let command = Command::Ingest { batch, now, answer };
-        let bytes = command.bytes();
-        // What is durable but not yet taken in counts too: memory is bounded whoever is slow.
-        let room = INGEST_BYTES_MAX.saturating_sub(self.notes.bytes());
-        if let Err((Command::Ingest { answer, .. }, refused)) = self.commands.offer(command, bytes, room) {
-            let error = match refused {
-                Refused::Full => IngestError::Busy,
-                Refused::Closed => IngestError::Closed,
-            };
-            let _ = answer.send(Err(error));
-        }
-        receiver
     }
 }

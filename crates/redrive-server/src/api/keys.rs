@@ -1,0 +1,32 @@
+//! One key, where keys are ordered: whom its messages wait for.
+
+use axum::extract::{Path, State};
+use redrive::Ordering;
+use serde::Serialize;
+
+use super::view::{self, MessageView};
+use crate::answer::Json;
+use crate::problem::{Code, Problem};
+use crate::state::Shared;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct KeyView {
+    key: String,
+    /// The message that runs or waits for its time, or the open letter that blocks the key; null if nothing waits.
+    blocked_by: Option<MessageView>,
+    waiting: u64,
+}
+
+pub(crate) async fn show(
+    State(shared): State<Shared>,
+    Path((pipeline, key)): Path<(String, String)>,
+) -> Result<Json<KeyView>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    if served.handle.ordering() == Ordering::None {
+        let message = format!("pipeline `{pipeline}` keeps no order, so nothing waits for its key");
+        return Err(Problem::new(Code::Conflict, message, "with `ordering = \"key\"` it would"));
+    }
+    let line = served.handle.key_line(key.as_bytes()).await?;
+    let waiting = line.as_ref().map_or(0, |line| line.waiting);
+    Ok(Json(KeyView { key, blocked_by: line.map(|line| view::message(&pipeline, &line.head)), waiting }))
+}

@@ -1,0 +1,38 @@
+//! Sizes and times of a store.
+
+use std::time::Duration;
+
+/// Sizes and times of a store. The defaults are meant for production; tests make them small.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    pub segment_bytes: u64,
+    /// Below this much free space nothing is accepted; settling goes on.
+    pub reserve_bytes: u64,
+    /// Waiting messages whose due times are held in memory.
+    pub near_max: usize,
+    /// A checkpoint of the index is due after this much journal,
+    pub checkpoint_bytes: u64,
+    /// or after this many changes.
+    pub checkpoint_changes: usize,
+    /// The journal is not cleaned below this size, unless a segment is dead as a whole.
+    pub clean_above_bytes: u64,
+    /// How long closed letters are kept.
+    pub closed_keep: Duration,
+    /// Open although a part of the journal is missing.
+    pub accept_missing: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            reserve_bytes: 256 << 20,
+            near_max: 256 * 1024,
+            checkpoint_bytes: 1 << 30,
+            checkpoint_changes: 400_000,
+            clean_above_bytes: 512 << 20,
+            closed_keep: Duration::from_hours(30 * 24),
+            accept_missing: false,
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! What the memory engine holds, and what may start, wait or end next.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redrive_core::{Message, Meta, Reason, Time};
+
+use crate::engine::history::History;
+use crate::engine::ingest::{Accepted, NewMessage};
+use crate::engine::letter::LetterState;
+use crate::engine::seam::{
+    AfterDead, Counts, Delivery, Ordering, Receipt, Settlement, StoreOptions, Ticket, Verdict, share,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Ready,
+    /// Waits for its key, having been passed over once.
+    Blocked,
+    /// Was blocked and is now the first of its key.
+    Released,
+    Delayed(Time),
+    Letter,
+    Done,
+}
+
+pub(super) struct Entry {
+    pub(super) message: Message,
+    pub(super) meta: Meta,
+    pub(super) history: History,
+    pub(super) state: State,
+    /// When it was due, also after it had to wait for its key; `None` for a fresh message.
+    pub(super) due: Option<Time>,
+    /// The number of the hand-out that is under way.
+    pub(super) in_flight: Option<u64>,
+    pub(super) in_line: bool,
+}
+
+pub(super) struct LetterEntry {
+    pub(super) state: LetterState,
+    pub(super) reason: Reason,
+    pub(super) dead_at: Time,
+    pub(super) job: Option<u64>,
+    /// Every job it went through: the last one alone would let an older job that is resumed take it a second time.
+    pub(super) jobs: BTreeSet<u64>,
+}
+
+#[derive(Default)]
+pub(super) struct Inner {
+    pub(super) options: StoreOptions,
+    pub(super) entries: BTreeMap<u64, Entry>,
+    pub(super) ready: BTreeSet<u64>,
+    pub(super) released: BTreeSet<u64>,
+    pub(super) delayed: BTreeSet<(Time, u64)>,
+    /// Messages of a key that stand in line; only the first may run.
+    pub(super) lines: HashMap<Bytes, BTreeSet<u64>>,
+    pub(super) letters: BTreeMap<u64, LetterEntry>,
+    pub(super) seen: HashMap<String, (u64, Time)>,
+    pub(super) next_seq: u64,
+    pub(super) next_hand_out: u64,
+    pub(super) epoch: u32,
+    pub(super) next_ticket: u64,
+    pub(super) unsettled: Vec<(Ticket, Vec<Settlement>)>,
+    pub(super) gated: bool,
+    pub(super) odd_to_due: bool,
+    pub(super) wake: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl Inner {
+    pub(super) fn accept(&mut self, batch: Vec<NewMessage>, now: Time) -> Vec<Accepted> {
+        batch.into_iter().map(|new| self.accept_one(new, now)).collect()
+    }
+
+    pub(super) fn accept_one(&mut self, new: NewMessage, now: Time) -> Accepted {
+        if let Some(window) = self.options.dedup {
+            if let Some((seq, at)) = self.seen.get(new.message.id())
+                && now.since(*at) < window
+            {
+                return Accepted::Duplicate { seq: *seq };
+            }
+            self.seen.insert(new.message.id().to_owned(), (self.next_seq, now));
+        }
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        let meta =
+            Meta { created: new.message.created(), deadline: new.message.deadline(), ..Meta::default() };
+        let state = new.due.map_or(State::Ready, State::Delayed);
+        let history = History::default();
+        let due = new.due;
+        let message = new.message;
+        self.entries
+            .insert(seq, Entry { message, meta, history, state, due, in_flight: None, in_line: false });
+        if let Some(due) = due {
+            self.delayed.insert((due, seq));
+        } else {
+            self.ready.insert(seq);
+            self.join_line(seq);
+        }
+        Accepted::New { seq }
+    }
+
+    pub(super) fn key_of(&self, seq: u64) -> Option<Bytes> {
+        if self.options.ordering == Ordering::None {
+            return None;
+        }
+        self.entries[&seq].message.key().map(Bytes::copy_from_slice)
+    }
+
+    pub(super) fn join_line(&mut self, seq: u64) {
+        if let Some(key) = self.key_of(seq) {
+            self.lines.entry(key).or_default().insert(seq);
+            self.entry(seq).in_line = true;
+        }
+    }
+
+    pub(super) fn leave_line(&mut self, seq: u64) {
+        let Some(key) = self.key_of(seq) else { return };
+        self.entry(seq).in_line = false;
+        if let Some(line) = self.lines.get_mut(&key) {
+            line.remove(&seq);
+            if line.is_empty() {
+                self.lines.remove(&key);
+            }
+        }
+    }
+
+    /// Something of its key was settled: a blocked message that is now first may run.
+    pub(super) fn line_moves(&mut self, seq: u64) {
+        let Some(key) = self.key_of(seq) else { return };
+        let Some(first) = self.lines.get(&key).and_then(BTreeSet::first).copied() else { return };
+        if self.entry(first).state == State::Blocked && self.may_start(first) {
+            self.entry(first).state = State::Released;
+            self.released.insert(first);
+        }
+    }
+
+    pub(super) fn entry(&mut self, seq: u64) -> &mut Entry {
+        self.entries.get_mut(&seq).expect("a number handed out has an entry")
+    }
+
+    /// Whether it is the first of its key and nothing of the key is out.
+    pub(super) fn may_start(&self, seq: u64) -> bool {
+        let Some(line) = self.key_of(seq).and_then(|key| self.lines.get(&key)) else { return true };
+        line.first() == Some(&seq) && line.iter().all(|seq| self.entries[seq].in_flight.is_none())
+    }
+
+    /// Whether an earlier letter of its key is open and the policy blocks the key for that.
+    pub(super) fn is_key_blocked(&self, seq: u64) -> bool {
+        if self.options.after_dead == AfterDead::Continue {
+            return false;
+        }
+        let Some(key) = self.key_of(seq) else { return false };
+        self.letters.range(..seq).any(|(id, letter)| {
+            letter.state == LetterState::Open && self.entries[id].message.key() == Some(key.as_ref())
+        })
+    }
+
+    pub(super) fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) {
+        if self.gated {
+            return;
+        }
+        let due = self.startable_due(now, room);
+        let fresh = self.startable_fresh(room);
+        let (due_places, fresh_places) = share(room, due.len(), fresh.len(), self.odd_to_due);
+        // The turn changes only when there was an odd place to give: a take of none must not use it up.
+        self.odd_to_due ^= !room.is_multiple_of(2);
+        for seq in due.into_iter().take(due_places).chain(fresh.into_iter().take(fresh_places)) {
+            let delivery = self.hand_out(seq);
+            out.push(delivery);
+        }
+    }
+
+    /// Waits for its key from now on.
+    pub(super) fn set_aside(&mut self, seq: u64) {
+        if let State::Delayed(due) = self.entry(seq).state {
+            self.delayed.remove(&(due, seq));
+        }
+        self.ready.remove(&seq);
+        self.released.remove(&seq);
+        self.entry(seq).state = State::Blocked;
+    }
+
+    /// Up to `room` due messages that may start; the others of the keys they wait for are set aside as blocked.
+    pub(super) fn startable_due(&mut self, now: Time, room: usize) -> Vec<u64> {
+        let mut startable: Vec<u64> = Vec::new();
+        let mut from = (Time::ZERO, 0);
+        while startable.len() < room
+            && let Some((due, seq)) =
+                self.delayed.range(from..).next().filter(|(due, _)| *due <= now).copied()
+        {
+            from = (due, seq + 1);
+            if !self.entry(seq).in_line {
+                self.join_line(seq);
+            }
+            if self.may_start(seq) {
+                // It may have joined its line in front of one that was chosen before it.
+                let (chosen, passed): (Vec<u64>, Vec<u64>) =
+                    startable.into_iter().partition(|chosen| self.may_start(*chosen));
+                startable = chosen;
+                for passed in passed {
+                    self.set_aside(passed);
+                }
+                startable.push(seq);
+            } else {
+                self.set_aside(seq);
+            }
+        }
+        startable
+    }
+
+    /// Up to `room` others that may start. A place chosen here is used: one that went to somebody who may not start
+    /// after all would leave a permit free until something else happens.
+    pub(super) fn startable_fresh(&mut self, room: usize) -> Vec<u64> {
+        let mut startable = Vec::new();
+        let mut from = 0;
+        while startable.len() < room
+            && let Some(seq) = self.next_fresh(from)
+        {
+            from = seq + 1;
+            if self.may_start(seq) {
+                startable.push(seq);
+            } else {
+                self.set_aside(seq);
+            }
+        }
+        startable
+    }
+
+    /// The first from `from` on that is ready, or was released by its key.
+    pub(super) fn next_fresh(&self, from: u64) -> Option<u64> {
+        let ready = self.ready.range(from..).next();
+        let released = self.released.range(from..).next();
+        ready.into_iter().chain(released).min().copied()
+    }
+
+    pub(super) fn hand_out(&mut self, seq: u64) -> Delivery {
+        let doomed = self.is_key_blocked(seq).then_some(Reason::KeyBlocked);
+        let epoch = self.epoch;
+        if let State::Delayed(due) = self.entry(seq).state {
+            self.delayed.remove(&(due, seq));
+        }
+        self.ready.remove(&seq);
+        self.released.remove(&seq);
+        let at = self.next_hand_out;
+        self.next_hand_out += 1;
+        let entry = self.entry(seq);
+        entry.in_flight = Some(at);
+        Delivery {
+            receipt: Receipt { lane: 0, epoch, seq, at },
+            message: entry.message.clone(),
+            meta: entry.meta,
+            history: entry.history.clone(),
+            due: entry.due,
+            doomed,
+        }
+    }
+
+    pub(super) fn put_back(&mut self, seq: u64) {
+        let entry = self.entry(seq);
+        entry.in_flight = None;
+        match entry.state {
+            State::Ready => drop(self.ready.insert(seq)),
+            State::Released => drop(self.released.insert(seq)),
+            State::Delayed(due) => drop(self.delayed.insert((due, seq))),
+            State::Blocked | State::Letter | State::Done => {}
+        }
+    }
+
+    pub(super) fn apply(&mut self, settlement: Settlement) {
+        let Settlement { delivery, verdict, attempt } = settlement;
+        let seq = delivery.receipt.seq;
+        if delivery.receipt.epoch != self.epoch
+            || self.entries.get(&seq).is_none_or(|entry| entry.in_flight != Some(delivery.receipt.at))
+        {
+            return;
+        }
+        // The delivery may know more than was stored: attempts that were made in place.
+        if verdict != Verdict::Release {
+            self.entry(seq).history = match &attempt {
+                Some(attempt) => delivery.history.with(attempt),
+                None => delivery.history,
+            };
+        }
+        self.entry(seq).in_flight = None;
+        match verdict {
+            Verdict::Release => self.put_back(seq),
+            Verdict::Done => {
+                self.entry(seq).state = State::Done;
+                self.leave_line(seq);
+                if let Some(letter) = self.letters.get_mut(&seq) {
+                    letter.state = LetterState::Succeeded;
+                }
+            }
+            Verdict::Retry { due, meta } => {
+                let entry = self.entry(seq);
+                entry.meta = meta;
+                entry.state = State::Delayed(due);
+                entry.due = Some(due);
+                self.delayed.insert((due, seq));
+            }
+            Verdict::Dead { reason, meta, at } => {
+                let entry = self.entry(seq);
+                entry.meta = meta;
+                entry.state = State::Letter;
+                let before = self.letters.remove(&seq);
+                let (job, jobs) = before.map(|letter| (letter.job, letter.jobs)).unwrap_or_default();
+                let letter = LetterEntry { state: LetterState::Open, reason, dead_at: at, job, jobs };
+                self.letters.insert(seq, letter);
+                self.leave_line(seq);
+            }
+        }
+        self.line_moves(seq);
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let count = |wanted: fn(&Entry) -> bool| self.entries.values().filter(|e| wanted(e)).count() as u64;
+        let letters = |state| self.letters.values().filter(|letter| letter.state == state).count() as u64;
+        Counts {
+            ready: self.ready.len() as u64,
+            delayed: self.delayed.len() as u64,
+            key_wait: count(|e| matches!(e.state, State::Blocked | State::Released) && e.in_flight.is_none()),
+            in_flight: count(|e| e.in_flight.is_some()),
+            letters_open: letters(LetterState::Open),
+            letters_replaying: letters(LetterState::Replaying),
+            letters_succeeded: letters(LetterState::Succeeded),
+            letters_discarded: letters(LetterState::Discarded),
+        }
+    }
+}
