@@ -93,6 +93,7 @@ fn a_whole_store_is_counted_and_not_changed() {
     let before = state(&store);
     let ran = redrive(dir.path(), &["journal", "data"]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("pending     0\n"), "{}", ran.stdout);
     assert!(
         ran.stdout.contains("letters     open 8 · replaying 0 · succeeded 1 · discarded 1"),
         "{}",

@@ -1,4 +1,4 @@
-//! What README.md and docs/quickstart.md tell a newcomer to type is typed here, and prints what they say it prints.
+//! What README.md, docs/quickstart.md and docs/guide/try-failures.md tell a newcomer to type is typed here, and prints what they say it prints.
 //!
 //! The commands of the ```` ```console ```` blocks run as written, in order, in one shell. Changed are only the ports, so
 //! that nothing clashes, and `make demo`, which would build: the binary's demo runs, for a few seconds and with an early
@@ -57,6 +57,9 @@ fn script(steps: &[Step], ports: &[(&str, u16)]) -> String {
             .command
             .replace("make demo", "redrive demo --for 10s --outage-window 6s@3s --listen 127.0.0.1:7333");
         command = command.replace("redrive downstream", "redrive downstream --listen 127.0.0.1:7335");
+        if !command.contains("--listen") {
+            command = command.replace("redrive producer", "redrive producer --listen 127.0.0.1:7334");
+        }
         for (port, own) in ports {
             command = command.replace(port, &own.to_string());
         }
@@ -156,6 +159,44 @@ fn the_quickstart_does_what_it_says() {
     let (steps, faults) = faults("docs/quickstart.md");
     assert!(steps >= 8, "docs/quickstart.md has {steps} commands; are its blocks still marked as console?");
     assert!(faults.is_empty(), "docs/quickstart.md:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn breaking_things_on_purpose_does_what_it_says() {
+    let (steps, faults) = faults("docs/guide/try-failures.md");
+    assert!(steps >= 13, "docs/guide/try-failures.md has {steps} commands");
+    assert!(faults.is_empty(), "docs/guide/try-failures.md:\n{}", faults.join("\n"));
+}
+
+/// The tables of flags are those of the program: each flag of the two commands, with its default.
+#[test]
+fn the_tables_of_flags_are_those_of_the_program() {
+    use clap::CommandFactory as _;
+    let page = std::fs::read_to_string(repository().join("docs/guide/try-failures.md")).unwrap();
+    let mut program = redrive_cli::Cli::command();
+    program.build();
+    for (command, heading) in [("producer", "## The producer"), ("downstream", "## The downstream")] {
+        let part = page.split(heading).nth(1).unwrap().split("\n## ").next().unwrap();
+        let rows: Vec<&str> = part.lines().filter(|line| line.starts_with("| `--")).collect();
+        let command = program.find_subcommand(command).unwrap();
+        let own = command.get_arguments().filter(|arg| !arg.is_global_set() && arg.get_long().is_some());
+        for arg in own.filter(|arg| !["help", "version"].contains(&arg.get_id().as_str())) {
+            let flag = format!("`--{}`", arg.get_long().unwrap());
+            let row = rows.iter().find(|row| row.split('|').nth(1).is_some_and(|cell| cell.contains(&flag)));
+            let row = row.unwrap_or_else(|| panic!("{heading} lacks {flag}"));
+            // An address and a ledger are told in words.
+            let told = row.split('|').nth(3).unwrap().trim();
+            match arg.get_default_values() {
+                [value] if flag != "`--target`" => assert_eq!(told, value.to_str().unwrap(), "{flag}"),
+                [] if flag != "`--ledger`" => assert_eq!(told, "–", "{flag}"),
+                _ => {}
+            }
+        }
+        for flag in rows.iter().flat_map(|row| row.split('|').nth(1).unwrap().split(',')) {
+            let flag = flag.trim().trim_matches('`').trim_start_matches("--");
+            assert!(command.get_arguments().any(|arg| arg.get_long() == Some(flag)), "there is no --{flag}");
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod world;
 
+use std::fmt::Write as _;
+
 use world::process::Processor;
 use world::{free_port, wait_for};
 
@@ -9,7 +11,8 @@ fn config(pipelines: &[&str]) -> String {
     let mut text = "[engine]\ndir = \"@DIR@\"\n[server]\nlisten = \"@LISTEN@\"\n".to_owned();
     for name in pipelines {
         // Nobody listens there, so that messages wait.
-        text += &format!(
+        let _ = write!(
+            text,
             "[[pipeline]]\nname = \"{name}\"\ntiers = [\"1h\"]\n[pipeline.sink.webhook]\n\
              url = \"http://127.0.0.1:{}/\"\n",
             free_port()
