@@ -1,7 +1,7 @@
 //! Every metric: its name, type, labels and help, and where its numbers come from.
 //!
-//! Of the names in use for Redrive four are not here, because what they measure is not there yet: `redrive_lag` and
-//! `redrive_stall_seconds` belong to partitions of a broker, `redrive_breaker_state` to the circuit breaker and
+//! Of the names in use for Redrive three are not here, because what they measure is not there yet:
+//! `redrive_stall_seconds` belongs to partitions of a broker, `redrive_breaker_state` to the circuit breaker and
 //! `redrive_budget_remaining` to retry budgets.
 
 use std::fmt::Write as _;
@@ -62,6 +62,12 @@ static ATTEMPTS_PER_MESSAGE: Metric = metric(
     Kind::Histogram,
     PIPELINE,
     "Calls a message needed until it succeeded or died.",
+);
+static LAG: Metric = metric(
+    "redrive_lag",
+    Kind::Gauge,
+    &["pipeline", "topic", "partition"],
+    "Messages that were accepted and never taken. The embedded engine has one partition, 0.",
 );
 static CONSUMED: Metric = metric(
     "redrive_consumed_total",
@@ -151,11 +157,12 @@ static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 20] = [
+pub static METRICS: [&Metric; 21] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
     &CONSUMED,
+    &LAG,
     &RETRIES,
     &DEAD_LETTERS_TOTAL,
     &DEAD_LETTERS,
@@ -187,6 +194,9 @@ pub fn render(snapshot: &Snapshot) -> String {
     });
     histogram(out, &ATTEMPTS_PER_MESSAGE, snapshot, |figures| &figures.attempts_per_message);
     each(out, &CONSUMED, snapshot, |samples, name, figures| samples.count(&[name, name], figures.consumed));
+    each(out, &LAG, snapshot, |samples, name, figures| {
+        samples.count(&[name, name, "0"], figures.pending.ready)
+    });
     each(out, &RETRIES, snapshot, |samples, name, figures| {
         figures.retries.iter().for_each(|tier| samples.count(&[name, &*tier.tier], tier.retries));
     });
