@@ -14,7 +14,10 @@ use redrive_faults::verify::Scratch;
 use support::{files_in, often};
 
 /// Journal and letter log. The marks of what was started have two files of 1 MiB, the index bounds of its own.
-const JOURNAL_BYTES_MAX: u64 = 512 * 1024;
+///
+/// Without cleaning these tests write 6 MB and 14 MB. With it some 100 kB are left on a machine that is idle; the cleaner
+/// has a thread of its own and may lag behind on one that is not.
+const JOURNAL_BYTES_MAX: u64 = 2 << 20;
 const INDEX_BYTES_MAX: u64 = 64 << 20;
 
 fn open(dir: &Path) -> EmbeddedStore {

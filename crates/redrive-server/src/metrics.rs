@@ -282,7 +282,7 @@ pub fn docs() -> String {
         let _ = writeln!(page, "| `{name}` | {} | {labels} | {help} |", kind.name());
     }
     page.push_str(
-        "\nNot there yet: `redrive_lag` and `redrive_stall_seconds` (partitions of a broker), `redrive_breaker_state` \
+        "\nNot there yet: `redrive_stall_seconds` (partitions of a broker), `redrive_breaker_state` \
          (circuit breaker), `redrive_budget_remaining` (retry budgets).\n",
     );
     page
