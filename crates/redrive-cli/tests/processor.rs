@@ -132,8 +132,7 @@ fn every_file_that_is_missing_is_named_at_once_and_no_store_is_made() {
     let output = refused(dir.path(), &[]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     let said = stderr(&output);
-    for part in ["ca_file", "no/ca.pem", "authorization", "no/header", "`secret_file`", "no/secret", "`ops`"]
-    {
+    for part in ["ca_file", "no/ca.pem", "authorization", "no/header", "secret_file", "no/secret", "`ops`"] {
         assert!(said.contains(part), "{part} is not in: {said}");
     }
     assert!(said.contains("3 errors. Nothing was started"), "{said}");

@@ -195,7 +195,7 @@ pub fn render(snapshot: &Snapshot) -> String {
     histogram(out, &ATTEMPTS_PER_MESSAGE, snapshot, |figures| &figures.attempts_per_message);
     each(out, &CONSUMED, snapshot, |samples, name, figures| samples.count(&[name, name], figures.consumed));
     each(out, &LAG, snapshot, |samples, name, figures| {
-        samples.count(&[name, name, "0"], figures.pending.ready)
+        samples.count(&[name, name, "0"], figures.pending.ready);
     });
     each(out, &RETRIES, snapshot, |samples, name, figures| {
         figures.retries.iter().for_each(|tier| samples.count(&[name, &*tier.tier], tier.retries));
