@@ -519,3 +519,14 @@ fn credentials_for_endpoints_that_messages_name_are_a_warning() {
     let one_url = loaded(&format!("{ORDERS}headers = {{ authorization_file = \"f\" }}\n"));
     assert!(!report(&one_url.faults).contains(warned));
 }
+
+/// A filter may begin with a minus, which is its word for "not".
+#[test]
+fn a_filter_that_begins_with_not_is_a_filter_and_no_flag() {
+    use clap::Parser as _;
+    for command in ["inspect", "replay", "export"] {
+        let parsed =
+            redrive_cli::Cli::try_parse_from(["redrive", "dlq", command, "orders", "--filter", "-key:acme"]);
+        assert!(parsed.is_ok(), "{command}: {}", parsed.unwrap_err());
+    }
+}

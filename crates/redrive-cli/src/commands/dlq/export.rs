@@ -18,7 +18,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = State::Open)]
     pub state: State,
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
-    #[arg(long, value_name = "EXPR")]
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
     pub filter: Option<String>,
     /// Letters that died since: 1h ago, or an instant in RFC 3339
     #[arg(long, value_name = "AGE|TIME")]

@@ -21,7 +21,7 @@ pub struct Args {
     /// The pipeline
     pub pipeline: String,
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
-    #[arg(long, value_name = "EXPR")]
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
     pub filter: Option<String>,
     /// Letters in this state
     #[arg(long, value_enum, default_value_t = State::Open)]

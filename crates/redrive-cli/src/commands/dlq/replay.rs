@@ -216,7 +216,9 @@ fn report(
     out: &mut Output,
 ) -> Result<Exit, Failed> {
     let view = &job.view;
-    let good = view.state == ReplayState::Done && view.dead_again == 0;
+    // A job that put nothing back has not done what it was asked for.
+    let idle = view.published == 0 && view.skipped > 0;
+    let good = view.state == ReplayState::Done && view.dead_again == 0 && !idle;
     let exit = if good { Exit::Ok } else { Exit::Bad };
     if out.is_json() {
         out.json(&job.json)?;
@@ -241,6 +243,11 @@ fn report(
         }
         ReplayState::Aborted => out.line(&format!("  ✗ aborted. {untouched} letters untouched."))?,
         ReplayState::Done | ReplayState::Running => {}
+    }
+    if view.skipped > 0 {
+        out.note(
+            "  skipped: no longer open, in another replay, damaged, or replayed three times before (--force takes those)",
+        );
     }
     if view.state == ReplayState::Done && view.dead_again > 0 {
         out.note(&format!("  look at them with: redrive dlq inspect {}", view.pipeline));

@@ -13,7 +13,7 @@ const HEADING: &str = "Selection (one is needed)";
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Selection {
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
-    #[arg(long, value_name = "EXPR", help_heading = HEADING)]
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, help_heading = HEADING)]
     pub filter: Option<String>,
     /// Letter or message ids
     #[arg(long, value_name = "IDS", value_delimiter = ',', help_heading = HEADING)]
