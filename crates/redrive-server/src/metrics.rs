@@ -1,8 +1,7 @@
 //! Every metric: its name, type, labels and help, and where its numbers come from.
 //!
-//! Of the names in use for Redrive three are not here, because what they measure is not there yet:
-//! `redrive_stall_seconds` belongs to partitions of a broker, `redrive_breaker_state` to the circuit breaker and
-//! `redrive_budget_remaining` to retry budgets.
+//! Of the names in use for Redrive two are not here, because what they measure is not there yet: `redrive_breaker_state`
+//! and `redrive_budget_remaining`.
 
 use std::fmt::Write as _;
 
@@ -117,6 +116,12 @@ static RETRY_LATENESS: Metric = metric(
     PIPELINE,
     "How long after its due time a delayed message was started.",
 );
+static STALL: Metric = metric(
+    "redrive_stall_seconds",
+    Kind::Histogram,
+    PIPELINE,
+    "How long a message waited behind others of its partition before its first attempt. The embedded engine has one.",
+);
 static END_TO_END: Metric = metric(
     "redrive_end_to_end_seconds",
     Kind::Histogram,
@@ -157,7 +162,7 @@ static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 21] = [
+pub static METRICS: [&Metric; 22] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -170,6 +175,7 @@ pub static METRICS: [&Metric; 21] = [
     &PENDING,
     &OLDEST_PENDING,
     &RETRY_LATENESS,
+    &STALL,
     &END_TO_END,
     &SETTLE_DURATION,
     &SCHEDULE_WRITE,
@@ -217,6 +223,7 @@ pub fn render(snapshot: &Snapshot) -> String {
     });
     moment(out, &OLDEST_PENDING, snapshot, |figures| figures.oldest_pending);
     histogram(out, &RETRY_LATENESS, snapshot, |figures| &figures.retry_lateness);
+    histogram(out, &STALL, snapshot, |figures| &figures.stall);
     histogram(out, &END_TO_END, snapshot, |figures| &figures.end_to_end);
     histogram(out, &SETTLE_DURATION, snapshot, |figures| &figures.settle_duration);
     histogram(out, &SCHEDULE_WRITE, snapshot, |figures| &figures.schedule_write);
@@ -282,8 +289,7 @@ pub fn docs() -> String {
         let _ = writeln!(page, "| `{name}` | {} | {labels} | {help} |", kind.name());
     }
     page.push_str(
-        "\nNot there yet: `redrive_stall_seconds` (partitions of a broker), `redrive_breaker_state` \
-         (circuit breaker), `redrive_budget_remaining` (retry budgets).\n",
+        "\nNot there yet: `redrive_breaker_state` (circuit breaker), `redrive_budget_remaining` (retry budgets).\n",
     );
     page
 }

@@ -82,6 +82,7 @@ async fn everything_is_counted(stores: impl Stores + 'static) {
     assert_eq!(per_message, [(1.0, 3), (2.0, 4), (3.0, 5)], "once per terminal message");
     assert_eq!(after.retry_lateness.count(), 3, "one per retry");
     assert_eq!(after.retry_lateness.max(), Some(0.0), "the virtual clock is never late");
+    assert_eq!(after.stall.count(), 5, "one per message");
     assert_eq!(after.end_to_end.count(), 3);
     assert!((after.end_to_end.max().unwrap() - 5.0).abs() < 0.001, "the slow one took 5 s of its clock");
     assert_eq!((after.settle_duration.count(), after.schedule_write.count()), (8, 3));

@@ -177,6 +177,9 @@ impl Machine {
         {
             self.figures.retry_lateness.observe_ms(call.started.as_millis().saturating_sub(due.as_millis()));
         }
+        if due.is_none() && attempt == 1 && meta.replays == 0 {
+            self.figures.stall.observe(call.started.since(message.created()));
+        }
         let (message, replays) = (message.clone(), meta.replays);
         let call = self.calls.insert(call);
         starts.push(Start { call, message, attempt, replays });

@@ -35,6 +35,9 @@ pub struct Figures {
     /// How late a message started that had a due time. A keyed one counts from its second attempt on: before that it may
     /// have waited for its key, which is not lateness.
     pub retry_lateness: Histogram,
+    /// How long a message waited behind others before its first attempt: the pipeline is one line here, and in blocking
+    /// mode whoever waits in place holds it up.
+    pub stall: Histogram,
     /// From a message's creation until it succeeded.
     pub end_to_end: Histogram,
     /// From giving verdicts to the engine until they are durable, once per verdict.
@@ -83,6 +86,7 @@ impl Figures {
             retries: tier_labels(policy.schedule()).into_iter().map(counted).collect(),
             deferred: 0,
             retry_lateness: Histogram::of_spans(),
+            stall: Histogram::of_spans(),
             end_to_end: Histogram::of_spans(),
             settle_duration: Histogram::of_writes(),
             schedule_write: Histogram::of_writes(),
