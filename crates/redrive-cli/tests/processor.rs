@@ -135,6 +135,9 @@ fn every_file_that_is_missing_is_named_at_once_and_no_store_is_made() {
     for part in ["ca_file", "no/ca.pem", "authorization", "no/header", "secret_file", "no/secret", "`ops`"] {
         assert!(said.contains(part), "{part} is not in: {said}");
     }
+    for fix in ["openssl rand", "a PEM file with the certificates", "a readable file with the value"] {
+        assert!(said.contains(fix), "{fix} is not in: {said}");
+    }
     assert!(said.contains("3 errors. Nothing was started"), "{said}");
     assert!(!dir.path().join("store").exists(), "nothing was started");
 }

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use redrive_server::{Scope, Token};
-use redrive_sinks::{Secret, SinkFault};
+use redrive_sinks::{Secret, SinkFault, WebhookOptions};
 
 use super::fault::Fault;
 use super::tree::At;
-use super::webhook::WebhookConfig;
 
 /// Something to look at once the text is read.
 #[derive(Clone, Debug)]
@@ -25,7 +24,8 @@ pub(super) enum Named {
     },
     Webhook {
         part: Option<String>,
-        webhook: WebhookConfig,
+        /// What the table makes of a sink, or what is wrong with it already.
+        options: Result<Box<WebhookOptions>, Vec<SinkFault>>,
         /// The policy's limit for an attempt; `None`: the policy has faults of its own.
         timeout: Option<Duration>,
         /// Where the values of the pipeline were given, by their dotted key.
@@ -46,8 +46,8 @@ impl Named {
                 let fix = "put a proxy with TLS in front, and listen on loopback";
                 vec![Fault::line("tls_cert_file", problem, fix, vec![at.clone()]).of(Some("server"))]
             }
-            Self::Webhook { part, webhook, timeout, given } => {
-                let faults = match webhook.options() {
+            Self::Webhook { part, options, timeout, given } => {
+                let faults = match options.clone() {
                     Ok(mut options) => {
                         options.timeout = timeout.unwrap_or(options.timeout);
                         options.check()

@@ -100,7 +100,7 @@ impl PipelineConfig {
         if let Some((webhook, _)) = &sink {
             reader.named.push(Named::Webhook {
                 part: section.part_name().map(str::to_owned),
-                webhook: webhook.clone(),
+                options: webhook.options().map(Box::new),
                 timeout: policy.as_ref().map(Policy::timeout),
                 given: given.clone(),
             });
