@@ -148,7 +148,7 @@ fn build_failed(error: &BuildError) -> Failed {
 pub fn engine_failed(error: &redrive::engine::EngineError) -> Failed {
     use redrive::engine::EngineError;
     let exit = match error {
-        EngineError::Owned(_) => Exit::TryAgain,
+        EngineError::Owned(_) | EngineError::Unavailable(_) => Exit::TryAgain,
         EngineError::Directory { .. } | EngineError::Version(_) | EngineError::NotRemembered => Exit::Usage,
         EngineError::Storage(_) | EngineError::Damaged(_) => Exit::Storage,
     };

@@ -157,6 +157,9 @@ pub enum EngineError {
     Owned(String),
     #[error("{0}")]
     Version(String),
+    /// Where messages live did not answer in time. Nothing was changed, or it cannot be known whether it was.
+    #[error("{0}; try again")]
+    Unavailable(String),
     /// Messages are found by id only where ids are remembered.
     #[error("ids are not remembered here; set `dedup` to a window, and messages can be asked for by id")]
     NotRemembered,
