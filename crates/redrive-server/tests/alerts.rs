@@ -1,0 +1,199 @@
+//! The alert rules of deploy/alerts: they ask only for what `/metrics` serves, every alert says what to do, and promtool
+//! has seen each of them fire and not fire.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use redrive_server::metrics::{METRICS, PROMISED};
+use support::start;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn rules() -> String {
+    read("deploy/alerts/redrive.rules.yaml")
+}
+
+/// The text of each alert, from its name to the next rule.
+fn alerts(rules: &str) -> BTreeMap<String, String> {
+    let mut alerts = BTreeMap::new();
+    for block in rules.split("- alert: ").skip(1) {
+        let block = block.split("- record: ").next().unwrap_or(block);
+        let name = block.lines().next().unwrap().trim().to_owned();
+        assert!(alerts.insert(name.clone(), block.to_owned()).is_none(), "{name} is there twice");
+    }
+    alerts
+}
+
+/// A metric as a query names it, with its matchers: `(label, operator, value)`.
+#[derive(Debug)]
+struct Selector {
+    metric: String,
+    matchers: Vec<(String, String, String)>,
+}
+
+/// Every `redrive_…` of a text, with what stands in braces behind it.
+fn selectors(text: &str) -> Vec<Selector> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut selectors = Vec::new();
+    for (at, _) in text.match_indices("redrive_") {
+        // The middle of a longer name, or a path.
+        if text[..at].ends_with(is_name) {
+            continue;
+        }
+        let rest = &text[at..];
+        let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+        let (metric, behind) = rest.split_at(end);
+        let braces = behind.strip_prefix('{').and_then(|inside| inside.split_once('}'));
+        let matchers = braces.map(|(inside, _)| inside.split(',').map(matcher).collect());
+        selectors.push(Selector { metric: metric.to_owned(), matchers: matchers.unwrap_or_default() });
+    }
+    selectors
+}
+
+fn matcher(text: &str) -> (String, String, String) {
+    // The board's JSON has the quotes escaped.
+    let text = text.trim().replace("\\\"", "\"");
+    let (left, value) = text.split_once('"').unwrap_or_else(|| panic!("no matcher: {text}"));
+    let label = left.trim_end_matches(['=', '!', '~']);
+    let operator = &left[label.len()..];
+    (label.trim().to_owned(), operator.to_owned(), value.trim_end_matches('"').to_owned())
+}
+
+/// The labels of a metric, whether it is served, and under which name it is declared.
+fn declared(metric: &str) -> Option<(&'static str, &'static [&'static str], bool)> {
+    let base = |name: &str| {
+        metric == name || ["_bucket", "_sum", "_count"].iter().any(|end| metric.strip_suffix(end) == Some(name))
+    };
+    let served = METRICS.iter().find(|metric| base(metric.name)).map(|metric| (metric.name, metric.labels, true));
+    let promised = || PROMISED.iter().find(|(name, ..)| base(name)).map(|(name, labels, _)| (*name, *labels, false));
+    served.or_else(promised)
+}
+
+/// What is wrong with the queries of a text, held against what a server serves.
+fn faults(text: &str, served: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    for Selector { metric, matchers } in selectors(text) {
+        let Some((_, labels, is_served)) = declared(&metric) else {
+            faults.push(format!("{metric} is served by nobody"));
+            continue;
+        };
+        if is_served && !served.lines().any(|line| line.starts_with(&format!("{metric}{{")) || line.starts_with(&format!("{metric} ")))
+            && metric != "redrive_oldest_dead_letter_timestamp_seconds" && metric != "redrive_oldest_pending_timestamp_seconds"
+        {
+            faults.push(format!("{metric} has no series of that name"));
+        }
+        for (label, operator, value) in matchers {
+            if !labels.contains(&label.as_str()) && label != "le" {
+                faults.push(format!("{metric} has no label `{label}`"));
+            }
+            // A value that never occurs makes a rule that never fires.
+            let values = if operator.contains('~') { value.split('|').collect() } else { vec![value.as_str()] };
+            for value in values.into_iter().filter(|value| is_served && !value.starts_with('$')) {
+                let pair = format!("{label}=\"{value}\"");
+                if !served.lines().any(|line| line.starts_with(&metric) && line.contains(&pair)) {
+                    faults.push(format!("{metric} is never served with {pair}"));
+                }
+            }
+        }
+    }
+    faults
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_query_asks_for_series_that_are_served_or_promised() {
+    let server = start().await;
+    let served = server.get("/metrics").await.text;
+    server.stop().await;
+    assert_eq!(faults(&rules(), &served), Vec::<String>::new());
+    assert!(selectors(&rules()).len() > 30, "the rules were not understood");
+    // The checker itself.
+    let wrong = r#"redrive_nothing > 1 and redrive_pending{state="late"} and redrive_paused{topic="x"}"#;
+    assert_eq!(
+        faults(wrong, &served),
+        [
+            "redrive_nothing is served by nobody",
+            "redrive_pending is never served with state=\"late\"",
+            "redrive_paused has no label `topic`",
+            "redrive_paused is never served with topic=\"x\"",
+        ]
+    );
+}
+
+#[test]
+fn every_recorded_series_that_is_used_is_recorded() {
+    let rules = rules();
+    let recorded: BTreeSet<&str> =
+        rules.split("- record: ").skip(1).map(|block| block.lines().next().unwrap().trim()).collect();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    for (at, _) in rules.match_indices("redrive:") {
+        let rest = &rules[at..];
+        let name = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
+        assert!(recorded.contains(name), "{name} is used and not recorded");
+    }
+}
+
+#[test]
+fn every_alert_has_a_severity_a_summary_a_description_and_a_runbook_that_is_there() {
+    let mut linked = BTreeSet::new();
+    for (name, text) in alerts(&rules()) {
+        let severities = ["critical", "warning"].map(|severity| format!("labels: {{ severity: {severity} }}"));
+        assert!(severities.iter().any(|severity| text.contains(severity)), "{name} has no severity");
+        assert!(text.contains("summary: ") && text.contains("description: "), "{name} says nothing");
+        let url = text.split("runbook_url: ").nth(1).unwrap_or_else(|| panic!("{name} has no runbook"));
+        let page = url.lines().next().unwrap().trim();
+        assert!(read(page).contains(&format!("`{name}`")), "{page} does not name {name}");
+        linked.insert(page.to_owned());
+    }
+    // A page that no alert leads to is read by nobody at night.
+    for page in std::fs::read_dir(root().join("docs/runbooks")).unwrap() {
+        let page = format!("docs/runbooks/{}", page.unwrap().file_name().into_string().unwrap());
+        assert!(linked.contains(&page), "no alert leads to {page}");
+    }
+}
+
+#[test]
+fn every_runbook_says_what_to_look_at_what_to_do_and_when_to_go_on_sleeping() {
+    for page in std::fs::read_dir(root().join("docs/runbooks")).unwrap() {
+        let path = page.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        for heading in ["## First look", "## Likely causes", "## What to do", "## Safe to ignore"] {
+            assert!(text.contains(heading), "{}: {heading} is missing", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_alert_was_seen_to_fire_and_not_to_fire() {
+    let tests = ["redrive", "redrive.slow"].map(|name| read(&format!("deploy/alerts/{name}.test.yaml"))).concat();
+    let (mut fires, mut rests) = (BTreeSet::new(), BTreeSet::new());
+    for block in tests.split("alertname: ").skip(1) {
+        let mut lines = block.lines();
+        let name = lines.next().unwrap().trim().to_owned();
+        match lines.next().unwrap().trim() {
+            "exp_alerts: []" => rests.insert(name),
+            _ => fires.insert(name),
+        };
+    }
+    let all: BTreeSet<String> = alerts(&rules()).into_keys().collect();
+    assert_eq!((&fires, &rests), (&all, &all));
+}
+
+#[test]
+fn promtool_passes_the_rules_and_their_tests() {
+    if Command::new("promtool").arg("--version").output().is_err() {
+        println!("skipped: promtool is not installed, the alert rules were not tested; make tools installs it");
+        return;
+    }
+    let said = Command::new(root().join("scripts/alerts.sh")).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(said.status.success(), "{}{}", text(&said.stdout), text(&said.stderr));
+}
