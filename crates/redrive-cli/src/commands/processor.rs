@@ -6,15 +6,32 @@ use crate::args::Global;
 use crate::config::{Config, EngineKind, PipelineConfig, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
-use crate::service::{Runtimes, Signals, assemble, log, run, tokens};
+use crate::service::{Runtimes, Signals, assemble, log, run, supervise, tokens};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     pub flags: ProcessorFlags,
+
+    /// Start it again when it dies: a worker process does the work, and this one watches over it
+    #[arg(long)]
+    pub supervise: bool,
+
+    /// The supervisor that this is a worker of
+    #[arg(long, value_name = "PID", hide = true, conflicts_with = "supervise")]
+    pub worker_of: Option<u32>,
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    if args.supervise {
+        log::start(global);
+        let code = supervise::supervise()?;
+        // The worker's own code, which need not be one of ours. It has said everything there is to say.
+        std::process::exit(i32::from(code));
+    }
+    if args.worker_of.is_some_and(|supervisor| !supervise::end_with(supervisor)) {
+        return Ok(Exit::Ok);
+    }
     let config = Config::load(global, &args.flags, out)?;
     let assembled = assemble(&config, global)?;
     log::start(global);
