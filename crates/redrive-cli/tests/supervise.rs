@@ -159,7 +159,16 @@ fn a_directory_that_is_in_use_is_waited_for() {
     let store = dir.path().join("store").display().to_string();
     let mut second = redrive(own.path());
     second
-        .args(["processor", "--supervise", "--name", "orders", "--sink-url", &receiver.url(), "--dir", &store])
+        .args([
+            "processor",
+            "--supervise",
+            "--name",
+            "orders",
+            "--sink-url",
+            &receiver.url(),
+            "--dir",
+            &store,
+        ])
         .args(["--listen", &format!("127.0.0.1:{port}")]);
     let mut second = Processor::run(own.path(), port, &mut second);
     waiting.join().unwrap();

@@ -71,10 +71,13 @@ fn matcher(text: &str) -> (String, String, String) {
 /// The labels of a metric, whether it is served, and under which name it is declared.
 fn declared(metric: &str) -> Option<(&'static str, &'static [&'static str], bool)> {
     let base = |name: &str| {
-        metric == name || ["_bucket", "_sum", "_count"].iter().any(|end| metric.strip_suffix(end) == Some(name))
+        metric == name
+            || ["_bucket", "_sum", "_count"].iter().any(|end| metric.strip_suffix(end) == Some(name))
     };
-    let served = METRICS.iter().find(|metric| base(metric.name)).map(|metric| (metric.name, metric.labels, true));
-    let promised = || PROMISED.iter().find(|(name, ..)| base(name)).map(|(name, labels, _)| (*name, *labels, false));
+    let served =
+        METRICS.iter().find(|metric| base(metric.name)).map(|metric| (metric.name, metric.labels, true));
+    let promised =
+        || PROMISED.iter().find(|(name, ..)| base(name)).map(|(name, labels, _)| (*name, *labels, false));
     served.or_else(promised)
 }
 
@@ -86,8 +89,12 @@ fn faults(text: &str, served: &str) -> Vec<String> {
             faults.push(format!("{metric} is served by nobody"));
             continue;
         };
-        if is_served && !served.lines().any(|line| line.starts_with(&format!("{metric}{{")) || line.starts_with(&format!("{metric} ")))
-            && metric != "redrive_oldest_dead_letter_timestamp_seconds" && metric != "redrive_oldest_pending_timestamp_seconds"
+        if is_served
+            && !served.lines().any(|line| {
+                line.starts_with(&format!("{metric}{{")) || line.starts_with(&format!("{metric} "))
+            })
+            && metric != "redrive_oldest_dead_letter_timestamp_seconds"
+            && metric != "redrive_oldest_pending_timestamp_seconds"
         {
             faults.push(format!("{metric} has no series of that name"));
         }
@@ -96,7 +103,8 @@ fn faults(text: &str, served: &str) -> Vec<String> {
                 faults.push(format!("{metric} has no label `{label}`"));
             }
             // A value that never occurs makes a rule that never fires.
-            let values = if operator.contains('~') { value.split('|').collect() } else { vec![value.as_str()] };
+            let values =
+                if operator.contains('~') { value.split('|').collect() } else { vec![value.as_str()] };
             for value in values.into_iter().filter(|value| is_served && !value.starts_with('$')) {
                 let pair = format!("{label}=\"{value}\"");
                 if !served.lines().any(|line| line.starts_with(&metric) && line.contains(&pair)) {
@@ -145,7 +153,8 @@ fn every_recorded_series_that_is_used_is_recorded() {
 fn every_alert_has_a_severity_a_summary_a_description_and_a_runbook_that_is_there() {
     let mut linked = BTreeSet::new();
     for (name, text) in alerts(&rules()) {
-        let severities = ["critical", "warning"].map(|severity| format!("labels: {{ severity: {severity} }}"));
+        let severities =
+            ["critical", "warning"].map(|severity| format!("labels: {{ severity: {severity} }}"));
         assert!(severities.iter().any(|severity| text.contains(severity)), "{name} has no severity");
         assert!(text.contains("summary: ") && text.contains("description: "), "{name} says nothing");
         let url = text.split("runbook_url: ").nth(1).unwrap_or_else(|| panic!("{name} has no runbook"));
@@ -173,7 +182,8 @@ fn every_runbook_says_what_to_look_at_what_to_do_and_when_to_go_on_sleeping() {
 
 #[test]
 fn every_alert_was_seen_to_fire_and_not_to_fire() {
-    let tests = ["redrive", "redrive.slow"].map(|name| read(&format!("deploy/alerts/{name}.test.yaml"))).concat();
+    let tests =
+        ["redrive", "redrive.slow"].map(|name| read(&format!("deploy/alerts/{name}.test.yaml"))).concat();
     let (mut fires, mut rests) = (BTreeSet::new(), BTreeSet::new());
     for block in tests.split("alertname: ").skip(1) {
         let mut lines = block.lines();
@@ -190,7 +200,9 @@ fn every_alert_was_seen_to_fire_and_not_to_fire() {
 #[test]
 fn promtool_passes_the_rules_and_their_tests() {
     if Command::new("promtool").arg("--version").output().is_err() {
-        println!("skipped: promtool is not installed, the alert rules were not tested; make tools installs it");
+        println!(
+            "skipped: promtool is not installed, the alert rules were not tested; make tools installs it"
+        );
         return;
     }
     let said = Command::new(root().join("scripts/alerts.sh")).output().unwrap();

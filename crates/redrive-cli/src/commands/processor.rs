@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 
+use redrive::RunReport;
+
 use crate::args::Global;
 use crate::config::{Config, EngineKind, PipelineConfig, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
-use crate::service::{Runtimes, Signals, assemble, log, run, supervise, tokens};
+use crate::service::{Runtimes, Signals, alerts, assemble, log, run, supervise, tokens};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -33,25 +35,34 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         return Ok(Exit::Ok);
     }
     let config = Config::load(global, &args.flags, out)?;
-    let assembled = assemble(&config, global)?;
     log::start(global);
+    let ended = process(&config, global, out);
+    if let Err(failed) = &ended {
+        alerts::tell_of_failed_storage(&config, failed);
+    }
+    let report = ended?;
+    tracing::info!("{report}");
+    if log::is_read_by_people() {
+        out.note(&report.to_string());
+    }
+    Ok(Exit::Ok)
+}
+
+/// From the stores to their end.
+fn process(config: &Config, global: &Global, out: &mut Output) -> Result<RunReport, Failed> {
+    let assembled = assemble(config, global)?;
     let runtimes = Runtimes::start()?;
     let signals = {
         let _inside = runtimes.api.enter();
         Signals::listen()?
     };
     let ended = run::run(&runtimes, assembled, signals.asked(), |address| {
-        started(&config, global, address, out);
+        started(config, global, address, out);
         Ok(())
     });
     // Whatever still waits for something, a name to be resolved perhaps, is nothing that anybody waits for.
     runtimes.leave();
-    let report = ended?.report;
-    tracing::info!("{report}");
-    if log::is_read_by_people() {
-        out.note(&report.to_string());
-    }
-    Ok(Exit::Ok)
+    Ok(ended?.report)
 }
 
 fn started(config: &Config, global: &Global, address: SocketAddr, out: &mut Output) {

@@ -2,8 +2,9 @@
 //!
 //! Read in this order: [`assemble`] makes pipelines and what serves them, [`orphans`] finds stores that nobody serves,
 //! [`sink`] makes a sink, [`tokens`] says who may, [`run`] starts and ends it all, [`signals`] hears when, [`log`] writes what happens.
-//! [`supervise`] starts all of that again when it dies, as [`restarts`] says.
+//! [`alerts`] tells people what is wrong. [`supervise`] starts all of that again when it dies, as [`restarts`] says.
 
+pub mod alerts;
 pub mod assemble;
 pub mod log;
 mod orphans;

@@ -122,7 +122,8 @@ fn end_of(status: ExitStatus) -> End {
 pub fn end_with(supervisor: u32) -> bool {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
-    rustix::process::getppid().is_some_and(|parent| parent.as_raw_nonzero().get().cast_unsigned() == supervisor)
+    rustix::process::getppid()
+        .is_some_and(|parent| parent.as_raw_nonzero().get().cast_unsigned() == supervisor)
 }
 
 #[cfg(test)]
