@@ -5,7 +5,13 @@ mod world;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
 
+use redrive::{Clock as _, MemoryStores, Message, Pipeline, Policy, Redrive, WallClock};
+use redrive_cli::config::{Environment, ProcessorFlags, Source, load};
+use redrive_cli::service::alerts::{Pills, Watching};
 use serde_json::{Value, json};
 use world::process::{Processor, redrive, stderr};
 use world::receiver::{OK, Receiver, Reply, UNAVAILABLE};
@@ -13,8 +19,6 @@ use world::wait_for;
 
 const MESSAGES: &str = "/v1/pipelines/orders/messages";
 const REFUSED: Reply = ("422 Unprocessable Content", "");
-/// The receiver's worker died, as the configuration below reads it.
-const CRASHED: Reply = ("418 I'm a teapot", "");
 
 fn config(url: &str, alerts: &str) -> String {
     format!(
@@ -25,11 +29,10 @@ dir = "@DIR@"
 listen = "@LISTEN@"
 [[pipeline]]
 name   = "orders"
-tiers  = ["20ms", "20ms", "20ms", "20ms"]
+tiers  = ["20ms", "30ms"]
 jitter = "none"
 [pipeline.sink.webhook]
 url = "{url}"
-classes = {{ "418" = "crash" }}
 {alerts}
 "#
     )
@@ -83,18 +86,50 @@ fn a_webhook_hears_of_dead_letters_once_and_of_their_end_although_it_fails_at_fi
     assert!(processor.log().contains("alert could not be sent and is tried again"), "{}", processor.log());
 }
 
+/// A handler that panics is the crash that needs no process to die; what follows is the same.
 #[test]
 fn a_command_gets_the_record_of_a_poison_pill() {
     let dir = tempfile::tempdir().unwrap();
-    let downstream = Receiver::start(|request| if request.id() == "o-3" { CRASHED } else { OK });
     let file = dir.path().join("notices.ndjson");
     let script = r#"cat >> "$0"; echo >> "$0"; [ "$REDRIVE_ALERT" = poison_pill ]"#;
     let words = ["/bin/sh", "-c", script, &file.display().to_string()].map(|word| json!(word).to_string());
     let alert = format!("[[alert]]\non = [\"poison_pill\"]\ncommand = [{}]", words.join(", "));
-    let mut processor = Processor::start(dir.path(), &config(&downstream.url(), &alert));
-    send(&processor, 0..5);
-    wait_for("the notice", || fs::read_to_string(&file).is_ok_and(|text| text.ends_with("}\n")));
-    let notice: Value = serde_json::from_str(fs::read_to_string(&file).unwrap().trim()).unwrap();
+    let source = Source::new(
+        "redrive.toml",
+        config("http://127.0.0.1:1/hook", &alert).replace("@LISTEN@", "127.0.0.1:0"),
+    );
+    let loaded = load::build(Some(source), &ProcessorFlags::default(), &Environment::default());
+    let alerts = loaded.config.unwrap_or_else(|| panic!("{:?}", loaded.faults)).alerts;
+
+    let pills = Arc::new(Pills::default());
+    let found = Arc::clone(&pills);
+    let pipeline = Pipeline::new("orders")
+        .policy(Policy::tiers(["20ms", "30ms", "40ms", "50ms"]).jitter("none"))
+        .handler_fn(|message| async move {
+            assert_ne!(message.id(), "o-3", "a message that its handler cannot bear");
+            Ok(())
+        })
+        .on_dead_letter(move |letter| found.notice(letter, WallClock.now()));
+    let redrive = Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap();
+    let handle = redrive.pipeline("orders").unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let watching = Watching::start(&alerts, vec![handle.clone()], pills, None, &runtime).unwrap().unwrap();
+    let told = file.clone();
+    runtime.block_on(async {
+        let messages = (0..5).map(|id| Message::builder(format!("o-{id}")).build().unwrap());
+        handle.ingest(messages).await.unwrap();
+        let work = async {
+            while !fs::read_to_string(&told).is_ok_and(|text| text.ends_with("}\n")) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let limit = tokio::time::timeout(Duration::from_mins(1), redrive.run_until(work));
+        limit.await.expect("waited a minute for the notice").unwrap();
+        watching.end().await;
+    });
+
+    let text = fs::read_to_string(&file).unwrap();
+    let notice: Value = serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert_eq!((&notice["alert"], &notice["severity"]), (&json!("poison_pill"), &json!("critical")));
     let pill = &notice["quarantined"][0];
     assert_eq!((&pill["message_id"], &pill["crash_count"]), (&json!("o-3"), &json!(3)), "{notice}");
@@ -104,8 +139,6 @@ fn a_command_gets_the_record_of_a_poison_pill() {
         "{pill}"
     );
     assert_eq!(notice["quarantined"].as_array().unwrap().len(), 1, "no innocent: {notice}");
-    processor.signal("TERM");
-    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
 }
 
 #[test]
@@ -142,12 +175,19 @@ fn storage_that_cannot_be_opened_is_told_before_the_process_ends() {
     let alert = format!("[[alert]]\nwebhook = \"{}\"", hook.url());
     let mut processor = Processor::start(dir.path(), &config(&downstream.url(), &alert));
     send(&processor, 0..3);
-    processor.kill();
-    for segment in fs::read_dir(dir.path().join("data/orders/journal")).unwrap() {
-        fs::remove_file(segment.unwrap().path()).unwrap();
-    }
-    let refused = redrive(dir.path()).arg("processor").output().unwrap();
-    assert_eq!(refused.status.code(), Some(74), "{}", stderr(&refused));
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
+    // What opening meets is no journal.
+    let journal = dir.path().join("data/orders/journal");
+    fs::rename(&journal, dir.path().join("elsewhere")).unwrap();
+    fs::write(&journal, "").unwrap();
+    let mut refused = redrive(dir.path()).arg("processor").stderr(Stdio::null()).spawn().unwrap();
+    let mut ended = None;
+    wait_for("it to be refused", || {
+        ended = refused.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(74));
     let heard = notices(&hook);
     assert_eq!((&heard[0]["alert"], &heard[0]["pipeline"]), (&json!("storage"), &Value::Null), "{heard:?}");
     assert!(heard[0]["summary"].as_str().unwrap().starts_with("storage failed"), "{heard:?}");
