@@ -96,6 +96,19 @@ fn one_sigterm_ends_both_in_good_order() {
     all_is_free(dir.path(), processor.port, &receiver.url());
 }
 
+/// systemd tells every process of a unit unless it is told otherwise, so that the worker hears the same SIGTERM twice.
+#[test]
+fn a_sigterm_to_both_at_once_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(|_| OK);
+    let mut processor = supervised(dir.path(), &receiver.url());
+    let worker = workers(&processor.log())[0];
+    let both = [processor.id().unwrap().to_string(), worker.to_string()];
+    assert!(Command::new("kill").arg("-TERM").args(both).status().unwrap().success());
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
+    assert!(!lives(worker));
+}
+
 #[test]
 fn a_second_interrupt_ends_both_now() {
     let dir = tempfile::tempdir().unwrap();

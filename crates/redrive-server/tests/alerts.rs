@@ -118,6 +118,10 @@ async fn every_query_asks_for_series_that_are_served_or_promised() {
     server.stop().await;
     assert_eq!(faults(&rules(), &served), Vec::<String>::new());
     assert!(selectors(&rules()).len() > 30, "the rules were not understood");
+    let board = read("deploy/grafana/redrive.json");
+    serde_json::from_str::<serde_json::Value>(&board).unwrap();
+    assert_eq!(faults(&board, &served), Vec::<String>::new());
+    assert!(selectors(&board).len() > 15, "the board was not understood");
     // The checker itself.
     let wrong = r#"redrive_nothing > 1 and redrive_pending{state="late"} and redrive_paused{topic="x"}"#;
     assert_eq!(
@@ -160,6 +164,20 @@ fn every_alert_has_a_severity_a_summary_a_description_and_a_runbook_that_is_ther
     for page in std::fs::read_dir(root().join("docs/runbooks")).unwrap() {
         let page = format!("docs/runbooks/{}", page.unwrap().file_name().into_string().unwrap());
         assert!(linked.contains(&page), "no alert leads to {page}");
+    }
+}
+
+#[test]
+fn the_guide_lists_every_alert_with_its_severity() {
+    let guide = read("docs/guide/alerts.md");
+    for (name, text) in alerts(&rules()) {
+        let severity = text.split("severity: ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let page = text.split("runbook_url: docs/").nth(1).and_then(|rest| rest.lines().next()).unwrap();
+        let row = |line: &&str| {
+            line.starts_with(&format!("| [`{name}`](../{page}) "))
+                && line.ends_with(&format!("| {severity} |"))
+        };
+        assert!(guide.lines().any(|line| row(&line)), "{name} ({severity}) is not in the table");
     }
 }
 

@@ -36,7 +36,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
     }
     let config = Config::load(global, &args.flags, out)?;
     log::start(global);
-    let ended = process(&config, global, out);
+    let ended = process(&config, args.worker_of.is_some(), global, out);
     if let Err(failed) = &ended {
         alerts::tell_of_failed_storage(&config, failed);
     }
@@ -49,12 +49,12 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
 }
 
 /// From the stores to their end.
-fn process(config: &Config, global: &Global, out: &mut Output) -> Result<RunReport, Failed> {
+fn process(config: &Config, is_worker: bool, global: &Global, out: &mut Output) -> Result<RunReport, Failed> {
     let assembled = assemble(config, global)?;
     let runtimes = Runtimes::start()?;
     let signals = {
         let _inside = runtimes.api.enter();
-        Signals::listen()?
+        if is_worker { Signals::listen_as_worker()? } else { Signals::listen()? }
     };
     let ended = run::run(&runtimes, assembled, signals.asked(), |address| {
         started(config, global, address, out);
