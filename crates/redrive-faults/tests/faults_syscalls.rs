@@ -99,7 +99,7 @@ fn run(cases: &[Case]) {
         Err(_) => SHORT,
     };
     let base = Rig::new();
-    base.run(&mut size.victim(&base, false, 7, size.used));
+    Victim::run(&mut size.victim(&base, false, 7, size.used));
     for case in cases {
         let begun = Instant::now();
         let (mut runs, mut stopped, mut n) = (0, 0, 1);
@@ -164,7 +164,7 @@ fn strike(base: &Rig, size: Size, case: Case, n: u64) -> (Option<Seen>, Option<i
     }
     let seen = rig.check(!clean, &what);
     if n.is_multiple_of(3) {
-        rig.run(&mut size.victim(&rig, case.fresh, n, 20));
+        Victim::run(&mut size.victim(&rig, case.fresh, n, 20));
         rig.check(false, &format!("working on after {what}"));
     }
     (Some(seen), status.code())

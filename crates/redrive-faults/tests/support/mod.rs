@@ -42,13 +42,7 @@ impl Rig {
 
     /// Runs the victim to its end.
     pub(crate) fn work(&self, seed: u64, steps: u64) {
-        self.run(&mut self.command(seed, steps));
-    }
-
-    /// Runs a victim to its end.
-    pub(crate) fn run(&self, command: &mut Command) {
-        let (status, said) = Victim::spawn(command).wait();
-        assert!(status.success(), "the victim ended with {status}: {said}");
+        Victim::run(&mut self.command(seed, steps));
     }
 
     pub(crate) fn acks_len(&self) -> u64 {
@@ -80,6 +74,12 @@ impl Victim {
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         Self(Some(child.expect("the victim starts")))
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(command: &mut Command) {
+        let (status, said) = Self::spawn(command).wait();
+        assert!(status.success(), "the victim ended with {status}: {said}");
     }
 
     /// `kill -9`.
