@@ -39,7 +39,7 @@ soak: ## the tests with many more seeds and kills; takes hours, stop it when you
 	REDRIVE_CUTS=$${REDRIVE_CUTS:-500} \
 	REDRIVE_INDEX_ROUNDS=$${REDRIVE_INDEX_ROUNDS:-1000} \
 	REDRIVE_FAILURES=$${REDRIVE_FAILURES:-1000000} \
-	REDRIVE_SYSCALLS=$${REDRIVE_SYSCALLS:-all} \
+	REDRIVE_SYSCALLS=$${REDRIVE_SYSCALLS:-long} \
 	REDRIVE_TEST_PROFILE=release REDRIVE_TEST_TIMEOUT=24h scripts/test.sh
 
 mutants: ## change the code of redrive-core line by line and see whether a test notices

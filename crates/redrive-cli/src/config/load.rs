@@ -85,7 +85,9 @@ impl Config {
     /// Reads what the global flags, the environment and `flags` say, reports every fault, and gives the configuration
     /// or exit 2. Warnings are reported too, and stop nothing.
     pub fn load(global: &Global, flags: &ProcessorFlags, out: &mut Output) -> Result<Self, Failed> {
-        let loaded = load(global, flags, &Environment::of_process())?;
+        let mut environment = Environment::of_process();
+        environment.token |= global.token_file.is_some();
+        let loaded = load(global, flags, &environment)?;
         loaded.report(out)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redrive::actions::Actions;
 use redrive::replay::Replays;
-use redrive::{BuildError, Clock as _, Embedded, MemoryStores, Pipeline, Redrive, WallClock};
+use redrive::{BuildError, Clock as _, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock};
 use redrive_server::alerts::AlertKind;
 use redrive_server::{Intake, Served, ServerOptions, Service, Token};
 use redrive_sinks::WebhookSink;
@@ -168,10 +168,18 @@ fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
     found
 }
 
-/// The configuration passed the same checks before, so what is left are stores that cannot be opened.
+/// The configuration passed the same checks before. What is left are stores that cannot be opened, or not with these
+/// settings.
 fn build_failed(error: &BuildError) -> Failed {
-    let stores = error.faults.iter().all(|fault| fault.key == "engine");
-    Failed::new(if stores { Exit::Storage } else { Exit::Usage }, error.to_string())
+    let any = |kind: FaultKind| error.faults.iter().any(|fault| fault.kind == kind);
+    let exit = if any(FaultKind::Storage) {
+        Exit::Storage
+    } else if any(FaultKind::Busy) {
+        Exit::TryAgain
+    } else {
+        Exit::Usage
+    };
+    Failed::new(exit, error.to_string())
 }
 
 /// An engine that cannot be opened, with the exit code scripts rely on.

@@ -1,12 +1,14 @@
 //! Replay jobs: started from a selection that is frozen first, watched, paused and ended.
 
+use std::collections::BTreeMap;
+
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
-use redrive::replay::{ReplayError, ReplaySpec, ReplayView};
+use redrive::replay::{ReplayError, ReplaySpec, ReplayView, Skipped};
 use redrive::timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -45,12 +47,15 @@ pub(crate) async fn start(
     let served = shared.service.find(&wish.pipeline)?;
     let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
     let words = given.words();
-    let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
+    let selection = given.open(served.handle.now())?;
     if wish.dry_run {
-        let about_seconds = wish.rate.filter(|rate| *rate > 0.0).map(|rate| ids.len() as f64 / rate);
-        let forecast = Forecast { would_replay: ids.len(), rate: wish.rate, about_seconds };
-        return Ok(Json(forecast).into_response());
+        let forecast = selection.forecast(&served.handle, wish.force).await?;
+        let would_replay = forecast.would_replay;
+        let about_seconds = wish.rate.filter(|rate| *rate > 0.0).map(|rate| would_replay as f64 / rate);
+        let skips = by_reason(&Skipped { too_often: forecast.too_often, ..Skipped::default() });
+        return Ok(Json(Forecast { would_replay, skips, rate: wish.rate, about_seconds }).into_response());
     }
+    let ids = selection.freeze(&served.handle).await?;
     let spec = ReplaySpec { rate: wish.rate, force: wish.force, selection: words.clone() };
     let job = shared.service.replays.start(&served.handle, spec, ids, &actor.0).await?;
     // The job has its name only now; its own file says who started it should this line not be written any more.
@@ -147,6 +152,7 @@ pub(crate) struct JobView {
     succeeded: u64,
     dead_again: u64,
     skipped: u64,
+    skips: BTreeMap<&'static str, u64>,
     rate: Option<f64>,
     created: String,
     actor: String,
@@ -162,9 +168,15 @@ pub(crate) struct JobList {
 /// What a job would do.
 #[derive(Debug, Serialize)]
 struct Forecast {
-    would_replay: usize,
+    would_replay: u64,
+    skips: BTreeMap<&'static str, u64>,
     rate: Option<f64>,
     about_seconds: Option<f64>,
+}
+
+/// The reasons that there are.
+fn by_reason(skips: &Skipped) -> BTreeMap<&'static str, u64> {
+    skips.by_reason().into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
 fn view(job: ReplayView) -> JobView {
@@ -178,6 +190,7 @@ fn view(job: ReplayView) -> JobView {
         succeeded: job.succeeded,
         dead_again: job.dead_again,
         skipped: job.skipped,
+        skips: by_reason(&job.skips),
         rate: job.rate,
         created: timestamp::print(job.created),
         actor: job.actor,

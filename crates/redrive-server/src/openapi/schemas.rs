@@ -232,7 +232,12 @@ pub(super) fn schemas() -> Map<String, Value> {
     add(
         "ReplayForecast",
         &["would_replay"],
-        vec![("would_replay", count()), ("rate", number_or_null()), ("about_seconds", number_or_null())],
+        vec![
+            ("would_replay", count()),
+            ("skips", skips()),
+            ("rate", number_or_null()),
+            ("about_seconds", number_or_null()),
+        ],
     );
     add(
         "Replay",
@@ -247,6 +252,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("succeeded", count()),
             ("dead_again", count()),
             ("skipped", count()),
+            ("skips", skips()),
             ("rate", number_or_null()),
             ("created", time()),
             ("actor", text()),
@@ -268,4 +274,12 @@ pub(super) fn schemas() -> Map<String, Value> {
     );
     add("Actions", &["actions"], vec![("actions", many("Action"))]);
     schemas
+}
+
+fn skips() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": { "type": "integer", "minimum": 0 },
+        "description": "Letters that are not put back, by reason: not_found, in_replay, succeeded, discarded, too_often, damaged."
+    })
 }
