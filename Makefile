@@ -1,7 +1,7 @@
 # One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint examples demo bench soak mutants deny tools clean
+.PHONY: help test lint alerts examples demo bench soak mutants deny tools clean
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ lint: ## formatting, clippy with warnings as errors, the README's example agains
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@scripts/readme.sh
 	@scripts/links.sh
+
+alerts: ## check the alert rules and run their unit tests with promtool
+	@scripts/alerts.sh
 
 examples: ## run every example that needs no arguments (the ledger's needs scripts/postgres.sh start)
 	@scripts/examples.sh

@@ -11,9 +11,10 @@ if ! command -v cargo >/dev/null; then
     exit 1
 fi
 
-# program:package. curl is what the README tells people to type, strace makes system calls fail, mkfs.ext4 makes the disk of the power-cut tests.
+# program:package. curl is what the README tells people to type, strace makes system calls fail, mkfs.ext4 makes the disk of the power-cut tests,
+# promtool tests the alert rules. Debian ships it with the server and starts that; the tests need the tool alone.
 missing=()
-for pair in cc:gcc cc:libc6-dev strace:strace curl:curl mkfs.ext4:e2fsprogs python3:python3; do
+for pair in cc:gcc cc:libc6-dev strace:strace curl:curl mkfs.ext4:e2fsprogs python3:python3 promtool:prometheus; do
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
 done
 
