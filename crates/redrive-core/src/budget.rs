@@ -130,7 +130,11 @@ mod tests {
         assert_eq!(budget.view(at(0)), Budget::Tokens { remaining: 0, next_in: Duration::from_millis(600) });
         assert_eq!(remaining(&mut budget, at(600)), 1);
         assert_eq!(remaining(&mut budget, at(30_000)), 50);
-        assert_eq!(remaining(&mut budget, at(600_000)), 100, "a long rest saves no more than a minute's worth");
+        assert_eq!(
+            remaining(&mut budget, at(600_000)),
+            100,
+            "a long rest saves no more than a minute's worth"
+        );
     }
 
     #[test]

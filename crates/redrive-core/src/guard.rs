@@ -112,7 +112,8 @@ mod tests {
     #[test]
     fn a_flood_of_dead_letters_is_noticed_once_it_is_one() {
         let mut guard = Guard::new(GuardSettings::default());
-        (0..1_000).for_each(|n| assert_eq!(guard.ended(n % 100 == 0, at(n / 10)), None, "1 % is a day like any"));
+        (0..1_000)
+            .for_each(|n| assert_eq!(guard.ended(n % 100 == 0, at(n / 10)), None, "1 % is a day like any"));
         // About 575 of what ended in the last minute are good.
         let flood = flood(&mut guard, 100, 5_000).unwrap();
         assert!(flood.dead > 500 && flood.dead * 2 > flood.of, "{flood:?}");

@@ -11,6 +11,7 @@
 //! - [`profiles`], [`policy`]: what a user sets, and the one validator
 //! - [`failure_kind`], [`window`]: what failures are counted, and over which time
 //! - [`breaker`], [`ramp`], [`pulse`]: whether a sink may be called, and how much
+//! - [`endpoints`]: the same for each endpoint of a sink that has many
 //! - [`budget`], [`guard`]: how many retries and dead letters are too many
 //! - [`suspects`]: who may have killed the process
 //! - [`views`]: the health of the sink and the retry budget, as a decision sees them
@@ -25,6 +26,7 @@ pub mod class;
 pub mod decide;
 pub mod decision;
 pub mod duration;
+pub mod endpoints;
 pub mod failure_kind;
 pub mod forecast;
 pub mod forecast_outage;

@@ -48,7 +48,8 @@ impl Pulse {
     /// Whether hardly anything has got through lately.
     pub fn is_weak(&self, now: Time) -> bool {
         let recent = self.last.iter().filter(|beat| now.since(beat.at) < OLD);
-        let (all, good) = recent.fold((0, 0), |(all, good), beat| (all + 1, good + usize::from(beat.is_good)));
+        let (all, good) =
+            recent.fold((0, 0), |(all, good), beat| (all + 1, good + usize::from(beat.is_good)));
         all >= MIN && good * 100 < all * LEAST_PERCENT
     }
 }

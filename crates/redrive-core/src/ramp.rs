@@ -33,7 +33,15 @@ impl Ramp {
     pub fn new(probes: u32, limit: usize, now: Time) -> Self {
         let permits = (probes as usize).clamp(1, limit.max(1));
         let careful_from = limit.max(1);
-        Self { limit: limit.max(1), permits, careful_from, second_began: now, calls: 0, failed: 0, good_at_limit: 0 }
+        Self {
+            limit: limit.max(1),
+            permits,
+            careful_from,
+            second_began: now,
+            calls: 0,
+            failed: 0,
+            good_at_limit: 0,
+        }
     }
 
     pub fn permits(&self) -> usize {

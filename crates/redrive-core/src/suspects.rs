@@ -53,7 +53,8 @@ impl<T> Suspects<T> {
 
     /// Whether nothing else may start: somebody runs, or is to run, in silence.
     pub fn want_silence(&self) -> bool {
-        self.running == Some(Run::InSilence) || (self.running.is_none() && self.next_run() == Some(Run::InSilence))
+        self.running == Some(Run::InSilence)
+            || (self.running.is_none() && self.next_run() == Some(Run::InSilence))
     }
 
     fn next_run(&self) -> Option<Run> {
@@ -80,6 +81,10 @@ impl<T> Suspects<T> {
     pub fn ended(&mut self, cleared: bool) {
         self.running = None;
         self.cleared += u64::from(cleared);
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,12 +1,10 @@
 //! Every metric: its name, type, labels and help, and where its numbers come from.
-//!
-//! Of the names in use for Redrive two are not here, because what they measure is not there yet: `redrive_breaker_state`
-//! and `redrive_budget_remaining`.
 
 use std::fmt::Write as _;
 
 use redrive::figures::{Figures, Histogram};
 use redrive_core::Time;
+use redrive_core::breaker::BreakerState;
 
 use crate::exposition::{Exposition, Kind, Metric, Samples};
 
@@ -158,11 +156,35 @@ static PAUSED: Metric =
     metric("redrive_paused", Kind::Gauge, PIPELINE, "1 while the pipeline is paused, 0 otherwise.");
 static RUNNING: Metric =
     metric("redrive_running", Kind::Gauge, PIPELINE, "Calls of the handler or sink that run now.");
+static BREAKER_STATE: Metric = metric(
+    "redrive_breaker_state",
+    Kind::Gauge,
+    &["pipeline", "state"],
+    "1 for the state the breaker is in, 0 for the others: closed, open, half_open.",
+);
+static PERMITS: Metric = metric(
+    "redrive_permits",
+    Kind::Gauge,
+    PIPELINE,
+    "Calls that may run at once now: the limit, fewer while they grow again after the breaker closed, 0 while it is open.",
+);
+static BUDGET_REMAINING: Metric = metric(
+    "redrive_budget_remaining",
+    Kind::Gauge,
+    PIPELINE,
+    "Retries that are left of the retry budget; absent where there is none.",
+);
+static SUSPECTS: Metric = metric(
+    "redrive_suspects",
+    Kind::Gauge,
+    PIPELINE,
+    "Messages that were running when a process ended without a clean stop, and have not run alone yet.",
+);
 static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 22] = [
+pub static METRICS: [&Metric; 26] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -184,6 +206,10 @@ pub static METRICS: [&Metric; 22] = [
     &KEY_ORDER_VOIDED,
     &PAUSED,
     &RUNNING,
+    &BREAKER_STATE,
+    &PERMITS,
+    &BUDGET_REMAINING,
+    &SUSPECTS,
     &BUILD_INFO,
 ];
 
@@ -239,6 +265,17 @@ pub fn render(snapshot: &Snapshot) -> String {
     });
     each(out, &PAUSED, snapshot, |samples, name, figures| samples.count(&[name], u64::from(figures.paused)));
     each(out, &RUNNING, snapshot, |samples, name, figures| samples.count(&[name], figures.running as u64));
+    each(out, &BREAKER_STATE, snapshot, |samples, name, figures| {
+        let now = figures.health.breaker.state;
+        BreakerState::ALL.iter().for_each(|s| samples.count(&[name, s.name()], u64::from(*s == now)));
+    });
+    each(out, &PERMITS, snapshot, |samples, name, figures| {
+        samples.count(&[name], figures.health.permits as u64);
+    });
+    each(out, &BUDGET_REMAINING, snapshot, |samples, name, figures| {
+        figures.health.budget_remaining.iter().for_each(|left| samples.count(&[name], u64::from(*left)));
+    });
+    each(out, &SUSPECTS, snapshot, |samples, name, figures| samples.count(&[name], figures.health.suspects));
     out.metric(&BUILD_INFO).count(&[env!("CARGO_PKG_VERSION")], 1);
     exposition.finish()
 }
@@ -288,9 +325,6 @@ pub fn docs() -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(page, "| `{name}` | {} | {labels} | {help} |", kind.name());
     }
-    page.push_str(
-        "\nNot there yet: `redrive_breaker_state` (circuit breaker), `redrive_budget_remaining` (retry budgets).\n",
-    );
     page
 }
 

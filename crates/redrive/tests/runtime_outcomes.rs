@@ -7,7 +7,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use redrive::{Class, Failure, MemoryStores, Message, Pipeline, Reason, Redrive, RunReport, VirtualClock};
+use redrive::{
+    Class, Failure, GuardSettings, MemoryStores, Message, Pipeline, Reason, Redrive, RunReport, VirtualClock,
+};
 use support::{at_rest, guarded, message, quick};
 
 fn built(pipeline: Pipeline) -> Redrive {
@@ -166,6 +168,7 @@ async fn every_letter_of_a_flood_reaches_a_slow_hook_before_the_run_ends() {
     let heard = Arc::new(AtomicU32::new(0));
     let hears = Arc::clone(&heard);
     let pipeline = Pipeline::new("p")
+        .guard(GuardSettings::off())
         .handler_fn(|_: Message| async { Err(Failure::gone("410")) })
         .on_dead_letter(move |_| {
             hears.fetch_add(1, SeqCst);

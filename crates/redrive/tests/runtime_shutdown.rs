@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use redrive::engine::{Engine, StoreOptions};
-use redrive::{Failure, HandleError, MemoryStores, Message, Pipeline, Policy, Redrive, RunError};
+use redrive::{
+    BreakerSettings, Failure, HandleError, MemoryStores, Message, Pipeline, Policy, Redrive, RunError,
+};
 use support::{guarded, message, until};
 use tokio::sync::Notify;
 
@@ -24,7 +26,8 @@ async fn ten_thousand_waiting_messages_do_not_delay_the_end() {
     let stores = MemoryStores::new();
     let policy = Policy::fixed("1h").retries(3);
     let handler = |_: Message| async { Err(Failure::transient("503")) };
-    let redrive = built(&stores, LONG, Pipeline::new("p").policy(policy).handler_fn(handler));
+    let pipeline = Pipeline::new("p").policy(policy).breaker(BreakerSettings::off());
+    let redrive = built(&stores, LONG, pipeline.handler_fn(handler));
     let handle = redrive.pipeline("p").unwrap();
     handle.ingest((0..10_000).map(|n| message(format!("m-{n}")))).await.unwrap();
     let report = guarded(redrive.run_until(until(&handle, |c| c.delayed == 10_000))).await.unwrap();

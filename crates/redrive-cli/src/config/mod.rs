@@ -30,7 +30,6 @@ pub mod words;
 pub use engine::{EngineConfig, EngineKind};
 pub use fault::{Fault, Faults, Severity};
 pub use flags::{EngineFlags, PipelineFlags, ProcessorFlags};
-pub use health::{BreakerConfig, GuardConfig};
 pub use load::{Config, Environment, Loaded};
 pub use pipeline::{PipelineConfig, SinkConfig};
 pub use server::{ServerConfig, TokenConfig};

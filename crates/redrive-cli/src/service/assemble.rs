@@ -9,6 +9,7 @@ use redrive::{BuildError, Embedded, MemoryStores, Pipeline, Redrive};
 use redrive_server::{Intake, Served, ServerOptions, Service, Token};
 use redrive_sinks::WebhookSink;
 
+use super::health_log::HealthLog;
 use super::{orphans, sink, tokens};
 use crate::args::Global;
 use crate::config::{Config, EngineKind, PipelineConfig};
@@ -26,7 +27,8 @@ pub struct Assembled {
 
 /// Whatever can be wrong without the store is found before it is opened, all of it together.
 pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
-    let (pipelines, tokens) = prepare(config, global)?;
+    let health = HealthLog::default();
+    let (pipelines, tokens) = prepare(config, global, &health)?;
     let (redrive, findings) = match config.engine.kind {
         EngineKind::Memory => (build(pipelines, MemoryStores::new())?, Vec::new()),
         EngineKind::Embedded => {
@@ -41,6 +43,7 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     };
     let dir = (config.engine.kind == EngineKind::Embedded).then_some(config.engine.dir.as_path());
     let service = service(config, &redrive, dir)?;
+    health.write_to(&service.actions);
     let tokens = match tokens {
         Some(given) => given,
         None => vec![tokens::made(&config.engine)?],
@@ -51,7 +54,11 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
 
 /// The pipelines with their sinks, and the tokens that were given, if any. Reads the files that the configuration
 /// names.
-fn prepare(config: &Config, global: &Global) -> Result<(Vec<Pipeline>, Option<Vec<Token>>), Failed> {
+fn prepare(
+    config: &Config,
+    global: &Global,
+    health: &HealthLog,
+) -> Result<(Vec<Pipeline>, Option<Vec<Token>>), Failed> {
     let mut wrong = Vec::new();
     if config.server.tls.is_some() {
         wrong.push(
@@ -63,7 +70,7 @@ fn prepare(config: &Config, global: &Global) -> Result<(Vec<Pipeline>, Option<Ve
     let mut pipelines = Vec::new();
     for pipeline in &config.pipelines {
         match sink::build(pipeline) {
-            Ok(sink) => pipelines.push(pipeline_of(pipeline, sink)),
+            Ok(sink) => pipelines.push(pipeline_of(pipeline, sink, health.clone())),
             Err(faults) => {
                 wrong.extend(faults.iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name)));
             }
@@ -82,7 +89,7 @@ fn build(pipelines: Vec<Pipeline>, stores: impl redrive::Stores + 'static) -> Re
     builder.build().map_err(|error| build_failed(&error))
 }
 
-fn pipeline_of(config: &PipelineConfig, sink: WebhookSink) -> Pipeline {
+fn pipeline_of(config: &PipelineConfig, sink: WebhookSink, health: HealthLog) -> Pipeline {
     let pipeline = Pipeline::new(&config.name)
         .policy(config.policy.clone())
         // The sink ends an exchange by itself and knows why; this one is for a sink that does not.
@@ -91,6 +98,10 @@ fn pipeline_of(config: &PipelineConfig, sink: WebhookSink) -> Pipeline {
         .after_dead(config.after_dead)
         .max_pending(config.max_pending)
         .sink(sink)
+        .breaker(config.breaker.clone())
+        .guard(config.guard.clone())
+        .on_stuck(super::stuck::leave)
+        .on_health(move |changed| health.tell(changed))
         .on_failure(redrive_server::log::attempt_failed);
     match config.dedup {
         Some(window) => pipeline.dedup(window),
@@ -124,7 +135,7 @@ fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
         let count = report.started.len();
         found.push(format!(
             "pipeline {pipeline}: the last run ended without a clean stop; {count} deliveries were running and are \
-             made again"
+             made again, one at a time"
         ));
     }
     for (log, damage) in [("journal", &report.journal), ("letter log", &report.letters)] {

@@ -13,6 +13,7 @@ use redrive_core::{Class, Schedule, duration};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::view_health::HealthView;
 use crate::service::Served;
 
 /// A time as text, or none.
@@ -41,6 +42,7 @@ pub struct PipelineView<'a> {
     late_p99_ms: Option<f64>,
     end_to_end_p99_ms: Option<f64>,
     breaker: &'static str,
+    health: HealthView,
 }
 
 #[derive(Debug, Serialize)]
@@ -103,8 +105,8 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
         attempts: figures.attempts.total(),
         late_p99_ms: p99_ms(figures.retry_lateness.quantile(0.99)),
         end_to_end_p99_ms: p99_ms(figures.end_to_end.quantile(0.99)),
-        // There is none yet; one that does not exist lets everything through.
-        breaker: "closed",
+        breaker: figures.health.breaker.state.name(),
+        health: HealthView::of(&figures.health),
     }
 }
 
