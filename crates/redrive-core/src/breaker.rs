@@ -167,6 +167,7 @@ pub struct Breaker {
     state: State,
     /// The message whose failure opened it, or failed as the last probe: it is no probe.
     opener: Option<u64>,
+    turned_away: bool,
     cause: Option<Cause>,
     since: Option<Time>,
     rounds: u32,
@@ -190,6 +191,7 @@ impl Breaker {
             settings,
             state: State::Closed,
             opener: None,
+            turned_away: false,
             cause: None,
             since: None,
             rounds: 0,
@@ -265,6 +267,7 @@ impl Breaker {
         let cause = Cause { failed: sum.failed, of: sum.calls, within, by, last };
         (self.rounds, self.probes, self.credentials) = (0, 0, 0);
         self.opener = Some(message);
+        self.turned_away = false;
         self.cause = Some(cause);
         self.since = Some(now);
         self.state = State::Open { until: now.plus(self.settings.cooldown_of(0)) };
@@ -281,6 +284,7 @@ impl Breaker {
             return None;
         }
         self.rounds = self.rounds.saturating_add(1);
+        self.turned_away = false;
         self.state = State::HalfOpen { running: 0, good: 0, bad: 0 };
         Some(Change::Probing { round: self.rounds })
     }
@@ -295,9 +299,12 @@ impl Breaker {
         usize::from(matches!(self.state, State::HalfOpen { running: 0, .. }))
     }
 
-    /// Whether this message may be a probe: never the one that opened it.
-    pub fn may_probe(&self, message: u64) -> bool {
-        self.opener != Some(message)
+    /// Whether this message may be a probe. The one that opened it is turned away once a round: if it comes back, there is
+    /// nobody else, and somebody has to ask.
+    pub fn may_probe(&mut self, message: u64) -> bool {
+        let turned_away = self.opener == Some(message) && !self.turned_away;
+        self.turned_away |= turned_away;
+        !turned_away
     }
 
     pub fn probe_started(&mut self) {
@@ -322,6 +329,7 @@ impl Breaker {
         } else {
             *bad += 1;
             self.opener = Some(message);
+            self.turned_away = false;
         }
         let (good, bad) = (*good, *bad);
         if bad >= self.settings.bad_enough() {

@@ -12,6 +12,8 @@ pub enum FailureKind {
     Timeout,
     /// There was no answer: no connection, or one that broke.
     Refused,
+    /// It broke off after it had got the request.
+    Reset,
     /// Whatever a handler calls a failure.
     #[default]
     Other,
@@ -40,7 +42,7 @@ impl Counted {
             (Self::Status(status), FailureKind::Status(got)) => status == got,
             (Self::Hundred(hundred), FailureKind::Status(got)) => got / 100 == u16::from(hundred),
             (Self::Timeout, FailureKind::Timeout)
-            | (Self::Refused, FailureKind::Refused)
+            | (Self::Refused, FailureKind::Refused | FailureKind::Reset)
             | (Self::Other, FailureKind::Other) => true,
             _ => false,
         }
@@ -85,6 +87,7 @@ impl fmt::Display for FailureKind {
             Self::Status(status) => write!(f, "{status}"),
             Self::Timeout => f.write_str("timeout"),
             Self::Refused => f.write_str("no answer"),
+            Self::Reset => f.write_str("broken off"),
             Self::Other => f.write_str("other"),
         }
     }

@@ -1,8 +1,9 @@
 //! How many calls may run after a breaker has closed: few at first, twice as many after each good second, half after a bad
 //! one. A backlog must not knock a sink over that has just got up.
 //!
-//! Once a second was bad, the number is known that is too many: from half of it the ramp goes on in small steps, so that a
-//! sink that came back with less than its old strength is not pushed over every few seconds.
+//! From half of the limit on it goes in steps, so that a sink that came back with less than its old strength is not hit with
+//! twice what it can do. Once a second was bad, the number is known that is too many: from half of that one the steps are
+//! small.
 
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ const GOOD_AT_LIMIT: u32 = 10;
 pub struct Ramp {
     limit: usize,
     permits: usize,
-    /// Below this the permits double, above it they grow by steps.
+    /// Below this the permits double, above it they grow by `step`.
     careful_from: usize,
+    step: usize,
     second_began: Time,
     calls: u32,
     failed: u32,
@@ -32,11 +34,12 @@ impl Ramp {
     /// Begins with as many permits as there were probes.
     pub fn new(probes: u32, limit: usize, now: Time) -> Self {
         let permits = (probes as usize).clamp(1, limit.max(1));
-        let careful_from = limit.max(1);
+        let (careful_from, step) = ((limit / 2).max(permits), (limit / 8).max(1));
         Self {
             limit: limit.max(1),
             permits,
             careful_from,
+            step,
             second_began: now,
             calls: 0,
             failed: 0,
@@ -70,14 +73,13 @@ impl Ramp {
             && u64::from(self.failed) * 10_000 > u64::from(self.calls) * BAD.basis_points();
         if is_bad {
             self.permits = (self.permits / 2).max(1);
-            self.careful_from = self.permits;
+            (self.careful_from, self.step) = (self.permits, (self.limit / 32).max(1));
             self.good_at_limit = 0;
         } else if self.permits < self.limit {
-            let step = (self.limit / 32).max(1);
             let next = if self.permits < self.careful_from {
                 (self.permits * 2).min(self.careful_from)
             } else {
-                self.permits + step
+                self.permits + self.step
             };
             self.permits = next.min(self.limit);
         } else {
@@ -117,11 +119,11 @@ mod tests {
     }
 
     #[test]
-    fn permits_double_each_good_second_up_to_the_limit() {
+    fn permits_grow_each_good_second_up_to_the_limit() {
         let mut ramp = Ramp::new(5, 64, at(0));
-        assert_eq!(run(&mut ramp, 0..6, 1_000), [10, 20, 40, 64, 64, 64]);
+        assert_eq!(run(&mut ramp, 0..8, 1_000), [10, 20, 32, 40, 48, 56, 64, 64]);
         assert!(!ramp.is_over());
-        run(&mut ramp, 6..16, 1_000);
+        run(&mut ramp, 8..18, 1_000);
         assert!(ramp.is_over());
     }
 
@@ -129,7 +131,7 @@ mod tests {
     fn a_bad_second_halves_them_and_makes_the_next_steps_small() {
         let mut ramp = Ramp::new(5, 64, at(0));
         let permits = run(&mut ramp, 0..60, 32);
-        assert_eq!(permits[..6], [10, 20, 40, 64, 32, 34], "40 of which 8 fail are a good second");
+        assert_eq!(permits[..7], [10, 20, 32, 40, 48, 24, 26], "40 of which 8 fail are a good second");
         assert!(permits[10..].iter().all(|permits| *permits <= 44), "{permits:?}");
         assert!(!ramp.is_over(), "a sink with half its strength is never called with all permits");
     }

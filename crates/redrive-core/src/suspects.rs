@@ -77,6 +77,11 @@ impl<T> Suspects<T> {
         self.waiting.pop_front()
     }
 
+    /// Takes the next one away, if `gone` says so: it has no turn any more.
+    pub fn take_next_if(&mut self, gone: impl FnOnce(&T) -> bool) -> Option<T> {
+        self.waiting.pop_front_if(|(who, _)| gone(who)).map(|(who, _)| who)
+    }
+
     /// The one that ran came to an end; `cleared` unless it was given up.
     pub fn ended(&mut self, cleared: bool) {
         self.running = None;

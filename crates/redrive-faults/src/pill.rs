@@ -128,7 +128,7 @@ fn pipeline(name: &str, death: Death, log: &Arc<File>) -> Pipeline {
             (&*log).write_all(format!("{}\n", message.id()).as_bytes()).map_err(Failure::permanent)
         }
     };
-    let policy = Policy::tiers(["5ms", "5ms", "5ms"]).jitter("none");
+    let policy = Policy::fixed("5ms").retries(3).jitter("none");
     Pipeline::new(name)
         .policy(policy)
         .concurrency(IN_FLIGHT as u32)

@@ -26,6 +26,8 @@ fn until_it_lives(rig: &Rig, death: Death) -> (u64, String) {
             .arg(env!("CARGO_BIN_EXE_pill"))
             .args([&rig.dir, &log])
             .args([death.name(), &start.to_string()]);
+        // A backtrace of the last moment takes longer than the watchdog's patience.
+        command.env("RUST_BACKTRACE", "0");
         let (status, stderr) = Victim::spawn(&mut command).wait();
         said.push_str(&format!("--- start {start}: {status}\n{stderr}"));
         if status.success() {

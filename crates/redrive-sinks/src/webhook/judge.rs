@@ -69,7 +69,13 @@ pub(super) fn unanswered(
     table: &ClassTable,
 ) -> Failure {
     let text = status.map_or_else(|| text.to_owned(), |answer| format!("{}: {text}", named(answer)));
-    let kind = if trouble == Trouble::Timeout { FailureKind::Timeout } else { FailureKind::Refused };
+    let kind = match trouble {
+        Trouble::Timeout => FailureKind::Timeout,
+        Trouble::Reset if sent => FailureKind::Reset,
+        Trouble::Refused | Trouble::Dns | Trouble::Tls | Trouble::Reset | Trouble::Blocked => {
+            FailureKind::Refused
+        }
+    };
     let failure =
         of_class(table.trouble(trouble), None, WebhookError::Unanswered { trouble, text }).of_kind(kind);
     let failure = if sent { failure.ambiguous() } else { failure };

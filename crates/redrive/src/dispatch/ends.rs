@@ -24,6 +24,7 @@ impl Machine {
         if created > Time::ZERO {
             self.figures.end_to_end.observe_ms(now.as_millis().saturating_sub(created.as_millis()));
         }
+        self.clear_of_reset(&call, now);
         self.tell_protection(&call, Told::Sign(Sign::Good), None, now);
         self.protection.succeeded(now);
         self.settle(settle::succeeded(call.delivery), None);
@@ -48,7 +49,8 @@ impl Machine {
         }
     }
 
-    pub(super) fn attempt_failed(&mut self, call: Call, failure: Failure, now: Time, random: Random) {
+    pub(super) fn attempt_failed(&mut self, mut call: Call, failure: Failure, now: Time, random: Random) {
+        let failure = self.blame_for_reset(&mut call, failure, now);
         let asked = failure.retry_after().map(|asked| asked.min(self.policy.retry_after_max()));
         self.tell_protection(&call, Told::of(&failure, &call.delivery.meta), asked, now);
         let mut views = self.protection.views(now);

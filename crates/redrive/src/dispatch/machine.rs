@@ -20,6 +20,7 @@ use super::failed::AttemptFailed;
 use super::health::{HealthEntry, HealthFigures};
 use super::permits::Permits;
 use super::protection::{Admission, Protection, ProtectionSettings};
+use super::resets::Resets;
 use super::routes::{Router, Routes};
 use super::suspected::Settling;
 use super::waiting::Waiting;
@@ -83,6 +84,7 @@ pub struct Machine {
     pub(super) policy: Arc<Policy>,
     pub(super) permits: Permits,
     pub(super) protection: Protection,
+    pub(super) resets: Resets,
     pub(super) routes: Option<Routes>,
     pub(super) suspects: Suspects<Delivery>,
     pub(super) suspect_settling: Settling,
@@ -121,6 +123,7 @@ impl Machine {
             figures: Figures::new(&policy),
             permits: Permits::new(concurrency),
             protection: Protection::new(protection, &policy, concurrency),
+            resets: Resets::default(),
             routes: None,
             suspects: Suspects::new(policy.crash_threshold()),
             suspect_settling: Settling::No,
@@ -184,6 +187,7 @@ impl Machine {
     /// Time has passed: what the breaker and the ramp allow may have changed.
     pub fn tick(&mut self, now: Time) {
         self.protection.tick(now);
+        self.expire_suspects(now);
     }
 
     /// What a decision would be told now.
@@ -233,7 +237,9 @@ impl Machine {
                 self.settle(settle::dead(delivery, reason, now), None);
             } else if expired(&delivery.meta, now) {
                 self.settle(settle::dead(self.with_time_held(delivery, now), Reason::TtlExceeded, now), None);
-            } else if let Some(suspect) = delivery.suspect {
+            } else if let Some(suspect) =
+                delivery.suspect.or_else(|| self.suspected_by_receiver(delivery.receipt.number()))
+            {
                 self.suspect(delivery, suspect, now);
             } else {
                 self.start(delivery, now, starts);

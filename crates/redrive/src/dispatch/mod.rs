@@ -8,6 +8,7 @@ pub mod health;
 pub mod machine;
 pub mod permits;
 pub mod protection;
+mod resets;
 pub mod routes;
 mod suspected;
 mod waiting;

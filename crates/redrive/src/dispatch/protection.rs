@@ -167,6 +167,15 @@ impl Protection {
         Admission::Probe
     }
 
+    /// Lets somebody start whom there was room for, whoever it is. Whether it is a probe.
+    pub(super) fn admit_anybody(&mut self) -> bool {
+        let is_probe = !self.breaker.is_closed();
+        if is_probe {
+            self.breaker.probe_started();
+        }
+        is_probe
+    }
+
     /// Hears how a call ended. Whether it made the breaker open.
     pub(super) fn ended(&mut self, end: CallEnd, now: Time) -> bool {
         let CallEnd { message, is_first, is_probe, told } = end;

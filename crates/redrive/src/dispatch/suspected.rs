@@ -1,8 +1,8 @@
 //! How the machine treats deliveries that may have killed the process: they wait for their turn without a permit, run
 //! alone, and the next one starts only once the end of the one before is stored.
 
-use redrive_core::Time;
 use redrive_core::suspects::{self, Run};
+use redrive_core::{Reason, Time, expired};
 
 use super::calls::Call;
 use super::health::HealthChange;
@@ -47,10 +47,19 @@ impl Machine {
         }
     }
 
+    /// Whoever waited for its turn until its deadline is not started any more.
+    pub(super) fn expire_suspects(&mut self, now: Time) {
+        while let Some(delivery) = self.suspects.take_next_if(|next| expired(&next.meta, now)) {
+            self.settle(settle::dead(delivery, Reason::TtlExceeded, now), None);
+        }
+    }
+
     /// How the next suspect would run, if one may start now as far as this pipeline is concerned.
     pub fn suspect_turn(&self) -> Option<(Run, Receipt)> {
         let run = self.suspects.turn()?;
-        let may = !self.stopping && !self.paused && !self.protection.is_open() && self.permits.free() > 0;
+        // It may be the only one that is left to ask by whether the sink is back.
+        let allowed = self.protection.room(self.permits.used()) > 0 && self.permits.free() > 0;
+        let may = !self.stopping && !self.paused && allowed;
         let quiet = run == Run::Alone || (self.running() == 0 && self.unsettled == 0);
         let next = self.suspects.next()?;
         (may && quiet).then_some((run, next.receipt))
@@ -69,13 +78,14 @@ impl Machine {
     /// Starts the suspect whose turn it is. It has been announced.
     pub fn start_suspect(&mut self, now: Time, starts: &mut Vec<Start>) {
         let Some(permit) = self.permits.take() else { return };
+        let is_probe = self.protection.admit_anybody();
         let silent = self.suspects.turn() == Some(Run::InSilence);
         let Some((delivery, crashes)) = self.suspects.start() else { return };
         let message_id = delivery.message.id().to_owned();
         let (threshold, left) =
             (suspects::convicted_at(self.policy.crash_threshold()), self.suspects.len() - 1);
         self.protection.note(HealthChange::RunsAlone { message_id, crashes, threshold, silent, left }, now);
-        self.begin(Call { is_suspect: true, ..Call::new(delivery, now, permit) }, starts);
+        self.begin(Call { is_suspect: true, is_probe, ..Call::new(delivery, now, permit) }, starts);
     }
 
     pub(super) fn suspect_given(&mut self, ticket: Ticket) {

@@ -150,7 +150,8 @@ impl World {
         }
         if std::mem::take(&mut self.killed) {
             self.crash();
-            return Ok(came);
+            // It is another process now, with work to take.
+            return Ok(came.max(1));
         }
         if !self.machine.is_unhindered() {
             return Ok(came);
