@@ -1,5 +1,6 @@
 //! How many of the calls of the last while failed: counters in slots of time, so that memory does not grow with traffic.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::Time;
@@ -15,6 +16,9 @@ pub struct Window {
     slots: [Slot; SLOTS],
     /// When the first call since the last clearing came.
     began: Option<Time>,
+    /// The slot of the last call, and which milliseconds are its: most calls fall into the same one, and need no division.
+    at: usize,
+    at_ms: Range<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,18 +38,27 @@ pub struct Sum {
 impl Window {
     pub fn new(span: Duration) -> Self {
         let slot_ms = millis(span).div_ceil(SLOTS as u64).max(1);
-        Self { slot_ms, slots: [Slot::default(); SLOTS], began: None }
+        Self { slot_ms, slots: [Slot::default(); SLOTS], began: None, at: 0, at_ms: 0..0 }
     }
 
     pub fn add(&mut self, now: Time, failed: bool) {
+        if !self.at_ms.contains(&now.as_millis()) {
+            self.turn_to(now);
+        }
+        let slot = &mut self.slots[self.at];
+        slot.calls = slot.calls.saturating_add(1);
+        slot.failed = slot.failed.saturating_add(u32::from(failed));
+    }
+
+    fn turn_to(&mut self, now: Time) {
         self.began = self.began.or(Some(now));
         let number = self.number(now);
-        let slot = &mut self.slots[(number % SLOTS as u64) as usize];
+        self.at = (number % SLOTS as u64) as usize;
+        self.at_ms = (number - 1) * self.slot_ms..number.saturating_mul(self.slot_ms);
+        let slot = &mut self.slots[self.at];
         if slot.number != number {
             *slot = Slot { number, ..Slot::default() };
         }
-        slot.calls = slot.calls.saturating_add(1);
-        slot.failed = slot.failed.saturating_add(u32::from(failed));
     }
 
     /// What came within the window before `now`. Slots of the future, after a clock was set back, do not count.
@@ -66,7 +79,7 @@ impl Window {
 
     pub fn clear(&mut self) {
         self.slots = [Slot::default(); SLOTS];
-        self.began = None;
+        (self.began, self.at_ms) = (None, 0..0);
     }
 
     /// Numbers begin at 1, so that an untouched slot is of no time at all that counts.

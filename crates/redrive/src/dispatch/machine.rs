@@ -237,8 +237,11 @@ impl Machine {
                 self.settle(settle::dead(delivery, reason, now), None);
             } else if expired(&delivery.meta, now) {
                 self.settle(settle::dead(self.with_time_held(delivery, now), Reason::TtlExceeded, now), None);
-            } else if let Some(suspect) =
-                delivery.suspect.or_else(|| self.suspected_by_receiver(delivery.receipt.number()))
+            } else if let Some(suspect) = delivery
+                .suspect
+                .as_deref()
+                .copied()
+                .or_else(|| self.suspected_by_receiver(delivery.receipt.number()))
             {
                 self.suspect(delivery, suspect, now);
             } else {

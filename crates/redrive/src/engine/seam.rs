@@ -75,7 +75,7 @@ pub struct Delivery {
     /// Set if it must not be started but settled as dead for this reason: its bytes are damaged, or its key is blocked.
     pub doomed: Option<Reason>,
     /// Set if it was running when a process died: it runs alone, and is announced before.
-    pub suspect: Option<Suspect>,
+    pub suspect: Option<Box<Suspect>>,
 }
 
 /// What an engine knows of a delivery that may have killed the process.

@@ -179,7 +179,8 @@ impl Dispatcher {
             self.machine.pause(true);
             self.watch.happened();
         }
-        if !self.machine.suspect_runs() && !self.machine.wants_silence() {
+        // Whoever cannot start now, for whatever reason, keeps nobody else from it.
+        if !self.machine.suspect_runs() && self.machine.suspect_turn().is_none() {
             self.place.leave();
         }
         self.place.busy(!self.machine.is_at_rest());

@@ -233,7 +233,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             history: content.history,
             due: content.due.map(Time::from_millis),
             doomed,
-            suspect: self.suspects.of(seq, self.now),
+            suspect: self.suspects.of(seq, self.now).map(Box::new),
         }))
     }
 

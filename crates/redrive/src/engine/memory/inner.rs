@@ -243,6 +243,7 @@ impl Inner {
         let suspect = self.suspects.get(&seq);
         let suspect =
             suspect.map(|crashes| Suspect { crashes: *crashes, first_crash: None, last_crash: None });
+        let suspect = suspect.map(Box::new);
         let epoch = self.epoch;
         if let State::Delayed(due) = self.entry(seq).state {
             self.delayed.remove(&(due, seq));
