@@ -121,6 +121,10 @@ fn what_passes_its_deadline_while_it_is_held_is_not_dead_for_the_outage() {
     };
     wait_for("messages to expire", || dead("ttl_exceeded") > 0);
     assert_eq!(dead("max_retries"), 0);
+    let letters = processor.get("/v1/pipelines/orders/letters?filter=reason:ttl_exceeded").json();
+    let held =
+        letters["letters"].as_array().unwrap().iter().map(|letter| letter["held_ms"].as_u64().unwrap());
+    assert!(held.max() > Some(0), "the letters say for how long they were held: {letters}");
 }
 
 /// A deploy that refuses everything: the guard pauses the pipeline before the queue is empty, a restart does not undo it,

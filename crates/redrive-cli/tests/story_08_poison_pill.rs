@@ -51,6 +51,7 @@ url = "{url}"
     assert_eq!(calls, 3, "three deaths of the receiver");
     let letter = stdout(&processor.cli(&["dlq", "show", "orders", "o-88120"]));
     assert!(letter.contains("poison_pill"), "{letter}");
+    assert!(letter.contains("crashes  3") && letter.contains("never replayed automatically"), "{letter}");
     assert!(letter.contains("broke off 3 times while this message ran alone"), "{letter}");
     assert!(processor.log().contains("o-88120"), "{}", processor.log());
     assert_eq!(shown()["dead"], 1);

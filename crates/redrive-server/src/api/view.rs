@@ -254,6 +254,11 @@ pub struct LetterView {
     created: String,
     first_seen: Option<String>,
     deadline: Option<String>,
+    /// For how long it was put off or kept back without using up attempts.
+    held_ms: u64,
+    /// How often its handler, its process or its receiver ended while it ran, and when last.
+    crashes: u32,
+    last_crash: Option<String>,
     /// Where it came from, on engines with a source of their own.
     origin: Option<String>,
     headers: BTreeMap<String, String>,
@@ -284,6 +289,9 @@ pub fn letter(pipeline: &str, letter: &Letter, with_payload: bool) -> LetterView
         created: timestamp::print(message.created()),
         first_seen: time(letter.meta.first_failed),
         deadline: time(letter.meta.deadline),
+        held_ms: letter.meta.held_ms,
+        crashes: letter.meta.crashes,
+        last_crash: time(letter.meta.last_crash),
         origin: None,
         headers: message.headers().map(|(name, value)| (name.to_owned(), text(value))).collect(),
         payload: with_payload.then(|| message.payload().map_or(Value::Null, payload)),

@@ -45,6 +45,8 @@ pub(super) struct Routes {
     lot_max: usize,
     /// Endpoints with messages in the lot at which a call has ended.
     freed: VecDeque<u64>,
+    /// Whether what is looked at comes from the lot, so that it is its turn.
+    from_lot: bool,
 }
 
 /// What becomes of a delivery before it starts.
@@ -64,13 +66,14 @@ impl Routes {
             lot_len: 0,
             lot_max: permits.saturating_mul(LOT_PER_PERMIT),
             freed: VecDeque::new(),
+            from_lot: false,
         }
     }
 
     fn route(&mut self, delivery: Delivery, now: Time) -> Routed {
         let Some(to) = (self.router.of)(&delivery.message) else { return Routed::Start(delivery, None) };
         // Whoever came before goes before.
-        let waits = self.lot.contains_key(&to.endpoint);
+        let waits = !self.from_lot && self.lot.contains_key(&to.endpoint);
         match self.endpoints.ask(to, now, spread(&delivery)) {
             Passage::Go if !waits => {
                 self.endpoints.started(to);
@@ -98,15 +101,31 @@ impl Routes {
     }
 
     /// The next message from the lot whose endpoint has room again.
-    fn next_freed(&mut self) -> Option<Delivery> {
-        let endpoint = self.freed.pop_front()?;
-        let waiting = self.lot.get_mut(&endpoint)?;
-        let delivery = waiting.pop_front();
-        if waiting.is_empty() {
-            self.lot.remove(&endpoint);
+    fn next_freed(&mut self, now: Time) -> Option<(Delivery, u64)> {
+        loop {
+            let endpoint = self.freed.pop_front()?;
+            let Some(waiting) = self.lot.get_mut(&endpoint) else { continue };
+            let to = waiting.front().and_then(|next| (self.router.of)(&next.message));
+            // Full again: one of the calls that run there will say when it is not.
+            if to.is_some_and(|to| self.endpoints.ask(to, now, Random(0)) == Passage::Full) {
+                continue;
+            }
+            let delivery = waiting.pop_front();
+            if waiting.is_empty() {
+                self.lot.remove(&endpoint);
+            }
+            if let Some(delivery) = delivery {
+                self.lot_len -= 1;
+                return Some((delivery, endpoint));
+            }
         }
-        self.lot_len -= usize::from(delivery.is_some());
-        delivery
+    }
+
+    /// The one that had its turn did not start, so nobody will say when the next one may.
+    fn free_again(&mut self, endpoint: u64) {
+        if self.lot.contains_key(&endpoint) {
+            self.freed.push_front(endpoint);
+        }
     }
 
     fn take_lot(&mut self) -> Vec<Delivery> {
@@ -152,10 +171,23 @@ impl Machine {
     /// Starts what waited for its endpoint, as far as there are permits.
     pub(super) fn start_freed(&mut self, now: Time, starts: &mut Vec<Start>) {
         while self.room_for_due() > 0
-            && let Some(delivery) = self.routes.as_mut().and_then(Routes::next_freed)
+            && let Some((delivery, endpoint)) = self.routes.as_mut().and_then(|routes| routes.next_freed(now))
         {
-            let mut one = vec![delivery];
+            let (mut one, before) = (vec![delivery], starts.len());
+            self.from_lot(true);
             self.taken_again(&mut one, now, starts);
+            self.from_lot(false);
+            if starts.len() == before
+                && let Some(routes) = &mut self.routes
+            {
+                routes.free_again(endpoint);
+            }
+        }
+    }
+
+    fn from_lot(&mut self, from_lot: bool) {
+        if let Some(routes) = &mut self.routes {
+            routes.from_lot = from_lot;
         }
     }
 
