@@ -101,12 +101,14 @@ async fn a_slow_endpoint_does_not_hold_up_its_neighbours() {
     let redrive = built(&sink);
     let handle = redrive.pipeline("hooks").unwrap();
     handle.ingest(messages("slow", 60)).await.unwrap();
-    handle.ingest(messages("fine", 300)).await.unwrap();
+    for neighbour in 0..30 {
+        handle.ingest(messages(&format!("fine{neighbour}"), 10)).await.unwrap();
+    }
     guarded(redrive.run_until(at_rest(&handle))).await.unwrap();
     assert!(sink.world.most_at_once("slow") <= 4, "a quarter of 16 permits");
     let ended = sink.world.ended.lock().unwrap().clone();
     assert_eq!(ended.len(), 360);
-    let last_fine = ended.iter().rposition(|to| to == "fine").unwrap();
+    let last_fine = ended.iter().rposition(|to| to.starts_with("fine")).unwrap();
     let slow_before = ended[..last_fine].iter().filter(|to| *to == "slow").count();
     assert!(slow_before < 30, "{slow_before} of 60 slow ones ended before the last neighbour");
 }

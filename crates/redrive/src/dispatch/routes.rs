@@ -80,7 +80,7 @@ impl Routes {
                 Routed::Start(delivery, Some(to))
             }
             Passage::NotBefore(due) => Routed::PutOff(delivery, due),
-            Passage::Go | Passage::Full if self.lot_len < self.lot_max => {
+            Passage::Go | Passage::Full if self.has_place_for(to) => {
                 self.lot.entry(to.endpoint).or_default().push_back(delivery);
                 self.lot_len += 1;
                 Routed::Kept
@@ -91,6 +91,12 @@ impl Routes {
                 Routed::PutOff(delivery, now.plus(wait + Duration::from_millis(jitter)))
             }
         }
+    }
+
+    /// No endpoint may fill more than a quarter of the lot: others need it as well.
+    fn has_place_for(&self, to: Endpoint) -> bool {
+        let own = self.lot.get(&to.endpoint).map_or(0, VecDeque::len);
+        self.lot_len < self.lot_max && own < (self.lot_max / 4).max(1)
     }
 
     pub(super) fn ended(&mut self, to: Endpoint, call: EndpointCall, now: Time) {
