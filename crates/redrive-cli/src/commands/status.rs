@@ -1,7 +1,8 @@
 //! `redrive status`: the live state of one pipeline or of all, once or every second.
 //!
-//! Not yet here: the breaker's lines (there is no breaker) and `--members`.
+//! Not yet here: `--members`.
 
+mod health;
 mod key;
 mod watch;
 
@@ -63,7 +64,12 @@ pub fn write(json: &Value, view: &PipelineView, now: Time, out: &mut Output) -> 
     }
     let paused =
         if view.paused { format!("   {}", out.paint(Style::Warning, "PAUSED")) } else { String::new() };
-    out.line(&format!("pipeline {}{paused}   {}", view.name, standing(view, now)))?;
+    let breaker = health::head(view, now).map(|head| format!("   {}", out.paint(Style::Warning, &head)));
+    let breaker = breaker.unwrap_or_default();
+    out.line(&format!("pipeline {}{paused}{breaker}   {}", view.name, standing(view, now)))?;
+    for line in health::lines(view, now) {
+        out.line(&format!("  {line}"))?;
+    }
     out.line(&format!("  {}", done(view)))
 }
 
