@@ -16,7 +16,9 @@ use std::time::Duration;
 use redrive::engine::StoreOptions;
 use redrive::letters::Selection;
 use redrive::replay::{ReplaySpec, ReplayState, Replays};
-use redrive::{Embedded, Failure, GuardSettings, LetterState, Message, Pipeline, PipelineHandle, Policy, Redrive};
+use redrive::{
+    Embedded, Failure, GuardSettings, LetterState, Message, Pipeline, PipelineHandle, Policy, Redrive,
+};
 
 use crate::plan;
 
