@@ -141,7 +141,9 @@ mod tests {
     fn asking_often_loses_nothing() {
         let mut budget = RetryBudget::new(Some(BudgetRate::PerMinute(1)));
         budget.spend(1);
-        (0..60_000).for_each(|ms| drop(budget.view(at(ms))));
+        for ms in 0..60_000 {
+            budget.view(at(ms));
+        }
         assert!(remaining(&mut budget, at(60_100)) == 1);
     }
 

@@ -49,7 +49,7 @@ pub struct Endpoints {
     settings: BreakerSettings,
     per_endpoint: u32,
     origins: Troubled,
-    endpoints: Troubled,
+    own: Troubled,
     /// Bounded by the calls that run.
     running: HashMap<u64, u32>,
 }
@@ -84,7 +84,7 @@ impl Endpoints {
             settings,
             per_endpoint: per_endpoint.clamp(1, quarter),
             origins: Troubled::default(),
-            endpoints: Troubled::default(),
+            own: Troubled::default(),
             running: HashMap::new(),
         }
     }
@@ -95,13 +95,13 @@ impl Endpoints {
 
     /// How many endpoints are remembered, and how many of them are left alone now.
     pub fn troubled(&self, now: Time) -> (usize, usize) {
-        let open = self.endpoints.known.values().filter(|trouble| trouble.not_before(now).is_some());
-        (self.endpoints.known.len(), open.count())
+        let open = self.own.known.values().filter(|trouble| trouble.not_before(now).is_some());
+        (self.own.known.len(), open.count())
     }
 
     /// Whether a message may go. One that may is a probe if its endpoint was closed.
     pub fn ask(&mut self, to: Endpoint, now: Time, random: Random) -> Passage {
-        let closed = [self.origins.not_before(to.origin, now), self.endpoints.not_before(to.endpoint, now)];
+        let closed = [self.origins.not_before(to.origin, now), self.own.not_before(to.endpoint, now)];
         if let Some(until) = closed.into_iter().flatten().max() {
             // Those that wait must not come back at one instant: they are spread over half the wait once more.
             let spread = millis(until.since(now)) / 2 + 1_000;
@@ -117,7 +117,7 @@ impl Endpoints {
     pub fn health(&self, to: Endpoint, now: Time) -> Option<Health> {
         let open = |trouble: &Trouble| trouble.open_until.map(|until| until.since(now));
         let origin = self.origins.known.get(&to.origin).and_then(open);
-        let endpoint = self.endpoints.known.get(&to.endpoint).and_then(open);
+        let endpoint = self.own.known.get(&to.endpoint).and_then(open);
         let retry_in = origin.into_iter().chain(endpoint).max()?;
         Some(Health::Gated { by: Gate::Breaker, retry_in })
     }
@@ -125,7 +125,7 @@ impl Endpoints {
     pub fn started(&mut self, to: Endpoint) {
         *self.running.entry(to.endpoint).or_default() += 1;
         self.origins.started(to.origin);
-        self.endpoints.started(to.endpoint);
+        self.own.started(to.endpoint);
     }
 
     pub fn ended(&mut self, to: Endpoint, call: EndpointCall, now: Time) {
@@ -136,10 +136,10 @@ impl Endpoints {
             }
         }
         if let Some(wait) = call.retry_after.filter(|wait| !wait.is_zero()) {
-            let trouble = self.endpoints.touch(to.endpoint, now);
+            let trouble = self.own.touch(to.endpoint, now);
             trouble.not_before = trouble.not_before.max(now.plus(wait));
         }
-        self.endpoints.ended(to.endpoint, None, call, &self.settings, now);
+        self.own.ended(to.endpoint, None, call, &self.settings, now);
         self.origins.ended(to.origin, Some(to.endpoint), call, &self.settings, now);
     }
 }
@@ -332,7 +332,7 @@ mod tests {
             call(&mut all, Endpoint { origin: endpoint, endpoint }, BAD, at(endpoint));
         }
         assert_eq!(all.troubled(at(250_000)).0, REMEMBERED_MAX);
-        assert!(all.endpoints.touched.len() <= 2 * REMEMBERED_MAX + 1);
+        assert!(all.own.touched.len() <= 2 * REMEMBERED_MAX + 1);
         assert!(all.running.is_empty());
     }
 

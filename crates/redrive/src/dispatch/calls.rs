@@ -94,9 +94,8 @@ impl Calls {
 
     /// The call that has run for the longest, among those that `runs` says do.
     pub(super) fn longest(&self, runs: impl Fn(CallId) -> bool) -> Option<(CallId, &Call)> {
-        let of = |(slot, place): (u32, &'_ Slot)| CallId { slot, round: place.round };
         let calls = (0..).zip(&self.slots).filter_map(|(slot, place)| {
-            let id = of((slot, place));
+            let id = CallId { slot, round: place.round };
             place.call.as_ref().filter(|_| runs(id)).map(|call| (id, call))
         });
         calls.min_by_key(|(_, call)| call.started)

@@ -46,7 +46,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
         self.check()?;
-        if self.suspects.len() > 0 {
+        if !self.suspects.is_empty() {
             let noted = self.note_suspects(&batch);
             self.guard(noted)?;
         }

@@ -85,6 +85,10 @@ impl<F: DiskFile> Suspected<F> {
         self.known.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
     /// What is known of a message that is handed out.
     pub fn of(&mut self, seq: u64, now: Time) -> Option<Suspect> {
         let known = self.known.get_mut(&seq)?;
