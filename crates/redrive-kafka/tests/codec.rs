@@ -27,11 +27,20 @@ type Given<'a> = (&'a str, Option<&'a [u8]>);
 
 fn record(topic: &str, key: Option<&[u8]>, payload: Option<&[u8]>, given: OwnedHeaders) -> OwnedMessage {
     let (key, payload) = (key.map(<[u8]>::to_vec), payload.map(<[u8]>::to_vec));
-    OwnedMessage::new(payload, key, topic.to_owned(), Timestamp::CreateTime(1_700_000_000_000), 7, 1182, Some(given))
+    OwnedMessage::new(
+        payload,
+        key,
+        topic.to_owned(),
+        Timestamp::CreateTime(1_700_000_000_000),
+        7,
+        1182,
+        Some(given),
+    )
 }
 
 fn given(list: &[Given<'_>]) -> OwnedHeaders {
-    list.iter().fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: *value }))
+    list.iter()
+        .fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: *value }))
 }
 
 fn fresh(reader: &Reader, record: &OwnedMessage) -> (Message, Meta) {
