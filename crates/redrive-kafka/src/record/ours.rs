@@ -8,6 +8,25 @@ use redrive_core::{Reason, Time};
 use super::names;
 use super::write::NONE;
 
+/// The deadline that a message carries, beside the one that applies.
+#[derive(Clone, Copy, Default)]
+pub(super) enum OrigDeadline {
+    #[default]
+    Same,
+    None,
+    At(Time),
+}
+
+impl OrigDeadline {
+    pub(super) const fn beside(self, applies: Option<Time>) -> Option<Time> {
+        match self {
+            Self::Same => applies,
+            Self::None => None,
+            Self::At(time) => Some(time),
+        }
+    }
+}
+
 /// Our headers as they stand on a record.
 #[derive(Default)]
 pub(super) struct Ours<'r> {
@@ -19,8 +38,7 @@ pub(super) struct Ours<'r> {
     pub(super) created: Option<Time>,
     pub(super) orig_created: Option<Time>,
     pub(super) deadline: Option<Time>,
-    /// `Some(None)` says that the message has none.
-    pub(super) orig_deadline: Option<Option<Time>>,
+    pub(super) orig_deadline: OrigDeadline,
     pub(super) attempts: Option<u32>,
     pub(super) uncounted: u32,
     pub(super) reconnects: u32,
@@ -54,8 +72,10 @@ impl<'r> Ours<'r> {
                 names::CREATED => ours.created = time(),
                 names::ORIG_CREATED => ours.orig_created = time(),
                 names::DEADLINE => ours.deadline = time(),
-                names::ORIG_DEADLINE if value == NONE.as_bytes() => ours.orig_deadline = Some(None),
-                names::ORIG_DEADLINE => ours.orig_deadline = time().map(Some),
+                names::ORIG_DEADLINE if value == NONE.as_bytes() => ours.orig_deadline = OrigDeadline::None,
+                names::ORIG_DEADLINE => {
+                    ours.orig_deadline = time().map_or(OrigDeadline::Same, OrigDeadline::At);
+                }
                 names::ATTEMPTS => ours.attempts = parse(value),
                 names::UNCOUNTED => ours.uncounted = parse(value).unwrap_or_default(),
                 names::RECONNECTS => ours.reconnects = parse(value).unwrap_or_default(),

@@ -121,7 +121,7 @@ impl Reader {
             tenant: ours.tenant,
             headers: foreign(Some(headers), Some(mark)),
             created: ours.orig_created.unwrap_or(created),
-            deadline: ours.orig_deadline.unwrap_or(deadline),
+            deadline: ours.orig_deadline.beside(deadline),
         }
         .encode();
         Some(match message {
