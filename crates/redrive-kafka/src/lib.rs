@@ -4,7 +4,12 @@
 //! # Layout, in the order a record meets it
 //!
 //! - [`options`]: which cluster, which topics, how they are read
+//! - [`client`]: how librdkafka is set up for each of its parts; [`topics`]: which topics there are and must be
+//! - [`record`]: from a record to a message and back
 
+pub mod client;
 pub mod options;
+pub mod record;
+pub mod topics;
 
 pub use options::{Cluster, KafkaPipeline, Only, Start, TopicsMode};
