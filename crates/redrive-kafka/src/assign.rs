@@ -80,7 +80,7 @@ pub fn begin(
             notes.insert(name, (offset, CommitNote { taken: offset, clean: true, ..CommitNote::default() }));
         }
     }
-    let mut starts: HashMap<Name, CompletionSet> = HashMap::new();
+    let mut starts: HashMap<Name, (CompletionSet, Option<(u64, u64)>)> = HashMap::new();
     for (name, (offset, read)) in &notes {
         let mut done = CompletionSet::starting_at(*offset);
         for (first, count) in &read.runs {
@@ -88,7 +88,7 @@ pub fn begin(
                 done.insert(number);
             });
         }
-        starts.insert(name.clone(), done);
+        starts.insert(name.clone(), (done, None));
     }
     if notes.values().any(|(_, read)| read.more) {
         read_chunks(plan, &mut starts)?;
@@ -110,7 +110,7 @@ pub fn begin(
                 }
             };
             let (_, read) = notes.remove(&name)?;
-            let done = starts.remove(&name)?;
+            let (done, written) = starts.remove(&name)?;
             Some(LaneStart {
                 kind,
                 topic: name.0,
@@ -118,6 +118,7 @@ pub fn begin(
                 done,
                 taken: read.taken,
                 clean: read.clean,
+                written,
                 room: Arc::new(room),
             })
         })
@@ -185,13 +186,12 @@ fn commit_first(consumer: &BaseConsumer<Desk>, first: &[(Name, u64)]) -> Result<
 }
 
 /// Reads `T.progress` from its beginning to its end, and marks what it says.
-fn read_chunks(plan: &Plan, starts: &mut HashMap<Name, CompletionSet>) -> Result<(), AssignFault> {
+fn read_chunks(
+    plan: &Plan,
+    starts: &mut HashMap<Name, (CompletionSet, Option<(u64, u64)>)>,
+) -> Result<(), AssignFault> {
     let mut config = plan.reader.clone();
-    config.set("enable.partition.eof", "true").set("auto.offset.reset", "earliest");
-    if config.get("group.id").is_none() {
-        config.set("group.id", "redrive-progress-reader");
-    }
-    config.set("enable.auto.commit", "false");
+    config.set("auto.offset.reset", "earliest");
     let reader: BaseConsumer = config.create()?;
     let metadata = reader.fetch_metadata(Some(&plan.progress), ASK_MAX)?;
     let mut list = TopicPartitionList::new();
@@ -220,8 +220,10 @@ fn read_chunks(plan: &Plan, starts: &mut HashMap<Name, CompletionSet>) -> Result
         }
     }
     for ((name, chunk), bytes) in latest {
-        if let Some(done) = starts.get_mut(&name) {
+        if let Some((done, written)) = starts.get_mut(&name) {
             apply_chunk(done, chunk, &bytes);
+            let (first, last) = written.unwrap_or((chunk, chunk));
+            *written = Some((first.min(chunk), last.max(chunk)));
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
@@ -26,6 +27,16 @@ pub struct Out {
     pub carried: Carried,
     /// Its key, where keys are ordered.
     pub key: Option<u64>,
+}
+
+/// Bitmaps on their way into `T.progress`.
+#[derive(Debug)]
+pub struct Writing {
+    /// How many are not acknowledged.
+    pub open: usize,
+    /// The marks they cover, together with everything below `prefix`.
+    pub marks: u64,
+    pub prefix: u64,
 }
 
 #[derive(Debug)]
@@ -56,8 +67,16 @@ pub struct Lane {
     pub committed: u64,
     /// Bitmaps that changed since they were written.
     pub dirty: Vec<u64>,
-    /// The lowest bitmap in `T.progress` that may have to be removed.
+    /// The first and last bitmap that may be in `T.progress`.
     pub written: Option<(u64, u64)>,
+    /// Whether the last note had no place for everything, so that bitmaps are needed.
+    pub overflows: bool,
+    /// Bitmaps that are being written.
+    pub writing: Option<Writing>,
+    /// What `taken` was when it was last committed.
+    pub noted: u64,
+    /// Since when the prefix stands where it stands.
+    pub stuck: (u64, Option<Instant>),
 }
 
 impl Lane {
@@ -88,6 +107,10 @@ impl Lane {
             committed,
             dirty: Vec::new(),
             written: None,
+            overflows: false,
+            writing: None,
+            noted: taken,
+            stuck: (committed, None),
         }
     }
 
@@ -138,7 +161,27 @@ impl Lane {
 
     /// Whether something has to be committed.
     pub fn has_news(&self) -> bool {
-        self.marks > self.kept
+        self.marks > self.kept || self.taken > self.noted
+    }
+
+    /// A commit was answered: `whole` if it says everything that was marked then.
+    pub fn committed(&mut self, marks: u64, offset: u64, whole: bool) {
+        self.committed = self.committed.max(offset);
+        if whole {
+            self.kept = self.kept.max(marks);
+        }
+        self.keep_written();
+    }
+
+    /// Once both the bitmaps and the offset they begin at are safe, so is every mark that was there by then.
+    pub fn keep_written(&mut self) {
+        if let Some(writing) = &self.writing
+            && writing.open == 0
+            && writing.prefix <= self.committed
+        {
+            self.kept = self.kept.max(writing.marks);
+            self.writing = None;
+        }
     }
 }
 

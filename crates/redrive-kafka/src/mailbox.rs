@@ -41,6 +41,8 @@ pub struct LaneStart {
     pub taken: u64,
     /// Whether its last owner ended in order.
     pub clean: bool,
+    /// The first and last of its bitmaps that are in `T.progress`.
+    pub written: Option<(u64, u64)>,
     pub room: Arc<Room>,
 }
 
@@ -55,11 +57,11 @@ pub struct Polled {
 /// What the engine asks of the polling thread.
 #[derive(Debug)]
 pub enum Order {
-    Commit { round: u64, places: Vec<Place> },
+    Commit { epoch: u32, round: u64, places: Vec<Place> },
     /// What was handed out is settled, or the time for that is over: commit this and let the partitions go.
     Release { epoch: u32, places: Vec<Place> },
     /// Commit this and leave.
-    Close { places: Vec<Place> },
+    Close { epoch: u32, places: Vec<Place> },
 }
 
 /// An offset to be committed, with what stands beside it.

@@ -151,12 +151,13 @@ impl Polling {
     fn carry_out_orders(&mut self) -> bool {
         while let Some(order) = self.mailbox.next_order() {
             match order {
-                Order::Commit { round, places } => self.commit(round, &places),
+                Order::Commit { epoch, round, places } => self.commit(epoch, round, &places),
                 Order::Release { epoch, places } if epoch == self.epoch && self.releasing.is_some() => {
                     self.release(&places);
                 }
                 Order::Release { .. } => {}
-                Order::Close { places } => {
+                Order::Close { epoch, places } => {
+                    let places = if self.owns(epoch) { places } else { Vec::new() };
                     let problem = self.commit_and_wait(&places);
                     self.mailbox.tell(Note::Committed { round: u64::MAX, problem });
                     return true;
@@ -166,7 +167,17 @@ impl Polling {
         false
     }
 
-    fn commit(&mut self, round: u64, places: &[Place]) {
+    /// Whether the partitions of an assignment are still ours. Others may have got further with them: nothing is committed
+    /// for those that are not.
+    fn owns(&self, epoch: u32) -> bool {
+        epoch == self.epoch && !self.lanes.is_empty() && !self.consumer.assignment_lost()
+    }
+
+    fn commit(&mut self, epoch: u32, round: u64, places: &[Place]) {
+        if !self.owns(epoch) {
+            let problem = Some("the partitions belong to somebody else by now".to_owned());
+            return self.mailbox.tell(Note::Committed { round, problem });
+        }
         match listed(places).and_then(|list| self.consumer.commit(&list, CommitMode::Async)) {
             Ok(()) => self.committing = Some(round),
             Err(error) => self.mailbox.tell(Note::Committed { round, problem: Some(error.to_string()) }),
