@@ -5,6 +5,7 @@
 //!
 //! - [`options`]: which cluster, which topics, how they are read
 
+pub mod letters;
 pub mod options;
 
 pub use options::{Cluster, KafkaPipeline, Only, Start, TopicsMode};
