@@ -4,8 +4,15 @@
 //! # Layout, in the order a record meets it
 //!
 //! - [`options`]: which cluster, which topics, how they are read
+//! - [`client`]: how librdkafka is set up for each of its parts; [`topics`]: which topics there are and must be
+//! - [`record`]: from a record to a message and back
+//! - [`letters`]: dead letters, mirrored in this process; replay, discard, undo
+
+pub mod client;
+pub mod options;
+pub mod record;
+pub mod topics;
 
 pub mod letters;
-pub mod options;
 
 pub use options::{Cluster, KafkaPipeline, Only, Start, TopicsMode};
