@@ -85,6 +85,7 @@ pub struct PassedOn {
 }
 
 #[derive(Clone, PartialEq, Eq)]
+#[expect(missing_debug_implementations, reason = "a value may be a secret")]
 pub enum PassedValue {
     Plain(String),
     /// `KEY_file`: the value stands in this file.
