@@ -25,7 +25,13 @@ pub struct Served {
 
 impl Served {
     pub fn new(handle: PipelineHandle) -> Self {
-        Self { handle, intake: Intake::default(), sink: "handler".to_owned(), engine: "embedded".to_owned(), source: None }
+        Self {
+            handle,
+            intake: Intake::default(),
+            sink: "handler".to_owned(),
+            engine: "embedded".to_owned(),
+            source: None,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use redrive::Time;
 use serde_json::{Map, Value, json};
 
 use super::Selection;
+use crate::args::Global;
 use crate::client::answers::{Answer, DryReplay, ReplayState, ReplayView};
 use crate::client::{ClientFault, Session};
 use crate::exit::{Exit, Failed};
@@ -32,6 +33,12 @@ pub struct Args {
     /// Replay also letters that were replayed three times already
     #[arg(long)]
     pub force: bool,
+    /// Where letters are put back: pipeline, where only this one sees them, or source, the topic they came from (Kafka)
+    #[arg(long, value_name = "PIPELINE|SOURCE", value_parser = ["pipeline", "source"], default_value = "pipeline", hide_default_value = true)]
+    pub to: String,
+    /// With --to source: yes, everybody who reads that topic shall get them again
+    #[arg(long)]
+    pub yes: bool,
     /// Go on with a job that was paused, or follow one that runs
     #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "rate", "force"])]
     pub resume: Option<String>,
@@ -43,7 +50,7 @@ pub struct Args {
     pub detach: bool,
 }
 
-pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub async fn run(args: &Args, global: &Global, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     if let Some(id) = &args.abort {
         let job = session.api.replay_abort(id).await?;
         return if out.is_json() {
@@ -56,7 +63,7 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     }
     let (job, prefix) = match &args.resume {
         Some(id) => resume(id, session).await?,
-        None => match start(args, session, out).await? {
+        None => match start(args, global, session, out).await? {
             Some(job) => (job, String::new()),
             None => return Ok(Exit::Ok),
         },
@@ -70,6 +77,7 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
 /// Starts a job; a dry run says what it would be and starts nothing.
 async fn start(
     args: &Args,
+    global: &Global,
     session: &Session,
     out: &mut Output,
 ) -> Result<Option<Answer<ReplayView>>, Failed> {
@@ -78,6 +86,10 @@ async fn start(
     body.insert("rate".into(), json!(args.rate));
     body.insert("force".into(), json!(args.force));
     body.insert("dry_run".into(), json!(args.dry_run));
+    if args.to == "source" {
+        body.insert("to".into(), json!(args.to));
+        to_source(args, global, out)?;
+    }
     if !args.dry_run {
         return Ok(Some(session.api.replay_start(body.into()).await?));
     }
@@ -88,6 +100,33 @@ async fn start(
         out.line(&would(&dry.view))?;
     }
     Ok(None)
+}
+
+/// On the source topic letters reach everybody who reads it. Says who that is, and wants a yes.
+#[cfg(feature = "kafka")]
+fn to_source(args: &Args, global: &Global, out: &mut Output) -> Result<(), Failed> {
+    let (topic, groups) =
+        super::other_readers::find(args.pipeline.as_deref().unwrap_or_default(), global, out)?;
+    let who = match groups.as_slice() {
+        [] => format!("no other group reads {topic} now"),
+        [one] => format!("one other group reads {topic} and will get these letters too: {one}"),
+        many => format!(
+            "{} other groups read {topic} and will get these letters too: {}",
+            many.len(),
+            many.join(", ")
+        ),
+    };
+    out.note(&who);
+    if args.yes || args.dry_run {
+        return Ok(());
+    }
+    Err(Failed::usage(format!("--to source puts letters back for everybody; {who}"))
+        .hint("give --yes if that is meant, or leave --to out: then only this pipeline sees them"))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn to_source(_: &Args, _: &Global, _: &mut Output) -> Result<(), Failed> {
+    Err(Failed::usage("this build has no Kafka engine, and only there letters come from a topic"))
 }
 
 fn would(dry: &DryReplay) -> String {
