@@ -176,8 +176,18 @@ impl Desk {
     }
 
     /// Reads all committed records of a topic from its beginning to its end.
-    pub fn read(&self, topic: &str, mut each: impl FnMut(&rdkafka::message::BorrowedMessage<'_>)) {
+    pub fn read(&self, topic: &str, each: impl FnMut(&rdkafka::message::BorrowedMessage<'_>)) {
+        self.read_as(topic, "read_committed", each);
+    }
+
+    pub fn read_as(
+        &self,
+        topic: &str,
+        isolation: &str,
+        mut each: impl FnMut(&rdkafka::message::BorrowedMessage<'_>),
+    ) {
         let mut config = self.cluster.reader();
+        config.set("isolation.level", isolation);
         config.set("fetch.wait.max.ms", "50");
         let consumer: BaseConsumer = config.create().unwrap();
         let metadata = consumer.fetch_metadata(Some(topic), LIMIT).unwrap();

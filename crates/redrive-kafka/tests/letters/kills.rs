@@ -63,7 +63,11 @@ fn a_replay_that_is_killed_twenty_times_publishes_every_letter_once() {
     let last = child(&told).wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&last.stdout).into_owned();
     assert!(last.status.success() && said.contains("over"), "{said}");
+    let (mut committed, mut all) = (0, 0);
+    desk.read(&desk.topics.replay, |_| committed += 1);
+    desk.read_as(&desk.topics.replay, "read_uncommitted", |_| all += 1);
     println!("killed {kills} times, {before} before it began, {inside} before it was over");
+    println!("{} copies were written in transactions that never were committed", all - committed);
 
     let mut published: BTreeMap<u64, u32> = BTreeMap::new();
     for (_, copy) in desk.copies(&desk.topics.replay) {
