@@ -19,7 +19,7 @@ use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 
 use crate::broker;
 
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 pub struct Desk {
     pub cluster: Cluster,
@@ -111,7 +111,7 @@ impl Desk {
     }
 
     /// The copy of a replayed letter after it died again.
-    pub fn relapsed(&self, before: &CopyRecord, job: u64) -> CopyRecord {
+    pub fn relapsed(before: &CopyRecord, job: u64) -> CopyRecord {
         let meta = Meta { attempts: 2, ..before.meta.replayed() };
         let dead_at = Some(Time::from_millis(1_700_000_900_000 + u64::from(meta.replays)));
         CopyRecord { meta, job: Some(job), reason: Some(Reason::MaxRetries), dead_at, ..before.clone() }

@@ -34,7 +34,7 @@ fn a_replay_that_is_killed_twenty_times_publishes_every_letter_once() {
         (draw >> 11) % below
     };
     let desk = Desk::new("kills", 2);
-    let numbers = desk.park_many(2, 300);
+    let numbers = desk.park_many(2, 1_500);
     let told = format!(
         "{} {} {} {}",
         desk.cluster.brokers[0],
@@ -51,9 +51,11 @@ fn a_replay_that_is_killed_twenty_times_publishes_every_letter_once() {
             std::thread::sleep(Duration::from_millis(random(400)));
             before += 1;
         } else {
-            let begun = lines.by_ref().map_while(Result::ok).find(|line| line == "begun");
-            assert!(begun.is_some(), "the child did not begin");
-            std::thread::sleep(Duration::from_millis(random(120)));
+            let parts = lines.by_ref().map_while(Result::ok).filter(|line| line == "part");
+            let wanted = random(12) as usize;
+            let seen = parts.take(wanted).count();
+            assert_eq!(seen, wanted, "the child did not come so far");
+            std::thread::sleep(Duration::from_micros(random(30_000)));
         }
         child.kill().unwrap();
         child.wait().unwrap();
@@ -94,7 +96,7 @@ fn child(told: &str) -> std::process::Child {
         .unwrap()
 }
 
-/// Resumes the job from the first letter, six at a time, as a job that has lost its progress would.
+/// Resumes the job from the first letter, fifteen at a time, as a job that has lost its progress would.
 #[test]
 #[ignore = "the child of another test"]
 fn child_of_the_kills() {
@@ -112,13 +114,13 @@ fn child_of_the_kills() {
     };
     let all = letters.letters(None, None, 10_000).unwrap();
     let left: Vec<u64> = all.iter().map(|letter| letter.id).collect();
-    say("begun");
-    for part in left.chunks(6) {
+    for part in left.chunks(15) {
         let answers = letters.replay(&job(JOB), part, NOW).unwrap();
         assert!(
             answers.iter().all(|a| matches!(a, ReplayAnswer::Replayed | ReplayAnswer::Already)),
             "{answers:?}"
         );
+        say("part");
     }
     say("over");
 }
