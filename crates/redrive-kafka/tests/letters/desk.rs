@@ -74,6 +74,12 @@ impl Desk {
         Cluster { state_dir: self.cluster.state_dir.join(name), ..self.cluster.clone() }
     }
 
+    /// The same, but what it reads comes late: the broker answers only when it has waited for more than there is.
+    pub fn late(&self, name: &str) -> Cluster {
+        let passed_on = vec![("fetch.min.bytes".to_owned(), "100000000".to_owned())];
+        Cluster { passed_on, ..self.elsewhere(name) }
+    }
+
     /// The dead copy of the message with this origin, as the engine makes it.
     pub fn copy(&self, partition: i32, offset: i64) -> CopyRecord {
         let attempt = Attempt {
