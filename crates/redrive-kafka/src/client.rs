@@ -13,7 +13,10 @@ pub const RESERVED: [(&str, &str); 17] = [
     ("group.id", "use `group` in [engine]"),
     ("group.instance.id", "use `member` in [engine]"),
     ("group.protocol", "Redrive needs the classic protocol: source and tiers go to one member together"),
-    ("group.remote.assignor", "Redrive needs the classic protocol: source and tiers go to one member together"),
+    (
+        "group.remote.assignor",
+        "Redrive needs the classic protocol: source and tiers go to one member together",
+    ),
     ("partition.assignment.strategy", "it is always range: source and tiers go to one member together"),
     ("enable.auto.commit", "it is always off: an offset is committed once its message is settled"),
     ("enable.auto.offset.store", "it is always off: an offset is committed once its message is settled"),
@@ -114,7 +117,10 @@ impl Cluster {
                 ("queue.buffering.max.kbytes", "262144"),
             ],
         );
-        config.set("acks", "all").set("enable.idempotence", "true").set("message.max.bytes", MESSAGE_BYTES_MAX);
+        config
+            .set("acks", "all")
+            .set("enable.idempotence", "true")
+            .set("message.max.bytes", MESSAGE_BYTES_MAX);
         config
     }
 

@@ -293,7 +293,9 @@ impl Polling {
         if let Some(until) = self.releasing
             && (Instant::now() > until || self.consumer.assignment_lost())
         {
-            tracing::warn!("partitions go before everything in flight was settled; it will be delivered again");
+            tracing::warn!(
+                "partitions go before everything in flight was settled; it will be delivered again"
+            );
             self.let_go();
         }
         if let Some((list, at)) = self.assigning.take() {

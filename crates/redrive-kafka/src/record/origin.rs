@@ -53,7 +53,9 @@ mod tests {
         assert_eq!(origin.to_string(), "orders/7/1182");
         assert_eq!(Origin::of_number("orders".into(), origin.number()), origin);
         assert_eq!(Origin::parse("orders/7/1182"), Some(origin));
-        for text in ["", "orders", "orders/7", "7/1182", "/7/1", "orders/-1/2", "orders/1/-2", "orders/70000/1"] {
+        for text in
+            ["", "orders", "orders/7", "7/1182", "/7/1", "orders/-1/2", "orders/1/-2", "orders/70000/1"]
+        {
             assert_eq!(Origin::parse(text), None, "{text}");
         }
     }

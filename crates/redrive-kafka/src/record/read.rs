@@ -147,7 +147,9 @@ impl Reader {
         let created = created_at(record, None);
         let without_headers = |key, payload| {
             let headers = std::iter::empty();
-            MessageParts { id: place, key, payload, tenant: None, headers, created, deadline: None }.encode().ok()
+            MessageParts { id: place, key, payload, tenant: None, headers, created, deadline: None }
+                .encode()
+                .ok()
         };
         let message = without_headers(record.key(), record.payload())
             .or_else(|| without_headers(None, record.payload()))
@@ -169,7 +171,9 @@ impl Reader {
 
 /// A place is at most 249 + 2 + 10 + 19 bytes, so a message with nothing else can always be made.
 fn nothing() -> Message {
-    Message::builder("unreadable").build().unwrap_or_else(|_| unreachable!("a short id is within every bound"))
+    Message::builder("unreadable")
+        .build()
+        .unwrap_or_else(|_| unreachable!("a short id is within every bound"))
 }
 
 /// When the message was made: by its `x-created` if that is near the record's own time, else by the latter.
@@ -177,7 +181,8 @@ fn created_at<R: Record>(record: &R, header: Option<usize>) -> Time {
     let stamped = record.timestamp().to_millis().and_then(|ms| u64::try_from(ms).ok()).map(Time::from_millis);
     // A record without a time is as old as its first reading.
     let stamped = stamped.unwrap_or_else(now);
-    let claimed = header.and_then(|at| record.headers()?.try_get(at)?.value).and_then(parse).map(Time::from_millis);
+    let claimed =
+        header.and_then(|at| record.headers()?.try_get(at)?.value).and_then(parse).map(Time::from_millis);
     claimed
         .filter(|claimed| claimed.since(stamped).max(stamped.since(*claimed)) <= CLOCK_DIFFERENCE_MAX)
         .unwrap_or(stamped)

@@ -74,7 +74,8 @@ pub(super) fn describe(
     let facts = existing.iter().map(|topic| {
         let settings = settings.get(topic.name());
         let text = |key: &str| settings?.get(key)?.value.as_deref();
-        let number = |key: &str, default: i64| text(key).and_then(|text| text.parse().ok()).unwrap_or(default);
+        let number =
+            |key: &str, default: i64| text(key).and_then(|text| text.parse().ok()).unwrap_or(default);
         TopicFacts {
             name: topic.name().to_owned(),
             partitions: topic.partitions().len() as i32,
