@@ -174,15 +174,14 @@ impl Cluster {
 
     /// What is wrong with the keys that are passed on, each with the key and without its value: it may be a secret.
     pub fn passed_on_faults(&self) -> Vec<(String, String)> {
-        let fault = |(key, value): &(String, String)| {
-            let problem = match reserved(key) {
-                Some(instead) => instead.to_owned(),
-                None => refused(key, value)?,
-            };
-            Some((key.clone(), problem))
-        };
+        let fault = |(key, value): &(String, String)| Some((key.clone(), fault_of(key, value)?));
         self.passed_on.iter().filter_map(fault).collect()
     }
+}
+
+/// Why a key cannot be passed on, told without its value: it may be a secret.
+pub fn fault_of(key: &str, value: &str) -> Option<String> {
+    reserved(key).map(str::to_owned).or_else(|| refused(key, value))
 }
 
 fn reserved(key: &str) -> Option<&'static str> {

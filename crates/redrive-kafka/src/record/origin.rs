@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn a_number_and_its_place_are_one_thing() {
         let origin = Origin { topic: "orders".into(), partition: 7, offset: 1182 };
-        assert_eq!(origin.number(), 7 << 48 | 1182);
+        assert_eq!(origin.number(), (7 << 48) + 1182);
         assert_eq!(origin.to_string(), "orders/7/1182");
         assert_eq!(Origin::of_number("orders".into(), origin.number()), origin);
         assert_eq!(Origin::parse("orders/7/1182"), Some(origin));
