@@ -47,12 +47,14 @@ impl Letters {
     /// Reads all letters and their states. That takes as long as there are letters; progress is logged.
     pub fn open(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result<Self, EngineError> {
         let name = &pipeline.name;
-        let shelf = Shelf::create(&cluster.state_dir, name).map_err(|error| EngineError::Directory {
-            problem: format!(
-                "the letters of `{name}` cannot be kept in {}: {error}",
-                cluster.state_dir.display()
-            ),
-            fix: "make the directory writable, or set `dir` to one that is",
+        let shelf = Shelf::create(&cluster.state_dir.join("kafka"), name).map_err(|error| {
+            EngineError::Directory {
+                problem: format!(
+                    "the letters of `{name}` cannot be kept in {}: {error}",
+                    cluster.state_dir.display()
+                ),
+                fix: "make the directory writable, or set `dir` to one that is",
+            }
         })?;
         let shelf = Arc::new(shelf);
         let unavailable = |why: &dyn fmt::Display| {

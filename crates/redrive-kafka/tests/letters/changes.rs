@@ -120,7 +120,7 @@ fn a_success_is_over_for_its_generation_only() {
     let mut again = desk.letters();
     assert_eq!(state_of(&mut again, number), Some(LetterState::Succeeded));
     // A twin of the copy that succeeded died: that is a letter of its own generation.
-    let twin = desk.relapsed(&copy, 7);
+    let twin = Desk::relapsed(&copy, 7);
     desk.park(&twin);
     eventually("the mirror reads it", || state_of(&mut again, number) == Some(LetterState::Open));
 }

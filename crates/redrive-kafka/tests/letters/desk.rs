@@ -19,7 +19,7 @@ use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 
 use crate::broker;
 
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 pub struct Desk {
     pub cluster: Cluster,
@@ -74,6 +74,12 @@ impl Desk {
         Cluster { state_dir: self.cluster.state_dir.join(name), ..self.cluster.clone() }
     }
 
+    /// The same, but what it reads comes late: the broker answers only when it has waited for more than there is.
+    pub fn late(&self, name: &str) -> Cluster {
+        let passed_on = vec![("fetch.min.bytes".to_owned(), "100000000".to_owned())];
+        Cluster { passed_on, ..self.elsewhere(name) }
+    }
+
     /// The dead copy of the message with this origin, as the engine makes it.
     pub fn copy(&self, partition: i32, offset: i64) -> CopyRecord {
         let attempt = Attempt {
@@ -111,7 +117,7 @@ impl Desk {
     }
 
     /// The copy of a replayed letter after it died again.
-    pub fn relapsed(&self, before: &CopyRecord, job: u64) -> CopyRecord {
+    pub fn relapsed(before: &CopyRecord, job: u64) -> CopyRecord {
         let meta = Meta { attempts: 2, ..before.meta.replayed() };
         let dead_at = Some(Time::from_millis(1_700_000_900_000 + u64::from(meta.replays)));
         CopyRecord { meta, job: Some(job), reason: Some(Reason::MaxRetries), dead_at, ..before.clone() }
@@ -176,8 +182,18 @@ impl Desk {
     }
 
     /// Reads all committed records of a topic from its beginning to its end.
-    pub fn read(&self, topic: &str, mut each: impl FnMut(&rdkafka::message::BorrowedMessage<'_>)) {
+    pub fn read(&self, topic: &str, each: impl FnMut(&rdkafka::message::BorrowedMessage<'_>)) {
+        self.read_as(topic, "read_committed", each);
+    }
+
+    pub fn read_as(
+        &self,
+        topic: &str,
+        isolation: &str,
+        mut each: impl FnMut(&rdkafka::message::BorrowedMessage<'_>),
+    ) {
         let mut config = self.cluster.reader();
+        config.set("isolation.level", isolation);
         config.set("fetch.wait.max.ms", "50");
         let consumer: BaseConsumer = config.create().unwrap();
         let metadata = consumer.fetch_metadata(Some(topic), LIMIT).unwrap();

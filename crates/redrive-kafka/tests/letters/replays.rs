@@ -54,7 +54,7 @@ fn a_letter_that_dies_again_is_open_again_and_needs_force_after_three_times() {
     for round in 1..=REPLAYS_MAX {
         let job = job(10 + u64::from(round));
         assert_eq!(letters.replay(&job, &[number], NOW).unwrap(), [ReplayAnswer::Replayed]);
-        copy = desk.relapsed(&copy, job.id);
+        copy = Desk::relapsed(&copy, job.id);
         let (partition, offset) = desk.park(&copy);
         letters.parked(partition, offset, &copy);
         let letter = letters.letter(number).unwrap().unwrap();
