@@ -268,6 +268,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("dead_again", count()),
             ("skipped", count()),
             ("rate", number_or_null()),
+            ("to", json!({ "enum": ["pipeline", "source"] })),
             ("created", time()),
             ("actor", text()),
         ],
