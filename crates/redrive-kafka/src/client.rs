@@ -128,7 +128,6 @@ impl Cluster {
     pub fn replayer(&self, pipeline: &str) -> ClientConfig {
         let mut config = self.producer();
         config
-            .set("client.id", format!("redrive-{pipeline}-replay"))
             .set("transactional.id", format!("redrive-replay-{}-{pipeline}", self.group))
             .set("transaction.timeout.ms", "10000")
             // Of no use once its transaction is over.
@@ -159,7 +158,6 @@ impl Cluster {
     fn config(&self, side: Side, part: &str, defaults: &[(&str, &str)]) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set_log_level(RDKafkaLogLevel::Warning);
-        config.set("client.id", format!("redrive-{part}"));
         for (key, value) in defaults {
             config.set(*key, *value);
         }
@@ -168,21 +166,22 @@ impl Cluster {
                 config.set(key, value);
             }
         }
+        let client = config.get("client.id").unwrap_or("redrive").to_owned();
+        config.set("client.id", format!("{client}_{part}"));
         config.set("bootstrap.servers", self.brokers.join(","));
         config
     }
 
     /// What is wrong with the keys that are passed on, each with the key and without its value: it may be a secret.
     pub fn passed_on_faults(&self) -> Vec<(String, String)> {
-        let fault = |(key, value): &(String, String)| {
-            let problem = match reserved(key) {
-                Some(instead) => instead.to_owned(),
-                None => refused(key, value)?,
-            };
-            Some((key.clone(), problem))
-        };
+        let fault = |(key, value): &(String, String)| Some((key.clone(), fault_of(key, value)?));
         self.passed_on.iter().filter_map(fault).collect()
     }
+}
+
+/// Why a key cannot be passed on, told without its value: it may be a secret.
+pub fn fault_of(key: &str, value: &str) -> Option<String> {
+    reserved(key).map(str::to_owned).or_else(|| refused(key, value))
 }
 
 fn reserved(key: &str) -> Option<&'static str> {

@@ -19,11 +19,13 @@ pub struct Served {
     pub sink: String,
     /// The kind of its engine: `embedded`, `memory`, …
     pub engine: String,
+    /// The topic its messages come from, where they do not come over this API.
+    pub source: Option<String>,
 }
 
 impl Served {
     pub fn new(handle: PipelineHandle) -> Self {
-        Self { handle, intake: Intake::default(), sink: "handler".to_owned(), engine: "embedded".to_owned() }
+        Self { handle, intake: Intake::default(), sink: "handler".to_owned(), engine: "embedded".to_owned(), source: None }
     }
 }
 

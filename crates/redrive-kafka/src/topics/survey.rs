@@ -67,7 +67,7 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
     let mut retired: Vec<_> = metadata
         .topics()
         .iter()
-        .map(|topic| topic.name())
+        .map(rdkafka::metadata::MetadataTopic::name)
         .filter(|name| Topics::is_tier_of(&pipeline.name, name))
         .filter(|name| *name != topics.source && topics.tiers.iter().all(|(_, tier)| tier != name))
         .map(str::to_owned)
