@@ -147,7 +147,7 @@ impl KafkaEngine {
             let is_news = lane.meet(offset);
             let due = waiting.due.unwrap_or_default().as_millis();
             let expected = lane.kind != LaneKind::Source && self.under_way.remove(&(due, at, offset));
-            let put_back = lane.kind == LaneKind::Replay && self.put_back.remove(&number).is_some();
+            let put_back = self.put_back.remove(&number).is_some();
             if !is_news {
                 freed |= lane.room.free(1, bytes);
                 continue;

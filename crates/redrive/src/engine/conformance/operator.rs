@@ -134,7 +134,7 @@ impl Suite {
         if !tracked.keep(|situation| situation.replay_answer(job) == answer) {
             return violation("replay_once", format!("{id} by {job:?}: {answer:?}; known is {before:?}"));
         }
-        if answer == ReplayAnswer::Replayed {
+        if answer == ReplayAnswer::Replayed && !tracked.twin {
             tracked.maybe = None;
             tracked.now.meta = tracked.now.meta.replayed();
             tracked.now.at = Position::Waiting(Wait::until(job.due, high_water));
@@ -196,7 +196,10 @@ impl Suite {
             if !tracked.keep(|situation| (situation.letter_state() == Some(from)) == changed) {
                 return violation("letters", format!("{id} {change:?}: {changed}; known is {before:?}"));
             }
-            if changed && let Some(letter) = &mut tracked.now.letter {
+            if changed
+                && !tracked.twin
+                && let Some(letter) = &mut tracked.now.letter
+            {
                 letter.state = to;
             }
         }
