@@ -25,7 +25,11 @@ impl Readers {
     pub(crate) async fn others(&self) -> Result<Vec<String>, Problem> {
         let Some(ask) = self.ask.clone() else {
             let message = "this processor cannot tell who else reads the topic";
-            return Err(Problem::new(Code::Conflict, message, "ask the cluster, then start it without a dry run"));
+            return Err(Problem::new(
+                Code::Conflict,
+                message,
+                "ask the cluster, then start it without a dry run",
+            ));
         };
         let asked = tokio::task::spawn_blocking(move || ask()).await;
         let asked = asked.unwrap_or_else(|error| Err(EngineError::Unavailable(error.to_string())));
