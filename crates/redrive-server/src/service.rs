@@ -8,6 +8,7 @@ use redrive_core::nearest::nearest;
 
 use crate::ingest::Intake;
 use crate::problem::Problem;
+use crate::readers::Readers;
 
 /// One pipeline as the API shows it.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct Served {
     pub engine: String,
     /// The topic its messages come from, where they do not come over this API.
     pub source: Option<String>,
+    /// Who else reads that topic.
+    pub readers: Readers,
 }
 
 impl Served {
@@ -31,6 +34,7 @@ impl Served {
             sink: "handler".to_owned(),
             engine: "embedded".to_owned(),
             source: None,
+            readers: Readers::default(),
         }
     }
 }

@@ -3,8 +3,6 @@
 mod discard;
 mod export;
 mod inspect;
-#[cfg(feature = "kafka")]
-mod other_readers;
 mod redact;
 mod replay;
 mod selection;
@@ -46,7 +44,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
     with_api(global, out, async |session, out| match &args.action {
         Action::Inspect(args) => inspect::run(args, session, out).await,
         Action::Show(args) => show::run(args, session, out).await,
-        Action::Replay(args) => replay::run(args, global, session, out).await,
+        Action::Replay(args) => replay::run(args, session, out).await,
         Action::Discard(args) => discard::discard(args, session, out).await,
         Action::Undo(args) => discard::undo(args, session, out).await,
         Action::Export(args) => export::run(args, session, out).await,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redrive::actions::Actions;
 use redrive::replay::Replays;
 use redrive::{BuildError, Embedded, MemoryStores, Pipeline, Redrive};
-use redrive_server::{Intake, Served, ServerOptions, Service, Token};
+use redrive_server::{Intake, Readers, Served, ServerOptions, Service, Token};
 use redrive_sinks::WebhookSink;
 
 use super::{orphans, sink, tokens};
@@ -64,6 +64,23 @@ fn on_kafka(config: &Config, pipelines: Vec<Pipeline>) -> Result<Redrive, Failed
     let stores = kafka::Remembering::new(stores);
     build(pipelines, stores.clone())
         .map_err(|failed| Failed { exit: stores.exit().unwrap_or(failed.exit), ..failed })
+}
+
+/// Who else reads the topic of a pipeline, asked when somebody wants to put letters back onto it.
+#[cfg(feature = "kafka")]
+fn readers(config: &Config, topic: &str) -> Readers {
+    match (config.engine.kind, super::kafka::cluster(config)) {
+        (EngineKind::Kafka, Ok(cluster)) => {
+            let topic = topic.to_owned();
+            Readers::new(move || redrive_kafka::letters::other_groups(&cluster, &topic))
+        }
+        _ => Readers::default(),
+    }
+}
+
+#[cfg(not(feature = "kafka"))]
+fn readers(_: &Config, _: &str) -> Readers {
+    Readers::default()
 }
 
 #[cfg(not(feature = "kafka"))]
@@ -127,7 +144,8 @@ fn service(config: &Config, redrive: &Redrive, dir: Option<&Path>) -> Result<Ser
         let intake = Intake { id: pipeline.id.clone(), tenant: pipeline.tenant.clone() };
         let engine = config.engine.kind.name().to_owned();
         let source = pipeline.source.clone();
-        Some(Served { handle, intake, sink: "webhook".to_owned(), engine, source })
+        let readers = readers(config, source.as_deref().unwrap_or(&pipeline.name));
+        Some(Served { handle, intake, sink: "webhook".to_owned(), engine, source, readers })
     });
     Ok(Service {
         pipelines: served.collect(),

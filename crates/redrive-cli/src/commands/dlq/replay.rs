@@ -6,7 +6,6 @@ use redrive::Time;
 use serde_json::{Map, Value, json};
 
 use super::Selection;
-use crate::args::Global;
 use crate::client::answers::{Answer, DryReplay, ReplayState, ReplayView};
 use crate::client::{ClientFault, Session};
 use crate::exit::{Exit, Failed};
@@ -33,24 +32,39 @@ pub struct Args {
     /// Replay also letters that were replayed three times already
     #[arg(long)]
     pub force: bool,
-    /// Where letters are put back: pipeline, where only this one sees them, or source, the topic they came from (Kafka)
-    #[arg(long, value_name = "PIPELINE|SOURCE", value_parser = ["pipeline", "source"], default_value = "pipeline", hide_default_value = true)]
-    pub to: String,
-    /// With --to source: yes, everybody who reads that topic shall get them again
-    #[arg(long)]
+    /// Where the letters go: the pipeline's own replay topic, or the topic they came from, which others read too
+    #[arg(long, value_name = "WHERE")]
+    pub to: Option<To>,
+    /// Also if other consumer groups get the letters again
+    #[arg(long, requires = "to")]
     pub yes: bool,
     /// Go on with a job that was paused, or follow one that runs
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "rate", "force"])]
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "rate", "force", "to"])]
     pub resume: Option<String>,
     /// End a job; letters it has not reached stay open
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "rate", "force", "detach"])]
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "rate", "force", "to", "detach"])]
     pub abort: Option<String>,
     /// Start the job and do not wait for it
     #[arg(long)]
     pub detach: bool,
 }
 
-pub async fn run(args: &Args, global: &Global, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum To {
+    Pipeline,
+    Source,
+}
+
+impl To {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Pipeline => "pipeline",
+            Self::Source => "source",
+        }
+    }
+}
+
+pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     if let Some(id) = &args.abort {
         let job = session.api.replay_abort(id).await?;
         return if out.is_json() {
@@ -63,7 +77,7 @@ pub async fn run(args: &Args, global: &Global, session: &Session, out: &mut Outp
     }
     let (job, prefix) = match &args.resume {
         Some(id) => resume(id, session).await?,
-        None => match start(args, global, session, out).await? {
+        None => match start(args, session, out).await? {
             Some(job) => (job, String::new()),
             None => return Ok(Exit::Ok),
         },
@@ -77,7 +91,6 @@ pub async fn run(args: &Args, global: &Global, session: &Session, out: &mut Outp
 /// Starts a job; a dry run says what it would be and starts nothing.
 async fn start(
     args: &Args,
-    global: &Global,
     session: &Session,
     out: &mut Output,
 ) -> Result<Option<Answer<ReplayView>>, Failed> {
@@ -85,48 +98,43 @@ async fn start(
     body.insert("pipeline".into(), json!(args.pipeline));
     body.insert("rate".into(), json!(args.rate));
     body.insert("force".into(), json!(args.force));
-    body.insert("dry_run".into(), json!(args.dry_run));
-    if args.to == "source" {
-        body.insert("to".into(), json!(args.to));
-        to_source(args, global, out)?;
+    body.insert("to".into(), json!(args.to.map(To::name)));
+    body.insert("dry_run".into(), json!(true));
+    if args.dry_run {
+        let dry = session.api.replay_dry(body.into()).await?;
+        if out.is_json() {
+            out.json(&dry.json)?;
+        } else {
+            out.line(&would(&dry.view))?;
+            if let Some(groups) = &dry.view.other_groups {
+                out.line(&others(groups))?;
+            }
+        }
+        return Ok(None);
     }
-    if !args.dry_run {
-        return Ok(Some(session.api.replay_start(body.into()).await?));
+    if args.to == Some(To::Source) {
+        let dry = session.api.replay_dry(body.clone().into()).await?;
+        let groups = dry.view.other_groups.unwrap_or_default();
+        if !args.yes {
+            let hint = "give --yes if that is meant; without --to source only this pipeline gets them";
+            return Err(Failed::usage(others(&groups)).hint(hint));
+        }
+        out.note(&others(&groups));
     }
-    let dry = session.api.replay_dry(body.into()).await?;
-    if out.is_json() {
-        out.json(&dry.json)?;
-    } else {
-        out.line(&would(&dry.view))?;
-    }
-    Ok(None)
+    body.insert("dry_run".into(), json!(false));
+    Ok(Some(session.api.replay_start(body.into()).await?))
 }
 
-/// On the source topic letters reach everybody who reads it. Says who that is, and wants a yes.
-#[cfg(feature = "kafka")]
-fn to_source(args: &Args, global: &Global, out: &mut Output) -> Result<(), Failed> {
-    let (topic, groups) =
-        super::other_readers::find(args.pipeline.as_deref().unwrap_or_default(), global, out)?;
-    let who = match groups.as_slice() {
-        [] => format!("no other group reads {topic} now"),
-        [one] => format!("one other group reads {topic} and will get these letters too: {one}"),
-        many => format!(
-            "{} other groups read {topic} and will get these letters too: {}",
-            many.len(),
-            many.join(", ")
-        ),
-    };
-    out.note(&who);
-    if args.yes || args.dry_run {
-        return Ok(());
+/// Who gets the letters besides this pipeline.
+fn others(groups: &[String]) -> String {
+    if groups.is_empty() {
+        return "onto the source topic: no other consumer group reads it now, but whoever reads it later gets the letters \
+                again"
+            .to_owned();
     }
-    Err(Failed::usage(format!("--to source puts letters back for everybody; {who}"))
-        .hint("give --yes if that is meant, or leave --to out: then only this pipeline sees them"))
-}
-
-#[cfg(not(feature = "kafka"))]
-fn to_source(_: &Args, _: &Global, _: &mut Output) -> Result<(), Failed> {
-    Err(Failed::usage("this build has no Kafka engine, and only there letters come from a topic"))
+    let names: Vec<String> = groups.iter().map(|group| safe::line(group)).collect();
+    let (count, names) = (count(groups.len() as u64), names.join(", "));
+    format!("onto the source topic: {count} other consumer groups get the letters again: {names}")
 }
 
 fn would(dry: &DryReplay) -> String {
