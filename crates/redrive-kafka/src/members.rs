@@ -105,11 +105,17 @@ mod tests {
     fn a_member_is_known_by_what_its_client_is_called() {
         let ours = member("redrive_0.4.0_5f1a22c0_redrive-0_a_orders_eu");
         let process = ours.of_pipeline("orders_eu").unwrap();
-        assert_eq!((process.name, process.version, process.settings), ("redrive-0_a", Some("0.4.0"), Some("5f1a22c0")));
+        assert_eq!(
+            (process.name, process.version, process.settings),
+            ("redrive-0_a", Some("0.4.0"), Some("5f1a22c0"))
+        );
         assert_eq!(ours.of_pipeline("orders"), None);
         assert_eq!(member("rdkafka").of_pipeline("orders"), None);
         let own = member("mine_orders");
-        assert_eq!(own.of_pipeline("orders").unwrap(), Process { name: "mine", version: None, settings: None });
+        assert_eq!(
+            own.of_pipeline("orders").unwrap(),
+            Process { name: "mine", version: None, settings: None }
+        );
     }
 
     #[test]

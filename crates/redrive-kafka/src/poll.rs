@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -71,7 +71,7 @@ impl Poller {
             mailbox: Arc::clone(mailbox),
             abort: Arc::clone(&abort),
             lanes: Vec::new(),
-            epoch: 0,
+            epoch: first_epoch(),
             assigning: None,
             releasing: None,
             committing: None,
@@ -370,7 +370,7 @@ impl Polling {
                 stopped: false,
             });
         }
-        self.epoch += 1;
+        self.epoch = self.epoch.wrapping_add(1);
         self.mailbox.tell(Note::Assigned { epoch: self.epoch, lanes: began });
     }
 
@@ -433,6 +433,12 @@ impl Polling {
         notes.into_iter().for_each(|note| self.mailbox.tell(note));
         events > 0
     }
+}
+
+/// Receipts of an earlier process name other epochs than ours.
+fn first_epoch() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u32
 }
 
 fn listed(places: &[Place]) -> Result<TopicPartitionList, KafkaError> {

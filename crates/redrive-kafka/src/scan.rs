@@ -58,7 +58,8 @@ impl Scan {
         let failed = |error: KafkaError| unavailable(&self.cluster, &error);
         // Asked for by name, a topic that does not exist might be made.
         let metadata = self.consumer.fetch_metadata(None, WAIT).map_err(failed)?;
-        let partitions = metadata.topics().iter().find(|one| one.name() == topic).map_or(0, |one| one.partitions().len());
+        let partitions =
+            metadata.topics().iter().find(|one| one.name() == topic).map_or(0, |one| one.partitions().len());
         let mut list = TopicPartitionList::new();
         for partition in 0..partitions {
             list.add_partition(topic, i32::try_from(partition).unwrap_or(i32::MAX));

@@ -25,7 +25,8 @@ pub fn cluster(config: &Config) -> Result<Cluster, Failed> {
     };
     let mut passed_on = vec![("client.id".to_owned(), client_id(config, kafka))];
     for passed in &kafka.passed_on {
-        let value = passed.read().map_err(|problem| Failed::usage(format!("`kafka.{}`: {problem}", passed.key)))?;
+        let value =
+            passed.read().map_err(|problem| Failed::usage(format!("`kafka.{}`: {problem}", passed.key)))?;
         passed_on.push((passed.key.clone(), value));
     }
     Ok(Cluster {
@@ -101,7 +102,11 @@ fn client_id(config: &Config, kafka: &KafkaConfig) -> String {
 
 /// The same for the same pipelines with the same settings, on every machine and in every version: FNV-1a.
 fn settings_hash(config: &Config) -> u32 {
-    let text = config.pipelines.iter().flat_map(|pipeline| pipeline.resolved(None)).flat_map(|table| table.text(false));
+    let text = config
+        .pipelines
+        .iter()
+        .flat_map(|pipeline| pipeline.resolved(None))
+        .flat_map(|table| table.text(false));
     text.flat_map(String::into_bytes)
         .fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -29,5 +29,9 @@ pub(crate) async fn show(
     }
     let line = served.handle.key_line(key.as_bytes()).await?;
     let waiting = line.as_ref().map_or(0, |line| line.waiting);
-    Ok(Json(KeyView { key, blocked_by: line.map(|line| view::message(LetterIds::of(&served.handle), &line.head)), waiting }))
+    Ok(Json(KeyView {
+        key,
+        blocked_by: line.map(|line| view::message(LetterIds::of(&served.handle), &line.head)),
+        waiting,
+    }))
 }

@@ -40,7 +40,8 @@ pub(crate) async fn ingest(
 ) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
     if let Some(topic) = &served.source {
-        let message = format!("messages of `{pipeline}` come from the Kafka topic {topic}, not over this API");
+        let message =
+            format!("messages of `{pipeline}` come from the Kafka topic {topic}, not over this API");
         return Err(Problem::new(Code::Conflict, message, format!("produce it to the topic {topic}")));
     }
     let held = body::hold(&shared, &headers, body).await?;

@@ -94,7 +94,11 @@ fn build_line(build: &Build) -> String {
     )
 }
 
-fn topics(cluster: &Cluster, pipeline: &KafkaPipeline, settings: &PipelineConfig) -> Result<Vec<Finding>, Failed> {
+fn topics(
+    cluster: &Cluster,
+    pipeline: &KafkaPipeline,
+    settings: &PipelineConfig,
+) -> Result<Vec<Finding>, Failed> {
     let allowed = acls(cluster, pipeline);
     let found = match survey(cluster, pipeline) {
         Ok(found) => found,
@@ -138,7 +142,9 @@ fn topics(cluster: &Cluster, pipeline: &KafkaPipeline, settings: &PipelineConfig
 fn missing(found: &Survey, bootstrap: &str) -> Finding {
     let names: Vec<&str> = found.missing.iter().map(|planned| planned.name.as_str()).collect();
     let text = match names.as_slice() {
-        [first, rest @ ..] if !rest.is_empty() => format!("topic {first} is missing (also {})", rest.join(", ")),
+        [first, rest @ ..] if !rest.is_empty() => {
+            format!("topic {first} is missing (also {})", rest.join(", "))
+        }
         _ => format!("topic {} is missing", names.concat()),
     };
     let mut finding = Finding::new(Some(false), text);
@@ -187,11 +193,14 @@ fn lost_broker(found: &Survey) -> Finding {
         .min_by_key(|(replication, needed)| (replication - needed, *replication))
         .unwrap_or((1, 1));
     let text = match (replication, replication - needed) {
-        (1, _) => "one broker lost: its partitions stand still until it is back, and with its disk their messages are gone",
+        (1, _) => {
+            "one broker lost: its partitions stand still until it is back, and with its disk their messages are gone"
+        }
         (_, spare) if spare > 0 => "one broker lost: nothing is lost, and everything goes on",
         _ => "one broker lost: nothing is lost, but retries and letters cannot be written until it is back",
     };
-    let counts = format!("{text} ({replication} replicas, {needed} must acknowledge, {} brokers)", found.brokers);
+    let counts =
+        format!("{text} ({replication} replicas, {needed} must acknowledge, {} brokers)", found.brokers);
     Finding::new(if replication > needed { Some(true) } else { None }, counts)
 }
 
@@ -200,7 +209,8 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Finding, Failed>
     let spans = scan.spans(&pipeline.source).map_err(|error| engine_failed(&error))?;
     let group = &cluster.group;
     let known = spans.iter().filter(|span| span.committed.is_some()).count();
-    if let Some(lost) = spans.iter().find(|span| span.committed.is_some_and(|committed| committed < span.low)) {
+    if let Some(lost) = spans.iter().find(|span| span.committed.is_some_and(|committed| committed < span.low))
+    {
         let text = format!(
             "group {group} stands at {} of {}/{}, whose first record is {}: what lay between has expired",
             lost.committed.unwrap_or_default(),
@@ -212,7 +222,10 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Finding, Failed>
     }
     Ok(match (known, cluster.start) {
         (0, None) => {
-            let mut finding = Finding::new(Some(false), format!("group {group} is new, and it is not said where it begins"));
+            let mut finding = Finding::new(
+                Some(false),
+                format!("group {group} is new, and it is not said where it begins"),
+            );
             finding.more = vec!["set start = \"earliest\" or start = \"latest\" in [engine]".to_owned()];
             finding
         }
@@ -225,7 +238,10 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Finding, Failed>
         }
         _ => {
             let lag: i64 = spans.iter().map(redrive_kafka::scan::Span::lag).sum();
-            Finding::new(Some(true), format!("group {group} goes on where it stopped, {lag} offsets behind the end"))
+            Finding::new(
+                Some(true),
+                format!("group {group} goes on where it stopped, {lag} offsets behind the end"),
+            )
         }
     })
 }

@@ -43,7 +43,9 @@ fn head(url: &str) -> Result<String, String> {
     stream.set_read_timeout(Some(PATIENCE)).map_err(error)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(error)?;
     let path = if path.starts_with('/') { path } else { "/" };
-    let request = format!("HEAD {path} HTTP/1.1\r\nhost: {host}\r\nuser-agent: redrive-check\r\nconnection: close\r\n\r\n");
+    let request = format!(
+        "HEAD {path} HTTP/1.1\r\nhost: {host}\r\nuser-agent: redrive-check\r\nconnection: close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).map_err(error)?;
     let mut answer = [0; 64];
     let read = stream.read(&mut answer).map_err(error)?;
