@@ -197,7 +197,7 @@ fn a_poison_record_holds_up_no_other_and_its_letter_is_readable_with_kcat() {
         "x-orig-offset=1",
         "x-attempts=1",
         "x-first-seen=1",
-        "x-last-error=422 Unprocessable Content: no_lines",
+        "x-last-error=422 Unprocessable Entity: no_lines",
         "x-error-class=permanent",
         "x-reason=permanent",
         "x-attempt-errors=[{\"n\":1,",
