@@ -12,7 +12,7 @@ use crate::waiting::Waiting;
 
 /// Bytes of waiting messages in memory.
 pub const MEMORY_MAX: usize = 48 << 20;
-/// What is due within this time stays in memory.
+/// What is due within this time stays in memory, up to twice the bound.
 const NEAR_MS: u64 = 2_000;
 
 /// Where the bytes of a waiting message are.
@@ -60,7 +60,9 @@ impl LookAhead {
         let offset = waiting.offset;
         let bytes = waiting.bytes();
         let far = due > now.as_millis().saturating_add(NEAR_MS);
-        let held = if far && self.memory + bytes > self.memory_max {
+        let full = self.memory + bytes > self.memory_max;
+        let overfull = self.memory + bytes > self.memory_max * 2;
+        let held = if (far && full) || overfull {
             match self.spill.write(&waiting) {
                 Some(spilled) => Held::File(spilled),
                 None => Held::Memory(Box::new(waiting)),
