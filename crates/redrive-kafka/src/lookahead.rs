@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn messages_come_in_the_order_of_their_times_also_out_of_the_file() {
         let dir = tempfile::tempdir().unwrap();
-        let spill = Spill::new(dir.path().join("spill"));
+        let spill = Spill::new(dir.path(), "orders");
         let mut ahead = LookAhead::new(spill).with_memory_max(2_000);
         let dues: Vec<u64> = (0..50).map(|n| 10_000 + (n * 37) % 50).collect();
         for (offset, due) in dues.iter().enumerate() {
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn stragglers_of_one_lane_are_taken_out() {
         let dir = tempfile::tempdir().unwrap();
-        let mut ahead = LookAhead::new(Spill::new(dir.path().join("spill")));
+        let mut ahead = LookAhead::new(Spill::new(dir.path(), "orders"));
         ahead.put(0, waiting(1, 50_000), Time::ZERO);
         ahead.put(1, waiting(2, 50_000), Time::ZERO);
         ahead.put(0, waiting(3, 10), Time::ZERO);
