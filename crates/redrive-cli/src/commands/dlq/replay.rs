@@ -308,11 +308,13 @@ mod tests {
 
     #[test]
     fn a_dry_run_says_how_long_it_would_take() {
-        let dry = DryReplay { would_replay: 300, rate: Some(20.0), about_seconds: Some(15.0) };
+        let dry =
+            DryReplay { would_replay: 300, rate: Some(20.0), about_seconds: Some(15.0), other_groups: None };
         assert_eq!(would(&dry), "would replay 300 (frozen)   at 20/s ≈ 15 s");
-        let dry = DryReplay { would_replay: 40_000, rate: Some(20.0), about_seconds: None };
+        let dry =
+            DryReplay { would_replay: 40_000, rate: Some(20.0), about_seconds: None, other_groups: None };
         assert_eq!(would(&dry), "would replay 40,000 (frozen)   at 20/s ≈ 33m");
-        let dry = DryReplay { would_replay: 1, rate: None, about_seconds: None };
+        let dry = DryReplay { would_replay: 1, rate: None, about_seconds: None, other_groups: None };
         assert_eq!(would(&dry), "would replay 1 (frozen)   as fast as the pipeline takes them");
     }
 }
