@@ -55,13 +55,15 @@ impl Poller {
         let mut consumer: BaseConsumer<Desk> = config.create_with_context(Desk::default())?;
         let bell = Arc::clone(mailbox);
         consumer.set_nonempty_callback(move || bell.call_reader());
-        let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
-        consumer.subscribe(&topics)?;
+        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+        consumer.subscribe(&names)?;
         let abort = Arc::new(AtomicBool::new(false));
         let consumer = Arc::new(consumer);
         let polling = Polling {
             committer: Committer::start(&consumer, mailbox)?,
             consumer,
+            topics: topics.to_vec(),
+            rejoined: false,
             plan,
             reader,
             drain,
@@ -113,6 +115,9 @@ pub(crate) struct Polling {
     // Before the consumer: each queue holds on to it.
     pub(crate) lanes: Vec<Reading>,
     pub(crate) consumer: Arc<BaseConsumer<Desk>>,
+    pub(crate) topics: Vec<String>,
+    /// Whether the group was asked to assign its partitions anew.
+    pub(crate) rejoined: bool,
     pub(crate) plan: Plan,
     pub(crate) reader: Reader,
     pub(crate) drain: Duration,

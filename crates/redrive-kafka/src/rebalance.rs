@@ -56,6 +56,16 @@ impl Polling {
         self.let_go();
     }
 
+    /// Makes the group assign its partitions anew, once: the source has some that nobody reads.
+    fn rejoin(&mut self) {
+        tracing::warn!(source = %self.plan.source, "the source has partitions that nobody was given; joining again");
+        self.consumer.unsubscribe();
+        let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
+        if let Err(error) = self.consumer.subscribe(&topics) {
+            self.mailbox.tell(Note::Failed { problem: error.to_string(), owned: false });
+        }
+    }
+
     fn let_go(&mut self) {
         self.releasing = None;
         self.committing = None;
@@ -81,7 +91,7 @@ impl Polling {
                 return;
             }
         };
-        let Begun { lanes: began, partitions } = began;
+        let Begun { lanes: began, partitions, has_orphans } = began;
         let mut places = TopicPartitionList::with_capacity(began.len());
         for lane in &began {
             let offset = Offset::Offset(lane.done.prefix().cast_signed());
@@ -120,5 +130,10 @@ impl Polling {
         }
         self.epoch = self.epoch.wrapping_add(1);
         self.mailbox.tell(Note::Assigned { epoch: self.epoch, lanes: began, partitions });
+        // Only now: the assignment had to be answered first.
+        if has_orphans && !self.rejoined {
+            self.rejoined = true;
+            self.rejoin();
+        }
     }
 }

@@ -326,6 +326,21 @@ fn tiers_grow_with_the_source() {
 }
 
 #[test]
+fn a_static_member_that_comes_back_finds_partitions_that_were_added() {
+    let mut world = World::new(1, &TIERS);
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    engine.close().unwrap();
+    drop(engine);
+    support::grow(&world.pipeline.source, 3);
+    world.partitions = 3;
+    world.produce(&messages(0..30));
+    let mut engine = world.open(StoreOptions::default());
+    let done: BTreeSet<String> = finish_all(&mut [&mut engine], at(0), 30).into_iter().collect();
+    assert_eq!(done.len(), 30);
+    engine.close().unwrap();
+}
+
+#[test]
 fn where_keys_are_ordered_a_grown_source_is_refused() {
     let world = World::new(1, &TIERS);
     let mut engine = world.open_caught_up(ordered());
