@@ -19,6 +19,7 @@ use crate::options::KafkaPipeline;
 use crate::poll::Poller;
 use crate::produce::{Ended, Outbox, Production};
 use crate::spool::Spool;
+use crate::trim::Trimmer;
 
 /// A topic that copies are written to.
 #[derive(Clone, Debug)]
@@ -103,6 +104,7 @@ pub struct KafkaEngine {
     pub(crate) outbox: Outbox<Then>,
     pub(crate) letters: Letters,
     pub(crate) spool: Spool,
+    pub(crate) _trimmer: Trimmer,
 
     pub(crate) epoch: u32,
     pub(crate) lanes: Vec<Lane>,

@@ -25,6 +25,7 @@ use crate::record::Reader;
 use crate::spill::Spill;
 use crate::spool::Spool;
 use crate::topics::{self, Topics};
+use crate::trim::Trimmer;
 
 /// How long what is in flight may take when partitions are wanted by others; they wait for it meanwhile.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -104,6 +105,7 @@ impl KafkaEngine {
             outbox,
             letters,
             spool: Spool::new(state_dir.join("spool").join(&pipeline.name)),
+            _trimmer: Trimmer::start(cluster, &topics),
             epoch: 0,
             lanes: Vec::new(),
             by_name: HashMap::new(),
