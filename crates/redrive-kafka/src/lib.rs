@@ -14,6 +14,7 @@
 //! - [`produce`]: copies on their way; [`spool`]: those that Kafka refuses
 //! - [`commit`]: batches until they are durable; [`progress`]: what is committed beside an offset
 //! - [`letters`]: dead letters, their states, and their way back
+//! - [`trim`]: what is done is cut off
 //! - [`members`], [`scan`]: for who asks from outside: the group, and topics record by record
 
 pub mod client;
@@ -52,6 +53,7 @@ pub mod letters;
 
 pub mod members;
 pub mod scan;
+pub mod trim;
 
 pub use engine::KafkaEngine;
 pub use options::{Cluster, KafkaPipeline, Only, Start, TopicsMode};

@@ -21,7 +21,10 @@ async fn the_queue_without_a_broker_answers_as_in_its_story() {
     let path = "/v1/pipelines/invoices/messages";
     let body = r#"{"id":"inv-1","key":"acme","ttl":"3h","payload":{"amount":100,"note":"flaky"}}"#;
     let first = server.post(path, body).await;
-    assert_eq!((first.status, &*first.text), (202, r#"{"id":"inv-1","state":"ready","duplicate":false}"#));
+    assert_eq!(
+        (first.status, &*first.text),
+        (202, concat!(r#"{"id":"inv-1","state":"ready","duplicate":false}"#, "\n"))
+    );
 
     let message = server
         .wait_for("/v1/pipelines/invoices/messages/inv-1", |message| message["state"] == "delayed")
@@ -40,7 +43,10 @@ async fn the_queue_without_a_broker_answers_as_in_its_story() {
 
     // The client timed out and sends again.
     let again = server.post(path, body).await;
-    assert_eq!((again.status, &*again.text), (200, r#"{"id":"inv-1","state":"delayed","duplicate":true}"#));
+    assert_eq!(
+        (again.status, &*again.text),
+        (200, concat!(r#"{"id":"inv-1","state":"delayed","duplicate":true}"#, "\n"))
+    );
     server.stop().await;
 }
 
