@@ -156,7 +156,14 @@ fn faults(page: &str) -> (usize, Vec<String>) {
 fn forget_the_shop() {
     let topics = "shop|shop\\..*";
     let ran = Command::new(repository().join("scripts/kafka.sh"))
-        .args(["run", "kafka-topics.sh", "--bootstrap-server", &world::kafka::address(), "--delete", "--if-exists"])
+        .args([
+            "run",
+            "kafka-topics.sh",
+            "--bootstrap-server",
+            &world::kafka::address(),
+            "--delete",
+            "--if-exists",
+        ])
         .args(["--topic", topics])
         .output()
         .unwrap();

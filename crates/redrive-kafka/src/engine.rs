@@ -25,6 +25,7 @@ use crate::record::Reader;
 use crate::spill::Spill;
 use crate::spool::Spool;
 use crate::topics::{self, Topics};
+use crate::trim::Trimmer;
 
 /// How long what is in flight may take when partitions are wanted by others; they wait for it meanwhile.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -123,6 +124,8 @@ pub struct KafkaEngine {
     pub(crate) poller: Poller,
     pub(crate) outbox: Outbox<Then>,
     pub(crate) letters: Letters,
+    /// Cuts off what is done as long as it lives.
+    _trimmer: Trimmer,
     pub(crate) spool: Spool,
 
     pub(crate) epoch: u32,
@@ -231,6 +234,7 @@ impl KafkaEngine {
             poller,
             outbox,
             letters,
+            _trimmer: Trimmer::start(cluster, &topics),
             spool: Spool::new(state_dir.join("spool").join(&pipeline.name)),
             epoch: 0,
             lanes: Vec::new(),

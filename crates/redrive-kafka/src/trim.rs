@@ -37,7 +37,9 @@ impl Trimmer {
                 match trim(&cluster, &topics) {
                     Ok(0) => {}
                     Ok(partitions) => tracing::info!(partitions, "what is done was cut off the tiers"),
-                    Err(error) => tracing::warn!(%error, "what is done could not be cut off the tiers; next time"),
+                    Err(error) => {
+                        tracing::warn!(%error, "what is done could not be cut off the tiers; next time")
+                    }
                 }
             }
         });
@@ -64,7 +66,8 @@ pub fn trim(cluster: &Cluster, topics: &Topics) -> Result<usize, EngineError> {
     if list.count() == 0 {
         return Ok(0);
     }
-    let admin: AdminClient<DefaultClientContext> = cluster.admin().create().map_err(|error| failed(&error))?;
+    let admin: AdminClient<DefaultClientContext> =
+        cluster.admin().create().map_err(|error| failed(&error))?;
     let options = AdminOptions::new().operation_timeout(Some(topics::ANSWER_WITHIN));
     let cut = wait(admin.delete_records(&list, &options)).map_err(|error| failed(&error))?;
     Ok(cut.count())

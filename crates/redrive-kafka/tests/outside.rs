@@ -47,7 +47,11 @@ async fn records_are_read_from_where_one_says_to_the_end_that_was_known() {
     produce(&cluster, &topic, 2, 5);
     let mut seen = Vec::new();
     let read = scan
-        .read(&spans, |span| span.committed.unwrap_or(span.low), |record| seen.push((record.partition(), record.offset())))
+        .read(
+            &spans,
+            |span| span.committed.unwrap_or(span.low),
+            |record| seen.push((record.partition(), record.offset())),
+        )
         .unwrap();
     seen.sort_unstable();
     assert_eq!(read, 11);
@@ -71,7 +75,11 @@ async fn what_is_done_is_cut_off_the_tiers_and_nothing_else() {
     }
     assert_eq!(trim(&cluster, &topics).unwrap(), 1);
     let low = |topic: &str| Scan::new(&cluster).unwrap().spans(topic).unwrap()[1].low;
-    assert_eq!([low(tier), low(waiting), low(&topics.replay)], [6, 0, 0], "nothing is known to be done there");
+    assert_eq!(
+        [low(tier), low(waiting), low(&topics.replay)],
+        [6, 0, 0],
+        "nothing is known to be done there"
+    );
     assert_eq!([low(&topics.source), low(&topics.dlq)], [0, 0], "not ours to cut");
     assert_eq!(trim(&cluster, &topics).unwrap(), 0, "once is enough");
 }

@@ -11,7 +11,8 @@ fn tests_and_compose_name_one_version() {
     let pom = read("scripts/kafka/pom.xml");
     let version = pom.split("<kafka.version>").nth(1).unwrap().split('<').next().unwrap();
     let compose = read("deploy/compose.yaml");
-    let images: Vec<_> = compose.lines().filter_map(|line| line.trim().strip_prefix("image: apache/kafka:")).collect();
+    let images: Vec<_> =
+        compose.lines().filter_map(|line| line.trim().strip_prefix("image: apache/kafka:")).collect();
     assert!(!images.is_empty());
     assert!(images.iter().all(|image| *image == version), "{images:?} and {version}");
 }
