@@ -62,7 +62,8 @@ fn settings(mut config: ClientConfig) -> ClientConfig {
         .set("auto.offset.reset", "earliest")
         // An empty answer is what tells the end, so it must not take long.
         .set("fetch.wait.max.ms", "100")
-        .set("queued.max.messages.kbytes", "8192");
+        .set("queued.min.messages", "5000")
+        .set("queued.max.messages.kbytes", "2048");
     config
 }
 
