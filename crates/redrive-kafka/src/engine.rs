@@ -104,6 +104,7 @@ pub struct KafkaEngine {
     pub(crate) outbox: Outbox<Then>,
     pub(crate) letters: Letters,
     pub(crate) spool: Spool,
+    /// Cuts off what is done as long as it lives.
     pub(crate) _trimmer: Trimmer,
 
     pub(crate) epoch: u32,

@@ -11,7 +11,7 @@ use redrive_kafka::{Cluster, KafkaEngine, KafkaStores, Only, TopicsMode};
 
 use support::{World, message, wait, wait_durable};
 
-const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
 fn at(ms: u64) -> Time {
     Time::from_millis(1_000_000 + ms)

@@ -35,7 +35,10 @@ fn many_letters_are_read_and_put_back() {
         longest = longest.max(call.elapsed());
     }
     let rate = wanted.len() as f64 / began.elapsed().as_secs_f64();
-    println!("{} letters put back, 100 in a transaction: {rate:.0}/s, the longest call {longest:.1?}", wanted.len());
+    println!(
+        "{} letters put back, 100 in a transaction: {rate:.0}/s, the longest call {longest:.1?}",
+        wanted.len()
+    );
 }
 
 fn resident() -> u64 {
