@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::figures::{Figures, Repeats};
+use redrive_lab::bench::{Figures, Repeats};
 use super::options::Options;
 use super::rig::Error;
 

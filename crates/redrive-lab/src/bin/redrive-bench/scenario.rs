@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use redrive::Time;
 
-use super::figures::Figures;
-use super::machine::{cpu_seconds, disk_bytes, rss_mb, rss_peak_mb};
+use redrive_lab::bench::figures::Figures;
+use redrive_lab::bench::machine::{cpu_seconds, disk_bytes, rss_mb, rss_peak_mb};
 use super::options::Options;
 use super::rig::{Error, PIPELINE, Rig};
 use super::witness::{Witness, wall_micros};

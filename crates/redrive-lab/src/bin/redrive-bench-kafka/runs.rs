@@ -1,0 +1,121 @@
+//! Measurements in processes of their own, so that none inherits memory or threads from another.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use redrive_lab::bench::Figures;
+use redrive_lab::kafka::Error;
+use redrive_lab::kafka::topics::{self, Topic};
+
+use super::options::{Fates, Options, Scenario};
+
+/// Starts measurements and gives each a name of its own, under which it finds no topic and no group.
+pub struct Runs<'a> {
+    pub options: &'a Options,
+    count: u32,
+}
+
+/// What differs between two measurements.
+#[derive(Clone, Debug)]
+pub struct Setting<'a> {
+    pub scenario: Scenario,
+    pub name: &'a str,
+    pub source: &'a str,
+    pub fates: Fates,
+    pub n: u64,
+    pub rate: u64,
+    pub seconds: u64,
+    pub trace: Option<&'a Path>,
+}
+
+impl<'a> Runs<'a> {
+    pub fn new(options: &'a Options) -> Self {
+        Self { options, count: 0 }
+    }
+
+    pub fn name(&mut self) -> String {
+        self.count += 1;
+        format!("bench-{}-{}", std::process::id(), self.count)
+    }
+
+    pub fn create(&self, name: &str) -> Result<(), Error> {
+        let partitions = self.options.partitions as i32;
+        topics::create(&self.options.brokers, &[Topic { name, partitions, settings: &[] }])
+    }
+
+    /// Removes all topics that begin with `prefix`, and the engine's local files.
+    pub fn clear(&self, prefix: &str) -> Result<(), Error> {
+        let found = topics::beginning_with(&self.options.brokers, prefix)?;
+        let names: Vec<&str> = found.iter().map(String::as_str).collect();
+        if !names.is_empty() {
+            topics::delete(&self.options.brokers, &names)?;
+        }
+        let _ = std::fs::remove_dir_all(&self.options.dir);
+        Ok(())
+    }
+
+    pub fn start(&self, setting: &Setting<'_>) -> Result<Started, Error> {
+        let Setting { scenario, name, source, fates, n, rate, seconds, trace } = setting.clone();
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--scenario", scenario.word(), "--brokers", &self.options.brokers]);
+        command.args(["--name", name, "--source", source, "--fates", fates.word()]);
+        let numbers = [
+            ("--n", n),
+            ("--rate", rate),
+            ("--seconds", seconds),
+            ("--concurrency", u64::from(self.options.concurrency)),
+            ("--partitions", self.options.partitions),
+        ];
+        for (flag, value) in numbers {
+            command.args([flag, &value.to_string()]);
+        }
+        command.arg("--dir").arg(self.options.dir.join(name));
+        if let Some(trace) = trace {
+            command.arg("--trace").arg(trace);
+        }
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
+        let what = format!("{} {} n {n} rate {rate} seconds {seconds}", scenario.word(), fates.word());
+        Ok(Started { child, what })
+    }
+
+    pub fn measure(&self, setting: &Setting<'_>) -> Result<Figures, Error> {
+        self.start(setting)?.figures()
+    }
+}
+
+/// A measurement under way; it ends with this.
+pub struct Started {
+    child: Child,
+    what: String,
+}
+
+impl Started {
+    /// Waits for its end and reads its figures. Its standard input is closed, which tells it that nothing more comes.
+    pub fn figures(mut self) -> Result<Figures, Error> {
+        drop(self.child.stdin.take());
+        let mut text = String::new();
+        if let Some(mut stdout) = self.child.stdout.take() {
+            std::io::Read::read_to_string(&mut stdout, &mut text)?;
+        }
+        let status = self.child.wait()?;
+        if !status.success() {
+            return Err(format!("{}: {status}", self.what).into());
+        }
+        eprintln!("{}: {}", self.what, text.split_whitespace().collect::<Vec<_>>().join(" "));
+        Ok(Figures::parse(&text))
+    }
+
+    /// `kill -9`.
+    pub fn kill(mut self) -> Result<(), Error> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
