@@ -1,12 +1,12 @@
 # One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint examples demo bench soak mutants deny tools clean
+.PHONY: help test lint examples demo bench soak mutants deny tools kafka-up kafka-down clean
 
 help: ## list what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## install what the tests need, start PostgreSQL, run all tests and all examples
+test: ## install what the tests need, start PostgreSQL and Kafka, run all tests and all examples
 	@scripts/test.sh
 
 lint: ## formatting, clippy with warnings as errors, the README's example against its file, links between pages
@@ -50,6 +50,13 @@ deny: ## licences, advisories, duplicates and sources of the dependencies
 tools: ## install the system packages the tests need, only those that are missing
 	@scripts/tools.sh
 
-clean: ## stop the test server and remove everything that was built
+kafka-up: ## a private Apache Kafka on loopback for the tests and for trying things; prints its address
+	@scripts/kafka.sh up
+
+kafka-down: ## stop it and remove its data
+	@scripts/kafka.sh down
+
+clean: ## stop the test servers and remove everything that was built
 	-@scripts/postgres.sh stop
+	-@scripts/kafka.sh down
 	cargo clean

@@ -11,9 +11,12 @@ if ! command -v cargo >/dev/null; then
     exit 1
 fi
 
-# program:package. curl is what the README tells people to type, strace makes system calls fail, mkfs.ext4 makes the disk of the power-cut tests.
+# program:package. curl is what the README tells people to type, strace makes system calls fail, mkfs.ext4 makes the disk of
+# the power-cut tests. rdkafka builds librdkafka with c++ and make. java runs the broker, Maven fetches it, kcat reads it.
+broker=(java:default-jre-headless mvn:maven)
+[[ -z ${REDRIVE_TEST_KAFKA:-} ]] || broker=()
 missing=()
-for pair in cc:gcc cc:libc6-dev strace:strace curl:curl mkfs.ext4:e2fsprogs python3:python3; do
+for pair in cc:gcc cc:libc6-dev strace:strace curl:curl mkfs.ext4:e2fsprogs python3:python3 c++:g++ make:make kcat:kcat "${broker[@]}"; do
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
 done
 
@@ -34,6 +37,7 @@ fi
 
 # With a server of their own, the tests need none of ours.
 [[ -n ${REDRIVE_TEST_POSTGRES:-} ]] || scripts/postgres.sh install
+[[ -n ${REDRIVE_TEST_KAFKA:-} ]] || scripts/kafka.sh jars
 
 # 64 MB, a quarter of a minute. Without it one test is skipped, so it is not worth a failure.
 scripts/page.sh install || say "without Chromium the test of the page in a browser is skipped"
