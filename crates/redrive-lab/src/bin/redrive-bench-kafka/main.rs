@@ -1,10 +1,14 @@
 //! Measures the Kafka engine on the common workload, beside what a bare client reaches. See docs/benchmarks-kafka.md.
 
+mod flow;
 mod load;
 mod options;
 mod plan;
 mod raw;
+mod rig;
 mod runs;
+mod scenario;
+mod witness;
 
 use std::process::ExitCode;
 
@@ -35,8 +39,13 @@ fn main() -> ExitCode {
 
 /// One measurement, in this process.
 fn measure(scenario: Scenario, options: &Options) -> Result<Figures, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match scenario {
         Scenario::Raw => raw::run(options),
         Scenario::Load => load::run(options),
+        Scenario::Drain => runtime.block_on(scenario::drain(options)),
+        Scenario::Paced => runtime.block_on(scenario::paced(options)),
+        Scenario::Outage => runtime.block_on(scenario::outage(options)),
+        Scenario::Serve => runtime.block_on(scenario::serve(options)),
     }
 }

@@ -15,6 +15,9 @@ pub struct Options {
     pub partitions: u64,
     pub n: u64,
     pub fates: Fates,
+    /// The only order that fails, instead of the fates.
+    pub poison: Option<u64>,
+    pub mode: Mode,
     pub rate: u64,
     pub seconds: u64,
     /// The topic of the orders.
@@ -33,6 +36,20 @@ pub enum Scenario {
     Raw,
     /// Writes orders at a rate of their own.
     Load,
+    /// All orders are there, then the engine starts.
+    Drain,
+    /// Orders come at a rate of their own.
+    Paced,
+    /// As paced, with the gate closed for a minute.
+    Outage,
+    /// Until it is killed.
+    Serve,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    NonBlocking,
+    Blocking,
 }
 
 /// What the handler decides by.
@@ -57,7 +74,7 @@ pub const USAGE: &str = "usage: redrive-bench-kafka --brokers HOST:PORT [--quick
   --n N                orders that are there before a drain begins (default 5,000,000)
   --concurrency N      handlers that may run at once (default 1024)
   --partitions N       partitions of the source and of every tier (default 4)
-  --only NAME          only measurements whose name contains NAME: drain, mixed, paced, highest, outage, moving
+  --only NAME          only measurements whose name contains NAME: drain, mixed, paced, highest, outage, moving, poison
   --dir PATH           for local files (default target/bench-kafka); emptied before and after";
 
 impl Options {
@@ -72,6 +89,8 @@ impl Options {
             partitions: 4,
             n: 5_000_000,
             fates: Fates::Succeed,
+            poison: None,
+            mode: Mode::NonBlocking,
             rate: 50_000,
             seconds: 30,
             source: "bench-orders".into(),
@@ -83,6 +102,8 @@ impl Options {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
             match arg.as_str() {
                 "--quick" => (options.size, options.n) = (Size::Quick, 200_000),
+                "--blocking" => options.mode = Mode::Blocking,
+                "--poison" => options.poison = Some(number(&value()?)?),
                 "--brokers" => options.brokers = value()?,
                 "--only" => options.only = Some(value()?),
                 "--scenario" => options.scenario = Some(scenario(&value()?)?),
@@ -113,12 +134,17 @@ fn scenario(word: &str) -> Result<Scenario, String> {
 }
 
 impl Scenario {
-    const ALL: [Self; 2] = [Self::Raw, Self::Load];
+    const ALL: [Self; 6] =
+        [Self::Raw, Self::Load, Self::Drain, Self::Paced, Self::Outage, Self::Serve];
 
     pub fn word(self) -> &'static str {
         match self {
             Self::Raw => "raw",
             Self::Load => "load",
+            Self::Drain => "drain",
+            Self::Paced => "paced",
+            Self::Outage => "outage",
+            Self::Serve => "serve",
         }
     }
 }

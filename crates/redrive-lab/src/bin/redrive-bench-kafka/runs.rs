@@ -1,13 +1,13 @@
 //! Measurements in processes of their own, so that none inherits memory or threads from another.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
 use redrive_lab::bench::Figures;
 use redrive_lab::kafka::Error;
 use redrive_lab::kafka::topics::{self, Topic};
 
-use super::options::{Fates, Options, Scenario};
+use super::options::{Fates, Mode, Options, Scenario};
 
 /// Starts measurements and gives each a name of its own, under which it finds no topic and no group.
 pub struct Runs<'a> {
@@ -16,16 +16,38 @@ pub struct Runs<'a> {
 }
 
 /// What differs between two measurements.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     pub scenario: Scenario,
     pub name: &'a str,
     pub source: &'a str,
     pub fates: Fates,
+    pub mode: Mode,
+    pub poison: Option<u64>,
     pub n: u64,
     pub rate: u64,
     pub seconds: u64,
+    pub partitions: u64,
     pub trace: Option<&'a Path>,
+}
+
+impl<'a> Setting<'a> {
+    /// A drain of nothing; everything else is said by whoever needs it.
+    pub fn new(name: &'a str) -> Self {
+        Self {
+            scenario: Scenario::Drain,
+            name,
+            source: name,
+            fates: Fates::Succeed,
+            mode: Mode::NonBlocking,
+            poison: None,
+            n: 0,
+            rate: 0,
+            seconds: 0,
+            partitions: 0,
+            trace: None,
+        }
+    }
 }
 
 impl<'a> Runs<'a> {
@@ -39,7 +61,11 @@ impl<'a> Runs<'a> {
     }
 
     pub fn create(&self, name: &str) -> Result<(), Error> {
-        let partitions = self.options.partitions as i32;
+        self.create_with(name, self.options.partitions)
+    }
+
+    pub fn create_with(&self, name: &str, partitions: u64) -> Result<(), Error> {
+        let partitions = partitions as i32;
         topics::create(&self.options.brokers, &[Topic { name, partitions, settings: &[] }])
     }
 
@@ -55,7 +81,7 @@ impl<'a> Runs<'a> {
     }
 
     pub fn start(&self, setting: &Setting<'_>) -> Result<Started, Error> {
-        let Setting { scenario, name, source, fates, n, rate, seconds, trace } = setting.clone();
+        let Setting { scenario, name, source, fates, mode, poison, n, rate, seconds, partitions, trace } = *setting;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--scenario", scenario.word(), "--brokers", &self.options.brokers]);
         command.args(["--name", name, "--source", source, "--fates", fates.word()]);
@@ -64,12 +90,18 @@ impl<'a> Runs<'a> {
             ("--rate", rate),
             ("--seconds", seconds),
             ("--concurrency", u64::from(self.options.concurrency)),
-            ("--partitions", self.options.partitions),
+            ("--partitions", if partitions == 0 { self.options.partitions } else { partitions }),
         ];
         for (flag, value) in numbers {
             command.args([flag, &value.to_string()]);
         }
         command.arg("--dir").arg(self.options.dir.join(name));
+        if mode == Mode::Blocking {
+            command.arg("--blocking");
+        }
+        if let Some(poison) = poison {
+            command.args(["--poison", &poison.to_string()]);
+        }
         if let Some(trace) = trace {
             command.arg("--trace").arg(trace);
         }
@@ -103,6 +135,11 @@ impl Started {
         }
         eprintln!("{}: {}", self.what, text.split_whitespace().collect::<Vec<_>>().join(" "));
         Ok(Figures::parse(&text))
+    }
+
+    /// To tell it something.
+    pub fn stdin(&mut self) -> Option<&mut ChildStdin> {
+        self.child.stdin.as_mut()
     }
 
     /// `kill -9`.
