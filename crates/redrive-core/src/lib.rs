@@ -43,7 +43,7 @@ pub use decision::Decision;
 pub use forecast::Forecast;
 pub use forecast_outage::OutageForecast;
 pub use jitter::{Jitter, Spread};
-pub use message::{Message, MessageBuilder};
+pub use message::{Message, MessageBuilder, MessageParts};
 pub use meta::Meta;
 pub use outcome::Outcome;
 pub use pick::Pick;

@@ -87,8 +87,11 @@ fn stripped(message: &Message) -> Option<Message> {
     if let Some(deadline) = message.deadline() {
         builder = builder.deadline(deadline);
     }
-    for (name, value) in message.headers() {
-        builder = builder.header(name, value.to_vec());
+    for (name, value) in message.headers_or_null() {
+        builder = match value {
+            Some(value) => builder.header(name, value.to_vec()),
+            None => builder.null_header(name),
+        };
     }
     builder.build().ok()
 }

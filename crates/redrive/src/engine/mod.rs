@@ -11,7 +11,7 @@ pub mod completion;
 pub mod delay;
 pub mod embedded;
 pub mod memory;
-mod numbers;
+pub mod numbers;
 pub mod overlay;
 
 #[cfg(feature = "testing")]

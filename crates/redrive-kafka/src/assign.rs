@@ -1,0 +1,230 @@
+//! Where newly assigned partitions begin: at what is committed, with what is done beyond it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientConfig;
+use rdkafka::Message as _;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use redrive::engine::completion::CompletionSet;
+
+use crate::desk::Desk;
+use crate::lane::LaneKind;
+use crate::mailbox::LaneStart;
+use crate::options::Start;
+use crate::progress::{CommitNote, apply_chunk, note, read_chunk_key};
+use crate::room::Room;
+
+/// How long a question to the broker may take.
+pub const ASK_MAX: Duration = Duration::from_secs(10);
+
+/// What is read, and how it begins where nothing is committed.
+#[derive(Debug)]
+pub struct Plan {
+    pub pipeline: String,
+    pub source: Arc<str>,
+    pub topics: HashMap<Arc<str>, LaneKind>,
+    pub start: Option<Start>,
+    pub progress: String,
+    /// For reading `T.progress`.
+    pub reader: ClientConfig,
+    /// Records that may wait in memory, and their bytes, for all lanes together.
+    pub source_records: usize,
+    pub source_bytes: usize,
+    pub tier_records: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AssignFault {
+    #[error("{0}")]
+    Kafka(#[from] KafkaError),
+    #[error(
+        "nothing is committed for {topic} and no start was given; set start = \"earliest\" or \"latest\" in [engine]"
+    )]
+    NoStart { topic: String },
+}
+
+/// Names a partition.
+type Name = (Arc<str>, i32);
+
+pub fn begin(
+    consumer: &BaseConsumer<Desk>,
+    plan: &Plan,
+    assigned: &TopicPartitionList,
+) -> Result<Vec<LaneStart>, AssignFault> {
+    let names = names(plan, assigned);
+    let mut asked = TopicPartitionList::with_capacity(names.len());
+    for (topic, partition) in &names {
+        asked.add_partition(topic, *partition);
+    }
+    let committed = consumer.committed_offsets(asked, ASK_MAX)?;
+    let mut notes: HashMap<Name, (u64, CommitNote)> = HashMap::new();
+    for element in committed.elements() {
+        element.error()?;
+        if let Offset::Offset(offset) = element.offset()
+            && let Some((topic, _)) = plan.topics.get_key_value(element.topic())
+        {
+            let offset = offset.max(0) as u64;
+            let read = CommitNote::read(element.metadata(), offset);
+            notes.insert((Arc::clone(topic), element.partition()), (offset, read));
+        }
+    }
+    let fresh: Vec<Name> = names.iter().filter(|name| !notes.contains_key(*name)).cloned().collect();
+    if !fresh.is_empty() {
+        let first = first_offsets(consumer, plan, &fresh)?;
+        commit_first(consumer, &first)?;
+        for (name, offset) in first {
+            notes.insert(name, (offset, CommitNote { taken: offset, clean: true, ..CommitNote::default() }));
+        }
+    }
+    let mut starts: HashMap<Name, (CompletionSet, Option<(u64, u64)>)> = HashMap::new();
+    for (name, (offset, read)) in &notes {
+        let mut done = CompletionSet::starting_at(*offset);
+        for (first, count) in &read.runs {
+            (*first..*first + *count).for_each(|number| {
+                done.insert(number);
+            });
+        }
+        starts.insert(name.clone(), (done, None));
+    }
+    if notes.values().any(|(_, read)| read.more) {
+        read_chunks(plan, &mut starts)?;
+    }
+    let sources = names.iter().filter(|(topic, _)| *topic == plan.source).count().max(1);
+    let tiers = (names.len().saturating_sub(sources)).max(1);
+    Ok(names
+        .into_iter()
+        .filter_map(|name| {
+            let kind = *plan.topics.get(&name.0)?;
+            let room = match kind {
+                LaneKind::Source => Room::new(
+                    (plan.source_records / sources).max(64),
+                    (plan.source_bytes / sources).max(1 << 20),
+                ),
+                // Their bytes are bounded by the look-ahead, which puts them into a file.
+                LaneKind::Tier | LaneKind::Replay => {
+                    Room::new((plan.tier_records / tiers).max(1_000), usize::MAX)
+                }
+            };
+            let (_, read) = notes.remove(&name)?;
+            let (done, written) = starts.remove(&name)?;
+            Some(LaneStart {
+                kind,
+                topic: name.0,
+                partition: name.1,
+                done,
+                taken: read.taken,
+                clean: read.clean,
+                written,
+                room: Arc::new(room),
+            })
+        })
+        .collect())
+}
+
+fn names(plan: &Plan, assigned: &TopicPartitionList) -> Vec<Name> {
+    let known = assigned.elements().into_iter().filter_map(|element| {
+        let (topic, _) = plan.topics.get_key_value(element.topic())?;
+        Some((Arc::clone(topic), element.partition()))
+    });
+    known.collect()
+}
+
+/// Where partitions begin for which nothing is committed.
+fn first_offsets(
+    consumer: &BaseConsumer<Desk>,
+    plan: &Plan,
+    fresh: &[Name],
+) -> Result<Vec<(Name, u64)>, AssignFault> {
+    let latest = match plan.start {
+        _ if !fresh.iter().any(|(topic, _)| *topic == plan.source) => false,
+        // A partition that was added later begins at its beginning: what is in it came after the first start.
+        _ if any_committed(consumer, &plan.source)? => false,
+        Some(Start::Latest) => true,
+        Some(Start::Earliest) => false,
+        None => return Err(AssignFault::NoStart { topic: plan.source.to_string() }),
+    };
+    let mut first = Vec::with_capacity(fresh.len());
+    for (topic, partition) in fresh {
+        let (low, high) = consumer.fetch_watermarks(topic, *partition, ASK_MAX)?;
+        let offset = if latest && *topic == plan.source { high } else { low };
+        first.push(((Arc::clone(topic), *partition), offset.max(0) as u64));
+    }
+    Ok(first)
+}
+
+/// Whether the group has committed anything for a topic.
+pub fn any_committed<C: rdkafka::consumer::ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topic: &str,
+) -> Result<bool, KafkaError> {
+    let metadata = consumer.fetch_metadata(Some(topic), ASK_MAX)?;
+    let mut all = TopicPartitionList::new();
+    for partition in metadata.topics().iter().flat_map(rdkafka::metadata::MetadataTopic::partitions) {
+        all.add_partition(topic, partition.id());
+    }
+    if all.count() == 0 {
+        return Ok(false);
+    }
+    let committed = consumer.committed_offsets(all, ASK_MAX)?;
+    Ok(committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_))))
+}
+
+/// Commits where partitions begin at once, so that a start is decided only once.
+fn commit_first(consumer: &BaseConsumer<Desk>, first: &[(Name, u64)]) -> Result<(), AssignFault> {
+    let mut list = TopicPartitionList::with_capacity(first.len());
+    for ((topic, partition), offset) in first {
+        let mut element = list.add_partition(topic, *partition);
+        element.set_offset(Offset::Offset(*offset as i64))?;
+        element.set_metadata(note(true, *offset, &CompletionSet::starting_at(*offset)).0);
+    }
+    consumer.commit(&list, CommitMode::Sync)?;
+    Ok(())
+}
+
+/// Reads `T.progress` from its beginning to its end, and marks what it says.
+fn read_chunks(
+    plan: &Plan,
+    starts: &mut HashMap<Name, (CompletionSet, Option<(u64, u64)>)>,
+) -> Result<(), AssignFault> {
+    let mut config = plan.reader.clone();
+    config.set("auto.offset.reset", "earliest");
+    let reader: BaseConsumer = config.create()?;
+    let metadata = reader.fetch_metadata(Some(&plan.progress), ASK_MAX)?;
+    let mut list = TopicPartitionList::new();
+    for partition in metadata.topics().iter().flat_map(rdkafka::metadata::MetadataTopic::partitions) {
+        list.add_partition_offset(&plan.progress, partition.id(), Offset::Beginning)?;
+    }
+    let mut open = list.count();
+    reader.assign(&list)?;
+    let began = Instant::now();
+    let mut latest: HashMap<(Name, u64), Vec<u8>> = HashMap::new();
+    while open > 0 && began.elapsed() < ASK_MAX * 3 {
+        match reader.poll(Duration::from_millis(200)) {
+            None => {}
+            Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
+            Some(Err(error)) => return Err(error.into()),
+            Some(Ok(record)) => {
+                let key = record.key().and_then(|key| std::str::from_utf8(key).ok());
+                let Some((topic, partition, chunk)) = key.and_then(read_chunk_key) else { continue };
+                let Some((topic, _)) = plan.topics.get_key_value(topic) else { continue };
+                let name = ((Arc::clone(topic), partition), chunk);
+                match record.payload() {
+                    Some(bytes) => drop(latest.insert(name, bytes.to_vec())),
+                    None => drop(latest.remove(&name)),
+                }
+            }
+        }
+    }
+    for ((name, chunk), bytes) in latest {
+        if let Some((done, written)) = starts.get_mut(&name) {
+            apply_chunk(done, chunk, &bytes);
+            let (first, last) = written.unwrap_or((chunk, chunk));
+            *written = Some((first.min(chunk), last.max(chunk)));
+        }
+    }
+    Ok(())
+}
