@@ -4,15 +4,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::{Call, Failure, Sink};
-use redrive_lab::fate::{Fate, fnv1a64};
+use redrive_lab::kafka::Error;
+use redrive_lab::kafka::applier::Applier;
 use redrive_lab::kafka::processor::Processor;
 use redrive_lab::kafka::trace::Trace;
-use redrive_lab::kafka::{Error, orders};
-use redrive_lab::order;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What a test says about it.
@@ -23,29 +20,6 @@ struct Options {
     poison: Option<u64>,
     /// An attempt takes up to so long, so that some are under way at any moment.
     takes_max: Duration,
-}
-
-/// Applies orders: whatever else happens to this process, its trace says what it did.
-struct Applier {
-    trace: Arc<Trace>,
-    poison: Option<u64>,
-    takes_max: Duration,
-}
-
-impl Sink for Applier {
-    async fn deliver(&self, call: Call) -> Result<(), Failure> {
-        let number = call.message.payload().and_then(orders::number);
-        let number = number.ok_or_else(|| Failure::permanent("no order of the workload"))?;
-        let takes_us = fnv1a64(&number.to_le_bytes()) % (self.takes_max.as_micros() as u64).max(1);
-        tokio::time::sleep(Duration::from_micros(takes_us)).await;
-        let attempt = u8::try_from(call.attempt).unwrap_or(u8::MAX);
-        let fails = match self.poison {
-            Some(poison) => poison == number,
-            None => Fate::of(&order::id(number)).fails(attempt),
-        };
-        self.trace.record(number, attempt, !fails).map_err(Failure::transient)?;
-        if fails { Err(Failure::transient("503 service unavailable")) } else { Ok(()) }
-    }
 }
 
 fn main() -> ExitCode {
@@ -112,7 +86,7 @@ fn run(options: Options) -> Result<(), Error> {
     runtime.block_on(async {
         let Options { processor, trace, poison, takes_max } = options;
         let mut terminate = signal(SignalKind::terminate())?;
-        let applier = Applier { trace: Arc::new(Trace::append(&trace)?), poison, takes_max };
+        let applier = Applier { trace: Trace::append(&trace)?, poison, takes_max };
         let redrive = processor.build(processor.pipeline().sink(applier))?;
         let report = redrive.run_until(terminate.recv()).await?;
         eprintln!("member {}: {report}", processor.member.as_deref().unwrap_or("-"));

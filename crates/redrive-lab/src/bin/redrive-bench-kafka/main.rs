@@ -8,11 +8,12 @@ mod raw;
 mod rig;
 mod runs;
 mod scenario;
+mod soak;
 mod witness;
 
 use std::process::ExitCode;
 
-use options::{Options, Scenario};
+use options::{Options, Scenario, Size};
 use redrive_lab::bench::Figures;
 use redrive_lab::kafka::Error;
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     };
     let ran = match options.scenario {
         Some(scenario) => measure(scenario, &options).map(|figures| figures.print()),
+        None if options.size == Size::Soak => soak::run(&options),
         None => plan::run(&options),
     };
     match ran {

@@ -18,6 +18,8 @@ pub struct Options {
     /// The only order that fails, instead of the fates.
     pub poison: Option<u64>,
     pub mode: Mode,
+    /// Of what a load writes.
+    pub compression: &'static str,
     pub rate: u64,
     pub seconds: u64,
     /// The topic of the orders.
@@ -64,6 +66,8 @@ pub enum Fates {
 pub enum Size {
     Quick,
     Normal,
+    /// One long run under fire, instead of the measurements.
+    Soak,
 }
 
 pub const USAGE: &str = "usage: redrive-bench-kafka --brokers HOST:PORT [--quick] [--repeats N] [--concurrency N] [--only NAME]
@@ -75,6 +79,7 @@ pub const USAGE: &str = "usage: redrive-bench-kafka --brokers HOST:PORT [--quick
   --concurrency N      handlers that may run at once (default 1024)
   --partitions N       partitions of the source and of every tier (default 4)
   --only NAME          only measurements whose name contains NAME: drain, mixed, paced, highest, outage, moving, poison
+  --soak               instead: --seconds N (default 30) at --rate N, killed every few minutes, audited by id
   --dir PATH           for local files (default target/bench-kafka); emptied before and after";
 
 impl Options {
@@ -91,6 +96,7 @@ impl Options {
             fates: Fates::Succeed,
             poison: None,
             mode: Mode::NonBlocking,
+            compression: "none",
             rate: 50_000,
             seconds: 30,
             source: "bench-orders".into(),
@@ -102,6 +108,8 @@ impl Options {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
             match arg.as_str() {
                 "--quick" => (options.size, options.n) = (Size::Quick, 200_000),
+                "--soak" => options.size = Size::Soak,
+                "--lz4" => options.compression = "lz4",
                 "--blocking" => options.mode = Mode::Blocking,
                 "--poison" => options.poison = Some(number(&value()?)?),
                 "--brokers" => options.brokers = value()?,

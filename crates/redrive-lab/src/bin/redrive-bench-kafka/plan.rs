@@ -133,7 +133,7 @@ impl Plan<'_> {
     fn paced(&mut self) -> Result<(), Error> {
         let (rates, seconds) = match self.options.size {
             Size::Quick => ([2_000, 5_000], 8),
-            Size::Normal => ([50_000, 100_000], 40),
+            Size::Normal | Size::Soak => ([50_000, 100_000], 40),
         };
         for rate in rates {
             let (mut plain, mut mixed) = (Repeats::default(), Repeats::default());

@@ -21,6 +21,21 @@ pub struct Rig {
     redrive: Redrive,
 }
 
+/// The processor of every measurement.
+pub fn processor(options: &Options) -> Processor {
+    Processor {
+        brokers: options.brokers.clone(),
+        name: options.name.clone(),
+        source: options.source.clone(),
+        member: Some("bench".into()),
+        tiers: vec!["1s".into(), "2s".into(), "4s".into()],
+        state_dir: options.dir.clone(),
+        concurrency: options.concurrency,
+        blocking: options.mode == Mode::Blocking,
+        passed_on: Vec::new(),
+    }
+}
+
 /// A pipeline that runs.
 pub struct Run {
     stop: oneshot::Sender<()>,
@@ -29,17 +44,7 @@ pub struct Run {
 
 impl Rig {
     pub fn open(options: &Options, witness: Witness) -> Result<Self, Error> {
-        let processor = Processor {
-            brokers: options.brokers.clone(),
-            name: options.name.clone(),
-            source: options.source.clone(),
-            member: Some("bench".into()),
-            tiers: vec!["1s".into(), "2s".into(), "4s".into()],
-            state_dir: options.dir.clone(),
-            concurrency: options.concurrency,
-            blocking: options.mode == Mode::Blocking,
-            passed_on: Vec::new(),
-        };
+        let processor = processor(options);
         let witness = Arc::new(witness);
         let (handling, parking) = (Arc::clone(&witness), Arc::clone(&witness));
         let pipeline = processor

@@ -29,6 +29,7 @@ pub struct Setting<'a> {
     pub seconds: u64,
     pub partitions: u64,
     pub trace: Option<&'a Path>,
+    pub lz4: bool,
 }
 
 impl<'a> Setting<'a> {
@@ -46,6 +47,7 @@ impl<'a> Setting<'a> {
             seconds: 0,
             partitions: 0,
             trace: None,
+            lz4: false,
         }
     }
 }
@@ -81,7 +83,7 @@ impl<'a> Runs<'a> {
     }
 
     pub fn start(&self, setting: &Setting<'_>) -> Result<Started, Error> {
-        let Setting { scenario, name, source, fates, mode, poison, n, rate, seconds, partitions, trace } = *setting;
+        let Setting { scenario, name, source, fates, mode, poison, n, rate, seconds, partitions, trace, lz4 } = *setting;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--scenario", scenario.word(), "--brokers", &self.options.brokers]);
         command.args(["--name", name, "--source", source, "--fates", fates.word()]);
@@ -98,6 +100,9 @@ impl<'a> Runs<'a> {
         command.arg("--dir").arg(self.options.dir.join(name));
         if mode == Mode::Blocking {
             command.arg("--blocking");
+        }
+        if lz4 {
+            command.arg("--lz4");
         }
         if let Some(poison) = poison {
             command.args(["--poison", &poison.to_string()]);
@@ -135,6 +140,14 @@ impl Started {
         }
         eprintln!("{}: {}", self.what, text.split_whitespace().collect::<Vec<_>>().join(" "));
         Ok(Figures::parse(&text))
+    }
+
+    /// Memory it holds right now, in MB.
+    pub fn rss_mb(&self) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kb: Option<f64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        kb.unwrap_or(0.0) / 1000.0
     }
 
     /// To tell it something.

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use redrive_lab::bench::machine::{cpu_seconds, rss_mb, rss_peak_mb};
 use redrive_lab::bench::{Figures, Histogram};
 use redrive_lab::kafka::Error;
+use redrive_lab::kafka::applier::Applier;
+use redrive_lab::kafka::trace::Trace;
 
 use super::options::Options;
-use super::rig::{Rig, Run};
+use super::rig::{Rig, Run, processor};
 use super::witness::Witness;
 
 fn rig(options: &Options) -> Result<Rig, Error> {
@@ -92,13 +94,16 @@ pub async fn outage(options: &Options) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-/// Runs until it is killed or its standard input ends.
+/// Runs until it is killed or its standard input ends. Keeps nothing in memory, since it may be killed at any moment.
 pub async fn serve(options: &Options) -> Result<Figures, Error> {
-    let rig = rig(options)?;
-    let run = rig.start();
-    all_written().await??;
-    run.stop().await?;
-    Ok(Figures::default())
+    let processor = processor(options);
+    let trace = Trace::append(options.trace.as_deref().ok_or("where does the trace go?")?)?;
+    let applier = Applier { trace, poison: options.poison, takes_max: Duration::ZERO };
+    let redrive = processor.build(processor.pipeline().sink(applier))?;
+    redrive.run_until(all_written()).await?;
+    let mut figures = Figures::default();
+    figures.set("rss_peak_mb", rss_peak_mb());
+    Ok(figures)
 }
 
 async fn follow(rig: &Rig, run: &Run, n: u64, began: Instant, figures: &mut Figures) -> Result<(), Error> {
