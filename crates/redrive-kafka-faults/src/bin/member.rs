@@ -67,7 +67,12 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
             "--tiers" => processor.tiers = value()?.split(',').map(str::to_owned).collect(),
             "--concurrency" => processor.concurrency = value()?.parse()?,
             "--blocking" => processor.blocking = true,
-            "--session-ms" => processor.passed_on.push(("session.timeout.ms".into(), value()?)),
+            "--session-ms" => {
+                let session_ms: u64 = value()?.parse()?;
+                let heartbeat_ms = session_ms / 6;
+                processor.passed_on.push(("session.timeout.ms".into(), session_ms.to_string()));
+                processor.passed_on.push(("heartbeat.interval.ms".into(), heartbeat_ms.to_string()));
+            }
             "--dir" => dir = value()?.into(),
             "--state" => state = value()?,
             "--trace" => options.trace = value()?.into(),

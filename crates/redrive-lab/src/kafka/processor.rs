@@ -30,6 +30,8 @@ impl Processor {
     /// The pipeline, still without a handler. Failures are not classified, as in all comparisons.
     pub fn pipeline(&self) -> Pipeline {
         let policy = Policy::tiers(self.tiers.iter().map(String::as_str)).jitter("none").classify(false);
+        // Near the end of a run only poison is left, which looks like an outage and would not be counted.
+        let policy = policy.outage_gate(false);
         let mode = if self.blocking { Mode::Blocking } else { Mode::NonBlocking };
         Pipeline::new(&self.name).policy(policy).concurrency(self.concurrency).mode(mode)
     }

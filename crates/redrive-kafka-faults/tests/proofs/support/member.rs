@@ -34,7 +34,8 @@ impl Member {
     pub(crate) fn spawn(args: &[String], log: &Path) -> Self {
         let said = std::fs::File::options().create(true).append(true).open(log).expect("a file for its words");
         let mut command = Command::new(MEMBER);
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        command.args(args).env("RUST_BACKTRACE", "0");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         Self { child: command.spawn().expect("the member starts"), log: log.to_owned() }
     }
 

@@ -159,6 +159,10 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.scratch.disable_cleanup(true);
+            println!("kept for a look: {}", self.scratch.path().display());
+        }
         let found = topics::beginning_with(&self.brokers, &self.name).unwrap_or_default();
         let names: Vec<&str> = found.iter().map(String::as_str).collect();
         if !names.is_empty() {
