@@ -102,11 +102,13 @@ impl KafkaEngine {
     /// Where keys are ordered, nothing of a partition starts before all that waits in its tiers is known, and nothing at
     /// all if somebody else has them.
     fn hold_back_partitions(&mut self) {
-        let mut tiers: Vec<Arc<str>> = self.tiers.iter().map(|(_, target)| Arc::clone(&target.name)).collect();
+        let mut tiers: Vec<Arc<str>> =
+            self.tiers.iter().map(|(_, target)| Arc::clone(&target.name)).collect();
         tiers.push(Arc::clone(&self.replay_topic.name));
         for lane in self.lanes.iter().filter(|lane| lane.kind == LaneKind::Source) {
             self.held_back.insert(lane.partition);
-            let elsewhere = |topic: &&Arc<str>| !self.by_name.contains_key(&(Arc::clone(topic), lane.partition));
+            let elsewhere =
+                |topic: &&Arc<str>| !self.by_name.contains_key(&(Arc::clone(topic), lane.partition));
             if let Some(topic) = tiers.iter().find(elsewhere) {
                 tracing::error!(
                     partition = lane.partition, %topic,
@@ -130,7 +132,8 @@ impl KafkaEngine {
         self.held_back.retain(|partition| {
             let here = |topic: &Arc<str>| by_name.contains_key(&(Arc::clone(topic), *partition));
             let together = tiers.iter().all(|(_, target)| here(&target.name)) && here(&replay.name);
-            let unread = |lane: &Lane| lane.partition == *partition && lane.kind != LaneKind::Source && !lane.ended;
+            let unread =
+                |lane: &Lane| lane.partition == *partition && lane.kind != LaneKind::Source && !lane.ended;
             !together || lanes.iter().any(unread)
         });
     }
@@ -144,7 +147,7 @@ impl KafkaEngine {
             let is_news = lane.meet(offset);
             let due = waiting.due.unwrap_or_default().as_millis();
             let expected = lane.kind != LaneKind::Source && self.under_way.remove(&(due, at, offset));
-            let put_back = lane.kind == LaneKind::Replay && self.put_back.remove(&number).is_some();
+            let put_back = self.put_back.remove(&number).is_some();
             if !is_news {
                 freed |= lane.room.free(1, bytes);
                 continue;

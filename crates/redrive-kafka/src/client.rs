@@ -13,7 +13,10 @@ pub const RESERVED: [(&str, &str); 17] = [
     ("group.id", "use `group` in [engine]"),
     ("group.instance.id", "use `member` in [engine]"),
     ("group.protocol", "Redrive needs the classic protocol: source and tiers go to one member together"),
-    ("group.remote.assignor", "Redrive needs the classic protocol: source and tiers go to one member together"),
+    (
+        "group.remote.assignor",
+        "Redrive needs the classic protocol: source and tiers go to one member together",
+    ),
     ("partition.assignment.strategy", "it is always range: source and tiers go to one member together"),
     ("enable.auto.commit", "it is always off: an offset is committed once its message is settled"),
     ("enable.auto.offset.store", "it is always off: an offset is committed once its message is settled"),
@@ -114,7 +117,10 @@ impl Cluster {
                 ("queue.buffering.max.kbytes", "262144"),
             ],
         );
-        config.set("acks", "all").set("enable.idempotence", "true").set("message.max.bytes", MESSAGE_BYTES_MAX);
+        config
+            .set("acks", "all")
+            .set("enable.idempotence", "true")
+            .set("message.max.bytes", MESSAGE_BYTES_MAX);
         config
     }
 
@@ -168,15 +174,14 @@ impl Cluster {
 
     /// What is wrong with the keys that are passed on, each with the key and without its value: it may be a secret.
     pub fn passed_on_faults(&self) -> Vec<(String, String)> {
-        let fault = |(key, value): &(String, String)| {
-            let problem = match reserved(key) {
-                Some(instead) => instead.to_owned(),
-                None => refused(key, value)?,
-            };
-            Some((key.clone(), problem))
-        };
+        let fault = |(key, value): &(String, String)| Some((key.clone(), fault_of(key, value)?));
         self.passed_on.iter().filter_map(fault).collect()
     }
+}
+
+/// Why a key cannot be passed on, told without its value: it may be a secret.
+pub fn fault_of(key: &str, value: &str) -> Option<String> {
+    reserved(key).map(str::to_owned).or_else(|| refused(key, value))
 }
 
 fn reserved(key: &str) -> Option<&'static str> {

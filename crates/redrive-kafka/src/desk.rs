@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::KafkaError;
 use rdkafka::statistics::Statistics;
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
@@ -27,7 +27,6 @@ pub enum Change {
 #[derive(Debug, Default)]
 pub struct Desk {
     changes: Mutex<VecDeque<Change>>,
-    commits: Mutex<VecDeque<Option<String>>>,
     ends: Mutex<Vec<(String, i32, u64)>>,
     /// The consumer is being closed: nobody will look here any more.
     closing: AtomicBool,
@@ -36,11 +35,6 @@ pub struct Desk {
 impl Desk {
     pub fn next_change(&self) -> Option<Change> {
         locked(&self.changes).pop_front()
-    }
-
-    /// How a commit ended: `None` if well.
-    pub fn next_commit(&self) -> Option<Option<String>> {
-        locked(&self.commits).pop_front()
     }
 
     pub fn ends(&self) -> Vec<(String, i32, u64)> {
@@ -93,10 +87,6 @@ impl ConsumerContext for Desk {
             _ => Change::Revoke,
         };
         locked(&self.changes).push_back(change);
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, _offsets: &TopicPartitionList) {
-        locked(&self.commits).push_back(result.err().map(|error| error.to_string()));
     }
 }
 

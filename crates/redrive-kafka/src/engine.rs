@@ -59,7 +59,15 @@ impl Target {
 #[derive(Clone, Debug)]
 pub(crate) enum Then {
     /// The record it replaces is done with.
-    Mark { lane: usize, epoch: u32, offset: u64, key: Option<u64>, number: u64, ticket: Option<Ticket>, what: What },
+    Mark {
+        lane: usize,
+        epoch: u32,
+        offset: u64,
+        key: Option<u64>,
+        number: u64,
+        ticket: Option<Ticket>,
+        what: What,
+    },
     /// A part of what is done is in `T.progress`.
     Progress { lane: usize, epoch: u32 },
     /// A record came out of the spool, and its file can go.
@@ -70,10 +78,14 @@ pub(crate) enum Then {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    Retry { due: Time },
+    Retry {
+        due: Time,
+    },
     Dead,
     /// A replayed letter was delivered; `replays` counts this replay.
-    Succeeded { replays: u32 },
+    Succeeded {
+        replays: u32,
+    },
 }
 
 /// The Kafka engine of one pipeline. See [`crate::stores::KafkaStores`] for how it is made.
@@ -166,8 +178,16 @@ impl KafkaEngine {
             start: cluster.start,
             progress: topics.progress.clone(),
             reader: cluster.reader(),
-            source_records: if ordered { ORDERED_RECORDS * counts.of(&topics.source).max(1) as usize } else { SOURCE_RECORDS },
-            source_bytes: if ordered { ORDERED_BYTES * counts.of(&topics.source).max(1) as usize } else { SOURCE_BYTES },
+            source_records: if ordered {
+                ORDERED_RECORDS * counts.of(&topics.source).max(1) as usize
+            } else {
+                SOURCE_RECORDS
+            },
+            source_bytes: if ordered {
+                ORDERED_BYTES * counts.of(&topics.source).max(1) as usize
+            } else {
+                SOURCE_BYTES
+            },
             tier_records: LOOK_AHEAD_RECORDS,
         };
         let source = Arc::clone(&plan.source);

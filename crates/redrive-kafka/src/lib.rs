@@ -5,7 +5,7 @@
 //!
 //! - [`options`]: which cluster, which topics, how they are read
 //! - [`client`]: how librdkafka is set up for each of its parts; [`topics`]: which topics there are and must be
-//! - [`poll`]: the polling thread; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
+//! - [`poll`]: the polling thread; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
 //!   [`mailbox`], [`room`]: between it and the engine
 //! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory
 //! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`]: what waits for its key
@@ -20,6 +20,7 @@ pub mod options;
 pub mod topics;
 
 pub mod assign;
+pub mod committer;
 pub mod desk;
 pub mod mailbox;
 pub mod poll;

@@ -185,8 +185,14 @@ mod tests {
             let Due { lane, waiting: got } = ahead.pop_due(Time::from_millis(20_000)).unwrap().unwrap();
             let expected = waiting(got.offset, dues[got.offset as usize]);
             assert_eq!(lane, 1);
-            assert_eq!((&got.message, got.meta, &got.carried), (&expected.message, expected.meta, &expected.carried));
-            assert_eq!((got.number, got.due, &got.history), (expected.number, expected.due, &expected.history));
+            assert_eq!(
+                (&got.message, got.meta, &got.carried),
+                (&expected.message, expected.meta, &expected.carried)
+            );
+            assert_eq!(
+                (got.number, got.due, &got.history),
+                (expected.number, expected.due, &expected.history)
+            );
             assert!(got.due.unwrap().as_millis() >= last);
             last = got.due.unwrap().as_millis();
         }

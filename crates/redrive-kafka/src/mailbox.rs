@@ -14,21 +14,48 @@ use crate::waiting::Waiting;
 #[derive(Debug)]
 pub enum Note {
     /// These partitions belong to us now, and nothing else does. A lane is named by its place in the list.
-    Assigned { epoch: u32, lanes: Vec<LaneStart> },
+    Assigned {
+        epoch: u32,
+        lanes: Vec<LaneStart>,
+    },
     /// The partitions are wanted by somebody else. Answered with [`Order::Release`].
-    Wanted { epoch: u32 },
+    Wanted {
+        epoch: u32,
+    },
     /// They are gone.
-    Gone { epoch: u32 },
-    Records { epoch: u32, lane: usize, records: Vec<Polled> },
+    Gone {
+        epoch: u32,
+    },
+    Records {
+        epoch: u32,
+        lane: usize,
+        records: Vec<Polled>,
+    },
     /// Everything that was there has been read.
-    End { epoch: u32, lane: usize },
+    End {
+        epoch: u32,
+        lane: usize,
+    },
     /// Where topics end, by (lane, offset).
-    Ends { epoch: u32, ends: Vec<(usize, u64)> },
-    Committed { round: u64, problem: Option<String> },
+    Ends {
+        epoch: u32,
+        ends: Vec<(usize, u64)>,
+    },
+    Committed {
+        round: u64,
+        problem: Option<String>,
+    },
     /// Nothing more comes from this lane until a person has looked.
-    Stopped { epoch: u32, lane: usize, problem: String },
+    Stopped {
+        epoch: u32,
+        lane: usize,
+        problem: String,
+    },
     /// Nothing more comes at all.
-    Failed { problem: String, owned: bool },
+    Failed {
+        problem: String,
+        owned: bool,
+    },
 }
 
 /// How a lane begins.
@@ -57,11 +84,21 @@ pub struct Polled {
 /// What the engine asks of the polling thread.
 #[derive(Debug)]
 pub enum Order {
-    Commit { epoch: u32, round: u64, places: Vec<Place> },
+    Commit {
+        epoch: u32,
+        round: u64,
+        places: Vec<Place>,
+    },
     /// What was handed out is settled, or the time for that is over: commit this and let the partitions go.
-    Release { epoch: u32, places: Vec<Place> },
+    Release {
+        epoch: u32,
+        places: Vec<Place>,
+    },
     /// Commit this and leave.
-    Close { epoch: u32, places: Vec<Place> },
+    Close {
+        epoch: u32,
+        places: Vec<Place>,
+    },
 }
 
 /// An offset to be committed, with what stands beside it.

@@ -9,13 +9,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::base_consumer::PartitionQueue;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::{ClientConfig, Message as _};
 
 use crate::assign::{self, AssignFault, Plan};
+use crate::committer::Committer;
 use crate::desk::{Change, Desk};
 use crate::mailbox::{Mailbox, Note, Order, Place};
 use crate::record::Reader;
@@ -60,8 +61,10 @@ impl Poller {
         let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
         consumer.subscribe(&topics)?;
         let abort = Arc::new(AtomicBool::new(false));
+        let consumer = Arc::new(consumer);
         let polling = Polling {
-            consumer: Arc::new(consumer),
+            committer: Committer::start(&consumer, mailbox)?,
+            consumer,
             plan,
             reader,
             drain,
@@ -123,6 +126,7 @@ struct Polling {
     assigning: Option<(TopicPartitionList, Instant)>,
     /// The partitions are wanted by others: until when the engine may finish what it has.
     releasing: Option<Instant>,
+    committer: Committer,
     committing: Option<u64>,
 }
 
@@ -145,6 +149,7 @@ impl Polling {
         }
         self.consumer.context().close();
         self.lanes.clear();
+        self.committer.end();
     }
 
     /// Whether that was the last one.
@@ -178,10 +183,20 @@ impl Polling {
             let problem = Some("the partitions belong to somebody else by now".to_owned());
             return self.mailbox.tell(Note::Committed { round, problem });
         }
-        match listed(places).and_then(|list| self.consumer.commit(&list, CommitMode::Async)) {
-            Ok(()) => self.committing = Some(round),
-            Err(error) => self.mailbox.tell(Note::Committed { round, problem: Some(error.to_string()) }),
+        match self.hand_over(round, places) {
+            None => self.committing = Some(round),
+            problem => self.mailbox.tell(Note::Committed { round, problem }),
         }
+    }
+
+    /// What is wrong, if the commit could not be begun.
+    fn hand_over(&self, round: u64, places: &[Place]) -> Option<String> {
+        let list = match listed(places) {
+            Ok(list) => list,
+            Err(error) => return Some(error.to_string()),
+        };
+        let given = self.committer.commit(round, list);
+        (!given).then(|| "the commit before is not answered yet".to_owned())
     }
 
     /// Commits and serves the consumer until the answer is there.
@@ -189,8 +204,8 @@ impl Polling {
         let until = Instant::now() + LAST_COMMIT_MAX;
         let mut open = usize::from(self.committing.is_some());
         if !places.is_empty() {
-            if let Err(error) = listed(places).and_then(|l| self.consumer.commit(&l, CommitMode::Async)) {
-                return Some(error.to_string());
+            if let Some(problem) = self.hand_over(u64::MAX, places) {
+                return Some(problem);
             }
             open += 1;
         }
@@ -200,9 +215,9 @@ impl Polling {
                 return Some("the broker did not answer the last commit in time".to_owned());
             }
             // Records that come by this way are read again by whoever has the partition next.
-            let _ = self.consumer.poll(Duration::from_millis(20));
-            while let Some(ended) = self.consumer.context().next_commit() {
-                open = open.saturating_sub(1);
+            let _ = self.consumer.poll(Duration::from_millis(1));
+            if let Some((round, ended)) = self.committer.answer() {
+                open = if round == u64::MAX { 0 } else { open.saturating_sub(1) };
                 problem = ended;
             }
         }
@@ -223,10 +238,9 @@ impl Polling {
                 Err(error) => tracing::warn!(%error, "the Kafka consumer reports"),
             }
         }
-        while let Some(problem) = consumer.context().next_commit() {
-            if let Some(round) = self.committing.take() {
-                self.mailbox.tell(Note::Committed { round, problem });
-            }
+        if let Some((round, problem)) = self.committer.answer() {
+            self.committing = None;
+            self.mailbox.tell(Note::Committed { round, problem });
         }
         let ends: Vec<(usize, u64)> = consumer
             .context()
@@ -279,7 +293,9 @@ impl Polling {
         if let Some(until) = self.releasing
             && (Instant::now() > until || self.consumer.assignment_lost())
         {
-            tracing::warn!("partitions go before everything in flight was settled; it will be delivered again");
+            tracing::warn!(
+                "partitions go before everything in flight was settled; it will be delivered again"
+            );
             self.let_go();
         }
         if let Some((list, at)) = self.assigning.take() {

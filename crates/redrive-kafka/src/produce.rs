@@ -35,8 +35,14 @@ pub struct Production<T> {
 #[derive(Clone, Debug)]
 pub enum Body {
     /// A message with its story; `from` is the record it replaces.
-    Copy { copy: Box<CopyRecord>, from: String },
-    Plain { key: String, value: Option<Vec<u8>> },
+    Copy {
+        copy: Box<CopyRecord>,
+        from: String,
+    },
+    Plain {
+        key: String,
+        value: Option<Vec<u8>>,
+    },
 }
 
 /// How a production ended.
@@ -228,7 +234,8 @@ impl<T> Outbox<T> {
                 self.generation = (self.generation + 1) & ((1 << GENERATION_BITS) - 1);
                 self.held.clear();
                 let now = Instant::now();
-                self.held.extend((0..self.slots.len()).filter(|s| self.slots[*s].is_some()).map(|s| (now, s)));
+                self.held
+                    .extend((0..self.slots.len()).filter(|s| self.slots[*s].is_some()).map(|s| (now, s)));
             }
             Err(error) => tracing::error!(%error, "the Kafka producer cannot be made anew"),
         }

@@ -8,7 +8,9 @@
 mod attempts;
 pub mod names;
 mod origin;
+mod ours;
 mod pick;
+mod place;
 mod read;
 mod write;
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::ingest::Ingest;
 use redrive::engine::{
-    Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange, LetterScan, LetterStanding, LetterState,
-    Oldest, ReplayAnswer, ReplayJob, Settlement, Ticket,
+    Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange, LetterScan, LetterStanding,
+    LetterState, Oldest, ReplayAnswer, ReplayJob, Settlement, Ticket,
 };
 use redrive_core::Time;
 
@@ -50,10 +50,13 @@ impl Engine for KafkaEngine {
         if self.gated {
             return None;
         }
-        let first = |set: &std::collections::BTreeSet<(u64, u64)>| set.first().map(|(due, _)| Time::from_millis(*due));
+        let first = |set: &std::collections::BTreeSet<(u64, u64)>| {
+            set.first().map(|(due, _)| Time::from_millis(*due))
+        };
         let under_way = self.under_way.first().map(|(due, ..)| Time::from_millis(*due));
         let put_back = self.put_back.values().min().copied();
-        let next = [self.ahead.next_due(), under_way, put_back, first(&self.copying)].into_iter().flatten().min()?;
+        let next =
+            [self.ahead.next_due(), under_way, put_back, first(&self.copying)].into_iter().flatten().min()?;
         if self.held_back.is_empty() { Some(next) } else { Some(next.max(self.now.plus(HELD_BACK_STEP))) }
     }
 
@@ -84,7 +87,8 @@ impl Engine for KafkaEngine {
     }
 
     fn oldest(&mut self) -> Result<Oldest, EngineError> {
-        let fresh = self.lanes.iter().filter_map(|lane| lane.fifo.front()).map(|waiting| waiting.message.created());
+        let fresh =
+            self.lanes.iter().filter_map(|lane| lane.fifo.front()).map(|waiting| waiting.message.created());
         let due = self.ahead.first(OLDEST_OF).map(|waiting| waiting.message.created());
         Ok(Oldest { pending: fresh.chain(due).min(), letter: self.letters.oldest() })
     }

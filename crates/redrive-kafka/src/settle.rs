@@ -74,7 +74,16 @@ impl KafkaEngine {
         out: &Out,
     ) -> CopyRecord {
         let origin = origin_of(number, out.carried.topic.as_ref().unwrap_or(&self.source));
-        CopyRecord { message, meta, history, origin, due: None, reason: None, dead_at: None, job: out.carried.job }
+        CopyRecord {
+            message,
+            meta,
+            history,
+            origin,
+            due: None,
+            reason: None,
+            dead_at: None,
+            job: out.carried.job,
+        }
     }
 
     fn send_copy(
@@ -124,7 +133,8 @@ impl KafkaEngine {
         let fits = |tier: &Duration| delay <= *tier * 2;
         let of_attempt = meta.attempts.checked_sub(1).and_then(|at| self.tiers.get(at as usize));
         let tier = of_attempt.filter(|(tier, _)| fits(tier));
-        let tier = tier.or_else(|| self.tiers.iter().find(|(tier, _)| fits(tier))).or_else(|| self.tiers.last());
+        let tier =
+            tier.or_else(|| self.tiers.iter().find(|(tier, _)| fits(tier))).or_else(|| self.tiers.last());
         // Without tiers a retry waits where letters do that were put back.
         tier.map_or_else(|| self.replay_topic.clone(), |(_, target)| target.clone())
     }
@@ -165,7 +175,9 @@ impl KafkaEngine {
             Then::Nothing => {}
             Then::Spooled(path) => match refused {
                 None => drop(std::fs::remove_file(path)),
-                Some(problem) => tracing::error!(path = %path.display(), problem, "Kafka still refuses a spooled record"),
+                Some(problem) => {
+                    tracing::error!(path = %path.display(), problem, "Kafka still refuses a spooled record")
+                }
             },
             Then::Progress { lane, epoch } => self.progress_written(*lane, *epoch),
             Then::Mark { lane, epoch, offset, key, number, ticket, what } => {
@@ -256,7 +268,10 @@ impl KafkaEngine {
             ),
             Err(error) => {
                 // Without the file it is nowhere: nothing may be committed beyond it.
-                self.fail(format!("a copy for {topic} was refused ({problem}) and cannot be kept: {error}"), false);
+                self.fail(
+                    format!("a copy for {topic} was refused ({problem}) and cannot be kept: {error}"),
+                    false,
+                );
             }
         }
     }
@@ -266,7 +281,10 @@ impl KafkaEngine {
         for spooled in self.spool.all() {
             tracing::info!(path = %spooled.path.display(), topic = %spooled.topic, "offering a refused record again");
             let (topic, partition, body) = (spooled.topic, spooled.partition, spooled.body);
-            self.outbox.send(Production { topic, partition, body, then: Then::Spooled(spooled.path) }, &mut self.ended);
+            self.outbox.send(
+                Production { topic, partition, body, then: Then::Spooled(spooled.path) },
+                &mut self.ended,
+            );
         }
     }
 

@@ -91,7 +91,8 @@ impl Spool {
         fs::create_dir_all(&self.dir)?;
         let name = format!("{}-{}-{}.json", origin.number(), meta.replays, meta.attempts + meta.uncounted);
         let (path, unfinished) = (self.dir.join(&name), self.dir.join(format!("{name}.unfinished")));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
         file.write_all(&serde_json::to_vec(&kept)?)?;
         file.sync_all()?;
         fs::rename(&unfinished, &path)?;
@@ -162,7 +163,10 @@ mod tests {
         let mut all = spool.all();
         let back = all.pop().unwrap();
         let Body::Copy { copy: again, from } = back.body else { panic!("a message") };
-        assert_eq!((*again, from.as_str(), &*back.topic, back.partition), (copy, "orders/3/99", "orders.DLQ", 3));
+        assert_eq!(
+            (*again, from.as_str(), &*back.topic, back.partition),
+            (copy, "orders/3/99", "orders.DLQ", 3)
+        );
         fs::remove_file(back.path).unwrap();
         assert!(spool.all().is_empty());
     }

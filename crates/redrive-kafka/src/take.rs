@@ -47,7 +47,8 @@ impl KafkaEngine {
         let mut count = 0;
         for lane in self.lanes.iter().filter(|lane| lane.kind == LaneKind::Source) {
             if self.may_take(lane.partition) {
-                count += if self.pipeline.blocking { usize::from(lane.out.is_empty()) } else { lane.fifo.len() };
+                count +=
+                    if self.pipeline.blocking { usize::from(lane.out.is_empty()) } else { lane.fifo.len() };
             }
             if count >= limit {
                 break;

@@ -61,7 +61,9 @@ impl KafkaEngine {
     }
 
     pub(crate) fn commit_answered(&mut self, round: u64, problem: Option<String>) {
-        let Some(committing) = self.committing.take_if(|committing| committing.round == round) else { return };
+        let Some(committing) = self.committing.take_if(|committing| committing.round == round) else {
+            return;
+        };
         if let Some(problem) = problem {
             tracing::warn!(pipeline = %self.pipeline.name, problem, "a commit failed; the next one says the same again");
             // So that there is something to commit, also if only `taken` had changed.
@@ -93,7 +95,8 @@ impl KafkaEngine {
                     let (first, last) = lane.written.unwrap_or((chunk, chunk));
                     lane.written = Some((first.min(chunk), last.max(chunk)));
                 }
-                lane.writing = Some(Writing { open: records.len(), marks: lane.marks, prefix: lane.done.prefix() });
+                lane.writing =
+                    Some(Writing { open: records.len(), marks: lane.marks, prefix: lane.done.prefix() });
                 lane.keep_written();
             }
             if let Some((first, last)) = lane.written
@@ -104,11 +107,19 @@ impl KafkaEngine {
             }
             let (topic, partition) = (Arc::clone(&lane.topic), lane.partition);
             for (chunk, value) in records {
-                let then = if value.is_some() { Then::Progress { lane: at, epoch: self.epoch } } else { Then::Nothing };
+                let then = if value.is_some() {
+                    Then::Progress { lane: at, epoch: self.epoch }
+                } else {
+                    Then::Nothing
+                };
                 let body = Body::Plain { key: chunk_key(&topic, partition, chunk), value };
                 let target = &self.progress;
-                let production =
-                    Production { topic: Arc::clone(&target.name), partition: target.partition(partition), body, then };
+                let production = Production {
+                    topic: Arc::clone(&target.name),
+                    partition: target.partition(partition),
+                    body,
+                    then,
+                };
                 self.outbox.send(production, &mut self.ended);
             }
         }
@@ -175,7 +186,12 @@ impl KafkaEngine {
     pub(crate) fn last_places(&self) -> Vec<Place> {
         let place = |lane: &crate::lane::Lane| {
             let (note, _) = note(lane.out.is_empty(), lane.taken, &lane.done);
-            Place { topic: Arc::clone(&lane.topic), partition: lane.partition, offset: lane.done.prefix(), note }
+            Place {
+                topic: Arc::clone(&lane.topic),
+                partition: lane.partition,
+                offset: lane.done.prefix(),
+                note,
+            }
         };
         self.lanes.iter().map(place).collect()
     }

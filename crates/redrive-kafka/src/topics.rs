@@ -36,7 +36,10 @@ impl Topics {
         let KafkaPipeline { name, source, tiers, .. } = pipeline;
         Self {
             source: source.clone(),
-            tiers: tiers.iter().map(|delay| (*delay, format!("{name}.retry.{}", duration::print(*delay)))).collect(),
+            tiers: tiers
+                .iter()
+                .map(|delay| (*delay, format!("{name}.retry.{}", duration::print(*delay))))
+                .collect(),
             retired: Vec::new(),
             replay: format!("{name}.replay"),
             dlq: format!("{name}.DLQ"),

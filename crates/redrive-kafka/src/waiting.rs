@@ -73,7 +73,11 @@ pub fn read(reader: &Reader, record: &BorrowedMessage<'_>) -> Polled {
         }
         Ok(Read::Copy(copy)) => Waiting::of_copy(offset, *copy, None),
         Err(unreadable) => {
-            tracing::error!(place = unreadable.place, problem = unreadable.problem, "a record that is no message");
+            tracing::error!(
+                place = unreadable.place,
+                problem = unreadable.problem,
+                "a record that is no message"
+            );
             Waiting::of_copy(offset, *unreadable.rest, Some(Reason::Corrupt))
         }
     };

@@ -63,7 +63,7 @@ impl Rig {
 }
 
 fn spec(rate: Option<f64>) -> ReplaySpec {
-    ReplaySpec { rate, force: false, selection: "all".into() }
+    ReplaySpec { rate, force: false, selection: "all".into(), ..ReplaySpec::default() }
 }
 
 async fn wait_for(replays: &Replays, id: &str, wanted: impl Fn(&ReplayView) -> bool) -> ReplayView {

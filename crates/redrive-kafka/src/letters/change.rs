@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::producer::Producer;
@@ -12,10 +13,12 @@ use redrive_core::Time;
 
 use super::desk::Letters;
 use super::look::unreadable;
+use super::mirror::partitions_in;
 use super::slot::Slot;
-use super::state::State;
+use super::state::{BEGIN, State};
 use super::transaction::{Outgoing, Trouble};
 use crate::record::{self, CopyRecord, Origin};
+use crate::topics::Topics;
 
 /// Letters of one transaction.
 const BATCH_MAX: usize = 100;
@@ -36,7 +39,12 @@ struct Change {
 
 impl Letters {
     /// Puts letters back to be delivered, each at most once per job. Durable on return.
-    pub fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
+    pub fn replay(
+        &mut self,
+        job: &ReplayJob,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<ReplayAnswer>, EngineError> {
         let deadline = Instant::now() + WAIT_MAX;
         let mut answers: Vec<ReplayAnswer> = Vec::with_capacity(ids.len());
         let mut refused: HashSet<u64> = HashSet::new();
@@ -119,7 +127,7 @@ impl Letters {
         let from = format!("{}/{}/{}", self.topics.dlq, place.partition(), place.offset());
         let mut jobs = slot.jobs().to_vec();
         jobs.push(job.id);
-        let state = State { generation: slot.generation(), state: LetterState::Replaying, jobs, at: now };
+        let state = State { generation: slot.generation(), is: LetterState::Replaying, jobs, at: now };
         Ok(Some((Change { number, copy: Some((Box::new(copy), from)), state }, size)))
     }
 
@@ -148,7 +156,7 @@ impl Letters {
                 let done = state == Some(to) && tried.remove(number);
                 if let Some(slot) = slot.filter(|_| state == Some(from) && !chosen) {
                     let (generation, jobs) = (slot.generation(), slot.jobs().to_vec());
-                    let state = State { generation, state: to, jobs, at: now };
+                    let state = State { generation, is: to, jobs, at: now };
                     changes.push(Change { number: *number, copy: None, state });
                     part.push(true);
                 } else {
@@ -177,27 +185,52 @@ impl Letters {
                     continue;
                 }
             }
-            let asked = self.shelf.change(|inner| {
-                inner.asked += 1;
-                inner.asked
-            });
-            if !self.shelf.wait(deadline, |inner| inner.answered >= asked || inner.closing) {
-                self.transactions.forget();
-                let trouble = self.shelf.lock().trouble.clone();
-                let why = trouble.unwrap_or_else(|| format!("{} was not read to its end", self.topics.dlq_state));
-                return Err(self.late(&why));
-            }
             self.count_partitions();
+            self.read_to_the_end(deadline)?;
         }
         Ok(())
     }
 
+    /// Writes a mark into every partition of the state topic and waits until the mirror has read it.
+    fn read_to_the_end(&mut self, deadline: Instant) -> Result<(), EngineError> {
+        let topics = Arc::clone(&self.topics);
+        let partitions = self.partitions.get(&topics.dlq_state).copied().unwrap_or(0);
+        let mark = |partition| Outgoing {
+            topic: &topics.dlq_state,
+            partition: Some(partition),
+            key: Some(BEGIN.to_vec()),
+            payload: Some(b"{}".to_vec()),
+            headers: None,
+        };
+        let marks: Vec<Outgoing<'_>> = (0..partitions).map(mark).collect();
+        match self.transactions.publish(&marks, deadline) {
+            Ok(places) => {
+                let ends: HashMap<i32, i64> = places.into_iter().collect();
+                if self.has_read(&ends, deadline) {
+                    return Ok(());
+                }
+                self.transactions.forget();
+                let trouble = self.shelf.lock().trouble.clone();
+                let unread = || format!("{} was not read to its end", topics.dlq_state);
+                Err(self.late(&trouble.unwrap_or_else(unread)))
+            }
+            Err(Trouble::Lost(why) | Trouble::Refused { why, .. }) => self.step_back(deadline, &why),
+        }
+    }
+
+    /// Whether the mirror came to read these offsets in time.
+    fn has_read(&self, ends: &HashMap<i32, i64>, deadline: Instant) -> bool {
+        let is_read = |next: &HashMap<i32, i64>| {
+            ends.iter().all(|(partition, end)| next.get(partition).is_some_and(|next| next > end))
+        };
+        self.shelf.wait(deadline, |inner| is_read(&inner.states_next) || inner.closing)
+    }
+
     fn count_partitions(&mut self) {
         let Some(producer) = self.transactions.producer() else { return };
-        for topic in [&self.topics.replay, &self.topics.source] {
+        for topic in [&self.topics.replay, &self.topics.source, &self.topics.dlq_state] {
             if let Ok(metadata) = producer.client().fetch_metadata(Some(topic), METADATA_WAIT) {
-                let count = metadata.topics().first().map_or(0, |topic| topic.partitions().len() as i32);
-                self.partitions.insert(topic.clone(), count);
+                self.partitions.insert(topic.clone(), partitions_in(&metadata));
             }
         }
     }
@@ -211,14 +244,15 @@ impl Letters {
         if changes.is_empty() {
             return Ok(Published::All);
         }
+        let topics = Arc::clone(&self.topics);
         let (mut records, mut of) = (Vec::with_capacity(changes.len() * 2), Vec::new());
         for change in changes {
             if let Some((copy, from)) = &change.copy {
-                records.push(self.outgoing(target, copy, from));
+                records.push(self.outgoing(target, &topics, copy, from));
                 of.push(change.number);
             }
             records.push(Outgoing {
-                topic: &self.topics.dlq_state,
+                topic: &topics.dlq_state,
                 partition: None,
                 key: Some(State::key(change.number).into_bytes()),
                 payload: Some(change.state.to_json()),
@@ -234,27 +268,35 @@ impl Letters {
                     let end = ends.entry(partition).or_insert(offset);
                     *end = offset.max(*end);
                 }
-                drop(records);
                 self.wait_until_read(&ends, changes, deadline);
                 Ok(Published::All)
             }
             Err(Trouble::Refused { record, why }) => {
                 let number = of[record];
-                tracing::warn!(pipeline = self.pipeline, letter = number, "the broker refuses its copy: {why}");
+                tracing::warn!(
+                    pipeline = self.pipeline,
+                    letter = number,
+                    "the broker refuses its copy: {why}"
+                );
                 Ok(Published::Refused(number))
             }
             Err(Trouble::Lost(why)) => {
-                drop(records);
                 self.step_back(deadline, &why)?;
                 Ok(Published::Unknown)
             }
         }
     }
 
-    fn outgoing<'a>(&'a self, target: ReplayTarget, copy: &CopyRecord, from: &str) -> Outgoing<'a> {
+    fn outgoing<'a>(
+        &self,
+        target: ReplayTarget,
+        topics: &'a Topics,
+        copy: &CopyRecord,
+        from: &str,
+    ) -> Outgoing<'a> {
         let topic = match target {
-            ReplayTarget::Pipeline => &self.topics.replay,
-            ReplayTarget::Source => &self.topics.source,
+            ReplayTarget::Pipeline => &topics.replay,
+            ReplayTarget::Source => &topics.source,
         };
         let partitions = self.partitions.get(topic).copied().filter(|count| *count > 0);
         Outgoing {
@@ -269,10 +311,7 @@ impl Letters {
 
     /// Waits until the mirror has read what was committed, so that the next look shows it.
     fn wait_until_read(&self, ends: &HashMap<i32, i64>, changes: &[Change], deadline: Instant) {
-        let read = |next: &HashMap<i32, i64>| {
-            ends.iter().all(|(partition, end)| next.get(partition).is_some_and(|next| next > end))
-        };
-        if !self.shelf.wait(deadline, |inner| read(&inner.states_next) || inner.closing) {
+        if !self.has_read(ends, deadline) {
             // It is committed all the same.
             let mut inner = self.shelf.lock();
             changes.iter().for_each(|change| inner.index.state_is(change.number, &change.state));
@@ -285,7 +324,10 @@ impl Letters {
         if left == Duration::ZERO {
             return Err(self.late(why));
         }
-        tracing::debug!(pipeline = self.pipeline, "letters are changed by somebody else, or not at all: {why}");
+        tracing::debug!(
+            pipeline = self.pipeline,
+            "letters are changed by somebody else, or not at all: {why}"
+        );
         let random = RandomState::new().hash_one(0);
         std::thread::sleep(Duration::from_millis(random % STEP_BACK_MS).min(left));
         Ok(())
@@ -293,7 +335,9 @@ impl Letters {
 
     fn late(&self, why: &str) -> EngineError {
         let (pipeline, wait) = (&self.pipeline, WAIT_MAX.as_secs());
-        EngineError::Unavailable(format!("letters of `{pipeline}` could not be changed within {wait} s: {why}"))
+        EngineError::Unavailable(format!(
+            "letters of `{pipeline}` could not be changed within {wait} s: {why}"
+        ))
     }
 }
 

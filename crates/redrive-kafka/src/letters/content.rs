@@ -24,7 +24,9 @@ impl Content {
     pub fn write(&self, out: &mut BytesMut) {
         let meta = &self.meta;
         let or_never = |time: Option<Time>| time.map_or(NEVER, Time::as_millis);
-        out.reserve(META_BYTES + 10 + self.topic.len() + self.message.wire().len() + self.history.raw().len());
+        out.reserve(
+            META_BYTES + 10 + self.topic.len() + self.message.wire().len() + self.history.raw().len(),
+        );
         out.put_u64_le(meta.created.as_millis());
         out.put_u64_le(or_never(meta.deadline));
         out.put_u64_le(or_never(meta.last_crash));

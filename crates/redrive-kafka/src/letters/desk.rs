@@ -28,7 +28,7 @@ pub struct Letters {
     pub(super) shelf: Arc<Shelf>,
     pub(super) transactions: Transactions,
     pub(super) pipeline: String,
-    pub(super) topics: Topics,
+    pub(super) topics: Arc<Topics>,
     /// How many partitions the topics have that copies go to, as of the last time this process began.
     pub(super) partitions: HashMap<String, i32>,
     mirror: Option<JoinHandle<()>>,
@@ -36,7 +36,10 @@ pub struct Letters {
 
 impl fmt::Debug for Letters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Letters").field("pipeline", &self.pipeline).field("counts", &self.counts()).finish_non_exhaustive()
+        f.debug_struct("Letters")
+            .field("pipeline", &self.pipeline)
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
     }
 }
 
@@ -44,13 +47,19 @@ impl Letters {
     /// Reads all letters and their states. That takes as long as there are letters; progress is logged.
     pub fn open(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result<Self, EngineError> {
         let name = &pipeline.name;
-        let shelf = Shelf::create(&cluster.state_dir, name).map_err(|error| EngineError::Directory {
-            problem: format!("the letters of `{name}` cannot be kept in {}: {error}", cluster.state_dir.display()),
-            fix: "make the directory writable, or set `dir` to one that is",
+        let shelf = Shelf::create(&cluster.state_dir.join("kafka"), name).map_err(|error| {
+            EngineError::Directory {
+                problem: format!(
+                    "the letters of `{name}` cannot be kept in {}: {error}",
+                    cluster.state_dir.display()
+                ),
+                fix: "make the directory writable, or set `dir` to one that is",
+            }
         })?;
         let shelf = Arc::new(shelf);
-        let unavailable =
-            |why: &dyn fmt::Display| EngineError::Unavailable(format!("the letters of `{name}` cannot be read: {why}"));
+        let unavailable = |why: &dyn fmt::Display| {
+            EngineError::Unavailable(format!("the letters of `{name}` cannot be read: {why}"))
+        };
         let names = (name.as_str(), topics.dlq.as_str(), topics.dlq_state.as_str());
         let mirror = Mirror::new(cluster.reader(), Reader::new(pipeline), Arc::clone(&shelf), names)
             .map_err(|error| unavailable(&error))?;
@@ -60,7 +69,7 @@ impl Letters {
             shelf,
             transactions: Transactions::new(cluster.replayer(name)),
             pipeline: name.clone(),
-            topics: topics.clone(),
+            topics: Arc::new(topics.clone()),
             partitions: HashMap::new(),
             mirror: Some(mirror),
         };
@@ -103,14 +112,14 @@ impl Letters {
     pub fn succeeded_state(number: u64, replays: u32, job: Option<u64>, at: Time) -> (String, Vec<u8>) {
         let jobs = job.into_iter().collect();
         let generation = replays.saturating_sub(1);
-        let state = State { generation, state: LetterState::Succeeded, jobs, at };
+        let state = State { generation, is: LetterState::Succeeded, jobs, at };
         (State::key(number), state.to_json())
     }
 
     /// That record was acknowledged.
     pub fn succeeded(&mut self, number: u64, replays: u32) {
         let generation = replays.saturating_sub(1);
-        let state = State { generation, state: LetterState::Succeeded, jobs: Vec::new(), at: Time::ZERO };
+        let state = State { generation, is: LetterState::Succeeded, jobs: Vec::new(), at: Time::ZERO };
         self.shelf.lock().index.state_is(number, &state);
     }
 

@@ -7,6 +7,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::{Offset, TopicPartitionList};
 use redrive::engine::EngineError;
 
+use super::mirror::partitions_in;
 use crate::Cluster;
 
 const WAIT: Duration = Duration::from_secs(10);
@@ -19,7 +20,7 @@ pub fn other_groups(cluster: &Cluster, topic: &str) -> Result<Vec<String>, Engin
     };
     let consumer: BaseConsumer = cluster.reader().create().map_err(failed)?;
     let metadata = consumer.fetch_metadata(Some(topic), WAIT).map_err(failed)?;
-    let partitions = metadata.topics().first().map_or(0, |topic| topic.partitions().len() as i32);
+    let partitions = partitions_in(&metadata);
     let list = consumer.fetch_group_list(None, WAIT).map_err(failed)?;
     let mut found = Vec::new();
     for group in list.groups() {
@@ -59,7 +60,9 @@ fn names(subscription: &[u8], topic: &str) -> bool {
         rest = after;
         Some(part)
     };
-    let Some(count) = take(4).and_then(|count| count.try_into().ok()).map(i32::from_be_bytes) else { return false };
+    let Some(count) = take(4).and_then(|count| count.try_into().ok()).map(i32::from_be_bytes) else {
+        return false;
+    };
     for _ in 0..count {
         let Some(len) = take(2).map(|len| u16::from_be_bytes([len[0], len[1]])) else { return false };
         match take(usize::from(len)) {

@@ -11,7 +11,7 @@ use super::content::Content;
 use super::file::{LetterFile, LetterReader};
 use super::index::{Index, Told};
 use super::slot::{Parked, Place};
-use super::state::State;
+use super::state::{BEGIN, State};
 use crate::record::CopyRecord;
 use redrive_core::{Reason, Time};
 
@@ -37,9 +37,6 @@ pub struct Inner {
     pub loaded: bool,
     /// The first offset of each partition of the state topic that was not read.
     pub states_next: HashMap<i32, i64>,
-    /// How often somebody asked to read the state topic to its end, and which of these times has been answered.
-    pub asked: u64,
-    pub answered: u64,
     /// The latest reason why the topics cannot be read.
     pub trouble: Option<String>,
     pub closing: bool,
@@ -48,7 +45,11 @@ pub struct Inner {
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inner").field("counts", &self.index.counts).field("read", &self.read).finish_non_exhaustive()
+        f.debug_struct("Inner")
+            .field("counts", &self.index.counts)
+            .field("read", &self.read)
+            .field("bytes", &self.file.bytes())
+            .finish_non_exhaustive()
     }
 }
 
@@ -62,8 +63,6 @@ impl Shelf {
             read: 0,
             loaded: false,
             states_next: HashMap::new(),
-            asked: 0,
-            answered: 0,
             trouble: None,
             closing: false,
             wake: None,
@@ -134,6 +133,9 @@ impl Inner {
 
     /// A record in `T.DLQ.state`; one without a value takes back all that was said.
     pub fn stated(&mut self, key: Option<&[u8]>, value: Option<&[u8]>) {
+        if key == Some(BEGIN) {
+            return;
+        }
         let state = value.and_then(State::from_json);
         match (key.and_then(State::number), state) {
             (Some(number), Some(state)) => self.index.state_is(number, &state),

@@ -25,7 +25,7 @@ impl Place {
     }
 
     pub fn offset(self) -> i64 {
-        (self.0 & 0xffff_ffff_ffff) as i64
+        (self.0 & 0xffff_ffff_ffff).cast_signed()
     }
 }
 
@@ -108,10 +108,9 @@ impl Slot {
     pub fn state_is(&mut self, state: &State) {
         let later = self.stated.is_none() || state.generation > self.stated_generation;
         // What succeeded has no later state. This process knows of it before it reads what came before it.
-        let over =
-            self.stated == Some(LetterState::Succeeded) && state.generation == self.stated_generation;
+        let over = self.stated == Some(LetterState::Succeeded) && state.generation == self.stated_generation;
         if later || (state.generation == self.stated_generation && !over) {
-            self.stated = Some(state.state);
+            self.stated = Some(state.is);
             self.stated_generation = state.generation;
         }
         self.add_jobs(&state.jobs, state.generation < self.stated_generation);
@@ -145,8 +144,7 @@ impl Slot {
 
     /// How often it was put back, the replay that is under way or succeeded included.
     pub fn replays(&self) -> u32 {
-        let replayed =
-            matches!(self.state(), Some(LetterState::Replaying | LetterState::Succeeded));
+        let replayed = matches!(self.state(), Some(LetterState::Replaying | LetterState::Succeeded));
         self.generation + u32::from(replayed)
     }
 

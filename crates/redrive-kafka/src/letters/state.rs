@@ -8,11 +8,15 @@ use serde_json::{Map, Value, json};
 /// Jobs that are remembered of one letter; beyond it the oldest are forgotten.
 pub const JOBS_MAX: usize = 64;
 
+/// The key of a record that says no state: a process writes it when it begins to change letters, one for each partition.
+/// Whoever has read it has read everything before it. The end of a topic is not told otherwise.
+pub const BEGIN: &[u8] = b"begin";
+
 /// A state of a letter. It speaks of one generation: the record in `T.DLQ` whose `x-replays` is this number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     pub generation: u32,
-    pub state: LetterState,
+    pub is: LetterState,
     /// Jobs that put the letter back, the latest last. All of them are in every record, because compaction keeps only
     /// the latest record of a letter.
     pub jobs: Vec<u64>,
@@ -31,7 +35,7 @@ impl State {
     pub fn to_json(&self) -> Vec<u8> {
         let mut line = Map::new();
         line.insert("generation".to_owned(), json!(self.generation));
-        line.insert("state".to_owned(), json!(self.state.name()));
+        line.insert("state".to_owned(), json!(self.is.name()));
         if let Some((job, earlier)) = self.jobs.split_last() {
             line.insert("job".to_owned(), json!(job));
             if !earlier.is_empty() {
@@ -53,7 +57,7 @@ impl State {
         jobs.extend(value.get("job").and_then(Value::as_u64));
         Some(Self {
             generation: u32::try_from(value.get("generation")?.as_u64()?).ok()?,
-            state: LetterState::ALL.into_iter().find(|state| state.name() == name)?,
+            is: LetterState::ALL.into_iter().find(|state| state.name() == name)?,
             jobs,
             at: value.get("at").and_then(Value::as_str).and_then(timestamp::parse).unwrap_or(Time::ZERO),
         })
@@ -65,7 +69,7 @@ mod tests {
     use super::*;
 
     fn state(jobs: Vec<u64>) -> State {
-        State { generation: 1, state: LetterState::Replaying, jobs, at: Time::from_millis(1_700_000_000_123) }
+        State { generation: 1, is: LetterState::Replaying, jobs, at: Time::from_millis(1_700_000_000_123) }
     }
 
     #[test]
@@ -91,7 +95,7 @@ mod tests {
         assert_eq!(State::from_json(br#"{"generation":-1,"state":"open"}"#), None);
         assert_eq!(State::from_json(b"\xff"), None);
         let newer = br#"{"generation":0,"state":"open","at":"soon","actor":"ops","mood":"fine"}"#;
-        let open = State { generation: 0, state: LetterState::Open, jobs: vec![], at: Time::ZERO };
+        let open = State { generation: 0, is: LetterState::Open, jobs: vec![], at: Time::ZERO };
         assert_eq!(State::from_json(newer), Some(open));
         assert_eq!(State::number(b"281474976710656"), Some(1 << 48));
         assert_eq!(State::number(b"orders"), None);

@@ -7,12 +7,12 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as Record, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
-use rdkafka::ClientConfig;
 
 /// How long one look for acknowledgements takes. Longer ones would be waited out in full.
 const LOOK: Duration = Duration::from_millis(1);
@@ -37,9 +37,12 @@ pub enum Trouble {
     Refused { record: usize, why: String },
 }
 
+/// Partition and offset of a record, or why it has none.
+type Ack = Result<(i32, i64), RDKafkaErrorCode>;
+
 #[derive(Debug, Default)]
 pub struct Acks {
-    told: Mutex<Vec<(usize, Result<(i32, i64), RDKafkaErrorCode>)>>,
+    told: Mutex<Vec<(usize, Ack)>>,
 }
 
 impl ClientContext for Acks {}
@@ -73,7 +76,9 @@ fn left(deadline: Instant) -> Duration {
 }
 
 impl Transactions {
-    pub fn new(config: ClientConfig) -> Self {
+    pub fn new(mut config: ClientConfig) -> Self {
+        // A transaction is all there is to send.
+        config.set("linger.ms", "0");
         Self { config, producer: None }
     }
 
@@ -100,7 +105,11 @@ impl Transactions {
     }
 
     /// Publishes all records or none. Returns partition and offset of each. After a trouble it must begin anew.
-    pub fn publish(&mut self, records: &[Outgoing<'_>], deadline: Instant) -> Result<Vec<(i32, i64)>, Trouble> {
+    pub fn publish(
+        &mut self,
+        records: &[Outgoing<'_>],
+        deadline: Instant,
+    ) -> Result<Vec<(i32, i64)>, Trouble> {
         let Some(producer) = self.producer.take() else {
             return Err(Trouble::Lost("it has not begun".to_owned()));
         };

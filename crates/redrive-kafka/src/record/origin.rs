@@ -49,11 +49,13 @@ mod tests {
     #[test]
     fn a_number_and_its_place_are_one_thing() {
         let origin = Origin { topic: "orders".into(), partition: 7, offset: 1182 };
-        assert_eq!(origin.number(), 7 << 48 | 1182);
+        assert_eq!(origin.number(), (7 << 48) + 1182);
         assert_eq!(origin.to_string(), "orders/7/1182");
         assert_eq!(Origin::of_number("orders".into(), origin.number()), origin);
         assert_eq!(Origin::parse("orders/7/1182"), Some(origin));
-        for text in ["", "orders", "orders/7", "7/1182", "/7/1", "orders/-1/2", "orders/1/-2", "orders/70000/1"] {
+        for text in
+            ["", "orders", "orders/7", "7/1182", "/7/1", "orders/-1/2", "orders/1/-2", "orders/70000/1"]
+        {
             assert_eq!(Origin::parse(text), None, "{text}");
         }
     }

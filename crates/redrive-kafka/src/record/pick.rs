@@ -33,8 +33,7 @@ impl Place {
             Self::Json(steps) => in_json(steps, payload?),
             Self::Header(name) => {
                 let headers = headers?;
-                let value =
-                    headers.iter().find(|header| header.key.eq_ignore_ascii_case(name))?.value?;
+                let value = headers.iter().find(|header| header.key.eq_ignore_ascii_case(name))?.value?;
                 std::str::from_utf8(value).ok().map(Cow::Borrowed)
             }
         }

@@ -1,9 +1,7 @@
 //! From a record to a message. This is the hot path: a fresh record costs one buffer.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,8 +10,9 @@ use redrive::engine::History;
 use redrive_core::message::limits;
 use redrive_core::{Message, MessageParts, Meta, Reason, Time};
 
+use super::ours::{Ours, parse};
 use super::pick::Place;
-use super::write::NONE;
+use super::place::PlaceText;
 use super::{CopyRecord, Origin, Read, Unreadable, attempts, names};
 use crate::KafkaPipeline;
 
@@ -122,7 +121,7 @@ impl Reader {
             tenant: ours.tenant,
             headers: foreign(Some(headers), Some(mark)),
             created: ours.orig_created.unwrap_or(created),
-            deadline: ours.orig_deadline.unwrap_or(deadline),
+            deadline: ours.orig_deadline.beside(deadline),
         }
         .encode();
         Some(match message {
@@ -147,7 +146,9 @@ impl Reader {
         let created = created_at(record, None);
         let without_headers = |key, payload| {
             let headers = std::iter::empty();
-            MessageParts { id: place, key, payload, tenant: None, headers, created, deadline: None }.encode().ok()
+            MessageParts { id: place, key, payload, tenant: None, headers, created, deadline: None }
+                .encode()
+                .ok()
         };
         let message = without_headers(record.key(), record.payload())
             .or_else(|| without_headers(None, record.payload()))
@@ -169,7 +170,9 @@ impl Reader {
 
 /// A place is at most 249 + 2 + 10 + 19 bytes, so a message with nothing else can always be made.
 fn nothing() -> Message {
-    Message::builder("unreadable").build().unwrap_or_else(|_| unreachable!("a short id is within every bound"))
+    Message::builder("unreadable")
+        .build()
+        .unwrap_or_else(|_| unreachable!("a short id is within every bound"))
 }
 
 /// When the message was made: by its `x-created` if that is near the record's own time, else by the latter.
@@ -177,7 +180,8 @@ fn created_at<R: Record>(record: &R, header: Option<usize>) -> Time {
     let stamped = record.timestamp().to_millis().and_then(|ms| u64::try_from(ms).ok()).map(Time::from_millis);
     // A record without a time is as old as its first reading.
     let stamped = stamped.unwrap_or_else(now);
-    let claimed = header.and_then(|at| record.headers()?.try_get(at)?.value).and_then(parse).map(Time::from_millis);
+    let claimed =
+        header.and_then(|at| record.headers()?.try_get(at)?.value).and_then(parse).map(Time::from_millis);
     claimed
         .filter(|claimed| claimed.since(stamped).max(stamped.since(*claimed)) <= CLOCK_DIFFERENCE_MAX)
         .unwrap_or(stamped)
@@ -230,107 +234,4 @@ fn foreign<H: Headers>(
         let ours = mark.is_some_and(|mark| at >= mark && names::is_ours(header.key));
         (!ours).then_some((header.key, header.value))
     })
-}
-
-/// Our headers as they stand on a record.
-#[derive(Default)]
-struct Ours<'r> {
-    orig_topic: Option<&'r str>,
-    orig_partition: Option<i32>,
-    orig_offset: Option<i64>,
-    message_id: Option<&'r str>,
-    tenant: Option<&'r str>,
-    created: Option<Time>,
-    orig_created: Option<Time>,
-    deadline: Option<Time>,
-    /// `Some(None)` says that the message has none.
-    orig_deadline: Option<Option<Time>>,
-    attempts: Option<u32>,
-    uncounted: u32,
-    reconnects: u32,
-    crashes: u32,
-    last_crash: Option<Time>,
-    replays: u32,
-    first_seen: Option<Time>,
-    held_ms: u64,
-    last_delay_ms: u64,
-    due: Option<Time>,
-    reason: Option<Reason>,
-    dead_at: Option<Time>,
-    job: Option<u64>,
-    attempt_errors: Option<&'r [u8]>,
-}
-
-impl<'r> Ours<'r> {
-    fn collect<H: Headers>(headers: &'r H, mark: usize) -> Self {
-        let mut ours = Self::default();
-        for at in mark..headers.count() {
-            let Some(header) = headers.try_get(at) else { break };
-            let Some(value) = header.value else { continue };
-            let time = || parse(value).map(Time::from_millis);
-            let text = || std::str::from_utf8(value).ok();
-            match header.key {
-                names::ORIG_TOPIC => ours.orig_topic = text(),
-                names::ORIG_PARTITION => ours.orig_partition = parse(value).filter(|number| *number >= 0),
-                names::ORIG_OFFSET => ours.orig_offset = parse(value).filter(|number| *number >= 0),
-                names::MESSAGE_ID => ours.message_id = text(),
-                names::TENANT => ours.tenant = text(),
-                names::CREATED => ours.created = time(),
-                names::ORIG_CREATED => ours.orig_created = time(),
-                names::DEADLINE => ours.deadline = time(),
-                names::ORIG_DEADLINE if value == NONE.as_bytes() => ours.orig_deadline = Some(None),
-                names::ORIG_DEADLINE => ours.orig_deadline = time().map(Some),
-                names::ATTEMPTS => ours.attempts = parse(value),
-                names::UNCOUNTED => ours.uncounted = parse(value).unwrap_or_default(),
-                names::RECONNECTS => ours.reconnects = parse(value).unwrap_or_default(),
-                names::CRASHES => ours.crashes = parse(value).unwrap_or_default(),
-                names::LAST_CRASH => ours.last_crash = time(),
-                names::REPLAYS => ours.replays = parse(value).unwrap_or_default(),
-                names::FIRST_SEEN => ours.first_seen = time(),
-                names::HELD_MS => ours.held_ms = parse(value).unwrap_or_default(),
-                names::LAST_DELAY_MS => ours.last_delay_ms = parse(value).unwrap_or_default(),
-                names::DUE => ours.due = time(),
-                names::REASON => ours.reason = text().and_then(Reason::from_name),
-                names::DEAD_AT => ours.dead_at = time(),
-                names::JOB => ours.job = parse(value),
-                names::ATTEMPT_ERRORS => ours.attempt_errors = Some(value),
-                _ => {}
-            }
-        }
-        ours
-    }
-}
-
-fn parse<T: FromStr>(value: &[u8]) -> Option<T> {
-    std::str::from_utf8(value).ok()?.parse().ok()
-}
-
-/// `topic/partition/offset`, written without the heap: it is the id of most messages.
-struct PlaceText {
-    text: [u8; Self::BYTES_MAX],
-    used: usize,
-}
-
-impl PlaceText {
-    /// Kafka allows 249 bytes for a topic.
-    const BYTES_MAX: usize = 320;
-
-    const fn new() -> Self {
-        Self { text: [0; Self::BYTES_MAX], used: 0 }
-    }
-
-    fn of(&mut self, record: &impl Record) -> &str {
-        self.used = 0;
-        let _ = write!(self, "{}/{}/{}", record.topic(), record.partition(), record.offset());
-        std::str::from_utf8(&self.text[..self.used]).unwrap_or("?")
-    }
-}
-
-impl Write for PlaceText {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let free = self.text.get_mut(self.used..self.used + text.len()).ok_or(std::fmt::Error)?;
-        free.copy_from_slice(text.as_bytes());
-        self.used += text.len();
-        Ok(())
-    }
 }

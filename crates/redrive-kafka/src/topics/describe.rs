@@ -74,11 +74,12 @@ pub(super) fn describe(
     let facts = existing.iter().map(|topic| {
         let settings = settings.get(topic.name());
         let text = |key: &str| settings?.get(key)?.value.as_deref();
-        let number = |key: &str, default: i64| text(key).and_then(|text| text.parse().ok()).unwrap_or(default);
+        let number =
+            |key: &str, default: i64| text(key).and_then(|text| text.parse().ok()).unwrap_or(default);
         TopicFacts {
             name: topic.name().to_owned(),
-            partitions: topic.partitions().len() as i32,
-            replication: topic.partitions().iter().map(|p| p.replicas().len()).min().unwrap_or(1) as i32,
+            partitions: small(topic.partitions().len()),
+            replication: small(topic.partitions().iter().map(|p| p.replicas().len()).min().unwrap_or(1)),
             min_insync: number("min.insync.replicas", 1) as i32,
             retention_ms: number("retention.ms", -1),
             retention_bytes: number("retention.bytes", -1),
@@ -94,4 +95,9 @@ fn named(resource: &ConfigResource) -> Option<(&str, &ConfigResource)> {
         OwnedResourceSpecifier::Topic(name) => Some((name, resource)),
         _ => None,
     }
+}
+
+/// Counts that fit anything.
+fn small(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }

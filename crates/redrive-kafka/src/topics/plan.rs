@@ -61,7 +61,8 @@ impl Planned {
 
     /// The command that makes it, to be copied as it stands.
     pub fn command(&self, bootstrap: &str) -> String {
-        let settings: Vec<_> = self.settings.iter().map(|(key, value)| format!("--config {key}={value}")).collect();
+        let settings: Vec<_> =
+            self.settings.iter().map(|(key, value)| format!("--config {key}={value}")).collect();
         format!(
             "kafka-topics.sh --bootstrap-server {bootstrap} --create --topic {} --partitions {} --replication-factor {} \\\n  {}",
             self.name,
@@ -77,9 +78,13 @@ pub fn acls(cluster: &Cluster, pipeline: &KafkaPipeline) -> Vec<String> {
     let Topics { source, replay, dlq, dlq_state, progress, .. } = Topics::of(pipeline);
     let (name, group) = (&pipeline.name, &cluster.group);
     vec![
-        format!("read      topic {source}, prefix {name}.retry., topics {replay}, {dlq}, {dlq_state}, {progress}"),
+        format!(
+            "read      topic {source}, prefix {name}.retry., topics {replay}, {dlq}, {dlq_state}, {progress}"
+        ),
         format!("write     prefix {name}.retry., topics {replay}, {dlq}, {dlq_state}, {progress}"),
-        format!("describe, describe configs   the same topics; cluster: idempotent write (brokers before 3.0)"),
+        format!(
+            "describe, describe configs   the same topics; cluster: idempotent write (brokers before 3.0)"
+        ),
         format!("read      group {group}"),
         format!("write     transactional id redrive-replay-{group}-{name}"),
         format!("delete    prefix {name}.retry., topics {replay}, {dlq}   (what is done is cut off)"),

@@ -48,7 +48,9 @@ impl Wrong {
         let topic = &self.topic;
         match &self.repair {
             Repair::Partitions(count) => {
-                format!("kafka-topics.sh --bootstrap-server {bootstrap} --alter --topic {topic} --partitions {count}")
+                format!(
+                    "kafka-topics.sh --bootstrap-server {bootstrap} --alter --topic {topic} --partitions {count}"
+                )
             }
             Repair::Setting(key, value) => format!(
                 "kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {topic} \\\n  --add-config {key}={value}"
@@ -65,7 +67,7 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
     let mut retired: Vec<_> = metadata
         .topics()
         .iter()
-        .map(|topic| topic.name())
+        .map(rdkafka::metadata::MetadataTopic::name)
         .filter(|name| Topics::is_tier_of(&pipeline.name, name))
         .filter(|name| *name != topics.source && topics.tiers.iter().all(|(_, tier)| tier != name))
         .map(str::to_owned)
@@ -74,7 +76,8 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
     topics.retired = retired;
 
     let owned = topics.owned();
-    let names: Vec<_> = std::iter::once(topics.source.as_str()).chain(owned.iter().map(|(_, name)| *name)).collect();
+    let names: Vec<_> =
+        std::iter::once(topics.source.as_str()).chain(owned.iter().map(|(_, name)| *name)).collect();
     let mut facts = describe(cluster, &admin, &metadata, &names)?.into_iter();
     let Some(source) = facts.next().filter(|facts| facts.name == topics.source) else {
         return Err(TopicsFault::NoSource { topic: topics.source });
@@ -99,7 +102,9 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
         }
     }
     for name in &topics.retired {
-        warnings.push(format!("{name} is a retired tier: it is read until it is empty, and nothing is written to it"));
+        warnings.push(format!(
+            "{name} is a retired tier: it is read until it is empty, and nothing is written to it"
+        ));
     }
     Ok(Survey { topics, brokers: metadata.brokers().len(), source, found, missing, wrong, warnings })
 }
@@ -113,7 +118,8 @@ fn faults(planned: &Planned, facts: &TopicFacts) -> Vec<Wrong> {
         let problem = format!("has {} partitions, its source {}", facts.partitions, planned.partitions);
         fault(problem, Repair::Partitions(planned.partitions));
     }
-    let wanted = |key: &'static str| Repair::Setting(key, planned.setting(key).unwrap_or_default().to_owned());
+    let wanted =
+        |key: &'static str| Repair::Setting(key, planned.setting(key).unwrap_or_default().to_owned());
     if planned.role.is_compacted() {
         if facts.cleanup != "compact" {
             let problem = format!("has cleanup.policy={}: states would expire", facts.cleanup);
@@ -122,7 +128,8 @@ fn faults(planned: &Planned, facts: &TopicFacts) -> Vec<Wrong> {
         return wrong;
     }
     if facts.cleanup != "delete" {
-        let problem = format!("has cleanup.policy={}: of records with one key only the last would stay", facts.cleanup);
+        let problem =
+            format!("has cleanup.policy={}: of records with one key only the last would stay", facts.cleanup);
         fault(problem, wanted("cleanup.policy"));
     }
     if facts.retention_ms >= 0 {

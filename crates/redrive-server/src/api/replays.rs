@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
+use redrive::engine::ReplayTarget;
 use redrive::replay::{ReplayError, ReplaySpec, ReplayView};
 use redrive::timestamp;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,8 @@ struct Wish {
     rate: Option<f64>,
     #[serde(default)]
     force: bool,
+    /// `source`, or nothing for where only this pipeline sees them.
+    to: Option<String>,
     #[serde(default)]
     dry_run: bool,
 }
@@ -45,18 +48,25 @@ pub(crate) async fn start(
     let served = shared.service.find(&wish.pipeline)?;
     let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
     let words = given.words();
+    let target = target(wish.to.as_deref())?;
     let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
     if wish.dry_run {
         let about_seconds = wish.rate.filter(|rate| *rate > 0.0).map(|rate| ids.len() as f64 / rate);
         let forecast = Forecast { would_replay: ids.len(), rate: wish.rate, about_seconds };
         return Ok(Json(forecast).into_response());
     }
-    let spec = ReplaySpec { rate: wish.rate, force: wish.force, selection: words.clone() };
+    let spec = ReplaySpec { rate: wish.rate, force: wish.force, target, selection: words.clone() };
     let job = shared.service.replays.start(&served.handle, spec, ids, &actor.0).await?;
     // The job has its name only now; its own file says who started it should this line not be written any more.
     let action = Action::new(served.handle.now(), &actor.0, ActionKind::Replay, &job.pipeline);
     shared.service.actions.record(action.of(job.id.clone(), job.total).note(words)).await?;
     Ok((StatusCode::ACCEPTED, Json(view(job))).into_response())
+}
+
+fn target(to: Option<&str>) -> Result<ReplayTarget, Problem> {
+    let Some(to) = to else { return Ok(ReplayTarget::Pipeline) };
+    let unknown = || Problem::bad_request(format!("there is no target `{to}`"), "use `pipeline` or `source`");
+    ReplayTarget::from_name(to).ok_or_else(unknown)
 }
 
 pub(crate) async fn list(State(shared): State<Shared>) -> Json<JobList> {
@@ -124,7 +134,9 @@ impl From<ReplayError> for Problem {
     fn from(error: ReplayError) -> Self {
         match error {
             ReplayError::Nothing => Self::new(Code::NotFound, error, "no open letter fits; list them first"),
-            ReplayError::TooMany | ReplayError::Rate(_) => Self::bad_request(error, "change the request"),
+            ReplayError::TooMany | ReplayError::Rate(_) | ReplayError::NoSource(_) => {
+                Self::bad_request(error, "change the request")
+            }
             ReplayError::TooManyJobs => Self::new(Code::Conflict, error, "GET /v1/replays lists them"),
             ReplayError::NotFound(_) => Self::not_found(error, "GET /v1/replays lists all that are kept"),
             ReplayError::Over { .. } => Self::new(Code::Conflict, error, "start a new one for what is left"),

@@ -20,7 +20,9 @@ pub mod conformance;
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
 pub use key_line::KeyLine;
-pub use letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
+pub use letter::{
+    Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob, ReplayTarget,
+};
 pub use memory::Memory;
 pub use message_state::{MessagePhase, MessageState};
 pub use seam::{

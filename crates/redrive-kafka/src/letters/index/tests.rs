@@ -44,7 +44,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Plays the life of one letter. `random` decides what is compacted away, what has a twin, and what is known early.
-fn live(number: u64, steps: &[Step], random: &mut impl FnMut(u64) -> bool, offset: &mut i64, told: &mut Story) {
+fn live(
+    number: u64,
+    steps: &[Step],
+    random: &mut impl FnMut(u64) -> bool,
+    offset: &mut i64,
+    told: &mut Story,
+) {
     let (mut generation, mut state, mut jobs) = (0_u32, LetterState::Open, Vec::<u64>::new());
     let mut first_place = Place::new(1, *offset);
     let mut park = |generation: u32, jobs: &[u64], told: &mut Story, random: &mut dyn FnMut(u64) -> bool| {
@@ -72,7 +78,7 @@ fn live(number: u64, steps: &[Step], random: &mut impl FnMut(u64) -> bool, offse
     let mut compactable: Vec<State> = Vec::new();
     for (number_of_step, step) in steps.iter().enumerate() {
         let mut say = |state: LetterState, jobs: &[u64]| {
-            compactable.push(State { generation, state, jobs: jobs.to_vec(), at: Time::ZERO });
+            compactable.push(State { generation, is: state, jobs: jobs.to_vec(), at: Time::ZERO });
         };
         match (step, state) {
             (Step::Discard, LetterState::Open) => {
@@ -92,7 +98,7 @@ fn live(number: u64, steps: &[Step], random: &mut impl FnMut(u64) -> bool, offse
                     // The engine knows only the job whose copy it was.
                     say(state, &jobs[jobs.len() - 1..]);
                     if random(2) {
-                        let early = State { generation, state, jobs: Vec::new(), at: Time::ZERO };
+                        let early = State { generation, is: state, jobs: Vec::new(), at: Time::ZERO };
                         told.own.push(Note::State(number, early));
                     }
                 }
@@ -191,7 +197,7 @@ fn parked(generation: u32, offset: i64) -> Parked {
 #[test]
 fn a_state_without_a_record_is_kept_but_not_shown() {
     let mut index = Index::default();
-    let discarded = State { generation: 0, state: LetterState::Discarded, jobs: vec![], at: Time::ZERO };
+    let discarded = State { generation: 0, is: LetterState::Discarded, jobs: vec![], at: Time::ZERO };
     index.state_is(5, &discarded);
     assert!(index.get(5).is_none() && index.after(None).next().is_none());
     assert_eq!(index.counts, LetterCounts::default());
@@ -202,16 +208,16 @@ fn a_state_without_a_record_is_kept_but_not_shown() {
 #[test]
 fn the_oldest_open_letter_is_found_also_behind_many_closed_ones() {
     let mut index = Index::default();
-    let discarded = State { generation: 0, state: LetterState::Discarded, jobs: vec![], at: Time::ZERO };
+    let discarded = State { generation: 0, is: LetterState::Discarded, jobs: vec![], at: Time::ZERO };
     for number in 0..1_000 {
-        index.parked(number, &parked(0, number as i64), Told::ByTopic);
+        index.parked(number, &parked(0, number.cast_signed()), Told::ByTopic);
         if number < 900 {
             index.state_is(number, &discarded);
         }
     }
     let looks = (0..8).find_map(|_| index.oldest_open());
     assert_eq!(looks, Some(Time::from_millis(900)));
-    index.state_is(3, &State { state: LetterState::Open, ..discarded });
+    index.state_is(3, &State { is: LetterState::Open, ..discarded });
     assert_eq!(index.oldest_open(), Some(Time::from_millis(3)));
 }
 
@@ -223,26 +229,29 @@ fn a_million_letters_have_a_bound() {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
     };
+    // Kept to the end, or the second would live in the memory of the first.
+    let mut kept = Vec::new();
     for (what, replayed) in [("open", false), ("replayed once and dead again", true)] {
         let before = resident();
         let mut index = Index::default();
         for offset in 0..1_000_000_u64 {
             let number = (offset % 12) << 48 | (offset / 12 * 97);
-            index.parked(number, &parked(0, offset as i64), Told::ByTopic);
+            index.parked(number, &parked(0, offset.cast_signed()), Told::ByTopic);
             if replayed {
                 let state = State {
                     generation: 0,
-                    state: LetterState::Replaying,
+                    is: LetterState::Replaying,
                     jobs: vec![1 << 62 | 7],
                     at: Time::ZERO,
                 };
                 index.state_is(number, &state);
-                index.parked(number, &parked(1, offset as i64 + 1_000_000), Told::ByTopic);
+                index.parked(number, &parked(1, offset.cast_signed() + 1_000_000), Told::ByTopic);
             }
         }
         let bytes = (resident() - before) / 1_000_000;
         println!("1,000,000 letters, {what}: {bytes} bytes of memory each; a slot has {}", size_of::<Slot>());
         assert!(bytes < if replayed { 320 } else { 200 }, "{bytes} bytes for each letter");
         assert_eq!(index.after(None).count(), 1_000_000);
+        kept.push(index);
     }
 }

@@ -52,7 +52,9 @@ pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
 /// Runs exactly these commands and then drives everything to its end.
 pub fn run_commands(open: Open<'_>, options: StoreOptions, commands: &[Command]) -> Result<(), Violation> {
     let carry_out = || {
-        let mut suite = Suite::new(open(options), options);
+        let harness = open(options);
+        let options = harness.options(options);
+        let mut suite = Suite::new(harness, options);
         commands.iter().try_for_each(|command| suite.step(command))?;
         suite.finish()
     };
