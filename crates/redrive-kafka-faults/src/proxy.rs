@@ -136,7 +136,9 @@ fn connect(client: TcpStream, broker: TcpStream, rules: &Arc<Rules>) {
     let doomed = Mutex::default();
     let connection = Arc::new(Connection { client, broker, doomed, rules: Arc::clone(rules) });
     let back = Arc::clone(&connection);
-    for (name, way) in [("proxy-requests", requests as fn(&Connection) -> io::Result<()>), ("proxy-answers", answers)] {
+    for (name, way) in
+        [("proxy-requests", requests as fn(&Connection) -> io::Result<()>), ("proxy-answers", answers)]
+    {
         let connection = if name == "proxy-requests" { Arc::clone(&connection) } else { Arc::clone(&back) };
         let thread = std::thread::Builder::new().name(name.into());
         // Either way ends with its connection; an error is such an end.

@@ -7,6 +7,9 @@ use redrive_kafka_faults::random::Random;
 use super::support::{Flow, World, often};
 
 const PER_SECOND: u64 = 1_000;
+/// What was done is committed ten times a second, and within a second where bitmaps are needed; so what is repeated was
+/// done shortly before the kill. Generous, since the machine of a test may be busy.
+const REPEAT_AGE_MAX_MS: u32 = 5_000;
 
 #[test]
 fn nothing_is_lost_when_the_processor_is_killed_again_and_again() {
@@ -23,7 +26,7 @@ fn nothing_is_lost_when_the_processor_is_killed_again_and_again() {
         } else {
             std::thread::sleep(Duration::from_millis(random.below(500)));
         }
-        std::thread::sleep(Duration::from_millis(random.below(400)));
+        std::thread::sleep(Duration::from_millis(random.below(1_200)));
         let at = member.kill();
         world.interrupted(at);
     }
@@ -34,5 +37,5 @@ fn nothing_is_lost_when_the_processor_is_killed_again_and_again() {
     member.stop();
     let told = world.audit(produced, &format!("{kills} kills, seed {seed}"));
     assert_eq!(told.repeats_unexplained, 0, "{told}");
-    assert_eq!(told.over_budget, 0, "{told}");
+    assert!(told.repeat_age_max_ms < REPEAT_AGE_MAX_MS, "{told}");
 }

@@ -51,7 +51,10 @@ fn lost_answers_neither_lose_nor_repeat_anything() {
     let produced = flow.end();
     world.wait_until_ended(produced);
     member.stop();
-    let told = world.audit(produced, &format!("{} produce and {} commit answers lost", lost[0] - before[0], lost[1] - before[1]));
+    let told = world.audit(
+        produced,
+        &format!("{} produce and {} commit answers lost", lost[0] - before[0], lost[1] - before[1]),
+    );
     assert_eq!((told.repeats, told.twin_letters, told.over_budget), (0, 0, 0), "{told}");
     drop(world);
     drop(broker);

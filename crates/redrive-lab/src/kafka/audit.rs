@@ -55,7 +55,9 @@ pub struct Told {
     pub interruptions: u64,
     /// Successes of orders that had succeeded before.
     pub repeats: u64,
-    /// Of these, those with no interruption in between.
+    /// Of these, those of a twin: an interruption before the first success made a second copy of the order.
+    pub repeats_of_twins: u64,
+    /// Of these, those with no interruption in their time.
     pub repeats_unexplained: u64,
     /// The longest time between a success and the interruption that made it be repeated.
     pub repeat_age_max_ms: u32,
@@ -65,6 +67,8 @@ pub struct Told {
     pub attempts_of_one_max: u8,
     /// Orders with more attempts than their budget and one for each interruption in their time.
     pub over_budget: u64,
+    /// Attempts and letters whose own count is beyond the budget.
+    pub count_too_high: u64,
     /// A few of the orders that are missing, wrong or over budget.
     pub named: Vec<u64>,
 }
@@ -93,6 +97,7 @@ impl Audit {
             return;
         };
         self.told.attempts += 1;
+        self.told.count_too_high += u64::from(tried.attempt > self.attempts_max);
         seen.attempts = seen.attempts.saturating_add(1);
         if seen.first_ms == 0 {
             seen.first_ms = at_ms;
@@ -108,6 +113,10 @@ impl Audit {
                 Some(interrupted) if *interrupted <= at_ms => {
                     self.repeat_ages_ms.push(interrupted - seen.success_ms);
                 }
+                // An earlier interruption in its time has made a twin, and both came to their end.
+                _ if next > 0 && self.interruptions_ms[next - 1] >= seen.first_ms => {
+                    self.told.repeats_of_twins += 1
+                }
                 _ => self.told.repeats_unexplained += 1,
             }
         }
@@ -120,6 +129,7 @@ impl Audit {
             self.told.strangers += 1;
             return;
         };
+        self.told.count_too_high += u64::from(letter.attempts > u32::from(self.attempts_max));
         self.told.twin_letters += u64::from(seen.letters > 0);
         seen.letters = seen.letters.saturating_add(1);
     }
@@ -151,8 +161,7 @@ impl Audit {
         }
         self.repeat_ages_ms.sort_unstable();
         told.repeat_age_max_ms = self.repeat_ages_ms.last().copied().unwrap_or(0);
-        told.repeat_age_p50_ms =
-            self.repeat_ages_ms.get(self.repeat_ages_ms.len() / 2).copied().unwrap_or(0);
+        told.repeat_age_p50_ms = self.repeat_ages_ms.get(self.repeat_ages_ms.len() / 2).copied().unwrap_or(0);
         self.told
     }
 }
@@ -161,7 +170,7 @@ impl Told {
     /// `succeeded + dead == produced` by id, each with the end its fate demands, none invented.
     pub fn all_ended_once(&self) -> Result<(), String> {
         let adds_up = self.succeeded + self.dead == self.produced;
-        let clean = self.missing + self.both + self.wrong + self.strangers == 0;
+        let clean = self.missing + self.both + self.wrong + self.strangers + self.count_too_high == 0;
         if adds_up && clean { Ok(()) } else { Err(self.to_string()) }
     }
 }
@@ -172,12 +181,14 @@ impl fmt::Display for Told {
         write!(
             f,
             "{produced} produced = {succeeded} succeeded + {dead} dead ({missing} missing, {both} both, {wrong} wrong, \
-             {strangers} strangers); {attempts} attempts, at most {} of one, {} over budget; {} interruptions: \
-             {} repeated successes ({} unexplained, done {} ms before it in the median, {} ms at most), {} twin letters",
+             {strangers} strangers); {attempts} attempts, at most {} of one, {} over budget, {} counted too high; {} interruptions: \
+             {} repeated successes ({} of twins, {} unexplained, the others done {} ms before it in the median, {} ms at most), {} twin letters",
             self.attempts_of_one_max,
             self.over_budget,
+            self.count_too_high,
             self.interruptions,
             self.repeats,
+            self.repeats_of_twins,
             self.repeats_unexplained,
             self.repeat_age_p50_ms,
             self.repeat_age_max_ms,

@@ -50,7 +50,11 @@ impl Processor {
         let kafka = KafkaPipeline {
             name: self.name.clone(),
             source: self.source.clone(),
-            tiers: self.tiers.iter().map(|tier| redrive_core::duration::parse(tier)).collect::<Result<_, _>>()?,
+            tiers: self
+                .tiers
+                .iter()
+                .map(|tier| redrive_core::duration::parse(tier))
+                .collect::<Result<_, _>>()?,
             id: None,
             tenant: None,
             ttl: None,

@@ -32,7 +32,8 @@ pub(crate) enum Signal {
 impl Member {
     /// Starts one; what it says goes to `log`, behind what others said.
     pub(crate) fn spawn(args: &[String], log: &Path) -> Self {
-        let said = std::fs::File::options().create(true).append(true).open(log).expect("a file for its words");
+        let said =
+            std::fs::File::options().create(true).append(true).open(log).expect("a file for its words");
         let mut command = Command::new(MEMBER);
         command.args(args).env("RUST_BACKTRACE", "0");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);

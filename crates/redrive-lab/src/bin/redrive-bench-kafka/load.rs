@@ -8,7 +8,12 @@ use redrive_lab::kafka::{Error, load::Loader};
 use super::options::Options;
 
 pub fn run(options: &Options) -> Result<Figures, Error> {
-    let loader = Loader::new(&options.brokers, &options.source, options.partitions, &[("compression.type", options.compression)])?;
+    let loader = Loader::new(
+        &options.brokers,
+        &options.source,
+        options.partitions,
+        &[("compression.type", options.compression)],
+    )?;
     let (began, cpu) = (Instant::now(), machine::cpu_seconds());
     let sent = loader.write_paced(0, options.rate, Duration::from_secs(options.seconds))?;
     let mut figures = Figures::default();

@@ -142,8 +142,7 @@ fn scenario(word: &str) -> Result<Scenario, String> {
 }
 
 impl Scenario {
-    const ALL: [Self; 6] =
-        [Self::Raw, Self::Load, Self::Drain, Self::Paced, Self::Outage, Self::Serve];
+    const ALL: [Self; 6] = [Self::Raw, Self::Load, Self::Drain, Self::Paced, Self::Outage, Self::Serve];
 
     pub fn word(self) -> &'static str {
         match self {

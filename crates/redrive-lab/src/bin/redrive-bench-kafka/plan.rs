@@ -118,7 +118,11 @@ impl Plan<'_> {
         let rate = mixed.of(per_second("n", "first_s"));
         table.row("B first attempts, saturated", "msg/s", &rate);
         table.row("B share of the raw ceiling", "", &shares(&mixed, &raws, "first_s", "first_s"));
-        table.row("B/A saturated (A's median)", "", &mixed.of(|f| f.get("n") / f.get("first_s") / drain_rate));
+        table.row(
+            "B/A saturated (A's median)",
+            "",
+            &mixed.of(|f| f.get("n") / f.get("first_s") / drain_rate),
+        );
         table.row("B 99 % terminal", "s", &mixed.figure("t99_s"));
         table.row("B 100 % terminal", "s", &mixed.figure("t100_s"));
         table.row("B processor time", "us/msg", &mixed.of(per_message("cpu_s")));

@@ -63,12 +63,7 @@ impl Rig {
     }
 
     /// Waits until `count` says that `n` of something happened, and tells when that was.
-    pub async fn wait(
-        &self,
-        run: &Run,
-        n: u64,
-        count: impl Fn(&Witness) -> u64,
-    ) -> Result<Instant, Error> {
+    pub async fn wait(&self, run: &Run, n: u64, count: impl Fn(&Witness) -> u64) -> Result<Instant, Error> {
         let (mut moved, mut last) = (Instant::now(), 0);
         loop {
             let now = count(&self.witness);

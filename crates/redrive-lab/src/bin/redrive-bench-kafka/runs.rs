@@ -83,7 +83,8 @@ impl<'a> Runs<'a> {
     }
 
     pub fn start(&self, setting: &Setting<'_>) -> Result<Started, Error> {
-        let Setting { scenario, name, source, fates, mode, poison, n, rate, seconds, partitions, trace, lz4 } = *setting;
+        let Setting { scenario, name, source, fates, mode, poison, n, rate, seconds, partitions, trace, lz4 } =
+            *setting;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--scenario", scenario.word(), "--brokers", &self.options.brokers]);
         command.args(["--name", name, "--source", source, "--fates", fates.word()]);

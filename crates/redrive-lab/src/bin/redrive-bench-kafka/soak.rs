@@ -28,7 +28,10 @@ pub fn run(options: &Options) -> Result<(), Error> {
     for (name, value) in machine::describe(&options.dir) {
         println!("{name}: {value}");
     }
-    println!("soak: {rate} orders/s for {seconds} s, 15 % transient and 1 % poison, {partitions} partitions, concurrency {}", options.concurrency);
+    println!(
+        "soak: {rate} orders/s for {seconds} s, 15 % transient and 1 % poison, {partitions} partitions, concurrency {}",
+        options.concurrency
+    );
     let mut runs = Runs::new(options);
     runs.clear(NAME)?;
     let source = format!("{NAME}-source");
@@ -46,8 +49,15 @@ pub fn run(options: &Options) -> Result<(), Error> {
 fn under_fire(runs: &mut Runs<'_>, source: &str, path: &Path) -> Result<Told, Error> {
     let Options { brokers, rate, seconds, .. } = runs.options;
     let n = rate * seconds;
-    let shared =
-        Setting { source, fates: Fates::Workload, n, rate: *rate, seconds: *seconds, lz4: true, ..Setting::new(NAME) };
+    let shared = Setting {
+        source,
+        fates: Fates::Workload,
+        n,
+        rate: *rate,
+        seconds: *seconds,
+        lz4: true,
+        ..Setting::new(NAME)
+    };
     let serving = Setting { scenario: Scenario::Serve, trace: Some(path), ..shared };
     let begun_us = trace::wall_us();
     let mut serve = runs.start(&serving)?;
@@ -80,7 +90,11 @@ fn under_fire(runs: &mut Runs<'_>, source: &str, path: &Path) -> Result<Told, Er
             while trace::len(path) == before && again.elapsed() < Duration::from_secs(60) {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            println!("{:>5} s  killed; moving again after {:.2} s", began.elapsed().as_secs(), again.elapsed().as_secs_f64());
+            println!(
+                "{:>5} s  killed; moving again after {:.2} s",
+                began.elapsed().as_secs(),
+                again.elapsed().as_secs_f64()
+            );
             killed = Instant::now();
         }
     }

@@ -111,7 +111,9 @@ impl Witness {
     pub fn faults(&self, n: u64) -> (u64, u64, u64) {
         let value = |byte: &AtomicU8| byte.load(Ordering::Relaxed);
         let (mut lost, mut repeated, mut both) = (0, 0, 0);
-        for (successes, dead) in self.successes.iter().map(value).zip(self.dead.iter().map(value)).take(n as usize) {
+        for (successes, dead) in
+            self.successes.iter().map(value).zip(self.dead.iter().map(value)).take(n as usize)
+        {
             lost += u64::from(successes == 0 && dead == 0);
             repeated += u64::from(successes > 1);
             both += u64::from(successes > 0 && dead > 0);

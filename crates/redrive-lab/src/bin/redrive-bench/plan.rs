@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use redrive_lab::bench::{Figures, Repeats, Table};
-use redrive_lab::bench::machine;
 use super::options::{Options, Size};
 use super::rig::{BATCH, Error, PRODUCERS};
 use super::runs::Runs;
+use redrive_lab::bench::machine;
+use redrive_lab::bench::{Figures, Repeats, Table};
 
 /// How much of everything.
 struct Amounts {
