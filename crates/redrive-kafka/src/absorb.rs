@@ -1,11 +1,12 @@
 //! What the polling thread told: partitions come and go, records arrive, commits are answered.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use redrive::engine::{Event, Ordering};
 
-use crate::engine::KafkaEngine;
+use crate::engine::{Claim, KafkaEngine, LastCommit};
 use crate::keys::hash_of;
 use crate::lane::{Lane, LaneKind};
 use crate::mailbox::{LaneStart, Note, Polled};
@@ -18,6 +19,10 @@ impl KafkaEngine {
         self.absorb_ended();
         self.tend();
         out.extend(self.tickets.durable(&self.lanes, self.epoch).map(Event::Durable));
+        let waits = !self.tickets.is_empty() || self.claim != Claim::Ours || self.outbox.holds();
+        if waits || self.lanes.iter().any(Lane::has_news) {
+            self.mailbox.remind();
+        }
     }
 
     pub(crate) fn hear(&mut self) {
@@ -34,8 +39,13 @@ impl KafkaEngine {
 
     fn hear_one(&mut self, note: Note) {
         match note {
-            Note::Assigned { epoch, lanes } => self.assigned(epoch, lanes),
-            Note::Wanted { epoch } if epoch == self.epoch => self.wanted = Some(Instant::now() + self.drain),
+            Note::Assigned { epoch, lanes, partitions } => {
+                self.assigned(epoch, lanes);
+                self.know_partitions(&partitions);
+            }
+            Note::Wanted { epoch } if epoch == self.epoch => {
+                self.claim = Claim::Wanted { until: Instant::now() + self.drain }
+            }
             Note::Gone { epoch } if epoch == self.epoch => self.gone(),
             Note::Records { epoch, lane, records } if epoch == self.epoch => self.arrived(lane, records),
             Note::End { epoch, lane } if epoch == self.epoch => {
@@ -51,7 +61,9 @@ impl KafkaEngine {
                     }
                 }
             }
-            Note::Committed { round: u64::MAX, problem } => self.last_committed = Some(problem),
+            Note::Committed { round: u64::MAX, problem } => {
+                self.last_answer = Some(problem.map_or(LastCommit::Kept, LastCommit::Failed));
+            }
             Note::Committed { round, problem } => self.commit_answered(round, problem),
             Note::Stopped { epoch, lane, problem } if epoch == self.epoch => self.stopped(lane, &problem),
             Note::Failed { problem, owned } => self.fail(problem, owned),
@@ -85,6 +97,16 @@ impl KafkaEngine {
         tracing::info!(pipeline = %self.pipeline.name, sources, lanes = self.lanes.len(), "partitions assigned");
     }
 
+    /// Topics may have grown since the last time.
+    fn know_partitions(&mut self, partitions: &HashMap<Arc<str>, i32>) {
+        let others = [&mut self.replay_topic, &mut self.dlq, &mut self.dlq_state, &mut self.progress];
+        for target in self.tiers.iter_mut().map(|(_, target)| target).chain(others) {
+            if let Some(count) = partitions.get(&target.name) {
+                target.partitions = *count;
+            }
+        }
+    }
+
     fn gone(&mut self) {
         self.lanes.clear();
         self.by_name.clear();
@@ -94,8 +116,7 @@ impl KafkaEngine {
         self.keys.clear();
         self.held_back.clear();
         self.committing = None;
-        self.wanted = None;
-        self.released = false;
+        self.claim = Claim::Ours;
         self.next_source = 0;
     }
 
@@ -147,6 +168,10 @@ impl KafkaEngine {
             let is_news = lane.meet(offset);
             let due = waiting.due.unwrap_or_default().as_millis();
             let expected = lane.kind != LaneKind::Source && self.under_way.remove(&(due, at, offset));
+            if lane.kind != LaneKind::Source {
+                // It may be read before its acknowledgement is heard of.
+                self.copying.remove(&(due, number));
+            }
             let put_back = self.put_back.remove(&number).is_some();
             if !is_news {
                 freed |= lane.room.free(1, bytes);

@@ -14,9 +14,10 @@ use redrive::engine::completion::CompletionSet;
 use crate::desk::Desk;
 use crate::lane::LaneKind;
 use crate::mailbox::LaneStart;
-use crate::options::Start;
+use crate::options::{Cluster, KafkaPipeline, Start, TopicsMode};
 use crate::progress::{CommitNote, apply_chunk, note, read_chunk_key};
 use crate::room::Room;
+use crate::topics::{self, TopicsFault};
 
 /// How long a question to the broker may take.
 pub const ASK_MAX: Duration = Duration::from_secs(10);
@@ -31,6 +32,10 @@ pub struct Plan {
     pub progress: String,
     /// For reading `T.progress`.
     pub reader: ClientConfig,
+    /// For making topics larger that have to be.
+    pub cluster: Cluster,
+    pub description: KafkaPipeline,
+    pub ordered: bool,
     /// Records that may wait in memory, and their bytes, for all lanes together.
     pub source_records: usize,
     pub source_bytes: usize,
@@ -45,16 +50,35 @@ pub enum AssignFault {
         "nothing is committed for {topic} and no start was given; set start = \"earliest\" or \"latest\" in [engine]"
     )]
     NoStart { topic: String },
+    #[error(
+        "{source_topic} has {of_source} partitions now and {tier} has {of_tier}: with ordering = \"key\" the retries of a \
+         key would wait in another partition than its new messages; drain the tiers without ordering, then give all \
+         topics the same number of partitions"
+    )]
+    Grown { source_topic: String, of_source: i32, tier: String, of_tier: i32 },
+    #[error("{0}")]
+    Topics(#[from] TopicsFault),
+}
+
+/// What an assignment begins with.
+#[derive(Debug)]
+pub struct Begun {
+    pub lanes: Vec<LaneStart>,
+    /// How many partitions the topics have by now.
+    pub partitions: HashMap<Arc<str>, i32>,
 }
 
 /// Names a partition.
 type Name = (Arc<str>, i32);
+/// What is done of each partition, and which of its bitmaps are in `T.progress`.
+type Completions = HashMap<Name, (CompletionSet, Option<(u64, u64)>)>;
 
 pub fn begin(
     consumer: &BaseConsumer<Desk>,
     plan: &Plan,
     assigned: &TopicPartitionList,
-) -> Result<Vec<LaneStart>, AssignFault> {
+) -> Result<Begun, AssignFault> {
+    let partitions = grown(consumer, plan)?;
     let names = names(plan, assigned);
     let mut asked = TopicPartitionList::with_capacity(names.len());
     for (topic, partition) in &names {
@@ -80,7 +104,7 @@ pub fn begin(
             notes.insert(name, (offset, CommitNote { taken: offset, clean: true, ..CommitNote::default() }));
         }
     }
-    let mut starts: HashMap<Name, (CompletionSet, Option<(u64, u64)>)> = HashMap::new();
+    let mut starts = Completions::new();
     for (name, (offset, read)) in &notes {
         let mut done = CompletionSet::starting_at(*offset);
         for (first, count) in &read.runs {
@@ -95,7 +119,7 @@ pub fn begin(
     }
     let sources = names.iter().filter(|(topic, _)| *topic == plan.source).count().max(1);
     let tiers = (names.len().saturating_sub(sources)).max(1);
-    Ok(names
+    let lanes = names
         .into_iter()
         .filter_map(|name| {
             let kind = *plan.topics.get(&name.0)?;
@@ -122,6 +146,45 @@ pub fn begin(
                 room: Arc::new(room),
             })
         })
+        .collect();
+    Ok(Begun { lanes, partitions })
+}
+
+/// How many partitions the topics have. If the source has grown, the tiers grow first; where keys are ordered that is
+/// refused, because keys have moved.
+fn grown(consumer: &BaseConsumer<Desk>, plan: &Plan) -> Result<HashMap<Arc<str>, i32>, AssignFault> {
+    let counts = partition_counts(consumer)?;
+    let of_source = counts.get(&plan.source).copied().unwrap_or(0);
+    let smaller =
+        |(topic, _): &(&Arc<str>, &LaneKind)| counts.get(*topic).is_some_and(|count| *count < of_source);
+    let Some((tier, _)) = plan.topics.iter().find(smaller) else { return Ok(counts) };
+    if plan.ordered {
+        return Err(AssignFault::Grown {
+            source_topic: plan.source.to_string(),
+            of_source,
+            tier: tier.to_string(),
+            of_tier: counts[tier],
+        });
+    }
+    if plan.cluster.topics == TopicsMode::Create {
+        tracing::warn!(source = %plan.source, of_source, "the source has grown; its tiers grow too");
+        topics::prepare(&plan.cluster, &plan.description, TopicsMode::Create)?;
+        return Ok(partition_counts(consumer)?);
+    }
+    tracing::warn!(
+        source = %plan.source, of_source, %tier,
+        "the source has grown and the tiers have not; they are shared by more partitions. `redrive check --kafka` says how \
+         to make them larger"
+    );
+    Ok(counts)
+}
+
+fn partition_counts(consumer: &BaseConsumer<Desk>) -> Result<HashMap<Arc<str>, i32>, KafkaError> {
+    let metadata = consumer.fetch_metadata(None, ASK_MAX)?;
+    Ok(metadata
+        .topics()
+        .iter()
+        .map(|topic| (Arc::from(topic.name()), i32::try_from(topic.partitions().len()).unwrap_or(i32::MAX)))
         .collect())
 }
 
@@ -178,7 +241,7 @@ fn commit_first(consumer: &BaseConsumer<Desk>, first: &[(Name, u64)]) -> Result<
     let mut list = TopicPartitionList::with_capacity(first.len());
     for ((topic, partition), offset) in first {
         let mut element = list.add_partition(topic, *partition);
-        element.set_offset(Offset::Offset(*offset as i64))?;
+        element.set_offset(Offset::Offset(offset.cast_signed()))?;
         element.set_metadata(note(true, *offset, &CompletionSet::starting_at(*offset)).0);
     }
     consumer.commit(&list, CommitMode::Sync)?;
@@ -186,10 +249,7 @@ fn commit_first(consumer: &BaseConsumer<Desk>, first: &[(Name, u64)]) -> Result<
 }
 
 /// Reads `T.progress` from its beginning to its end, and marks what it says.
-fn read_chunks(
-    plan: &Plan,
-    starts: &mut HashMap<Name, (CompletionSet, Option<(u64, u64)>)>,
-) -> Result<(), AssignFault> {
+fn read_chunks(plan: &Plan, starts: &mut Completions) -> Result<(), AssignFault> {
     let mut config = plan.reader.clone();
     config.set("auto.offset.reset", "earliest");
     let reader: BaseConsumer = config.create()?;

@@ -128,7 +128,6 @@ impl Cluster {
     pub fn replayer(&self, pipeline: &str) -> ClientConfig {
         let mut config = self.producer();
         config
-            .set("client.id", format!("redrive-{pipeline}-replay"))
             .set("transactional.id", format!("redrive-replay-{}-{pipeline}", self.group))
             .set("transaction.timeout.ms", "10000")
             // Of no use once its transaction is over.
@@ -159,7 +158,6 @@ impl Cluster {
     fn config(&self, side: Side, part: &str, defaults: &[(&str, &str)]) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set_log_level(RDKafkaLogLevel::Warning);
-        config.set("client.id", format!("redrive-{part}"));
         for (key, value) in defaults {
             config.set(*key, *value);
         }
@@ -168,6 +166,8 @@ impl Cluster {
                 config.set(key, value);
             }
         }
+        let client = config.get("client.id").unwrap_or("redrive").to_owned();
+        config.set("client.id", format!("{client}_{part}"));
         config.set("bootstrap.servers", self.brokers.join(","));
         config
     }

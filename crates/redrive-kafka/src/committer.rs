@@ -18,6 +18,9 @@ use crate::mailbox::{Mailbox, locked};
 /// At the end a commit that hangs is left behind.
 const END_MAX: Duration = Duration::from_secs(2);
 
+/// One that is under way, and the last one of an assignment behind it.
+const WAITING_MAX: usize = 2;
+
 /// How a commit ended: its round, and what was wrong with it.
 pub type Answer = (u64, Option<String>);
 
@@ -30,7 +33,7 @@ pub struct Committer {
 
 impl Committer {
     pub fn start(consumer: &Arc<BaseConsumer<Desk>>, mailbox: &Arc<Mailbox>) -> Result<Self, KafkaError> {
-        let (orders, inbox) = sync_channel::<(u64, TopicPartitionList)>(1);
+        let (orders, inbox) = sync_channel::<(u64, TopicPartitionList)>(WAITING_MAX);
         let answer = Arc::new(Mutex::new(None));
         let (consumer, mailbox, told) = (Arc::clone(consumer), Arc::clone(mailbox), Arc::clone(&answer));
         let commit = move || {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::statistics::Statistics;
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
@@ -52,6 +52,10 @@ impl ClientContext for Desk {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        // The end of a partition is told as an error, and is none.
+        if matches!(error, KafkaError::Global(RDKafkaErrorCode::PartitionEOF)) {
+            return;
+        }
         tracing::warn!(%error, reason, "the Kafka consumer met a problem; it goes on by itself");
     }
 

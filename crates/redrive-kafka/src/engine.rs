@@ -88,6 +88,25 @@ pub(crate) enum What {
     },
 }
 
+/// How the assigned partitions stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    Ours,
+    /// Others want them, and wait until then for what is in flight.
+    Wanted {
+        until: Instant,
+    },
+    /// They may have them; that they are gone will be told.
+    LetGo,
+}
+
+/// How the last commit of all ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LastCommit {
+    Kept,
+    Failed(String),
+}
+
 /// The Kafka engine of one pipeline. See [`crate::stores::KafkaStores`] for how it is made.
 #[derive(Debug)]
 pub struct KafkaEngine {
@@ -127,10 +146,7 @@ pub struct KafkaEngine {
     pub(crate) last_commit: Instant,
     pub(crate) last_progress: Instant,
     pub(crate) last_tending: Instant,
-    /// The partitions are wanted by others: until when what is in flight may end.
-    pub(crate) wanted: Option<Instant>,
-    /// Whether they were let go.
-    pub(crate) released: bool,
+    pub(crate) claim: Claim,
     pub(crate) drain: Duration,
 
     pub(crate) now: Time,
@@ -139,7 +155,7 @@ pub struct KafkaEngine {
     pub(crate) next_source: usize,
     pub(crate) failed: Option<(String, bool)>,
     pub(crate) closed: bool,
-    pub(crate) last_committed: Option<Option<String>>,
+    pub(crate) last_answer: Option<LastCommit>,
     pub(crate) notes: Vec<Note>,
     pub(crate) ended: Vec<(Production<Then>, Ended)>,
 }
@@ -178,6 +194,9 @@ impl KafkaEngine {
             start: cluster.start,
             progress: topics.progress.clone(),
             reader: cluster.reader(),
+            cluster: cluster.clone(),
+            description: pipeline.clone(),
+            ordered,
             source_records: if ordered {
                 ORDERED_RECORDS * counts.of(&topics.source).max(1) as usize
             } else {
@@ -229,8 +248,7 @@ impl KafkaEngine {
             last_commit: Instant::now(),
             last_progress: Instant::now(),
             last_tending: Instant::now(),
-            wanted: None,
-            released: false,
+            claim: Claim::Ours,
             drain,
             now: Time::ZERO,
             gated: false,
@@ -238,7 +256,7 @@ impl KafkaEngine {
             next_source: 0,
             failed: None,
             closed: false,
-            last_committed: None,
+            last_answer: None,
             notes: Vec::new(),
             ended: Vec::new(),
         };
@@ -260,7 +278,7 @@ impl KafkaEngine {
 
     /// Whether partitions are assigned and each was read to its end once.
     pub fn has_caught_up(&self) -> bool {
-        !self.lanes.is_empty() && self.wanted.is_none() && self.lanes.iter().all(|lane| lane.ended)
+        !self.lanes.is_empty() && self.claim == Claim::Ours && self.lanes.iter().all(|lane| lane.ended)
     }
 
     pub(crate) fn is_ordered(&self) -> bool {
@@ -323,7 +341,10 @@ impl Counts {
         config.remove("group.instance.id");
         let asker: BaseConsumer = config.create().map_err(|error| unavailable(&error))?;
         let metadata = asker.fetch_metadata(None, assign::ASK_MAX).map_err(|error| unavailable(&error))?;
-        let counts = metadata.topics().iter().map(|t| (t.name().to_owned(), t.partitions().len() as i32));
+        let counts = metadata
+            .topics()
+            .iter()
+            .map(|t| (t.name().to_owned(), i32::try_from(t.partitions().len()).unwrap_or(i32::MAX)));
         let counts = Self(counts.collect());
         if cluster.start.is_none() && pipeline.only != Only::Tiers {
             let known = assign::any_committed(&asker, &topics.source).map_err(|error| unavailable(&error))?;

@@ -14,6 +14,7 @@
 //! - [`produce`]: copies on their way; [`spool`]: those that Kafka refuses
 //! - [`commit`]: batches until they are durable; [`progress`]: what is committed beside an offset
 //! - [`letters`]: dead letters, their states, and their way back
+//! - [`members`], [`scan`]: for who asks from outside: the group, and topics record by record
 
 pub mod client;
 pub mod options;
@@ -48,6 +49,9 @@ pub mod progress;
 pub mod spool;
 
 pub mod letters;
+
+pub mod members;
+pub mod scan;
 
 pub use engine::KafkaEngine;
 pub use options::{Cluster, KafkaPipeline, Only, Start, TopicsMode};

@@ -108,6 +108,10 @@ impl LookAhead {
         self.entries.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Those in memory that come due first.
     pub fn first(&self, limit: usize) -> impl Iterator<Item = &Waiting> {
         self.entries.values().take(limit).filter_map(|entry| match &entry.held {

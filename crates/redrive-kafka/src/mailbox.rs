@@ -1,6 +1,7 @@
 //! What the polling thread and the engine say to each other. Few words, whole batches of records.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
@@ -17,6 +18,8 @@ pub enum Note {
     Assigned {
         epoch: u32,
         lanes: Vec<LaneStart>,
+        /// How many partitions topics have.
+        partitions: HashMap<Arc<str>, i32>,
     },
     /// The partitions are wanted by somebody else. Answered with [`Order::Release`].
     Wanted {
@@ -119,6 +122,8 @@ pub struct Mailbox {
     orders: Mutex<VecDeque<Order>>,
     wake: Mutex<Option<Wake>>,
     reader: OnceLock<Thread>,
+    /// The engine has something to do soon that no event will remind it of.
+    reminder: AtomicBool,
 }
 
 impl std::fmt::Debug for Mailbox {
@@ -162,6 +167,18 @@ impl Mailbox {
     /// Names the calling thread as the one that polls.
     pub fn be_reader(&self) {
         let _ = self.reader.set(std::thread::current());
+    }
+
+    /// Asks to be called again soon.
+    pub fn remind(&self) {
+        self.reminder.store(true, Ordering::SeqCst);
+    }
+
+    /// Calls the engine if it asked for that.
+    pub fn remind_engine(&self) {
+        if self.reminder.swap(false, Ordering::SeqCst) {
+            self.call_engine();
+        }
     }
 
     pub fn call_reader(&self) {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -15,7 +15,7 @@ use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::{ClientConfig, Message as _};
 
-use crate::assign::{self, AssignFault, Plan};
+use crate::assign::{self, AssignFault, Begun, Plan};
 use crate::committer::Committer;
 use crate::desk::{Change, Desk};
 use crate::mailbox::{Mailbox, Note, Order, Place};
@@ -28,7 +28,9 @@ const BATCH: usize = 512;
 /// Events of the consumer that are served in one go.
 const EVENTS: usize = 256;
 /// Longest sleep: everything that matters calls.
-const SLEEP: Duration = Duration::from_millis(100);
+const SLEEP: Duration = Duration::from_millis(40);
+/// How soon the engine is called if it asked for that: commits do not wait for the next record.
+const REMIND_EVERY: Duration = Duration::from_millis(20);
 /// How long the broker may take to answer a last commit.
 const LAST_COMMIT_MAX: Duration = Duration::from_secs(10);
 /// How much later than the engine the polling thread gives up on it.
@@ -71,7 +73,7 @@ impl Poller {
             mailbox: Arc::clone(mailbox),
             abort: Arc::clone(&abort),
             lanes: Vec::new(),
-            epoch: 0,
+            epoch: first_epoch(),
             assigning: None,
             releasing: None,
             committing: None,
@@ -133,6 +135,7 @@ struct Polling {
 impl Polling {
     fn run(mut self) {
         self.mailbox.be_reader();
+        let mut reminded = Instant::now();
         loop {
             if self.abort.load(Ordering::SeqCst) {
                 break;
@@ -143,6 +146,10 @@ impl Polling {
             let served = self.serve_consumer();
             self.change_assignment();
             let read = self.read_lanes();
+            if reminded.elapsed() >= REMIND_EVERY {
+                reminded = Instant::now();
+                self.mailbox.remind_engine();
+            }
             if !served && !read {
                 std::thread::park_timeout(SLEEP);
             }
@@ -332,14 +339,17 @@ impl Polling {
                 self.assigning = Some((list, Instant::now() + ASSIGN_AGAIN_AFTER));
                 return;
             }
-            Err(fault @ AssignFault::NoStart { .. }) => {
+            Err(
+                fault @ (AssignFault::NoStart { .. } | AssignFault::Grown { .. } | AssignFault::Topics(_)),
+            ) => {
                 self.mailbox.tell(Note::Failed { problem: fault.to_string(), owned: false });
                 return;
             }
         };
+        let Begun { lanes: began, partitions } = began;
         let mut places = TopicPartitionList::with_capacity(began.len());
         for lane in &began {
-            let offset = Offset::Offset(lane.done.prefix() as i64);
+            let offset = Offset::Offset(lane.done.prefix().cast_signed());
             if let Err(error) = places.add_partition_offset(&lane.topic, lane.partition, offset) {
                 tracing::error!(%error, topic = %lane.topic, "an offset that cannot be");
             }
@@ -370,8 +380,8 @@ impl Polling {
                 stopped: false,
             });
         }
-        self.epoch += 1;
-        self.mailbox.tell(Note::Assigned { epoch: self.epoch, lanes: began });
+        self.epoch = self.epoch.wrapping_add(1);
+        self.mailbox.tell(Note::Assigned { epoch: self.epoch, lanes: began, partitions });
     }
 
     /// Reads from every partition that has records and room. Whether there was anything.
@@ -435,11 +445,17 @@ impl Polling {
     }
 }
 
+/// Receipts of an earlier process name other epochs than ours.
+fn first_epoch() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u32
+}
+
 fn listed(places: &[Place]) -> Result<TopicPartitionList, KafkaError> {
     let mut list = TopicPartitionList::with_capacity(places.len());
     for place in places {
         let mut element = list.add_partition(&place.topic, place.partition);
-        element.set_offset(Offset::Offset(place.offset as i64))?;
+        element.set_offset(Offset::Offset(place.offset.cast_signed()))?;
         element.set_metadata(&place.note);
     }
     Ok(list)

@@ -183,7 +183,7 @@ impl<T> Outbox<T> {
     pub fn poll(&mut self, ended: &mut Vec<(Production<T>, Ended)>) {
         let mut heard = std::mem::take(&mut self.heard);
         std::mem::swap(&mut *locked(&self.reports), &mut heard);
-        let mut fatal = false;
+        let (mut fatal, mut failed) = (false, false);
         for Report { opaque, result } in heard.drain(..) {
             let (generation, slot) = (opaque >> (usize::BITS - GENERATION_BITS), opaque & SLOT_MASK);
             if generation != self.generation {
@@ -193,6 +193,7 @@ impl<T> Outbox<T> {
                 Ok((partition, offset)) => self.end(slot, Ended::Stored { partition, offset }, ended),
                 Err(code) if is_permanent(code) => self.end(slot, Ended::Refused(code), ended),
                 Err(code) => {
+                    failed = true;
                     fatal |= code == RDKafkaErrorCode::Fatal;
                     tracing::warn!(%code, "a copy could not be written yet; it is held and tried again");
                     self.held.push_back((Instant::now() + AGAIN_AFTER, slot));
@@ -200,7 +201,7 @@ impl<T> Outbox<T> {
             }
         }
         self.heard = heard;
-        if fatal || self.producer.client().fatal_error().is_some() {
+        if fatal || (failed && self.producer.client().fatal_error().is_some()) {
             self.begin_anew();
         }
         let now = Instant::now();

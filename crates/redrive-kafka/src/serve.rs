@@ -10,7 +10,7 @@ use redrive::engine::{
 };
 use redrive_core::Time;
 
-use crate::engine::KafkaEngine;
+use crate::engine::{Claim, KafkaEngine, LastCommit};
 use crate::keys::hash_of;
 use crate::lane::LaneKind;
 use crate::mailbox::Order;
@@ -47,7 +47,7 @@ impl Engine for KafkaEngine {
     }
 
     fn next_due(&self) -> Option<Time> {
-        if self.gated {
+        if self.gated || self.claim != Claim::Ours {
             return None;
         }
         let first = |set: &std::collections::BTreeSet<(u64, u64)>| {
@@ -184,7 +184,7 @@ impl Engine for KafkaEngine {
         let safe = self.wait_for_copies(until);
         self.write_last_progress();
         let safe = self.wait_for_copies(until) && safe;
-        let places = if self.released { Vec::new() } else { self.last_places() };
+        let places = if self.claim == Claim::LetGo { Vec::new() } else { self.last_places() };
         self.mailbox.order(Order::Close { epoch: self.epoch, places });
         self.poller.join();
         self.hear();
@@ -192,13 +192,15 @@ impl Engine for KafkaEngine {
         if !safe {
             return Err(EngineError::Unavailable("some copies were not acknowledged in time".to_owned()));
         }
-        match self.last_committed.take().flatten() {
-            Some(problem) => Err(EngineError::Unavailable(format!("the last commit failed: {problem}"))),
-            None => {
+        let problem = match self.last_answer.take() {
+            Some(LastCommit::Kept) => {
                 self.tickets.end();
-                self.check()
+                return self.check();
             }
-        }
+            Some(LastCommit::Failed(problem)) => problem,
+            None => "the polling thread has ended before it".to_owned(),
+        };
+        Err(EngineError::Unavailable(format!("the last commit failed: {problem}")))
     }
 }
 

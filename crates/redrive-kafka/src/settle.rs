@@ -176,7 +176,7 @@ impl KafkaEngine {
             Then::Spooled(path) => match refused {
                 None => drop(std::fs::remove_file(path)),
                 Some(problem) => {
-                    tracing::error!(path = %path.display(), problem, "Kafka still refuses a spooled record")
+                    tracing::error!(path = %path.display(), problem, "Kafka still refuses a spooled record");
                 }
             },
             Then::Progress { lane, epoch } => self.progress_written(*lane, *epoch),

@@ -152,7 +152,7 @@ mod tests {
             message: Message::builder("o-1").key("k").payload("{}").build().unwrap(),
             meta: Meta { attempts: 3, first_failed: Some(Time::from_millis(7)), ..Meta::default() },
             history: History::default(),
-            origin: origin_of(3 << 48 | 99, &"orders".into()),
+            origin: origin_of((3 << 48) + 99, &"orders".into()),
             due: Some(Time::from_millis(5)),
             reason: Some(Reason::MaxRetries),
             dead_at: None,

@@ -4,7 +4,7 @@ use redrive::engine::seam::share;
 use redrive::engine::{Delivery, Receipt};
 use redrive_core::{Reason, Time};
 
-use crate::engine::KafkaEngine;
+use crate::engine::{Claim, KafkaEngine};
 use crate::keys::hash_of;
 use crate::lane::{LaneKind, Out};
 use crate::lookahead::Due;
@@ -39,7 +39,7 @@ impl KafkaEngine {
     }
 
     fn is_closed_to_takers(&self) -> bool {
-        self.gated || self.wanted.is_some() || self.closed
+        self.gated || self.claim != Claim::Ours || self.closed
     }
 
     /// Fresh messages that could be handed out, counted up to about `limit`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::{Committing, KafkaEngine, Then};
+use crate::engine::{Claim, Committing, KafkaEngine, Then};
 use crate::lane::{LaneKind, Writing};
 use crate::mailbox::{Order, Place};
 use crate::produce::{Body, Production};
@@ -20,11 +20,10 @@ const STRAGGLERS_MAX: usize = 1_000;
 impl KafkaEngine {
     pub(crate) fn tend(&mut self) {
         let now = Instant::now();
-        if let Some(until) = self.wanted {
-            if !self.released {
-                self.let_go_when_done(now > until);
-            }
-            return;
+        match self.claim {
+            Claim::Ours => {}
+            Claim::Wanted { until } => return self.let_go_when_done(now > until),
+            Claim::LetGo => return,
         }
         if self.committing.is_none() && now.duration_since(self.last_commit) >= self.commit_every {
             self.commit(now);
@@ -179,7 +178,7 @@ impl KafkaEngine {
         let places = self.last_places();
         self.mailbox.order(Order::Release { epoch, places });
         // Answered by `Gone`; until then nothing is asked twice.
-        self.released = true;
+        self.claim = Claim::LetGo;
     }
 
     /// Where every lane stands, for the last commit of an assignment.

@@ -86,9 +86,10 @@ impl From<TopicsFault> for EngineError {
     fn from(fault: TopicsFault) -> Self {
         match fault {
             TopicsFault::Unreachable { .. } => Self::Unavailable(fault.to_string()),
+            // The commands would bury what is wrong; `check` prints them all.
             _ => Self::Directory {
-                problem: fault.to_string(),
-                fix: "`redrive check --kafka` shows all that is missing; with `topics = \"create\"` missing topics are made",
+                problem: fault.to_string().lines().next().unwrap_or_default().to_owned(),
+                fix: "`redrive check --kafka` prints the commands that help; `topics = \"create\"` makes what is missing",
             },
         }
     }

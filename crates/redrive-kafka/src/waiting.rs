@@ -92,6 +92,6 @@ pub fn number_of(partition: i32, offset: i64) -> u64 {
 /// The place in the source that a number names.
 pub fn origin_of(number: u64, topic: &Arc<str>) -> Origin {
     let partition = (number >> 48) as i32;
-    let offset = (number & ((1 << 48) - 1)) as i64;
+    let offset = (number & ((1 << 48) - 1)).cast_signed();
     Origin { topic: Arc::clone(topic), partition, offset }
 }

@@ -121,3 +121,138 @@ fn more_than_a_note_holds_is_kept_in_bitmaps() {
     settle(&mut engine, again, |_| Verdict::Done);
     engine.close().unwrap();
 }
+
+/// Takes whatever comes from two members until `count` deliveries are there, and settles each as done.
+fn finish_all(engines: &mut [&mut KafkaEngine], now: Time, count: usize) -> Vec<String> {
+    let mut done = Vec::new();
+    let mut events = Vec::new();
+    wait("everything is delivered", || {
+        for engine in engines.iter_mut() {
+            engine.poll(&mut events).expect("polling works");
+            let mut out = Vec::new();
+            engine.take(now, 16, &mut out).expect("taking works");
+            done.extend(out.iter().map(|delivery| delivery.message.id().to_owned()));
+            let batch = out
+                .into_iter()
+                .map(|delivery| Settlement { delivery, verdict: Verdict::Done, attempt: None })
+                .collect();
+            engine.settle(batch).expect("settling works");
+        }
+        done.len() >= count
+    });
+    done
+}
+
+#[test]
+fn a_member_that_joins_gets_partitions_once_what_is_in_flight_has_ended() {
+    let mut world = World::new(4, &TIERS);
+    world.produce(&messages(0..200));
+    world.cluster.member = None;
+    let mut first = world.open_caught_up(StoreOptions::default());
+    let in_flight = take(&mut first, at(0), 40);
+    let mut second = world.open(StoreOptions::default());
+    let mut events = Vec::new();
+    wait("partitions are wanted", || {
+        second.poll(&mut events).unwrap();
+        first.poll(&mut events).unwrap();
+        let mut out = Vec::new();
+        first.take(at(0), 1, &mut out).unwrap();
+        let nothing = out.is_empty();
+        let batch =
+            out.into_iter().map(|delivery| Settlement { delivery, verdict: Verdict::Release, attempt: None });
+        first.settle(batch.collect()).unwrap();
+        nothing
+    });
+    let known = ids(&in_flight);
+    let batch = in_flight
+        .into_iter()
+        .map(|delivery| Settlement { delivery, verdict: Verdict::Done, attempt: None })
+        .collect();
+    first.settle(batch).unwrap();
+    let rest = finish_all(&mut [&mut first, &mut second], at(0), 160);
+    let all: BTreeSet<String> = known.into_iter().chain(rest.iter().cloned()).collect();
+    assert_eq!((rest.len(), all.len()), (160, 200), "nothing twice, nothing missing");
+    first.close().unwrap();
+    second.close().unwrap();
+}
+
+#[test]
+fn in_blocking_mode_one_delivery_of_each_partition_is_in_flight() {
+    let mut world = World::new(2, &TIERS);
+    world.pipeline.blocking = true;
+    world.produce(&messages(0..10));
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    let mut seen = 0;
+    while seen < 10 {
+        let mut out = Vec::new();
+        wait("the next ones come", || {
+            engine.poll(&mut Vec::new()).unwrap();
+            engine.take(at(0), 10, &mut out).unwrap();
+            out.len() == 2
+        });
+        assert_ne!(out[0].receipt.lane, out[1].receipt.lane);
+        seen += out.len();
+        settle(&mut engine, out, |_| Verdict::Done);
+    }
+    engine.close().unwrap();
+}
+
+#[test]
+fn what_kafka_refuses_is_kept_in_a_file_and_its_partition_goes_on() {
+    let world = World::new(1, &TIERS);
+    world.produce(&messages(0..2));
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    // Larger than the topic allows by now.
+    support::bound_records(&format!("{}.DLQ", world.pipeline.name), "200");
+    let taken = take(&mut engine, at(0), 2);
+    settle(&mut engine, taken, |delivery| Verdict::Dead {
+        reason: Reason::Gone,
+        meta: delivery.meta,
+        at: at(1),
+    });
+    assert_eq!(engine.counts().pending(), 0);
+    engine.close().unwrap();
+    drop(engine);
+    let spool = world.cluster.state_dir.join("kafka/spool").join(&world.pipeline.name);
+    assert_eq!(std::fs::read_dir(&spool).unwrap().count(), 2);
+
+    support::bound_records(&format!("{}.DLQ", world.pipeline.name), "4000000");
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    wait("the letters are there", || {
+        engine.poll(&mut Vec::new()).unwrap();
+        engine.counts().letters_open == 2
+    });
+    wait("the spool is empty", || {
+        engine.poll(&mut Vec::new()).unwrap();
+        std::fs::read_dir(&spool).unwrap().count() == 0
+    });
+    assert_eq!(engine.counts().pending(), 0);
+}
+
+#[test]
+fn a_position_that_is_lost_stops_its_partition_and_nothing_else() {
+    let world = World::new(2, &TIERS);
+    world.produce(&messages(0..10));
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    engine.close().unwrap();
+    drop(engine);
+    support::delete_records(&world.pipeline.source, 0, 3);
+    let mut engine = world.open(StoreOptions::default());
+    let taken = take(&mut engine, at(0), 5);
+    assert!(taken.iter().all(|delivery| delivery.receipt.seq >> 48 == 1));
+    let mut more = Vec::new();
+    for _ in 0..300 {
+        engine.poll(&mut Vec::new()).unwrap();
+        engine.take(at(0), 10, &mut more).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(more.is_empty(), "{:?}", ids(&more));
+}
+
+#[test]
+fn a_group_that_never_read_the_source_does_not_guess_where_to_begin() {
+    let mut world = World::new(1, &TIERS);
+    world.cluster.start = None;
+    let error = world.stores().engine(&world.pipeline.name, StoreOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("start = \"earliest\""), "{error}");
+}

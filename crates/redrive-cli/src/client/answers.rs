@@ -180,6 +180,9 @@ pub struct DryReplay {
     pub would_replay: u64,
     pub rate: Option<f64>,
     pub about_seconds: Option<f64>,
+    /// Who else reads the topic that the letters would go onto.
+    #[serde(default)]
+    pub other_groups: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -59,7 +59,8 @@ impl EngineConfig {
         if given == EngineKind::Kafka {
             if !cfg!(feature = "kafka") {
                 let at = kind.map_or_else(Vec::new, |kind| vec![kind.at]);
-                let problem = "`kind = \"kafka\"`: this build has no Kafka engine; build it with the feature `kafka`";
+                let problem =
+                    "`kind = \"kafka\"`: this build has no Kafka engine; build it with the feature `kafka`";
                 reader.fault(section, Fault::line("kind", problem, "kind = \"embedded\"", at));
             }
         } else {

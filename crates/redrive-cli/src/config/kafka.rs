@@ -85,6 +85,7 @@ pub struct PassedOn {
 }
 
 #[derive(Clone, PartialEq, Eq)]
+#[expect(missing_debug_implementations, reason = "a value may be a secret")]
 pub enum PassedValue {
     Plain(String),
     /// `KEY_file`: the value stands in this file.
@@ -152,7 +153,10 @@ fn check_brokers(reader: &mut Reader, section: &Section<'_>, brokers: Option<&Se
     let Some(brokers) = brokers else {
         if section.get("brokers").is_none() {
             let at = section.at("kind").into_iter().collect();
-            reader.fault(section, Fault::line("brokers", "`kind` is kafka, and there are no `brokers`", fix, at));
+            reader.fault(
+                section,
+                Fault::line("brokers", "`kind` is kafka, and there are no `brokers`", fix, at),
+            );
         }
         return;
     };
@@ -164,7 +168,10 @@ fn check_brokers(reader: &mut Reader, section: &Section<'_>, brokers: Option<&Se
         let port = broker.value.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
         if !matches!(port, Some((host, Ok(_))) if !host.is_empty() && !host.contains("//")) {
             let problem = format!("`{}` is not a broker", broker.value);
-            reader.fault(section, Fault::value("brokers", problem, "write it like host:9092", broker.at.clone()));
+            reader.fault(
+                section,
+                Fault::value("brokers", problem, "write it like host:9092", broker.at.clone()),
+            );
         }
     }
 }
@@ -211,7 +218,12 @@ fn flatten(
             Data::Switch(on) => on.to_string(),
             _ => {
                 let problem = format!("`kafka.{name}` must be a text, a number, true or false");
-                let fault = Fault::line(format!("kafka.{name}"), problem, "put it in quotes", vec![entry.key_at.clone()]);
+                let fault = Fault::line(
+                    format!("kafka.{name}"),
+                    problem,
+                    "put it in quotes",
+                    vec![entry.key_at.clone()],
+                );
                 reader.fault(section, fault);
                 continue;
             }

@@ -342,7 +342,8 @@ fn same_topic(reader: &mut Reader, found: &[Found]) {
     for (i, one) in found.iter().enumerate() {
         let same = |other: &&Found| other.topic.is_some() && other.topic == one.topic;
         let Some(other) = found[..i].iter().find(same) else { continue };
-        let (Some((name, at)), Some((other, other_at)), Some(topic)) = (&one.name, &other.name, &one.topic) else {
+        let (Some((name, at)), Some((other, other_at)), Some(topic)) = (&one.name, &other.name, &one.topic)
+        else {
             continue;
         };
         if name == other {

@@ -9,8 +9,8 @@ use redrive_core::{Pick, Policy, PolicySettings, duration};
 
 use super::engine::{EngineConfig, EngineKind};
 use super::fault::Fault;
-use super::kafka::{KafkaConfig, Part};
 use super::health::{BreakerConfig, GuardConfig};
+use super::kafka::{KafkaConfig, Part};
 use super::named::Named;
 use super::policy;
 use super::reader::{Reader, Section};

@@ -93,9 +93,11 @@ impl Config {
             engine.push(line("engine", "dir", quoted(&self.engine.dir.display().to_string())));
         }
         if let Some(kafka) = &self.engine.kafka {
-            engine.extend(kafka_lines(kafka, &self.engine.dir).map(|(key, value)| line("engine", key, value)));
+            engine
+                .extend(kafka_lines(kafka, &self.engine.dir).map(|(key, value)| line("engine", key, value)));
             // Never a value: it may be a secret.
-            let passed = |passed: &PassedOn| line("engine", "kafka", format!("{{ {} = \"…\" }}", quoted(&passed.key)));
+            let passed =
+                |passed: &PassedOn| line("engine", "kafka", format!("{{ {} = \"…\" }}", quoted(&passed.key)));
             engine.extend(kafka.passed_on.iter().map(passed));
         }
         let mut server = vec![line("server", "listen", quoted(&self.server.listen.to_string()))];

@@ -1,9 +1,11 @@
 //! A processor from its configuration: stores, sinks, pipelines, API, and an end in good order.
 //!
-//! Read in this order: [`assemble`] makes pipelines and what serves them, [`orphans`] finds stores that nobody serves,
+//! Read in this order: [`assemble`] makes pipelines and what serves them, [`orphans`] finds stores that nobody serves, `kafka` says where messages live that come from topics,
 //! [`sink`] makes a sink, [`tokens`] says who may, [`run`] starts and ends it all, [`signals`] hears when, [`log`] writes what happens.
 
 pub mod assemble;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod log;
 mod orphans;
 pub mod run;

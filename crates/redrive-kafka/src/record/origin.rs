@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Offsets use 48 bits of a message's number: three thousand years at 3,000 records a second.
-const OFFSET_BITS: u32 = 48;
+use redrive::engine::place::Place;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
@@ -16,22 +15,19 @@ pub struct Origin {
 impl Origin {
     /// The message's number: the id of its letter, stable over all retries and replays.
     pub fn number(&self) -> u64 {
-        (self.partition as u64) << OFFSET_BITS | (self.offset as u64 & ((1 << OFFSET_BITS) - 1))
+        Place { partition: self.partition as u16, offset: self.offset.cast_unsigned() }.number()
     }
 
     /// The origin that `number` stands for in `topic`.
     pub fn of_number(topic: Arc<str>, number: u64) -> Self {
-        let offset = number & ((1 << OFFSET_BITS) - 1);
-        Self { topic, partition: (number >> OFFSET_BITS) as i32, offset: offset.cast_signed() }
+        let place = Place::of(number);
+        Self { topic, partition: place.partition.into(), offset: place.offset.cast_signed() }
     }
 
-    /// Reads `orders/7/1182`. Topics have no slash, so the last two are numbers.
+    /// Reads `orders/7/1182`.
     pub fn parse(text: &str) -> Option<Self> {
-        let (rest, offset) = text.rsplit_once('/')?;
-        let (topic, partition) = rest.rsplit_once('/')?;
-        let partition: u16 = partition.parse().ok()?;
-        let offset: i64 = offset.parse().ok().filter(|offset| (0..1 << OFFSET_BITS).contains(offset))?;
-        (!topic.is_empty()).then(|| Self { topic: topic.into(), partition: partition.into(), offset })
+        let (topic, place) = text.split_once('/').filter(|(topic, _)| !topic.is_empty())?;
+        Some(Self::of_number(topic.into(), Place::parse(place)?.number()))
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use redrive::engine::{Engine, Event, StoreOptions};
 use redrive_core::{Message, Pick};
 use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
@@ -177,4 +178,32 @@ pub fn wait_durable(engine: &mut dyn Engine, ticket: redrive::engine::Ticket) {
         engine.poll(&mut events).expect("polling works");
         events.iter().any(|Event::Durable(durable)| *durable >= ticket)
     });
+}
+
+fn with_admin<T>(act: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &AdminOptions) -> T) -> T {
+    let admin: AdminClient<DefaultClientContext> = client().create().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(20)));
+    runtime.block_on(act(&admin, &options))
+}
+
+/// Changes how large the records of a topic may be.
+pub fn bound_records(topic: &str, bytes: &str) {
+    // All settings of the topic are replaced.
+    let change = AlterConfig::new(ResourceSpecifier::Topic(topic))
+        .set("retention.ms", "-1")
+        .set("retention.bytes", "-1")
+        .set("max.message.bytes", bytes);
+    let done = with_admin(async |admin, options| admin.alter_configs([&change], options).await);
+    done.expect("the broker answers")
+        .into_iter()
+        .for_each(|result| drop(result.expect("the setting is taken")));
+}
+
+/// Removes the records of a partition below `offset`.
+pub fn delete_records(topic: &str, partition: i32, offset: i64) {
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, Offset::Offset(offset)).unwrap();
+    let done = with_admin(async |admin, options| admin.delete_records(&list, options).await);
+    done.expect("the broker removes records");
 }

@@ -49,10 +49,17 @@ pub(crate) async fn start(
     let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
     let words = given.words();
     let target = target(wish.to.as_deref())?;
+    if target == ReplayTarget::Source && served.handle.takes_messages() {
+        return Err(ReplayError::NoSource(wish.pipeline).into());
+    }
     let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
     if wish.dry_run {
         let about_seconds = wish.rate.filter(|rate| *rate > 0.0).map(|rate| ids.len() as f64 / rate);
-        let forecast = Forecast { would_replay: ids.len(), rate: wish.rate, about_seconds };
+        let other_groups = match target {
+            ReplayTarget::Pipeline => None,
+            ReplayTarget::Source => Some(served.readers.others().await?),
+        };
+        let forecast = Forecast { would_replay: ids.len(), rate: wish.rate, about_seconds, other_groups };
         return Ok(Json(forecast).into_response());
     }
     let spec = ReplaySpec { rate: wish.rate, force: wish.force, target, selection: words.clone() };
@@ -160,6 +167,7 @@ pub(crate) struct JobView {
     dead_again: u64,
     skipped: u64,
     rate: Option<f64>,
+    to: &'static str,
     created: String,
     actor: String,
     /// Why it stopped, if it did.
@@ -177,6 +185,8 @@ struct Forecast {
     would_replay: usize,
     rate: Option<f64>,
     about_seconds: Option<f64>,
+    /// Who else reads the topic the letters would go onto.
+    other_groups: Option<Vec<String>>,
 }
 
 fn view(job: ReplayView) -> JobView {
@@ -191,6 +201,7 @@ fn view(job: ReplayView) -> JobView {
         dead_again: job.dead_again,
         skipped: job.skipped,
         rate: job.rate,
+        to: job.target.name(),
         created: timestamp::print(job.created),
         actor: job.actor,
         note: job.note,

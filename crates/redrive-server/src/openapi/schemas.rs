@@ -225,6 +225,14 @@ pub(super) fn schemas() -> Map<String, Value> {
                     "force",
                     json!({ "type": "boolean", "description": "Also letters that were replayed three times." }),
                 ),
+                (
+                    "to",
+                    json!({
+                        "type": ["string", "null"],
+                        "enum": ["pipeline", "source", null],
+                        "description": "`source`: onto the topic they came from, where other consumer groups get them again.",
+                    }),
+                ),
                 ("dry_run", flag()),
             ],
         ),
@@ -232,7 +240,19 @@ pub(super) fn schemas() -> Map<String, Value> {
     add(
         "ReplayForecast",
         &["would_replay"],
-        vec![("would_replay", count()), ("rate", number_or_null()), ("about_seconds", number_or_null())],
+        vec![
+            ("would_replay", count()),
+            ("rate", number_or_null()),
+            ("about_seconds", number_or_null()),
+            (
+                "other_groups",
+                json!({
+                    "type": ["array", "null"],
+                    "items": { "type": "string" },
+                    "description": "With `to: source`: who else reads the topic.",
+                }),
+            ),
+        ],
     );
     add(
         "Replay",
@@ -248,6 +268,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("dead_again", count()),
             ("skipped", count()),
             ("rate", number_or_null()),
+            ("to", json!({ "enum": ["pipeline", "source"] })),
             ("created", time()),
             ("actor", text()),
         ],

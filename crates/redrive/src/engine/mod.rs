@@ -5,6 +5,7 @@ pub mod ingest;
 pub mod key_line;
 pub mod letter;
 pub mod message_state;
+pub mod place;
 pub mod seam;
 
 pub mod completion;

@@ -82,7 +82,8 @@ impl Model {
         if self.gated {
             return startable;
         }
-        let is_ready = |t: &Tracked| !t.twin && t.is_certain() && t.now.waiting().is_some_and(|w| w.due_latest <= now);
+        let is_ready =
+            |t: &Tracked| !t.twin && t.is_certain() && t.now.waiting().is_some_and(|w| w.due_latest <= now);
         let mut lines: BTreeMap<&[u8], Vec<(u64, &Tracked)>> = BTreeMap::new();
         for (seq, tracked) in self.messages.iter().filter(|(_, t)| !t.is_over()) {
             if self.is_ordered(tracked) {
