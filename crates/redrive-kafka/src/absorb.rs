@@ -58,8 +58,10 @@ impl KafkaEngine {
                     // The end of a topic that is written in transactions is no record.
                     if lane.kind != LaneKind::Replay {
                         lane.end = lane.end.max(end);
+                        lane.ended |= lane.next >= end;
                     }
                 }
+                self.open_read_partitions();
             }
             Note::Committed { round: u64::MAX, problem } => {
                 self.last_answer = Some(problem.map_or(LastCommit::Kept, LastCommit::Failed));

@@ -235,7 +235,7 @@ impl KafkaEngine {
             epoch: 0,
             lanes: Vec::new(),
             by_name: HashMap::new(),
-            ahead: LookAhead::new(Spill::new(state_dir.join(format!("{}.spill", pipeline.name)))),
+            ahead: LookAhead::new(Spill::new(&state_dir, &pipeline.name)),
             under_way: BTreeSet::new(),
             put_back: NumberMap::default(),
             copying: BTreeSet::new(),

@@ -12,7 +12,7 @@ use crate::waiting::Waiting;
 
 /// Bytes of waiting messages in memory.
 pub const MEMORY_MAX: usize = 48 << 20;
-/// What is due within this time stays in memory.
+/// What is due within this time stays in memory, up to twice the bound.
 const NEAR_MS: u64 = 2_000;
 
 /// Where the bytes of a waiting message are.
@@ -60,7 +60,9 @@ impl LookAhead {
         let offset = waiting.offset;
         let bytes = waiting.bytes();
         let far = due > now.as_millis().saturating_add(NEAR_MS);
-        let held = if far && self.memory + bytes > self.memory_max {
+        let full = self.memory + bytes > self.memory_max;
+        let overfull = self.memory + bytes > self.memory_max * 2;
+        let held = if (far && full) || overfull {
             match self.spill.write(&waiting) {
                 Some(spilled) => Held::File(spilled),
                 None => Held::Memory(Box::new(waiting)),
@@ -176,7 +178,7 @@ mod tests {
     #[test]
     fn messages_come_in_the_order_of_their_times_also_out_of_the_file() {
         let dir = tempfile::tempdir().unwrap();
-        let spill = Spill::new(dir.path().join("spill"));
+        let spill = Spill::new(dir.path(), "orders");
         let mut ahead = LookAhead::new(spill).with_memory_max(2_000);
         let dues: Vec<u64> = (0..50).map(|n| 10_000 + (n * 37) % 50).collect();
         for (offset, due) in dues.iter().enumerate() {
@@ -206,7 +208,7 @@ mod tests {
     #[test]
     fn stragglers_of_one_lane_are_taken_out() {
         let dir = tempfile::tempdir().unwrap();
-        let mut ahead = LookAhead::new(Spill::new(dir.path().join("spill")));
+        let mut ahead = LookAhead::new(Spill::new(dir.path(), "orders"));
         ahead.put(0, waiting(1, 50_000), Time::ZERO);
         ahead.put(1, waiting(2, 50_000), Time::ZERO);
         ahead.put(0, waiting(3, 10), Time::ZERO);

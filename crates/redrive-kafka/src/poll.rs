@@ -354,11 +354,8 @@ impl Polling {
                 tracing::error!(%error, topic = %lane.topic, "an offset that cannot be");
             }
         }
-        if let Err(error) = self.consumer.assign(&places) {
-            tracing::warn!(%error, "assigning partitions");
-            self.assigning = Some((list, Instant::now() + ASSIGN_AGAIN_AFTER));
-            return;
-        }
+        // Before the assignment: a queue that was split stays so, and nothing comes by the main queue, where the end of a
+        // partition could not be told from that of another.
         self.lanes.clear();
         for lane in &began {
             let Some(mut queue) = self.consumer.split_partition_queue(&lane.topic, lane.partition) else {
@@ -379,6 +376,12 @@ impl Polling {
                 filled,
                 stopped: false,
             });
+        }
+        if let Err(error) = self.consumer.assign(&places) {
+            tracing::warn!(%error, "assigning partitions");
+            self.lanes.clear();
+            self.assigning = Some((list, Instant::now() + ASSIGN_AGAIN_AFTER));
+            return;
         }
         self.epoch = self.epoch.wrapping_add(1);
         self.mailbox.tell(Note::Assigned { epoch: self.epoch, lanes: began, partitions });

@@ -6,8 +6,9 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use redrive::engine::history::History;
@@ -48,9 +49,13 @@ pub struct Spill {
 }
 
 impl Spill {
-    /// Files in `dir`, which belongs to nobody else. What an earlier process left there is removed.
-    pub fn new(dir: PathBuf) -> Self {
-        let _ = std::fs::remove_dir_all(&dir);
+    /// Files in a directory of their own in `state_dir`, which members on one machine may share. What processes that are
+    /// gone left there is removed.
+    pub fn new(state_dir: &Path, pipeline: &str) -> Self {
+        static SPILLS: AtomicU32 = AtomicU32::new(0);
+        remove_left_over(state_dir);
+        let number = SPILLS.fetch_add(1, Ordering::Relaxed);
+        let dir = state_dir.join(format!("{pipeline}.{number}.{}.spill", std::process::id()));
         Self { dir, parts: Vec::new(), next: 0, buffer: BytesMut::new(), complained: false }
     }
 
@@ -125,6 +130,19 @@ impl Drop for Spill {
     fn drop(&mut self) {
         self.clear();
         let _ = std::fs::remove_dir(&self.dir);
+    }
+}
+
+/// Removes the directories of processes that do not run any more.
+fn remove_left_over(state_dir: &Path) {
+    let Ok(entries) = std::fs::read_dir(state_dir) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_suffix(".spill"));
+        let owner = owner.and_then(|name| name.rsplit('.').next()).and_then(|pid| pid.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 

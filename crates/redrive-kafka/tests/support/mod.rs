@@ -16,7 +16,7 @@ use redrive_core::{Message, Pick};
 use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
 
 /// Far longer than anything takes; only a fault waits for its end.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_mins(1);
 /// The header that holds a message's id.
 pub const ID: &str = "x-test-id";
 
@@ -115,12 +115,12 @@ impl World {
             }
             let partition = match message.key() {
                 Some(key) => key.iter().map(|byte| i32::from(*byte)).sum::<i32>() % self.partitions,
-                None => at as i32 % self.partitions,
+                None => i32::try_from(at).unwrap() % self.partitions,
             };
             let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(&self.pipeline.source, at)
                 .partition(partition)
                 .headers(headers)
-                .timestamp(message.created().as_millis() as i64);
+                .timestamp(message.created().as_millis().cast_signed());
             record.key = message.key();
             record.payload = message.payload();
             self.producer.send(record).map_err(|(error, _)| error).expect("there is room");
