@@ -36,6 +36,12 @@ const LAST_COMMIT_MAX: Duration = Duration::from_secs(10);
 /// How much later than the engine the polling thread gives up on it.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
 const ASSIGN_AGAIN_AFTER: Duration = Duration::from_millis(300);
+/// A member that the group takes for replaced comes back after this, since it may have been replaced by itself: by an
+/// answer that was lost, when the broker was restarted.
+const JOIN_AGAIN_AFTER: Duration = Duration::from_secs(3);
+/// Replaced so often within this span, it was by another process.
+const FENCED_MAX: usize = 3;
+const FENCED_WITHIN: Duration = Duration::from_mins(1);
 
 type Queue = PartitionQueue<Desk>;
 
@@ -57,13 +63,8 @@ impl Poller {
         drain: Duration,
         mailbox: &Arc<Mailbox>,
     ) -> Result<Self, KafkaError> {
-        let mut consumer: BaseConsumer<Desk> = config.create_with_context(Desk::default())?;
-        let bell = Arc::clone(mailbox);
-        consumer.set_nonempty_callback(move || bell.call_reader());
-        let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
-        consumer.subscribe(&topics)?;
+        let consumer = join(config, topics, mailbox)?;
         let abort = Arc::new(AtomicBool::new(false));
-        let consumer = Arc::new(consumer);
         let polling = Polling {
             committer: Committer::start(&consumer, mailbox)?,
             consumer,
@@ -77,6 +78,10 @@ impl Poller {
             assigning: None,
             releasing: None,
             committing: None,
+            config: config.clone(),
+            topics: topics.to_vec(),
+            fenced: Vec::new(),
+            joining_at: None,
         };
         let name = format!("poll-{}", polling.plan.pipeline);
         let thread = std::thread::Builder::new().name(name).spawn(move || polling.run());
@@ -102,6 +107,20 @@ impl Poller {
             let _ = thread.join();
         }
     }
+}
+
+/// A consumer that joins the group and calls the polling thread when there is something for it.
+fn join(
+    config: &ClientConfig,
+    topics: &[String],
+    mailbox: &Arc<Mailbox>,
+) -> Result<Arc<BaseConsumer<Desk>>, KafkaError> {
+    let mut consumer: BaseConsumer<Desk> = config.create_with_context(Desk::default())?;
+    let bell = Arc::clone(mailbox);
+    consumer.set_nonempty_callback(move || bell.call_reader());
+    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+    consumer.subscribe(&topics)?;
+    Ok(Arc::new(consumer))
 }
 
 struct Reading {
@@ -130,6 +149,12 @@ struct Polling {
     releasing: Option<Instant>,
     committer: Committer,
     committing: Option<u64>,
+    config: ClientConfig,
+    topics: Vec<String>,
+    /// When the group took this member for replaced.
+    fenced: Vec<Instant>,
+    /// The consumer is of no use any more, and when there shall be another.
+    joining_at: Option<Instant>,
 }
 
 impl Polling {
@@ -142,6 +167,13 @@ impl Polling {
             }
             if self.carry_out_orders() {
                 break;
+            }
+            if let Some(at) = self.joining_at {
+                if Instant::now() >= at {
+                    self.join_again();
+                }
+                std::thread::park_timeout(SLEEP);
+                continue;
             }
             let served = self.serve_consumer();
             self.change_assignment();
@@ -265,14 +297,60 @@ impl Polling {
         self.lanes.iter().position(|lane| lane.partition == partition && *lane.topic == *topic)
     }
 
-    fn fail(&self, code: RDKafkaErrorCode) {
+    fn fail(&mut self, code: RDKafkaErrorCode) {
         let owned = code == RDKafkaErrorCode::FencedInstanceId;
+        if owned && self.joining_at.is_some() {
+            return;
+        }
+        if owned {
+            let now = Instant::now();
+            self.fenced.retain(|at| now.duration_since(*at) < FENCED_WITHIN);
+            self.fenced.push(now);
+            if self.fenced.len() < FENCED_MAX {
+                tracing::warn!("the group has replaced this member; it joins again in a moment");
+                self.joining_at = Some(now + JOIN_AGAIN_AFTER);
+                self.forget_partitions();
+                return;
+            }
+        }
         let problem = if owned {
             "another process runs under the same member name".to_owned()
         } else {
             format!("the Kafka consumer gave up: {code}")
         };
         self.mailbox.tell(Note::Failed { problem, owned });
+    }
+
+    /// They are somebody else's already: there is nothing to drain and nothing to commit.
+    fn forget_partitions(&mut self) {
+        self.assigning = None;
+        self.releasing = None;
+        self.committing = None;
+        self.lanes.clear();
+        self.mailbox.tell(Note::Gone { epoch: self.epoch });
+    }
+
+    /// A consumer after a fatal error is of no use; another one takes its place.
+    fn join_again(&mut self) {
+        let joined = join(&self.config, &self.topics, &self.mailbox)
+            .and_then(|consumer| Ok((Committer::start(&consumer, &self.mailbox)?, consumer)));
+        match joined {
+            Ok((committer, consumer)) => {
+                self.consumer.context().close();
+                let old = std::mem::replace(&mut self.consumer, consumer);
+                let mut commits = std::mem::replace(&mut self.committer, committer);
+                // Its end waits for its threads.
+                std::thread::spawn(move || {
+                    commits.end();
+                    drop(old);
+                });
+                self.joining_at = None;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the group cannot be joined again yet");
+                self.joining_at = Some(Instant::now() + JOIN_AGAIN_AFTER);
+            }
+        }
     }
 
     fn route(&self, record: &BorrowedMessage<'_>) {

@@ -46,6 +46,10 @@ impl World {
         let name = format!("proof-{what}-{}-{world}", std::process::id());
         let source = Topic { name: &name, partitions: partitions as i32, settings: &[] };
         topics::create(brokers, &[source]).expect("a topic can be made");
+        // A broker says that a topic is made a moment before it knows it itself.
+        super::wait_for("the topic", || {
+            topics::reach(brokers, &name).is_ok_and(|reach| reach.len() as u64 == partitions)
+        });
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let (brokers, begun_us) = (brokers.to_owned(), trace::wall_us());
         Self { brokers, name, partitions, scratch, begun_us, interruptions_us: Vec::new() }
