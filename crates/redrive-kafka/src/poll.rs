@@ -31,6 +31,12 @@ const SLEEP: Duration = Duration::from_millis(40);
 const REMIND_EVERY: Duration = Duration::from_millis(20);
 /// How long the broker may take to answer a last commit.
 const LAST_COMMIT_MAX: Duration = Duration::from_secs(10);
+/// A member that the group takes for replaced comes back after this, since it may have been replaced by itself: by an
+/// answer that was lost, when the broker was restarted.
+pub(crate) const JOIN_AGAIN_AFTER: Duration = Duration::from_secs(3);
+/// Replaced so often within this span, it was by another process.
+const FENCED_MAX: usize = 3;
+const FENCED_WITHIN: Duration = Duration::from_mins(1);
 
 type Queue = PartitionQueue<Desk>;
 
@@ -52,13 +58,8 @@ impl Poller {
         drain: Duration,
         mailbox: &Arc<Mailbox>,
     ) -> Result<Self, KafkaError> {
-        let mut consumer: BaseConsumer<Desk> = config.create_with_context(Desk::default())?;
-        let bell = Arc::clone(mailbox);
-        consumer.set_nonempty_callback(move || bell.call_reader());
-        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-        consumer.subscribe(&names)?;
+        let consumer = join(config, topics, mailbox)?;
         let abort = Arc::new(AtomicBool::new(false));
-        let consumer = Arc::new(consumer);
         let polling = Polling {
             committer: Committer::start(&consumer, mailbox)?,
             consumer,
@@ -74,6 +75,9 @@ impl Poller {
             assigning: None,
             releasing: None,
             committing: None,
+            config: config.clone(),
+            fenced: Vec::new(),
+            joining_at: None,
         };
         let name = format!("poll-{}", polling.plan.pipeline);
         let thread = std::thread::Builder::new().name(name).spawn(move || polling.run());
@@ -99,6 +103,20 @@ impl Poller {
             let _ = thread.join();
         }
     }
+}
+
+/// A consumer that joins the group and calls the polling thread when there is something for it.
+pub(crate) fn join(
+    config: &ClientConfig,
+    topics: &[String],
+    mailbox: &Arc<Mailbox>,
+) -> Result<Arc<BaseConsumer<Desk>>, KafkaError> {
+    let mut consumer: BaseConsumer<Desk> = config.create_with_context(Desk::default())?;
+    let bell = Arc::clone(mailbox);
+    consumer.set_nonempty_callback(move || bell.call_reader());
+    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+    consumer.subscribe(&topics)?;
+    Ok(Arc::new(consumer))
 }
 
 pub(crate) struct Reading {
@@ -130,6 +148,11 @@ pub(crate) struct Polling {
     pub(crate) releasing: Option<Instant>,
     pub(crate) committer: Committer,
     pub(crate) committing: Option<u64>,
+    pub(crate) config: ClientConfig,
+    /// When the group took this member for replaced.
+    pub(crate) fenced: Vec<Instant>,
+    /// The consumer is of no use any more, and when there shall be another.
+    pub(crate) joining_at: Option<Instant>,
 }
 
 impl Polling {
@@ -142,6 +165,13 @@ impl Polling {
             }
             if self.carry_out_orders() {
                 break;
+            }
+            if let Some(at) = self.joining_at {
+                if Instant::now() >= at {
+                    self.join_again();
+                }
+                std::thread::park_timeout(SLEEP);
+                continue;
             }
             let served = self.serve_consumer();
             self.change_assignment();
@@ -265,8 +295,22 @@ impl Polling {
         self.lanes.iter().position(|lane| lane.partition == partition && *lane.topic == *topic)
     }
 
-    fn fail(&self, code: RDKafkaErrorCode) {
+    fn fail(&mut self, code: RDKafkaErrorCode) {
         let owned = code == RDKafkaErrorCode::FencedInstanceId;
+        if owned && self.joining_at.is_some() {
+            return;
+        }
+        if owned {
+            let now = Instant::now();
+            self.fenced.retain(|at| now.duration_since(*at) < FENCED_WITHIN);
+            self.fenced.push(now);
+            if self.fenced.len() < FENCED_MAX {
+                tracing::warn!("the group has replaced this member; it joins again in a moment");
+                self.joining_at = Some(now + JOIN_AGAIN_AFTER);
+                self.forget_partitions();
+                return;
+            }
+        }
         let problem = if owned {
             "another process runs under the same member name".to_owned()
         } else {
