@@ -158,7 +158,7 @@ pub fn create(topic: &str, partitions: i32, settings: &[(&str, &str)]) {
         metadata
             .topics()
             .iter()
-            .any(|found| found.error().is_none() && found.partitions().len() as i64 == i64::from(partitions))
+            .any(|found| found.error().is_none() && i32::try_from(found.partitions().len()) == Ok(partitions))
     });
 }
 
