@@ -1,7 +1,7 @@
 # One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint examples demo bench soak soak-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
+.PHONY: help test lint alerts examples demo bench bench-kafka soak soak-kafka mutants deny tools kafka-up kafka-down clean
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ lint: ## formatting, clippy with warnings as errors, the README's example agains
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@scripts/readme.sh
 	@scripts/links.sh
+
+alerts: ## check the alert rules and run their unit tests with promtool
+	@scripts/alerts.sh
 
 examples: ## run every example that needs no arguments (the ledger's needs scripts/postgres.sh start)
 	@scripts/examples.sh
@@ -39,7 +42,7 @@ soak: ## the tests with many more seeds and kills; takes hours, stop it when you
 	REDRIVE_CUTS=$${REDRIVE_CUTS:-500} \
 	REDRIVE_INDEX_ROUNDS=$${REDRIVE_INDEX_ROUNDS:-1000} \
 	REDRIVE_FAILURES=$${REDRIVE_FAILURES:-1000000} \
-	REDRIVE_SYSCALLS=$${REDRIVE_SYSCALLS:-all} \
+	REDRIVE_SYSCALLS=$${REDRIVE_SYSCALLS:-long} \
 	REDRIVE_TEST_PROFILE=release REDRIVE_TEST_TIMEOUT=24h scripts/test.sh
 
 soak-kafka: ## 20 minutes at 50k/s with kills, audited by id; then the proofs on Kafka with many more kills

@@ -38,6 +38,24 @@ orders/18  o-18     c-204         4  26h     transient  max_retries  503 Service
 }
 
 #[test]
+fn letters_in_several_states_show_theirs_and_a_filter_may_name_one() {
+    let api =
+        RecordedApi::new(|_| (200, json!({"letters": [letter(17, "o-17", &ago(10_930))], "next": null})));
+    let table = "\
+LETTER     STATE  MESSAGE  KEY    ATTEMPTS  DEAD    CLASS      REASON       ERROR
+orders/17  open   o-17     c-204         4  3h 02m  transient  max_retries  503 Service Unavailable
+   1 shown
+";
+    api.redrive(&["dlq", "inspect", "orders", "--state", "all"]).exits(0).prints(table);
+    api.redrive(&["dlq", "inspect", "orders", "--filter", "state:open"]).exits(0).prints(table);
+    let asked = api.asked();
+    assert!(!asked[0].line.contains("state=") && !asked[1].line.contains("state="), "{asked:?}");
+    for command in ["inspect", "export"] {
+        api.redrive(&["dlq", command, "orders", "--filter", " "]).exits(2).complains("leave --filter out");
+    }
+}
+
+#[test]
 fn inspect_goes_on_over_empty_pages_and_says_when_nothing_matches() {
     let api = RecordedApi::new(|asked| {
         let next = if asked.line.contains("cursor") { Value::Null } else { json!("c1") };

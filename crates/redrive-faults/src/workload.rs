@@ -14,7 +14,7 @@ use redrive::engine::{
 use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 
 use crate::acks::{AckFile, Line, Step};
-use crate::plan::{self, PIPELINES, Random};
+use crate::plan::{self, Random};
 use crate::settle;
 
 /// More than this in hand or on its way and the workload settles before it takes or offers more.
@@ -30,6 +30,20 @@ struct Lane {
     answers: Vec<(Vec<String>, Receiver<IngestAnswer>)>,
 }
 
+/// Why a step did not come to its end.
+enum Trouble {
+    /// The storage failed: the store has stopped.
+    Stopped(EngineError),
+    /// Letters could not be read. Who asked hears it; the store goes on.
+    Unread(EngineError),
+}
+
+impl From<EngineError> for Trouble {
+    fn from(error: EngineError) -> Self {
+        Self::Stopped(error)
+    }
+}
+
 #[derive(Debug)]
 pub struct Work<'a> {
     pub dir: &'a Path,
@@ -37,6 +51,8 @@ pub struct Work<'a> {
     pub seed: u64,
     /// Zero: until it is killed.
     pub steps: u64,
+    /// The pipelines that are opened and worked on.
+    pub pipelines: &'a [&'static str],
     pub tuning: Tuning,
 }
 
@@ -49,7 +65,7 @@ impl Work<'_> {
         let run = plan::now().as_millis();
         let embedded = Embedded::open_with(self.dir, self.tuning)?;
         let mut lanes = Vec::new();
-        for name in PIPELINES {
+        for &name in self.pipelines {
             let engine = embedded.store(name, plan::options(name))?;
             let ingest = engine.ingest().expect("the embedded engine takes messages in");
             let (hands, tickets, answers) = (Vec::new(), VecDeque::new(), Vec::new());
@@ -59,10 +75,14 @@ impl Work<'_> {
         let mut step = 0;
         while self.steps == 0 || step < self.steps {
             step += 1;
-            let lane = &mut lanes[random.below(2) as usize];
-            if let Err(error) = lane.step(&mut random, &format!("{run}-{step}"), &mut acks) {
-                lane.must_be_stopped();
-                return Err(error);
+            let lane = &mut lanes[random.below(self.pipelines.len() as u64) as usize];
+            match lane.step(&mut random, &format!("{run}-{step}"), &mut acks) {
+                Ok(()) => {}
+                Err(Trouble::Unread(error)) => return Err(error),
+                Err(Trouble::Stopped(error)) => {
+                    lane.must_be_stopped();
+                    return Err(error);
+                }
             }
         }
         for lane in &mut lanes {
@@ -74,17 +94,30 @@ impl Work<'_> {
 }
 
 impl Lane {
-    fn step(&mut self, random: &mut Random, id: &str, acks: &mut AckFile) -> Result<(), EngineError> {
+    fn step(&mut self, random: &mut Random, id: &str, acks: &mut AckFile) -> Result<(), Trouble> {
         self.hear(acks)?;
         match random.below(20) {
             0..4 if self.answers.len() < OUT_MAX => self.offer(random, id, acks),
             4..10 if self.hands.len() < OUT_MAX => self.take(random, acks)?,
             10..17 => self.settle(random, acks)?,
-            17 => self.replay(random, acks)?,
-            18 => self.discard(random, acks)?,
+            17 => {
+                let replayed = self.replay(random, acks);
+                self.asked(replayed, acks)?;
+            }
+            18 => {
+                let discarded = self.discard(random, acks);
+                self.asked(discarded, acks)?;
+            }
             _ => std::thread::sleep(Duration::from_micros(random.below(2000))),
         }
-        self.hear(acks)
+        Ok(self.hear(acks)?)
+    }
+
+    /// A write that failed has stopped the store by now, and it says so; a read has not.
+    fn asked(&mut self, result: Result<(), EngineError>, acks: &mut AckFile) -> Result<(), Trouble> {
+        let Err(error) = result else { return Ok(()) };
+        self.hear(acks)?;
+        Err(Trouble::Unread(error))
     }
 
     /// Passes on what the engine has acknowledged since.

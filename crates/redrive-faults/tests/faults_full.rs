@@ -98,7 +98,7 @@ fn a_disk_that_is_really_full_stops_the_store_and_loses_nothing() {
     let Some(image) = image(&mut rig) else { return };
     let work = |seed, steps| {
         let (dir, acks) = (&*rig.dir, &*rig.acks);
-        Work { dir, acks, seed, steps, tuning: plan::tuning() }.run()
+        Work { dir, acks, seed, steps, pipelines: &plan::PIPELINES, tuning: plan::tuning() }.run()
     };
     work(1, 200).expect("there is room");
     let mut stops = 0;

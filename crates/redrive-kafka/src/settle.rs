@@ -38,7 +38,9 @@ impl KafkaEngine {
         };
         match verdict {
             Verdict::Release => self.take_back(delivery, out),
-            Verdict::Done if delivery.meta.replays > 0 => self.tell_success(&delivery, &out, ticket),
+            Verdict::Done if self.letters.wants_success(receipt.seq, delivery.meta.replays) => {
+                self.tell_success(&delivery, &out, ticket);
+            }
             Verdict::Done => {
                 if let Some(key) = out.key {
                     self.keys.stop(key, receipt.seq);

@@ -174,6 +174,12 @@ impl KafkaEngine {
         if busy {
             let left: usize = self.lanes.iter().map(|lane| lane.out.len()).sum();
             tracing::warn!(left, "partitions go while deliveries run; these will be delivered again");
+            if self.is_ordered() {
+                tracing::error!(
+                    left,
+                    "the order of their keys is not certain: the next owner may overtake them"
+                );
+            }
         }
         let places = self.last_places();
         self.mailbox.order(Order::Release { epoch, places });

@@ -12,6 +12,8 @@ use redrive_core::duration;
 
 use crate::{Cluster, KafkaPipeline, TopicsMode};
 
+pub(crate) use blocking::wait;
+pub(crate) use describe::ANSWER_WITHIN;
 pub use describe::TopicFacts;
 pub use plan::{Planned, Role, acls};
 pub use survey::{Survey, Wrong, survey};

@@ -40,5 +40,6 @@ fn snapshot(shared: &Shared) -> Snapshot {
         replays.dead_again += job.dead_again;
         replays.skipped += job.skipped;
     }
-    Snapshot { pipelines: shared.service.pipelines.iter().map(figures).collect(), replays }
+    let pipelines = shared.service.pipelines.iter().map(figures).collect();
+    Snapshot { pipelines, replays, started: shared.started }
 }

@@ -10,6 +10,7 @@
 //! - [`ingest`], `extract`: messages coming in
 //! - [`api`]: pipelines, messages, letters, replays, actions
 //! - [`metrics`], [`exposition`]: figures as Prometheus reads them
+//! - [`alerts`]: what of the figures somebody should hear of, and when
 //! - [`openapi`]: the same routes as a document
 //! - [`problem`]: what goes wrong, with a way out
 //! - [`log`]: the structured log of failed attempts
@@ -38,6 +39,8 @@ pub mod api;
 pub mod exposition;
 mod health;
 pub mod metrics;
+
+pub mod alerts;
 
 pub mod openapi;
 mod page;

@@ -1,7 +1,6 @@
 //! Every metric: its name, type, labels and help, and where its numbers come from.
 //!
-//! Of the names in use for Redrive two are not here, because what they measure is not there yet: `redrive_breaker_state`
-//! and `redrive_budget_remaining`.
+//! Of the names in use for Redrive those of [`PROMISED`] are not here, because what they measure is not there yet.
 
 use std::fmt::Write as _;
 
@@ -31,6 +30,8 @@ pub struct ReplayCounts {
 pub struct Snapshot {
     pub pipelines: Vec<PipelineFigures>,
     pub replays: ReplayCounts,
+    /// When the process began to serve.
+    pub started: Time,
 }
 
 const fn metric(
@@ -61,6 +62,12 @@ static ATTEMPTS_PER_MESSAGE: Metric = metric(
     Kind::Histogram,
     PIPELINE,
     "Calls a message needed until it succeeded or died.",
+);
+static RETRIED_MESSAGES: Metric = metric(
+    "redrive_retried_messages_total",
+    Kind::Counter,
+    &["pipeline", "outcome"],
+    "Messages that came to an end after more than one call, by outcome: succeeded or dead.",
 );
 static LAG: Metric = metric(
     "redrive_lag",
@@ -158,14 +165,21 @@ static PAUSED: Metric =
     metric("redrive_paused", Kind::Gauge, PIPELINE, "1 while the pipeline is paused, 0 otherwise.");
 static RUNNING: Metric =
     metric("redrive_running", Kind::Gauge, PIPELINE, "Calls of the handler or sink that run now.");
+static START: Metric = metric(
+    "redrive_start_timestamp_seconds",
+    Kind::Gauge,
+    &[],
+    "When the process began to serve, in seconds since 1970.",
+);
 static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 22] = [
+pub static METRICS: [&Metric; 24] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
+    &RETRIED_MESSAGES,
     &CONSUMED,
     &LAG,
     &RETRIES,
@@ -184,7 +198,14 @@ pub static METRICS: [&Metric; 22] = [
     &KEY_ORDER_VOIDED,
     &PAUSED,
     &RUNNING,
+    &START,
     &BUILD_INFO,
+];
+
+/// Names that are in use already, for what is not there yet: with their labels, and what will measure them.
+pub static PROMISED: &[(&str, &[&str], &str)] = &[
+    ("redrive_breaker_state", &["pipeline", "state"], "circuit breaker"),
+    ("redrive_budget_remaining", PIPELINE, "retry budgets"),
 ];
 
 /// The answer of `/metrics`.
@@ -199,6 +220,10 @@ pub fn render(snapshot: &Snapshot) -> String {
         figures.attempts.iter().for_each(|(class, count)| samples.count(&[name, class], count));
     });
     histogram(out, &ATTEMPTS_PER_MESSAGE, snapshot, |figures| &figures.attempts_per_message);
+    each(out, &RETRIED_MESSAGES, snapshot, |samples, name, figures| {
+        samples.count(&[name, "succeeded"], figures.retried_ended.succeeded);
+        samples.count(&[name, "dead"], figures.retried_ended.dead);
+    });
     each(out, &CONSUMED, snapshot, |samples, name, figures| samples.count(&[name, name], figures.consumed));
     each(out, &LAG, snapshot, |samples, name, figures| {
         samples.count(&[name, name, "0"], figures.pending.ready);
@@ -239,6 +264,7 @@ pub fn render(snapshot: &Snapshot) -> String {
     });
     each(out, &PAUSED, snapshot, |samples, name, figures| samples.count(&[name], u64::from(figures.paused)));
     each(out, &RUNNING, snapshot, |samples, name, figures| samples.count(&[name], figures.running as u64));
+    out.metric(&START).value(&[], seconds(snapshot.started));
     out.metric(&BUILD_INFO).count(&[env!("CARGO_PKG_VERSION")], 1);
     exposition.finish()
 }
@@ -270,9 +296,13 @@ fn moment(
 ) {
     each(out, metric, snapshot, |samples, name, figures| {
         if let Some(time) = of(figures) {
-            samples.value(&[name], time.as_millis() as f64 / 1000.0);
+            samples.value(&[name], seconds(time));
         }
     });
+}
+
+fn seconds(time: Time) -> f64 {
+    time.as_millis() as f64 / 1000.0
 }
 
 /// The reference page of the metrics.
@@ -288,9 +318,10 @@ pub fn docs() -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(page, "| `{name}` | {} | {labels} | {help} |", kind.name());
     }
-    page.push_str(
-        "\nNot there yet: `redrive_breaker_state` (circuit breaker), `redrive_budget_remaining` (retry budgets).\n",
-    );
+    let promised: Vec<String> = PROMISED.iter().map(|(name, _, of)| format!("`{name}` ({of})")).collect();
+    if !promised.is_empty() {
+        let _ = writeln!(page, "\nNot there yet: {}.", promised.join(", "));
+    }
     page
 }
 

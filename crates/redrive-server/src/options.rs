@@ -41,13 +41,13 @@ impl Default for ServerOptions {
 pub enum ServerError {
     #[error(
         "`server.listen` is {listen}, which others can reach, and no token is configured; add a [[server.token]] with \
-         name, scopes and secret_file, or listen on 127.0.0.1"
+         name, scopes and secret_file, give one with --token-file or REDRIVE_TOKEN, or listen on 127.0.0.1"
     )]
     Exposed { listen: SocketAddr },
     #[error("two tokens are named `{name}`; names say who did what, so give each its own")]
     SameName { name: String },
     #[error(
-        "cannot listen on {listen}: {source}; is another process there? Set `server.listen` to a free port"
+        "cannot listen on {listen}: {source}; is another process there? Choose a free port with --listen or `server.listen`"
     )]
     Listen { listen: SocketAddr, source: io::Error },
 }

@@ -23,6 +23,7 @@ pub(crate) struct Shared(Arc<Parts>);
 pub(crate) struct Parts {
     pub service: Service,
     pub readiness: Readiness,
+    pub started: Time,
     pub body_bytes_max: usize,
     /// The memory for bodies, in grains.
     pub bodies: Arc<Semaphore>,
@@ -38,6 +39,7 @@ impl Shared {
         Self(Arc::new(Parts {
             service,
             readiness: Readiness::default(),
+            started: now(),
             body_bytes_max: options.body_bytes_max,
             bodies: Arc::new(Semaphore::new(grains)),
             loopback: options.listen.ip().to_canonical().is_loopback(),

@@ -167,6 +167,8 @@ async fn metrics_pass_the_linter_and_add_up() {
         "redrive_attempts_total{pipeline=\"orders\",class=\"ok\"} 50",
         "redrive_attempts_total{pipeline=\"orders\",class=\"transient\"} 15",
         "redrive_attempts_per_message_count{pipeline=\"orders\"} 55",
+        "redrive_retried_messages_total{pipeline=\"orders\",outcome=\"succeeded\"} 0",
+        "redrive_retried_messages_total{pipeline=\"orders\",outcome=\"dead\"} 5",
         "redrive_consumed_total{pipeline=\"orders\",topic=\"orders\"} 55",
         "redrive_retries_total{pipeline=\"orders\",tier=\"20ms\"} 5",
         "redrive_retries_total{pipeline=\"orders\",tier=\"40ms\"} 5",

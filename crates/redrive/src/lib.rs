@@ -36,7 +36,7 @@ pub mod settle;
 #[cfg(feature = "testing")]
 pub mod sim;
 
-pub use builder::{BuildError, BuildFault, Builder, Pipeline};
+pub use builder::{BuildError, BuildFault, Builder, FaultKind, Pipeline};
 pub use dispatch::{AttemptFailed, Decided};
 pub use engine::embedded::Embedded;
 pub use engine::{

@@ -48,6 +48,10 @@ async fn an_ordering_that_would_leave_followers_behind_is_refused() {
     drop(store);
     let refused = embedded.store("orders", StoreOptions::default()).unwrap_err();
     assert!(refused.to_string().contains("ordering = key until they are done"), "{refused}");
+    // It is a setting that is wrong, not the disk.
+    let pipeline = redrive::Pipeline::new("orders").handler_fn(|_: Message| async { Ok(()) });
+    let error = redrive::Redrive::builder().engine(embedded.clone()).pipeline(pipeline).build().unwrap_err();
+    assert_eq!(error.faults[0].kind, redrive::FaultKind::Setting, "{error}");
     assert!(embedded.store("orders", by_key).is_ok());
 }
 

@@ -80,6 +80,8 @@ async fn everything_is_counted(stores: impl Stores + 'static) {
     assert_eq!((tiers, after.retried()), (vec![("5s", 2), ("30s", 1)], 3));
     let per_message: Vec<_> = after.attempts_per_message.buckets().take(3).collect();
     assert_eq!(per_message, [(1.0, 3), (2.0, 4), (3.0, 5)], "once per terminal message");
+    let retried = after.retried_ended;
+    assert_eq!((retried.succeeded, retried.dead), (1, 1), "gone-1 was called once");
     assert_eq!(after.retry_lateness.count(), 3, "one per retry");
     assert_eq!(after.retry_lateness.max(), Some(0.0), "the virtual clock is never late");
     assert_eq!(after.stall.count(), 5, "one per message");

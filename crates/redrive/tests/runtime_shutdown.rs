@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use redrive::engine::{Engine, StoreOptions};
-use redrive::{Failure, HandleError, MemoryStores, Message, Pipeline, Policy, Redrive, RunError};
+use redrive::{HandleError, MemoryStores, Message, Pipeline, Redrive, RunError};
 use support::{guarded, message, until};
 use tokio::sync::Notify;
 
@@ -17,20 +17,6 @@ fn built(stores: &MemoryStores, drain: Duration, pipeline: Pipeline) -> Redrive 
 
 const LONG: Duration = Duration::from_hours(1);
 const SHORT: Duration = Duration::from_millis(20);
-
-// S4-8, S4-12: a plain sleep in a retry loop made shutdown hang for the longest backoff.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_waiting_messages_do_not_delay_the_end() {
-    let stores = MemoryStores::new();
-    let policy = Policy::fixed("1h").retries(3);
-    let handler = |_: Message| async { Err(Failure::transient("503")) };
-    let redrive = built(&stores, LONG, Pipeline::new("p").policy(policy).handler_fn(handler));
-    let handle = redrive.pipeline("p").unwrap();
-    handle.ingest((0..10_000).map(|n| message(format!("m-{n}")))).await.unwrap();
-    let report = guarded(redrive.run_until(until(&handle, |c| c.delayed == 10_000))).await.unwrap();
-    assert_eq!((report.total().retried, report.total().interrupted), (10_000, 0));
-    assert_eq!(stores.store("p").unwrap().counts().delayed, 10_000);
-}
 
 #[tokio::test]
 async fn a_handler_that_runs_may_finish_within_the_drain_time() {

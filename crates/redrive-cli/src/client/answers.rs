@@ -178,6 +178,7 @@ pub struct Restored {
 #[serde(default)]
 pub struct DryReplay {
     pub would_replay: u64,
+    pub skips: BTreeMap<String, u64>,
     pub rate: Option<f64>,
     pub about_seconds: Option<f64>,
     /// Who else reads the topic that the letters would go onto.

@@ -7,6 +7,7 @@ use redrive::engine::embedded::inspect::{self, Inspection, LogInspection};
 use serde_json::{Value, json};
 
 use crate::args::Global;
+use crate::config::load::FILE_DEFAULT;
 use crate::config::{Config, EngineKind, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, Style, Table, bytes, count};
@@ -62,6 +63,11 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
 }
 
 fn configured(global: &Global, out: &mut Output) -> Result<PathBuf, Failed> {
+    if global.config.is_none() && !Path::new(FILE_DEFAULT).exists() {
+        let problem = format!("there is no {FILE_DEFAULT} here that says where the store is");
+        return Err(Failed::usage(problem)
+            .hint("name its directory: redrive journal DIR; or its configuration: --config FILE"));
+    }
     let config = Config::load(global, &ProcessorFlags::default(), out)?;
     match config.engine.kind {
         EngineKind::Embedded => Ok(config.engine.dir),

@@ -2,39 +2,67 @@
 
 use std::net::SocketAddr;
 
+use redrive::RunReport;
+
 use crate::args::Global;
 use crate::config::{Config, EngineKind, PipelineConfig, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
-use crate::service::{Runtimes, Signals, assemble, log, run, tokens};
+use crate::service::{Runtimes, Signals, alerts, assemble, log, run, supervise, tokens};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     pub flags: ProcessorFlags,
+
+    /// Start it again when it dies: a worker process does the work, and this one watches over it
+    #[arg(long)]
+    pub supervise: bool,
+
+    /// The supervisor that this is a worker of
+    #[arg(long, value_name = "PID", hide = true, conflicts_with = "supervise")]
+    pub worker_of: Option<u32>,
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    if args.supervise {
+        log::start(global);
+        let code = supervise::supervise()?;
+        // The worker's own code, which need not be one of ours. It has said everything there is to say.
+        std::process::exit(i32::from(code));
+    }
+    if args.worker_of.is_some_and(|supervisor| !supervise::end_with(supervisor)) {
+        return Ok(Exit::Ok);
+    }
     let config = Config::load(global, &args.flags, out)?;
-    let assembled = assemble(&config, global)?;
     log::start(global);
-    let runtimes = Runtimes::start()?;
-    let signals = {
-        let _inside = runtimes.api.enter();
-        Signals::listen()?
-    };
-    let ended = run::run(&runtimes, assembled, signals.asked(), |address| {
-        started(&config, global, address, out);
-        Ok(())
-    });
-    // Whatever still waits for something, a name to be resolved perhaps, is nothing that anybody waits for.
-    runtimes.leave();
-    let report = ended?.report;
+    let ended = process(&config, args.worker_of.is_some(), global, out);
+    if let Err(failed) = &ended {
+        alerts::tell_of_failed_storage(&config, failed);
+    }
+    let report = ended?;
     tracing::info!("{report}");
     if log::is_read_by_people() {
         out.note(&report.to_string());
     }
     Ok(Exit::Ok)
+}
+
+/// From the stores to their end.
+fn process(config: &Config, is_worker: bool, global: &Global, out: &mut Output) -> Result<RunReport, Failed> {
+    let assembled = assemble(config, global)?;
+    let runtimes = Runtimes::start()?;
+    let signals = {
+        let _inside = runtimes.api.enter();
+        if is_worker { Signals::listen_as_worker()? } else { Signals::listen()? }
+    };
+    let ended = run::run(&runtimes, assembled, signals.asked(), |address| {
+        started(config, global, address, out);
+        Ok(())
+    });
+    // Whatever still waits for something, a name to be resolved perhaps, is nothing that anybody waits for.
+    runtimes.leave();
+    Ok(ended?.report)
 }
 
 fn started(config: &Config, global: &Global, address: SocketAddr, out: &mut Output) {

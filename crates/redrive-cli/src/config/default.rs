@@ -78,7 +78,7 @@ pub fn page() -> String {
     for setting in settings() {
         if table.as_ref() != Some(&setting.table) {
             let header = match setting.table.as_str() {
-                "pipeline" | "server.token" => format!("[[{}]]", setting.table),
+                "pipeline" | "server.token" | "alert" => format!("[[{}]]", setting.table),
                 other => format!("[{other}]"),
             };
             let _ = write!(page, "\n## `{header}`\n\n| key | default or example | |\n| --- | --- | --- |\n");

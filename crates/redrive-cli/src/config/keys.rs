@@ -11,7 +11,8 @@ pub struct TableKeys {
 }
 
 /// Tables whose keys are the user's own: header names, statuses, settings of a client library.
-pub const OPEN_TABLES: [&str; 4] = [
+pub const OPEN_TABLES: [&str; 5] = [
+    "alert.headers",
     "engine.kafka",
     "pipeline.attempts_for",
     "pipeline.sink.webhook.headers",
@@ -19,7 +20,7 @@ pub const OPEN_TABLES: [&str; 4] = [
 ];
 
 pub const TABLES: &[TableKeys] = &[
-    TableKeys { path: "", keys: &["engine", "server", "pipeline"] },
+    TableKeys { path: "", keys: &["engine", "server", "pipeline", "alert"] },
     TableKeys {
         path: "engine",
         keys: &["kind", "dir", "brokers", "group", "member", "start", "topics", "state_dir", "only", "kafka"],
@@ -90,6 +91,22 @@ pub const TABLES: &[TableKeys] = &[
             "classes",
         ],
     },
+    TableKeys {
+        path: "alert",
+        keys: &[
+            "on",
+            "pipelines",
+            "webhook",
+            "headers",
+            "command",
+            "every",
+            "timeout",
+            "dead_letters",
+            "within",
+            "oldest_letter",
+            "queue_depth",
+        ],
+    },
 ];
 
 /// Words of other systems for the same thing.
@@ -154,8 +171,10 @@ pub fn is_plain(key: &str) -> bool {
     let last = key.rsplit('.').next().unwrap_or(key).trim();
     let known = TABLES.iter().any(|table| table.keys.contains(&last));
     // Tables hold anything, and the path of an address is a secret with many services.
-    let may_hold_secrets =
-        ["headers", "kafka", "webhook", "sink", "server", "pipeline", "engine", "token", "url"];
+    let may_hold_secrets = [
+        "headers", "kafka", "webhook", "sink", "server", "pipeline", "engine", "token", "url", "alert",
+        "command",
+    ];
     known && !may_hold_secrets.contains(&last)
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
+use super::alert::AlertConfig;
 use super::engine::EngineConfig;
 use super::fault::{Fault, Faults, Severity};
 use super::flags::{EngineFlags, PipelineFlags, ProcessorFlags, in_words_of_flags, lay};
@@ -29,6 +30,7 @@ pub struct Config {
     pub engine: EngineConfig,
     pub server: ServerConfig,
     pub pipelines: Vec<PipelineConfig>,
+    pub alerts: Vec<AlertConfig>,
     /// Where the values of `[engine]` and `[server]` were given, by their dotted key.
     pub(super) given: std::collections::BTreeMap<String, At>,
     pub(super) source: Option<Source>,
@@ -83,7 +85,9 @@ impl Config {
     /// Reads what the global flags, the environment and `flags` say, reports every fault, and gives the configuration
     /// or exit 2. Warnings are reported too, and stop nothing.
     pub fn load(global: &Global, flags: &ProcessorFlags, out: &mut Output) -> Result<Self, Failed> {
-        let loaded = load(global, flags, &Environment::of_process())?;
+        let mut environment = Environment::of_process();
+        environment.token |= global.token_file.is_some();
+        let loaded = load(global, flags, &environment)?;
         loaded.report(out)
     }
 }
@@ -299,11 +303,18 @@ fn read_all(
         .collect();
     duplicates(reader, &found);
     same_topic(reader, &found);
+    let names: Vec<&str> = found.iter().filter_map(|one| Some(one.name.as_ref()?.0.as_str())).collect();
+    let tables = reader.tables(&section, "alert");
+    let alerts: Vec<AlertConfig> = tables
+        .iter()
+        .enumerate()
+        .filter_map(|(i, (table, at))| AlertConfig::read(reader, (table, at), i, &names))
+        .collect();
     let all = found.len();
     let pipelines: Vec<PipelineConfig> = found.into_iter().filter_map(|found| found.config).collect();
     let complete = pipelines.len() == all && !pipelines.is_empty();
     let sound = reader.faults.iter().all(|fault| fault.severity == Severity::Warning);
-    (complete && sound).then(|| Config { engine, server, pipelines, given, source: source.cloned() })
+    (complete && sound).then(|| Config { engine, server, pipelines, alerts, given, source: source.cloned() })
 }
 
 fn duplicates(reader: &mut Reader, found: &[Found]) {

@@ -12,6 +12,7 @@ mod tree;
 mod named;
 mod reader;
 
+mod alert;
 mod engine;
 mod flags;
 mod health;
@@ -25,9 +26,11 @@ mod webhook;
 pub mod default;
 pub mod load;
 pub mod resolved;
+mod resolved_alert;
 mod resolved_pipeline;
 pub mod words;
 
+pub use alert::{AlertConfig, AlertTarget};
 pub use engine::{EngineConfig, EngineKind};
 pub use fault::{Fault, Faults, Severity};
 pub use flags::{EngineFlags, PipelineFlags, ProcessorFlags};

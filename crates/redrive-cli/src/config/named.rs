@@ -7,6 +7,7 @@ use std::time::Duration;
 use redrive_server::{Scope, Token};
 use redrive_sinks::{Secret, SinkFault, WebhookOptions};
 
+use super::alert::AlertTarget;
 use super::fault::Fault;
 use super::kafka::{self, PassedOn};
 use super::tree::At;
@@ -25,6 +26,12 @@ pub(super) enum Named {
     },
     Kafka {
         passed_on: Vec<PassedOn>,
+    },
+    Alert {
+        part: Option<String>,
+        to: AlertTarget,
+        timeout: Duration,
+        at: At,
     },
     Webhook {
         part: Option<String>,
@@ -54,6 +61,10 @@ impl Named {
                 let faults = kafka::passed_on_faults(passed_on);
                 faults.into_iter().map(|fault| fault.of(Some("engine"))).collect()
             }
+            Self::Alert { part, to, timeout, at } => {
+                let faults = alert_faults(to, *timeout, at);
+                faults.into_iter().map(|fault| fault.of(part.as_deref())).collect()
+            }
             Self::Webhook { part, options, timeout, given } => {
                 let faults = match options.clone() {
                     Ok(mut options) => {
@@ -80,6 +91,28 @@ fn token_fault(name: &str, secret_file: &Path, at: &At) -> Option<Fault> {
     };
     let fix = format!("openssl rand -hex 20 > {shown}, readable by the user that runs the processor");
     Some(Fault::value("secret_file", problem, fix, at.clone()))
+}
+
+fn alert_faults(to: &AlertTarget, timeout: Duration, at: &At) -> Vec<Fault> {
+    let of_sink = |fault: &SinkFault| {
+        // The sink's own word for its address is `url`.
+        let key = if fault.key == "url" { "webhook" } else { fault.key.as_str() };
+        let problem = fault.problem.replace("`url`", "`webhook`");
+        Fault::line(key, problem, fault.fix.as_str(), vec![at.clone()])
+    };
+    match to {
+        AlertTarget::Webhook { .. } => {
+            to.options(timeout).iter().flat_map(WebhookOptions::check).map(|fault| of_sink(&fault)).collect()
+        }
+        AlertTarget::Command(words) => {
+            let program = words.first().map(String::as_str).unwrap_or_default();
+            if !program.contains('/') || Path::new(program).is_file() {
+                return Vec::new();
+            }
+            let problem = format!("`command` names `{program}`, and there is no such file");
+            vec![Fault::line("command", problem, "correct its path", vec![at.clone()])]
+        }
+    }
 }
 
 /// What the sink says, under the key and at the place where it was set.

@@ -125,6 +125,7 @@ impl Config {
             });
         }
         tables.extend(self.pipelines.iter().flat_map(|pipeline| pipeline.resolved(self.source.as_ref())));
+        tables.extend(self.alerts.iter().map(|alert| alert.resolved(self.source.as_ref())));
         tables
     }
 

@@ -37,7 +37,7 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// `token_in_environment`: whether `REDRIVE_TOKEN` is set, which counts as a token.
+    /// `token_in_environment`: whether `REDRIVE_TOKEN` or `--token-file` gives one, which counts as a token.
     pub(super) fn read(reader: &mut Reader, section: &Section<'_>, token_in_environment: bool) -> Self {
         reader.unknown_keys(section);
         let listen = listen(reader, section);
@@ -75,7 +75,7 @@ impl ServerConfig {
                 let problem = format!(
                     "`listen = \"{listen}\"` is reachable from other machines, and there is no [[server.token]]"
                 );
-                let fix = "add a token, or listen = \"127.0.0.1:7333\"";
+                let fix = "add a token, give one with --token-file, or listen = \"127.0.0.1:7333\"";
                 reader.fault(section, Fault::line("listen", problem, fix, at));
             } else if tls.is_none() {
                 let problem = format!(

@@ -61,6 +61,17 @@ pub struct WebhookConfig {
     pub classes: Vec<(String, String)>,
 }
 
+impl HeaderConfig {
+    /// The header as a sink takes it.
+    pub(super) fn setting(&self) -> (String, HeaderFrom) {
+        let value = match &self.value {
+            HeaderValue::Plain(secret) => HeaderFrom::Text(secret.clone()),
+            HeaderValue::File(path) => HeaderFrom::File(path.clone()),
+        };
+        (self.name.clone(), value)
+    }
+}
+
 impl WebhookConfig {
     /// The options of the sink. Its time limit is the policy's, for whoever has one to set.
     pub fn options(&self) -> Result<WebhookOptions, Vec<SinkFault>> {
@@ -71,14 +82,7 @@ impl WebhookConfig {
                 ..WebhookOptions::per_message(pick.clone())
             },
         };
-        let headers = self.headers.iter().map(|header| {
-            let value = match &header.value {
-                HeaderValue::Plain(secret) => HeaderFrom::Text(secret.clone()),
-                HeaderValue::File(path) => HeaderFrom::File(path.clone()),
-            };
-            (header.name.clone(), value)
-        });
-        options.headers = headers.collect();
+        options.headers = self.headers.iter().map(HeaderConfig::setting).collect();
         options.ca_file.clone_from(&self.ca_file);
         options.allow_private_addresses = self.allow_private_addresses;
         let classes = self.classes.iter().map(|(case, class)| (case.as_str(), class.as_str()));
@@ -151,7 +155,11 @@ fn target(reader: &mut Reader, section: &Section<'_>) -> Option<Target> {
     endpoint.map(Target::Endpoint)
 }
 
-fn headers(reader: &mut Reader, section: &Section<'_>, endpoint: Option<&At>) -> Vec<HeaderConfig> {
+pub(super) fn headers(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    endpoint: Option<&At>,
+) -> Vec<HeaderConfig> {
     let Some(table) = reader.table(section, "headers") else { return Vec::new() };
     let mut headers: Vec<(HeaderConfig, At)> = Vec::new();
     for entry in &table.table.entries {

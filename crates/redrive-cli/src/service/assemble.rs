@@ -1,17 +1,20 @@
 //! Pipelines from their configuration, and what the API needs to know of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::actions::Actions;
 use redrive::replay::Replays;
-use redrive::{BuildError, Embedded, MemoryStores, Pipeline, Redrive};
+use redrive::{BuildError, Clock as _, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock};
+use redrive_server::alerts::AlertKind;
 use redrive_server::{Intake, Readers, Served, ServerOptions, Service, Token};
 use redrive_sinks::WebhookSink;
 
+use super::alerts::{Pills, watch};
 use super::{orphans, sink, tokens};
 use crate::args::Global;
-use crate::config::{Config, EngineKind, PipelineConfig};
+use crate::config::{AlertConfig, Config, EngineKind, PipelineConfig};
 use crate::exit::{Exit, Failed};
 
 /// Everything that is to run, not running yet.
@@ -22,17 +25,23 @@ pub struct Assembled {
     pub server: ServerOptions,
     /// What opening the stores has found, for the log.
     pub findings: Vec<String>,
+    pub alerts: Vec<AlertConfig>,
+    /// Filled by the pipelines, for the alerts.
+    pub pills: Arc<Pills>,
+    /// Where the stores are, if they are on disk.
+    pub dir: Option<PathBuf>,
 }
 
 /// Whatever can be wrong without the store is found before it is opened, all of it together.
 pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
-    let (pipelines, tokens) = prepare(config, global)?;
+    let pills = Arc::new(Pills::default());
+    let (pipelines, tokens) = prepare(config, global, &pills)?;
     let (redrive, findings) = match config.engine.kind {
         EngineKind::Memory => (build(pipelines, MemoryStores::new())?, Vec::new()),
         EngineKind::Embedded => {
             let stores = Embedded::open(&config.engine.dir).map_err(|error| engine_failed(&error))?;
-            let stores = std::sync::Arc::new(stores);
-            let redrive = build(pipelines, std::sync::Arc::clone(&stores))?;
+            let stores = Arc::new(stores);
+            let redrive = build(pipelines, Arc::clone(&stores))?;
             let findings = config.pipelines.iter().flat_map(|pipeline| findings(&stores, &pipeline.name));
             let orphans = orphans::look(&config.engine.dir, &config.pipelines);
             (redrive, findings.chain(orphans).collect())
@@ -46,7 +55,8 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
         None => vec![tokens::made(&config.engine)?],
     };
     let server = ServerOptions { listen: config.server.listen, tokens, ..ServerOptions::default() };
-    Ok(Assembled { redrive, service, server, findings })
+    let (alerts, dir) = (config.alerts.clone(), watch::watched_dir(config));
+    Ok(Assembled { redrive, service, server, findings, alerts, pills, dir })
 }
 
 #[cfg(feature = "kafka")]
@@ -60,10 +70,7 @@ fn on_kafka(config: &Config, pipelines: Vec<Pipeline>) -> Result<Redrive, Failed
         .mode(0o700)
         .create(dir)
         .map_err(|error| Failed::usage(format!("`{}` cannot be used: {error}", dir.display())))?;
-    let stores = redrive_kafka::KafkaStores::new(kafka::cluster(config)?, kafka::pipelines(config));
-    let stores = kafka::Remembering::new(stores);
-    build(pipelines, stores.clone())
-        .map_err(|failed| Failed { exit: stores.exit().unwrap_or(failed.exit), ..failed })
+    build(pipelines, redrive_kafka::KafkaStores::new(kafka::cluster(config)?, kafka::pipelines(config)))
 }
 
 /// Who else reads the topic of a pipeline, asked when somebody wants to put letters back onto it.
@@ -90,7 +97,11 @@ fn on_kafka(_: &Config, _: Vec<Pipeline>) -> Result<Redrive, Failed> {
 
 /// The pipelines with their sinks, and the tokens that were given, if any. Reads the files that the configuration
 /// names.
-fn prepare(config: &Config, global: &Global) -> Result<(Vec<Pipeline>, Option<Vec<Token>>), Failed> {
+fn prepare(
+    config: &Config,
+    global: &Global,
+    pills: &Arc<Pills>,
+) -> Result<(Vec<Pipeline>, Option<Vec<Token>>), Failed> {
     let mut wrong = Vec::new();
     if config.server.tls.is_some() {
         wrong.push(
@@ -102,7 +113,10 @@ fn prepare(config: &Config, global: &Global) -> Result<(Vec<Pipeline>, Option<Ve
     let mut pipelines = Vec::new();
     for pipeline in &config.pipelines {
         match sink::build(pipeline) {
-            Ok(sink) => pipelines.push(pipeline_of(pipeline, sink)),
+            Ok(sink) => {
+                let made = pipeline_of(pipeline, sink);
+                pipelines.push(if watches_pills(config, pipeline) { told_of(made, pills) } else { made });
+            }
             Err(faults) => {
                 wrong.extend(faults.iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name)));
             }
@@ -135,6 +149,19 @@ fn pipeline_of(config: &PipelineConfig, sink: WebhookSink) -> Pipeline {
         Some(window) => pipeline.dedup(window),
         None => pipeline,
     }
+}
+
+/// Whether somebody wants to hear of this pipeline's poison pills; the others pay nothing for it.
+fn watches_pills(config: &Config, pipeline: &PipelineConfig) -> bool {
+    let wants = |alert: &AlertConfig| {
+        alert.on.contains(&AlertKind::PoisonPill) && alert.pipelines.contains(&pipeline.name)
+    };
+    config.alerts.iter().any(wants)
+}
+
+fn told_of(pipeline: Pipeline, pills: &Arc<Pills>) -> Pipeline {
+    let pills = Arc::clone(pills);
+    pipeline.on_dead_letter(move |letter| pills.notice(letter, WallClock.now()))
 }
 
 fn service(config: &Config, redrive: &Redrive, dir: Option<&Path>) -> Result<Service, Failed> {
@@ -179,10 +206,18 @@ fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
     found
 }
 
-/// The configuration passed the same checks before, so what is left are stores that cannot be opened.
+/// The configuration passed the same checks before. What is left are stores that cannot be opened, or not with these
+/// settings.
 fn build_failed(error: &BuildError) -> Failed {
-    let stores = error.faults.iter().all(|fault| fault.key == "engine");
-    Failed::new(if stores { Exit::Storage } else { Exit::Usage }, error.to_string())
+    let any = |kind: FaultKind| error.faults.iter().any(|fault| fault.kind == kind);
+    let exit = if any(FaultKind::Storage) {
+        Exit::Storage
+    } else if any(FaultKind::Busy) {
+        Exit::TryAgain
+    } else {
+        Exit::Usage
+    };
+    Failed::new(exit, error.to_string())
 }
 
 /// An engine that cannot be opened, with the exit code scripts rely on.

@@ -1,16 +1,13 @@
 //! The Kafka engine from its configuration.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redrive::engine::{Engine, EngineError, StoreOptions};
 use redrive_core::policy::Mode;
 use redrive_core::{Class, Policy, Schedule};
-use redrive_kafka::{Cluster, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
+use redrive_kafka::{Cluster, KafkaPipeline, Only, Start, TopicsMode};
 
-use super::assemble::engine_failed;
 use crate::config::{Config, KafkaConfig, MissingTopics, Part, PipelineConfig, StartAt};
-use crate::exit::{Exit, Failed};
+use crate::exit::Failed;
 
 /// Each delay of a backoff has a tier of its own up to this many; beyond, neighbours share one.
 const TIERS_MAX: usize = 10;
@@ -109,30 +106,4 @@ fn settings_hash(config: &Config) -> u32 {
         .flat_map(|table| table.text(false));
     text.flat_map(String::into_bytes)
         .fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-}
-
-/// Stores that remember why one could not be opened: the exit code depends on it.
-#[derive(Clone, Debug)]
-pub struct Remembering {
-    stores: KafkaStores,
-    failed: Arc<Mutex<Option<Exit>>>,
-}
-
-impl Remembering {
-    pub fn new(stores: KafkaStores) -> Self {
-        Self { stores, failed: Arc::default() }
-    }
-
-    /// The exit code of the last failure.
-    pub fn exit(&self) -> Option<Exit> {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl redrive::Stores for Remembering {
-    fn open(&self, pipeline: &str, options: StoreOptions) -> Result<Box<dyn Engine>, EngineError> {
-        self.stores.open(pipeline, options).inspect_err(|error| {
-            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine_failed(error).exit);
-        })
-    }
 }

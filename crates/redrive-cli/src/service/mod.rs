@@ -2,15 +2,19 @@
 //!
 //! Read in this order: [`assemble`] makes pipelines and what serves them, [`orphans`] finds stores that nobody serves, `kafka` says where messages live that come from topics,
 //! [`sink`] makes a sink, [`tokens`] says who may, [`run`] starts and ends it all, [`signals`] hears when, [`log`] writes what happens.
+//! [`alerts`] tells people what is wrong. [`supervise`] starts all of that again when it dies, as [`restarts`] says.
 
+pub mod alerts;
 pub mod assemble;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod log;
 mod orphans;
+pub mod restarts;
 pub mod run;
 pub mod signals;
 mod sink;
+pub mod supervise;
 pub mod tokens;
 
 pub use assemble::{Assembled, assemble};

@@ -7,6 +7,7 @@ use redrive::{RunError, RunReport};
 use redrive_server::Server;
 use tokio::runtime::{Builder, Runtime};
 
+use super::alerts::Watching;
 use super::assemble::{Assembled, engine_failed};
 use crate::exit::{Exit, Failed};
 
@@ -50,7 +51,7 @@ pub fn run(
     stop: impl Future<Output = ()> + Send + 'static,
     started: impl FnOnce(SocketAddr) -> Result<(), Failed>,
 ) -> Result<Ended, Failed> {
-    let Assembled { redrive, service, server, findings } = assembled;
+    let Assembled { redrive, service, server, findings, alerts, pills, dir } = assembled;
     for finding in findings {
         tracing::warn!("{finding}");
     }
@@ -66,6 +67,7 @@ pub fn run(
             );
         }
     }
+    let handles = service.pipelines.iter().map(|served| served.handle.clone()).collect();
     let server = Server::bind(server, service).map_err(|error| Failed::usage(error.to_string()))?;
     let (address, readiness) = (server.address(), server.readiness());
     let (close_api, api_closes) = tokio::sync::oneshot::channel::<()>();
@@ -73,6 +75,7 @@ pub fn run(
         // The sender is dropped at the latest when the run ends.
         let _ = api_closes.await;
     }));
+    let watching = Watching::start(&alerts, handles, pills, dir, &runtimes.api)?;
     started(address)?;
     readiness.ready();
     let ended = runtimes.handlers.block_on(async {
@@ -82,6 +85,9 @@ pub fn run(
         };
         redrive.run_until(until).await
     });
+    if let Some(watching) = watching {
+        runtimes.api.block_on(watching.end());
+    }
     drop(close_api);
     let served = runtimes.api.block_on(api);
     let report = ended.map_err(|error| run_failed(&error))?;

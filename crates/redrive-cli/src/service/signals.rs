@@ -1,9 +1,15 @@
 //! SIGTERM and ^C: the first asks for an end in good order, the second ends the process now.
 
+use std::time::Duration;
+
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::exit::{Exit, Failed};
+
+/// A process manager may tell a supervisor and its worker at once, and the supervisor passes it on: that is one SIGTERM.
+const ECHO: Duration = Duration::from_secs(1);
 
 /// Whether somebody asked for the end. Clones hear the same.
 #[derive(Clone, Debug)]
@@ -14,20 +20,37 @@ pub struct Signals {
 impl Signals {
     /// Listens from now on. Must be called inside a runtime that stays.
     pub fn listen() -> Result<Self, Failed> {
+        Self::listen_with(Duration::ZERO)
+    }
+
+    /// The same for the worker of a supervisor, which may hear one SIGTERM twice.
+    pub fn listen_as_worker() -> Result<Self, Failed> {
+        Self::listen_with(ECHO)
+    }
+
+    fn listen_with(echo: Duration) -> Result<Self, Failed> {
         let failed = |error: std::io::Error| Failed::new(Exit::Storage, format!("no signals: {error}"));
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let (ask, asked) = watch::channel(false);
         tokio::spawn(async move {
-            for times in 0.. {
+            let mut first_terminate: Option<Instant> = None;
+            let mut asked_before = false;
+            loop {
                 tokio::select! {
-                    _ = terminate.recv() => {}
+                    _ = terminate.recv() => {
+                        let first = *first_terminate.get_or_insert_with(Instant::now);
+                        if asked_before && first.elapsed() < echo {
+                            continue;
+                        }
+                    }
                     _ = interrupt.recv() => {}
                 }
-                if times > 0 {
+                if asked_before {
                     // Whoever asks twice does not want to wait. What is accepted is on disk; what runs is run again.
                     std::process::exit(i32::from(Exit::Interrupted.code()));
                 }
+                asked_before = true;
                 // Nobody listening any more is an end too.
                 let _ = ask.send(true);
             }

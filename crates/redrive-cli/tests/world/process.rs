@@ -75,6 +75,11 @@ impl Processor {
         });
     }
 
+    /// Its process id, while it has not been waited for.
+    pub fn id(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.join("processor.log")).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The process that is killed, starved and cut off. `victim work DIR ACKS SEED STEPS` (0 steps: until it is killed), or
+//! The process that is killed, starved and cut off. `victim work DIR ACKS SEED STEPS [PIPELINE]` (0 steps: until it is killed; without a pipeline: all), or
 //! `victim verify DIR ACKS`, or `victim append FILE LOG` (no store at all, a control). Exit codes: 0 it ran to its end, 1 the verification failed, 74 the storage failed.
 
 use std::fs::File;
@@ -13,11 +13,14 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
-        ["work", dir, acks, seed, steps] => {
+        ["work", dir, acks, seed, steps, ref pipeline @ ..] => {
             let number = |text: &str| text.parse().expect("a number");
             let tuning = plan::tuning();
             let (dir, acks) = (Path::new(dir), Path::new(acks));
-            let work = Work { dir, acks, seed: number(seed), steps: number(steps), tuning };
+            let wanted = |name: &&str| pipeline.is_empty() || pipeline.contains(name);
+            let pipelines: Vec<&str> = plan::PIPELINES.into_iter().filter(wanted).collect();
+            let (seed, steps, pipelines) = (number(seed), number(steps), &*pipelines);
+            let work = Work { dir, acks, seed, steps, pipelines, tuning };
             match work.run() {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error @ (EngineError::Storage(_) | EngineError::Directory { .. })) => stop(&error, 74),
@@ -35,7 +38,9 @@ fn main() -> ExitCode {
             Ok(never) => match never {},
             Err(error) => stop(&error, 74),
         },
-        _ => stop(&"usage: victim work DIR ACKS SEED STEPS | verify DIR ACKS | append FILE LOG", 2),
+        _ => {
+            stop(&"usage: victim work DIR ACKS SEED STEPS [PIPELINE] | verify DIR ACKS | append FILE LOG", 2)
+        }
     }
 }
 

@@ -31,23 +31,18 @@ impl Rig {
 
     /// Starts the victim; zero steps: until it is killed.
     pub(crate) fn start(&self, seed: u64, steps: u64) -> Victim {
-        Victim::spawn(&mut self.command(VICTIM, seed, steps))
+        Victim::spawn(&mut self.command(seed, steps))
     }
 
-    /// The command line of the victim, as arguments to `program`.
-    pub(crate) fn command(&self, program: &str, seed: u64, steps: u64) -> Command {
-        let mut command = Command::new(program);
-        if program != VICTIM {
-            command.arg(VICTIM);
-        }
+    pub(crate) fn command(&self, seed: u64, steps: u64) -> Command {
+        let mut command = Command::new(VICTIM);
         command.arg("work").args([&self.dir, &self.acks]).args([seed.to_string(), steps.to_string()]);
         command
     }
 
     /// Runs the victim to its end.
     pub(crate) fn work(&self, seed: u64, steps: u64) {
-        let (status, said) = self.start(seed, steps).wait();
-        assert!(status.success(), "the victim ended with {status}: {said}");
+        Victim::run(&mut self.command(seed, steps));
     }
 
     pub(crate) fn acks_len(&self) -> u64 {
@@ -79,6 +74,12 @@ impl Victim {
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         Self(Some(child.expect("the victim starts")))
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(command: &mut Command) {
+        let (status, said) = Self::spawn(command).wait();
+        assert!(status.success(), "the victim ended with {status}: {said}");
     }
 
     /// `kill -9`.

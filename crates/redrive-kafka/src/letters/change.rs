@@ -253,7 +253,8 @@ impl Letters {
             }
             records.push(Outgoing {
                 topic: &topics.dlq_state,
-                partition: None,
+                // The partition of its source, as with copies: where successes are told too.
+                partition: self.partition(&topics.dlq_state, (change.number >> 48) as i32),
                 key: Some(State::key(change.number).into_bytes()),
                 payload: Some(change.state.to_json()),
                 headers: None,
@@ -298,15 +299,19 @@ impl Letters {
             ReplayTarget::Pipeline => &topics.replay,
             ReplayTarget::Source => &topics.source,
         };
-        let partitions = self.partitions.get(topic).copied().filter(|count| *count > 0);
         Outgoing {
             topic,
-            // Copies stay with the partition of their source, as in the tiers.
-            partition: partitions.map(|count| copy.origin.partition % count),
+            partition: self.partition(topic, copy.origin.partition),
             key: copy.message.key().map(<[u8]>::to_vec),
             payload: copy.message.payload().map(<[u8]>::to_vec),
             headers: Some(record::headers(copy, from)),
         }
+    }
+
+    /// The partition of a topic for what came from this partition of the source.
+    fn partition(&self, topic: &str, of_source: i32) -> Option<i32> {
+        let partitions = self.partitions.get(topic).copied().filter(|count| *count > 0);
+        partitions.map(|count| of_source % count)
     }
 
     /// Waits until the mirror has read what was committed, so that the next look shows it.

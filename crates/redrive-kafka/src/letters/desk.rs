@@ -107,6 +107,14 @@ impl Letters {
         self.shelf.lock().parked(Place::new(partition, offset), copy, Told::ByAcknowledgement);
     }
 
+    /// Whether a success has to be told: of a message that was replayed, and did not die since as a twin of itself. Then
+    /// there is a later letter, and a state of the one before would take the place of its own.
+    pub fn wants_success(&self, number: u64, replays: u32) -> bool {
+        let died_since =
+            || self.shelf.lock().index.get(number).is_some_and(|slot| slot.generation() >= replays);
+        replays > 0 && !died_since()
+    }
+
     /// Key and value of the record for `T.DLQ.state` when a replayed message succeeded. `replays` is that of the copy:
     /// the first replay is 1.
     pub fn succeeded_state(number: u64, replays: u32, job: Option<u64>, at: Time) -> (String, Vec<u8>) {

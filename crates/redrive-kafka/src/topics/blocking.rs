@@ -14,7 +14,7 @@ impl Wake for Unpark {
 }
 
 /// The client has a thread of its own that completes the future, so nothing needs to be driven here.
-pub(super) fn wait<F: Future>(future: F) -> F::Output {
+pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Arc::new(Unpark(thread::current())).into();
     let mut context = Context::from_waker(&waker);

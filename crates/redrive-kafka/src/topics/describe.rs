@@ -11,7 +11,7 @@ use super::TopicsFault;
 use super::blocking::wait;
 use crate::Cluster;
 
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 pub(super) type Admin = AdminClient<DefaultClientContext>;
 

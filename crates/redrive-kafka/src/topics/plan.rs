@@ -87,7 +87,9 @@ pub fn acls(cluster: &Cluster, pipeline: &KafkaPipeline) -> Vec<String> {
         ),
         format!("read      group {group}"),
         format!("write     transactional id redrive-replay-{group}-{name}"),
-        format!("delete    prefix {name}.retry., topics {replay}, {dlq}   (what is done is cut off)"),
+        format!(
+            "delete    prefix {name}.retry., topics {replay}, {dlq}   (what is done is cut off; optional)"
+        ),
         format!("create    the same topics, only with topics = \"create\""),
     ]
 }

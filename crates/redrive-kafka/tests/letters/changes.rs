@@ -123,6 +123,9 @@ fn a_success_is_over_for_its_generation_only() {
     let twin = Desk::relapsed(&copy, 7);
     desk.park(&twin);
     eventually("the mirror reads it", || state_of(&mut again, number) == Some(LetterState::Open));
+    // And should the other twin succeed only now, its state must not take the place of what is said of this letter.
+    assert!(!again.wants_success(number, 1) && again.wants_success(number, 2));
+    assert!(!again.wants_success(number, 0), "it was never replayed");
 }
 
 #[test]

@@ -207,3 +207,10 @@ pub fn delete_records(topic: &str, partition: i32, offset: i64) {
     let done = with_admin(async |admin, options| admin.delete_records(&list, options).await);
     done.expect("the broker removes records");
 }
+
+/// Gives a topic more partitions.
+pub fn grow(topic: &str, partitions: usize) {
+    let more = rdkafka::admin::NewPartitions::new(topic, partitions);
+    let done = with_admin(async |admin, options| admin.create_partitions([&more], options).await);
+    done.expect("the broker answers").into_iter().for_each(|result| drop(result.expect("the topic grows")));
+}

@@ -59,7 +59,8 @@ pub(crate) async fn list(
     let served = shared.service.find(&pipeline)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     let selection = Selection {
-        filter: given(&params.filter).as_deref().map(selection::filter).transpose()?,
+        // An empty filter is refused here as everywhere: who means all letters leaves it out.
+        filter: params.filter.as_deref().map(selection::filter).transpose()?,
         state: given(&params.state).as_deref().map(selection::state).transpose()?,
         since: given(&params.since)
             .as_deref()

@@ -1,5 +1,7 @@
 //! Pipelines: their figures, and their gate.
 
+use std::time::Duration;
+
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -12,6 +14,10 @@ use crate::auth::Actor;
 use crate::problem::Problem;
 use crate::request::Path;
 use crate::state::Shared;
+
+/// How often the figures are looked at until they show a change, and how many times.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LOOKS_MAX: u32 = 200;
 
 #[derive(Serialize)]
 struct Pipelines<'a> {
@@ -59,6 +65,13 @@ async fn gate(shared: &Shared, actor: &Actor, name: &str, closed: bool) -> Resul
     match kind {
         ActionKind::Pause => served.handle.pause().await?,
         _ => served.handle.resume().await?,
+    }
+    // The figures follow a moment later, and the answer shows how it is now.
+    for _ in 0..LOOKS_MAX {
+        if served.handle.figures().paused == closed {
+            break;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
     Ok(Json(view::pipeline(served, &served.handle.figures())).into_response())
 }

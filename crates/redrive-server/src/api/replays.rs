@@ -1,5 +1,7 @@
 //! Replay jobs: started from a selection that is frozen first, watched, paused and ended.
 
+use std::collections::BTreeMap;
+
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
@@ -7,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
 use redrive::engine::ReplayTarget;
-use redrive::replay::{ReplayError, ReplaySpec, ReplayView};
+use redrive::replay::{ReplayError, ReplaySpec, ReplayView, Skipped};
 use redrive::timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -52,16 +54,20 @@ pub(crate) async fn start(
     if target == ReplayTarget::Source && served.handle.takes_messages() {
         return Err(ReplayError::NoSource(wish.pipeline).into());
     }
-    let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
+    let selection = given.open(served.handle.now())?;
     if wish.dry_run {
-        let about_seconds = wish.rate.filter(|rate| *rate > 0.0).map(|rate| ids.len() as f64 / rate);
+        let forecast = selection.forecast(&served.handle, wish.force).await?;
+        let would_replay = forecast.would_replay;
+        let about_seconds = wish.rate.filter(|rate| *rate > 0.0).map(|rate| would_replay as f64 / rate);
+        let skips = by_reason(&Skipped { too_often: forecast.too_often, ..Skipped::default() });
         let other_groups = match target {
             ReplayTarget::Pipeline => None,
             ReplayTarget::Source => Some(served.readers.others().await?),
         };
-        let forecast = Forecast { would_replay: ids.len(), rate: wish.rate, about_seconds, other_groups };
+        let forecast = Forecast { would_replay, skips, rate: wish.rate, about_seconds, other_groups };
         return Ok(Json(forecast).into_response());
     }
+    let ids = selection.freeze(&served.handle).await?;
     let spec = ReplaySpec { rate: wish.rate, force: wish.force, target, selection: words.clone() };
     let job = shared.service.replays.start(&served.handle, spec, ids, &actor.0).await?;
     // The job has its name only now; its own file says who started it should this line not be written any more.
@@ -166,6 +172,7 @@ pub(crate) struct JobView {
     succeeded: u64,
     dead_again: u64,
     skipped: u64,
+    skips: BTreeMap<&'static str, u64>,
     rate: Option<f64>,
     to: &'static str,
     created: String,
@@ -182,11 +189,17 @@ pub(crate) struct JobList {
 /// What a job would do.
 #[derive(Debug, Serialize)]
 struct Forecast {
-    would_replay: usize,
+    would_replay: u64,
+    skips: BTreeMap<&'static str, u64>,
     rate: Option<f64>,
     about_seconds: Option<f64>,
     /// Who else reads the topic the letters would go onto.
     other_groups: Option<Vec<String>>,
+}
+
+/// The reasons that there are.
+fn by_reason(skips: &Skipped) -> BTreeMap<&'static str, u64> {
+    skips.by_reason().into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
 fn view(job: ReplayView) -> JobView {
@@ -200,6 +213,7 @@ fn view(job: ReplayView) -> JobView {
         succeeded: job.succeeded,
         dead_again: job.dead_again,
         skipped: job.skipped,
+        skips: by_reason(&job.skips),
         rate: job.rate,
         to: job.target.name(),
         created: timestamp::print(job.created),

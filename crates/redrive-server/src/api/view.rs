@@ -1,6 +1,7 @@
 //! What the API shows of pipelines, messages and letters. Pure: values in, what is written as JSON out.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +10,7 @@ use redrive::letters::select::LetterIds;
 use redrive::{
     Figures, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time, timestamp,
 };
-use redrive_core::{Class, Schedule, duration};
+use redrive_core::{Class, Message, Schedule, duration};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -283,7 +284,7 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         first_seen: time(letter.meta.first_failed),
         deadline: time(letter.meta.deadline),
         origin: None,
-        headers: message.headers().map(|(name, value)| (name.to_owned(), text(value))).collect(),
+        headers: headers(message),
         payload: with_payload.then(|| message.payload().map_or(Value::Null, payload)),
         history: history.iter().map(AttemptView::of).collect(),
     }
@@ -314,6 +315,22 @@ pub fn letter_state(name: &str) -> Option<LetterState> {
     [LetterState::Open, LetterState::Replaying, LetterState::Succeeded, LetterState::Discarded]
         .into_iter()
         .find(|state| state.name() == name)
+}
+
+/// The headers of a message by name. Values of a name that is there more than once stand behind each other with commas, as
+/// HTTP has it.
+fn headers(message: &Message) -> BTreeMap<String, String> {
+    let mut headers = BTreeMap::<String, String>::new();
+    for (name, value) in message.headers() {
+        match headers.entry(name.to_owned()) {
+            Entry::Vacant(place) => drop(place.insert(text(value))),
+            Entry::Occupied(mut there) => {
+                there.get_mut().push_str(", ");
+                there.get_mut().push_str(&text(value));
+            }
+        }
+    }
+    headers
 }
 
 #[cfg(test)]

@@ -100,7 +100,16 @@ pub fn read(
         message = message.header(name, value);
     }
     let message = message.build().map_err(|error| out_of_bounds(&error))?;
-    Ok(NewMessage { message, due: due(given.due, given.delay.as_deref(), now)? })
+    let due = due(given.due, given.delay.as_deref(), now)?;
+    if let (Some(due), Some(deadline)) = (due, message.deadline())
+        && due >= deadline
+    {
+        return Err(Problem::bad_message(
+            "`delay` or `due` is not before the end of `ttl`: it would expire before its first attempt",
+            "give it a longer `ttl`, or an earlier time",
+        ));
+    }
+    Ok(NewMessage { message, due })
 }
 
 fn payload(json: Option<&RawValue>, base64: Option<&str>) -> Result<Option<Bytes>, Problem> {
@@ -272,6 +281,7 @@ mod tests {
             (r#"{"due":true}"#, "`due` is a time", ""),
             (r#"{"due":"soon"}"#, "`due` is \"soon\"", "2026"),
             (r#"{"due":1,"delay":"1s"}"#, "both `due` and `delay`", "one of the two"),
+            (r#"{"delay":"2h","ttl":"1h"}"#, "not before the end of `ttl`", "a longer `ttl`"),
             (r#"{"payload":1,"payload_base64":"AA=="}"#, "both", "any other bytes"),
             (r#"{"payload_base64":"*"}"#, "`payload_base64` is not base64", "alphabet"),
             (r#"{"ttl":"5 minutes"}"#, "`ttl`: `5 minutes`", "5m"),

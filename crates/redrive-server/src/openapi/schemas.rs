@@ -242,6 +242,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         &["would_replay"],
         vec![
             ("would_replay", count()),
+            ("skips", skips()),
             ("rate", number_or_null()),
             ("about_seconds", number_or_null()),
             (
@@ -267,6 +268,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("succeeded", count()),
             ("dead_again", count()),
             ("skipped", count()),
+            ("skips", skips()),
             ("rate", number_or_null()),
             ("to", json!({ "enum": ["pipeline", "source"] })),
             ("created", time()),
@@ -289,4 +291,12 @@ pub(super) fn schemas() -> Map<String, Value> {
     );
     add("Actions", &["actions"], vec![("actions", many("Action"))]);
     schemas
+}
+
+fn skips() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": { "type": "integer", "minimum": 0 },
+        "description": "Letters that are not put back, by reason: not_found, in_replay, succeeded, discarded, too_often, damaged."
+    })
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::faults::{BuildError, BuildFault};
+use super::faults::{BuildError, BuildFault, FaultKind};
 use super::pipeline::Pipeline;
 use crate::redrive::Redrive;
 use crate::run::built::Built;
@@ -91,7 +91,8 @@ impl Builder {
                 Ok(engine) => built.push(Arc::new(Built::new(settings, engine))),
                 Err(error) => {
                     let fix = "see the message; nothing was started";
-                    faults.push(BuildFault::of(&settings.name, "engine", "", &error.to_string(), fix));
+                    let fault = BuildFault::of(&settings.name, "engine", "", &error.to_string(), fix);
+                    faults.push(BuildFault { kind: FaultKind::of(&error), ..fault });
                 }
             }
         }

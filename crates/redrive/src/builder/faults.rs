@@ -4,9 +4,35 @@ use std::fmt;
 
 use redrive_core::PolicyFault;
 
+use crate::engine::EngineError;
+
+/// Who can do something about a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// Whoever wrote the settings: they are wrong, or do not fit what is stored.
+    Setting,
+    /// Whoever has the store open, or time.
+    Busy,
+    /// Whoever looks after the disk.
+    Storage,
+}
+
+impl FaultKind {
+    pub(super) fn of(error: &EngineError) -> Self {
+        match error {
+            EngineError::Directory { .. } | EngineError::Version(_) | EngineError::NotRemembered => {
+                Self::Setting
+            }
+            EngineError::Owned(_) | EngineError::Unavailable(_) => Self::Busy,
+            EngineError::Storage(_) | EngineError::Damaged(_) => Self::Storage,
+        }
+    }
+}
+
 /// One thing that has to be repaired: where it is, the setting, its value, what is wrong and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildFault {
+    pub kind: FaultKind,
     /// `None` if it concerns all of them.
     pub pipeline: Option<String>,
     pub key: String,
@@ -18,6 +44,7 @@ pub struct BuildFault {
 impl BuildFault {
     pub(super) fn general(key: &str, value: impl Into<String>, problem: &str, fix: &str) -> Self {
         Self {
+            kind: FaultKind::Setting,
             pipeline: None,
             key: key.to_owned(),
             value: value.into(),
@@ -32,7 +59,8 @@ impl BuildFault {
 
     pub(super) fn of_policy(pipeline: &str, fault: PolicyFault) -> Self {
         let PolicyFault { key, value, problem, fix, .. } = fault;
-        Self { pipeline: Some(pipeline.to_owned()), key, value, problem, fix }
+        let (kind, pipeline) = (FaultKind::Setting, Some(pipeline.to_owned()));
+        Self { kind, pipeline, key, value, problem, fix }
     }
 }
 

@@ -6,5 +6,5 @@ pub mod pipeline;
 pub mod build;
 
 pub use build::Builder;
-pub use faults::{BuildError, BuildFault};
+pub use faults::{BuildError, BuildFault, FaultKind};
 pub use pipeline::Pipeline;

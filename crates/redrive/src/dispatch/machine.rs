@@ -199,8 +199,10 @@ impl Machine {
         let Delivery { message, meta: known, .. } = &settlement.delivery;
         match settlement.verdict {
             Verdict::Done => {
+                let calls = settle::next_call(known);
                 self.figures.succeeded += 1;
-                self.figures.attempts_per_message.observe_number(u64::from(settle::next_call(known)));
+                self.figures.retried_ended.succeeded += u64::from(calls > 1);
+                self.figures.attempts_per_message.observe_number(u64::from(calls));
             }
             Verdict::Retry { .. } => self.batch_retries += 1,
             Verdict::Release => {
@@ -210,6 +212,7 @@ impl Machine {
             Verdict::Dead { reason, meta, .. } => {
                 self.figures.dead.add(reason);
                 let calls = u64::from(meta.attempts) + u64::from(meta.uncounted);
+                self.figures.retried_ended.dead += u64::from(calls > 1);
                 self.figures.attempts_per_message.observe_number(calls);
                 self.batch_parked.push(Parked { message: message.clone(), reason, meta, failure });
             }

@@ -26,6 +26,8 @@ pub struct Figures {
     pub attempts: ByClass,
     /// Calls a message needed until it succeeded or died; a replay starts again at zero.
     pub attempts_per_message: Histogram,
+    /// Messages that needed more than one call, by whether they succeeded in the end.
+    pub retried_ended: RetriedEnded,
     /// Messages that were taken for the first time.
     pub consumed: u64,
     /// Retries and deferrals that were decided, by tier.
@@ -66,6 +68,13 @@ pub struct Figures {
     pub key_order_voided: u64,
 }
 
+/// What became of messages whose first call did not succeed and that were called again. A replay starts again at zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RetriedEnded {
+    pub succeeded: u64,
+    pub dead: u64,
+}
+
 /// Retries of one tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierRetries {
@@ -82,6 +91,7 @@ impl Figures {
             dead: ByReason::default(),
             attempts: ByClass::default(),
             attempts_per_message: Histogram::of_numbers(),
+            retried_ended: RetriedEnded::default(),
             consumed: 0,
             retries: tier_labels(policy.schedule()).into_iter().map(counted).collect(),
             deferred: 0,

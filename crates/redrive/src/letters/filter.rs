@@ -20,6 +20,13 @@ pub struct Filter {
     pub(super) terms: Vec<Term>,
 }
 
+impl Filter {
+    /// Whether it says in which states letters are meant.
+    pub fn names_state(&self) -> bool {
+        self.terms.iter().any(|term| matches!(term.test, Test::State(_)))
+    }
+}
+
 /// One field with the values it may have; all terms must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Term {

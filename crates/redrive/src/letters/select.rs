@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use redrive_core::Time;
 
 use super::filter::Filter;
+use crate::engine::letter::REPLAYS_MAX;
 use crate::engine::place::Place;
 use crate::engine::{Letter, LetterScan, LetterState};
 use crate::handle::{HandleError, PipelineHandle};
@@ -163,6 +164,21 @@ impl Selection {
 
     /// The ids of all letters that are meant now, in order. What dies later is not among them.
     pub async fn freeze(&self, handle: &PipelineHandle) -> Result<Vec<u64>, SelectError> {
+        self.frozen(handle, |letter| letter.id).await
+    }
+
+    /// How many of the letters that are meant now a replay would put back, and which it would skip.
+    pub async fn forecast(&self, handle: &PipelineHandle, force: bool) -> Result<Forecast, SelectError> {
+        let often = self.frozen(handle, |letter| !force && letter.meta.replays >= REPLAYS_MAX).await?;
+        let too_often = often.iter().filter(|often| **often).count() as u64;
+        Ok(Forecast { would_replay: often.len() as u64 - too_often, too_often })
+    }
+
+    async fn frozen<T>(
+        &self,
+        handle: &PipelineHandle,
+        keep: impl Fn(&Letter) -> T,
+    ) -> Result<Vec<T>, SelectError> {
         if !self.says_something() {
             return Err(SelectError::Empty);
         }
@@ -171,7 +187,8 @@ impl Selection {
         let ids = self.resolved(handle).await?;
         let mut after = None;
         loop {
-            let part = self.part(handle, ids.as_deref(), after, PAGE_MAX, |letter| (letter.id, 0)).await?;
+            let part =
+                self.part(handle, ids.as_deref(), after, PAGE_MAX, |letter| (keep(&letter), 0)).await?;
             frozen.extend(part.kept);
             if frozen.len() > SELECTION_MAX {
                 return Err(SelectError::TooMany);
@@ -182,6 +199,14 @@ impl Selection {
             }
         }
     }
+}
+
+/// What a replay of a selection would do, as far as it can be known before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forecast {
+    pub would_replay: u64,
+    /// Skipped because they were replayed too often before.
+    pub too_often: u64,
 }
 
 /// What is kept of a part of a selection; see [`Page`].

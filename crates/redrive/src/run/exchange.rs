@@ -2,11 +2,12 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use tokio::sync::Notify;
 
+use super::turns::let_others_run;
 use super::wake::Wake;
 use crate::dispatch::{CallId, Ended, Start};
 
@@ -19,6 +20,9 @@ pub(crate) struct Exchange {
     dispatch: Arc<Wake>,
     idle_runners: AtomicUsize,
     more_starts: Notify,
+    /// Ends wait to be told to the dispatch thread, and the task that tells them knows.
+    telling: AtomicBool,
+    more_ends: Notify,
 }
 
 impl Exchange {
@@ -29,6 +33,8 @@ impl Exchange {
             dispatch,
             idle_runners: AtomicUsize::new(0),
             more_starts: Notify::new(),
+            telling: AtomicBool::new(false),
+            more_ends: Notify::new(),
         }
     }
 
@@ -86,6 +92,28 @@ impl Exchange {
         self.dispatch.call();
     }
 
+    /// Like [`Self::end`], for a call that had a task of its own: the dispatch thread is called once for all the calls
+    /// that a thread of the runtime brings to their end in one go, and not for each.
+    pub(crate) fn end_soon(&self, call: CallId, ended: Ended) {
+        self.ends.push((call, ended));
+        if !self.telling.swap(true, Ordering::SeqCst) {
+            self.more_ends.notify_one();
+        }
+    }
+
+    /// Tells the dispatch thread of ends, as a task of the runtime. Where it cannot run, the thread looks by itself
+    /// before long, as it does while calls run.
+    pub(crate) async fn tell_ends(&self) {
+        loop {
+            self.more_ends.notified().await;
+            // The tasks that are ready now may end calls too.
+            let_others_run().await;
+            // Before the call: an end that comes between the two is told by the call, or once more.
+            self.telling.store(false, Ordering::SeqCst);
+            self.dispatch.call();
+        }
+    }
+
     pub(crate) fn next_end(&self) -> Option<(CallId, Ended)> {
         self.ends.pop()
     }
@@ -93,5 +121,37 @@ impl Exchange {
     /// Takes back a call that no runner has begun.
     pub(crate) fn take_back(&self) -> Option<CallId> {
         self.starts.pop().map(|start| start.call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_that_end_in_one_go_are_told_once_and_none_is_missed() {
+        let wake = Arc::new(Wake::default());
+        let exchange = Arc::new(Exchange::new(8, Arc::clone(&wake)));
+        let telling = Arc::clone(&exchange);
+        let _telling = tokio::spawn(async move { telling.tell_ends().await });
+        let_others_run().await;
+        for round in 0..3 {
+            let ending = (0..100).map(|_| {
+                let exchange = Arc::clone(&exchange);
+                tokio::spawn(async move { exchange.end_soon(CallId::any(), Ended::Done) })
+            });
+            for ending in ending.collect::<Vec<_>>() {
+                ending.await.unwrap();
+            }
+            while !wake.sleep(Duration::from_millis(1)) {
+                let_others_run().await;
+            }
+            let heard = std::iter::from_fn(|| exchange.next_end()).count();
+            assert_eq!(heard, 100, "round {round}");
+            let_others_run().await;
+            assert!(!wake.sleep(Duration::from_millis(1)), "it was called again for nothing, round {round}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub(crate) mod dice;
+pub(crate) mod turns;
 pub(crate) mod wake;
 
 pub(crate) mod exchange;

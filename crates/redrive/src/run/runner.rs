@@ -4,7 +4,7 @@
 //! task of its own with a timeout. Whatever happens to that task, the end of its call is reported.
 
 use std::any::Any;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::exchange::Exchange;
+use super::turns::let_others_run;
 use crate::dispatch::{CallId, Ended, Start};
 use crate::failure::{Failure, TimedOut};
 use crate::handler::{AnyHandler, Attempting, Calling};
@@ -78,20 +79,6 @@ impl Runner {
     }
 }
 
-/// Goes to the end of its thread's queue. Not tokio's `yield_now`, which keeps the task where no other thread can take it:
-/// should the next task block the thread, a runner would be stuck behind it.
-async fn let_others_run() {
-    let mut went = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut went, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 /// Brings a call that waits to its end.
 async fn finish(
     attempt: Attempting,
@@ -121,7 +108,7 @@ struct Report {
 impl Report {
     fn send(mut self, ended: Ended) {
         if let Some(call) = self.call.take() {
-            self.exchange.end(call, ended);
+            self.exchange.end_soon(call, ended);
         }
     }
 }

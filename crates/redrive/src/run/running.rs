@@ -79,6 +79,8 @@ impl Running {
         for _ in 0..runtime.metrics().num_workers() {
             self.runners.spawn_on(runner.clone().run(), runtime);
         }
+        let telling = Arc::clone(&exchange);
+        self.runners.spawn_on(async move { telling.tell_ends().await }, runtime);
         let (hooks, calling) = Hooks::new(&built.name, built.hook.clone(), built.failure_hook.clone(), &wake);
         if let Some(calling) = calling {
             self.hooks.spawn_on(calling, runtime);

@@ -9,7 +9,7 @@ use redrive::engine::{
     Counts, Delivery, Engine, EngineError, Event, Ingest, LetterChange, LetterScan, LetterStanding,
     ReplayAnswer, ReplayJob, Settlement, Ticket,
 };
-use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Time};
+use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Redrive, Time};
 use redrive_core::PolicyBuilder;
 
 /// No test takes this long unless something hangs.
@@ -42,6 +42,19 @@ pub(crate) async fn until(handle: &PipelineHandle, wanted: impl Fn(&Counts) -> b
 /// Waits until nothing is left to do.
 pub(crate) async fn at_rest(handle: &PipelineHandle) {
     until(handle, |c| c.ready + c.delayed + c.key_wait + c.in_flight == 0).await;
+}
+
+/// Ingests messages into the pipeline `p`, runs until nothing is left to do, and returns the letters.
+pub(crate) async fn letters(redrive: &Redrive, messages: Vec<Message>) -> Vec<Letter> {
+    let handle = redrive.pipeline("p").unwrap();
+    handle.ingest(messages).await.unwrap();
+    let mut letters = Vec::new();
+    let look = async {
+        at_rest(&handle).await;
+        letters = handle.letters(None, None, 100).await.unwrap();
+    };
+    guarded(redrive.run_until(look)).await.unwrap();
+    letters
 }
 
 /// What a [`Faulty`] engine is asked before it hands the call on.

@@ -31,9 +31,14 @@ pub fn opening(args: &Args, dir: &Path, address: SocketAddr, token: Option<&str>
         "  pipeline    orders   tiers 2s,5s,15s   jitter equal".to_owned(),
         format!("  dashboard   http://{address}/?token={token}   ← open this"),
         format!("  try it      export REDRIVE_URL=http://{address} REDRIVE_TOKEN={token}"),
-        "              redrive dlq inspect orders          (in another terminal)".to_owned(),
+        format!("              {} dlq inspect orders          (in another terminal)", started_as()),
         String::new(),
     ]
+}
+
+/// This program as a shell finds it: by the path with which it was started, or by its name.
+fn started_as() -> String {
+    std::env::args().next().filter(|path| !path.is_empty()).unwrap_or_else(|| "redrive".to_owned())
 }
 
 /// Prints a line every few seconds, and one when the downstream goes away or comes back.

@@ -14,11 +14,11 @@ const PAGE: u32 = 50;
 pub struct Args {
     /// The pipeline
     pub pipeline: String,
-    /// Letters in this state
-    #[arg(long, value_enum, default_value_t = State::Open)]
-    pub state: State,
+    /// Letters in this state; open ones unless given, or those that the filter names
+    #[arg(long, value_enum)]
+    pub state: Option<State>,
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
-    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = selection::expression)]
     pub filter: Option<String>,
     /// Letters that died since: 1h ago, or an instant in RFC 3339
     #[arg(long, value_name = "AGE|TIME")]
@@ -33,7 +33,7 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     let since = args.since.as_deref().map(|since| selection::moment(since, session.now())).transpose()?;
     let mut query = PageQuery {
         filter: args.filter.clone(),
-        state: args.state.query(),
+        state: State::meant(args.state, args.filter.as_deref()).query(),
         since,
         payload: true,
         limit: PAGE,

@@ -1,5 +1,6 @@
 //! `redrive dlq inspect`: a table of letters.
 
+use redrive::letters::Filter;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -13,6 +14,8 @@ use crate::output::{Align, Output, Table, age, count, safe};
 const ERROR_CHARS: usize = 100;
 /// How much of an id or a key a table shows.
 const ID_CHARS: usize = 40;
+/// Where the state stands in a table of letters in several states.
+const STATE_COLUMN: usize = 1;
 /// The most letters asked for in one request.
 const PAGE: u32 = 200;
 
@@ -21,11 +24,11 @@ pub struct Args {
     /// The pipeline
     pub pipeline: String,
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
-    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = selection::expression)]
     pub filter: Option<String>,
-    /// Letters in this state
-    #[arg(long, value_enum, default_value_t = State::Open)]
-    pub state: State,
+    /// Letters in this state; open ones unless given, or those that the filter names
+    #[arg(long, value_enum)]
+    pub state: Option<State>,
     /// Letters that died since: 1h ago, or an instant in RFC 3339
     #[arg(long, value_name = "AGE|TIME")]
     pub since: Option<String>,
@@ -45,6 +48,13 @@ pub enum State {
 }
 
 impl State {
+    /// The state that was asked for. A filter that names one wins over what is meant without a word.
+    pub fn meant(given: Option<Self>, filter: Option<&str>) -> Self {
+        let named =
+            || filter.and_then(|text| Filter::parse(text).ok()).is_some_and(|filter| filter.names_state());
+        given.unwrap_or_else(|| if named() { Self::All } else { Self::Open })
+    }
+
     /// As the API wants it: no state is every state.
     pub fn query(self) -> Option<String> {
         let word = match self {
@@ -60,8 +70,9 @@ impl State {
 
 pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let since = args.since.as_deref().map(|since| selection::moment(since, session.now())).transpose()?;
+    let state = State::meant(args.state, args.filter.as_deref());
     let mut query =
-        PageQuery { filter: args.filter.clone(), state: args.state.query(), since, ..PageQuery::default() };
+        PageQuery { filter: args.filter.clone(), state: state.query(), since, ..PageQuery::default() };
     let mut letters: Vec<Value> = Vec::new();
     // A page may be short, or empty, and still not be the last: the processor looks through a bounded number of
     // letters for each.
@@ -80,7 +91,7 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
         out.json(&json!({ "letters": letters, "next": query.cursor }))?;
         return Ok(Exit::Ok);
     }
-    write_table(&letters, session, out)?;
+    write_table(&letters, state, session, out)?;
     let shown = count(letters.len() as u64);
     let more = query.cursor.is_some();
     out.line(&match (letters.is_empty(), more) {
@@ -93,11 +104,13 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-fn write_table(letters: &[Value], session: &Session, out: &mut Output) -> Result<(), Failed> {
+fn write_table(letters: &[Value], state: State, session: &Session, out: &mut Output) -> Result<(), Failed> {
     if letters.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new([
+    // A column that says the same in every row says nothing.
+    let states = state == State::All;
+    let mut columns = vec![
         ("LETTER", Align::Left),
         ("MESSAGE", Align::Left),
         ("KEY", Align::Left),
@@ -106,11 +119,15 @@ fn write_table(letters: &[Value], session: &Session, out: &mut Output) -> Result
         ("CLASS", Align::Left),
         ("REASON", Align::Left),
         ("ERROR", Align::Left),
-    ]);
+    ];
+    if states {
+        columns.insert(STATE_COLUMN, ("STATE", Align::Left));
+    }
+    let mut table = Table::new(columns);
     let now = session.now();
     for letter in letters {
         let letter = LetterView::deserialize(letter).map_err(|error| session.strange(&error))?;
-        table.row([
+        let mut cells = vec![
             letter.id,
             safe::short(&letter.message, ID_CHARS),
             safe::short(letter.key.as_deref().unwrap_or("-"), ID_CHARS),
@@ -119,7 +136,11 @@ fn write_table(letters: &[Value], session: &Session, out: &mut Output) -> Result
             letter.class.unwrap_or_else(|| "-".to_owned()),
             letter.reason,
             safe::short(letter.error.as_deref().unwrap_or(""), ERROR_CHARS),
-        ]);
+        ];
+        if states {
+            cells.insert(STATE_COLUMN, letter.state);
+        }
+        table.row(cells);
     }
     out.table(&table)
 }

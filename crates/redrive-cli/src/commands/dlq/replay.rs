@@ -145,7 +145,14 @@ fn would(dry: &DryReplay) -> String {
             format!("at {} ≈ {}", rate(pace), about(seconds))
         }
     };
-    format!("would replay {} (frozen)   {pace}", count(dry.would_replay))
+    let skips: u64 = dry.skips.values().sum();
+    let often = if dry.skips.contains_key("too_often") {
+        "; replayed three times before, --force takes those"
+    } else {
+        ""
+    };
+    let skips = if skips > 0 { format!("   would skip {}{often}", count(skips)) } else { String::new() };
+    format!("would replay {} (frozen)   {pace}{skips}", count(dry.would_replay))
 }
 
 /// `15 s`, `4m`, `3h 02m`.
@@ -308,11 +315,16 @@ mod tests {
 
     #[test]
     fn a_dry_run_says_how_long_it_would_take() {
-        let dry = DryReplay { would_replay: 300, rate: Some(20.0), about_seconds: Some(15.0) };
+        let dry = DryReplay {
+            would_replay: 300,
+            rate: Some(20.0),
+            about_seconds: Some(15.0),
+            ..DryReplay::default()
+        };
         assert_eq!(would(&dry), "would replay 300 (frozen)   at 20/s ≈ 15 s");
-        let dry = DryReplay { would_replay: 40_000, rate: Some(20.0), about_seconds: None };
+        let dry = DryReplay { would_replay: 40_000, rate: Some(20.0), ..DryReplay::default() };
         assert_eq!(would(&dry), "would replay 40,000 (frozen)   at 20/s ≈ 33m");
-        let dry = DryReplay { would_replay: 1, rate: None, about_seconds: None };
+        let dry = DryReplay { would_replay: 1, ..DryReplay::default() };
         assert_eq!(would(&dry), "would replay 1 (frozen)   as fast as the pipeline takes them");
     }
 }

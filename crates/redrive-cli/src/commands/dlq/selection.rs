@@ -13,7 +13,7 @@ const HEADING: &str = "Selection (one is needed)";
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Selection {
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
-    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, help_heading = HEADING)]
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = expression, help_heading = HEADING)]
     pub filter: Option<String>,
     /// Letter or message ids
     #[arg(long, value_name = "IDS", value_delimiter = ',', help_heading = HEADING)]
@@ -59,6 +59,14 @@ impl Selection {
             (false, false) => Ok(fields),
         }
     }
+}
+
+/// A filter as it was typed. One that says nothing is a slip of the pen, or a variable that is not set.
+pub fn expression(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty; leave --filter out, or say which letters".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// `1h` as the instant an hour before `now`; an instant as itself. RFC 3339, as the API reads it.

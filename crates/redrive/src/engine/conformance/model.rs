@@ -108,7 +108,8 @@ impl Model {
         let wait = new.due.map_or(Wait::FRESH, |due| Wait::until(due, self.high_water));
         let meta = Meta { created: message.created(), deadline: message.deadline(), ..Meta::default() };
         let now = Situation { at: Position::Waiting(wait), meta, history: History::default(), letter: None };
-        self.messages.insert(seq, Tracked { message, now, maybe: None, standing, twin: false });
+        self.messages
+            .insert(seq, Tracked { message, now, maybe: None, standing, twin: false, shown_early: None });
     }
 
     /// A message whose acceptance nobody was told of shows itself.
@@ -224,6 +225,7 @@ impl Model {
                 tracked.resolve();
                 renew(&mut tracked.now, high_water);
             }
+            tracked.shown_early = tracked.shown_early.filter(|early| *early > ticket);
         }
     }
 
@@ -238,6 +240,7 @@ impl Model {
                 tracked.maybe = None;
                 tracked.twin = true;
             }
+            tracked.shown_early = None;
             if let Some(maybe) = &mut tracked.maybe {
                 maybe.ticket = None;
                 renew(&mut maybe.then, self.high_water);

@@ -117,6 +117,8 @@ pub(super) struct Tracked {
     pub standing: Standing,
     /// It may exist more than once, and nothing else is known of it any more.
     pub twin: bool,
+    /// Its settlement showed itself before this batch was durable: a crash may still leave a part of it undone.
+    pub shown_early: Option<Ticket>,
 }
 
 impl Tracked {
@@ -131,7 +133,11 @@ impl Tracked {
 
     /// Whether a crash now may leave it in two places: its verdict put it somewhere else, and may hold only in part.
     pub(super) fn may_be_twins(&self) -> bool {
-        self.maybe.as_ref().is_some_and(|maybe| maybe.then != self.now && maybe.then.at != Position::Done)
+        self.shown_early.is_some()
+            || self
+                .maybe
+                .as_ref()
+                .is_some_and(|maybe| maybe.then != self.now && maybe.then.at != Position::Done)
             || (self.maybe.is_some() && self.now.letter.is_some())
     }
 
@@ -164,6 +170,7 @@ impl Tracked {
     /// The settlement holds.
     pub(super) fn resolve(&mut self) {
         if let Some(maybe) = self.maybe.take() {
+            self.shown_early = maybe.ticket.or(self.shown_early);
             self.now = maybe.then;
             // A retry writes the place down; a release leaves everything as it was.
             self.standing.floating &= self.now.waiting().is_some_and(|wait| wait.came_due);

@@ -14,6 +14,8 @@ struct State<T> {
     items: Vec<T>,
     bytes: usize,
     closed: bool,
+    /// Somebody sleeps here. Who posts makes no system call otherwise.
+    awaited: bool,
 }
 
 /// Why an item was handed back.
@@ -25,32 +27,37 @@ pub enum Refused {
 
 impl<T> Default for Mailbox<T> {
     fn default() -> Self {
-        let state = State { items: Vec::new(), bytes: 0, closed: false };
+        let state = State { items: Vec::new(), bytes: 0, closed: false, awaited: false };
         Self { state: Mutex::new(state), arrived: Condvar::new() }
     }
 }
 
 impl<T> Mailbox<T> {
     pub fn post(&self, item: T, bytes: usize) {
-        let mut state = self.lock();
-        state.items.push(item);
-        state.bytes += bytes;
-        self.arrived.notify_one();
+        self.put(self.lock(), item, bytes);
     }
 
     /// Like [`Mailbox::post`], unless `bytes_max` or more are waiting or the box is closed.
     pub fn offer(&self, item: T, bytes: usize, bytes_max: usize) -> Result<(), (T, Refused)> {
-        let mut state = self.lock();
+        let state = self.lock();
         if state.closed {
             return Err((item, Refused::Closed));
         }
         if state.bytes >= bytes_max {
             return Err((item, Refused::Full));
         }
+        self.put(state, item, bytes);
+        Ok(())
+    }
+
+    fn put(&self, mut state: MutexGuard<'_, State<T>>, item: T, bytes: usize) {
         state.items.push(item);
         state.bytes += bytes;
-        self.arrived.notify_one();
-        Ok(())
+        let awaited = std::mem::take(&mut state.awaited);
+        drop(state);
+        if awaited {
+            self.arrived.notify_all();
+        }
     }
 
     /// How much is waiting.
@@ -73,6 +80,7 @@ impl<T> Mailbox<T> {
             if state.closed {
                 return None;
             }
+            state.awaited = true;
             state = match until {
                 None => self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(until) => {

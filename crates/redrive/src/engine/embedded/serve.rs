@@ -31,7 +31,9 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     }
 
     fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
-        self.hand_out_due(now, room, out)
+        self.check()?;
+        let taken = self.hand_out_due(now, room, out);
+        self.guard(taken)
     }
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {

@@ -1,0 +1,202 @@
+//! `[[alert]]`: who is told when something is wrong, for whoever has no Prometheus. Plain data; the service sends.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redrive_core::duration::print;
+use redrive_core::nearest::nearest;
+use redrive_server::alerts::{AlertKind, Limits};
+use redrive_sinks::{Secret, WebhookOptions};
+
+use super::fault::Fault;
+use super::named::Named;
+use super::reader::{Reader, Section};
+use super::tree::At;
+use super::webhook::{self, HeaderConfig};
+
+const EVERY_DEFAULT: Duration = Duration::from_mins(15);
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+const EVERY_MAX: Duration = Duration::from_hours(24 * 31);
+const TIMEOUT_MAX: Duration = Duration::from_mins(5);
+const NUMBER_MAX: u64 = 1_000_000_000_000;
+
+/// Who hears of what, and how often.
+#[derive(Clone, Debug)]
+pub struct AlertConfig {
+    pub on: Vec<AlertKind>,
+    /// Which pipelines; never empty.
+    pub pipelines: Vec<String>,
+    pub to: AlertTarget,
+    /// The same is told again after so long, not before.
+    pub every: Duration,
+    /// How long one notice may take to be sent.
+    pub timeout: Duration,
+    pub limits: Limits,
+    /// Where each given value came from.
+    pub(super) given: BTreeMap<String, At>,
+}
+
+/// Where notices go.
+#[derive(Clone, Debug)]
+pub enum AlertTarget {
+    /// A POST with the notice as JSON. The address of a chat service is a secret.
+    Webhook { url: Secret, headers: Vec<HeaderConfig> },
+    /// A program and its arguments; the notice is its standard input.
+    Command(Vec<String>),
+}
+
+impl AlertConfig {
+    /// The options of the sink that sends, if it is a webhook.
+    pub fn options(&self) -> Option<WebhookOptions> {
+        self.to.options(self.timeout)
+    }
+
+    /// What one table says; `None` if it says not enough. `names` are those of the pipelines.
+    pub(super) fn read(
+        reader: &mut Reader,
+        (section, at): (&Section<'_>, &At),
+        index: usize,
+        names: &[&str],
+    ) -> Option<Self> {
+        let section = &section.clone().part(format!("alert {}", index + 1));
+        reader.unknown_keys(section);
+        let on = kinds(reader, section);
+        let pipelines = pipelines(reader, section, names);
+        let every = span(reader, section, "every", EVERY_DEFAULT, EVERY_MAX);
+        let timeout = span(reader, section, "timeout", TIMEOUT_DEFAULT, TIMEOUT_MAX);
+        let limits = limits(reader, section);
+        let to = target(reader, section, at)?;
+        reader.named.push(Named::Alert {
+            part: section.part_name().map(str::to_owned),
+            to: to.clone(),
+            timeout,
+            at: section.at("webhook").or_else(|| section.at("command")).unwrap_or_else(|| at.clone()),
+        });
+        let given = section.table.entries.iter().map(|entry| (entry.key.clone(), entry.node.at.clone()));
+        Some(Self { on, pipelines, to, every, timeout, limits, given: given.collect() })
+    }
+}
+
+impl AlertTarget {
+    pub(super) fn options(&self, timeout: Duration) -> Option<WebhookOptions> {
+        let Self::Webhook { url, headers } = self else { return None };
+        let headers = headers.iter().map(HeaderConfig::setting).collect();
+        Some(WebhookOptions { headers, timeout, ..WebhookOptions::to_url(url.clone()) })
+    }
+}
+
+fn kinds(reader: &mut Reader, section: &Section<'_>) -> Vec<AlertKind> {
+    let names = AlertKind::ALL.map(AlertKind::name);
+    let Some(given) = reader.texts(section, "on") else { return AlertKind::ALL.to_vec() };
+    if given.value.is_empty() {
+        let problem = format!("`on = []` tells of nothing; name some of {}", names.join(", "));
+        reader.fault(section, Fault::value("on", problem, "leave it out for all of them", given.at));
+        return Vec::new();
+    }
+    let mut kinds = Vec::new();
+    for word in given.value {
+        let Some(kind) = AlertKind::from_name(&word.value) else {
+            let near = nearest(&word.value, names).unwrap_or(names[0]);
+            let problem = format!("`on` names `{}`, which is not one of {}", word.value, names.join(", "));
+            reader.fault(section, Fault::value("on", problem, format!("\"{near}\""), word.at));
+            continue;
+        };
+        // Somebody who asks for a thing must not believe that it works.
+        let lacks = match kind {
+            AlertKind::BreakerOpen => Some("this build has no breaker"),
+            AlertKind::Guard => Some("this build does not watch the rate of dead letters"),
+            _ => None,
+        };
+        if let Some(why) = lacks {
+            let problem = format!("`{}` is never told yet: {why}", kind.name());
+            reader.fault(section, Fault::line("on", problem, "", vec![word.at]).warning());
+        }
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds
+}
+
+fn pipelines(reader: &mut Reader, section: &Section<'_>, names: &[&str]) -> Vec<String> {
+    let Some(given) = reader.texts(section, "pipelines") else {
+        return names.iter().map(|name| (*name).to_owned()).collect();
+    };
+    if given.value.is_empty() {
+        let problem = "`pipelines = []` watches nothing";
+        reader.fault(section, Fault::value("pipelines", problem, "leave it out for all of them", given.at));
+        return Vec::new();
+    }
+    let mut watched = Vec::new();
+    for name in given.value {
+        if !names.contains(&name.value.as_str()) {
+            let problem = format!("`pipelines` names `{}`, and there is no such [[pipeline]]", name.value);
+            let fix = match nearest(&name.value, names.iter().copied()) {
+                Some(near) => format!("\"{near}\""),
+                None => format!("one of {}", names.join(", ")),
+            };
+            reader.fault(section, Fault::value("pipelines", problem, fix, name.at));
+        } else if !watched.contains(&name.value) {
+            watched.push(name.value);
+        }
+    }
+    watched
+}
+
+fn limits(reader: &mut Reader, section: &Section<'_>) -> Limits {
+    let mut limits = Limits::default();
+    if let Some(set) = reader.whole(section, "dead_letters", NUMBER_MAX) {
+        limits.dead_letters = set.value;
+    }
+    if let Some(set) = reader.whole(section, "queue_depth", NUMBER_MAX) {
+        limits.queue_depth = set.value;
+    }
+    limits.within = span(reader, section, "within", limits.within, EVERY_MAX);
+    limits.oldest_letter = span(reader, section, "oldest_letter", limits.oldest_letter, EVERY_MAX * 12);
+    limits
+}
+
+/// A span of at least a second.
+fn span(reader: &mut Reader, section: &Section<'_>, key: &str, default: Duration, max: Duration) -> Duration {
+    let Some(set) = reader.duration(section, key) else { return default };
+    if (Duration::from_secs(1)..=max).contains(&set.value) {
+        return set.value;
+    }
+    let problem = format!("`{key} = \"{}\"` must lie between 1s and {}", print(set.value), print(max));
+    reader.fault(section, Fault::value(key, problem, format!("{key} = \"{}\"", print(default)), set.at));
+    default
+}
+
+fn target(reader: &mut Reader, section: &Section<'_>, at: &At) -> Option<AlertTarget> {
+    let webhook = reader.text(section, "webhook");
+    let headers = webhook::headers(reader, section, None);
+    let command = reader.texts(section, "command");
+    if let (Some(_), Some(_)) = (section.get("webhook"), section.get("command")) {
+        let at = [section.at("webhook"), section.at("command")].into_iter().flatten().collect();
+        let problem = "`webhook` and `command` are both set";
+        reader.fault(section, Fault::line("webhook", problem, "one [[alert]] for each", at));
+        return None;
+    }
+    if section.get("webhook").or_else(|| section.get("command")).is_none() {
+        let problem = "neither `webhook` nor `command` says who is told";
+        let fix = "webhook = \"https://…\", or command = [\"/usr/local/bin/page-me\"]";
+        reader.fault(section, Fault::line("webhook", problem, fix, vec![at.clone()]));
+        return None;
+    }
+    if let Some(headers) = section.at("headers").filter(|_| section.get("command").is_some()) {
+        let problem = "`headers` go with a `webhook`, and this is a `command`";
+        reader.fault(section, Fault::line("headers", problem, "leave them out", vec![headers]));
+    }
+    if let Some(url) = webhook {
+        return Some(AlertTarget::Webhook { url: url.value.into(), headers });
+    }
+    let command = command?;
+    let words: Vec<String> = command.value.into_iter().map(|word| word.value).collect();
+    if words.first().is_none_or(String::is_empty) {
+        let problem = "`command` names no program";
+        let fix = "command = [\"/usr/local/bin/page-me\"]";
+        reader.fault(section, Fault::value("command", problem, fix, command.at));
+        return None;
+    }
+    Some(AlertTarget::Command(words))
+}

@@ -1,0 +1,139 @@
+//! A processor that watches over itself: the supervisor does nothing but start a worker with the same arguments, pass
+//! signals on to it, and start it again when it dies.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
+use std::time::Instant;
+
+use redrive_core::duration::print;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::restarts::{End, Next, Restarts};
+use crate::exit::{Exit, Failed};
+
+/// The flag that makes a supervisor, and the hidden one that its worker gets instead.
+pub const FLAG: &str = "--supervise";
+pub const WORKER_FLAG: &str = "--worker-of";
+
+/// Signals that are passed on. Each of them asks for the end, so none of them is followed by a restart.
+const PASSED_ON: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+/// A worker that has not heard two of them does not hear any more.
+const ASKED_MAX: usize = 2;
+
+/// Supervises until the worker ends in a way that a restart cannot better, or somebody asks for the end. Returns the
+/// code to exit with.
+pub fn supervise() -> Result<u8, Failed> {
+    let failed = |error: std::io::Error| Failed::new(Exit::Storage, format!("no supervisor: {error}"));
+    // The worker is told of the death of the thread that made it: it has to be this one, which lives to the end.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    runtime.block_on(async {
+        let mut signals = listen().map_err(failed)?;
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut restarts = Restarts::default();
+        loop {
+            let worker = start(&program).map_err(failed)?;
+            let began = Instant::now();
+            tracing::info!(worker = worker.id(), "worker started");
+            let (end, asked) = follow(worker, &mut signals).await.map_err(failed)?;
+            if asked {
+                tracing::info!(%end, "worker ended, as asked");
+                return Ok(end.code());
+            }
+            let ran = print(began.elapsed());
+            match restarts.next(end, began.elapsed()) {
+                Next::Leave(code) => {
+                    tracing::warn!(%end, ran, "worker ended and is not started again");
+                    return Ok(code);
+                }
+                Next::Restart { after } => {
+                    tracing::error!(%end, ran, restart_in = print(after), "worker died");
+                    tokio::select! {
+                        () = tokio::time::sleep(after) => {}
+                        // There is nobody to pass it on to.
+                        _ = signals.recv() => return Ok(Exit::Ok.code()),
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// Every signal that is passed on, as it comes.
+fn listen() -> std::io::Result<mpsc::Receiver<Signal>> {
+    let (told, signals) = mpsc::channel(8);
+    for passed in PASSED_ON {
+        let mut stream = signal(SignalKind::from_raw(passed.as_raw()))?;
+        let told = told.clone();
+        tokio::spawn(async move {
+            while stream.recv().await.is_some() {
+                // Full: it was asked for the end eight times already.
+                let _ = told.try_send(passed);
+            }
+        });
+    }
+    Ok(signals)
+}
+
+fn start(program: &std::path::Path) -> std::io::Result<Child> {
+    Command::new(program)
+        .args(worker_args(std::env::args_os().skip(1), std::process::id()))
+        .stdin(Stdio::null())
+        // In the terminal's group it would get ^C twice, from the terminal and from us, which means: end now.
+        .process_group(0)
+        .spawn()
+}
+
+/// The same arguments, for a worker.
+fn worker_args(args: impl Iterator<Item = OsString>, supervisor: u32) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.filter(|arg| arg != FLAG).collect();
+    args.extend([WORKER_FLAG.into(), supervisor.to_string().into()]);
+    args
+}
+
+/// Waits for the worker's end and passes signals on meanwhile; whether there were any.
+async fn follow(mut worker: Child, signals: &mut mpsc::Receiver<Signal>) -> std::io::Result<(End, bool)> {
+    let pid = worker.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let mut asked = 0;
+    loop {
+        tokio::select! {
+            status = worker.wait() => return Ok((end_of(status?), asked > 0)),
+            Some(signal) = signals.recv() => {
+                asked += 1;
+                let signal = if asked > ASKED_MAX { Signal::KILL } else { signal };
+                // It may have ended just now, which the next round sees.
+                let _ = pid.map(|pid| kill_process(pid, signal));
+            }
+        }
+    }
+}
+
+fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Code(code as u8),
+        (None, signal) => End::Signal(signal.unwrap_or_default() as u8),
+    }
+}
+
+/// For the worker: ends with its supervisor, even if that is killed. Whether it is still there.
+pub fn end_with(supervisor: u32) -> bool {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    rustix::process::getppid()
+        .is_some_and(|parent| parent.as_raw_nonzero().get().cast_unsigned() == supervisor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_gets_the_same_arguments_and_is_no_supervisor() {
+        let args = ["processor", "--supervise", "--dir", "store"].map(OsString::from);
+        let expected = ["processor", "--dir", "store", "--worker-of", "42"].map(OsString::from);
+        assert_eq!(worker_args(args.into_iter(), 42), expected);
+    }
+}

@@ -1,0 +1,239 @@
+//! `[[alert]]` with the real binary: who is told what, that it is told once, and that nobody waits for it.
+
+mod world;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive::{Clock as _, MemoryStores, Message, Pipeline, Policy, Redrive, WallClock};
+use redrive_cli::config::{Environment, ProcessorFlags, Source, load};
+use redrive_cli::service::alerts::{Pills, Watching};
+use serde_json::{Value, json};
+use world::process::{Processor, redrive, stderr};
+use world::receiver::{OK, Receiver, Reply, UNAVAILABLE};
+use world::wait_for;
+
+const MESSAGES: &str = "/v1/pipelines/orders/messages";
+const REFUSED: Reply = ("422 Unprocessable Content", "");
+
+fn config(url: &str, alerts: &str) -> String {
+    format!(
+        r#"
+[engine]
+dir = "@DIR@"
+[server]
+listen = "@LISTEN@"
+[[pipeline]]
+name   = "orders"
+tiers  = ["20ms", "30ms"]
+jitter = "none"
+[pipeline.sink.webhook]
+url = "{url}"
+{alerts}
+"#
+    )
+}
+
+fn notices(receiver: &Receiver) -> Vec<Value> {
+    receiver.requests().iter().map(|request| serde_json::from_str(&request.body).unwrap()).collect()
+}
+
+fn send(processor: &Processor, ids: std::ops::Range<u32>) {
+    let mut lines = String::new();
+    for id in ids {
+        let _ = writeln!(lines, r#"{{"id":"o-{id}","payload":{id}}}"#);
+    }
+    assert_eq!(processor.post_as(MESSAGES, "application/x-ndjson", &lines).status, 202);
+}
+
+#[test]
+fn a_webhook_hears_of_dead_letters_once_and_of_their_end_although_it_fails_at_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let downstream = Receiver::start(|_| REFUSED);
+    // Its first answer is a failure: the notice is sent again, under the same id.
+    let hook = Receiver::start(|request| match request.header("redrive-attempt") {
+        Some("1") if request.body.contains("firing") => UNAVAILABLE,
+        _ => OK,
+    });
+    let alert = format!(
+        "[[alert]]\non = [\"dead_letters\"]\nwebhook = \"{}\"\ndead_letters = 4\nwithin = \"3s\"\nevery = \"1h\"",
+        hook.url()
+    );
+    let mut processor = Processor::start(dir.path(), &config(&downstream.url(), &alert));
+    send(&processor, 0..5);
+    wait_for("both notices", || hook.requests().len() >= 3);
+    let heard = notices(&hook);
+    let states: Vec<&Value> = heard.iter().map(|notice| &notice["state"]).collect();
+    assert_eq!(states, ["firing", "firing", "resolved"], "{heard:?}");
+    assert_eq!(hook.requests()[0].id(), hook.requests()[1].id());
+    assert_ne!(hook.requests()[1].id(), hook.requests()[2].id());
+    let first = &heard[0];
+    assert_eq!((&first["alert"], &first["pipeline"]), (&json!("dead_letters"), &json!("orders")));
+    assert_eq!((&first["value"], &first["limit"]), (&json!(5), &json!(4)), "{first}");
+    assert_eq!(first["runbook"], "docs/runbooks/dead-letter-arrivals.md");
+    assert_eq!(hook.requests()[0].header("content-type"), Some("application/json"));
+
+    // The hour is not over: what happens again is not told again.
+    send(&processor, 5..20);
+    wait_for("the dead letters", || processor.get("/v1/pipelines/orders").json()["dead"] == 20);
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
+    assert_eq!(hook.requests().len(), 3);
+    assert!(processor.log().contains("alert could not be sent and is tried again"), "{}", processor.log());
+}
+
+/// A handler that panics is the crash that needs no process to die; what follows is the same.
+#[test]
+fn a_command_gets_the_record_of_a_poison_pill() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("notices.ndjson");
+    let script = r#"cat >> "$0"; echo >> "$0"; [ "$REDRIVE_ALERT" = poison_pill ]"#;
+    let words = ["/bin/sh", "-c", script, &file.display().to_string()].map(|word| json!(word).to_string());
+    let alert = format!("[[alert]]\non = [\"poison_pill\"]\ncommand = [{}]", words.join(", "));
+    let source = Source::new(
+        "redrive.toml",
+        config("http://127.0.0.1:1/hook", &alert).replace("@LISTEN@", "127.0.0.1:0"),
+    );
+    let loaded = load::build(Some(source), &ProcessorFlags::default(), &Environment::default());
+    let alerts = loaded.config.unwrap_or_else(|| panic!("{:?}", loaded.faults)).alerts;
+
+    let pills = Arc::new(Pills::default());
+    let found = Arc::clone(&pills);
+    let pipeline = Pipeline::new("orders")
+        .policy(Policy::tiers(["20ms", "30ms", "40ms", "50ms"]).jitter("none"))
+        .handler_fn(|message| async move {
+            assert_ne!(message.id(), "o-3", "a message that its handler cannot bear");
+            Ok(())
+        })
+        .on_dead_letter(move |letter| found.notice(letter, WallClock.now()));
+    let redrive = Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap();
+    let handle = redrive.pipeline("orders").unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let watching = Watching::start(&alerts, vec![handle.clone()], pills, None, &runtime).unwrap().unwrap();
+    let told = file.clone();
+    runtime.block_on(async {
+        let messages = (0..5).map(|id| Message::builder(format!("o-{id}")).build().unwrap());
+        handle.ingest(messages).await.unwrap();
+        let work = async {
+            while !fs::read_to_string(&told).is_ok_and(|text| text.ends_with("}\n")) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let limit = tokio::time::timeout(Duration::from_mins(1), redrive.run_until(work));
+        limit.await.expect("waited a minute for the notice").unwrap();
+        watching.end().await;
+    });
+
+    let text = fs::read_to_string(&file).unwrap();
+    let notice: Value = serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!((&notice["alert"], &notice["severity"]), (&json!("poison_pill"), &json!("critical")));
+    let pill = &notice["quarantined"][0];
+    assert_eq!((&pill["message_id"], &pill["crash_count"]), (&json!("o-3"), &json!(3)), "{notice}");
+    let at = |field: &str| pill[field].as_str().unwrap_or_else(|| panic!("{field}: {pill}")).to_owned();
+    assert!(
+        at("first_crash_at") <= at("last_crash_at") && at("last_crash_at") <= at("quarantined_at"),
+        "{pill}"
+    );
+    assert_eq!(notice["quarantined"].as_array().unwrap().len(), 1, "no innocent: {notice}");
+}
+
+#[test]
+fn hooks_that_hang_or_fail_hold_nothing_up_and_end_with_the_processor() {
+    let dir = tempfile::tempdir().unwrap();
+    let downstream = Receiver::start(|request| if request.body == "0" { REFUSED } else { OK });
+    let hanging = Receiver::start(|_| {
+        loop {
+            std::thread::park();
+        }
+    });
+    let alert =
+        |to: &str| format!("[[alert]]\non = [\"dead_letters\"]\n{to}\ndead_letters = 0\ntimeout = \"5m\"\n");
+    let alerts = [
+        alert(&format!("webhook = \"{}\"", hanging.url())),
+        alert("command = [\"/bin/sh\", \"-c\", \"sleep 600 & wait\"]"),
+        alert("command = [\"false\"]"),
+    ];
+    let mut processor = Processor::start(dir.path(), &config(&downstream.url(), &alerts.concat()));
+    send(&processor, 0..1);
+    wait_for("the alert", || processor.log().contains("alert could not be sent and is tried again"));
+    wait_for("all three to be told", || processor.log().matches("\"message\":\"alert\"").count() == 3);
+    send(&processor, 1..500);
+    wait_for("every message", || processor.get("/v1/pipelines/orders").json()["succeeded"] == 499);
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
+    assert!(processor.log().contains("some alerts were not sent before the end"), "{}", processor.log());
+}
+
+#[test]
+fn storage_that_cannot_be_opened_is_told_before_the_process_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let (downstream, hook) = (Receiver::start(|_| UNAVAILABLE), Receiver::start(|_| OK));
+    let alert = format!("[[alert]]\nwebhook = \"{}\"", hook.url());
+    let mut processor = Processor::start(dir.path(), &config(&downstream.url(), &alert));
+    send(&processor, 0..3);
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
+    // What opening meets is no journal.
+    let journal = dir.path().join("data/orders/journal");
+    fs::rename(&journal, dir.path().join("elsewhere")).unwrap();
+    fs::write(&journal, "").unwrap();
+    let mut refused = redrive(dir.path()).arg("processor").stderr(Stdio::null()).spawn().unwrap();
+    let mut ended = None;
+    wait_for("it to be refused", || {
+        ended = refused.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(74));
+    let heard = notices(&hook);
+    assert_eq!((&heard[0]["alert"], &heard[0]["pipeline"]), (&json!("storage"), &Value::Null), "{heard:?}");
+    assert!(heard[0]["summary"].as_str().unwrap().starts_with("storage failed"), "{heard:?}");
+}
+
+/// What is said about a file with this alert.
+fn complaints(dir: &Path, alert: &str) -> (Option<i32>, String) {
+    fs::write(dir.join("redrive.toml"), config("http://127.0.0.1:1/hook", alert)).unwrap();
+    let text = fs::read_to_string(dir.join("redrive.toml")).unwrap();
+    let text = text.replace("@DIR@", "store").replace("@LISTEN@", "127.0.0.1:0");
+    fs::write(dir.join("redrive.toml"), text).unwrap();
+    let output = redrive(dir).args(["config", "check"]).output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+    (output.status.code(), said)
+}
+
+#[test]
+fn every_fault_of_an_alert_is_told_with_its_place_and_a_fix() {
+    let dir = tempfile::tempdir().unwrap();
+    let table: &[(&str, &[&str])] = &[
+        ("", &["neither `webhook` nor `command`", "alert 1"]),
+        ("webhook = \"http://a.example\"\ncommand = [\"true\"]", &["are both set", "one [[alert]] for each"]),
+        ("webhook = \"ftp://a.example/x\"", &["`webhook` cannot be used"]),
+        ("command = []", &["names no program"]),
+        ("command = [\"/no/such/program\"]", &["/no/such/program", "no such file"]),
+        ("command = [\"true\"]\non = [\"poison\"]", &["`poison`", "poison_pill"]),
+        ("command = [\"true\"]\non = []", &["tells of nothing"]),
+        ("command = [\"true\"]\npipelines = [\"order\"]", &["no such [[pipeline]]", "\"orders\""]),
+        ("command = [\"true\"]\nevery = \"0s\"", &["between 1s and", "every = \"15m\""]),
+        ("command = [\"true\"]\ntimeout = \"1h\"", &["between 1s and 5m"]),
+        ("command = [\"true\"]\nevry = \"1m\"", &["did you mean `every`"]),
+        ("command = [\"true\"]\nheaders = { x-a = \"b\" }", &["`headers` go with a `webhook`"]),
+        ("command = [\"true\"]\ndead_letters = -1", &["must lie between"]),
+    ];
+    for (alert, parts) in table {
+        let (code, said) = complaints(dir.path(), &format!("[[alert]]\n{alert}"));
+        assert_eq!(code, Some(2), "{alert}: {said}");
+        for part in *parts {
+            assert!(said.contains(part), "{part} is not said of {alert}: {said}");
+        }
+        assert!(said.contains("redrive.toml:"), "{alert}: {said}");
+    }
+    let (code, said) = complaints(dir.path(), "[[alert]]\ncommand = [\"true\", \"hunter2\"]");
+    assert_eq!(code, Some(0), "{said}");
+    let shown = redrive(dir.path()).args(["config", "show"]).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("[[alert]]") && shown.contains("command = [\"true\", \"…\"]"), "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+}

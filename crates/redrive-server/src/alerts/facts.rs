@@ -1,0 +1,65 @@
+//! What is known of a pipeline at one moment, as plain numbers.
+
+use redrive::figures::Figures;
+use redrive::{DeadLetter, Reason, Time};
+
+/// One pipeline, now. Counters are those since the process began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Messages that became dead letters.
+    pub dead: u64,
+    pub open_letters: u64,
+    pub oldest_letter: Option<Time>,
+    pub pending: u64,
+    /// Why the breaker is open, if it is.
+    pub breaker_open: Option<String>,
+    /// Why the guard paused the pipeline, if it did.
+    pub guarded: Option<String>,
+    /// Poison pills that were found since the last look.
+    pub pills: Vec<Pill>,
+}
+
+impl Facts {
+    /// What the figures of a pipeline say. The breaker and the guard have none yet, so both are as if they were not.
+    pub fn of(figures: &Figures) -> Self {
+        let pending = figures.pending;
+        Self {
+            dead: figures.dead.total(),
+            open_letters: pending.letters_open,
+            oldest_letter: figures.oldest_letter,
+            pending: pending.pending(),
+            breaker_open: None,
+            guarded: None,
+            pills: Vec::new(),
+        }
+    }
+}
+
+/// A message that was set aside because it crashed its worker too often. Never its payload, nor an error's text, which
+/// may hold a part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pill {
+    pub message_id: String,
+    pub crash_count: u32,
+    /// When it first failed, which was a crash unless it had failed in another way before.
+    pub first_crash_at: Option<Time>,
+    pub last_crash_at: Option<Time>,
+    pub quarantined_at: Time,
+    /// How often it was called and failed.
+    pub attempts: u32,
+}
+
+impl Pill {
+    /// The pill that a dead letter is, if it is one.
+    pub fn of(letter: &DeadLetter, now: Time) -> Option<Self> {
+        let meta = &letter.meta;
+        (letter.reason == Reason::PoisonPill).then(|| Self {
+            message_id: letter.message.id().to_owned(),
+            crash_count: meta.crashes,
+            first_crash_at: meta.first_failed,
+            last_crash_at: meta.last_crash,
+            quarantined_at: now,
+            attempts: meta.attempts,
+        })
+    }
+}

@@ -1,0 +1,206 @@
+//! What is wrong with a pipeline. Pure: limits, facts and what was counted before come in.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use redrive::Time;
+use redrive_core::duration;
+
+use super::facts::{Facts, Pill};
+use super::kind::AlertKind;
+
+/// Above which something is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// New dead letters within `within`.
+    pub dead_letters: u64,
+    pub within: Duration,
+    /// The age of the oldest open letter.
+    pub oldest_letter: Duration,
+    /// Messages that have not come to an end.
+    pub queue_depth: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            dead_letters: 100,
+            within: Duration::from_mins(10),
+            oldest_letter: Duration::from_hours(24),
+            queue_depth: 10_000,
+        }
+    }
+}
+
+/// Something is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub kind: AlertKind,
+    /// What is wrong, in a sentence.
+    pub summary: String,
+    /// The number that is too high: letters, seconds, messages.
+    pub value: Option<u64>,
+    pub limit: Option<u64>,
+}
+
+/// What was counted before, of one pipeline.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// The counter of dead letters at earlier moments, oldest first. Bounded by [`MARKS_MAX`].
+    marks: VecDeque<(Time, u64)>,
+    last_pill: Option<Time>,
+}
+
+/// How finely the window of new dead letters is known.
+const MARKS_MAX: u32 = 60;
+
+impl Past {
+    /// Before anything was counted: counters begin at zero with the process.
+    pub fn at(now: Time) -> Self {
+        Self { marks: VecDeque::from([(now, 0)]), last_pill: None }
+    }
+
+    /// Dead letters that are new within the window, and remembers this moment.
+    fn arrived(&mut self, dead: u64, within: Duration, now: Time) -> u64 {
+        let (step, begin) = (within / MARKS_MAX, now.as_millis().saturating_sub(within.as_millis() as u64));
+        // The youngest mark that is old enough is the one to count from; older ones are not needed any more.
+        while self.marks.len() > 1 && self.marks[1].0.as_millis() <= begin {
+            self.marks.pop_front();
+        }
+        let before = self.marks.front().map_or(0, |(_, count)| *count);
+        if self.marks.back().is_none_or(|(at, _)| now.since(*at) >= step) {
+            self.marks.push_back((now, dead));
+        }
+        dead.saturating_sub(before)
+    }
+
+    fn pills(&mut self, pills: &[Pill], memory: Duration, now: Time) -> bool {
+        if !pills.is_empty() {
+            self.last_pill = Some(now);
+        }
+        self.last_pill.is_some_and(|last| now.since(last) < memory)
+    }
+}
+
+/// Everything that is wrong with a pipeline now. A poison pill counts as wrong for as long as `memory`: it is an event,
+/// and nobody can say when it is over.
+pub fn judge(
+    pipeline: &str,
+    facts: &Facts,
+    limits: &Limits,
+    past: &mut Past,
+    memory: Duration,
+    now: Time,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut find = |kind, summary: String, value: Option<u64>, limit: Option<u64>| {
+        findings.push(Finding { kind, summary, value, limit });
+    };
+    if let Some(why) = &facts.breaker_open {
+        find(AlertKind::BreakerOpen, format!("{pipeline}: the breaker is open: {why}"), None, None);
+    }
+    let arrived = past.arrived(facts.dead, limits.within, now);
+    if arrived > limits.dead_letters {
+        let within = duration::print(limits.within);
+        let summary =
+            format!("{pipeline}: {arrived} new dead letters within {within}, {} open", facts.open_letters);
+        find(AlertKind::DeadLetters, summary, Some(arrived), Some(limits.dead_letters));
+    }
+    if let Some(age) = facts.oldest_letter.map(|at| now.since(at)).filter(|age| *age > limits.oldest_letter) {
+        let hours = age.as_secs() / 3600;
+        let summary = format!("{pipeline}: the oldest open dead letter died {hours} hours ago");
+        find(AlertKind::OldestLetter, summary, Some(age.as_secs()), Some(limits.oldest_letter.as_secs()));
+    }
+    if facts.pending > limits.queue_depth {
+        let summary = format!("{pipeline}: {} messages have not come to an end", facts.pending);
+        find(AlertKind::QueueDepth, summary, Some(facts.pending), Some(limits.queue_depth));
+    }
+    if past.pills(&facts.pills, memory, now) {
+        let summary = format!("{pipeline}: a message crashed its worker too often and is quarantined");
+        find(AlertKind::PoisonPill, summary, None, None);
+    }
+    if let Some(why) = &facts.guarded {
+        find(AlertKind::Guard, format!("{pipeline}: paused by the guard: {why}"), None, None);
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMORY: Duration = Duration::from_mins(15);
+
+    fn at(secs: u64) -> Time {
+        Time::from_millis(1_000_000_000 + secs * 1000)
+    }
+
+    fn pill() -> Pill {
+        Pill {
+            message_id: "o-1".to_owned(),
+            crash_count: 3,
+            first_crash_at: Some(at(0)),
+            last_crash_at: Some(at(9)),
+            quarantined_at: at(10),
+            attempts: 3,
+        }
+    }
+
+    #[test]
+    fn each_limit_is_told_above_it_and_not_at_it() {
+        let none: &[AlertKind] = &[];
+        let day = 24 * 3600;
+        let quiet = Facts { dead: 100, pending: 10_000, oldest_letter: Some(at(0)), ..Facts::default() };
+        let table: &[(Facts, u64, &[AlertKind])] = &[
+            (Facts::default(), 60, none),
+            (quiet.clone(), day, none),
+            (Facts { dead: 101, ..quiet.clone() }, 60, &[AlertKind::DeadLetters]),
+            (quiet.clone(), day + 1, &[AlertKind::OldestLetter]),
+            (Facts { pending: 10_001, ..quiet.clone() }, 60, &[AlertKind::QueueDepth]),
+            (Facts { breaker_open: Some("51 %".to_owned()), ..quiet.clone() }, 60, &[AlertKind::BreakerOpen]),
+            (Facts { guarded: Some("90 %".to_owned()), ..quiet.clone() }, 60, &[AlertKind::Guard]),
+            (Facts { pills: vec![pill()], ..quiet }, 60, &[AlertKind::PoisonPill]),
+        ];
+        for (facts, secs, expected) in table {
+            let found = judge("orders", facts, &Limits::default(), &mut Past::at(at(0)), MEMORY, at(*secs));
+            let kinds: Vec<AlertKind> = found.iter().map(|finding| finding.kind).collect();
+            assert_eq!(&kinds, expected, "{facts:?} after {secs} s");
+            assert!(found.iter().all(|finding| finding.summary.starts_with("orders: ")), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn only_dead_letters_of_the_window_are_new() {
+        let mut past = Past::at(at(0));
+        let mut told = Vec::new();
+        // 60 a minute for two minutes, then none.
+        for secs in 1..=1200 {
+            let facts = Facts { dead: secs.min(120), ..Facts::default() };
+            let found = judge("orders", &facts, &Limits::default(), &mut past, MEMORY, at(secs));
+            told.extend(found.iter().map(|finding| (secs, finding.value.unwrap())));
+            assert!(past.marks.len() <= MARKS_MAX as usize + 2);
+        }
+        assert_eq!(told.first(), Some(&(101, 101)));
+        let last = told.last().unwrap().0;
+        assert!(
+            (610..=640).contains(&last),
+            "it is over ten minutes after it was, give or take a mark: {last}"
+        );
+    }
+
+    #[test]
+    fn letters_of_an_earlier_process_are_not_new() {
+        let facts = Facts { dead: 0, open_letters: 90_000, ..Facts::default() };
+        assert_eq!(judge("orders", &facts, &Limits::default(), &mut Past::at(at(0)), MEMORY, at(1)), []);
+    }
+
+    #[test]
+    fn a_pill_is_remembered_for_a_while() {
+        let mut past = Past::at(at(0));
+        let facts = Facts { pills: vec![pill()], ..Facts::default() };
+        assert_eq!(judge("orders", &facts, &Limits::default(), &mut past, MEMORY, at(1)).len(), 1);
+        let quiet = Facts::default();
+        assert_eq!(judge("orders", &quiet, &Limits::default(), &mut past, MEMORY, at(900)).len(), 1);
+        assert_eq!(judge("orders", &quiet, &Limits::default(), &mut past, MEMORY, at(901)), []);
+    }
+}

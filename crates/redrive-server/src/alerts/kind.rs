@@ -1,0 +1,97 @@
+//! What may be told: a closed set, each with how bad it is and what to do.
+
+/// One kind of alert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AlertKind {
+    /// The downstream counts as down.
+    BreakerOpen,
+    /// Messages are given up faster than usual.
+    DeadLetters,
+    /// Nobody has looked at a dead letter for long.
+    OldestLetter,
+    /// Too many messages have not come to an end.
+    QueueDepth,
+    /// A message took its worker down again and again, and was set aside.
+    PoisonPill,
+    /// The pipeline was paused because most of its messages died.
+    Guard,
+    /// The disk is nearly full, or storage failed and the process ended. Of the process, not of a pipeline.
+    Storage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Critical,
+    Warning,
+}
+
+impl AlertKind {
+    pub const ALL: [Self; 7] = [
+        Self::BreakerOpen,
+        Self::DeadLetters,
+        Self::OldestLetter,
+        Self::QueueDepth,
+        Self::PoisonPill,
+        Self::Guard,
+        Self::Storage,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BreakerOpen => "breaker_open",
+            Self::DeadLetters => "dead_letters",
+            Self::OldestLetter => "oldest_letter",
+            Self::QueueDepth => "queue_depth",
+            Self::PoisonPill => "poison_pill",
+            Self::Guard => "guard",
+            Self::Storage => "storage",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    pub const fn severity(self) -> Severity {
+        match self {
+            Self::BreakerOpen | Self::PoisonPill | Self::Guard | Self::Storage => Severity::Critical,
+            Self::DeadLetters | Self::OldestLetter | Self::QueueDepth => Severity::Warning,
+        }
+    }
+
+    /// The page that says what to do, as the alert rules name it.
+    pub const fn runbook(self) -> &'static str {
+        match self {
+            Self::BreakerOpen => "docs/runbooks/breaker-open.md",
+            Self::DeadLetters => "docs/runbooks/dead-letter-arrivals.md",
+            Self::OldestLetter => "docs/runbooks/oldest-letter.md",
+            Self::QueueDepth => "docs/runbooks/queue-depth.md",
+            Self::PoisonPill => "docs/runbooks/poison-pill.md",
+            Self::Guard => "docs/runbooks/paused.md",
+            Self::Storage => "docs/guide/operations.md",
+        }
+    }
+}
+
+impl Severity {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own_and_a_page_that_is_there() {
+        for kind in AlertKind::ALL {
+            assert_eq!(AlertKind::from_name(kind.name()), Some(kind));
+            let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(kind.runbook());
+            assert!(page.is_file(), "{}", page.display());
+        }
+    }
+}

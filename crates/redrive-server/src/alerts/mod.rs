@@ -1,0 +1,19 @@
+//! Alerts for whoever has no Prometheus: judged once a second from plain figures, told at most so often.
+//!
+//! Read in this order: a [`kind`] is what may be told, [`facts`] are what is known of a pipeline at one moment, [`judge`]
+//! finds what is wrong with them, [`rhythm`] says when that is told and when it is over, [`watcher`] puts the two
+//! together for one alert of the configuration, and a [`notice`] is what is sent. Nothing here has a clock, a thread or
+//! a connection: whoever runs it brings them.
+
+pub mod facts;
+pub mod judge;
+pub mod kind;
+pub mod notice;
+pub mod rhythm;
+pub mod watcher;
+
+pub use facts::{Facts, Pill};
+pub use judge::{Finding, Limits};
+pub use kind::{AlertKind, Severity};
+pub use notice::{Notice, State};
+pub use watcher::Watcher;

@@ -1,0 +1,119 @@
+//! When something is told: at once, then once a period for as long as it lasts, and once when it is over.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redrive::Time;
+
+use super::kind::AlertKind;
+use super::notice::State;
+
+/// What is being told about: a kind, of one pipeline or of the whole process.
+pub type Subject = (AlertKind, Option<String>);
+
+/// Keeps one alert from telling the same too often. Its memory is bounded by kinds times pipelines.
+#[derive(Clone, Debug)]
+pub struct Rhythm {
+    every: Duration,
+    standings: BTreeMap<Subject, Standing>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    /// Since when it is wrong; `None`: it is not.
+    since: Option<Time>,
+    /// When it was last told that it is wrong.
+    told: Option<Time>,
+    /// Whether that was told and its end was not.
+    open: bool,
+}
+
+/// What is to be told now, and since when it is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beat {
+    pub state: State,
+    pub since: Time,
+}
+
+impl Rhythm {
+    pub fn new(every: Duration) -> Self {
+        Self { every, standings: BTreeMap::new() }
+    }
+
+    pub fn every(&self) -> Duration {
+        self.every
+    }
+
+    /// Hears whether the subject is wrong now. What comes and goes within a period is told once, with its end; if it
+    /// is wrong again when the period is over, it is told again.
+    pub fn hear(&mut self, subject: Subject, wrong: bool, now: Time) -> Option<Beat> {
+        if !wrong && !self.standings.contains_key(&subject) {
+            return None;
+        }
+        let standing = self.standings.entry(subject).or_default();
+        if !wrong {
+            let since = standing.since.take()?;
+            return std::mem::take(&mut standing.open).then_some(Beat { state: State::Resolved, since });
+        }
+        let since = *standing.since.get_or_insert(now);
+        if standing.told.is_some_and(|told| now.since(told) < self.every) {
+            return None;
+        }
+        (standing.told, standing.open) = (Some(now), true);
+        Some(Beat { state: State::Firing, since })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> Time {
+        Time::from_millis(1_000_000_000 + secs * 1000)
+    }
+
+    /// What is told, second by second, when it is wrong during these spans.
+    fn told(wrong: &[(u64, u64)], secs: u64) -> Vec<(u64, State, u64)> {
+        let mut rhythm = Rhythm::new(Duration::from_mins(1));
+        let subject = || (AlertKind::QueueDepth, Some("orders".to_owned()));
+        let beats = (0..secs).filter_map(|now| {
+            let is_wrong = wrong.iter().any(|(from, to)| (*from..*to).contains(&now));
+            let beat = rhythm.hear(subject(), is_wrong, at(now))?;
+            Some((now, beat.state, (beat.since.as_millis() - at(0).as_millis()) / 1000))
+        });
+        beats.collect()
+    }
+
+    #[test]
+    fn it_is_told_at_once_then_once_a_period_then_that_it_is_over() {
+        use State::{Firing, Resolved};
+        assert_eq!(told(&[], 100), []);
+        assert_eq!(
+            told(&[(10, 150)], 200),
+            [(10, Firing, 10), (70, Firing, 10), (130, Firing, 10), (150, Resolved, 10)]
+        );
+    }
+
+    #[test]
+    fn what_flickers_is_told_once_a_period() {
+        use State::{Firing, Resolved};
+        let flicker: Vec<_> = (0..10).map(|i| (i * 10, i * 10 + 5)).collect();
+        assert_eq!(
+            told(&flicker, 100),
+            [(0, Firing, 0), (5, Resolved, 0), (60, Firing, 60), (65, Resolved, 60)]
+        );
+        // What is still wrong when the period is over is told then, with its own beginning.
+        assert_eq!(told(&[(0, 5), (50, 70)], 100)[2..], [(60, Firing, 50), (70, Resolved, 50)]);
+    }
+
+    #[test]
+    fn subjects_do_not_hold_each_other_up() {
+        let mut rhythm = Rhythm::new(Duration::from_mins(1));
+        for pipeline in ["a", "b"] {
+            for kind in [AlertKind::QueueDepth, AlertKind::OldestLetter] {
+                assert!(rhythm.hear((kind, Some(pipeline.to_owned())), true, at(0)).is_some());
+                assert!(rhythm.hear((kind, Some(pipeline.to_owned())), true, at(1)).is_none());
+            }
+        }
+    }
+}

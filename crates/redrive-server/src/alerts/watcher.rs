@@ -1,0 +1,201 @@
+//! One alert of the configuration: what it watches, and what it has told.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redrive::Time;
+
+use super::facts::{Facts, Pill};
+use super::judge::{Finding, Limits, Past, judge};
+use super::kind::AlertKind;
+use super::notice::{Notice, PILLS_MAX, State};
+use super::rhythm::Rhythm;
+
+/// Watches some kinds of some pipelines. Whoever owns it looks once a second.
+#[derive(Clone, Debug)]
+pub struct Watcher {
+    kinds: Vec<AlertKind>,
+    limits: Limits,
+    rhythm: Rhythm,
+    pipelines: BTreeMap<String, Watched>,
+}
+
+#[derive(Clone, Debug)]
+struct Watched {
+    past: Past,
+    /// Pills that no notice has told of yet.
+    untold: Vec<Pill>,
+}
+
+impl Watcher {
+    pub fn new(
+        kinds: Vec<AlertKind>,
+        pipelines: impl IntoIterator<Item = String>,
+        limits: Limits,
+        every: Duration,
+        now: Time,
+    ) -> Self {
+        let watched = |name| (name, Watched { past: Past::at(now), untold: Vec::new() });
+        let pipelines = pipelines.into_iter().map(watched).collect();
+        Self { kinds, limits, rhythm: Rhythm::new(every), pipelines }
+    }
+
+    pub fn watches(&self, kind: AlertKind) -> bool {
+        self.kinds.contains(&kind)
+    }
+
+    /// What is to be told of a pipeline now.
+    pub fn look(&mut self, pipeline: &str, facts: &Facts, now: Time) -> Vec<Notice> {
+        let every = self.rhythm.every();
+        let Some(watched) = self.pipelines.get_mut(pipeline) else { return Vec::new() };
+        let room = PILLS_MAX.saturating_sub(watched.untold.len());
+        watched.untold.extend(facts.pills.iter().take(room).cloned());
+        let findings = judge(pipeline, facts, &self.limits, &mut watched.past, every, now);
+        let mut notices = Vec::new();
+        for kind in self.kinds.iter().copied().filter(|kind| *kind != AlertKind::Storage) {
+            let finding = findings.iter().find(|finding| finding.kind == kind);
+            let beat = self.rhythm.hear((kind, Some(pipeline.to_owned())), finding.is_some(), now);
+            let Some(beat) = beat else { continue };
+            let pills = match (kind, beat.state) {
+                (AlertKind::PoisonPill, State::Firing) => std::mem::take(&mut watched.untold),
+                _ => Vec::new(),
+            };
+            let mut notice = notice(kind, Some(pipeline), finding, now);
+            (notice.state, notice.since, notice.pills) = (beat.state, beat.since, pills);
+            notices.push(notice);
+        }
+        notices
+    }
+
+    /// What is to be told of the storage: `wrong` says what is, if anything is.
+    pub fn look_at_storage(&mut self, wrong: Option<&str>, now: Time) -> Option<Notice> {
+        if !self.watches(AlertKind::Storage) {
+            return None;
+        }
+        let beat = self.rhythm.hear((AlertKind::Storage, None), wrong.is_some(), now)?;
+        let finding = wrong.map(|why| Finding {
+            kind: AlertKind::Storage,
+            summary: why.to_owned(),
+            value: None,
+            limit: None,
+        });
+        let notice = notice(AlertKind::Storage, None, finding.as_ref(), now);
+        Some(Notice { state: beat.state, since: beat.since, ..notice })
+    }
+}
+
+fn notice(kind: AlertKind, pipeline: Option<&str>, finding: Option<&Finding>, now: Time) -> Notice {
+    let over = || match pipeline {
+        Some(pipeline) => format!("{pipeline}: {} is over", kind.name()),
+        None => format!("{} is over", kind.name()),
+    };
+    Notice {
+        kind,
+        state: State::Firing,
+        pipeline: pipeline.map(str::to_owned),
+        at: now,
+        since: now,
+        summary: finding.map_or_else(over, |finding| finding.summary.clone()),
+        value: finding.and_then(|finding| finding.value),
+        limit: finding.and_then(|finding| finding.limit),
+        pills: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> Time {
+        Time::from_millis(1_794_700_800_000 + secs * 1000)
+    }
+
+    fn watcher(kinds: &[AlertKind]) -> Watcher {
+        let every = Duration::from_mins(15);
+        Watcher::new(kinds.to_vec(), ["orders".to_owned()], Limits::default(), every, at(0))
+    }
+
+    fn with_pill(id: &str, secs: u64) -> Facts {
+        let pill = Pill {
+            message_id: id.to_owned(),
+            crash_count: 3,
+            first_crash_at: Some(at(secs - 60)),
+            last_crash_at: Some(at(secs - 1)),
+            quarantined_at: at(secs),
+            attempts: 3,
+        };
+        Facts { pills: vec![pill], ..Facts::default() }
+    }
+
+    #[test]
+    fn pills_are_told_with_their_record_and_later_ones_together() {
+        let mut watcher = watcher(&[AlertKind::PoisonPill]);
+        let first = watcher.look("orders", &with_pill("o-1", 100), at(100));
+        assert_eq!(
+            first[0].to_json(),
+            serde_json::json!({
+                "alert": "poison_pill",
+                "state": "firing",
+                "severity": "critical",
+                "pipeline": "orders",
+                "at": "2026-11-15T00:01:40.000Z",
+                "since": "2026-11-15T00:01:40.000Z",
+                "summary": "orders: a message crashed its worker too often and is quarantined",
+                "text": "[firing] critical orders: a message crashed its worker too often and is quarantined",
+                "value": null,
+                "limit": null,
+                "runbook": "docs/runbooks/poison-pill.md",
+                "version": env!("CARGO_PKG_VERSION"),
+                "quarantined": [{
+                    "message_id": "o-1",
+                    "crash_count": 3,
+                    "first_crash_at": "2026-11-15T00:00:40.000Z",
+                    "last_crash_at": "2026-11-15T00:01:39.000Z",
+                    "quarantined_at": "2026-11-15T00:01:40.000Z",
+                    "attempts": 3,
+                }],
+            })
+        );
+        assert_eq!(watcher.look("orders", &with_pill("o-2", 300), at(300)), []);
+        assert_eq!(watcher.look("orders", &with_pill("o-3", 400), at(400)), []);
+        let later = watcher.look("orders", &Facts::default(), at(1000));
+        let ids: Vec<&str> = later[0].pills.iter().map(|pill| pill.message_id.as_str()).collect();
+        assert_eq!((later[0].state, ids), (State::Firing, vec!["o-2", "o-3"]));
+        let over = watcher.look("orders", &Facts::default(), at(1300));
+        assert_eq!((over[0].state, over[0].pills.len()), (State::Resolved, 0));
+        assert_eq!(over[0].summary, "orders: poison_pill is over");
+    }
+
+    #[test]
+    fn a_flood_of_pills_is_bounded() {
+        let mut watcher = watcher(&[AlertKind::PoisonPill]);
+        watcher.look("orders", &with_pill("first", 100), at(100));
+        for secs in 101..200 {
+            watcher.look("orders", &with_pill("more", secs), at(secs));
+        }
+        assert_eq!(watcher.look("orders", &Facts::default(), at(1000))[0].pills.len(), PILLS_MAX);
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_told() {
+        let facts = Facts { pending: 50_000, dead: 5_000, ..Facts::default() };
+        let told = watcher(&[AlertKind::QueueDepth]).look("orders", &facts, at(1));
+        let kinds: Vec<AlertKind> = told.iter().map(|notice| notice.kind).collect();
+        assert_eq!(kinds, [AlertKind::QueueDepth]);
+        assert_eq!((told[0].value, told[0].limit), (Some(50_000), Some(10_000)));
+        assert_eq!(watcher(&[AlertKind::QueueDepth]).look("invoices", &facts, at(1)), []);
+        assert_eq!(watcher(&[AlertKind::QueueDepth]).look_at_storage(Some("failed"), at(1)), None);
+    }
+
+    #[test]
+    fn storage_is_told_for_the_process_and_its_notices_have_ids_of_their_own() {
+        let mut watcher = watcher(&[AlertKind::Storage]);
+        assert_eq!(watcher.look_at_storage(None, at(1)), None);
+        let wrong = watcher.look_at_storage(Some("the disk is nearly full"), at(2)).unwrap();
+        assert_eq!((wrong.pipeline.as_deref(), wrong.summary.as_str()), (None, "the disk is nearly full"));
+        assert_eq!(watcher.look_at_storage(Some("the disk is nearly full"), at(3)), None);
+        let over = watcher.look_at_storage(None, at(4)).unwrap();
+        assert_eq!((over.state, over.since), (State::Resolved, at(2)));
+        assert_ne!(over.id(), wrong.id());
+    }
+}
