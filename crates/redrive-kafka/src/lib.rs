@@ -24,6 +24,7 @@ pub mod topics;
 pub mod assign;
 pub mod committer;
 pub mod desk;
+mod fenced;
 pub mod mailbox;
 pub mod poll;
 mod read;

@@ -18,6 +18,7 @@ use rdkafka::{ClientConfig, Message as _};
 use crate::assign::Plan;
 use crate::committer::Committer;
 use crate::desk::Desk;
+use crate::fenced::{self, Fenced};
 use crate::mailbox::{Mailbox, Note, Order, Place};
 use crate::record::Reader;
 use crate::room::Room;
@@ -31,12 +32,6 @@ const SLEEP: Duration = Duration::from_millis(40);
 const REMIND_EVERY: Duration = Duration::from_millis(20);
 /// How long the broker may take to answer a last commit.
 const LAST_COMMIT_MAX: Duration = Duration::from_secs(10);
-/// A member that the group takes for replaced comes back after this, since it may have been replaced by itself: by an
-/// answer that was lost, when the broker was restarted.
-pub(crate) const JOIN_AGAIN_AFTER: Duration = Duration::from_secs(3);
-/// Replaced so often within this span, it was by another process.
-const FENCED_MAX: usize = 3;
-const FENCED_WITHIN: Duration = Duration::from_mins(1);
 
 type Queue = PartitionQueue<Desk>;
 
@@ -58,7 +53,7 @@ impl Poller {
         drain: Duration,
         mailbox: &Arc<Mailbox>,
     ) -> Result<Self, KafkaError> {
-        let consumer = join(config, topics, mailbox)?;
+        let consumer = fenced::join(config, topics, mailbox)?;
         let abort = Arc::new(AtomicBool::new(false));
         let polling = Polling {
             committer: Committer::start(&consumer, mailbox)?,
@@ -76,8 +71,7 @@ impl Poller {
             releasing: None,
             committing: None,
             config: config.clone(),
-            fenced: Vec::new(),
-            joining_at: None,
+            fenced: Fenced::default(),
         };
         let name = format!("poll-{}", polling.plan.pipeline);
         let thread = std::thread::Builder::new().name(name).spawn(move || polling.run());
@@ -103,20 +97,6 @@ impl Poller {
             let _ = thread.join();
         }
     }
-}
-
-/// A consumer that joins the group and calls the polling thread when there is something for it.
-pub(crate) fn join(
-    config: &ClientConfig,
-    topics: &[String],
-    mailbox: &Arc<Mailbox>,
-) -> Result<Arc<BaseConsumer<Desk>>, KafkaError> {
-    let mut consumer: BaseConsumer<Desk> = config.create_with_context(Desk::default())?;
-    let bell = Arc::clone(mailbox);
-    consumer.set_nonempty_callback(move || bell.call_reader());
-    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
-    consumer.subscribe(&topics)?;
-    Ok(Arc::new(consumer))
 }
 
 pub(crate) struct Reading {
@@ -149,10 +129,7 @@ pub(crate) struct Polling {
     pub(crate) committer: Committer,
     pub(crate) committing: Option<u64>,
     pub(crate) config: ClientConfig,
-    /// When the group took this member for replaced.
-    pub(crate) fenced: Vec<Instant>,
-    /// The consumer is of no use any more, and when there shall be another.
-    pub(crate) joining_at: Option<Instant>,
+    pub(crate) fenced: Fenced,
 }
 
 impl Polling {
@@ -166,10 +143,7 @@ impl Polling {
             if self.carry_out_orders() {
                 break;
             }
-            if let Some(at) = self.joining_at {
-                if Instant::now() >= at {
-                    self.join_again();
-                }
+            if self.is_out() {
                 std::thread::park_timeout(SLEEP);
                 continue;
             }
@@ -297,19 +271,8 @@ impl Polling {
 
     fn fail(&mut self, code: RDKafkaErrorCode) {
         let owned = code == RDKafkaErrorCode::FencedInstanceId;
-        if owned && self.joining_at.is_some() {
+        if owned && !self.was_replaced() {
             return;
-        }
-        if owned {
-            let now = Instant::now();
-            self.fenced.retain(|at| now.duration_since(*at) < FENCED_WITHIN);
-            self.fenced.push(now);
-            if self.fenced.len() < FENCED_MAX {
-                tracing::warn!("the group has replaced this member; it joins again in a moment");
-                self.joining_at = Some(now + JOIN_AGAIN_AFTER);
-                self.forget_partitions();
-                return;
-            }
         }
         let problem = if owned {
             "another process runs under the same member name".to_owned()

@@ -8,10 +8,9 @@ use rdkafka::consumer::Consumer;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::assign::{self, AssignFault, Begun};
-use crate::committer::Committer;
 use crate::desk::Change;
 use crate::mailbox::{Note, Place};
-use crate::poll::{JOIN_AGAIN_AFTER, Polling, Reading, join};
+use crate::poll::{Polling, Reading};
 
 /// How much later than the engine the polling thread gives up on it.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
@@ -135,38 +134,6 @@ impl Polling {
         if has_orphans && !self.rejoined {
             self.rejoined = true;
             self.rejoin();
-        }
-    }
-
-    /// They are somebody else's already: there is nothing to drain and nothing to commit.
-    pub(crate) fn forget_partitions(&mut self) {
-        self.assigning = None;
-        self.releasing = None;
-        self.committing = None;
-        self.lanes.clear();
-        self.mailbox.tell(Note::Gone { epoch: self.epoch });
-    }
-
-    /// A consumer after a fatal error is of no use; another one takes its place.
-    pub(crate) fn join_again(&mut self) {
-        let joined = join(&self.config, &self.topics, &self.mailbox)
-            .and_then(|consumer| Ok((Committer::start(&consumer, &self.mailbox)?, consumer)));
-        match joined {
-            Ok((committer, consumer)) => {
-                self.consumer.context().close();
-                let old = std::mem::replace(&mut self.consumer, consumer);
-                let mut commits = std::mem::replace(&mut self.committer, committer);
-                // Its end waits for its threads.
-                std::thread::spawn(move || {
-                    commits.end();
-                    drop(old);
-                });
-                self.joining_at = None;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the group cannot be joined again yet");
-                self.joining_at = Some(Instant::now() + JOIN_AGAIN_AFTER);
-            }
         }
     }
 }

@@ -151,6 +151,10 @@ impl Started {
         kb.unwrap_or(0.0) / 1000.0
     }
 
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// To tell it something.
     pub fn stdin(&mut self) -> Option<&mut ChildStdin> {
         self.child.stdin.as_mut()

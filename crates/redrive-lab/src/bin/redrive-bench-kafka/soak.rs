@@ -22,9 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 pub fn run(options: &Options) -> Result<(), Error> {
     let Options { brokers, rate, seconds, partitions, .. } = options;
-    std::fs::create_dir_all(&options.dir)?;
-    let path = options.dir.join("trace");
-    let _ = std::fs::remove_file(&path);
     for (name, value) in machine::describe(&options.dir) {
         println!("{name}: {value}");
     }
@@ -34,6 +31,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
     );
     let mut runs = Runs::new(options);
     runs.clear(NAME)?;
+    std::fs::create_dir_all(&options.dir)?;
+    let path = options.dir.join("trace");
     let source = format!("{NAME}-source");
     // Orders are forgotten long after they were read, so that a long run fits on a disk.
     let settings = [("retention.bytes", "2147483648"), ("segment.bytes", "268435456")];
@@ -70,6 +69,9 @@ fn under_fire(runs: &mut Runs<'_>, source: &str, path: &Path) -> Result<Told, Er
     let mut kills_us = Vec::new();
     while began.elapsed() < span {
         std::thread::sleep(Duration::from_millis(200));
+        if !serve.is_running() {
+            return Err("the processor ended by itself".into());
+        }
         if said.elapsed() > SAY_EVERY {
             said = Instant::now();
             let look = lag.look()?;
