@@ -12,6 +12,7 @@
 #   REDRIVE_KAFKA_DIR    where its address, pid and log are kept; target/kafka unless set (one broker for each)
 #   REDRIVE_KAFKA_PORT   its port; a free one unless set
 #   REDRIVE_KAFKA_HEAP   memory of the broker; 512m unless set
+#   REDRIVE_KAFKA_ADVERTISED   the port it tells its clients, when a proxy stands in front of it; its own unless set
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -54,7 +55,7 @@ settings() {
 		controller.quorum.voters=1@127.0.0.1:$controller
 		controller.listener.names=CONTROLLER
 		listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
-		advertised.listeners=PLAINTEXT://127.0.0.1:$port
+		advertised.listeners=PLAINTEXT://127.0.0.1:${REDRIVE_KAFKA_ADVERTISED:-$port}
 		listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 		log.dirs=$home/data
 		# Topics are made by whoever needs them, never by a typing error.

@@ -110,6 +110,9 @@ impl KafkaEngine {
     }
 
     fn gone(&mut self) {
+        // Copies that are acknowledged from now on have no lane to be marked in. The next assignment has this number or a
+        // later one, and nothing is begun before it.
+        self.epoch = self.epoch.wrapping_add(1);
         self.lanes.clear();
         self.by_name.clear();
         self.ahead.clear();

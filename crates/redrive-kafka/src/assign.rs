@@ -66,6 +66,8 @@ pub struct Begun {
     pub lanes: Vec<LaneStart>,
     /// How many partitions the topics have by now.
     pub partitions: HashMap<Arc<str>, i32>,
+    /// Whether the source has partitions that nobody was ever given: whoever gets one commits where it begins.
+    pub has_orphans: bool,
 }
 
 /// Names a partition.
@@ -79,6 +81,7 @@ pub fn begin(
     assigned: &TopicPartitionList,
 ) -> Result<Begun, AssignFault> {
     let partitions = grown(consumer, plan)?;
+    let has_orphans = has_orphans(consumer, plan, assigned)?;
     let names = names(plan, assigned);
     let mut asked = TopicPartitionList::with_capacity(names.len());
     for (topic, partition) in &names {
@@ -147,7 +150,7 @@ pub fn begin(
             })
         })
         .collect();
-    Ok(Begun { lanes, partitions })
+    Ok(Begun { lanes, partitions, has_orphans })
 }
 
 /// How many partitions the topics have. If the source has grown, the tiers grow first; where keys are ordered that is
@@ -196,6 +199,22 @@ fn names(plan: &Plan, assigned: &TopicPartitionList) -> Vec<Name> {
     known.collect()
 }
 
+/// A static member that comes back is given what it had, also if the source has grown since.
+fn has_orphans(
+    consumer: &BaseConsumer<Desk>,
+    plan: &Plan,
+    assigned: &TopicPartitionList,
+) -> Result<bool, KafkaError> {
+    if plan.cluster.member.is_none() || !plan.topics.contains_key(&plan.source) {
+        return Ok(false);
+    }
+    let committed = committed_of(consumer, &plan.source)?;
+    let nobodys = |(partition, is_committed): &(i32, bool)| {
+        !is_committed && assigned.find_partition(&plan.source, *partition).is_none()
+    };
+    Ok(committed.iter().any(|(_, is_committed)| *is_committed) && committed.iter().any(nobodys))
+}
+
 /// Where partitions begin for which nothing is committed.
 fn first_offsets(
     consumer: &BaseConsumer<Desk>,
@@ -224,16 +243,25 @@ pub fn any_committed<C: rdkafka::consumer::ConsumerContext>(
     consumer: &BaseConsumer<C>,
     topic: &str,
 ) -> Result<bool, KafkaError> {
+    Ok(committed_of(consumer, topic)?.iter().any(|(_, is_committed)| *is_committed))
+}
+
+/// The partitions of a topic, and whether the group has committed anything for them.
+fn committed_of<C: rdkafka::consumer::ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topic: &str,
+) -> Result<Vec<(i32, bool)>, KafkaError> {
     let metadata = consumer.fetch_metadata(Some(topic), ASK_MAX)?;
     let mut all = TopicPartitionList::new();
     for partition in metadata.topics().iter().flat_map(rdkafka::metadata::MetadataTopic::partitions) {
         all.add_partition(topic, partition.id());
     }
     if all.count() == 0 {
-        return Ok(false);
+        return Ok(Vec::new());
     }
     let committed = consumer.committed_offsets(all, ASK_MAX)?;
-    Ok(committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_))))
+    let is_committed = |offset: Offset| matches!(offset, Offset::Offset(_));
+    Ok(committed.elements().iter().map(|e| (e.partition(), is_committed(e.offset()))).collect())
 }
 
 /// Commits where partitions begin at once, so that a start is decided only once.

@@ -5,11 +5,11 @@
 //!
 //! - [`options`]: which cluster, which topics, how they are read
 //! - [`client`]: how librdkafka is set up for each of its parts; [`topics`]: which topics there are and must be
-//! - [`poll`]: the polling thread; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
+//! - [`poll`]: the polling thread, with `rebalance` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
 //!   [`mailbox`], [`room`]: between it and the engine
 //! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory
 //! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`]: what waits for its key
-//! - [`engine`]: the parts together, `take`, `settle`, `absorb` and `tend`: what it does; `serve`: the seam;
+//! - [`engine`]: the parts together, `open`, `take`, `settle`, `absorb` and `tend`: what it does; `serve`: the seam;
 //!   [`stores`] opens one for each pipeline
 //! - [`produce`]: copies on their way; [`spool`]: those that Kafka refuses
 //! - [`commit`]: batches until they are durable; [`progress`]: what is committed beside an offset
@@ -24,8 +24,11 @@ pub mod topics;
 pub mod assign;
 pub mod committer;
 pub mod desk;
+mod fenced;
 pub mod mailbox;
 pub mod poll;
+mod read;
+mod rebalance;
 pub mod room;
 
 pub mod record;
@@ -38,6 +41,7 @@ pub mod spill;
 
 mod absorb;
 pub mod engine;
+mod open;
 mod serve;
 mod settle;
 pub mod stores;

@@ -15,16 +15,15 @@ use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::{ClientConfig, Message as _};
 
-use crate::assign::{self, AssignFault, Begun, Plan};
+use crate::assign::Plan;
 use crate::committer::Committer;
-use crate::desk::{Change, Desk};
+use crate::desk::Desk;
+use crate::fenced::{self, Fenced};
 use crate::mailbox::{Mailbox, Note, Order, Place};
 use crate::record::Reader;
 use crate::room::Room;
 use crate::waiting;
 
-/// Records of one partition before the next one has its turn.
-const BATCH: usize = 512;
 /// Events of the consumer that are served in one go.
 const EVENTS: usize = 256;
 /// Longest sleep: everything that matters calls.
@@ -33,9 +32,6 @@ const SLEEP: Duration = Duration::from_millis(40);
 const REMIND_EVERY: Duration = Duration::from_millis(20);
 /// How long the broker may take to answer a last commit.
 const LAST_COMMIT_MAX: Duration = Duration::from_secs(10);
-/// How much later than the engine the polling thread gives up on it.
-const RELEASE_GRACE: Duration = Duration::from_secs(2);
-const ASSIGN_AGAIN_AFTER: Duration = Duration::from_millis(300);
 
 type Queue = PartitionQueue<Desk>;
 
@@ -57,16 +53,13 @@ impl Poller {
         drain: Duration,
         mailbox: &Arc<Mailbox>,
     ) -> Result<Self, KafkaError> {
-        let mut consumer: BaseConsumer<Desk> = config.create_with_context(Desk::default())?;
-        let bell = Arc::clone(mailbox);
-        consumer.set_nonempty_callback(move || bell.call_reader());
-        let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
-        consumer.subscribe(&topics)?;
+        let consumer = fenced::join(config, topics, mailbox)?;
         let abort = Arc::new(AtomicBool::new(false));
-        let consumer = Arc::new(consumer);
         let polling = Polling {
             committer: Committer::start(&consumer, mailbox)?,
             consumer,
+            topics: topics.to_vec(),
+            rejoined: false,
             plan,
             reader,
             drain,
@@ -77,6 +70,8 @@ impl Poller {
             assigning: None,
             releasing: None,
             committing: None,
+            config: config.clone(),
+            fenced: Fenced::default(),
         };
         let name = format!("poll-{}", polling.plan.pipeline);
         let thread = std::thread::Builder::new().name(name).spawn(move || polling.run());
@@ -104,32 +99,37 @@ impl Poller {
     }
 }
 
-struct Reading {
-    topic: Arc<str>,
-    partition: i32,
-    queue: Queue,
-    room: Arc<Room>,
+pub(crate) struct Reading {
+    pub(crate) topic: Arc<str>,
+    pub(crate) partition: i32,
+    pub(crate) queue: Queue,
+    pub(crate) room: Arc<Room>,
     /// Set by the queue when something has come.
-    filled: Arc<AtomicBool>,
-    stopped: bool,
+    pub(crate) filled: Arc<AtomicBool>,
+    pub(crate) stopped: bool,
 }
 
-struct Polling {
+pub(crate) struct Polling {
     // Before the consumer: each queue holds on to it.
-    lanes: Vec<Reading>,
-    consumer: Arc<BaseConsumer<Desk>>,
-    plan: Plan,
-    reader: Reader,
-    drain: Duration,
-    mailbox: Arc<Mailbox>,
-    abort: Arc<AtomicBool>,
-    epoch: u32,
+    pub(crate) lanes: Vec<Reading>,
+    pub(crate) consumer: Arc<BaseConsumer<Desk>>,
+    pub(crate) topics: Vec<String>,
+    /// Whether the group was asked to assign its partitions anew.
+    pub(crate) rejoined: bool,
+    pub(crate) plan: Plan,
+    pub(crate) reader: Reader,
+    pub(crate) drain: Duration,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) abort: Arc<AtomicBool>,
+    pub(crate) epoch: u32,
     /// An assignment that waits for answers of the broker, and when to ask again.
-    assigning: Option<(TopicPartitionList, Instant)>,
+    pub(crate) assigning: Option<(TopicPartitionList, Instant)>,
     /// The partitions are wanted by others: until when the engine may finish what it has.
-    releasing: Option<Instant>,
-    committer: Committer,
-    committing: Option<u64>,
+    pub(crate) releasing: Option<Instant>,
+    pub(crate) committer: Committer,
+    pub(crate) committing: Option<u64>,
+    pub(crate) config: ClientConfig,
+    pub(crate) fenced: Fenced,
 }
 
 impl Polling {
@@ -142,6 +142,10 @@ impl Polling {
             }
             if self.carry_out_orders() {
                 break;
+            }
+            if self.is_out() {
+                std::thread::park_timeout(SLEEP);
+                continue;
             }
             let served = self.serve_consumer();
             self.change_assignment();
@@ -207,7 +211,7 @@ impl Polling {
     }
 
     /// Commits and serves the consumer until the answer is there.
-    fn commit_and_wait(&mut self, places: &[Place]) -> Option<String> {
+    pub(crate) fn commit_and_wait(&mut self, places: &[Place]) -> Option<String> {
         let until = Instant::now() + LAST_COMMIT_MAX;
         let mut open = usize::from(self.committing.is_some());
         if !places.is_empty() {
@@ -261,12 +265,15 @@ impl Polling {
         served
     }
 
-    fn lane_of(&self, topic: &str, partition: i32) -> Option<usize> {
+    pub(crate) fn lane_of(&self, topic: &str, partition: i32) -> Option<usize> {
         self.lanes.iter().position(|lane| lane.partition == partition && *lane.topic == *topic)
     }
 
-    fn fail(&self, code: RDKafkaErrorCode) {
+    fn fail(&mut self, code: RDKafkaErrorCode) {
         let owned = code == RDKafkaErrorCode::FencedInstanceId;
+        if owned && !self.was_replaced() {
+            return;
+        }
         let problem = if owned {
             "another process runs under the same member name".to_owned()
         } else {
@@ -280,171 +287,6 @@ impl Polling {
         let polled = waiting::read(&self.reader, record);
         self.lanes[lane].room.fill(1, polled.bytes);
         self.mailbox.tell(Note::Records { epoch: self.epoch, lane, records: vec![polled] });
-    }
-
-    fn change_assignment(&mut self) {
-        while let Some(change) = self.consumer.context().next_change() {
-            match change {
-                Change::Assign(list) => self.assigning = Some((list, Instant::now())),
-                Change::Revoke => {
-                    self.assigning = None;
-                    if self.lanes.is_empty() || self.consumer.assignment_lost() {
-                        self.let_go();
-                    } else {
-                        self.releasing = Some(Instant::now() + self.drain + RELEASE_GRACE);
-                        self.mailbox.tell(Note::Wanted { epoch: self.epoch });
-                    }
-                }
-            }
-        }
-        if let Some(until) = self.releasing
-            && (Instant::now() > until || self.consumer.assignment_lost())
-        {
-            tracing::warn!(
-                "partitions go before everything in flight was settled; it will be delivered again"
-            );
-            self.let_go();
-        }
-        if let Some((list, at)) = self.assigning.take() {
-            if Instant::now() < at {
-                self.assigning = Some((list, at));
-            } else {
-                self.assign(list);
-            }
-        }
-    }
-
-    fn release(&mut self, places: &[Place]) {
-        if let Some(problem) = self.commit_and_wait(places) {
-            tracing::warn!(problem, "the last commit before partitions go failed; some deliveries repeat");
-        }
-        self.let_go();
-    }
-
-    fn let_go(&mut self) {
-        self.releasing = None;
-        self.committing = None;
-        self.lanes.clear();
-        if let Err(error) = self.consumer.unassign() {
-            tracing::warn!(%error, "letting partitions go");
-        }
-        self.mailbox.tell(Note::Gone { epoch: self.epoch });
-    }
-
-    fn assign(&mut self, list: TopicPartitionList) {
-        let began = match assign::begin(&self.consumer, &self.plan, &list) {
-            Ok(began) => began,
-            Err(AssignFault::Kafka(error)) => {
-                tracing::warn!(%error, "new partitions cannot begin yet; asking again");
-                self.assigning = Some((list, Instant::now() + ASSIGN_AGAIN_AFTER));
-                return;
-            }
-            Err(
-                fault @ (AssignFault::NoStart { .. } | AssignFault::Grown { .. } | AssignFault::Topics(_)),
-            ) => {
-                self.mailbox.tell(Note::Failed { problem: fault.to_string(), owned: false });
-                return;
-            }
-        };
-        let Begun { lanes: began, partitions } = began;
-        let mut places = TopicPartitionList::with_capacity(began.len());
-        for lane in &began {
-            let offset = Offset::Offset(lane.done.prefix().cast_signed());
-            if let Err(error) = places.add_partition_offset(&lane.topic, lane.partition, offset) {
-                tracing::error!(%error, topic = %lane.topic, "an offset that cannot be");
-            }
-        }
-        // Before the assignment: a queue that was split stays so, and nothing comes by the main queue, where the end of a
-        // partition could not be told from that of another.
-        self.lanes.clear();
-        for lane in &began {
-            let Some(mut queue) = self.consumer.split_partition_queue(&lane.topic, lane.partition) else {
-                tracing::error!(topic = %lane.topic, partition = lane.partition, "a partition without a queue");
-                continue;
-            };
-            let filled = Arc::new(AtomicBool::new(true));
-            let (bell, flag) = (Arc::clone(&self.mailbox), Arc::clone(&filled));
-            queue.set_nonempty_callback(move || {
-                flag.store(true, Ordering::SeqCst);
-                bell.call_reader();
-            });
-            self.lanes.push(Reading {
-                topic: Arc::clone(&lane.topic),
-                partition: lane.partition,
-                queue,
-                room: Arc::clone(&lane.room),
-                filled,
-                stopped: false,
-            });
-        }
-        if let Err(error) = self.consumer.assign(&places) {
-            tracing::warn!(%error, "assigning partitions");
-            self.lanes.clear();
-            self.assigning = Some((list, Instant::now() + ASSIGN_AGAIN_AFTER));
-            return;
-        }
-        self.epoch = self.epoch.wrapping_add(1);
-        self.mailbox.tell(Note::Assigned { epoch: self.epoch, lanes: began, partitions });
-    }
-
-    /// Reads from every partition that has records and room. Whether there was anything.
-    fn read_lanes(&mut self) -> bool {
-        if self.releasing.is_some() {
-            return false;
-        }
-        let mut any = false;
-        for lane in 0..self.lanes.len() {
-            any |= self.read_lane(lane);
-        }
-        any
-    }
-
-    fn read_lane(&mut self, lane: usize) -> bool {
-        let reading = &mut self.lanes[lane];
-        if reading.stopped || !reading.filled.load(Ordering::SeqCst) {
-            return false;
-        }
-        let limit = reading.room.left().min(BATCH);
-        if limit == 0 {
-            return false;
-        }
-        // Before reading: what comes while we read sets it again.
-        reading.filled.store(false, Ordering::SeqCst);
-        let epoch = self.epoch;
-        let mut records = Vec::new();
-        let mut bytes = 0;
-        let mut notes = Vec::new();
-        let mut events = 0;
-        while events < limit {
-            let Some(event) = reading.queue.poll(Duration::ZERO) else { break };
-            events += 1;
-            match event {
-                Ok(record) => {
-                    let polled = waiting::read(&self.reader, &record);
-                    bytes += polled.bytes;
-                    records.push(polled);
-                }
-                Err(KafkaError::PartitionEOF(_)) => notes.push(Note::End { epoch, lane }),
-                Err(KafkaError::MessageConsumption(
-                    code @ (RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange),
-                )) => {
-                    reading.stopped = true;
-                    notes.push(Note::Stopped { epoch, lane, problem: code.to_string() });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, topic = %reading.topic, partition = reading.partition, "reading");
-                }
-            }
-        }
-        if events == limit {
-            reading.filled.store(true, Ordering::SeqCst);
-        }
-        if !records.is_empty() {
-            reading.room.fill(records.len(), bytes);
-            self.mailbox.tell(Note::Records { epoch, lane, records });
-        }
-        notes.into_iter().for_each(|note| self.mailbox.tell(note));
-        events > 0
     }
 }
 

@@ -112,12 +112,11 @@ impl Scan {
                 }
                 Some(Err(KafkaError::PartitionEOF(partition))) => Some(partition),
                 Some(Err(error)) if heard.elapsed() > SILENCE_MAX => return Err(failed(error)),
-                Some(Err(_)) => None,
                 None if heard.elapsed() > SILENCE_MAX => {
                     let problem = format!("{} gives no records", open[0].topic);
                     return Err(EngineError::Unavailable(problem));
                 }
-                None => None,
+                Some(Err(_)) | None => None,
             };
             if let Some(partition) = ended {
                 open.retain(|span| span.partition != partition);

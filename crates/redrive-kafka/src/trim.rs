@@ -38,7 +38,7 @@ impl Trimmer {
                     Ok(0) => {}
                     Ok(partitions) => tracing::info!(partitions, "what is done was cut off the tiers"),
                     Err(error) => {
-                        tracing::warn!(%error, "what is done could not be cut off the tiers; next time")
+                        tracing::warn!(%error, "what is done could not be cut off the tiers; next time");
                     }
                 }
             }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use redrive::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason, Time};
-use redrive_kafka::KafkaEngine;
+use redrive_kafka::{Cluster, KafkaEngine, KafkaStores, Only, TopicsMode};
 
 use support::{World, message, wait, wait_durable};
 
-const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
 fn at(ms: u64) -> Time {
     Time::from_millis(1_000_000 + ms)
@@ -255,4 +255,130 @@ fn a_group_that_never_read_the_source_does_not_guess_where_to_begin() {
     world.cluster.start = None;
     let error = world.stores().engine(&world.pipeline.name, StoreOptions::default()).unwrap_err();
     assert!(error.to_string().contains("start = \"earliest\""), "{error}");
+}
+
+fn ordered() -> StoreOptions {
+    StoreOptions { ordering: redrive::engine::Ordering::Key, ..StoreOptions::default() }
+}
+
+fn of_key(ids: std::ops::Range<u32>, key: &'static str) -> Vec<redrive_core::Message> {
+    ids.map(|n| message(&format!("{key}{n}")).key(key).created(at(0)).payload("{}").build().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_new_owner_knows_which_keys_wait_in_the_tiers() {
+    let world = World::new(2, &TIERS);
+    world.produce(&of_key(0..3, "a"));
+    world.produce(&of_key(0..3, "b"));
+    let mut engine = world.open(ordered());
+    let first = take(&mut engine, at(0), 2);
+    assert_eq!(ids(&first), ["a0".to_owned(), "b0".to_owned()].into());
+    settle(&mut engine, first, |delivery| match delivery.message.id() {
+        "a0" => Verdict::Retry { due: at(30_000), meta: Meta { attempts: 1, ..delivery.meta } },
+        _ => Verdict::Done,
+    });
+    drop(engine);
+
+    let mut engine = world.open(ordered());
+    for expected in ["b1", "b2"] {
+        let next = take(&mut engine, at(10), 1);
+        assert_eq!(ids(&next), [expected.to_owned()].into());
+        settle(&mut engine, next, |_| Verdict::Done);
+    }
+    let mut none = Vec::new();
+    for _ in 0..100 {
+        engine.poll(&mut Vec::new()).unwrap();
+        engine.take(at(29_999), 10, &mut none).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(none.is_empty(), "{:?}", ids(&none));
+    assert_eq!(engine.counts().pending(), 3);
+    for expected in ["a0", "a1", "a2"] {
+        let next = take(&mut engine, at(30_000), 1);
+        assert_eq!(ids(&next), [expected.to_owned()].into());
+        settle(&mut engine, next, |_| Verdict::Done);
+    }
+    engine.close().unwrap();
+}
+
+#[test]
+fn tiers_grow_with_the_source() {
+    let mut world = World::new(1, &TIERS);
+    world.cluster.passed_on.push(("topic.metadata.refresh.interval.ms".to_owned(), "500".to_owned()));
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    support::grow(&world.pipeline.source, 3);
+    world.partitions = 3;
+    world.produce(&messages(0..30));
+    let mut taken = Vec::new();
+    let mut partitions = BTreeSet::new();
+    while partitions.len() < 3 {
+        taken = take(&mut engine, at(0), 1);
+        partitions.insert(taken[0].receipt.seq >> 48);
+        settle(&mut engine, std::mem::take(&mut taken), |delivery| Verdict::Retry {
+            due: at(10),
+            meta: Meta { attempts: 1, ..delivery.meta },
+        });
+    }
+    finish_all(&mut [&mut engine], at(10), 30);
+    assert!(taken.is_empty());
+    engine.close().unwrap();
+}
+
+#[test]
+fn a_static_member_that_comes_back_finds_partitions_that_were_added() {
+    let mut world = World::new(1, &TIERS);
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    engine.close().unwrap();
+    drop(engine);
+    support::grow(&world.pipeline.source, 3);
+    world.partitions = 3;
+    world.produce(&messages(0..30));
+    let mut engine = world.open(StoreOptions::default());
+    let done: BTreeSet<String> = finish_all(&mut [&mut engine], at(0), 30).into_iter().collect();
+    assert_eq!(done.len(), 30);
+    engine.close().unwrap();
+}
+
+#[test]
+fn where_keys_are_ordered_a_grown_source_is_refused() {
+    let world = World::new(1, &TIERS);
+    let mut engine = world.open_caught_up(ordered());
+    engine.close().unwrap();
+    drop(engine);
+    support::grow(&world.pipeline.source, 3);
+    let cluster = Cluster { topics: TopicsMode::Verify, ..world.cluster.clone() };
+    let stores = KafkaStores::new(cluster, vec![world.pipeline.clone()]);
+    let error = stores.engine(&world.pipeline.name, ordered()).unwrap_err();
+    assert!(error.to_string().contains("partitions"), "{error}");
+}
+
+#[test]
+fn a_process_may_have_the_source_alone_and_another_the_tiers() {
+    let mut world = World::new(2, &TIERS);
+    world.cluster.member = None;
+    world.produce(&messages(0..10));
+    world.pipeline.only = Only::Source;
+    let mut source = world.open_caught_up(StoreOptions::default());
+    let taken = take(&mut source, at(0), 10);
+    settle(&mut source, taken, |delivery| Verdict::Retry {
+        due: at(10),
+        meta: Meta { attempts: 1, ..delivery.meta },
+    });
+    let mut none = Vec::new();
+    source.take(at(100), 10, &mut none).unwrap();
+    assert!(none.is_empty());
+    world.pipeline.only = Only::Tiers;
+    let mut tiers = world.open(StoreOptions::default());
+    let mut events = Vec::new();
+    let mut retried = Vec::new();
+    wait("the tiers are read", || {
+        source.poll(&mut events).unwrap();
+        tiers.poll(&mut events).unwrap();
+        tiers.take(at(100), 10 - retried.len(), &mut retried).unwrap();
+        retried.len() == 10
+    });
+    settle(&mut tiers, retried, |_| Verdict::Done);
+    tiers.close().unwrap();
+    source.close().unwrap();
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::http::{HeaderMap, header};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::problem::{Code, Problem};
@@ -20,28 +21,56 @@ pub(crate) struct Held {
     _share: OwnedSemaphorePermit,
 }
 
-/// Reads a body to its end.
+/// Reads a body to its end. Its share of the memory grows with what has arrived, not with what was announced: a sender
+/// that takes its time keeps nobody else out.
 pub(crate) async fn hold(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Held, Problem> {
     let max = shared.body_bytes_max;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    // Without a length the largest one is assumed, so that what is promised is always there.
-    let expected: usize = announced.unwrap_or(max);
-    if expected > max {
+    if announced.is_some_and(|announced: usize| announced > max) {
         return Err(too_large(max));
     }
-    let grains = u32::try_from(expected.div_ceil(GRAIN_BYTES).max(1)).unwrap_or(u32::MAX);
-    let share = shared.bodies.clone().try_acquire_many_owned(grains).map_err(|_| {
-        Problem::new(Code::Busy, "too many large bodies are being read", "send it again after Retry-After")
-    })?;
-    match tokio::time::timeout(BODY_WAIT, to_bytes(body, max)).await {
-        Ok(Ok(bytes)) => Ok(Held { bytes, _share: share }),
-        // The other way to fail is a sender that went away; it will not read this.
-        Ok(Err(_)) => Err(too_large(max)),
-        Err(_) => {
-            let message = format!("the body did not arrive within {} s", BODY_WAIT.as_secs());
-            Err(Problem::new(Code::Timeout, message, "send it in one go, or in smaller requests"))
+    tokio::time::timeout(BODY_WAIT, read(shared, body, max)).await.unwrap_or_else(|_| {
+        let message = format!("the body did not arrive within {} s", BODY_WAIT.as_secs());
+        Err(Problem::new(Code::Timeout, message, "send it in one go, or in smaller requests"))
+    })
+}
+
+async fn read(shared: &Shared, mut body: Body, max: usize) -> Result<Held, Problem> {
+    let mut share = take_share(shared, 1)?;
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        // A sender that went away will not read the answer.
+        let Ok(part) = frame.map_err(|_| too_large(max))?.into_data() else { continue };
+        let held = first.len() + all.len();
+        let arrived = held + part.len();
+        if arrived > max {
+            return Err(too_large(max));
+        }
+        let more = grains(arrived) - grains(held);
+        if more > 0 {
+            share.merge(take_share(shared, more)?);
+        }
+        // Most bodies come in one piece, which is kept as it is.
+        if held == 0 {
+            first = part;
+        } else {
+            all.extend_from_slice(&std::mem::take(&mut first));
+            all.extend_from_slice(&part);
         }
     }
+    let bytes = if all.is_empty() { first } else { all.freeze() };
+    Ok(Held { bytes, _share: share })
+}
+
+fn grains(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(GRAIN_BYTES).max(1)).unwrap_or(u32::MAX)
+}
+
+fn take_share(shared: &Shared, grains: u32) -> Result<OwnedSemaphorePermit, Problem> {
+    shared.bodies.clone().try_acquire_many_owned(grains).map_err(|_| {
+        Problem::new(Code::Busy, "too many large bodies are being read", "send it again after Retry-After")
+    })
 }
 
 fn too_large(max: usize) -> Problem {

@@ -171,11 +171,20 @@ async fn memory_for_bodies_is_bounded_over_all_requests() {
     setup.options.body_bytes_max = 64 * 1024;
     setup.options.bodies_bytes_max = 64 * 1024;
     let server = start_with(setup).await;
-    // One sender announces a large body and takes its time.
-    let head = format!(
+    // One sender announces a large body, sends most of it and takes its time with the rest.
+    let announced = format!(
         "POST {MESSAGES} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {OPS}\r\ncontent-length: 65000\r\n\r\n"
     );
     let body = format!("{{\"payload\":\"{}\"}}", "x".repeat(10_000));
+    // Announcing alone keeps nobody out, however often.
+    let mut idle = Vec::new();
+    for _ in 0..4 {
+        idle.push(server.hang(announced.as_bytes()).await);
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.post(MESSAGES, &body).await.expect(202);
+    drop(idle);
+    let head = format!("{announced}{}", "x".repeat(60_000));
     let begun = std::time::Instant::now();
     let (slow, busy) = loop {
         let slow = server.hang(head.as_bytes()).await;

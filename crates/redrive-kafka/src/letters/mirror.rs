@@ -25,7 +25,7 @@ const TURN: usize = 256;
 /// How long between two lines about a long way to the end.
 const TELL_EVERY: Duration = Duration::from_secs(2);
 /// How long between two looks at whether a topic has more partitions.
-const RECOUNT_EVERY: Duration = Duration::from_secs(30);
+const RECOUNT_EVERY: Duration = Duration::from_secs(5);
 const METADATA_WAIT: Duration = Duration::from_secs(10);
 
 /// One topic and how far it was read.
@@ -62,7 +62,8 @@ fn settings(mut config: ClientConfig) -> ClientConfig {
         .set("auto.offset.reset", "earliest")
         // An empty answer is what tells the end, so it must not take long.
         .set("fetch.wait.max.ms", "100")
-        .set("queued.max.messages.kbytes", "8192");
+        .set("queued.min.messages", "5000")
+        .set("queued.max.messages.kbytes", "2048");
     config
 }
 
