@@ -1,12 +1,12 @@
 # One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint alerts examples demo bench soak mutants deny tools clean
+.PHONY: help test lint alerts examples demo bench soak soak-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
 
 help: ## list what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## install what the tests need, start PostgreSQL, run all tests and all examples
+test: ## install what the tests need, start PostgreSQL and Kafka, run all tests and all examples
 	@scripts/test.sh
 
 lint: ## formatting, clippy with warnings as errors, the README's example against its file, links between pages
@@ -31,6 +31,9 @@ bench: ## the benchmark of the embedded engine on the common workload, and webho
 	cargo run --release --locked -p redrive-sinks --example webhook_rate
 	cargo run --release --locked -p redrive-cli --example http_rate
 
+bench-kafka: ## the Kafka engine on the common workload beside a bare client, on a broker of its own; release build
+	@scripts/bench-kafka.sh $(ARGS)
+
 soak: ## the tests with many more seeds and kills; takes hours, stop it when you like
 	REDRIVE_SEEDS=$${REDRIVE_SEEDS:-200000} \
 	REDRIVE_SIM_SEEDS=$${REDRIVE_SIM_SEEDS:-200000} \
@@ -41,6 +44,15 @@ soak: ## the tests with many more seeds and kills; takes hours, stop it when you
 	REDRIVE_FAILURES=$${REDRIVE_FAILURES:-1000000} \
 	REDRIVE_SYSCALLS=$${REDRIVE_SYSCALLS:-long} \
 	REDRIVE_TEST_PROFILE=release REDRIVE_TEST_TIMEOUT=24h scripts/test.sh
+
+soak-kafka: ## 20 minutes at 50k/s with kills, audited by id; then the proofs on Kafka with many more kills
+	@scripts/bench-kafka.sh --soak --seconds $${REDRIVE_SOAK_SECONDS:-1200} --rate $${REDRIVE_SOAK_RATE:-50000} $(ARGS)
+	@scripts/kafka.sh up >/dev/null
+	REDRIVE_KAFKA_KILLS=$${REDRIVE_KAFKA_KILLS:-300} \
+	REDRIVE_KAFKA_STORM_SECONDS=$${REDRIVE_KAFKA_STORM_SECONDS:-600} \
+	REDRIVE_KAFKA_ROLLS=$${REDRIVE_KAFKA_ROLLS:-20} \
+	cargo test --locked -p redrive-kafka-faults -- --nocapture
+	@scripts/kafka.sh down
 
 mutants: ## change the code of redrive-core line by line and see whether a test notices
 	@command -v cargo-mutants >/dev/null || cargo install cargo-mutants --locked
@@ -53,6 +65,13 @@ deny: ## licences, advisories, duplicates and sources of the dependencies
 tools: ## install the system packages the tests need, only those that are missing
 	@scripts/tools.sh
 
-clean: ## stop the test server and remove everything that was built
+kafka-up: ## a private Apache Kafka on loopback for the tests and for trying things; prints its address
+	@scripts/kafka.sh up
+
+kafka-down: ## stop it and remove its data
+	@scripts/kafka.sh down
+
+clean: ## stop the test servers and remove everything that was built
 	-@scripts/postgres.sh stop
+	-@scripts/kafka.sh down
 	cargo clean

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# All tests: installs what is missing, starts a private PostgreSQL, runs every test and every example, and stops the
-# server again whatever happens. With REDRIVE_TEST_POSTGRES=postgres://… that server is used instead.
+# All tests: installs what is missing, starts a private PostgreSQL and a private Kafka, runs every test and every example,
+# and stops both again whatever happens. With REDRIVE_TEST_POSTGRES=postgres://… that server is used instead, and with
+# REDRIVE_TEST_KAFKA=host:port that broker.
 #
 #   REDRIVE_TEST_PROFILE=release   build the tests with optimisation
 #   REDRIVE_TEST_TIMEOUT=24h       how long `cargo test` may take; 20 minutes unless set
@@ -11,6 +12,7 @@ profile=${REDRIVE_TEST_PROFILE:-dev}
 limit=${REDRIVE_TEST_TIMEOUT:-20m}
 log=target/test.log
 began=$SECONDS
+their_broker=${REDRIVE_TEST_KAFKA:-}
 mkdir -p target
 
 step() { printf '\n== %s (after %d s)\n' "$*" "$((SECONDS - began))"; }
@@ -19,6 +21,7 @@ summary() {
     local status=$?
     trap - EXIT INT TERM
     [[ -n ${REDRIVE_TEST_POSTGRES:-} ]] || scripts/postgres.sh stop || true
+    [[ -n $their_broker ]] || scripts/kafka.sh down || true
     step "summary"
     if [[ -s $log ]]; then
         awk '/^test result:/ { suites++; passed += $4; failed += $6; ignored += $8 }
@@ -41,6 +44,10 @@ trap 'exit 143' TERM
 step "what the tests need"
 scripts/tools.sh
 [[ -n ${REDRIVE_TEST_POSTGRES:-} ]] || scripts/postgres.sh start >/dev/null
+if [[ -z $their_broker ]]; then
+    REDRIVE_TEST_KAFKA=$(scripts/kafka.sh up)
+    export REDRIVE_TEST_KAFKA
+fi
 
 step "building the tests"
 cargo test --locked --workspace --all-features --profile "$profile" --no-run

@@ -11,10 +11,13 @@ if ! command -v cargo >/dev/null; then
     exit 1
 fi
 
-# program:package. curl is what the README tells people to type, strace makes system calls fail, mkfs.ext4 makes the disk of the power-cut tests,
-# promtool tests the alert rules. Debian ships it with the server and starts that; the tests need the tool alone.
+# program:package. curl is what the README tells people to type, strace makes system calls fail, mkfs.ext4 makes the disk of
+# the power-cut tests. rdkafka builds librdkafka with c++ and make. java runs the broker, Maven fetches it, kcat reads it.
+# promtool tests the alert rules; Debian ships it with the server and starts that, but the tests need the tool alone.
+broker=(java:default-jre-headless mvn:maven)
+[[ -z ${REDRIVE_TEST_KAFKA:-} ]] || broker=()
 missing=()
-for pair in cc:gcc cc:libc6-dev strace:strace curl:curl mkfs.ext4:e2fsprogs python3:python3 promtool:prometheus; do
+for pair in cc:gcc cc:libc6-dev strace:strace curl:curl mkfs.ext4:e2fsprogs python3:python3 c++:g++ promtool:prometheus make:make kcat:kcat "${broker[@]}"; do
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
 done
 
@@ -35,6 +38,7 @@ fi
 
 # With a server of their own, the tests need none of ours.
 [[ -n ${REDRIVE_TEST_POSTGRES:-} ]] || scripts/postgres.sh install
+[[ -n ${REDRIVE_TEST_KAFKA:-} ]] || scripts/kafka.sh jars
 
 # 64 MB, a quarter of a minute. Without it one test is skipped, so it is not worth a failure.
 scripts/page.sh install || say "without Chromium the test of the page in a browser is skipped"

@@ -1,6 +1,6 @@
 //! Story 13, order per customer: `ordering = "key"` through the binary, seen from the receiver.
 //!
-//! Not yet: `redrive lab run ordering`, and a rebalance with orders counted as voided, which comes with the Kafka engine.
+//! Not yet: `redrive lab run ordering`, a rebalance with orders counted as voided. Story 13 on Kafka: story_13_kafka.rs.
 
 mod world;
 

@@ -60,7 +60,7 @@ pub use forecast::Forecast;
 pub use forecast_outage::OutageForecast;
 pub use guard::GuardSettings;
 pub use jitter::{Jitter, Spread};
-pub use message::{Message, MessageBuilder};
+pub use message::{Message, MessageBuilder, MessageParts};
 pub use meta::Meta;
 pub use outcome::Outcome;
 pub use pick::Pick;

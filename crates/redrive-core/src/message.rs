@@ -3,12 +3,16 @@
 //! A [`Message`] is a view over one buffer. It is encoded once where it enters; from then on the journal, the handler and
 //! the dead letter share the same bytes, and a clone is a reference count.
 
+mod parts;
+
 use std::fmt;
 use std::ops::Range;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::Time;
+
+pub use parts::{MessageBuilder, MessageParts};
 
 /// Bounds that hold for every message. Checked once, where a message is built or read.
 pub mod limits {
@@ -16,6 +20,7 @@ pub mod limits {
     pub const KEY_BYTES_MAX: usize = 32 * 1024;
     pub const TENANT_BYTES_MAX: usize = 256;
     pub const HEADERS_MAX: usize = 256;
+    pub const HEADER_NAME_BYTES_MAX: usize = 0x7fff;
     pub const HEADERS_BYTES_MAX: usize = 256 * 1024;
     pub const PAYLOAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 }
@@ -25,6 +30,8 @@ const HAS_KEY: u8 = 1;
 const HAS_PAYLOAD: u8 = 2;
 const HAS_TENANT: u8 = 4;
 const HAS_DEADLINE: u8 = 8;
+/// In the length of a header's name: the header has no value, which is not the same as an empty one.
+const NULL_VALUE: u16 = 0x8000;
 /// version, flags, id length, tenant length, header count, key length, headers length, created, deadline
 const FIXED_BYTES: usize = 1 + 1 + 2 + 2 + 2 + 4 + 4 + 8 + 8;
 
@@ -51,7 +58,7 @@ pub enum MessageError {
 impl Message {
     /// Starts a message with its stable id.
     pub fn builder(id: impl Into<String>) -> MessageBuilder {
-        MessageBuilder { id: id.into(), ..MessageBuilder::default() }
+        MessageBuilder::new(id.into())
     }
 
     /// Reads a message back from its wire form without copying.
@@ -110,8 +117,13 @@ impl Message {
         self.has(HAS_PAYLOAD).then(|| &self.wire[self.ends[3] as usize..])
     }
 
-    /// Headers in the order they were given; names may repeat.
-    pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+    /// Headers in the order they were given; names may repeat. One without a value looks like an empty one here.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> + Clone {
+        self.headers_or_null().map(|(name, value)| (name, value.unwrap_or_default()))
+    }
+
+    /// Headers as Kafka has them: a value may be missing.
+    pub fn headers_or_null(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> + Clone {
         HeaderWalk { rest: self.part(3) }
     }
 
@@ -145,132 +157,27 @@ impl fmt::Debug for Message {
     }
 }
 
-/// Collects the parts of a message; `build` checks the bounds and encodes once.
-#[derive(Clone, Debug, Default)]
-pub struct MessageBuilder {
-    id: String,
-    key: Option<Bytes>,
-    payload: Option<Bytes>,
-    tenant: Option<String>,
-    headers: Vec<(String, Bytes)>,
-    created: Time,
-    deadline: Option<Time>,
-}
-
-impl MessageBuilder {
-    #[must_use]
-    pub fn key(mut self, key: impl Into<Bytes>) -> Self {
-        self.key = Some(key.into());
-        self
-    }
-
-    #[must_use]
-    pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
-        self.payload = Some(payload.into());
-        self
-    }
-
-    #[must_use]
-    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
-        self.tenant = Some(tenant.into());
-        self
-    }
-
-    #[must_use]
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
-        self.headers.push((name.into(), value.into()));
-        self
-    }
-
-    #[must_use]
-    pub fn created(mut self, created: Time) -> Self {
-        self.created = created;
-        self
-    }
-
-    #[must_use]
-    pub fn deadline(mut self, deadline: Time) -> Self {
-        self.deadline = Some(deadline);
-        self
-    }
-
-    pub fn build(self) -> Result<Message, MessageError> {
-        let key = self.key.as_deref().unwrap_or_default();
-        let payload = self.payload.as_deref().unwrap_or_default();
-        let tenant = self.tenant.as_deref().unwrap_or_default();
-        let headers: usize = self.headers.iter().map(|(name, value)| 6 + name.len() + value.len()).sum();
-        if self.id.is_empty() {
-            return Err(MessageError::EmptyId);
-        }
-        let (count, max) = (self.headers.len(), limits::HEADERS_MAX);
-        if count > max {
-            return Err(MessageError::TooManyHeaders { count, max });
-        }
-        for (part, bytes, max) in [
-            ("id", self.id.len(), limits::ID_BYTES_MAX),
-            ("key", key.len(), limits::KEY_BYTES_MAX),
-            ("tenant", tenant.len(), limits::TENANT_BYTES_MAX),
-            ("headers", headers, limits::HEADERS_BYTES_MAX),
-            ("payload", payload.len(), limits::PAYLOAD_BYTES_MAX),
-        ] {
-            if bytes > max {
-                return Err(MessageError::TooLarge { part, bytes, max });
-            }
-        }
-        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        let flags = flag(self.key.is_some(), HAS_KEY)
-            | flag(self.payload.is_some(), HAS_PAYLOAD)
-            | flag(self.tenant.is_some(), HAS_TENANT)
-            | flag(self.deadline.is_some(), HAS_DEADLINE);
-        let size = FIXED_BYTES + self.id.len() + key.len() + tenant.len() + headers + payload.len();
-        let mut wire = BytesMut::with_capacity(size);
-        wire.put_u8(VERSION);
-        wire.put_u8(flags);
-        wire.put_u16_le(self.id.len() as u16);
-        wire.put_u16_le(tenant.len() as u16);
-        wire.put_u16_le(self.headers.len() as u16);
-        wire.put_u32_le(key.len() as u32);
-        wire.put_u32_le(headers as u32);
-        wire.put_u64_le(self.created.as_millis());
-        wire.put_u64_le(self.deadline.unwrap_or_default().as_millis());
-        let mut end = FIXED_BYTES;
-        let mut ends = [0; 4];
-        for (slot, len) in ends.iter_mut().zip([self.id.len(), key.len(), tenant.len(), headers]) {
-            end += len;
-            *slot = end as u32;
-        }
-        wire.put_slice(self.id.as_bytes());
-        wire.put_slice(key);
-        wire.put_slice(tenant.as_bytes());
-        for (name, value) in &self.headers {
-            wire.put_u16_le(name.len() as u16);
-            wire.put_u32_le(value.len() as u32);
-            wire.put_slice(name.as_bytes());
-            wire.put_slice(value);
-        }
-        wire.put_slice(payload);
-        Ok(Message { wire: wire.freeze(), ends })
-    }
-}
-
+#[derive(Clone)]
 struct HeaderWalk<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Iterator for HeaderWalk<'a> {
-    type Item = (&'a str, &'a [u8]);
+    type Item = (&'a str, Option<&'a [u8]>);
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.len() < 6 {
             return None;
         }
-        let name = usize::from(u16_at(self.rest, 0));
+        let first = u16_at(self.rest, 0);
+        let name = usize::from(first & !NULL_VALUE);
         let value = u32_at(self.rest, 2) as usize;
         let name_at: Range<usize> = 6..6 + name;
         let value_at = name_at.end..name_at.end.checked_add(value)?;
-        let header = (std::str::from_utf8(self.rest.get(name_at)?).ok()?, self.rest.get(value_at.clone())?);
+        let name = std::str::from_utf8(self.rest.get(name_at)?).ok()?;
+        let value = self.rest.get(value_at.clone())?;
         self.rest = &self.rest[value_at.end..];
-        Some(header)
+        Some((name, (first & NULL_VALUE == 0).then_some(value)))
     }
 }
 
@@ -318,6 +225,15 @@ mod tests {
     }
 
     #[test]
+    fn a_header_without_a_value_is_not_an_empty_one() {
+        let message = Message::builder("a").null_header("none").header("empty", "").build().unwrap();
+        let read = Message::from_wire(message.wire().clone()).unwrap();
+        let headers: Vec<_> = read.headers_or_null().collect();
+        assert_eq!(headers, [("none", None), ("empty", Some(&b""[..]))]);
+        assert!(read.headers().all(|(_, value)| value.is_empty()));
+    }
+
+    #[test]
     fn a_tombstone_is_not_an_empty_payload() {
         let tombstone = Message::builder("a").build().unwrap();
         let empty = Message::builder("a").payload("").build().unwrap();
@@ -332,6 +248,9 @@ mod tests {
         let long = Message::builder("x".repeat(limits::ID_BYTES_MAX + 1)).build().unwrap_err();
         assert_eq!(long.to_string(), "the message id has 513 bytes, at most 512 are allowed");
         assert!(Message::builder("x".repeat(limits::ID_BYTES_MAX)).build().is_ok());
+        let name = "n".repeat(limits::HEADER_NAME_BYTES_MAX + 1);
+        let long = Message::builder("a").header(name, "").build().unwrap_err();
+        assert!(matches!(long, MessageError::TooLarge { part: "header name", .. }));
     }
 
     #[test]

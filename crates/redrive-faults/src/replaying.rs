@@ -99,7 +99,7 @@ pub async fn replay(dir: &Path, log: &Path, rate: f64) -> Result<(), Failed> {
 async fn carry_out(replays: &Replays, handle: &PipelineHandle, rate: f64) -> Result<(), Failed> {
     if replays.list().is_empty() {
         let ids = Selection::all(LetterState::Open).freeze(handle).await?;
-        let spec = ReplaySpec { rate: Some(rate), force: false, selection: "all".into() };
+        let spec = ReplaySpec { rate: Some(rate), selection: "all".into(), ..ReplaySpec::default() };
         replays.start(handle, spec, ids, "test").await?;
     }
     replays.attach(handle)?;

@@ -9,7 +9,7 @@ use redrive::engine::embedded::{Embedded, Tuning, dir::EmbeddedStore};
 use redrive::engine::ingest::IngestAnswer;
 use redrive::engine::{
     Delivery, Engine, EngineError, Event, Ingest, IngestError, LetterChange, LetterState, NewMessage,
-    ReplayAnswer, ReplayJob, Ticket,
+    ReplayAnswer, ReplayJob, ReplayTarget, Ticket,
 };
 use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 
@@ -217,7 +217,7 @@ impl Lane {
             acks.say(&line(self.name, *seq, Step::Replay { job }, false));
         }
         let due = now.plus(Duration::from_millis(random.below(10)));
-        let request = ReplayJob { id: job, due, force: true };
+        let request = ReplayJob { id: job, due, force: true, target: ReplayTarget::Pipeline };
         let answers = self.engine.replay(&request, &ids, now)?;
         for (seq, answer) in ids.iter().zip(&answers) {
             assert_eq!(*answer, ReplayAnswer::Replayed, "{} #{seq}", self.name);

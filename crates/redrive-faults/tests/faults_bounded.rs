@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use redrive::engine::embedded::{Embedded, dir::EmbeddedStore};
-use redrive::engine::{Delivery, Engine, NewMessage, ReplayAnswer, ReplayJob, Settlement};
+use redrive::engine::{Delivery, Engine, NewMessage, ReplayAnswer, ReplayJob, ReplayTarget, Settlement};
 use redrive_core::{Reason, Time};
 use redrive_faults::plan;
 use redrive_faults::settle;
@@ -120,7 +120,7 @@ fn a_letter_that_is_replayed_again_and_again_does_not_fill_the_disk() {
         let delivery = take_one(&mut store, now);
         let seq = delivery.receipt.seq;
         settle_now(&mut store, settle::dead(delivery, Reason::MaxRetries, now));
-        let job = ReplayJob { id: n, due: now, force: true };
+        let job = ReplayJob { id: n, due: now, force: true, target: ReplayTarget::Pipeline };
         let answers = store.replay(&job, &[seq], now).expect("it goes on");
         assert_eq!(answers, [ReplayAnswer::Replayed]);
         if n % 100 == 0 {

@@ -4,7 +4,61 @@
 //! # Layout, in the order a record meets it
 //!
 //! - [`options`]: which cluster, which topics, how they are read
+//! - [`client`]: how librdkafka is set up for each of its parts; [`topics`]: which topics there are and must be
+//! - [`poll`]: the polling thread, with `rebalance` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
+//!   [`mailbox`], [`room`]: between it and the engine
+//! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory
+//! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`]: what waits for its key
+//! - [`engine`]: the parts together, `open`, `take`, `settle`, `absorb` and `tend`: what it does; `serve`: the seam;
+//!   [`stores`] opens one for each pipeline
+//! - [`produce`]: copies on their way; [`spool`]: those that Kafka refuses
+//! - [`commit`]: batches until they are durable; [`progress`]: what is committed beside an offset
+//! - [`letters`]: dead letters, their states, and their way back
+//! - [`trim`]: what is done is cut off
+//! - [`members`], [`scan`]: for who asks from outside: the group, and topics record by record
 
+pub mod client;
 pub mod options;
+pub mod topics;
 
+pub mod assign;
+pub mod committer;
+pub mod desk;
+mod fenced;
+pub mod mailbox;
+pub mod poll;
+mod read;
+mod rebalance;
+pub mod room;
+
+pub mod record;
+pub mod waiting;
+
+pub mod keys;
+pub mod lane;
+pub mod lookahead;
+pub mod spill;
+
+mod absorb;
+pub mod engine;
+mod open;
+mod serve;
+mod settle;
+pub mod stores;
+mod take;
+mod tend;
+
+pub mod commit;
+pub mod produce;
+pub mod progress;
+pub mod spool;
+
+pub mod letters;
+
+pub mod members;
+pub mod scan;
+pub mod trim;
+
+pub use engine::KafkaEngine;
 pub use options::{Cluster, KafkaPipeline, Only, Start, TopicsMode};
+pub use stores::KafkaStores;

@@ -7,8 +7,11 @@
 //! - [`producer`]: orders at a fixed rate that does not slow down when the consumer does
 //! - [`downstream`]: a stub that fails on command and remembers what it applied
 //! - [`share`]: the word people write for it; [`metrics`], `http`: what both serve
+//! - [`bench`]: counters, figures and the machine, for the benchmarks; `kafka` (feature `kafka`): orders in topics, what
+//!   became of them, and a broker of one's own
 //!
 //! The program `redrive-bench` measures the embedded engine with the workload; see docs/benchmarks.md.
+//! `redrive-bench-kafka` does the same with the Kafka engine; see docs/benchmarks-kafka.md.
 
 pub mod fate;
 pub mod mark;
@@ -20,6 +23,10 @@ pub mod producer;
 pub mod downstream;
 
 pub mod share;
+
+pub mod bench;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 
 mod http;
 pub mod metrics;

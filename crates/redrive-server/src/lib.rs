@@ -2,7 +2,8 @@
 //!
 //! # Layout, in the order a request meets it
 //!
-//! - [`options`], [`service`], [`server`]: what is served, where, and until when; [`readiness`]
+//! - [`options`], [`service`], [`server`]: what is served, where, and until when; [`readiness`]; [`readers`]: who else
+//!   reads what is served
 //! - [`routes`]: the table of all routes; `router`: each with its handler
 //! - [`auth`], [`token`]: who may; `guard` asks it of each request
 //! - `request`: query strings and bodies; `answer`: JSON
@@ -17,6 +18,7 @@
 //! Nothing here knows a sink or a configuration file: whoever starts a server says what it serves.
 
 pub mod options;
+pub mod readers;
 pub mod readiness;
 pub mod server;
 pub mod service;
@@ -51,6 +53,7 @@ pub mod log;
 
 pub use ingest::Intake;
 pub use options::{ServerError, ServerOptions};
+pub use readers::Readers;
 pub use readiness::{Phase, Readiness};
 pub use server::Server;
 pub use service::{Served, Service};

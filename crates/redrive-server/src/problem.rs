@@ -27,11 +27,12 @@ pub enum Code {
     Busy,
     DiskFull,
     Stopping,
+    Unavailable,
     StorageFailed,
 }
 
 impl Code {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::BadRequest,
         Self::BadFilter,
         Self::EmptySelection,
@@ -47,6 +48,7 @@ impl Code {
         Self::Busy,
         Self::DiskFull,
         Self::Stopping,
+        Self::Unavailable,
         Self::StorageFailed,
     ];
 
@@ -67,6 +69,7 @@ impl Code {
             Self::Busy => "busy",
             Self::DiskFull => "disk_full",
             Self::Stopping => "stopping",
+            Self::Unavailable => "unavailable",
             Self::StorageFailed => "storage_failed",
         }
     }
@@ -83,9 +86,11 @@ impl Code {
             Self::Conflict => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Busy => StatusCode::TOO_MANY_REQUESTS,
-            Self::TooManyPending | Self::DiskFull | Self::Stopping | Self::StorageFailed => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::TooManyPending
+            | Self::DiskFull
+            | Self::Stopping
+            | Self::Unavailable
+            | Self::StorageFailed => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -93,7 +98,7 @@ impl Code {
     const fn retry_after(self) -> Option<u64> {
         match self {
             Self::Busy => Some(1),
-            Self::TooManyPending | Self::Stopping => Some(5),
+            Self::TooManyPending | Self::Stopping | Self::Unavailable => Some(5),
             Self::DiskFull => Some(30),
             _ => None,
         }
@@ -185,6 +190,9 @@ impl From<HandleError> for Problem {
             }
             HandleError::NotRemembered(_) => {
                 Self::new(Code::Conflict, error, "letters can be found by their number all the same")
+            }
+            HandleError::Engine(EngineError::Unavailable(_)) => {
+                Self::new(Code::Unavailable, error, "the engine's own storage did not answer; ask again")
             }
             HandleError::Engine(_) => {
                 Self::new(Code::StorageFailed, error, "`redrive journal` shows what the store holds")

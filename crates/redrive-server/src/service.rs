@@ -8,6 +8,7 @@ use redrive_core::nearest::nearest;
 
 use crate::ingest::Intake;
 use crate::problem::Problem;
+use crate::readers::Readers;
 
 /// One pipeline as the API shows it.
 #[derive(Clone, Debug)]
@@ -19,11 +20,22 @@ pub struct Served {
     pub sink: String,
     /// The kind of its engine: `embedded`, `memory`, …
     pub engine: String,
+    /// The topic its messages come from, where they do not come over this API.
+    pub source: Option<String>,
+    /// Who else reads that topic.
+    pub readers: Readers,
 }
 
 impl Served {
     pub fn new(handle: PipelineHandle) -> Self {
-        Self { handle, intake: Intake::default(), sink: "handler".to_owned(), engine: "embedded".to_owned() }
+        Self {
+            handle,
+            intake: Intake::default(),
+            sink: "handler".to_owned(),
+            engine: "embedded".to_owned(),
+            source: None,
+            readers: Readers::default(),
+        }
     }
 }
 

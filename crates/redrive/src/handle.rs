@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::engine::{
     Accepted, Counts, EngineError, IngestError, KeyLine, Letter, LetterChange, LetterScan, LetterStanding,
-    LetterState, MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob,
+    LetterState, MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob, ReplayTarget,
 };
 use crate::figures::Figures;
 use crate::run::built::Built;
@@ -66,6 +66,11 @@ impl PipelineHandle {
     /// Handlers that may run at once.
     pub fn concurrency(&self) -> usize {
         self.built.concurrency
+    }
+
+    /// Whether new messages are given to [`Self::ingest`]; they come from a topic otherwise.
+    pub fn takes_messages(&self) -> bool {
+        self.built.ingest.is_some()
     }
 
     /// Whether it was paused and not resumed since.
@@ -211,7 +216,7 @@ impl PipelineHandle {
         let due = self.clock.now();
         // Unique over restarts as long as fewer than a thousand jobs begin in one millisecond.
         let id = due.as_millis().wrapping_mul(1024).wrapping_add(JOBS.fetch_add(1, AtomicOrdering::Relaxed));
-        self.replay_as(ReplayJob { id, due, force: false }, ids).await
+        self.replay_as(ReplayJob { id, due, force: false, target: ReplayTarget::Pipeline }, ids).await
     }
 
     /// Puts letters back under a job the caller names; a job that is resumed takes no letter twice.

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redrive::engine::{Engine, EngineError, ReplayTarget, StoreOptions};
 use redrive::replay::{ReplayError, ReplaySpec, ReplayState, ReplayView, Replays};
 use redrive::{
     Embedded, Failure, LetterState, MemoryStores, Message, Pipeline, PipelineHandle, Redrive, Stores,
 };
-use support::{guarded, message, quick, until};
+use support::{Asked, Faulty, guarded, message, quick, until};
 
 /// A pipeline whose handler refuses everything until it is told otherwise, and what it delivered since.
 struct Rig {
@@ -63,7 +64,7 @@ impl Rig {
 }
 
 fn spec(rate: Option<f64>) -> ReplaySpec {
-    ReplaySpec { rate, force: false, selection: "all".into() }
+    ReplaySpec { rate, force: false, selection: "all".into(), ..ReplaySpec::default() }
 }
 
 async fn wait_for(replays: &Replays, id: &str, wanted: impl Fn(&ReplayView) -> bool) -> ReplayView {
@@ -317,4 +318,47 @@ async fn everything_that_is_stored_is_private_to_its_owner() {
     assert_eq!(mode & 0o777, 0o755, "what was there is left as it is");
     drop(actions);
     run.abort();
+}
+
+/// Stores whose engines do not answer a replay as often as is said.
+struct Away(MemoryStores, Arc<AtomicUsize>);
+
+impl Stores for Away {
+    fn open(&self, pipeline: &str, options: StoreOptions) -> Result<Box<dyn Engine>, EngineError> {
+        let left = Arc::clone(&self.1);
+        let is_away = move |asked| {
+            let away =
+                asked == Asked::Replay && left.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok();
+            away.then(|| EngineError::Unavailable("the broker did not answer".into()))
+        };
+        Ok(Box::new(Faulty::new(self.0.open(pipeline, options)?, is_away)))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_waits_for_an_engine_that_does_not_answer_and_goes_on() {
+    let away = Arc::new(AtomicUsize::new(2));
+    let rig = Rig::new(Away(MemoryStores::new(), Arc::clone(&away)));
+    rig.run();
+    rig.with_letters((0..10).map(|n| format!("o-{n}"))).await;
+    let replays = Replays::open(None).unwrap();
+    replays.start(&rig.handle, spec(None), (0..10).collect::<Vec<u64>>(), "ops").await.unwrap();
+    let waiting = wait_for(&replays, "r-1", |view| view.note.is_some()).await;
+    assert_eq!((waiting.state, waiting.published), (ReplayState::Running, 0));
+    assert_eq!(waiting.note.as_deref(), Some("the broker did not answer"));
+    let view = wait_for(&replays, "r-1", |view| view.state == ReplayState::Done).await;
+    assert_eq!((view.published, view.succeeded, view.note), (10, 10, None));
+    assert_eq!(away.load(SeqCst), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_that_came_from_no_topic_are_not_put_back_onto_one() {
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    rig.with_letters(["o-1".to_owned()]).await;
+    let replays = Replays::open(None).unwrap();
+    let onto_source = ReplaySpec { target: ReplayTarget::Source, ..spec(None) };
+    let error = replays.start(&rig.handle, onto_source, [0], "ops").await.unwrap_err();
+    assert!(matches!(error, ReplayError::NoSource(_)), "{error}");
+    assert!(replays.list().is_empty());
 }

@@ -202,6 +202,6 @@ impl redrive::Stores for Failing {
         options: StoreOptions,
     ) -> Result<Box<dyn Engine>, redrive::engine::EngineError> {
         let engine = self.memory.open(pipeline, options)?;
-        Ok(if pipeline == "bad" { Box::new(support::Unsettling(engine)) } else { engine })
+        Ok(if pipeline == "bad" { Box::new(support::Faulty::unsettling(engine)) } else { engine })
     }
 }

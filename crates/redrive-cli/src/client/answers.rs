@@ -203,6 +203,9 @@ pub struct DryReplay {
     pub skips: BTreeMap<String, u64>,
     pub rate: Option<f64>,
     pub about_seconds: Option<f64>,
+    /// Who else reads the topic that the letters would go onto.
+    #[serde(default)]
+    pub other_groups: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

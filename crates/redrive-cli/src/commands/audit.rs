@@ -2,7 +2,7 @@
 //!
 //! - `ids` and `roll`: the produced ids, one byte of knowledge each
 //! - `witness`, `postgres`, `stub`: who saw the effects
-//! - `gather`: asks the witness and the processor
+//! - `gather`: asks the witness and the processor; `kafka`: what the topics themselves say, record by record
 //! - `reconcile`: the reckoning, pure
 //! - `report`: how it is printed
 //! - `actions`: the action log
@@ -10,6 +10,11 @@
 mod actions;
 mod gather;
 mod ids;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(not(feature = "kafka"))]
+#[path = "audit/no_kafka.rs"]
+mod kafka;
 mod postgres;
 mod reconcile;
 mod report;
@@ -21,11 +26,14 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
+use kafka::Records;
 use roll::Roll;
 use witness::Witness;
 
 use crate::args::Global;
-use crate::client::{Session, with_api};
+use crate::client::{Session, block_on, with_api};
+use crate::config::Environment;
+use crate::config::load::{FILE_DEFAULT, load_text};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
@@ -44,8 +52,8 @@ pub struct Args {
     /// A table with one row per effect, to find effects that happened twice (with postgres://…)
     #[arg(long, value_name = "TABLE", requires = "applied")]
     pub effects: Option<String>,
-    /// The produced ids: o-0..o-9999, both included, or a list with commas
-    #[arg(long, value_name = "IDS", conflicts_with = "ids_file", required_unless_present_any = ["ids_file", "actions"])]
+    /// The produced ids: o-0..o-9999, both included, or a list with commas; on Kafka those of the source, unless given
+    #[arg(long, value_name = "IDS", conflicts_with = "ids_file")]
     pub ids: Option<String>,
     /// A file with the produced ids, one per line; `-` is stdin
     #[arg(long, value_name = "FILE")]
@@ -66,8 +74,50 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
     }
     // What is wrong with the command line is said before anybody is asked.
     let witness = args.applied.as_deref().unwrap_or_default().parse::<Witness>()?;
+    if let Some(records) = on_kafka(args, global)? {
+        let (roll, lost) = match args.ids.is_some() || args.ids_file.is_some() {
+            true => (produced(args)?, Vec::new()),
+            false => {
+                out.note(&format!("reading {} …", records.source()));
+                records.produced()?
+            }
+        };
+        return block_on(audit_records(args, (roll, lost), &witness, &records, out));
+    }
     let roll = produced(args)?;
     with_api(global, out, async |session, out| audit(args, roll, &witness, session, out).await)
+}
+
+/// The topics of the pipeline, if the configuration says that it lives in Kafka.
+fn on_kafka(args: &Args, global: &Global) -> Result<Option<Records>, Failed> {
+    if global.config.is_none() && !Path::new(FILE_DEFAULT).exists() {
+        return Ok(None);
+    }
+    match load_text(global, &Environment::of_process())?.config {
+        Some(config) => Records::of(&config, &args.pipeline),
+        // Whatever is wrong with it, an audit over the API does not need it.
+        None => Ok(None),
+    }
+}
+
+async fn audit_records(
+    args: &Args,
+    (mut roll, lost): (Roll, Vec<String>),
+    witness: &Witness,
+    records: &Records,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
+    let mut seen = gather::gather_records(&mut roll, witness, args.effects.as_deref(), records, out).await?;
+    seen.source = Some(records.source().to_owned());
+    seen.lost = lost;
+    finish(args, &roll, &seen, out)
+}
+
+fn finish(args: &Args, roll: &Roll, seen: &gather::Seen, out: &mut Output) -> Result<Exit, Failed> {
+    let named = if out.is_json() { NAMED_JSON } else { NAMED };
+    let reckoning = reconcile::reconcile(roll, named);
+    report::write(&report::Report { pipeline: &args.pipeline, reckoning: &reckoning, seen }, out)?;
+    Ok(if reckoning.is_good() && seen.lost.is_empty() { Exit::Ok } else { Exit::Bad })
 }
 
 async fn audit(
@@ -79,10 +129,7 @@ async fn audit(
 ) -> Result<Exit, Failed> {
     let seen =
         gather::gather(&args.pipeline, &mut roll, witness, args.effects.as_deref(), session, out).await?;
-    let named = if out.is_json() { NAMED_JSON } else { NAMED };
-    let reckoning = reconcile::reconcile(&roll, named);
-    report::write(&report::Report { pipeline: &args.pipeline, reckoning: &reckoning, seen: &seen }, out)?;
-    Ok(if reckoning.is_good() { Exit::Ok } else { Exit::Bad })
+    finish(args, &roll, &seen, out)
 }
 
 fn produced(args: &Args) -> Result<Roll, Failed> {

@@ -1,5 +1,10 @@
 //! `redrive check`: validates a configuration and prints what it implies, computed by the code that runs.
 
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(feature = "kafka")]
+mod sink;
+
 use std::time::Duration;
 
 use redrive_core::{duration, rate};
@@ -35,6 +40,9 @@ pub struct Args {
     /// An objective that must be met: 'p99 recovery < 10m through outage 15m'
     #[arg(long, value_name = "OBJECTIVE")]
     pub slo: Vec<Slo>,
+    /// Look at the Kafka cluster instead: topics, positions, ACLs, what a lost broker costs, whether the service answers
+    #[arg(long, conflicts_with_all = ["rate", "assume", "triage", "slo", "explain"])]
+    pub kafka: bool,
     /// Show every value that holds and where it came from
     #[arg(long)]
     pub explain: bool,
@@ -47,8 +55,21 @@ fn outage(text: &str) -> Result<Duration, String> {
     if outage.is_zero() { Err("an outage of no time is none".to_owned()) } else { Ok(outage) }
 }
 
+#[cfg(feature = "kafka")]
+fn look_at_kafka(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
+    kafka::run(config, out)
+}
+
+#[cfg(not(feature = "kafka"))]
+fn look_at_kafka(_: &Config, _: &mut Output) -> Result<Exit, Failed> {
+    Err(Failed::usage("this build has no Kafka engine").hint("build it with the feature `kafka`"))
+}
+
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     let config = Config::load(global, &args.flags, out)?;
+    if args.kafka {
+        return look_at_kafka(&config, out);
+    }
     let questions = Questions {
         rate: args.rate,
         assumed: args.assume,

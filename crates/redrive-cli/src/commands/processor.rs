@@ -103,7 +103,9 @@ fn token_line(config: &Config, global: &Global) -> String {
         return "token from REDRIVE_TOKEN".to_owned();
     }
     match config.engine.kind {
-        EngineKind::Embedded => format!("token in {}", config.engine.dir.join(tokens::FILE).display()),
-        EngineKind::Memory | EngineKind::Kafka => "set REDRIVE_TOKEN to change anything".to_owned(),
+        EngineKind::Embedded | EngineKind::Kafka => {
+            format!("token in {}", config.engine.dir.join(tokens::FILE).display())
+        }
+        EngineKind::Memory => "set REDRIVE_TOKEN to change anything".to_owned(),
     }
 }

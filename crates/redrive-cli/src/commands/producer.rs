@@ -1,12 +1,15 @@
 //! `redrive producer`: orders at a fixed rate that does not slow down when the consumer does.
 
+#[cfg(feature = "kafka")]
+mod topic;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redrive_core::{Ratio, duration, rate};
-use redrive_lab::producer::options::OnProgress;
+use redrive_lab::producer::options::{IN_FLIGHT_MAX, OnProgress};
 use redrive_lab::producer::{Bearer, Options, ProducerError, Target, TargetFault};
 use redrive_lab::share;
 
@@ -20,6 +23,18 @@ pub struct Args {
     /// The ingest address of a pipeline
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7333/v1/pipelines/orders/messages")]
     pub target: String,
+    /// Kafka brokers: orders go onto a topic instead
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        requires = "topic",
+        conflicts_with = "target"
+    )]
+    pub brokers: Option<Vec<String>>,
+    /// The Kafka topic
+    #[arg(long, requires = "brokers")]
+    pub topic: Option<String>,
     /// Orders per second: 50, 2k, 50k/s
     #[arg(long, default_value = "50", value_parser = rate::parse)]
     pub rate: f64,
@@ -44,9 +59,9 @@ pub struct Args {
     /// Orders per request
     #[arg(long, default_value_t = 1)]
     pub batch: u32,
-    /// Requests without an answer at the same time
-    #[arg(long, value_name = "REQUESTS", default_value_t = 64)]
-    pub in_flight: usize,
+    /// Requests without an answer at the same time; 64 unless given, onto a topic 10,000
+    #[arg(long, value_name = "REQUESTS")]
+    pub in_flight: Option<usize>,
     /// Write the ids that were acknowledged here, one per line, for `redrive audit --ids-file`
     #[arg(long, value_name = "FILE")]
     pub ids_file: Option<PathBuf>,
@@ -61,6 +76,10 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         Some(token) => Some(Bearer::new(token.expose()).map_err(wrong)?),
         None => None,
     };
+    let target = match (&args.brokers, &args.topic) {
+        (Some(brokers), Some(topic)) => onto_topic(brokers, topic)?,
+        _ => Target::http(&args.target, token).map_err(wrong)?,
+    };
     let last: Arc<Mutex<Option<String>>> = Arc::default();
     let heard = Arc::clone(&last);
     let loud = !global.quiet && !global.json;
@@ -73,7 +92,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         seed: args.seed,
         first: args.first,
         batch: args.batch,
-        in_flight_max: args.in_flight,
+        in_flight_max: args.in_flight.unwrap_or(if args.topic.is_some() { IN_FLIGHT_MAX } else { 64 }),
         ids_file: args.ids_file.clone(),
         listen: Some(args.listen),
         on_progress: Some(OnProgress(Arc::new(move |progress| {
@@ -83,7 +102,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
             }
             *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
         }))),
-        ..Options::new(Target::http(&args.target, token).map_err(wrong)?)
+        ..Options::new(target)
     };
     let runtimes = Runtimes::start()?;
     let report = runtimes.api.block_on(async {
@@ -102,6 +121,16 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         out.line(&report.to_string())?;
     }
     Ok(Exit::Ok)
+}
+
+#[cfg(feature = "kafka")]
+fn onto_topic(brokers: &[String], topic: &str) -> Result<Target, Failed> {
+    topic::target(brokers, topic)
+}
+
+#[cfg(not(feature = "kafka"))]
+fn onto_topic(_: &[String], _: &str) -> Result<Target, Failed> {
+    Err(Failed::usage("this build has no Kafka client").hint("build it with the feature `kafka`"))
 }
 
 fn failed(error: &ProducerError) -> Failed {

@@ -1,9 +1,10 @@
 //! `redrive status`: the live state of one pipeline or of all, once or every second.
 //!
-//! Not yet here: `--members`.
 
 mod health;
 mod key;
+#[cfg(feature = "kafka")]
+mod members;
 mod watch;
 
 use redrive::Time;
@@ -25,9 +26,15 @@ pub struct Args {
     /// Say whom the messages of this key wait for, where `ordering` is key
     #[arg(long, value_name = "KEY", requires = "pipeline", conflicts_with = "watch")]
     pub key: Option<String>,
+    /// Show the processes of the Kafka group, with their partitions; needs the configuration, not a processor
+    #[arg(long, requires = "pipeline", conflicts_with_all = ["watch", "key"])]
+    pub members: bool,
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    if let (Some(pipeline), true) = (&args.pipeline, args.members) {
+        return show_members(pipeline, global, out);
+    }
     with_api(global, out, async |session, out| {
         if let (Some(pipeline), Some(key)) = (&args.pipeline, &args.key) {
             return key::run(pipeline, key, session, out).await;
@@ -44,6 +51,16 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         }
         Ok(Exit::Ok)
     })
+}
+
+#[cfg(feature = "kafka")]
+fn show_members(pipeline: &str, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    members::run(pipeline, global, out)
+}
+
+#[cfg(not(feature = "kafka"))]
+fn show_members(_: &str, _: &Global, _: &mut Output) -> Result<Exit, Failed> {
+    Err(Failed::usage("this build has no Kafka engine").hint("build it with the feature `kafka`"))
 }
 
 /// One pipeline, or all.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::fault::Fault;
+use super::kafka::{self, KafkaConfig};
 use super::reader::{Reader, Section, Set};
 use super::tree::At;
 
@@ -28,41 +29,43 @@ impl EngineKind {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
     pub kind: EngineKind,
-    /// The directory of the embedded engine.
+    /// The directory of the embedded engine; with Kafka a cache, the replay jobs and what Kafka refused.
     pub dir: PathBuf,
+    /// Set where the engine is Kafka.
+    pub kafka: Option<KafkaConfig>,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { kind: EngineKind::Embedded, dir: DIR_DEFAULT.into() }
+        Self { kind: EngineKind::Embedded, dir: DIR_DEFAULT.into(), kafka: None }
     }
 }
-
-/// The keys that mean something to the Kafka engine only.
-const KAFKA_KEYS: [&str; 7] = ["brokers", "group", "member", "start", "topics", "state_dir", "kafka"];
 
 impl EngineConfig {
     pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Self {
         reader.unknown_keys(section);
         let kind = reader.one_of(section, "kind", &EngineKind::WORDS);
-        let dir = reader.text(section, "dir");
-        kafka_keys(reader, section);
+        let dir = reader.text(section, "state_dir").or_else(|| reader.text(section, "dir"));
+        let given = kind.as_ref().map_or(EngineKind::Embedded, |kind| kind.value);
+        let kafka = KafkaConfig::read(reader, section, given == EngineKind::Kafka);
         if let Some(Set { at, .. }) = dir.as_ref().filter(|dir| dir.value.trim().is_empty()) {
             let fix = format!("dir = \"{DIR_DEFAULT}\"");
             let fault = Fault::value("dir", "`dir = \"\"` is not a directory", fix, at.clone());
             reader.fault(section, fault);
         }
-        let given = kind.as_ref().map_or(EngineKind::Embedded, |kind| kind.value);
         if given == EngineKind::Kafka {
-            let at = kind.map_or_else(Vec::new, |kind| vec![kind.at]);
-            let problem = "`kind = \"kafka\"`: this build has no Kafka engine yet; use `embedded`";
-            reader.fault(section, Fault::line("kind", problem, "kind = \"embedded\"", at));
+            if !cfg!(feature = "kafka") {
+                let at = kind.map_or_else(Vec::new, |kind| vec![kind.at]);
+                let problem =
+                    "`kind = \"kafka\"`: this build has no Kafka engine; build it with the feature `kafka`";
+                reader.fault(section, Fault::line("kind", problem, "kind = \"embedded\"", at));
+            }
         } else {
             let strangers: Vec<&str> =
-                KAFKA_KEYS.into_iter().filter(|key| section.get(key).is_some()).collect();
+                kafka::KEYS.into_iter().filter(|key| section.get(key).is_some()).collect();
             for key in strangers {
                 let at: Vec<At> = section.at(key).into_iter().collect();
                 let problem =
@@ -71,17 +74,6 @@ impl EngineConfig {
             }
         }
         let dir = dir.map_or_else(|| DIR_DEFAULT.to_owned(), |dir| dir.value);
-        Self { kind: given, dir: dir.into() }
+        Self { kind: given, dir: dir.into(), kafka: (given == EngineKind::Kafka).then_some(kafka) }
     }
-}
-
-/// Read, so that their faults are shown with all others; nothing uses them before there is a Kafka engine.
-fn kafka_keys(reader: &mut Reader, section: &Section<'_>) {
-    reader.texts(section, "brokers");
-    reader.text(section, "group");
-    reader.text(section, "member");
-    reader.one_of(section, "start", &[("earliest", ()), ("latest", ())]);
-    reader.one_of(section, "topics", &[("verify", ()), ("create", ())]);
-    reader.text(section, "state_dir");
-    reader.table(section, "kafka");
 }

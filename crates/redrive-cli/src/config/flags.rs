@@ -28,9 +28,18 @@ pub struct EngineFlags {
     /// Kafka consumer group
     #[arg(long)]
     pub group: Option<String>,
+    /// This process in the Kafka group, if it shall get its partitions back after a restart
+    #[arg(long)]
+    pub member: Option<String>,
     /// Where a new Kafka group starts: earliest or latest
     #[arg(long)]
     pub start: Option<String>,
+    /// What becomes of missing Kafka topics: verify or create
+    #[arg(long, value_name = "VERIFY|CREATE")]
+    pub topics: Option<String>,
+    /// Take on only a part of the work: source, or tiers (retries and replays)
+    #[arg(long, value_name = "SOURCE|TIERS")]
+    pub only: Option<String>,
     /// Address and port of the API
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
@@ -97,7 +106,10 @@ pub(super) const FLAGS: &[(&str, &str)] = &[
     ("--dir", "dir"),
     ("--brokers", "brokers"),
     ("--group", "group"),
+    ("--member", "member"),
     ("--start", "start"),
+    ("--topics", "topics"),
+    ("--only", "only"),
     ("--listen", "listen"),
     ("--name", "name"),
     ("--source", "source"),
@@ -122,7 +134,10 @@ impl EngineFlags {
             ("engine", "kind", "--engine", &self.engine),
             ("engine", "dir", "--dir", &self.dir),
             ("engine", "group", "--group", &self.group),
+            ("engine", "member", "--member", &self.member),
             ("engine", "start", "--start", &self.start),
+            ("engine", "topics", "--topics", &self.topics),
+            ("engine", "only", "--only", &self.only),
             ("server", "listen", "--listen", &self.listen),
         ];
         for (table, key, flag, value) in texts {

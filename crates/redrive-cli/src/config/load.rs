@@ -299,9 +299,10 @@ fn read_all(
     let found: Vec<Found> = tables
         .iter()
         .enumerate()
-        .map(|(i, (table, at))| PipelineConfig::read(reader, (table, at), (i, engine.kind)))
+        .map(|(i, (table, at))| PipelineConfig::read(reader, (table, at), (i, &engine)))
         .collect();
     duplicates(reader, &found);
+    same_topic(reader, &found);
     let names: Vec<&str> = found.iter().filter_map(|one| Some(one.name.as_ref()?.0.as_str())).collect();
     let tables = reader.tables(&section, "alert");
     let alerts: Vec<AlertConfig> = tables
@@ -344,6 +345,28 @@ fn duplicates(reader: &mut Reader, found: &[Found]) {
         let problem = format!("{many} pipelines are named `{name}`{why}");
         let at = same.iter().filter_map(|one| one.name.as_ref()).map(|(_, at)| at.clone()).collect();
         reader.faults.push(Fault::line("name", problem, fix, at));
+    }
+}
+
+/// All pipelines are in one group, and a group delivers a record once.
+fn same_topic(reader: &mut Reader, found: &[Found]) {
+    for (i, one) in found.iter().enumerate() {
+        let same = |other: &&Found| other.topic.is_some() && other.topic == one.topic;
+        let Some(other) = found[..i].iter().find(same) else { continue };
+        let (Some((name, at)), Some((other, other_at)), Some(topic)) = (&one.name, &other.name, &one.topic)
+        else {
+            continue;
+        };
+        if name == other {
+            // Said already.
+            continue;
+        }
+        let problem = format!(
+            "the pipelines `{other}` and `{name}` read the topic {topic} in one group: each record would reach only \
+             one of them"
+        );
+        let fix = "run them as two processors, each with a `group` of its own";
+        reader.faults.push(Fault::line("source", problem, fix, vec![other_at.clone(), at.clone()]));
     }
 }
 

@@ -9,6 +9,7 @@ use redrive_sinks::{Secret, SinkFault, WebhookOptions};
 
 use super::alert::AlertTarget;
 use super::fault::Fault;
+use super::kafka::{self, PassedOn};
 use super::tree::At;
 
 /// Something to look at once the text is read.
@@ -22,6 +23,9 @@ pub(super) enum Named {
     },
     Tls {
         at: At,
+    },
+    Kafka {
+        passed_on: Vec<PassedOn>,
     },
     Alert {
         part: Option<String>,
@@ -52,6 +56,10 @@ impl Named {
                 let problem = "`tls_cert_file` is set, and this build serves no TLS";
                 let fix = "put a proxy with TLS in front, and listen on loopback";
                 vec![Fault::line("tls_cert_file", problem, fix, vec![at.clone()]).of(Some("server"))]
+            }
+            Self::Kafka { passed_on } => {
+                let faults = kafka::passed_on_faults(passed_on);
+                faults.into_iter().map(|fault| fault.of(Some("engine"))).collect()
             }
             Self::Alert { part, to, timeout, at } => {
                 let faults = alert_faults(to, *timeout, at);

@@ -7,9 +7,10 @@ use redrive::name::{self, NameFault};
 use redrive::{AfterDead, Ordering};
 use redrive_core::{BreakerSettings, GuardSettings, Pick, Policy, PolicySettings, duration};
 
-use super::engine::EngineKind;
+use super::engine::{EngineConfig, EngineKind};
 use super::fault::Fault;
 use super::health;
+use super::kafka::{KafkaConfig, Part};
 use super::named::Named;
 use super::policy;
 use super::reader::{Reader, Section};
@@ -57,13 +58,15 @@ pub(super) struct Found {
     /// Its name and where the name was given, for the check of duplicates.
     pub(super) name: Option<(String, At)>,
     pub(super) source: Option<String>,
+    /// The topic it reads.
+    pub(super) topic: Option<String>,
 }
 
 impl PipelineConfig {
     pub(super) fn read(
         reader: &mut Reader,
         (section, at): (&Section<'_>, &At),
-        (index, engine): (usize, EngineKind),
+        (index, engine): (usize, &EngineConfig),
     ) -> Found {
         let name = reader.text(section, "name");
         let source = reader.text(section, "source");
@@ -84,9 +87,9 @@ impl PipelineConfig {
             }
             None => {}
         }
-        if let (Some(source), false) = (&source, engine == EngineKind::Kafka) {
-            let problem =
-                format!("`source` means something to the kafka engine only, and this is {}", engine.name());
+        if let (Some(source), false) = (&source, engine.kind == EngineKind::Kafka) {
+            let kind = engine.kind.name();
+            let problem = format!("`source` means something to the kafka engine only, and this is {kind}");
             let fix = format!("name = \"{}\"", source.value);
             let places = section.at("source").into_iter().collect();
             reader.fault(section, Fault::line("source", problem, fix, places));
@@ -107,6 +110,10 @@ impl PipelineConfig {
         }
         let sink = sink.and_then(|(webhook, has_target)| has_target.then_some(webhook));
         let (ordering, after_dead) = order(reader, section);
+        only(reader, section, ordering, engine.kafka.as_ref());
+        let topic = (engine.kind == EngineKind::Kafka)
+            .then(|| source.as_ref().or(named.as_ref()).map(|topic| topic.value.clone()))
+            .flatten();
         let id = reader.pick(section, "id");
         let tenant = reader.pick(section, "tenant");
         let max_pending = reader.whole(section, "max_pending", i64::MAX as u64).map_or(0, |set| set.value);
@@ -119,7 +126,7 @@ impl PipelineConfig {
         let config = match (&named, policy, sink) {
             (Some(named), Some(policy), Some(sink)) if !found_errors => Some(Self {
                 name: named.value.clone(),
-                source: source.as_ref().map(|source| source.value.clone()),
+                source: topic.clone(),
                 id,
                 tenant,
                 policy,
@@ -139,6 +146,7 @@ impl PipelineConfig {
             config,
             name: named.map(|named| (named.value, named.at)),
             source: source.filter(|_| name.is_none()).map(|source| source.value),
+            topic,
         }
     }
 }
@@ -204,6 +212,20 @@ fn order(reader: &mut Reader, section: &Section<'_>) -> (Ordering, AfterDead) {
         reader.fault(section, Fault::line("after_dead", problem, fix, at));
     }
     (ordering, answer)
+}
+
+/// The line of a key is kept by the process that has both, its fresh messages and its retries.
+fn only(reader: &mut Reader, section: &Section<'_>, ordering: Ordering, kafka: Option<&KafkaConfig>) {
+    let Some(part) = kafka.map(|kafka| kafka.only).filter(|part| *part != Part::Everything) else { return };
+    if ordering == Ordering::Key {
+        let problem = format!(
+            "`ordering` is key, and this process takes on only the {}: nobody would see who waits for whom",
+            part.name()
+        );
+        let fix = "ordering = \"none\", or run without --only";
+        let at = section.at("ordering").into_iter().collect();
+        reader.fault(section, Fault::line("ordering", problem, fix, at));
+    }
 }
 
 fn dedup(reader: &mut Reader, section: &Section<'_>) -> Option<Duration> {

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::engine::EngineKind;
+use super::kafka::{KafkaConfig, PassedOn};
 use super::load::Config;
 use super::source::Source;
 use super::tree::At;
@@ -91,6 +92,14 @@ impl Config {
         if self.engine.kind == EngineKind::Embedded {
             engine.push(line("engine", "dir", quoted(&self.engine.dir.display().to_string())));
         }
+        if let Some(kafka) = &self.engine.kafka {
+            engine
+                .extend(kafka_lines(kafka, &self.engine.dir).map(|(key, value)| line("engine", key, value)));
+            // Never a value: it may be a secret.
+            let passed =
+                |passed: &PassedOn| line("engine", "kafka", format!("{{ {} = \"…\" }}", quoted(&passed.key)));
+            engine.extend(kafka.passed_on.iter().map(passed));
+        }
         let mut server = vec![line("server", "listen", quoted(&self.server.listen.to_string()))];
         if let Some((cert, key)) = &self.server.tls {
             server.push(line("server", "tls_cert_file", quoted(&cert.display().to_string())));
@@ -128,6 +137,20 @@ impl Config {
     pub fn source(&self) -> Option<&Source> {
         self.source.as_ref()
     }
+}
+
+fn kafka_lines<'k>(kafka: &KafkaConfig, dir: &std::path::Path) -> impl Iterator<Item = (&'k str, String)> {
+    let brokers: Vec<String> = kafka.brokers.iter().map(|broker| quoted(broker)).collect();
+    let lines = [
+        ("brokers", Some(format!("[{}]", brokers.join(", ")))),
+        ("group", Some(quoted(&kafka.group))),
+        ("member", kafka.member.as_deref().map(quoted)),
+        ("start", kafka.start.map(|start| quoted(start.name()))),
+        ("topics", Some(quoted(kafka.topics.name()))),
+        ("state_dir", Some(quoted(&dir.display().to_string()))),
+        ("only", Some(quoted(kafka.only.name()))),
+    ];
+    lines.into_iter().filter_map(|(key, value)| value.map(|value| (key, value)))
 }
 
 pub(super) fn place(at: &At, source: Option<&Source>) -> Origin {

@@ -7,7 +7,7 @@ use redrive_core::Schedule;
 use redrive_core::duration::print;
 
 /// An address without what may be secret in it: credentials and the query.
-pub(super) fn without_secrets(url: &str) -> String {
+pub fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);

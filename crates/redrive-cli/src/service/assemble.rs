@@ -8,7 +8,7 @@ use redrive::actions::Actions;
 use redrive::replay::Replays;
 use redrive::{BuildError, Clock as _, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock};
 use redrive_server::alerts::AlertKind;
-use redrive_server::{Intake, Served, ServerOptions, Service, Token};
+use redrive_server::{Intake, Readers, Served, ServerOptions, Service, Token};
 use redrive_sinks::WebhookSink;
 
 use super::alerts::{Pills, watch};
@@ -48,9 +48,9 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
             let orphans = orphans::look(&config.engine.dir, &config.pipelines);
             (redrive, findings.chain(orphans).collect())
         }
-        EngineKind::Kafka => return Err(Failed::usage("this build has no Kafka engine yet")),
+        EngineKind::Kafka => (on_kafka(config, pipelines)?, Vec::new()),
     };
-    let dir = (config.engine.kind == EngineKind::Embedded).then_some(config.engine.dir.as_path());
+    let dir = (config.engine.kind != EngineKind::Memory).then_some(config.engine.dir.as_path());
     let service = service(config, &redrive, dir)?;
     health.write_to(&service.actions);
     let tokens = match tokens {
@@ -60,6 +60,42 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let server = ServerOptions { listen: config.server.listen, tokens, ..ServerOptions::default() };
     let (alerts, dir) = (config.alerts.clone(), watch::watched_dir(config));
     Ok(Assembled { redrive, service, server, findings, alerts, pills, dir })
+}
+
+#[cfg(feature = "kafka")]
+fn on_kafka(config: &Config, pipelines: Vec<Pipeline>) -> Result<Redrive, Failed> {
+    use std::os::unix::fs::DirBuilderExt as _;
+
+    use super::kafka;
+    let dir = &config.engine.dir;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|error| Failed::usage(format!("`{}` cannot be used: {error}", dir.display())))?;
+    build(pipelines, redrive_kafka::KafkaStores::new(kafka::cluster(config)?, kafka::pipelines(config)))
+}
+
+/// Who else reads the topic of a pipeline, asked when somebody wants to put letters back onto it.
+#[cfg(feature = "kafka")]
+fn readers(config: &Config, topic: &str) -> Readers {
+    match (config.engine.kind, super::kafka::cluster(config)) {
+        (EngineKind::Kafka, Ok(cluster)) => {
+            let topic = topic.to_owned();
+            Readers::new(move || redrive_kafka::letters::other_groups(&cluster, &topic))
+        }
+        _ => Readers::default(),
+    }
+}
+
+#[cfg(not(feature = "kafka"))]
+fn readers(_: &Config, _: &str) -> Readers {
+    Readers::default()
+}
+
+#[cfg(not(feature = "kafka"))]
+fn on_kafka(_: &Config, _: Vec<Pipeline>) -> Result<Redrive, Failed> {
+    Err(Failed::usage("this build has no Kafka engine").hint("build it with the feature `kafka`"))
 }
 
 /// The pipelines with their sinks, and the tokens that were given, if any. Reads the files that the configuration
@@ -142,7 +178,9 @@ fn service(config: &Config, redrive: &Redrive, dir: Option<&Path>) -> Result<Ser
         let handle = redrive.pipeline(&pipeline.name)?;
         let intake = Intake { id: pipeline.id.clone(), tenant: pipeline.tenant.clone() };
         let engine = config.engine.kind.name().to_owned();
-        Some(Served { handle, intake, sink: "webhook".to_owned(), engine })
+        let source = pipeline.source.clone();
+        let readers = readers(config, source.as_deref().unwrap_or(&pipeline.name));
+        Some(Served { handle, intake, sink: "webhook".to_owned(), engine, source, readers })
     });
     Ok(Service {
         pipelines: served.collect(),

@@ -33,8 +33,8 @@ pub fn given(config: &ServerConfig, global: &Global) -> Result<Option<Vec<Token>
 /// A token for the people of this machine. Where there is a directory, it is kept there for the next start.
 pub fn made(engine: &EngineConfig) -> Result<Token, Failed> {
     let made = match engine.kind {
-        EngineKind::Embedded => Token::in_file(&engine.dir.join(FILE)),
-        EngineKind::Memory | EngineKind::Kafka => Token::ephemeral(),
+        EngineKind::Embedded | EngineKind::Kafka => Token::in_file(&engine.dir.join(FILE)),
+        EngineKind::Memory => Token::ephemeral(),
     };
     made.map_err(|error| Failed::usage(error.to_string()))
 }

@@ -1,10 +1,12 @@
 //! What the acceptance tests share: the real binary, a small HTTP client, a receiver of webhooks that
-//! remembers, the stub, PostgreSQL and Chromium.
+//! remembers, the stub, Kafka, PostgreSQL and Chromium.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod chromium;
 pub mod http;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod postgres;
 pub mod process;
 pub mod receiver;

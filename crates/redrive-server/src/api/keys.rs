@@ -2,6 +2,7 @@
 
 use axum::extract::{Path, State};
 use redrive::Ordering;
+use redrive::letters::select::LetterIds;
 use serde::Serialize;
 
 use super::view::{self, MessageView};
@@ -28,5 +29,9 @@ pub(crate) async fn show(
     }
     let line = served.handle.key_line(key.as_bytes()).await?;
     let waiting = line.as_ref().map_or(0, |line| line.waiting);
-    Ok(Json(KeyView { key, blocked_by: line.map(|line| view::message(&pipeline, &line.head)), waiting }))
+    Ok(Json(KeyView {
+        key,
+        blocked_by: line.map(|line| view::message(LetterIds::of(&served.handle), &line.head)),
+        waiting,
+    }))
 }

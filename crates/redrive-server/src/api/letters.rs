@@ -7,6 +7,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use redrive::engine::place::Place;
+use redrive::letters::select::LetterIds;
 use redrive::letters::{Selection, select};
 use redrive::{Letter, LetterState, Time};
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,7 @@ use crate::auth::Actor;
 use crate::body;
 use crate::problem::Problem;
 use crate::request::{Params, Path, read_json};
+use crate::service::Served;
 use crate::state::Shared;
 
 /// Letters of a page, unless asked otherwise.
@@ -82,7 +85,7 @@ pub(crate) async fn list(
             next = before;
             break;
         }
-        letters.push(view::letter(&pipeline, letter, params.payload));
+        letters.push(shown(served, letter, params.payload));
         before = Some(letter.id);
     }
     Ok(Json(LettersPage { letters, next: next.map(|next| next.to_string()), scanned: page.scanned }))
@@ -100,7 +103,13 @@ pub(crate) async fn show(
     };
     let letter =
         letter.ok_or_else(|| Problem::not_found(format!("there is no letter `{id}`"), "list them first"))?;
-    Ok(Json(view::letter(&pipeline, &letter, true)))
+    Ok(Json(shown(served, &letter, true)))
+}
+
+/// A letter with the place it came from.
+fn shown(served: &Served, letter: &Letter, with_payload: bool) -> LetterView {
+    let origin = served.source.as_ref().map(|topic| format!("{topic}/{}", Place::of(letter.id)));
+    view::letter(LetterIds::of(&served.handle), letter, with_payload).from(origin)
 }
 
 /// The states come from the engine's counters, which count all letters; the rest from the open letters looked at.

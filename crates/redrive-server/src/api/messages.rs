@@ -1,6 +1,7 @@
 //! One message, by its id.
 
 use axum::extract::State;
+use redrive::letters::select::LetterIds;
 
 use super::view::{self, MessageView};
 use crate::answer::Json;
@@ -18,5 +19,5 @@ pub(crate) async fn show(
                     are discarded";
         Problem::not_found(format!("pipeline `{pipeline}` knows no message `{id}`"), hint)
     })?;
-    Ok(Json(view::message(&pipeline, &message)))
+    Ok(Json(view::message(LetterIds::of(&served.handle), &message)))
 }

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
+use redrive::engine::ReplayTarget;
 use redrive::replay::{ReplayError, ReplaySpec, ReplayView, Skipped};
 use redrive::timestamp;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,8 @@ struct Wish {
     rate: Option<f64>,
     #[serde(default)]
     force: bool,
+    /// `source`, or nothing for where only this pipeline sees them.
+    to: Option<String>,
     #[serde(default)]
     dry_run: bool,
 }
@@ -47,21 +50,36 @@ pub(crate) async fn start(
     let served = shared.service.find(&wish.pipeline)?;
     let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
     let words = given.words();
+    let target = target(wish.to.as_deref())?;
+    if target == ReplayTarget::Source && served.handle.takes_messages() {
+        return Err(ReplayError::NoSource(wish.pipeline).into());
+    }
     let selection = given.open(served.handle.now())?;
     if wish.dry_run {
         let forecast = selection.forecast(&served.handle, wish.force).await?;
         let would_replay = forecast.would_replay;
         let about_seconds = wish.rate.filter(|rate| *rate > 0.0).map(|rate| would_replay as f64 / rate);
         let skips = by_reason(&Skipped { too_often: forecast.too_often, ..Skipped::default() });
-        return Ok(Json(Forecast { would_replay, skips, rate: wish.rate, about_seconds }).into_response());
+        let other_groups = match target {
+            ReplayTarget::Pipeline => None,
+            ReplayTarget::Source => Some(served.readers.others().await?),
+        };
+        let forecast = Forecast { would_replay, skips, rate: wish.rate, about_seconds, other_groups };
+        return Ok(Json(forecast).into_response());
     }
     let ids = selection.freeze(&served.handle).await?;
-    let spec = ReplaySpec { rate: wish.rate, force: wish.force, selection: words.clone() };
+    let spec = ReplaySpec { rate: wish.rate, force: wish.force, target, selection: words.clone() };
     let job = shared.service.replays.start(&served.handle, spec, ids, &actor.0).await?;
     // The job has its name only now; its own file says who started it should this line not be written any more.
     let action = Action::new(served.handle.now(), &actor.0, ActionKind::Replay, &job.pipeline);
     shared.service.actions.record(action.of(job.id.clone(), job.total).note(words)).await?;
     Ok((StatusCode::ACCEPTED, Json(view(job))).into_response())
+}
+
+fn target(to: Option<&str>) -> Result<ReplayTarget, Problem> {
+    let Some(to) = to else { return Ok(ReplayTarget::Pipeline) };
+    let unknown = || Problem::bad_request(format!("there is no target `{to}`"), "use `pipeline` or `source`");
+    ReplayTarget::from_name(to).ok_or_else(unknown)
 }
 
 pub(crate) async fn list(State(shared): State<Shared>) -> Json<JobList> {
@@ -129,7 +147,9 @@ impl From<ReplayError> for Problem {
     fn from(error: ReplayError) -> Self {
         match error {
             ReplayError::Nothing => Self::new(Code::NotFound, error, "no open letter fits; list them first"),
-            ReplayError::TooMany | ReplayError::Rate(_) => Self::bad_request(error, "change the request"),
+            ReplayError::TooMany | ReplayError::Rate(_) | ReplayError::NoSource(_) => {
+                Self::bad_request(error, "change the request")
+            }
             ReplayError::TooManyJobs => Self::new(Code::Conflict, error, "GET /v1/replays lists them"),
             ReplayError::NotFound(_) => Self::not_found(error, "GET /v1/replays lists all that are kept"),
             ReplayError::Over { .. } => Self::new(Code::Conflict, error, "start a new one for what is left"),
@@ -154,6 +174,7 @@ pub(crate) struct JobView {
     skipped: u64,
     skips: BTreeMap<&'static str, u64>,
     rate: Option<f64>,
+    to: &'static str,
     created: String,
     actor: String,
     /// Why it stopped, if it did.
@@ -172,6 +193,8 @@ struct Forecast {
     skips: BTreeMap<&'static str, u64>,
     rate: Option<f64>,
     about_seconds: Option<f64>,
+    /// Who else reads the topic the letters would go onto.
+    other_groups: Option<Vec<String>>,
 }
 
 /// The reasons that there are.
@@ -192,6 +215,7 @@ fn view(job: ReplayView) -> JobView {
         skipped: job.skipped,
         skips: by_reason(&job.skips),
         rate: job.rate,
+        to: job.target.name(),
         created: timestamp::print(job.created),
         actor: job.actor,
         note: job.note,

@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive::engine::Attempt;
-use redrive::letters::select;
+use redrive::letters::select::LetterIds;
 use redrive::{
     Figures, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time, timestamp,
 };
@@ -167,7 +167,7 @@ pub struct MessageView {
     reason: Option<&'static str>,
 }
 
-pub fn message(pipeline: &str, message: &MessageState) -> MessageView {
+pub fn message(ids: LetterIds<'_>, message: &MessageState) -> MessageView {
     let with_what_followed = |(index, attempt): (usize, &Attempt)| {
         let (decision, delay_ms) = followed(message, attempt, message.history.get(index + 1));
         AttemptView { decision: Some(decision), delay_ms, ..AttemptView::of(attempt) }
@@ -179,7 +179,7 @@ pub fn message(pipeline: &str, message: &MessageState) -> MessageView {
         due: time(message.due),
         deadline: time(message.deadline),
         history: message.history.iter().enumerate().map(with_what_followed).collect(),
-        letter: message.letter.map(|number| select::letter_id(pipeline, number)),
+        letter: message.letter.map(|number| ids.text(number)),
         reason: message.reason.map(Reason::name),
     }
 }
@@ -269,13 +269,13 @@ pub struct LetterView {
     history: Vec<AttemptView>,
 }
 
-pub fn letter(pipeline: &str, letter: &Letter, with_payload: bool) -> LetterView {
+pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> LetterView {
     let message = &letter.message;
     let history = letter.history.attempts();
     let last = history.last();
     let class = last.map(|attempt| attempt.class);
     LetterView {
-        id: select::letter_id(pipeline, letter.id),
+        id: ids.text(letter.id),
         message: message.id().to_owned(),
         key: message.key().map(text),
         tenant: message.tenant().map(str::to_owned),
@@ -297,6 +297,13 @@ pub fn letter(pipeline: &str, letter: &Letter, with_payload: bool) -> LetterView
         headers: headers(message),
         payload: with_payload.then(|| message.payload().map_or(Value::Null, payload)),
         history: history.iter().map(AttemptView::of).collect(),
+    }
+}
+
+impl LetterView {
+    /// The same letter with the place it came from.
+    pub fn from(self, origin: Option<String>) -> Self {
+        Self { origin, ..self }
     }
 }
 
@@ -354,10 +361,11 @@ mod tests {
 
     #[test]
     fn a_history_says_what_followed_each_attempt() {
+        let ids = LetterIds { pipeline: "orders", are_places: false };
         let mut state = MessageState::new("a", MessagePhase::Delayed);
         state.due = Some(Time::from_millis(20_100));
         state.history = vec![failed(1, 1_000), failed(2, 6_100)];
-        let view = json!(message("orders", &state));
+        let view = json!(message(ids, &state));
         assert_eq!(view["history"][0]["delay_ms"], 5_000);
         assert_eq!(view["history"][1]["decision"], "retry_at");
         assert_eq!(view["history"][1]["delay_ms"], 13_900);
@@ -366,7 +374,7 @@ mod tests {
         state.state = MessagePhase::Dead;
         state.due = None;
         state.history.push(failed(1, 90_000));
-        let view = json!(message("orders", &state));
+        let view = json!(message(ids, &state));
         assert_eq!(view["history"][1]["decision"], "dead_letter");
         assert_eq!(view["history"][2]["decision"], "dead_letter");
         assert_eq!(view["history"][2].get("delay_ms"), None);

@@ -39,6 +39,11 @@ pub(crate) async fn ingest(
     body: Body,
 ) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
+    if let Some(topic) = &served.source {
+        let message =
+            format!("messages of `{pipeline}` come from the Kafka topic {topic}, not over this API");
+        return Err(Problem::new(Code::Conflict, message, format!("produce it to the topic {topic}")));
+    }
     let held = body::hold(&shared, &headers, body).await?;
     if is_many(&headers) {
         many(served, params, held.bytes.clone()).await

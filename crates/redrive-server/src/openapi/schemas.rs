@@ -255,6 +255,14 @@ pub(super) fn schemas() -> Map<String, Value> {
                     "force",
                     json!({ "type": "boolean", "description": "Also letters that were replayed three times." }),
                 ),
+                (
+                    "to",
+                    json!({
+                        "type": ["string", "null"],
+                        "enum": ["pipeline", "source", null],
+                        "description": "`source`: onto the topic they came from, where other consumer groups get them again.",
+                    }),
+                ),
                 ("dry_run", flag()),
             ],
         ),
@@ -267,6 +275,14 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("skips", skips()),
             ("rate", number_or_null()),
             ("about_seconds", number_or_null()),
+            (
+                "other_groups",
+                json!({
+                    "type": ["array", "null"],
+                    "items": { "type": "string" },
+                    "description": "With `to: source`: who else reads the topic.",
+                }),
+            ),
         ],
     );
     add(
@@ -284,6 +300,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("skipped", count()),
             ("skips", skips()),
             ("rate", number_or_null()),
+            ("to", json!({ "enum": ["pipeline", "source"] })),
             ("created", time()),
             ("actor", text()),
         ],

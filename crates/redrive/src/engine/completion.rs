@@ -83,6 +83,18 @@ impl CompletionSet {
         runs
     }
 
+    /// The bits from `first`, a multiple of 64, on: one word for each 64 numbers. What lies before is finished.
+    pub fn words_from(&self, first: u64) -> impl Iterator<Item = u64> {
+        let before = (self.base.saturating_sub(first) / 64) as usize;
+        let skipped = (first.saturating_sub(self.base) / 64) as usize;
+        std::iter::repeat_n(u64::MAX, before).chain(self.words.iter().skip(skipped).copied())
+    }
+
+    /// One behind the highest number that is finished beyond the prefix, rounded up to a word.
+    pub fn end(&self) -> u64 {
+        self.base + self.words.len() as u64 * 64
+    }
+
     /// Bytes held: one bit per number between the prefix and the highest finished one.
     pub fn memory_bytes(&self) -> usize {
         self.words.capacity() * 8

@@ -87,8 +87,11 @@ fn stripped(message: &Message) -> Option<Message> {
     if let Some(deadline) = message.deadline() {
         builder = builder.deadline(deadline);
     }
-    for (name, value) in message.headers() {
-        builder = builder.header(name, value.to_vec());
+    for (name, value) in message.headers_or_null() {
+        builder = match value {
+            Some(value) => builder.header(name, value.to_vec()),
+            None => builder.null_header(name),
+        };
     }
     builder.build().ok()
 }
@@ -126,6 +129,33 @@ pub struct ReplayJob {
     pub due: Time,
     /// Also take letters that were replayed [`REPLAYS_MAX`] times.
     pub force: bool,
+    pub target: ReplayTarget,
+}
+
+/// Where letters are put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum ReplayTarget {
+    /// Where only this pipeline sees them.
+    #[default]
+    Pipeline,
+    /// Onto the topic they came from, where everybody who reads it gets them again. An engine that is its own source
+    /// does the same for both.
+    Source,
+}
+
+impl ReplayTarget {
+    pub const ALL: [Self; 2] = [Self::Pipeline, Self::Source];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pipeline => "pipeline",
+            Self::Source => "source",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|target| target.name() == name)
+    }
 }
 
 /// A letter that was replayed this often needs `force`.

@@ -5,13 +5,14 @@ pub mod ingest;
 pub mod key_line;
 pub mod letter;
 pub mod message_state;
+pub mod place;
 pub mod seam;
 
 pub mod completion;
 pub mod delay;
 pub mod embedded;
 pub mod memory;
-mod numbers;
+pub mod numbers;
 pub mod overlay;
 
 #[cfg(feature = "testing")]
@@ -20,7 +21,9 @@ pub mod conformance;
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
 pub use key_line::KeyLine;
-pub use letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
+pub use letter::{
+    Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob, ReplayTarget,
+};
 pub use memory::Memory;
 pub use message_state::{MessagePhase, MessageState};
 pub use seam::{

@@ -6,6 +6,7 @@ use redrive_core::Time;
 
 use super::filter::Filter;
 use crate::engine::letter::REPLAYS_MAX;
+use crate::engine::place::Place;
 use crate::engine::{Letter, LetterScan, LetterState};
 use crate::handle::{HandleError, PipelineHandle};
 
@@ -53,9 +54,9 @@ pub enum SelectError {
     NotFound { pipeline: String, id: String },
     /// A number that is also the id of a message, whose letter is another one.
     #[error(
-        "`{id}` names two letters: `{pipeline}/{id}`, and `{pipeline}/{by_message}`, which is the letter of message `{id}`"
+        "`{id}` names two letters: `{by_number}`, and `{by_message}`, which is the letter of message `{id}`"
     )]
-    Ambiguous { pipeline: String, id: String, by_message: u64 },
+    Ambiguous { id: String, by_number: String, by_message: String },
     #[error(
         "more than {SELECTION_MAX} letters are selected; narrow the selection down, for example by since"
     )]
@@ -260,7 +261,9 @@ pub async fn resolve(handle: &PipelineHandle, ids: &[String]) -> Result<Vec<u64>
         };
         match (by_message, by_number) {
             (Some(by_message), Some(number)) if by_message != number => {
-                return Err(SelectError::Ambiguous { pipeline: pipeline(), id: id.clone(), by_message });
+                let ids = LetterIds::of(handle);
+                let [by_number, by_message] = [number, by_message].map(|number| ids.text(number));
+                return Err(SelectError::Ambiguous { id: id.clone(), by_number, by_message });
             }
             (Some(number), _) | (None, Some(number)) => drop(numbers.insert(number)),
             (None, None) => return Err(SelectError::NotFound { pipeline: pipeline(), id: id.clone() }),
@@ -271,8 +274,7 @@ pub async fn resolve(handle: &PipelineHandle, ids: &[String]) -> Result<Vec<u64>
 
 /// The number in a letter's full id. Of another pipeline's there is none: a message id may have a slash too.
 fn full_number(handle: &PipelineHandle, id: &str) -> Option<u64> {
-    let (pipeline, number) = id.rsplit_once('/')?;
-    if pipeline == handle.name() { number.parse().ok() } else { None }
+    LetterIds::of(handle).number(id)
 }
 
 /// The number, if there is such a letter.
@@ -313,5 +315,30 @@ async fn find_by_message(
 
 /// A letter's id as people write it.
 pub fn letter_id(pipeline: &str, number: u64) -> String {
-    format!("{pipeline}/{number}")
+    LetterIds { pipeline, are_places: false }.text(number)
+}
+
+/// How the letters of a pipeline are named: `orders/17`, or by the place of the record in its topic, `orders/7/1182`.
+#[derive(Clone, Copy, Debug)]
+pub struct LetterIds<'a> {
+    pub pipeline: &'a str,
+    /// Whether messages come from a topic, and their numbers are places there.
+    pub are_places: bool,
+}
+
+impl<'a> LetterIds<'a> {
+    pub fn of(handle: &'a PipelineHandle) -> Self {
+        Self { pipeline: handle.name(), are_places: !handle.takes_messages() }
+    }
+
+    pub fn text(self, number: u64) -> String {
+        let Self { pipeline, are_places } = self;
+        if are_places { format!("{pipeline}/{}", Place::of(number)) } else { format!("{pipeline}/{number}") }
+    }
+
+    /// The number of a full id; `None` if it is none of this pipeline.
+    pub fn number(self, id: &str) -> Option<u64> {
+        let number = id.strip_prefix(self.pipeline)?.strip_prefix('/')?;
+        if self.are_places { Place::parse(number).map(Place::number) } else { number.parse().ok() }
+    }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use redrive_core::Time;
 use serde_json::{Value, json};
 
-use crate::engine::{LetterState, ReplayAnswer};
+use crate::engine::{LetterState, ReplayAnswer, ReplayTarget};
 use crate::timestamp;
 
 /// What somebody asks for.
@@ -15,6 +15,7 @@ pub struct ReplaySpec {
     pub rate: Option<f64>,
     /// Also take letters that were replayed three times.
     pub force: bool,
+    pub target: ReplayTarget,
     /// How the letters were chosen, in words, for people.
     pub selection: String,
 }
@@ -123,6 +124,7 @@ pub struct ReplayView {
     pub skips: Skipped,
     pub rate: Option<f64>,
     pub force: bool,
+    pub target: ReplayTarget,
     pub created: Time,
     pub actor: String,
     /// Why it stopped, if it did.
@@ -218,6 +220,7 @@ pub(super) fn view(facts: &Facts, progress: &Progress) -> ReplayView {
         skips: progress.skips,
         rate: facts.spec.rate,
         force: facts.spec.force,
+        target: facts.spec.target,
         created: facts.created,
         actor: facts.actor.clone(),
         note: progress.note.clone(),
@@ -238,6 +241,7 @@ pub(super) fn to_json(facts: &Facts, progress: &Progress) -> Value {
         "selection": facts.spec.selection,
         "rate": facts.spec.rate,
         "force": facts.spec.force,
+        "target": facts.spec.target.name(),
         "total": facts.total,
         "ids_crc": facts.ids_crc,
         "created": timestamp::print(facts.created),
@@ -258,6 +262,11 @@ pub(super) fn from_json(value: &Value) -> Option<(Facts, Progress)> {
     let spec = ReplaySpec {
         rate: value.get("rate")?.as_f64(),
         force: value.get("force")?.as_bool()?,
+        // Jobs of an earlier version have none.
+        target: match value.get("target") {
+            Some(target) => ReplayTarget::from_name(target.as_str()?)?,
+            None => ReplayTarget::Pipeline,
+        },
         selection: text("selection")?,
     };
     let facts = Facts {
@@ -292,7 +301,12 @@ mod tests {
             number: 31,
             engine_job: u64::MAX - 1,
             pipeline: "orders".into(),
-            spec: ReplaySpec { rate: Some(0.5), force: true, selection: "error:\"503\"".into() },
+            spec: ReplaySpec {
+                rate: Some(0.5),
+                force: true,
+                target: ReplayTarget::Source,
+                selection: "error:\"503\"".into(),
+            },
             total: 300,
             ids_crc: 7,
             created: Time::from_millis(1_700_000_000_123),

@@ -12,6 +12,7 @@ use super::job::{self, Facts, Progress, ReplaySpec, ReplayState, ReplayView};
 use super::live::{Job, Keep, blocking};
 use super::pace::RATE_MAX;
 use super::run::Task;
+use crate::engine::ReplayTarget;
 use crate::handle::PipelineHandle;
 use crate::letters::select::SELECTION_MAX;
 
@@ -45,6 +46,10 @@ pub enum ReplayError {
     TooMany,
     #[error("the rate is {0} letters per second; give a number above 0 and up to {RATE_MAX}, or none")]
     Rate(f64),
+    #[error(
+        "letters of `{0}` did not come from a topic, so they cannot be put back onto one; leave the target out"
+    )]
+    NoSource(String),
     #[error("{LIVE_MAX} replays run or are paused; wait for one of them, or abort one")]
     TooManyJobs,
     #[error("there is no replay `{0}`")]
@@ -141,6 +146,9 @@ impl Replays {
         }
         if let Some(rate) = spec.rate.filter(|rate| !(*rate > 0.0 && *rate <= RATE_MAX)) {
             return Err(ReplayError::Rate(rate));
+        }
+        if spec.target == ReplayTarget::Source && handle.takes_messages() {
+            return Err(ReplayError::NoSource(handle.name().to_owned()));
         }
         let runtime = Handle::try_current().map_err(|_| ReplayError::NoRuntime)?;
         if self.jobs().values().filter(|job| !job.progress().state.is_over()).count() >= LIVE_MAX {

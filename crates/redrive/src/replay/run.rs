@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::job::{Facts, Progress, ReplayState};
 use super::live::{Job, Keep};
 use super::pace::Pace;
-use crate::engine::{LetterState, ReplayAnswer, ReplayJob};
+use crate::engine::{EngineError, LetterState, ReplayAnswer, ReplayJob};
 use crate::handle::{HandleError, PipelineHandle};
 
 /// Letters that are put back in one go. The pipeline waits for the disk that long.
@@ -20,6 +20,8 @@ const ASK_MAX: usize = 1024;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long between two writes of the progress. What is lost is asked of the engine again.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
+/// How long a job waits before it asks again where nobody answered.
+const NOT_NOW: Duration = Duration::from_secs(1);
 
 pub(super) struct Task {
     pub job: Arc<Job>,
@@ -32,6 +34,8 @@ pub(super) struct Task {
 enum Halt {
     /// The pipeline has stopped: the job goes on when it runs again.
     Later,
+    /// Where the letters are did not answer: the job goes on in a moment.
+    NotNow(String),
     /// It can never go on.
     Stopped(String),
 }
@@ -40,6 +44,7 @@ impl From<HandleError> for Halt {
     fn from(error: HandleError) -> Self {
         match error {
             HandleError::Stopped(_) => Self::Later,
+            HandleError::Engine(EngineError::Unavailable(why)) => Self::NotNow(why),
             other => Self::Stopped(other.to_string()),
         }
     }
@@ -47,7 +52,18 @@ impl From<HandleError> for Halt {
 
 impl Task {
     pub(super) async fn run(self) {
-        let ended = self.work().await;
+        let ended = loop {
+            let changed = self.job.changed.notified();
+            match self.work().await {
+                // Letters that were put back and not counted answer so when they are offered again.
+                Err(Halt::NotNow(why)) => {
+                    self.job.change(|progress| progress.note = Some(why));
+                    self.keep.write(&self.job).await;
+                    let _ = tokio::time::timeout(NOT_NOW, changed).await;
+                }
+                ended => break ended,
+            }
+        };
         if let Err(Halt::Stopped(why)) = ended {
             self.job.change(|progress| {
                 if !progress.state.is_over() {
@@ -116,11 +132,13 @@ impl Task {
             return Ok(0);
         }
         let Facts { engine_job, spec, .. } = &self.job.facts;
-        let job = ReplayJob { id: *engine_job, due: self.handle.now(), force: spec.force };
+        let job =
+            ReplayJob { id: *engine_job, due: self.handle.now(), force: spec.force, target: spec.target };
         let answers = self.handle.replay_as(job, &left[..granted]).await?;
         let went = answers.iter().filter(|answer| **answer == ReplayAnswer::Replayed).count();
         pace.give_back(granted - went);
         self.job.change(|progress| {
+            progress.note = None;
             for (id, answer) in left.iter().zip(&answers) {
                 if progress.count(*answer) {
                     under_way.push_back(*id);

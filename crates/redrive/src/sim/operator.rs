@@ -3,7 +3,7 @@
 use super::checkers::{self, Broken, Check};
 use super::witness::State;
 use super::world::{Step, World};
-use crate::engine::{Engine, LetterChange, LetterState, ReplayJob};
+use crate::engine::{Engine, LetterChange, LetterState, ReplayJob, ReplayTarget};
 
 impl World {
     pub(super) fn operate(&mut self) -> Check {
@@ -42,7 +42,7 @@ impl World {
     fn replay(&mut self, id: u64, ids: &[u64]) -> Check {
         let force = self.rng.chance(20);
         let delay = std::time::Duration::from_millis(self.rng.pick(&[0, 1_000, 20_000]));
-        let job = ReplayJob { id, due: self.now().plus(delay), force };
+        let job = ReplayJob { id, due: self.now().plus(delay), force, target: ReplayTarget::Pipeline };
         self.note(Step::Replay { job: id, letters: ids.len(), force });
         let now = self.now();
         let answers = self.engine.replay(&job, ids, now).map_err(broken)?;

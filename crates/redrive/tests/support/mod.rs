@@ -57,40 +57,70 @@ pub(crate) async fn letters(redrive: &Redrive, messages: Vec<Message>) -> Vec<Le
     letters
 }
 
-/// An engine that cannot settle; all else it leaves to another.
-pub(crate) struct Unsettling(pub(crate) Box<dyn Engine>);
+/// What a [`Faulty`] engine is asked before it hands the call on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Settle,
+    Replay,
+}
 
-impl Engine for Unsettling {
-    fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
-        self.0.take(now, room, out)
+/// An engine that fails when it is told to; all else it leaves to another.
+pub(crate) struct Faulty {
+    engine: Box<dyn Engine>,
+    fails: Box<dyn FnMut(Asked) -> Option<EngineError> + Send>,
+}
+
+impl Faulty {
+    pub(crate) fn new(
+        engine: Box<dyn Engine>,
+        fails: impl FnMut(Asked) -> Option<EngineError> + Send + 'static,
+    ) -> Self {
+        Self { engine, fails: Box::new(fails) }
     }
 
-    fn settle(&mut self, _: Vec<Settlement>) -> Result<Ticket, EngineError> {
-        Err(EngineError::Storage("no space left on device".into()))
+    /// It can never settle.
+    pub(crate) fn unsettling(engine: Box<dyn Engine>) -> Self {
+        let full = || EngineError::Storage("no space left on device".into());
+        Self::new(engine, move |asked| (asked == Asked::Settle).then(full))
+    }
+
+    fn ask(&mut self, asked: Asked) -> Result<(), EngineError> {
+        (self.fails)(asked).map_or(Ok(()), Err)
+    }
+}
+
+impl Engine for Faulty {
+    fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        self.engine.take(now, room, out)
+    }
+
+    fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
+        self.ask(Asked::Settle)?;
+        self.engine.settle(batch)
     }
 
     fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
-        self.0.poll(out)
+        self.engine.poll(out)
     }
 
     fn next_due(&self) -> Option<Time> {
-        self.0.next_due()
+        self.engine.next_due()
     }
 
     fn gate(&mut self, closed: bool) {
-        self.0.gate(closed);
+        self.engine.gate(closed);
     }
 
     fn counts(&self) -> Counts {
-        self.0.counts()
+        self.engine.counts()
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {
-        self.0.ingest()
+        self.engine.ingest()
     }
 
     fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
-        self.0.on_wake(wake);
+        self.engine.on_wake(wake);
     }
 
     fn letters(
@@ -99,7 +129,7 @@ impl Engine for Unsettling {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Letter>, EngineError> {
-        self.0.letters(state, after, limit)
+        self.engine.letters(state, after, limit)
     }
 
     fn scan_letters(
@@ -109,11 +139,11 @@ impl Engine for Unsettling {
         limit: usize,
         look_max: usize,
     ) -> Result<LetterScan, EngineError> {
-        self.0.scan_letters(state, after, limit, look_max)
+        self.engine.scan_letters(state, after, limit, look_max)
     }
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
-        self.0.letter(id)
+        self.engine.letter(id)
     }
 
     fn letter_standings(
@@ -121,11 +151,12 @@ impl Engine for Unsettling {
         job: u64,
         ids: &[u64],
     ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
-        self.0.letter_standings(job, ids)
+        self.engine.letter_standings(job, ids)
     }
 
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
-        self.0.replay(job, ids, now)
+        self.ask(Asked::Replay)?;
+        self.engine.replay(job, ids, now)
     }
 
     fn change_letters(
@@ -134,10 +165,10 @@ impl Engine for Unsettling {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<bool>, EngineError> {
-        self.0.change_letters(change, ids, now)
+        self.engine.change_letters(change, ids, now)
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
-        self.0.close()
+        self.engine.close()
     }
 }

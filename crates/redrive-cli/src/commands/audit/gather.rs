@@ -7,6 +7,7 @@
 use serde::Deserialize as _;
 use tokio::task::JoinSet;
 
+use super::kafka::Records;
 use super::reconcile::{Fate, fate};
 use super::roll::{Marks, Roll};
 use super::witness::{Testimony, Witness};
@@ -21,6 +22,9 @@ const ASKING_MAX: usize = 16;
 /// Ids that are held as text while they are asked for.
 const ASK_AT_ONCE: usize = 10_000;
 
+/// How often records are read anew while ids are unaccounted for.
+const LOOKS_MAX: usize = 3;
+
 /// What was learned on the way, besides the marks.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
@@ -32,6 +36,10 @@ pub struct Seen {
     pub testimony: Testimony,
     /// Whether there was a table of effects to look for second ones.
     pub effects_table: Option<String>,
+    /// The topic whose records were read, where they were.
+    pub source: Option<String>,
+    /// Ranges of offsets that retention has taken: nobody can say what became of them.
+    pub lost: Vec<String>,
 }
 
 pub async fn gather(
@@ -46,6 +54,48 @@ pub async fn gather(
         Seen { proof: witness.proof(), effects_table: effects.map(str::to_owned), ..Seen::default() };
     // A pipeline that does not exist is found out before a long read.
     session.api.pipeline(pipeline).await?;
+    ask_witness(roll, &mut seen, witness, effects, out).await?;
+    letters(pipeline, roll, &mut seen, session).await?;
+    messages(pipeline, roll, session, out).await?;
+    if !roll.some(0, 1, is_missing).0.is_empty() {
+        witness.applied(&mut |id| _ = roll.mark(id, Marks::APPLIED)).await?;
+    }
+    seen.testimony = witness.testimony().await?;
+    Ok(seen)
+}
+
+/// The same from the topics of a pipeline, whoever runs it. Its messages move while they are read, so who is still
+/// unaccounted for is looked for once more.
+pub async fn gather_records(
+    roll: &mut Roll,
+    witness: &Witness,
+    effects: Option<&str>,
+    records: &Records,
+    out: &mut Output,
+) -> Result<Seen, Failed> {
+    let mut seen =
+        Seen { proof: witness.proof(), effects_table: effects.map(str::to_owned), ..Seen::default() };
+    ask_witness(roll, &mut seen, witness, effects, out).await?;
+    for _ in 0..LOOKS_MAX {
+        out.note("reading letters and what is pending …");
+        seen.twins = records.letters(roll)?;
+        records.pending(roll)?;
+        if roll.some(0, 1, is_missing).0.is_empty() {
+            break;
+        }
+        witness.applied(&mut |id| _ = roll.mark(id, Marks::APPLIED)).await?;
+    }
+    seen.testimony = witness.testimony().await?;
+    Ok(seen)
+}
+
+async fn ask_witness(
+    roll: &mut Roll,
+    seen: &mut Seen,
+    witness: &Witness,
+    effects: Option<&str>,
+    out: &mut Output,
+) -> Result<(), Failed> {
     out.note("reading what the witness has …");
     witness
         .applied(&mut |id| match roll.get(id) {
@@ -54,21 +104,13 @@ pub async fn gather(
             Some(_) => _ = roll.mark(id, Marks::APPLIED),
         })
         .await?;
-    if let Some(table) = effects {
-        witness
-            .effects(table, &mut |id| {
-                let again = roll.get(id).is_some_and(|marks| marks.has(Marks::EFFECT));
-                roll.mark(id, if again { Marks::APPLIED_AGAIN } else { Marks::EFFECT });
-            })
-            .await?;
-    }
-    letters(pipeline, roll, &mut seen, session).await?;
-    messages(pipeline, roll, session, out).await?;
-    if !roll.some(0, 1, is_missing).0.is_empty() {
-        witness.applied(&mut |id| _ = roll.mark(id, Marks::APPLIED)).await?;
-    }
-    seen.testimony = witness.testimony().await?;
-    Ok(seen)
+    let Some(table) = effects else { return Ok(()) };
+    witness
+        .effects(table, &mut |id| {
+            let again = roll.get(id).is_some_and(|marks| marks.has(Marks::EFFECT));
+            roll.mark(id, if again { Marks::APPLIED_AGAIN } else { Marks::EFFECT });
+        })
+        .await
 }
 
 async fn letters(pipeline: &str, roll: &mut Roll, seen: &mut Seen, session: &Session) -> Result<(), Failed> {

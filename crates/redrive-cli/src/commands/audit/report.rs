@@ -24,7 +24,11 @@ pub fn write(report: &Report<'_>, out: &mut Output) -> Result<(), Failed> {
         line.trim_end().to_owned()
     };
     let (sign, style) = if reckoning.missing == 0 { ("✓", Style::Good) } else { ("✗", Style::Error) };
-    out.line(&row("produced", reckoning.produced, "ids"))?;
+    let produced = match &seen.source {
+        Some(topic) => format!("by reading {topic} (records, not offsets)"),
+        None => "ids".to_owned(),
+    };
+    out.line(&row("produced", reckoning.produced, &produced))?;
     out.line(&row("  succeeded", reckoning.succeeded, "id found in applied"))?;
     let dead = format!(
         "open {} · discarded {} · of these also succeeded {}",
@@ -50,6 +54,11 @@ pub fn write(report: &Report<'_>, out: &mut Output) -> Result<(), Failed> {
     if seen.not_produced > 0 {
         let text = "ids in applied that are not in the list of produced ids; is the list complete?";
         out.line(&format!("not produced   {}   {text}", count(seen.not_produced)))?;
+    }
+    if seen.source.is_some() {
+        let lost = if seen.lost.is_empty() { "none".to_owned() } else { seen.lost.join(" ") };
+        let style = if seen.lost.is_empty() { Style::Good } else { Style::Error };
+        out.line(&format!("range lost to retention   {}", out.paint(style, &lost)))?;
     }
     out.line(&format!("proof   {}", seen.proof))
 }
@@ -88,6 +97,8 @@ fn to_json(report: &Report<'_>) -> Value {
         "listed_again": reckoning.listed_again,
         "not_produced": seen.not_produced,
         "proof": seen.proof,
-        "ok": reckoning.is_good(),
+        "source": seen.source,
+        "lost": seen.lost,
+        "ok": reckoning.is_good() && seen.lost.is_empty(),
     })
 }

@@ -32,15 +32,36 @@ pub struct Args {
     /// Replay also letters that were replayed three times already
     #[arg(long)]
     pub force: bool,
+    /// Where the letters go: the pipeline's own replay topic, or the topic they came from, which others read too
+    #[arg(long, value_name = "WHERE")]
+    pub to: Option<To>,
+    /// Also if other consumer groups get the letters again
+    #[arg(long, requires = "to")]
+    pub yes: bool,
     /// Go on with a job that was paused, or follow one that runs
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "rate", "force"])]
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "rate", "force", "to"])]
     pub resume: Option<String>,
     /// End a job; letters it has not reached stay open
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "rate", "force", "detach"])]
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "rate", "force", "to", "detach"])]
     pub abort: Option<String>,
     /// Start the job and do not wait for it
     #[arg(long)]
     pub detach: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum To {
+    Pipeline,
+    Source,
+}
+
+impl To {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Pipeline => "pipeline",
+            Self::Source => "source",
+        }
+    }
 }
 
 pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
@@ -77,17 +98,45 @@ async fn start(
     body.insert("pipeline".into(), json!(args.pipeline));
     body.insert("rate".into(), json!(args.rate));
     body.insert("force".into(), json!(args.force));
-    body.insert("dry_run".into(), json!(args.dry_run));
-    if !args.dry_run {
-        return Ok(Some(session.api.replay_start(body.into()).await?));
+    if let Some(to) = args.to {
+        body.insert("to".into(), json!(to.name()));
     }
-    let dry = session.api.replay_dry(body.into()).await?;
-    if out.is_json() {
-        out.json(&dry.json)?;
-    } else {
-        out.line(&would(&dry.view))?;
+    body.insert("dry_run".into(), json!(true));
+    if args.dry_run {
+        let dry = session.api.replay_dry(body.into()).await?;
+        if out.is_json() {
+            out.json(&dry.json)?;
+        } else {
+            out.line(&would(&dry.view))?;
+            if let Some(groups) = &dry.view.other_groups {
+                out.line(&others(groups))?;
+            }
+        }
+        return Ok(None);
     }
-    Ok(None)
+    if args.to == Some(To::Source) {
+        let dry = session.api.replay_dry(body.clone().into()).await?;
+        let groups = dry.view.other_groups.unwrap_or_default();
+        if !args.yes {
+            let hint = "give --yes if that is meant; without --to source only this pipeline gets them";
+            return Err(Failed::usage(others(&groups)).hint(hint));
+        }
+        out.note(&others(&groups));
+    }
+    body.insert("dry_run".into(), json!(false));
+    Ok(Some(session.api.replay_start(body.into()).await?))
+}
+
+/// Who gets the letters besides this pipeline.
+fn others(groups: &[String]) -> String {
+    if groups.is_empty() {
+        return "onto the source topic: no other consumer group reads it now, but whoever reads it later gets the letters \
+                again"
+            .to_owned();
+    }
+    let names: Vec<String> = groups.iter().map(|group| safe::line(group)).collect();
+    let (count, names) = (count(groups.len() as u64), names.join(", "));
+    format!("onto the source topic: {count} other consumer groups get the letters again: {names}")
 }
 
 fn would(dry: &DryReplay) -> String {

@@ -1,7 +1,5 @@
 //! Measures the embedded engine on the common workload, everything in one run. See docs/benchmarks.md.
 
-mod figures;
-mod machine;
 mod options;
 mod plan;
 mod rig;

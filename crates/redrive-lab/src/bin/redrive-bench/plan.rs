@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use super::figures::{Figures, Repeats, Table};
-use super::machine;
 use super::options::{Options, Size};
 use super::rig::{BATCH, Error, PRODUCERS};
 use super::runs::Runs;
+use redrive_lab::bench::machine;
+use redrive_lab::bench::{Figures, Repeats, Table};
 
 /// How much of everything.
 struct Amounts {
@@ -357,7 +357,7 @@ fn lateness(table: &mut Table, what: &str, repeats: &Repeats) {
 }
 
 /// How much of the raw limit each run reached; its raw run follows it at once, so that both saw the same disk.
-fn share(runs: &Repeats, raws: &Repeats, seconds: impl Fn(&Figures) -> f64) -> super::figures::Spread {
+fn share(runs: &Repeats, raws: &Repeats, seconds: impl Fn(&Figures) -> f64) -> redrive_lab::bench::Spread {
     let pairs = runs.0.iter().zip(&raws.0);
     let shares = pairs.map(|(run, raw)| {
         let mut figures = Figures::default();

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::figures::{Figures, Repeats};
 use super::options::Options;
 use super::rig::Error;
+use redrive_lab::bench::{Figures, Repeats};
 
 pub struct Runs<'a> {
     pub options: &'a Options,

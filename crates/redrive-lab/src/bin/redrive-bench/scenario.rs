@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use redrive::Time;
 
-use super::figures::Figures;
-use super::machine::{cpu_seconds, disk_bytes, rss_mb, rss_peak_mb};
 use super::options::Options;
 use super::rig::{Error, PIPELINE, Rig};
 use super::witness::{Witness, wall_micros};
+use redrive_lab::bench::figures::Figures;
+use redrive_lab::bench::machine::{cpu_seconds, disk_bytes, rss_mb, rss_peak_mb};
 
 const TIERS: [&str; 3] = ["1s", "2s", "4s"];
 /// Nothing that waits this long comes back within a measurement.

@@ -1,13 +1,13 @@
 //! The handler of every run, and what it saw: who was tried how often, who succeeded, how late retries came.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redrive::{DeadLetter, Failure, Message};
+use redrive_lab::bench::{Histogram, Striped};
 use redrive_lab::{fate::Fate, order};
 
 /// What the handler decides by.
@@ -19,81 +19,6 @@ pub enum Fates {
     Workload,
     /// One in so many fails once.
     OneIn(u64),
-}
-
-/// A counter that two threads do not fight over.
-#[derive(Debug, Default)]
-pub struct Striped([Stripe; 8]);
-
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Stripe(AtomicU64);
-
-impl Striped {
-    pub fn add(&self, n: u64) {
-        thread_local!(static STRIPE: Cell<Option<usize>> = const { Cell::new(None) });
-        static THREADS: AtomicUsize = AtomicUsize::new(0);
-        let stripe = STRIPE.get().unwrap_or_else(|| {
-            let stripe = THREADS.fetch_add(1, Ordering::Relaxed) % 8;
-            STRIPE.set(Some(stripe));
-            stripe
-        });
-        self.0[stripe].0.fetch_add(n, Ordering::Relaxed);
-    }
-
-    pub fn sum(&self) -> u64 {
-        self.0.iter().map(|stripe| stripe.0.load(Ordering::Relaxed)).sum()
-    }
-}
-
-/// Microseconds in buckets that are at most 3 % wide.
-#[derive(Debug)]
-pub struct Histogram {
-    buckets: Vec<AtomicU32>,
-    max: AtomicU64,
-}
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { buckets: (0..64 * 32).map(|_| AtomicU32::new(0)).collect(), max: AtomicU64::new(0) }
-    }
-}
-
-impl Histogram {
-    pub fn record(&self, micros: u64) {
-        self.buckets[Self::bucket(micros)].fetch_add(1, Ordering::Relaxed);
-        self.max.fetch_max(micros, Ordering::Relaxed);
-    }
-
-    fn bucket(micros: u64) -> usize {
-        let shift = (64 - micros.leading_zeros()).saturating_sub(6);
-        shift as usize * 32 + (micros >> shift) as usize
-    }
-
-    fn lowest_of(bucket: usize) -> u64 {
-        if bucket < 64 { bucket as u64 } else { ((bucket % 32 + 32) as u64) << (bucket / 32 - 1) }
-    }
-
-    pub fn len(&self) -> u64 {
-        self.buckets.iter().map(|bucket| u64::from(bucket.load(Ordering::Relaxed))).sum()
-    }
-
-    /// The value that `share` of all do not pass, in milliseconds.
-    pub fn quantile_ms(&self, share: f64) -> f64 {
-        let wanted = (self.len() as f64 * share).ceil() as u64;
-        let mut seen = 0;
-        for (index, bucket) in self.buckets.iter().enumerate() {
-            seen += u64::from(bucket.load(Ordering::Relaxed));
-            if seen >= wanted && seen > 0 {
-                return Self::lowest_of(index + 1).min(self.max.load(Ordering::Relaxed)) as f64 / 1000.0;
-            }
-        }
-        0.0
-    }
-
-    pub fn max_ms(&self) -> f64 {
-        self.max.load(Ordering::Relaxed) as f64 / 1000.0
-    }
 }
 
 /// What the handler saw of each message.
@@ -247,28 +172,4 @@ fn count(bytes: &[AtomicU8], is: impl Fn(u8) -> bool) -> u64 {
 pub fn wall_micros() -> u64 {
     let since: Duration = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_right_within_a_bucket() {
-        let histogram = Histogram::default();
-        (1..=10_000).for_each(|micros| histogram.record(micros));
-        let p50 = histogram.quantile_ms(0.5);
-        assert!((5.0..5.3).contains(&p50), "{p50}");
-        let p99 = histogram.quantile_ms(0.99);
-        assert!((9.9..=10.0).contains(&p99), "{p99}");
-        assert_eq!(histogram.max_ms().to_bits(), 10.0_f64.to_bits());
-    }
-
-    #[test]
-    fn buckets_are_in_order_and_begin_where_they_say() {
-        for micros in (0..1 << 20).step_by(37) {
-            let bucket = Histogram::bucket(micros);
-            assert!(Histogram::lowest_of(bucket) <= micros && micros < Histogram::lowest_of(bucket + 1));
-        }
-    }
 }

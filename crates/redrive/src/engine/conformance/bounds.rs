@@ -11,7 +11,10 @@ use crate::engine::seam::{Counts, Ordering};
 impl Model {
     /// How many messages surely are, and may be, in a situation.
     fn range(&self, is: impl Fn(&Situation) -> bool) -> (u64, u64) {
-        let sure = self.messages.values().filter(|t| t.candidates().all(&is)).count();
+        let sure = self.messages.values().filter(|t| !t.twin && t.candidates().all(&is)).count();
+        if self.messages.values().any(|t| t.twin) {
+            return (sure as u64, u64::MAX / 2);
+        }
         let possible = self.messages.values().filter(|t| t.candidates().any(&is)).count();
         (sure as u64, possible as u64)
     }
@@ -58,7 +61,7 @@ impl Model {
         };
         let waits = |t: &&Tracked| {
             let wait = t.now.waiting().filter(|w| w.due.is_some() && !w.came_due)?;
-            (t.is_certain() && alone(t)).then_some(wait.due_latest)
+            (!t.twin && t.is_certain() && alone(t)).then_some(wait.due_latest)
         };
         match (live.iter().filter_map(waits).min(), told) {
             (Some(real), Some(told)) if told <= real => Ok(()),

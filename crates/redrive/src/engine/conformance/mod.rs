@@ -63,6 +63,28 @@ pub trait Harness {
         usize::MAX
     }
 
+    /// What of the options the engine keeps; one that cannot do a thing is not asked for it.
+    fn options(&self, asked: StoreOptions) -> StoreOptions {
+        asked
+    }
+
+    /// The message as it can enter this engine. One whose source is elsewhere may know no delay and no deadline.
+    fn admissible(&self, new: NewMessage) -> NewMessage {
+        new
+    }
+
+    /// Whether each acceptance has a higher number than all before it. With partitions it is so in each of them.
+    fn numbers_rise(&self) -> bool {
+        true
+    }
+
+    /// Whether a message may exist twice after a crash, if its verdict was given and not yet durable: where it was, and
+    /// where it went. What is known of such a message is only that it comes to its end. Followers of a key may start on
+    /// such a verdict too.
+    fn may_leave_twins(&self) -> bool {
+        false
+    }
+
     /// Where messages enter. An engine whose source is elsewhere puts them there.
     fn submit(&mut self, batch: Vec<NewMessage>, now: Time) -> oneshot::Receiver<IngestAnswer> {
         let ingest = self.engine().ingest().expect("an engine without ingest overrides submit");

@@ -23,6 +23,9 @@ pub(super) struct Model {
     /// The latest moment the engine was ever told of.
     pub high_water: Time,
     pub gated: bool,
+    pub numbers_rise: bool,
+    /// See [`super::Harness::may_leave_twins`].
+    pub twins: bool,
 }
 
 impl Model {
@@ -34,6 +37,8 @@ impl Model {
             seen: BTreeMap::new(),
             high_water: Time::ZERO,
             gated: false,
+            numbers_rise: true,
+            twins: false,
         }
     }
 
@@ -78,7 +83,12 @@ impl Model {
                         format!("{id} was accepted as {seq}, and as {first} {at:?} before"),
                     );
                 }
-                if self.messages.last_key_value().is_some_and(|(last, _)| *last >= seq) {
+                let taken = if self.numbers_rise {
+                    self.messages.last_key_value().is_some_and(|(last, _)| *last >= seq)
+                } else {
+                    self.messages.contains_key(&seq)
+                };
+                if taken {
                     return violation("ingest", format!("{seq} is not above every earlier number"));
                 }
                 let high_water = self.high_water;
@@ -98,7 +108,8 @@ impl Model {
         let wait = new.due.map_or(Wait::FRESH, |due| Wait::until(due, self.high_water));
         let meta = Meta { created: message.created(), deadline: message.deadline(), ..Meta::default() };
         let now = Situation { at: Position::Waiting(wait), meta, history: History::default(), letter: None };
-        self.messages.insert(seq, Tracked { message, now, maybe: None, standing });
+        self.messages
+            .insert(seq, Tracked { message, now, maybe: None, standing, twin: false, shown_early: None });
     }
 
     /// A message whose acceptance nobody was told of shows itself.
@@ -133,6 +144,9 @@ impl Model {
         let tracked = self.tracked(seq)?;
         if tracked.message != delivery.message {
             return violation("round_trip", format!("{seq} came back as another message"));
+        }
+        if tracked.twin {
+            return Ok(());
         }
         let before = tracked.clone();
         if !tracked.keep(|situation| situation.waiting().is_some()) {
@@ -171,6 +185,9 @@ impl Model {
     pub(super) fn settled(&mut self, settlement: &Settlement, ticket: Ticket) {
         let high_water = self.high_water;
         let Some(tracked) = self.messages.get_mut(&settlement.delivery.receipt.seq) else { return };
+        if tracked.twin {
+            return;
+        }
         let Position::InFlight(wait) = tracked.now.at else { return };
         let mut then = tracked.now.clone();
         if let Some(attempt) = &settlement.attempt {
@@ -208,6 +225,7 @@ impl Model {
                 tracked.resolve();
                 renew(&mut tracked.now, high_water);
             }
+            tracked.shown_early = tracked.shown_early.filter(|early| *early > ticket);
         }
     }
 
@@ -218,6 +236,11 @@ impl Model {
             if let Position::InFlight(wait) = tracked.now.at {
                 tracked.now.at = Position::Waiting(wait);
             }
+            if self.twins && tracked.may_be_twins() {
+                tracked.maybe = None;
+                tracked.twin = true;
+            }
+            tracked.shown_early = None;
             if let Some(maybe) = &mut tracked.maybe {
                 maybe.ticket = None;
                 renew(&mut maybe.then, self.high_water);
@@ -246,6 +269,9 @@ impl Model {
                     && (!settled || (s.meta == shown.meta && s.history == shown.history))
             })
         };
+        if tracked.twin && tracked.message == shown.message {
+            return Ok(());
+        }
         if !tracked.keep(agrees) || tracked.message != shown.message {
             return violation("letters", format!("shown is {shown:?}, known is {before:?}"));
         }
@@ -264,8 +290,8 @@ impl Model {
         {
             let open = |s: &Situation| s.letter_state() == Some(LetterState::Open);
             for (seq, other) in self.messages.iter().filter(|(_, other)| other.is_key(key)) {
-                must |= *seq < delivery.receipt.seq && other.candidates().all(open);
-                may |= other.candidates().any(open);
+                must |= *seq < delivery.receipt.seq && !other.twin && other.candidates().all(open);
+                may |= other.twin || other.candidates().any(open);
             }
         }
         match delivery.doomed {

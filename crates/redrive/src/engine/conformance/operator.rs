@@ -6,7 +6,7 @@ use super::check::{Check, violation};
 use super::command::{How, Pick};
 use super::situation::{Position, Standing, Wait};
 use super::suite::{Suite, failed};
-use crate::engine::letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob};
+use crate::engine::letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob, ReplayTarget};
 
 impl Suite {
     /// Lists page by page; what is shown and what is not both say something.
@@ -107,7 +107,7 @@ impl Suite {
 
     pub(super) fn replay(&mut self, job: u8, which: &[Pick], delay_ms: u32, force: bool) -> Check {
         let due = Time::from_millis(self.now.as_millis() + u64::from(delay_ms));
-        let job = ReplayJob { id: u64::from(job), due, force };
+        let job = ReplayJob { id: u64::from(job), due, force, target: ReplayTarget::Pipeline };
         let mut ids: Vec<u64> = which.iter().map(|pick| self.letter_id(*pick)).collect();
         if which[0].is_multiple_of(5) {
             ids.push(ids[0]);
@@ -134,7 +134,7 @@ impl Suite {
         if !tracked.keep(|situation| situation.replay_answer(job) == answer) {
             return violation("replay_once", format!("{id} by {job:?}: {answer:?}; known is {before:?}"));
         }
-        if answer == ReplayAnswer::Replayed {
+        if answer == ReplayAnswer::Replayed && !tracked.twin {
             tracked.maybe = None;
             tracked.now.meta = tracked.now.meta.replayed();
             tracked.now.at = Position::Waiting(Wait::until(job.due, high_water));
@@ -152,7 +152,12 @@ impl Suite {
     pub(super) fn relapse(&mut self, which: Pick, job: u8, times: u8) -> Check {
         let id = self.letter_id(which);
         for time in 0..times {
-            let job = ReplayJob { id: u64::from(job + time), due: self.now, force: false };
+            let job = ReplayJob {
+                id: u64::from(job + time),
+                due: self.now,
+                force: false,
+                target: ReplayTarget::Pipeline,
+            };
             let answers = self.harness.engine().replay(&job, &[id], self.now).map_err(failed)?;
             answers.into_iter().try_for_each(|answer| self.replayed(&job, id, answer))?;
             self.now = Time::from_millis(self.now.as_millis() + 2);
@@ -191,7 +196,10 @@ impl Suite {
             if !tracked.keep(|situation| (situation.letter_state() == Some(from)) == changed) {
                 return violation("letters", format!("{id} {change:?}: {changed}; known is {before:?}"));
             }
-            if changed && let Some(letter) = &mut tracked.now.letter {
+            if changed
+                && !tracked.twin
+                && let Some(letter) = &mut tracked.now.letter
+            {
                 letter.state = to;
             }
         }

@@ -23,7 +23,7 @@ impl Model {
         }
         let key = this.message.key().unwrap_or_default().to_vec();
         for (other_seq, other) in &mut self.messages {
-            if *other_seq == seq || !other.is_key(&key) || other.now.is_terminal() {
+            if *other_seq == seq || other.twin || !other.is_key(&key) || other.now.is_terminal() {
                 continue;
             }
             let stands_before = other.standing.surely && *other_seq < seq;
@@ -36,7 +36,9 @@ impl Model {
                 continue;
             }
             if other.maybe.as_ref().is_some_and(|maybe| maybe.then.is_terminal()) {
-                other.resolve();
+                if !self.twins {
+                    other.resolve();
+                }
                 continue;
             }
             let what = format!("{seq} started before {other_seq} of the same key: {other:?}");
@@ -80,7 +82,8 @@ impl Model {
         if self.gated {
             return startable;
         }
-        let is_ready = |t: &Tracked| t.is_certain() && t.now.waiting().is_some_and(|w| w.due_latest <= now);
+        let is_ready =
+            |t: &Tracked| !t.twin && t.is_certain() && t.now.waiting().is_some_and(|w| w.due_latest <= now);
         let mut lines: BTreeMap<&[u8], Vec<(u64, &Tracked)>> = BTreeMap::new();
         for (seq, tracked) in self.messages.iter().filter(|(_, t)| !t.is_over()) {
             if self.is_ordered(tracked) {
@@ -97,7 +100,7 @@ impl Model {
                 continue;
             }
             let first = members.iter().find(|(_, t)| t.standing.surely).map_or(u64::MAX, |(seq, _)| *seq);
-            let quiet = members.iter().all(|(_, t)| t.is_certain() && !t.now.is_in_flight());
+            let quiet = members.iter().all(|(_, t)| !t.twin && t.is_certain() && !t.now.is_in_flight());
             // Whoever may be first: the first that surely stands in line, and whoever may have joined before it.
             let mut may_be_first = members.iter().filter(|(seq, _)| *seq <= first);
             if quiet && may_be_first.all(|(_, t)| is_ready(t)) {

@@ -52,7 +52,9 @@ pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
 /// Runs exactly these commands and then drives everything to its end.
 pub fn run_commands(open: Open<'_>, options: StoreOptions, commands: &[Command]) -> Result<(), Violation> {
     let carry_out = || {
-        let mut suite = Suite::new(open(options), options);
+        let harness = open(options);
+        let options = harness.options(options);
+        let mut suite = Suite::new(harness, options);
         commands.iter().try_for_each(|command| suite.step(command))?;
         suite.finish()
     };
@@ -70,11 +72,14 @@ fn shrink(
     mut commands: Vec<Command>,
     mut violation: Violation,
 ) -> (Vec<Command>, Violation) {
+    // Where a run takes seconds, fewer tries may be wanted.
+    let mut tries = seeds_from_env("REDRIVE_SHRINK").unwrap_or(u64::MAX);
     let mut part = commands.len().div_ceil(2);
-    while part > 0 {
+    while part > 0 && tries > 0 {
         let mut from = 0;
         let mut smaller = false;
-        while from < commands.len() {
+        while from < commands.len() && tries > 0 {
+            tries -= 1;
             let mut fewer = commands.clone();
             fewer.drain(from..(from + part).min(commands.len()));
             match run_commands(open, options, &fewer) {

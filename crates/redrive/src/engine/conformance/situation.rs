@@ -115,6 +115,10 @@ pub(super) struct Tracked {
     pub now: Situation,
     pub maybe: Option<Maybe>,
     pub standing: Standing,
+    /// It may exist more than once, and nothing else is known of it any more.
+    pub twin: bool,
+    /// Its settlement showed itself before this batch was durable: a crash may still leave a part of it undone.
+    pub shown_early: Option<Ticket>,
 }
 
 impl Tracked {
@@ -124,7 +128,17 @@ impl Tracked {
 
     /// Whether its end is known.
     pub(super) fn is_over(&self) -> bool {
-        self.is_certain() && self.now.is_terminal()
+        !self.twin && self.is_certain() && self.now.is_terminal()
+    }
+
+    /// Whether a crash now may leave it in two places: its verdict put it somewhere else, and may hold only in part.
+    pub(super) fn may_be_twins(&self) -> bool {
+        self.shown_early.is_some()
+            || self
+                .maybe
+                .as_ref()
+                .is_some_and(|maybe| maybe.then != self.now && maybe.then.at != Position::Done)
+            || (self.maybe.is_some() && self.now.letter.is_some())
     }
 
     /// All situations it may be in.
@@ -134,6 +148,9 @@ impl Tracked {
 
     /// The engine has shown something: keeps the situations that agree with it. `false` if none does.
     pub(super) fn keep(&mut self, agrees: impl Fn(&Situation) -> bool) -> bool {
+        if self.twin {
+            return true;
+        }
         let then_agrees = self.maybe.as_ref().map(|maybe| agrees(&maybe.then));
         match (agrees(&self.now), then_agrees) {
             // While its ticket is open, a settlement that has not shown itself may still do so.
@@ -153,6 +170,7 @@ impl Tracked {
     /// The settlement holds.
     pub(super) fn resolve(&mut self) {
         if let Some(maybe) = self.maybe.take() {
+            self.shown_early = maybe.ticket.or(self.shown_early);
             self.now = maybe.then;
             // A retry writes the place down; a release leaves everything as it was.
             self.standing.floating &= self.now.waiting().is_some_and(|wait| wait.came_due);

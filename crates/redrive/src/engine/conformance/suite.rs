@@ -29,9 +29,12 @@ pub(super) struct Suite {
 
 impl Suite {
     pub(super) fn new(harness: Box<dyn Harness>, options: StoreOptions) -> Self {
+        let mut model = Model::new(options);
+        model.numbers_rise = harness.numbers_rise();
+        model.twins = harness.may_leave_twins();
         Self {
             harness,
-            model: Model::new(options),
+            model,
             now: Time::from_millis(1_000_000_000),
             flights: Vec::new(),
             used: Vec::new(),
@@ -147,7 +150,7 @@ impl Suite {
             message = message.deadline(after(ttl_ms));
         }
         let message = message.build().expect("offers are within all bounds");
-        NewMessage { message, due: offer.delay_ms.map(after) }
+        self.harness.admissible(NewMessage { message, due: offer.delay_ms.map(after) })
     }
 
     pub(super) fn take(&mut self, room: usize) -> Check {

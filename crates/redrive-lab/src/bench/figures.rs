@@ -36,9 +36,7 @@ pub struct Repeats(pub Vec<Figures>);
 impl Repeats {
     /// Values of one figure over all repeats, ascending.
     pub fn of(&self, value: impl Fn(&Figures) -> f64) -> Spread {
-        let mut all: Vec<f64> = self.0.iter().map(value).filter(|value| !value.is_nan()).collect();
-        all.sort_by(f64::total_cmp);
-        Spread(all)
+        Spread::of(self.0.iter().map(value))
     }
 
     pub fn figure(&self, name: &str) -> Spread {
@@ -50,6 +48,12 @@ impl Repeats {
 pub struct Spread(Vec<f64>);
 
 impl Spread {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut all: Vec<f64> = values.into_iter().filter(|value| !value.is_nan()).collect();
+        all.sort_by(f64::total_cmp);
+        Self(all)
+    }
+
     pub fn median(&self) -> f64 {
         self.0.get(self.0.len() / 2).copied().unwrap_or(f64::NAN)
     }

@@ -1,0 +1,187 @@
+//! What the topics themselves say, record by record: which ids were produced, which have letters, which are pending.
+//! Nobody else has to run for it.
+//!
+//! While a pipeline runs, its messages move from topic to topic under our eyes. So letters are read before what is
+//! pending, and whoever is still unaccounted for is looked for again.
+
+use std::collections::HashMap;
+
+use rdkafka::Message as _;
+use rdkafka::message::BorrowedMessage;
+use redrive::engine::EngineError;
+use redrive_kafka::record::{CopyRecord, Read, Reader};
+use redrive_kafka::scan::{Scan, Span};
+use redrive_kafka::topics::{Topics, survey};
+use redrive_kafka::{Cluster, KafkaPipeline};
+use serde::Deserialize;
+
+use super::roll::{Marks, Roll};
+use crate::config::Config;
+use crate::exit::Failed;
+use crate::service::assemble::engine_failed;
+use crate::service::kafka;
+
+/// The topics of one pipeline.
+pub struct Records {
+    cluster: Cluster,
+    topics: Topics,
+    reader: Reader,
+    scan: Scan,
+}
+
+/// One letter as its topic has it.
+struct Parked {
+    id: String,
+    generation: u32,
+    /// Records of this generation; more than one are twins.
+    copies: u64,
+}
+
+/// A line of `T.DLQ.state`.
+#[derive(Deserialize)]
+struct State {
+    generation: u32,
+    state: String,
+}
+
+impl Records {
+    /// `None` if the pipeline does not live in Kafka.
+    pub fn of(config: &Config, pipeline: &str) -> Result<Option<Self>, Failed> {
+        if config.engine.kafka.is_none() {
+            return Ok(None);
+        }
+        let pipelines = kafka::pipelines(config);
+        let Some(found) = pipelines.iter().find(|one| one.name == pipeline) else {
+            return Err(Failed::usage(format!("the configuration has no pipeline `{pipeline}`")));
+        };
+        Self::open(kafka::cluster(config)?, found).map(Some).map_err(|error| engine_failed(&error))
+    }
+
+    fn open(cluster: Cluster, pipeline: &KafkaPipeline) -> Result<Self, EngineError> {
+        let topics = survey(&cluster, pipeline)?.topics;
+        let scan = Scan::new(&cluster)?;
+        Ok(Self { cluster, topics, reader: Reader::new(pipeline), scan })
+    }
+
+    pub fn source(&self) -> &str {
+        &self.topics.source
+    }
+
+    /// Every id of the source, and the ranges of offsets that retention has taken before anybody could count them.
+    pub fn produced(&self) -> Result<(Roll, Vec<String>), Failed> {
+        let failed = |error| engine_failed(&error);
+        let spans = self.scan.spans(&self.topics.source).map_err(failed)?;
+        let lost = spans.iter().filter(|span| span.low > 0);
+        let lost =
+            lost.map(|span| format!("{}/{}/0..{}", span.topic, span.partition, span.low - 1)).collect();
+        let (mut roll, mut full) = (Roll::listed(), false);
+        self.scan
+            .read(&spans, |span| span.low, |record| full |= self.id(record).is_some_and(|id| !roll.add(&id)))
+            .map_err(failed)?;
+        if full {
+            return Err(Failed::usage("the topic has more ids than fit an audit"));
+        }
+        Ok((roll, lost))
+    }
+
+    /// The id of a fresh record of the source; a letter that was put back onto it was produced before.
+    fn id(&self, record: &BorrowedMessage<'_>) -> Option<String> {
+        match self.reader.read(record) {
+            Ok(Read::Fresh(message, _)) => Some(message.id().to_owned()),
+            Ok(Read::Copy(_)) => None,
+            Err(unreadable) => Some(unreadable.rest.message.id().to_owned()),
+        }
+    }
+
+    /// Marks what has a letter. Gives the number of twins: second letters of one generation.
+    pub fn letters(&self, roll: &mut Roll) -> Result<u64, Failed> {
+        let mut letters: HashMap<u64, Parked> = HashMap::new();
+        self.read(
+            &self.topics.dlq,
+            |span| span.low,
+            |record| {
+                let Some(copy) = self.copy(record) else { return };
+                let id = copy.message.id().to_owned();
+                let generation = copy.meta.replays;
+                let parked =
+                    letters.entry(copy.origin.number()).or_insert(Parked { id, generation, copies: 0 });
+                if generation > parked.generation {
+                    (parked.generation, parked.copies) = (generation, 0);
+                }
+                parked.copies += u64::from(generation == parked.generation);
+            },
+        )?;
+        let mut states: HashMap<u64, State> = HashMap::new();
+        self.read(
+            &self.topics.dlq_state,
+            |span| span.low,
+            |record| {
+                let number = record.key().and_then(|key| std::str::from_utf8(key).ok()?.parse().ok());
+                let state = record.payload().and_then(|line| serde_json::from_slice::<State>(line).ok());
+                match (number, state) {
+                    (Some(number), Some(state)) => drop(states.insert(number, state)),
+                    (Some(number), None) => drop(states.remove(&number)),
+                    _ => {}
+                }
+            },
+        )?;
+        let mut twins = 0;
+        for (number, parked) in &letters {
+            twins += parked.copies.saturating_sub(1);
+            let state = states.get(number).filter(|state| state.generation == parked.generation);
+            let mark = match state.map(|state| state.state.as_str()) {
+                None | Some("open") => Marks::OPEN,
+                Some("discarded") => Marks::DISCARDED,
+                Some("replaying") => Marks::REPLAYING,
+                // We say so ourselves: the witness has the effect, or it is missing.
+                Some(_) => Marks::NONE,
+            };
+            roll.mark(&parked.id, mark);
+        }
+        Ok(twins)
+    }
+
+    /// Marks what lies beyond the committed offsets: it waits, or runs, or is about to.
+    pub fn pending(&self, roll: &mut Roll) -> Result<(), Failed> {
+        let tiers = self.topics.tiers.iter().map(|(_, name)| name).chain(&self.topics.retired);
+        let all = std::iter::once(&self.topics.source).chain(tiers).chain([&self.topics.replay]);
+        for topic in all {
+            self.read(
+                topic,
+                |span| span.committed.unwrap_or(span.low),
+                |record| {
+                    let id = match self.reader.read(record) {
+                        Ok(Read::Fresh(message, _)) => message.id().to_owned(),
+                        Ok(Read::Copy(copy)) => copy.message.id().to_owned(),
+                        Err(unreadable) => unreadable.rest.message.id().to_owned(),
+                    };
+                    roll.mark(&id, Marks::PENDING);
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    fn copy(&self, record: &BorrowedMessage<'_>) -> Option<CopyRecord> {
+        match self.reader.read(record) {
+            Ok(Read::Copy(copy)) => Some(*copy),
+            _ => None,
+        }
+    }
+
+    fn read(
+        &self,
+        topic: &str,
+        from: impl Fn(&Span) -> i64,
+        each: impl FnMut(&BorrowedMessage<'_>),
+    ) -> Result<u64, Failed> {
+        let spans = self.scan.spans(topic).map_err(|error| engine_failed(&error))?;
+        self.scan.read(&spans, from, each).map_err(|error| engine_failed(&error))
+    }
+}
+
+impl std::fmt::Debug for Records {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Records").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,255 @@
+//! `redrive check --kafka`: the cluster as it is against what the pipelines need, and the commands that help.
+
+use std::time::Duration;
+
+use redrive_core::duration;
+use redrive_kafka::client::Build;
+use redrive_kafka::scan::Scan;
+use redrive_kafka::topics::{Survey, TopicsFault, acls, survey};
+use redrive_kafka::{Cluster, KafkaPipeline};
+use serde_json::{Value, json};
+
+use super::sink::{Answered, ask};
+use crate::config::{Config, PipelineConfig};
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, Style};
+use crate::service::assemble::engine_failed;
+use crate::service::kafka;
+
+/// One thing that was looked at.
+struct Finding {
+    /// `None`: neither good nor bad.
+    good: Option<bool>,
+    text: String,
+    /// What follows on lines of its own: commands, lists.
+    more: Vec<String>,
+}
+
+impl Finding {
+    fn new(good: Option<bool>, text: impl Into<String>) -> Self {
+        Self { good, text: text.into(), more: Vec::new() }
+    }
+
+    fn to_json(&self) -> Value {
+        let state = match self.good {
+            Some(true) => "ok",
+            Some(false) => "bad",
+            None => "note",
+        };
+        json!({"state": state, "text": self.text, "more": self.more})
+    }
+}
+
+pub fn run(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
+    let cluster = kafka::cluster(config)?;
+    let mut good = true;
+    let mut documents = Vec::new();
+    for (pipeline, settings) in kafka::pipelines(config).iter().zip(&config.pipelines) {
+        let mut findings = topics(&cluster, pipeline, settings)?;
+        findings.push(sink(settings));
+        good &= findings.iter().all(|finding| finding.good != Some(false));
+        if out.is_json() {
+            let findings: Vec<Value> = findings.iter().map(Finding::to_json).collect();
+            documents.push(json!({"name": pipeline.name, "findings": findings}));
+            continue;
+        }
+        out.line(&format!("pipeline {}", pipeline.name))?;
+        for finding in &findings {
+            write(finding, out)?;
+        }
+    }
+    let build = Build::of_this();
+    if out.is_json() {
+        out.json(&json!({
+            "pipelines": documents,
+            "build": {"librdkafka": build.version, "sasl": build.mechanisms, "tls": build.tls, "compression": build.compression},
+            "ok": good,
+        }))?;
+    } else {
+        write(&Finding::new(None, build_line(&build)), out)?;
+    }
+    Ok(if good { Exit::Ok } else { Exit::Bad })
+}
+
+fn write(finding: &Finding, out: &mut Output) -> Result<(), Failed> {
+    let sign = match finding.good {
+        Some(true) => out.paint(Style::Good, "✓"),
+        Some(false) => out.paint(Style::Error, "✗"),
+        None => "·".to_owned(),
+    };
+    out.line(&format!("{sign} {}", finding.text))?;
+    for line in finding.more.iter().flat_map(|text| text.lines()) {
+        out.line(&format!("  {line}"))?;
+    }
+    Ok(())
+}
+
+fn build_line(build: &Build) -> String {
+    let tls = if build.tls { "TLS" } else { "no TLS" };
+    format!(
+        "this build: librdkafka {} · SASL {} · {tls} · compression {}",
+        build.version,
+        build.mechanisms.join(", "),
+        build.compression.join(", ")
+    )
+}
+
+fn topics(
+    cluster: &Cluster,
+    pipeline: &KafkaPipeline,
+    settings: &PipelineConfig,
+) -> Result<Vec<Finding>, Failed> {
+    let allowed = acls(cluster, pipeline);
+    let found = match survey(cluster, pipeline) {
+        Ok(found) => found,
+        Err(fault @ TopicsFault::NoSource { .. }) => {
+            return Ok(vec![Finding::new(Some(false), fault.to_string())]);
+        }
+        Err(fault) => return Err(engine_failed(&fault.into())),
+    };
+    let bootstrap = cluster.bootstrap();
+    let mut findings = vec![source(&found, settings)];
+    if !found.missing.is_empty() {
+        findings.push(missing(&found, bootstrap));
+    }
+    for wrong in &found.wrong {
+        let mut finding = Finding::new(Some(false), format!("topic {} {}", wrong.topic, wrong.problem));
+        finding.more = vec!["repair it with:".to_owned(), indented(&wrong.command(bootstrap))];
+        findings.push(finding);
+    }
+    if found.missing.is_empty() && found.wrong.is_empty() {
+        let facts = &found.found[0];
+        findings.push(Finding::new(
+            Some(true),
+            format!(
+                "{} topics, {} partitions each, replication {}, min.insync.replicas {}; nothing in them expires",
+                found.found.len(),
+                facts.partitions,
+                facts.replication,
+                facts.min_insync
+            ),
+        ));
+    }
+    findings.extend(found.warnings.iter().map(|warning| Finding::new(None, warning.as_str())));
+    findings.push(lost_broker(&found));
+    findings.push(start(cluster, pipeline)?);
+    let mut needed = Finding::new(None, "ACLs needed, where the cluster has any:");
+    needed.more = allowed.iter().map(|line| format!("  {line}")).collect();
+    findings.push(needed);
+    Ok(findings)
+}
+
+fn missing(found: &Survey, bootstrap: &str) -> Finding {
+    let names: Vec<&str> = found.missing.iter().map(|planned| planned.name.as_str()).collect();
+    let text = match names.as_slice() {
+        [first, rest @ ..] if !rest.is_empty() => {
+            format!("topic {first} is missing (also {})", rest.join(", "))
+        }
+        _ => format!("topic {} is missing", names.concat()),
+    };
+    let mut finding = Finding::new(Some(false), text);
+    finding.more = vec!["create them with:".to_owned()];
+    finding.more.extend(found.missing.iter().map(|planned| indented(&planned.command(bootstrap))));
+    finding.more.push("or set topics = \"create\" in [engine]".to_owned());
+    finding
+}
+
+fn indented(command: &str) -> String {
+    command.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// The source must keep what waits while the sink is down.
+fn source(found: &Survey, settings: &PipelineConfig) -> Finding {
+    let facts = &found.source;
+    let what = format!(
+        "source {}: {} partitions, replication {}, min.insync.replicas {}",
+        facts.name, facts.partitions, facts.replication, facts.min_insync
+    );
+    let hold = settings.policy.hold_max();
+    let keeps = u64::try_from(facts.retention_ms).ok().map(Duration::from_millis);
+    match keeps {
+        None => Finding::new(Some(true), format!("{what}, keeps everything")),
+        Some(keeps) if keeps > hold => {
+            Finding::new(Some(true), format!("{what}, keeps {}", duration::rough(keeps)))
+        }
+        Some(keeps) => {
+            let mut finding = Finding::new(None, format!("{what}, keeps {} only", duration::rough(keeps)));
+            finding.more = vec![format!(
+                "a sink that is down for longer loses messages, although hold_max is {}",
+                duration::print(hold)
+            )];
+            finding
+        }
+    }
+}
+
+/// What it means when one broker goes away.
+fn lost_broker(found: &Survey) -> Finding {
+    let (replication, needed) = found
+        .found
+        .iter()
+        .chain([&found.source])
+        .map(|facts| (facts.replication, facts.min_insync))
+        .min_by_key(|(replication, needed)| (replication - needed, *replication))
+        .unwrap_or((1, 1));
+    let text = match (replication, replication - needed) {
+        (1, _) => {
+            "one broker lost: its partitions stand still until it is back, and with its disk their messages are gone"
+        }
+        (_, spare) if spare > 0 => "one broker lost: nothing is lost, and everything goes on",
+        _ => "one broker lost: nothing is lost, but retries and letters cannot be written until it is back",
+    };
+    let counts =
+        format!("{text} ({replication} replicas, {needed} must acknowledge, {} brokers)", found.brokers);
+    Finding::new(if replication > needed { Some(true) } else { None }, counts)
+}
+
+fn start(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Finding, Failed> {
+    let scan = Scan::new(cluster).map_err(|error| engine_failed(&error))?;
+    let spans = scan.spans(&pipeline.source).map_err(|error| engine_failed(&error))?;
+    let group = &cluster.group;
+    let known = spans.iter().filter(|span| span.committed.is_some()).count();
+    if let Some(lost) = spans.iter().find(|span| span.committed.is_some_and(|committed| committed < span.low))
+    {
+        let text = format!(
+            "group {group} stands at {} of {}/{}, whose first record is {}: what lay between has expired",
+            lost.committed.unwrap_or_default(),
+            lost.topic,
+            lost.partition,
+            lost.low
+        );
+        return Ok(Finding::new(Some(false), text));
+    }
+    Ok(match (known, cluster.start) {
+        (0, None) => {
+            let mut finding = Finding::new(
+                Some(false),
+                format!("group {group} is new, and it is not said where it begins"),
+            );
+            finding.more = vec!["set start = \"earliest\" or start = \"latest\" in [engine]".to_owned()];
+            finding
+        }
+        (0, Some(start)) => {
+            let at = match start {
+                redrive_kafka::Start::Earliest => "the earliest record",
+                redrive_kafka::Start::Latest => "what comes from now on",
+            };
+            Finding::new(Some(true), format!("group {group} is new and begins with {at}"))
+        }
+        _ => {
+            let lag: i64 = spans.iter().map(redrive_kafka::scan::Span::lag).sum();
+            Finding::new(
+                Some(true),
+                format!("group {group} goes on where it stopped, {lag} offsets behind the end"),
+            )
+        }
+    })
+}
+
+fn sink(settings: &PipelineConfig) -> Finding {
+    match ask(settings) {
+        Answered::Each => Finding::new(None, "each message brings its own endpoint; none was asked"),
+        Answered::Yes(what) => Finding::new(Some(true), format!("service answers: {what}")),
+        Answered::No(what) => Finding::new(Some(false), format!("service does not answer: {what}")),
+    }
+}

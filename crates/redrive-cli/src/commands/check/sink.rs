@@ -1,0 +1,56 @@
+//! Whether somebody is there where messages will go: one HEAD request, without a message.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use crate::config::words::without_secrets;
+use crate::config::{PipelineConfig, SinkConfig, Target};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub enum Answered {
+    /// Each message brings its own address.
+    Each,
+    Yes(String),
+    No(String),
+}
+
+pub fn ask(pipeline: &PipelineConfig) -> Answered {
+    let SinkConfig::Webhook(webhook) = &pipeline.sink;
+    let Target::Url(url) = &webhook.target else { return Answered::Each };
+    let shown = without_secrets(url);
+    let said = |text: String| format!("POST {shown} ({text})");
+    match head(url) {
+        Ok(text) => Answered::Yes(said(text)),
+        Err(problem) => Answered::No(said(problem)),
+    }
+}
+
+fn head(url: &str) -> Result<String, String> {
+    let (scheme, rest) = url.split_once("://").ok_or("no address")?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let port = if scheme == "https" { 443 } else { 80 };
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let address = if has_port { host.to_owned() } else { format!("{host}:{port}") };
+    let error = |error: std::io::Error| error.to_string();
+    let address = address.to_socket_addrs().map_err(error)?.next().ok_or("the name has no address")?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(error)?;
+    if scheme == "https" {
+        return Ok("it accepts connections; TLS was not tried".to_owned());
+    }
+    stream.set_read_timeout(Some(PATIENCE)).map_err(error)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(error)?;
+    let path = if path.starts_with('/') { path } else { "/" };
+    let request = format!(
+        "HEAD {path} HTTP/1.1\r\nhost: {host}\r\nuser-agent: redrive-check\r\nconnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).map_err(error)?;
+    let mut answer = [0; 64];
+    let read = stream.read(&mut answer).map_err(error)?;
+    let line = String::from_utf8_lossy(&answer[..read]);
+    let status = line.split(' ').nth(1).filter(|_| line.starts_with("HTTP/")).ok_or("it speaks no HTTP")?;
+    // Whoever answers a HEAD at all is there; most services answer 405 or 404 to it.
+    Ok(format!("dry: HEAD → {} is fine", status.trim()))
+}

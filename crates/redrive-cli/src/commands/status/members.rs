@@ -1,0 +1,128 @@
+//! `redrive status --members`: the processes that share a pipeline's work, asked of the cluster itself.
+
+use redrive_kafka::members::{Member, members};
+use redrive_kafka::scan::{Scan, Span};
+use serde_json::json;
+
+use crate::args::Global;
+use crate::config::load::load_text;
+use crate::config::{Config, Environment};
+use crate::exit::{Exit, Failed};
+use crate::output::{Align, Output, Style, Table, count};
+use crate::service::assemble::engine_failed;
+use crate::service::kafka;
+
+pub fn run(pipeline: &str, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    let config: Config = load_text(global, &Environment::of_process())?.report(out)?;
+    let cluster = kafka::cluster(&config)?;
+    let pipelines = kafka::pipelines(&config);
+    let Some(of) = pipelines.iter().find(|one| one.name == pipeline) else {
+        return Err(Failed::usage(format!("the configuration has no pipeline `{pipeline}`")));
+    };
+    let failed = |error| engine_failed(&error);
+    let (state, mut found) = members(&cluster).map_err(failed)?;
+    found.retain(|member| member.of_pipeline(pipeline).is_some());
+    found.sort_by_key(|member| member.partitions(&of.source).first().copied().unwrap_or(i32::MAX));
+    let spans = Scan::new(&cluster).and_then(|scan| scan.spans(&of.source)).map_err(failed)?;
+    if out.is_json() {
+        let members: Vec<_> =
+            found.iter().map(|member| as_json(member, pipeline, &of.source, &spans)).collect();
+        out.json(&json!({"pipeline": pipeline, "group": cluster.group, "state": state, "members": members}))?;
+        return Ok(Exit::Ok);
+    }
+    if found.is_empty() {
+        out.line(&format!("group {} has no member that reads {pipeline} ({state})", cluster.group))?;
+        return Ok(Exit::Bad);
+    }
+    let mut table = Table::new([
+        ("MEMBER", Align::Left),
+        ("VERSION", Align::Left),
+        ("POLICY", Align::Left),
+        ("PARTITIONS", Align::Left),
+        ("LAG", Align::Right),
+        ("", Align::Left),
+    ]);
+    for member in &found {
+        let Some(process) = member.of_pipeline(pipeline) else { continue };
+        let partitions = member.partitions(&of.source);
+        table.row([
+            process.name.to_owned(),
+            process.version.unwrap_or("-").to_owned(),
+            process.settings.unwrap_or("-").to_owned(),
+            ranges(partitions),
+            count(lag(partitions, &spans)),
+            remark(member, &found, pipeline),
+        ]);
+    }
+    out.table(&table)?;
+    if state != "Stable" {
+        out.line(&out.paint(Style::Warning, &format!("the group is {state}")))?;
+    }
+    let differ = |get: fn(&Member, &str) -> Option<String>| {
+        let mut all: Vec<_> = found.iter().map(|member| get(member, pipeline)).collect();
+        all.dedup();
+        all.len() > 1
+    };
+    if differ(|member, pipeline| Some(member.of_pipeline(pipeline)?.settings?.to_owned())) {
+        let text = "members have different settings: what becomes of a message depends on who gets it";
+        out.line(&out.paint(Style::Warning, text))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// `← older version, same policy`
+fn remark(member: &Member, all: &[Member], pipeline: &str) -> String {
+    let version = |member: &Member| {
+        let text = member.of_pipeline(pipeline).and_then(|process| process.version.map(str::to_owned));
+        text.map(|text| text.split('.').map(|part| part.parse::<u64>().unwrap_or(0)).collect::<Vec<_>>())
+    };
+    let newest = all.iter().filter_map(version).max();
+    let mine = version(member);
+    if mine.is_some() && mine < newest { "← older version".to_owned() } else { String::new() }
+}
+
+fn lag(partitions: &[i32], spans: &[Span]) -> u64 {
+    let lag: i64 = spans.iter().filter(|span| partitions.contains(&span.partition)).map(Span::lag).sum();
+    u64::try_from(lag).unwrap_or(0)
+}
+
+/// `0-3,7`
+fn ranges(partitions: &[i32]) -> String {
+    let mut parts: Vec<(i32, i32)> = Vec::new();
+    for partition in partitions {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *partition => *last = *partition,
+            _ => parts.push((*partition, *partition)),
+        }
+    }
+    let part = |(first, last): &(i32, i32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    let text: Vec<String> = parts.iter().map(part).collect();
+    if text.is_empty() { "-".to_owned() } else { text.join(",") }
+}
+
+fn as_json(member: &Member, pipeline: &str, source: &str, spans: &[Span]) -> serde_json::Value {
+    let process = member.of_pipeline(pipeline);
+    let partitions = member.partitions(source);
+    json!({
+        "member": process.map(|process| process.name),
+        "version": process.and_then(|process| process.version),
+        "policy": process.and_then(|process| process.settings),
+        "host": member.host,
+        "partitions": partitions,
+        "lag": lag(partitions, spans),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranges;
+
+    #[test]
+    fn partitions_are_told_in_ranges() {
+        assert_eq!(ranges(&[0, 1, 2, 3]), "0-3");
+        assert_eq!(ranges(&[0, 2, 3, 9]), "0,2-3,9");
+        assert_eq!(ranges(&[]), "-");
+    }
+}

@@ -1,0 +1,271 @@
+//! The keys of `[engine]` that mean something to the Kafka engine only, and the table that is passed on to its client.
+
+use std::path::PathBuf;
+
+use super::fault::Fault;
+use super::named::Named;
+use super::reader::{Reader, Section, Set};
+use super::tree::{At, Data};
+
+/// One cluster, as the file names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KafkaConfig {
+    pub brokers: Vec<String>,
+    pub group: String,
+    /// Static membership.
+    pub member: Option<String>,
+    /// Where a group without committed offsets begins; never guessed.
+    pub start: Option<StartAt>,
+    pub topics: MissingTopics,
+    /// Which part of the work this process takes.
+    pub only: Part,
+    pub passed_on: Vec<PassedOn>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartAt {
+    Earliest,
+    Latest,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingTopics {
+    Verify,
+    Create,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Everything,
+    Source,
+    Tiers,
+}
+
+impl StartAt {
+    const WORDS: [(&'static str, Self); 2] = [("earliest", Self::Earliest), ("latest", Self::Latest)];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Earliest => "earliest",
+            Self::Latest => "latest",
+        }
+    }
+}
+
+impl MissingTopics {
+    const WORDS: [(&'static str, Self); 2] = [("verify", Self::Verify), ("create", Self::Create)];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Verify => "verify",
+            Self::Create => "create",
+        }
+    }
+}
+
+impl Part {
+    const WORDS: [(&'static str, Self); 3] =
+        [("everything", Self::Everything), ("source", Self::Source), ("tiers", Self::Tiers)];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Everything => "everything",
+            Self::Source => "source",
+            Self::Tiers => "tiers",
+        }
+    }
+}
+
+/// A setting of the client library. Its value may be a secret, so it is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PassedOn {
+    pub key: String,
+    pub value: PassedValue,
+    pub(super) at: At,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+#[expect(missing_debug_implementations, reason = "a value may be a secret")]
+pub enum PassedValue {
+    Plain(String),
+    /// `KEY_file`: the value stands in this file.
+    File(PathBuf),
+    /// `KEY_env`: the value stands in this variable.
+    Variable(String),
+}
+
+impl std::fmt::Debug for PassedOn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PassedOn").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl PassedOn {
+    /// The value itself, read where it stands; or what is wrong with the place.
+    pub fn read(&self) -> Result<String, String> {
+        match &self.value {
+            PassedValue::Plain(value) => Ok(value.clone()),
+            PassedValue::File(path) => {
+                let secret = redrive_sinks::Secret::read(path).map_err(|error| error.to_string())?;
+                Ok(secret.expose().to_owned())
+            }
+            PassedValue::Variable(name) => {
+                std::env::var(name).map_err(|_| format!("the variable {name} is not set"))
+            }
+        }
+    }
+}
+
+/// Everything there is for this engine only.
+pub(super) const KEYS: [&str; 8] =
+    ["brokers", "group", "member", "start", "topics", "state_dir", "only", "kafka"];
+
+impl KafkaConfig {
+    /// Reads the keys. What is missing is a fault only where the engine is `kafka`.
+    pub(super) fn read(reader: &mut Reader, section: &Section<'_>, meant: bool) -> Self {
+        let brokers = reader.texts(section, "brokers");
+        let group = reader.text(section, "group");
+        let member = reader.text(section, "member").map(|set| set.value);
+        let start = reader.one_of(section, "start", &StartAt::WORDS).map(|set| set.value);
+        let topics = reader.one_of(section, "topics", &MissingTopics::WORDS);
+        let only = reader.one_of(section, "only", &Part::WORDS);
+        let passed_on = passed_on(reader, section);
+        if meant {
+            check_brokers(reader, section, brokers.as_ref());
+            check_group(reader, section, group.as_ref());
+            reader.named.push(Named::Kafka { passed_on: passed_on.clone() });
+        }
+        let brokers = brokers.map_or_else(Vec::new, |set| set.value);
+        Self {
+            brokers: brokers.into_iter().map(|broker| broker.value).collect(),
+            group: group.map_or_else(String::new, |set| set.value),
+            member,
+            start,
+            topics: topics.map_or(MissingTopics::Verify, |set| set.value),
+            only: only.map_or(Part::Everything, |set| set.value),
+            passed_on,
+        }
+    }
+}
+
+fn check_brokers(reader: &mut Reader, section: &Section<'_>, brokers: Option<&Set<Vec<Set<String>>>>) {
+    let fix = "brokers = [\"localhost:9092\"]";
+    let Some(brokers) = brokers else {
+        if section.get("brokers").is_none() {
+            let at = section.at("kind").into_iter().collect();
+            reader.fault(
+                section,
+                Fault::line("brokers", "`kind` is kafka, and there are no `brokers`", fix, at),
+            );
+        }
+        return;
+    };
+    if brokers.value.is_empty() {
+        let problem = "`brokers = []` names nobody to talk to";
+        reader.fault(section, Fault::value("brokers", problem, fix, brokers.at.clone()));
+    }
+    for broker in &brokers.value {
+        let port = broker.value.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
+        if !matches!(port, Some((host, Ok(_))) if !host.is_empty() && !host.contains("//")) {
+            let problem = format!("`{}` is not a broker", broker.value);
+            reader.fault(
+                section,
+                Fault::value("brokers", problem, "write it like host:9092", broker.at.clone()),
+            );
+        }
+    }
+}
+
+fn check_group(reader: &mut Reader, section: &Section<'_>, group: Option<&Set<String>>) {
+    let fix = "group = \"orders-delivery\"";
+    match group {
+        None if section.get("group").is_none() => {
+            let at = section.at("kind").into_iter().collect();
+            reader.fault(section, Fault::line("group", "`kind` is kafka, and there is no `group`", fix, at));
+        }
+        Some(group) if group.value.trim().is_empty() => {
+            reader.fault(section, Fault::value("group", "`group = \"\"` is no name", fix, group.at.clone()));
+        }
+        _ => {}
+    }
+}
+
+fn passed_on(reader: &mut Reader, section: &Section<'_>) -> Vec<PassedOn> {
+    let Some(table) = reader.table(section, "kafka") else { return Vec::new() };
+    let mut passed_on = Vec::new();
+    flatten(reader, &table, table.table, "", &mut passed_on);
+    passed_on
+}
+
+/// `sasl.mechanism = "…"` without quotes is a table in a table to TOML, and the same setting to everybody else.
+fn flatten(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    table: &super::tree::Table,
+    prefix: &str,
+    out: &mut Vec<PassedOn>,
+) {
+    for entry in &table.entries {
+        let name = format!("{prefix}{}", entry.key);
+        let value = match &entry.node.data {
+            Data::Table(below) => {
+                flatten(reader, section, below, &format!("{name}."), out);
+                continue;
+            }
+            Data::Text(text) => text.clone(),
+            Data::Whole(number) => number.to_string(),
+            Data::Number(number) => number.to_string(),
+            Data::Switch(on) => on.to_string(),
+            _ => {
+                let problem = format!("`kafka.{name}` must be a text, a number, true or false");
+                let fault = Fault::line(
+                    format!("kafka.{name}"),
+                    problem,
+                    "put it in quotes",
+                    vec![entry.key_at.clone()],
+                );
+                reader.fault(section, fault);
+                continue;
+            }
+        };
+        let (key, value) = if let Some(key) = name.strip_suffix("_file") {
+            (key.to_owned(), PassedValue::File(value.into()))
+        } else if let Some(key) = name.strip_suffix("_env") {
+            (key.to_owned(), PassedValue::Variable(value))
+        } else {
+            if is_secret(&name) {
+                let problem = format!("`kafka.{name}` puts a secret into the configuration");
+                let fix = format!("\"{name}_file\" = \"/etc/redrive/…\", or \"{name}_env\" = \"NAME\"");
+                let fault = Fault::line(format!("kafka.{name}"), problem, fix, vec![entry.key_at.clone()]);
+                reader.fault(section, fault.warning());
+            }
+            (name, PassedValue::Plain(value))
+        };
+        out.push(PassedOn { key, value, at: entry.key_at.clone() });
+    }
+}
+
+fn is_secret(key: &str) -> bool {
+    ["password", "secret", "ssl.key.pem", "sasl.oauthbearer.config"].iter().any(|part| key.contains(part))
+}
+
+/// What is wrong with the settings that are passed on, once their files were read.
+#[cfg(feature = "kafka")]
+pub(super) fn passed_on_faults(passed_on: &[PassedOn]) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for passed in passed_on {
+        let key = format!("kafka.{}", passed.key);
+        let problem = match passed.read() {
+            Err(problem) => Some(format!("`{key}` cannot be read: {problem}")),
+            Ok(value) => redrive_kafka::client::fault_of(&passed.key, &value)
+                .map(|problem| format!("`{key}` cannot be passed on: {problem}")),
+        };
+        faults.extend(problem.map(|problem| Fault::line(key, problem, "", vec![passed.at.clone()])));
+    }
+    faults
+}
+
+#[cfg(not(feature = "kafka"))]
+pub(super) fn passed_on_faults(_: &[PassedOn]) -> Vec<Fault> {
+    Vec::new()
+}

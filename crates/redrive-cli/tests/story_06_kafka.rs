@@ -1,0 +1,157 @@
+//! Story 6 on Kafka: dead letters in a topic, looked at, discarded and brought back, put back at a pace through kills,
+//! and onto the source topic only by whoever says that others may get them again.
+#![cfg(feature = "kafka")]
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use world::process::{Processor, stderr, stdout};
+use world::stub::Stub;
+use world::{kafka, wait_for};
+
+fn config(pipeline: &str, url: &str) -> String {
+    format!(
+        r#"
+[engine]
+kind    = "kafka"
+brokers = ["{}"]
+group   = "{pipeline}-delivery"
+member  = "redrive-0"
+start   = "earliest"
+topics  = "create"
+state_dir = "@DIR@"
+[server]
+listen = "@LISTEN@"
+[[pipeline]]
+name   = "{pipeline}"
+id     = "json:/order_id"
+tiers  = ["100ms", "1s"]
+jitter = "none"
+[pipeline.sink.webhook]
+url = "{url}"
+"#,
+        kafka::address()
+    )
+}
+
+/// A processor with so many dead letters: orders with a negative amount, which the stub refuses until it is fixed.
+fn with_letters(dir: &Path, count: u64) -> (Stub, Processor, String) {
+    let pipeline = kafka::name("orders");
+    kafka::create(&pipeline, 2);
+    let order =
+        |n| (format!("c-{}", n % 7), json!({ "order_id": format!("o-{n}"), "amount": -1 }).to_string());
+    kafka::produce(&pipeline, (0..count).map(order));
+    let stub = Stub::start(dir, &[]);
+    let processor = Processor::start(dir, &config(&pipeline, &stub.url));
+    wait_for("all of them to be dead", || letters(&processor, &pipeline)["open"] == count);
+    (stub, processor, pipeline)
+}
+
+fn letters(processor: &Processor, pipeline: &str) -> Value {
+    processor.get(&format!("/v1/pipelines/{pipeline}")).json()["letters"].clone()
+}
+
+fn good(processor: &Processor, args: &[&str]) -> String {
+    let ran = processor.cli(args);
+    assert!(ran.status.success(), "{args:?}: {}{}", stdout(&ran), stderr(&ran));
+    stdout(&ran)
+}
+
+/// How often each message stands in a topic, with how often it was replayed.
+fn published(topic: &str) -> BTreeMap<(String, String), u32> {
+    let mut times = BTreeMap::new();
+    kafka::read(topic, |record| {
+        let of = |name| kafka::header(record, name).unwrap_or_default();
+        *times.entry((of("x-message-id"), of("x-replays"))).or_default() += 1;
+    });
+    times
+}
+
+#[test]
+fn letters_in_a_topic_are_discarded_brought_back_and_replayed_once_through_kills() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, mut processor, orders) = with_letters(dir.path(), 120);
+
+    // Looked at, by the place of the record it came from.
+    let listed = processor.get(&format!("/v1/pipelines/{orders}/letters?limit=1")).json();
+    let first = &listed["letters"][0];
+    let id = first["id"].as_str().unwrap();
+    assert_eq!(id, format!("{orders}/0/0"));
+    let shown = good(&processor, &["dlq", "show", &orders, id]);
+    assert!(shown.contains(first["message"].as_str().unwrap()), "{shown}");
+
+    let discard = ["dlq", "discard", &orders, "--filter", "key:c-3", "--reason", "customers deleted"];
+    let said = good(&processor, &discard);
+    assert!(said.starts_with("discarded 17   (kept as tombstones, undo until "), "{said}");
+    // The state is in Kafka; who did it is in the local log. Both survive.
+    processor.kill();
+    processor.restart();
+    wait_for("the discard", || letters(&processor, &orders)["discarded"] == 17);
+    assert_eq!(good(&processor, &["dlq", "undo", &orders, "d-1"]), "restored 17   (open again)\n");
+
+    stub.fix();
+    let started = good(&processor, &["dlq", "replay", &orders, "--all", "--rate", "40/s", "--detach"]);
+    assert!(started.contains("r-1"), "{started}");
+    let job = |processor: &Processor| processor.get("/v1/replays/r-1").json();
+    for reached in [20, 50, 80] {
+        wait_for("the job to go on", || job(&processor)["published"].as_u64().unwrap() >= reached);
+        processor.kill();
+        processor.restart();
+    }
+    let resumed = good(&processor, &["dlq", "replay", "--resume", "r-1"]);
+    assert!(resumed.contains("   … 120/120   succeeded 120   dead again 0   "), "{resumed}");
+    let (replay, dlq) = (published(&format!("{orders}.replay")), published(&format!("{orders}.DLQ")));
+    assert_eq!(replay.len(), 120);
+    assert!(replay.iter().all(|((_, replays), times)| replays == "1" && *times == 1), "{replay:?}");
+    assert!(dlq.keys().all(|(_, replays)| replays == "0"), "{dlq:?}");
+    assert!((0..120).all(|n| stub.has_applied(&format!("o-{n}"))));
+    let all = json!({"open": 0, "replaying": 0, "succeeded": 120, "discarded": 0});
+    assert_eq!(letters(&processor, &orders), all);
+
+    let actions = good(&processor, &["audit", &orders, "--actions", "--json"]);
+    let actions: Vec<Value> = actions.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let done = |action: &str| actions.iter().filter(|line| line["action"] == action).count();
+    assert_eq!((done("discard"), done("undo"), done("replay")), (1, 1, 1), "{actions:?}");
+    assert!(actions.iter().all(|line| line["actor"].is_string()), "{actions:?}");
+}
+
+#[test]
+fn letters_go_onto_the_source_only_if_somebody_says_yes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, processor, orders) = with_letters(dir.path(), 12);
+    stub.fix();
+    let billing = format!("{orders}-billing");
+    kafka::commit_as(&billing, &orders);
+    let to_source = ["dlq", "replay", &orders, "--all", "--to", "source"];
+    let dry = good(&processor, &[&to_source[..], &["--dry-run"]].concat());
+    assert!(dry.contains("would replay 12") && dry.contains(&billing), "{dry}");
+    let refused = processor.cli(&to_source);
+    assert_eq!(refused.status.code(), Some(2), "{}", stdout(&refused));
+    let said = stderr(&refused);
+    assert!(said.contains(&billing) && said.contains("--yes"), "{said}");
+    assert_eq!(letters(&processor, &orders)["open"], 12);
+
+    let replayed = good(&processor, &[&to_source[..], &["--yes"]].concat());
+    assert!(replayed.starts_with("replay r-1  12/12   succeeded 12   dead again 0   "), "{replayed}");
+    assert!(published(&format!("{orders}.replay")).is_empty());
+    let again = published(&orders).into_iter().filter(|((_, replays), _)| replays == "1");
+    assert_eq!(again.map(|(_, times)| times).collect::<Vec<u32>>(), [1; 12]);
+    assert_eq!(letters(&processor, &orders)["succeeded"], 12);
+}
+
+#[test]
+fn what_dies_again_is_an_open_letter_of_the_next_generation() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_stub, processor, orders) = with_letters(dir.path(), 3);
+    let again = processor.cli(&["dlq", "replay", &orders, "--all"]);
+    assert_eq!(again.status.code(), Some(1), "{}{}", stdout(&again), stderr(&again));
+    let said = stdout(&again);
+    assert!(said.starts_with("replay r-1  3/3   succeeded 0   dead again 3   "), "{said}");
+    assert_eq!(letters(&processor, &orders)["open"], 3);
+    let dlq = published(&format!("{orders}.DLQ"));
+    let of = |generation: &str| dlq.keys().filter(|(_, replays)| replays == generation).count();
+    assert_eq!((of("0"), of("1")), (3, 3));
+}

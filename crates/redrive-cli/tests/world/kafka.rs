@@ -1,0 +1,110 @@
+//! The real Kafka that `scripts/kafka.sh` starts: topics of its own for each test, records in and out.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// `host:port` of the broker.
+pub fn address() -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/kafka/address");
+    let address = std::env::var("REDRIVE_TEST_KAFKA").or_else(|_| std::fs::read_to_string(file));
+    let address = address.expect("no Kafka: run `make kafka-up`, or set REDRIVE_TEST_KAFKA=host:port");
+    address.trim().to_owned()
+}
+
+/// A name that no other test has, nor an earlier run of this one.
+pub fn name(prefix: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    format!(
+        "{prefix}-{}-{}",
+        since.as_millis(),
+        COUNT.fetch_add(1, Ordering::Relaxed) + std::process::id() * 100
+    )
+}
+
+fn config() -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", address());
+    config
+}
+
+/// Makes a topic and waits until the broker knows it.
+pub fn create(topic: &str, partitions: i32) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let admin: AdminClient<DefaultClientContext> = config().create().unwrap();
+    let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+    let made = runtime.block_on(admin.create_topics([&new], &AdminOptions::new())).unwrap();
+    made.into_iter().for_each(|result| drop(result.unwrap()));
+    let until = Instant::now() + LIMIT;
+    while self::partitions(topic) != partitions {
+        assert!(Instant::now() < until, "{topic} is not known");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn partitions(topic: &str) -> i32 {
+    let consumer: BaseConsumer = config().create().unwrap();
+    let metadata = consumer.fetch_metadata(Some(topic), LIMIT).unwrap();
+    metadata.topics().first().map_or(0, |topic| i32::try_from(topic.partitions().len()).unwrap())
+}
+
+/// Records with a key and a payload, by their key's partition.
+pub fn produce(topic: &str, records: impl IntoIterator<Item = (String, String)>) {
+    let producer: BaseProducer = config().set("enable.idempotence", "true").create().unwrap();
+    for (key, payload) in records {
+        producer.send(BaseRecord::to(topic).key(&key).payload(&payload)).map_err(|(error, _)| error).unwrap();
+    }
+    producer.flush(LIMIT).unwrap();
+}
+
+/// Somebody else's consumer group that has read some of the topic.
+pub fn commit_as(group: &str, topic: &str) {
+    let consumer: BaseConsumer = config().set("group.id", group).create().unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, 0, Offset::Offset(0)).unwrap();
+    consumer.commit(&list, CommitMode::Sync).unwrap();
+}
+
+/// Every committed record of a topic, from its beginning to its end.
+pub fn read(topic: &str, mut each: impl FnMut(&BorrowedMessage<'_>)) {
+    let consumer: BaseConsumer = config()
+        .set("group.id", "tests")
+        .set("isolation.level", "read_committed")
+        .set("enable.partition.eof", "true")
+        .set("enable.auto.commit", "false")
+        .create()
+        .unwrap();
+    let mut left = partitions(topic);
+    let mut list = TopicPartitionList::new();
+    for partition in 0..left {
+        list.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
+    }
+    consumer.assign(&list).unwrap();
+    let until = Instant::now() + LIMIT;
+    while left > 0 {
+        assert!(Instant::now() < until, "{topic} was not read to its end");
+        match consumer.poll(Duration::from_millis(100)) {
+            Some(Ok(record)) => each(&record),
+            Some(Err(KafkaError::PartitionEOF(_))) => left -= 1,
+            Some(Err(error)) => panic!("{topic}: {error}"),
+            None => {}
+        }
+    }
+}
+
+/// A header of a record as text.
+pub fn header(record: &BorrowedMessage<'_>, name: &str) -> Option<String> {
+    let found = record.headers()?.iter().filter(|header| header.key == name).last()?;
+    Some(String::from_utf8_lossy(found.value?).into_owned())
+}

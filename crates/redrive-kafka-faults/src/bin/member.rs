@@ -1,0 +1,100 @@
+//! One process of a group: reads orders, does with each what its fate says, and writes down what it did.
+//!
+//! It ends in good order on SIGTERM. Exit codes: 0 it ended well, 1 it failed, 2 it was started wrongly.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use redrive_lab::kafka::Error;
+use redrive_lab::kafka::applier::Applier;
+use redrive_lab::kafka::processor::Processor;
+use redrive_lab::kafka::trace::Trace;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What a test says about it.
+struct Options {
+    processor: Processor,
+    trace: PathBuf,
+    /// The only order that fails, and it always does; otherwise the fates of the workload.
+    poison: Option<u64>,
+    /// An attempt takes up to so long, so that some are under way at any moment.
+    takes_max: Duration,
+}
+
+fn main() -> ExitCode {
+    let options = match parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("member: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("member: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
+    let mut options = Options {
+        processor: Processor {
+            brokers: String::new(),
+            name: String::new(),
+            source: String::new(),
+            member: None,
+            tiers: Vec::new(),
+            state_dir: PathBuf::new(),
+            concurrency: 64,
+            blocking: false,
+            passed_on: Vec::new(),
+        },
+        trace: PathBuf::new(),
+        poison: None,
+        takes_max: Duration::from_millis(4),
+    };
+    let (mut dir, mut state) = (PathBuf::new(), String::from("state"));
+    while let Some(flag) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{flag} needs a value"));
+        let processor = &mut options.processor;
+        match flag.as_str() {
+            "--brokers" => processor.brokers = value()?,
+            "--name" => processor.name = value()?,
+            "--member" => processor.member = Some(value()?),
+            "--tiers" => processor.tiers = value()?.split(',').map(str::to_owned).collect(),
+            "--concurrency" => processor.concurrency = value()?.parse()?,
+            "--blocking" => processor.blocking = true,
+            "--session-ms" => {
+                let session_ms: u64 = value()?.parse()?;
+                let heartbeat_ms = session_ms / 6;
+                processor.passed_on.push(("session.timeout.ms".into(), session_ms.to_string()));
+                processor.passed_on.push(("heartbeat.interval.ms".into(), heartbeat_ms.to_string()));
+            }
+            "--dir" => dir = value()?.into(),
+            "--state" => state = value()?,
+            "--trace" => options.trace = value()?.into(),
+            "--poison" => options.poison = Some(value()?.parse()?),
+            "--takes-max-us" => options.takes_max = Duration::from_micros(value()?.parse()?),
+            other => return Err(format!("no flag `{other}`").into()),
+        }
+    }
+    options.processor.source = options.processor.name.clone();
+    options.processor.state_dir = dir.join(state);
+    Ok(options)
+}
+
+fn run(options: Options) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let Options { processor, trace, poison, takes_max } = options;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let applier = Applier { trace: Trace::append(&trace)?, poison, takes_max };
+        let redrive = processor.build(processor.pipeline().sink(applier))?;
+        let report = redrive.run_until(terminate.recv()).await?;
+        eprintln!("member {}: {report}", processor.member.as_deref().unwrap_or("-"));
+        Ok(())
+    })
+}

@@ -1,0 +1,34 @@
+//! The broker goes away and comes back with the same data.
+
+use redrive_lab::kafka::broker::End;
+use redrive_lab::kafka::trace;
+
+use super::support::{Flow, World, own_broker, wait_for};
+
+const PER_SECOND: u64 = 1_000;
+
+#[test]
+fn nothing_is_lost_while_the_broker_is_killed_and_started_again() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let mut broker = own_broker(&dir);
+    let mut world = World::at(broker.address(), "broker", 4);
+    let flow = Flow::start(world.loader(), PER_SECOND);
+    let members = ["one", "two"].map(|name| world.member(name));
+    world.wait_until_moving();
+    for end in [End::Kill, End::Stop] {
+        let written = flow.written();
+        wait_for("the load", || flow.written() > written + 2 * PER_SECOND);
+        world.interrupted(trace::wall_us());
+        broker.restart(end).expect("it comes back");
+        world.interrupted(trace::wall_us());
+        world.wait_until_moving();
+    }
+    let produced = flow.end();
+    world.wait_until_ended(produced);
+    for member in members {
+        member.stop();
+    }
+    let told = world.audit(produced, "a broker killed once and stopped once");
+    assert_eq!(told.repeats_unexplained, 0, "{told}");
+    drop(world);
+}

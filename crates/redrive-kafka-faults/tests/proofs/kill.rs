@@ -1,0 +1,41 @@
+//! `kill -9` at random moments.
+
+use std::time::Duration;
+
+use redrive_kafka_faults::random::Random;
+
+use super::support::{Flow, World, often};
+
+const PER_SECOND: u64 = 1_000;
+/// What was done is committed ten times a second, and within a second where bitmaps are needed; so what is repeated was
+/// done shortly before the kill. Generous, since the machine of a test may be busy.
+const REPEAT_AGE_MAX_MS: u32 = 5_000;
+
+#[test]
+fn nothing_is_lost_when_the_processor_is_killed_again_and_again() {
+    let kills = often("REDRIVE_KAFKA_KILLS", 30);
+    let seed = often("REDRIVE_SEED", 11);
+    let mut random = Random::new(seed);
+    let mut world = World::shared("kill", 4);
+    let flow = Flow::start(world.loader(), PER_SECOND);
+    for _ in 0..kills {
+        let member = world.member("one");
+        // In one case of four it may be killed before it has joined its group.
+        if random.below(4) > 0 {
+            world.wait_until_moving();
+        } else {
+            std::thread::sleep(Duration::from_millis(random.below(500)));
+        }
+        std::thread::sleep(Duration::from_millis(random.below(1_200)));
+        let at = member.kill();
+        world.interrupted(at);
+    }
+    let member = world.member("one");
+    world.wait_until_moving();
+    let produced = flow.end();
+    world.wait_until_ended(produced);
+    member.stop();
+    let told = world.audit(produced, &format!("{kills} kills, seed {seed}"));
+    assert_eq!(told.repeats_unexplained, 0, "{told}");
+    assert!(told.repeat_age_max_ms < REPEAT_AGE_MAX_MS, "{told}");
+}

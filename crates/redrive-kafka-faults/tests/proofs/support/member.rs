@@ -1,0 +1,94 @@
+//! A member of the group as a child process.
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use redrive_lab::kafka::trace;
+
+use super::wait_for;
+
+const MEMBER: &str = env!("CARGO_BIN_EXE_member");
+
+/// A running member; it does not outlive the test.
+#[derive(Debug)]
+pub(crate) struct Member {
+    child: Child,
+    log: std::path::PathBuf,
+}
+
+/// What a process can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Ends at once.
+    Kill,
+    /// Ends in good order.
+    Term,
+    /// Freezes.
+    Stop,
+    /// Goes on.
+    Cont,
+}
+
+impl Member {
+    /// Starts one; what it says goes to `log`, behind what others said.
+    pub(crate) fn spawn(args: &[String], log: &Path) -> Self {
+        let said =
+            std::fs::File::options().create(true).append(true).open(log).expect("a file for its words");
+        let mut command = Command::new(MEMBER);
+        command.args(args).env("RUST_BACKTRACE", "0");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        Self { child: command.spawn().expect("the member starts"), log: log.to_owned() }
+    }
+
+    /// Sends a signal and returns when it was sent, in microseconds of the wall clock.
+    pub(crate) fn signal(&self, signal: Signal) -> u64 {
+        let name = match signal {
+            Signal::Kill => "-KILL",
+            Signal::Term => "-TERM",
+            Signal::Stop => "-STOP",
+            Signal::Cont => "-CONT",
+        };
+        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill can be called").success(), "the member is gone: {}", self.said());
+        trace::wall_us()
+    }
+
+    /// `kill -9`; returns when.
+    pub(crate) fn kill(mut self) -> u64 {
+        let alive = self.child.try_wait().expect("it can be asked").is_none();
+        assert!(alive, "it ended before it was killed: {}", self.said());
+        let at = self.signal(Signal::Kill);
+        self.child.wait().expect("it ends");
+        at
+    }
+
+    /// Ends it in good order.
+    pub(crate) fn stop(mut self) {
+        self.signal(Signal::Term);
+        let status = self.wait();
+        assert!(status.success(), "it did not end well: {status}\n{}", self.said());
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_for("the end of a member", || {
+            status = self.child.try_wait().expect("it can be asked");
+            status.is_some()
+        });
+        status.expect("it ended")
+    }
+
+    /// The last lines of all members of this world.
+    pub(crate) fn said(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,194 @@
+//! One pipeline with topics of its own on some broker, and everything that is known of it from outside.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use redrive_lab::kafka::audit::{Audit, Told};
+use redrive_lab::kafka::broker::{Broker, SHARED};
+use redrive_lab::kafka::load::Loader;
+use redrive_lab::kafka::topics::{self, Topic};
+use redrive_lab::kafka::{letters, trace};
+use tempfile::TempDir;
+
+use super::{Member, PATIENCE};
+
+/// One attempt and three retries.
+const ATTEMPTS_MAX: u8 = 4;
+/// Short, so that a test sees messages to their end; long enough that many wait whenever something is killed.
+const TIERS: &str = "300ms,600ms,1200ms";
+/// How long a member may be silent before its partitions go to another.
+pub(crate) const SESSION: Duration = Duration::from_secs(3);
+
+/// A pipeline under test. Its topics go when this is dropped.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) brokers: String,
+    /// Pipeline, group and prefix of its topics.
+    pub(crate) name: String,
+    partitions: u64,
+    scratch: TempDir,
+    begun_us: u64,
+    interruptions_us: Vec<u64>,
+}
+
+impl World {
+    /// On the broker that all tests share.
+    pub(crate) fn shared(what: &str, partitions: u64) -> Self {
+        let brokers = std::env::var(SHARED);
+        Self::at(&brokers.unwrap_or_else(|_| shared_broker()), what, partitions)
+    }
+
+    pub(crate) fn at(brokers: &str, what: &str, partitions: u64) -> Self {
+        static WORLDS: AtomicU32 = AtomicU32::new(0);
+        let world = WORLDS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("proof-{what}-{}-{world}", std::process::id());
+        let source = Topic { name: &name, partitions: partitions as i32, settings: &[] };
+        topics::create(brokers, &[source]).expect("a topic can be made");
+        // A broker says that a topic is made a moment before it knows it itself.
+        super::wait_for("the topic", || {
+            topics::reach(brokers, &name).is_ok_and(|reach| reach.len() as u64 == partitions)
+        });
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let (brokers, begun_us) = (brokers.to_owned(), trace::wall_us());
+        Self { brokers, name, partitions, scratch, begun_us, interruptions_us: Vec::new() }
+    }
+
+    pub(crate) fn loader(&self) -> Loader {
+        Loader::new(&self.brokers, &self.name, self.partitions, &[]).expect("orders can be written")
+    }
+
+    /// Starts a member with a name of its own that it keeps over restarts.
+    pub(crate) fn member(&self, name: &str) -> Member {
+        self.member_with(&["--member", name, "--state", name])
+    }
+
+    /// Starts a member that the group knows only as long as it lives.
+    pub(crate) fn stranger(&self, state: &str) -> Member {
+        self.member_with(&["--state", state])
+    }
+
+    pub(crate) fn member_with(&self, flags: &[&str]) -> Member {
+        let trace = self.trace();
+        let mut args: Vec<String> = vec!["--brokers".into(), self.brokers.clone()];
+        args.extend(["--name".into(), self.name.clone(), "--tiers".into(), TIERS.into()]);
+        args.extend(["--trace".into(), trace.to_string_lossy().into_owned()]);
+        args.extend(["--session-ms".into(), SESSION.as_millis().to_string()]);
+        args.extend(["--dir".into(), self.scratch.path().to_string_lossy().into_owned()]);
+        args.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        Member::spawn(&args, &self.scratch.path().join("log"))
+    }
+
+    fn trace(&self) -> PathBuf {
+        self.scratch.path().join("trace")
+    }
+
+    /// Attempts so far.
+    pub(crate) fn attempts(&self) -> u64 {
+        trace::len(&self.trace())
+    }
+
+    pub(crate) fn tried(&self) -> Vec<trace::Tried> {
+        trace::read(&self.trace()).expect("the trace can be read")
+    }
+
+    /// Something happened at this moment that may have made work be done twice.
+    pub(crate) fn interrupted(&mut self, at_us: u64) {
+        self.interruptions_us.push(at_us);
+    }
+
+    /// Waits until some member tries something.
+    pub(crate) fn wait_until_moving(&self) {
+        let before = self.attempts();
+        super::wait_for("an attempt", || self.attempts() > before);
+    }
+
+    /// Waits until each of the first `orders` was tried at least once.
+    pub(crate) fn wait_until_reached(&self, orders: u64) {
+        super::wait_for("everybody to be tried", || {
+            let mut open: HashSet<u64> = (0..orders).collect();
+            for tried in self.tried() {
+                open.remove(&tried.order);
+            }
+            open.is_empty()
+        });
+    }
+
+    /// Waits until every order has an end.
+    pub(crate) fn wait_until_ended(&self, produced: u64) {
+        let begun = Instant::now();
+        loop {
+            let mut open: HashSet<u64> = (0..produced).collect();
+            for tried in self.tried().iter().filter(|tried| tried.succeeded) {
+                open.remove(&tried.order);
+            }
+            if open.len() as u64 <= produced / 20 {
+                for letter in self.letters() {
+                    open.remove(&letter.order);
+                }
+            }
+            if open.is_empty() {
+                return;
+            }
+            let few: Vec<&u64> = open.iter().take(5).collect();
+            assert!(begun.elapsed() < PATIENCE, "{} without an end, {few:?} …\n{}", open.len(), self.log());
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    }
+
+    /// Records of the dead-letter topic; none while it is not there.
+    fn letters(&self) -> Vec<letters::LetterRecord> {
+        letters::read(&self.brokers, &format!("{}.DLQ", self.name)).unwrap_or_default()
+    }
+
+    /// Everything that is known, compared; what does not add up fails the test.
+    pub(crate) fn audit(&self, produced: u64, what: &str) -> Told {
+        let mut audit = Audit::new(produced, ATTEMPTS_MAX, self.begun_us, &self.interruptions_us);
+        self.tried().into_iter().for_each(|tried| audit.tried(tried));
+        self.letters().into_iter().for_each(|letter| audit.letter(letter));
+        let told = audit.told();
+        println!("{what}: {told}");
+        told.all_ended_once().unwrap_or_else(|error| panic!("{what}: {error}\n{}", self.log()));
+        told
+    }
+
+    /// What members said last.
+    pub(crate) fn log(&self) -> String {
+        let text = std::fs::read_to_string(self.scratch.path().join("log")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.scratch.disable_cleanup(true);
+            println!("kept for a look: {}", self.scratch.path().display());
+        }
+        let found = topics::beginning_with(&self.brokers, &self.name).unwrap_or_default();
+        let names: Vec<&str> = found.iter().map(String::as_str).collect();
+        if !names.is_empty() {
+            let _ = topics::delete(&self.brokers, &names);
+        }
+    }
+}
+
+/// The checkout, where the script that starts brokers is.
+pub(crate) fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// A broker for one test alone.
+pub(crate) fn own_broker(dir: &TempDir) -> Broker {
+    Broker::up(root(), dir.path()).expect("a broker starts")
+}
+
+/// Without `make test` around us: the broker of this checkout, if it runs.
+fn shared_broker() -> String {
+    let status = std::process::Command::new(root().join("scripts/kafka.sh")).arg("status").output();
+    let status = status.expect("scripts/kafka.sh can be called");
+    assert!(status.status.success(), "no broker: run `make kafka-up`, or set {SHARED}=host:port");
+    String::from_utf8_lossy(&status.stdout).trim().to_owned()
+}

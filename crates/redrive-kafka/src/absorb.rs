@@ -1,0 +1,212 @@
+//! What the polling thread told: partitions come and go, records arrive, commits are answered.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use redrive::engine::{Event, Ordering};
+
+use crate::engine::{Claim, KafkaEngine, LastCommit};
+use crate::keys::hash_of;
+use crate::lane::{Lane, LaneKind};
+use crate::mailbox::{LaneStart, Note, Polled};
+
+impl KafkaEngine {
+    /// Hears everything, sends what has to be sent, and says what is durable.
+    pub(crate) fn absorb(&mut self, out: &mut Vec<Event>) {
+        self.hear();
+        self.outbox.poll(&mut self.ended);
+        self.absorb_ended();
+        self.tend();
+        out.extend(self.tickets.durable(&self.lanes, self.epoch).map(Event::Durable));
+        let waits = !self.tickets.is_empty() || self.claim != Claim::Ours || self.outbox.holds();
+        if waits || self.lanes.iter().any(Lane::has_news) {
+            self.mailbox.remind();
+        }
+    }
+
+    pub(crate) fn hear(&mut self) {
+        let mut notes = std::mem::take(&mut self.notes);
+        self.mailbox.hear(&mut notes);
+        for note in notes.drain(..) {
+            self.hear_one(note);
+        }
+        self.notes = notes;
+        if !self.closed && self.failed.is_none() && !self.poller.is_running() {
+            self.fail("the polling thread has ended".to_owned(), false);
+        }
+    }
+
+    fn hear_one(&mut self, note: Note) {
+        match note {
+            Note::Assigned { epoch, lanes, partitions } => {
+                self.assigned(epoch, lanes);
+                self.know_partitions(&partitions);
+            }
+            Note::Wanted { epoch } if epoch == self.epoch => {
+                self.claim = Claim::Wanted { until: Instant::now() + self.drain }
+            }
+            Note::Gone { epoch } if epoch == self.epoch => self.gone(),
+            Note::Records { epoch, lane, records } if epoch == self.epoch => self.arrived(lane, records),
+            Note::End { epoch, lane } if epoch == self.epoch => {
+                self.lanes[lane].ended = true;
+                self.open_read_partitions();
+            }
+            Note::Ends { epoch, ends } if epoch == self.epoch => {
+                for (lane, end) in ends {
+                    let lane = &mut self.lanes[lane];
+                    // The end of a topic that is written in transactions is no record.
+                    if lane.kind != LaneKind::Replay {
+                        lane.end = lane.end.max(end);
+                        lane.ended |= lane.next >= end;
+                    }
+                }
+                self.open_read_partitions();
+            }
+            Note::Committed { round: u64::MAX, problem } => {
+                self.last_answer = Some(problem.map_or(LastCommit::Kept, LastCommit::Failed));
+            }
+            Note::Committed { round, problem } => self.commit_answered(round, problem),
+            Note::Stopped { epoch, lane, problem } if epoch == self.epoch => self.stopped(lane, &problem),
+            Note::Failed { problem, owned } => self.fail(problem, owned),
+            // Of an assignment that is over.
+            Note::Wanted { .. }
+            | Note::Gone { .. }
+            | Note::Records { .. }
+            | Note::End { .. }
+            | Note::Ends { .. }
+            | Note::Stopped { .. } => {}
+        }
+    }
+
+    fn assigned(&mut self, epoch: u32, starts: Vec<LaneStart>) {
+        self.gone();
+        self.epoch = epoch;
+        for start in starts {
+            let LaneStart { kind, topic, partition, done, taken, clean, written, room } = start;
+            if !clean && taken > done.prefix() {
+                tracing::info!(%topic, partition, from = done.prefix(), to = taken, "the last owner did not end in order");
+            }
+            self.by_name.insert((Arc::clone(&topic), partition), self.lanes.len());
+            let mut lane = Lane::new(kind, topic, partition, done, taken, room);
+            lane.written = written;
+            self.lanes.push(lane);
+        }
+        if self.is_ordered() {
+            self.hold_back_partitions();
+        }
+        let sources = self.lanes.iter().filter(|lane| lane.kind == LaneKind::Source).count();
+        tracing::info!(pipeline = %self.pipeline.name, sources, lanes = self.lanes.len(), "partitions assigned");
+    }
+
+    /// Topics may have grown since the last time.
+    fn know_partitions(&mut self, partitions: &HashMap<Arc<str>, i32>) {
+        let others = [&mut self.replay_topic, &mut self.dlq, &mut self.dlq_state, &mut self.progress];
+        for target in self.tiers.iter_mut().map(|(_, target)| target).chain(others) {
+            if let Some(count) = partitions.get(&target.name) {
+                target.partitions = *count;
+            }
+        }
+    }
+
+    fn gone(&mut self) {
+        // Copies that are acknowledged from now on have no lane to be marked in. The next assignment has this number or a
+        // later one, and nothing is begun before it.
+        self.epoch = self.epoch.wrapping_add(1);
+        self.lanes.clear();
+        self.by_name.clear();
+        self.ahead.clear();
+        self.under_way.clear();
+        self.put_back.clear();
+        self.keys.clear();
+        self.held_back.clear();
+        self.committing = None;
+        self.claim = Claim::Ours;
+        self.next_source = 0;
+    }
+
+    /// Where keys are ordered, nothing of a partition starts before all that waits in its tiers is known, and nothing at
+    /// all if somebody else has them.
+    fn hold_back_partitions(&mut self) {
+        let mut tiers: Vec<Arc<str>> =
+            self.tiers.iter().map(|(_, target)| Arc::clone(&target.name)).collect();
+        tiers.push(Arc::clone(&self.replay_topic.name));
+        for lane in self.lanes.iter().filter(|lane| lane.kind == LaneKind::Source) {
+            self.held_back.insert(lane.partition);
+            let elsewhere =
+                |topic: &&Arc<str>| !self.by_name.contains_key(&(Arc::clone(topic), lane.partition));
+            if let Some(topic) = tiers.iter().find(elsewhere) {
+                tracing::error!(
+                    partition = lane.partition, %topic,
+                    "another member has this partition of the tier, so key order cannot be kept; nothing of the partition \
+                     is delivered until all members run with the same tiers"
+                );
+            }
+        }
+        for lane in self.lanes.iter().filter(|lane| lane.kind != LaneKind::Source) {
+            self.held_back.insert(lane.partition);
+        }
+        self.open_read_partitions();
+    }
+
+    fn open_read_partitions(&mut self) {
+        if self.held_back.is_empty() {
+            return;
+        }
+        let lanes = &self.lanes;
+        let (by_name, tiers, replay) = (&self.by_name, &self.tiers, &self.replay_topic);
+        self.held_back.retain(|partition| {
+            let here = |topic: &Arc<str>| by_name.contains_key(&(Arc::clone(topic), *partition));
+            let together = tiers.iter().all(|(_, target)| here(&target.name)) && here(&replay.name);
+            let unread =
+                |lane: &Lane| lane.partition == *partition && lane.kind != LaneKind::Source && !lane.ended;
+            !together || lanes.iter().any(unread)
+        });
+    }
+
+    fn arrived(&mut self, at: usize, records: Vec<Polled>) {
+        let ordered = self.options.ordering == Ordering::Key;
+        let mut freed = false;
+        for Polled { waiting, bytes } in records {
+            let lane = &mut self.lanes[at];
+            let (number, offset) = (waiting.number, waiting.offset);
+            let is_news = lane.meet(offset);
+            let due = waiting.due.unwrap_or_default().as_millis();
+            let expected = lane.kind != LaneKind::Source && self.under_way.remove(&(due, at, offset));
+            if lane.kind != LaneKind::Source {
+                // It may be read before its acknowledgement is heard of.
+                self.copying.remove(&(due, number));
+            }
+            let put_back = self.put_back.remove(&number).is_some();
+            if !is_news {
+                freed |= lane.room.free(1, bytes);
+                continue;
+            }
+            if ordered
+                && !expected
+                && !put_back
+                && let Some(key) = hash_of(&waiting.message)
+            {
+                self.keys.join(key, number);
+            }
+            if lane.kind == LaneKind::Source {
+                lane.fifo.push_back(waiting);
+            } else {
+                self.ahead.put(at, waiting, self.now);
+            }
+        }
+        if freed {
+            self.mailbox.call_reader();
+        }
+    }
+
+    fn stopped(&mut self, at: usize, problem: &str) {
+        let lane = &mut self.lanes[at];
+        lane.stopped = true;
+        tracing::error!(
+            topic = %lane.topic, partition = lane.partition, from = lane.next, problem,
+            "records that were not delivered are gone from this partition; it is not read any further. Look with \
+             `redrive audit`, then move the group's offset with kafka-consumer-groups.sh and start again"
+        );
+    }
+}

@@ -1,0 +1,318 @@
+//! Where newly assigned partitions begin: at what is committed, with what is done beyond it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientConfig;
+use rdkafka::Message as _;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use redrive::engine::completion::CompletionSet;
+
+use crate::desk::Desk;
+use crate::lane::LaneKind;
+use crate::mailbox::LaneStart;
+use crate::options::{Cluster, KafkaPipeline, Start, TopicsMode};
+use crate::progress::{CommitNote, apply_chunk, note, read_chunk_key};
+use crate::room::Room;
+use crate::topics::{self, TopicsFault};
+
+/// How long a question to the broker may take.
+pub const ASK_MAX: Duration = Duration::from_secs(10);
+
+/// What is read, and how it begins where nothing is committed.
+#[derive(Debug)]
+pub struct Plan {
+    pub pipeline: String,
+    pub source: Arc<str>,
+    pub topics: HashMap<Arc<str>, LaneKind>,
+    pub start: Option<Start>,
+    pub progress: String,
+    /// For reading `T.progress`.
+    pub reader: ClientConfig,
+    /// For making topics larger that have to be.
+    pub cluster: Cluster,
+    pub description: KafkaPipeline,
+    pub ordered: bool,
+    /// Records that may wait in memory, and their bytes, for all lanes together.
+    pub source_records: usize,
+    pub source_bytes: usize,
+    pub tier_records: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AssignFault {
+    #[error("{0}")]
+    Kafka(#[from] KafkaError),
+    #[error(
+        "nothing is committed for {topic} and no start was given; set start = \"earliest\" or \"latest\" in [engine]"
+    )]
+    NoStart { topic: String },
+    #[error(
+        "{source_topic} has {of_source} partitions now and {tier} has {of_tier}: with ordering = \"key\" the retries of a \
+         key would wait in another partition than its new messages; drain the tiers without ordering, then give all \
+         topics the same number of partitions"
+    )]
+    Grown { source_topic: String, of_source: i32, tier: String, of_tier: i32 },
+    #[error("{0}")]
+    Topics(#[from] TopicsFault),
+}
+
+/// What an assignment begins with.
+#[derive(Debug)]
+pub struct Begun {
+    pub lanes: Vec<LaneStart>,
+    /// How many partitions the topics have by now.
+    pub partitions: HashMap<Arc<str>, i32>,
+    /// Whether the source has partitions that nobody was ever given: whoever gets one commits where it begins.
+    pub has_orphans: bool,
+}
+
+/// Names a partition.
+type Name = (Arc<str>, i32);
+/// What is done of each partition, and which of its bitmaps are in `T.progress`.
+type Completions = HashMap<Name, (CompletionSet, Option<(u64, u64)>)>;
+
+pub fn begin(
+    consumer: &BaseConsumer<Desk>,
+    plan: &Plan,
+    assigned: &TopicPartitionList,
+) -> Result<Begun, AssignFault> {
+    let partitions = grown(consumer, plan)?;
+    let has_orphans = has_orphans(consumer, plan, assigned)?;
+    let names = names(plan, assigned);
+    let mut asked = TopicPartitionList::with_capacity(names.len());
+    for (topic, partition) in &names {
+        asked.add_partition(topic, *partition);
+    }
+    let committed = consumer.committed_offsets(asked, ASK_MAX)?;
+    let mut notes: HashMap<Name, (u64, CommitNote)> = HashMap::new();
+    for element in committed.elements() {
+        element.error()?;
+        if let Offset::Offset(offset) = element.offset()
+            && let Some((topic, _)) = plan.topics.get_key_value(element.topic())
+        {
+            let offset = offset.max(0) as u64;
+            let read = CommitNote::read(element.metadata(), offset);
+            notes.insert((Arc::clone(topic), element.partition()), (offset, read));
+        }
+    }
+    let fresh: Vec<Name> = names.iter().filter(|name| !notes.contains_key(*name)).cloned().collect();
+    if !fresh.is_empty() {
+        let first = first_offsets(consumer, plan, &fresh)?;
+        commit_first(consumer, &first)?;
+        for (name, offset) in first {
+            notes.insert(name, (offset, CommitNote { taken: offset, clean: true, ..CommitNote::default() }));
+        }
+    }
+    let mut starts = Completions::new();
+    for (name, (offset, read)) in &notes {
+        let mut done = CompletionSet::starting_at(*offset);
+        for (first, count) in &read.runs {
+            (*first..*first + *count).for_each(|number| {
+                done.insert(number);
+            });
+        }
+        starts.insert(name.clone(), (done, None));
+    }
+    if notes.values().any(|(_, read)| read.more) {
+        read_chunks(plan, &mut starts)?;
+    }
+    let sources = names.iter().filter(|(topic, _)| *topic == plan.source).count().max(1);
+    let tiers = (names.len().saturating_sub(sources)).max(1);
+    let lanes = names
+        .into_iter()
+        .filter_map(|name| {
+            let kind = *plan.topics.get(&name.0)?;
+            let room = match kind {
+                LaneKind::Source => Room::new(
+                    (plan.source_records / sources).max(64),
+                    (plan.source_bytes / sources).max(1 << 20),
+                ),
+                // Their bytes are bounded by the look-ahead, which puts them into a file.
+                LaneKind::Tier | LaneKind::Replay => {
+                    Room::new((plan.tier_records / tiers).max(1_000), usize::MAX)
+                }
+            };
+            let (_, read) = notes.remove(&name)?;
+            let (done, written) = starts.remove(&name)?;
+            Some(LaneStart {
+                kind,
+                topic: name.0,
+                partition: name.1,
+                done,
+                taken: read.taken,
+                clean: read.clean,
+                written,
+                room: Arc::new(room),
+            })
+        })
+        .collect();
+    Ok(Begun { lanes, partitions, has_orphans })
+}
+
+/// How many partitions the topics have. If the source has grown, the tiers grow first; where keys are ordered that is
+/// refused, because keys have moved.
+fn grown(consumer: &BaseConsumer<Desk>, plan: &Plan) -> Result<HashMap<Arc<str>, i32>, AssignFault> {
+    let counts = partition_counts(consumer)?;
+    let of_source = counts.get(&plan.source).copied().unwrap_or(0);
+    let smaller =
+        |(topic, _): &(&Arc<str>, &LaneKind)| counts.get(*topic).is_some_and(|count| *count < of_source);
+    let Some((tier, _)) = plan.topics.iter().find(smaller) else { return Ok(counts) };
+    if plan.ordered {
+        return Err(AssignFault::Grown {
+            source_topic: plan.source.to_string(),
+            of_source,
+            tier: tier.to_string(),
+            of_tier: counts[tier],
+        });
+    }
+    if plan.cluster.topics == TopicsMode::Create {
+        tracing::warn!(source = %plan.source, of_source, "the source has grown; its tiers grow too");
+        topics::prepare(&plan.cluster, &plan.description, TopicsMode::Create)?;
+        return Ok(partition_counts(consumer)?);
+    }
+    tracing::warn!(
+        source = %plan.source, of_source, %tier,
+        "the source has grown and the tiers have not; they are shared by more partitions. `redrive check --kafka` says how \
+         to make them larger"
+    );
+    Ok(counts)
+}
+
+fn partition_counts(consumer: &BaseConsumer<Desk>) -> Result<HashMap<Arc<str>, i32>, KafkaError> {
+    let metadata = consumer.fetch_metadata(None, ASK_MAX)?;
+    Ok(metadata
+        .topics()
+        .iter()
+        .map(|topic| (Arc::from(topic.name()), i32::try_from(topic.partitions().len()).unwrap_or(i32::MAX)))
+        .collect())
+}
+
+fn names(plan: &Plan, assigned: &TopicPartitionList) -> Vec<Name> {
+    let known = assigned.elements().into_iter().filter_map(|element| {
+        let (topic, _) = plan.topics.get_key_value(element.topic())?;
+        Some((Arc::clone(topic), element.partition()))
+    });
+    known.collect()
+}
+
+/// A static member that comes back is given what it had, also if the source has grown since.
+fn has_orphans(
+    consumer: &BaseConsumer<Desk>,
+    plan: &Plan,
+    assigned: &TopicPartitionList,
+) -> Result<bool, KafkaError> {
+    if plan.cluster.member.is_none() || !plan.topics.contains_key(&plan.source) {
+        return Ok(false);
+    }
+    let committed = committed_of(consumer, &plan.source)?;
+    let nobodys = |(partition, is_committed): &(i32, bool)| {
+        !is_committed && assigned.find_partition(&plan.source, *partition).is_none()
+    };
+    Ok(committed.iter().any(|(_, is_committed)| *is_committed) && committed.iter().any(nobodys))
+}
+
+/// Where partitions begin for which nothing is committed.
+fn first_offsets(
+    consumer: &BaseConsumer<Desk>,
+    plan: &Plan,
+    fresh: &[Name],
+) -> Result<Vec<(Name, u64)>, AssignFault> {
+    let latest = match plan.start {
+        _ if !fresh.iter().any(|(topic, _)| *topic == plan.source) => false,
+        // A partition that was added later begins at its beginning: what is in it came after the first start.
+        _ if any_committed(consumer, &plan.source)? => false,
+        Some(Start::Latest) => true,
+        Some(Start::Earliest) => false,
+        None => return Err(AssignFault::NoStart { topic: plan.source.to_string() }),
+    };
+    let mut first = Vec::with_capacity(fresh.len());
+    for (topic, partition) in fresh {
+        let (low, high) = consumer.fetch_watermarks(topic, *partition, ASK_MAX)?;
+        let offset = if latest && *topic == plan.source { high } else { low };
+        first.push(((Arc::clone(topic), *partition), offset.max(0) as u64));
+    }
+    Ok(first)
+}
+
+/// Whether the group has committed anything for a topic.
+pub fn any_committed<C: rdkafka::consumer::ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topic: &str,
+) -> Result<bool, KafkaError> {
+    Ok(committed_of(consumer, topic)?.iter().any(|(_, is_committed)| *is_committed))
+}
+
+/// The partitions of a topic, and whether the group has committed anything for them.
+fn committed_of<C: rdkafka::consumer::ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topic: &str,
+) -> Result<Vec<(i32, bool)>, KafkaError> {
+    let metadata = consumer.fetch_metadata(Some(topic), ASK_MAX)?;
+    let mut all = TopicPartitionList::new();
+    for partition in metadata.topics().iter().flat_map(rdkafka::metadata::MetadataTopic::partitions) {
+        all.add_partition(topic, partition.id());
+    }
+    if all.count() == 0 {
+        return Ok(Vec::new());
+    }
+    let committed = consumer.committed_offsets(all, ASK_MAX)?;
+    let is_committed = |offset: Offset| matches!(offset, Offset::Offset(_));
+    Ok(committed.elements().iter().map(|e| (e.partition(), is_committed(e.offset()))).collect())
+}
+
+/// Commits where partitions begin at once, so that a start is decided only once.
+fn commit_first(consumer: &BaseConsumer<Desk>, first: &[(Name, u64)]) -> Result<(), AssignFault> {
+    let mut list = TopicPartitionList::with_capacity(first.len());
+    for ((topic, partition), offset) in first {
+        let mut element = list.add_partition(topic, *partition);
+        element.set_offset(Offset::Offset(offset.cast_signed()))?;
+        element.set_metadata(note(true, *offset, &CompletionSet::starting_at(*offset)).0);
+    }
+    consumer.commit(&list, CommitMode::Sync)?;
+    Ok(())
+}
+
+/// Reads `T.progress` from its beginning to its end, and marks what it says.
+fn read_chunks(plan: &Plan, starts: &mut Completions) -> Result<(), AssignFault> {
+    let mut config = plan.reader.clone();
+    config.set("auto.offset.reset", "earliest");
+    let reader: BaseConsumer = config.create()?;
+    let metadata = reader.fetch_metadata(Some(&plan.progress), ASK_MAX)?;
+    let mut list = TopicPartitionList::new();
+    for partition in metadata.topics().iter().flat_map(rdkafka::metadata::MetadataTopic::partitions) {
+        list.add_partition_offset(&plan.progress, partition.id(), Offset::Beginning)?;
+    }
+    let mut open = list.count();
+    reader.assign(&list)?;
+    let began = Instant::now();
+    let mut latest: HashMap<(Name, u64), Vec<u8>> = HashMap::new();
+    while open > 0 && began.elapsed() < ASK_MAX * 3 {
+        match reader.poll(Duration::from_millis(200)) {
+            None => {}
+            Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
+            Some(Err(error)) => return Err(error.into()),
+            Some(Ok(record)) => {
+                let key = record.key().and_then(|key| std::str::from_utf8(key).ok());
+                let Some((topic, partition, chunk)) = key.and_then(read_chunk_key) else { continue };
+                let Some((topic, _)) = plan.topics.get_key_value(topic) else { continue };
+                let name = ((Arc::clone(topic), partition), chunk);
+                match record.payload() {
+                    Some(bytes) => drop(latest.insert(name, bytes.to_vec())),
+                    None => drop(latest.remove(&name)),
+                }
+            }
+        }
+    }
+    for ((name, chunk), bytes) in latest {
+        if let Some((done, written)) = starts.get_mut(&name) {
+            apply_chunk(done, chunk, &bytes);
+            let (first, last) = written.unwrap_or((chunk, chunk));
+            *written = Some((first.min(chunk), last.max(chunk)));
+        }
+    }
+    Ok(())
+}

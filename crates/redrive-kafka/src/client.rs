@@ -1,0 +1,233 @@
+//! How librdkafka is set up for each of its parts, and which keys a user may not change.
+
+use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::KafkaError;
+
+use crate::Cluster;
+
+/// Keys on which a promise hangs. They are set here and nowhere else; each with what to use instead.
+pub const RESERVED: [(&str, &str); 17] = [
+    ("bootstrap.servers", "use `brokers` in [engine]"),
+    ("metadata.broker.list", "use `brokers` in [engine]"),
+    ("group.id", "use `group` in [engine]"),
+    ("group.instance.id", "use `member` in [engine]"),
+    ("group.protocol", "Redrive needs the classic protocol: source and tiers go to one member together"),
+    (
+        "group.remote.assignor",
+        "Redrive needs the classic protocol: source and tiers go to one member together",
+    ),
+    ("partition.assignment.strategy", "it is always range: source and tiers go to one member together"),
+    ("enable.auto.commit", "it is always off: an offset is committed once its message is settled"),
+    ("enable.auto.offset.store", "it is always off: an offset is committed once its message is settled"),
+    ("auto.offset.reset", "use `start` in [engine]; a lost position is an error, never a jump"),
+    ("isolation.level", "it is always read_committed: a replay is a transaction"),
+    ("enable.partition.eof", "it is set where it is needed"),
+    ("acks", "it is always all: a message is settled once its copy is safe"),
+    ("request.required.acks", "it is always all: a message is settled once its copy is safe"),
+    ("enable.idempotence", "it is always on: a copy is not written twice"),
+    ("transactional.id", "it is made from group and pipeline"),
+    ("transaction.timeout.ms", "it is always 10 s: a killed replay holds up readers no longer"),
+];
+
+/// Keys that only one of both sides knows. The other side would complain about each of them.
+const CONSUMER_ONLY: [&str; 8] = [
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "fetch.",
+    "queued.",
+    "check.crcs",
+    "max.partition.fetch.bytes",
+    "client.rack",
+];
+const PRODUCER_ONLY: [&str; 8] = [
+    "linger.ms",
+    "batch.",
+    "compression.",
+    "queue.buffering.",
+    "message.timeout.ms",
+    "delivery.timeout.ms",
+    "retries",
+    "request.timeout.ms",
+];
+
+/// Messages of this size can be parked, whatever the client's default says; the topic has the last word.
+const MESSAGE_BYTES_MAX: &str = "40000000";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Consumer,
+    Producer,
+    Admin,
+}
+
+impl Side {
+    fn knows(self, key: &str) -> bool {
+        let in_list = |list: &[&str]| list.iter().any(|start| key.starts_with(start));
+        match self {
+            Self::Consumer => !in_list(&PRODUCER_ONLY),
+            Self::Producer => !in_list(&CONSUMER_ONLY),
+            Self::Admin => !in_list(&CONSUMER_ONLY) && !in_list(&PRODUCER_ONLY),
+        }
+    }
+}
+
+impl Cluster {
+    /// The first broker, as it stands in commands that people shall copy.
+    pub fn bootstrap(&self) -> &str {
+        self.brokers.first().map_or("localhost:9092", String::as_str)
+    }
+
+    /// Reads source, tiers and replays of a pipeline as a member of the group.
+    pub fn consumer(&self, pipeline: &str) -> ClientConfig {
+        let mut config = self.config(
+            Side::Consumer,
+            pipeline,
+            &[
+                ("session.timeout.ms", "10000"),
+                ("heartbeat.interval.ms", "3000"),
+                // With the default of a second a full queue stays empty for as long.
+                ("fetch.queue.backoff.ms", "10"),
+                ("topic.metadata.refresh.interval.ms", "30000"),
+            ],
+        );
+        config
+            .set("group.id", &self.group)
+            .set("partition.assignment.strategy", "range")
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", "error")
+            .set("isolation.level", "read_committed");
+        if let Some(member) = &self.member {
+            config.set("group.instance.id", format!("{member}-{pipeline}"));
+        }
+        config
+    }
+
+    /// Writes copies.
+    pub fn producer(&self) -> ClientConfig {
+        let mut config = self.config(
+            Side::Producer,
+            "copies",
+            &[
+                ("linger.ms", "5"),
+                ("compression.type", "lz4"),
+                ("delivery.timeout.ms", "30000"),
+                ("queue.buffering.max.kbytes", "262144"),
+            ],
+        );
+        config
+            .set("acks", "all")
+            .set("enable.idempotence", "true")
+            .set("message.max.bytes", MESSAGE_BYTES_MAX);
+        config
+    }
+
+    /// Puts letters back in transactions. A second one of the same pipeline fences the first.
+    pub fn replayer(&self, pipeline: &str) -> ClientConfig {
+        let mut config = self.producer();
+        config
+            .set("transactional.id", format!("redrive-replay-{}-{pipeline}", self.group))
+            .set("transaction.timeout.ms", "10000")
+            // Of no use once its transaction is over.
+            .set("delivery.timeout.ms", "10000");
+        config
+    }
+
+    /// Reads whole topics without being a member of the group: it is given its partitions, and commits nothing. It hears
+    /// of the end of each partition.
+    pub fn reader(&self) -> ClientConfig {
+        let mut config = self.config(Side::Consumer, "reader", &[("fetch.queue.backoff.ms", "10")]);
+        config
+            .set("group.id", &self.group)
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", "error")
+            .set("isolation.level", "read_committed")
+            .set("enable.partition.eof", "true");
+        config
+    }
+
+    /// Asks about topics and groups, and makes topics.
+    pub fn admin(&self) -> ClientConfig {
+        self.config(Side::Admin, "admin", &[])
+    }
+
+    /// What was passed on replaces `defaults`, but nothing that is set after this.
+    fn config(&self, side: Side, part: &str, defaults: &[(&str, &str)]) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set_log_level(RDKafkaLogLevel::Warning);
+        for (key, value) in defaults {
+            config.set(*key, *value);
+        }
+        for (key, value) in &self.passed_on {
+            if side.knows(key) && reserved(key).is_none() {
+                config.set(key, value);
+            }
+        }
+        let client = config.get("client.id").unwrap_or("redrive").to_owned();
+        config.set("client.id", format!("{client}_{part}"));
+        config.set("bootstrap.servers", self.brokers.join(","));
+        config
+    }
+
+    /// What is wrong with the keys that are passed on, each with the key and without its value: it may be a secret.
+    pub fn passed_on_faults(&self) -> Vec<(String, String)> {
+        let fault = |(key, value): &(String, String)| Some((key.clone(), fault_of(key, value)?));
+        self.passed_on.iter().filter_map(fault).collect()
+    }
+}
+
+/// Why a key cannot be passed on, told without its value: it may be a secret.
+pub fn fault_of(key: &str, value: &str) -> Option<String> {
+    reserved(key).map(str::to_owned).or_else(|| refused(key, value))
+}
+
+fn reserved(key: &str) -> Option<&'static str> {
+    RESERVED.iter().find(|(name, _)| *name == key).map(|(_, instead)| *instead)
+}
+
+/// Why librdkafka does not take a key, told without the value.
+fn refused(key: &str, value: &str) -> Option<String> {
+    let mut config = ClientConfig::new();
+    config.set(key, value);
+    match config.create_native_config() {
+        Ok(_) => None,
+        Err(KafkaError::ClientConfig(_, why, ..)) => Some(why.replace(value, "…")),
+        Err(_) => Some("librdkafka does not take it".to_owned()),
+    }
+}
+
+/// What this build of librdkafka can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Build {
+    pub version: String,
+    /// SASL mechanisms by their usual names.
+    pub mechanisms: Vec<&'static str>,
+    pub tls: bool,
+    pub compression: Vec<&'static str>,
+}
+
+impl Build {
+    pub fn of_this() -> Self {
+        let config = ClientConfig::new().create_native_config();
+        let features = config.and_then(|config| config.get("builtin.features")).unwrap_or_default();
+        let has = |name: &str| features.trim_end_matches('\0').split(',').any(|feature| feature == name);
+        let named = |names: &[(&str, &'static str)]| {
+            names.iter().filter(|(feature, _)| has(feature)).map(|(_, name)| *name).collect()
+        };
+        Self {
+            version: rdkafka::util::get_rdkafka_version().1,
+            mechanisms: named(&[
+                ("sasl_plain", "PLAIN"),
+                ("sasl_scram", "SCRAM-SHA-256"),
+                ("sasl_scram", "SCRAM-SHA-512"),
+                ("sasl_oauthbearer", "OAUTHBEARER"),
+                ("sasl_gssapi", "GSSAPI"),
+            ]),
+            tls: has("ssl"),
+            compression: named(&[("gzip", "gzip"), ("snappy", "snappy"), ("lz4", "lz4"), ("zstd", "zstd")]),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Where the consumer's callbacks put what they hear. They decide nothing: the polling thread looks here afterwards.
+//!
+//! A change of the assignment is only written down. `assign` and `unassign` are called later, on the polling thread,
+//! because committed offsets have to be fetched first, because partition queues can only be split with the consumer in
+//! hand, and because what runs is to be finished before its partition goes.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::statistics::Statistics;
+use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::types::RDKafkaRespErr;
+
+use crate::mailbox::locked;
+
+#[derive(Debug)]
+pub enum Change {
+    Assign(TopicPartitionList),
+    Revoke,
+}
+
+#[derive(Debug, Default)]
+pub struct Desk {
+    changes: Mutex<VecDeque<Change>>,
+    ends: Mutex<Vec<(String, i32, u64)>>,
+    /// The consumer is being closed: nobody will look here any more.
+    closing: AtomicBool,
+}
+
+impl Desk {
+    pub fn next_change(&self) -> Option<Change> {
+        locked(&self.changes).pop_front()
+    }
+
+    pub fn ends(&self) -> Vec<(String, i32, u64)> {
+        std::mem::take(&mut *locked(&self.ends))
+    }
+
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+    }
+}
+
+impl ClientContext for Desk {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        // The end of a partition is told as an error, and is none.
+        if matches!(error, KafkaError::Global(RDKafkaErrorCode::PartitionEOF)) {
+            return;
+        }
+        tracing::warn!(%error, reason, "the Kafka consumer met a problem; it goes on by itself");
+    }
+
+    fn stats(&self, statistics: Statistics) {
+        let mut ends = locked(&self.ends);
+        ends.clear();
+        for (topic, of_topic) in statistics.topics {
+            for (partition, of_partition) in of_topic.partitions {
+                let end = of_partition.ls_offset.max(of_partition.hi_offset.min(of_partition.ls_offset));
+                if partition >= 0 && end >= 0 {
+                    ends.push((topic.clone(), partition, end as u64));
+                }
+            }
+        }
+    }
+}
+
+impl ConsumerContext for Desk {
+    fn rebalance(
+        &self,
+        base_consumer: &BaseConsumer<Self>,
+        err: RDKafkaRespErr,
+        tpl: &mut TopicPartitionList,
+    ) {
+        if self.closing.load(Ordering::SeqCst) {
+            if let Err(error) = base_consumer.unassign() {
+                tracing::debug!(%error, "letting partitions go at the end");
+            }
+            return;
+        }
+        let change = match err {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Change::Assign(tpl.clone()),
+            _ => Change::Revoke,
+        };
+        locked(&self.changes).push_back(change);
+    }
+}
+
+/// What librdkafka has to say, in our log.
+pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    match level {
+        RDKafkaLogLevel::Emerg
+        | RDKafkaLogLevel::Alert
+        | RDKafkaLogLevel::Critical
+        | RDKafkaLogLevel::Error => {
+            tracing::warn!(facility, message, "librdkafka");
+        }
+        RDKafkaLogLevel::Warning | RDKafkaLogLevel::Notice => {
+            tracing::info!(facility, message, "librdkafka");
+        }
+        RDKafkaLogLevel::Info | RDKafkaLogLevel::Debug => tracing::debug!(facility, message, "librdkafka"),
+    }
+}

@@ -1,0 +1,199 @@
+//! The engine of one pipeline: its parts. What it does is in the files beside this one.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redrive::engine::numbers::NumberMap;
+use redrive::engine::{EngineError, Ordering, StoreOptions, Ticket};
+use redrive_core::Time;
+
+use crate::commit::Tickets;
+use crate::keys::Keys;
+use crate::lane::Lane;
+use crate::letters::Letters;
+use crate::lookahead::LookAhead;
+use crate::mailbox::{Mailbox, Note};
+use crate::options::KafkaPipeline;
+use crate::poll::Poller;
+use crate::produce::{Ended, Outbox, Production};
+use crate::spool::Spool;
+use crate::trim::Trimmer;
+
+/// A topic that copies are written to.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub name: Arc<str>,
+    pub partitions: i32,
+}
+
+impl Target {
+    /// The partition for messages of a source partition.
+    pub fn partition(&self, origin: i32) -> i32 {
+        origin.rem_euclid(self.partitions.max(1))
+    }
+}
+
+/// What follows when a copy is acknowledged.
+#[derive(Clone, Debug)]
+pub(crate) enum Then {
+    /// The record it replaces is done with.
+    Mark {
+        lane: usize,
+        epoch: u32,
+        offset: u64,
+        key: Option<u64>,
+        number: u64,
+        ticket: Option<Ticket>,
+        what: What,
+    },
+    /// A part of what is done is in `T.progress`.
+    Progress { lane: usize, epoch: u32 },
+    /// A record came out of the spool, and its file can go.
+    Spooled(PathBuf),
+    /// A bitmap is not needed any more.
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Retry {
+        due: Time,
+    },
+    Dead,
+    /// A replayed letter was delivered; `replays` counts this replay.
+    Succeeded {
+        replays: u32,
+    },
+}
+
+/// How the assigned partitions stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    Ours,
+    /// Others want them, and wait until then for what is in flight.
+    Wanted {
+        until: Instant,
+    },
+    /// They may have them; that they are gone will be told.
+    LetGo,
+}
+
+/// How the last commit of all ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LastCommit {
+    Kept,
+    Failed(String),
+}
+
+/// The Kafka engine of one pipeline. See [`crate::stores::KafkaStores`] for how it is made.
+#[derive(Debug)]
+pub struct KafkaEngine {
+    pub(crate) pipeline: KafkaPipeline,
+    pub(crate) options: StoreOptions,
+    pub(crate) source: Arc<str>,
+    pub(crate) tiers: Vec<(Duration, Target)>,
+    pub(crate) replay_topic: Target,
+    pub(crate) dlq: Target,
+    pub(crate) dlq_state: Target,
+    pub(crate) progress: Target,
+
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) poller: Poller,
+    pub(crate) outbox: Outbox<Then>,
+    pub(crate) letters: Letters,
+    pub(crate) spool: Spool,
+    /// Cuts off what is done as long as it lives.
+    pub(crate) _trimmer: Trimmer,
+
+    pub(crate) epoch: u32,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) by_name: HashMap<(Arc<str>, i32), usize>,
+    pub(crate) ahead: LookAhead,
+    /// Copies that are acknowledged and not read yet, by due, lane and offset.
+    pub(crate) under_way: BTreeSet<(u64, usize, u64)>,
+    /// Letters that were put back here and not read yet, with their due.
+    pub(crate) put_back: NumberMap<u64, Time>,
+    /// Retries whose copies are not acknowledged.
+    pub(crate) copying: BTreeSet<(u64, u64)>,
+    pub(crate) keys: Keys,
+    /// Partitions whose tiers have to be read before anything of them may start.
+    pub(crate) held_back: HashSet<i32>,
+
+    pub(crate) tickets: Tickets,
+    pub(crate) committing: Option<Committing>,
+    pub(crate) rounds: u64,
+    pub(crate) commit_every: Duration,
+    pub(crate) last_commit: Instant,
+    pub(crate) last_progress: Instant,
+    pub(crate) last_tending: Instant,
+    pub(crate) claim: Claim,
+    pub(crate) drain: Duration,
+
+    pub(crate) now: Time,
+    pub(crate) gated: bool,
+    pub(crate) odd_to_due: bool,
+    pub(crate) next_source: usize,
+    pub(crate) failed: Option<(String, bool)>,
+    pub(crate) closed: bool,
+    pub(crate) last_answer: Option<LastCommit>,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) ended: Vec<(Production<Then>, Ended)>,
+}
+
+/// A commit that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct Committing {
+    pub round: u64,
+    pub epoch: u32,
+    /// Lane, its marks at that time, the committed offset, and whether everything beyond it is said.
+    pub lanes: Vec<(usize, u64, u64, bool)>,
+}
+
+impl KafkaEngine {
+    /// How long marks may wait for a commit; 100 ms unless set.
+    pub fn commit_every(&mut self, span: Duration) {
+        self.commit_every = span;
+    }
+
+    /// The first offset of a partition that was not read yet; `None` if the partition is not ours.
+    pub fn read_up_to(&self, topic: &str, partition: i32) -> Option<u64> {
+        let lane = self.lanes.iter().find(|lane| lane.partition == partition && *lane.topic == *topic)?;
+        Some(lane.next)
+    }
+
+    /// Whether partitions are assigned and each was read to its end once.
+    pub fn has_caught_up(&self) -> bool {
+        !self.lanes.is_empty() && self.claim == Claim::Ours && self.lanes.iter().all(|lane| lane.ended)
+    }
+
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.options.ordering == Ordering::Key
+    }
+
+    /// Whether the engine can go on.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        match &self.failed {
+            None => Ok(()),
+            Some((problem, true)) => Err(EngineError::Owned(problem.clone())),
+            Some((problem, false)) => Err(EngineError::Unavailable(problem.clone())),
+        }
+    }
+
+    pub(crate) fn fail(&mut self, problem: String, owned: bool) {
+        tracing::error!(pipeline = %self.pipeline.name, problem, "the Kafka engine stops");
+        self.failed.get_or_insert((problem, owned));
+    }
+}
+
+impl Drop for KafkaEngine {
+    /// Without [`redrive::engine::Engine::close`] it ends as a process that dies: nothing more is committed.
+    fn drop(&mut self) {
+        self.poller.abort();
+    }
+}
+
+pub(crate) fn unavailable(error: &dyn std::fmt::Display) -> EngineError {
+    EngineError::Unavailable(format!("Kafka: {error}"))
+}

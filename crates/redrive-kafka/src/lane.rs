@@ -1,0 +1,226 @@
+//! One assigned partition: what was met of it, what is handed out, what is done. No I/O.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use redrive::engine::completion::CompletionSet;
+use redrive::engine::numbers::NumberMap;
+
+use crate::progress::CHUNK;
+use crate::room::Room;
+use crate::waiting::{Carried, Waiting};
+
+/// What the records of a partition are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneKind {
+    Source,
+    /// Retries that wait for their time; also in a tier that is no longer configured.
+    Tier,
+    /// Letters that were put back.
+    Replay,
+}
+
+/// A message that was handed out, and what the delivery does not say of it.
+#[derive(Clone, Debug)]
+pub struct Out {
+    pub carried: Carried,
+    /// Its key, where keys are ordered.
+    pub key: Option<u64>,
+}
+
+/// Bitmaps on their way into `T.progress`.
+#[derive(Debug)]
+pub struct Writing {
+    /// How many are not acknowledged.
+    pub open: usize,
+    /// The marks they cover, together with everything below `prefix`.
+    pub marks: u64,
+    pub prefix: u64,
+}
+
+#[derive(Debug)]
+pub struct Lane {
+    pub kind: LaneKind,
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub room: Arc<Room>,
+    /// The first offset that was not met yet.
+    pub next: u64,
+    /// One behind the last record, as far as is known.
+    pub end: u64,
+    /// Whether its end was met since it was assigned.
+    pub ended: bool,
+    /// Set if nothing more will come, and why.
+    pub stopped: bool,
+    pub done: CompletionSet,
+    /// One behind the highest offset that was ever handed out.
+    pub taken: u64,
+    pub out: NumberMap<u64, Out>,
+    /// Fresh messages in their order.
+    pub fifo: VecDeque<Waiting>,
+    /// Counts the marks, so that it can be said which of them a commit covers.
+    pub marks: u64,
+    /// The marks that are committed, or in `T.progress`.
+    pub kept: u64,
+    /// The offset that was committed last.
+    pub committed: u64,
+    /// Bitmaps that changed since they were written.
+    pub dirty: Vec<u64>,
+    /// The first and last bitmap that may be in `T.progress`.
+    pub written: Option<(u64, u64)>,
+    /// Whether the last note had no place for everything, so that bitmaps are needed.
+    pub overflows: bool,
+    /// Bitmaps that are being written.
+    pub writing: Option<Writing>,
+    /// What `taken` was when it was last committed.
+    pub noted: u64,
+    /// Since when the prefix stands where it stands.
+    pub stuck: (u64, Option<Instant>),
+}
+
+impl Lane {
+    pub fn new(
+        kind: LaneKind,
+        topic: Arc<str>,
+        partition: i32,
+        done: CompletionSet,
+        taken: u64,
+        room: Arc<Room>,
+    ) -> Self {
+        let committed = done.prefix();
+        Self {
+            kind,
+            topic,
+            partition,
+            room,
+            next: committed,
+            end: committed,
+            ended: false,
+            stopped: false,
+            done,
+            taken,
+            out: NumberMap::default(),
+            fifo: VecDeque::new(),
+            marks: 0,
+            kept: 0,
+            committed,
+            dirty: Vec::new(),
+            written: None,
+            overflows: false,
+            writing: None,
+            noted: taken,
+            stuck: (committed, None),
+        }
+    }
+
+    /// A record was read. Whether it is news: what lies before the next one expected, or is done, is not.
+    pub fn meet(&mut self, offset: u64) -> bool {
+        if offset < self.next {
+            return false;
+        }
+        // Offsets between two records hold no message: a transaction's end, or something a compaction took away.
+        for hole in self.next..offset {
+            self.mark(hole);
+        }
+        self.next = offset + 1;
+        self.end = self.end.max(self.next);
+        !self.done.contains(offset)
+    }
+
+    /// Marks a record as done with: delivered, or copied to where it goes on.
+    pub fn mark(&mut self, offset: u64) -> bool {
+        let before = self.done.prefix();
+        if !self.done.insert(offset) {
+            return false;
+        }
+        self.marks += 1;
+        let chunk = offset / CHUNK;
+        if offset > before && self.dirty.last() != Some(&chunk) && !self.dirty.contains(&chunk) {
+            self.dirty.push(chunk);
+        }
+        true
+    }
+
+    /// Notes that a record is handed out.
+    pub fn hand_out(&mut self, offset: u64, out: Out) {
+        self.taken = self.taken.max(offset + 1);
+        self.out.insert(offset, out);
+    }
+
+    /// Puts a fresh message back to where it came from.
+    pub fn put_back(&mut self, waiting: Waiting) {
+        let at = self.fifo.partition_point(|other| other.offset < waiting.offset);
+        self.fifo.insert(at, waiting);
+    }
+
+    /// Records that are known to be there but were not read yet.
+    pub fn unread(&self) -> u64 {
+        self.end.saturating_sub(self.next)
+    }
+
+    /// Whether something has to be committed.
+    pub fn has_news(&self) -> bool {
+        self.marks > self.kept || self.taken > self.noted
+    }
+
+    /// A commit was answered: `whole` if it says everything that was marked then.
+    pub fn committed(&mut self, marks: u64, offset: u64, whole: bool) {
+        self.committed = self.committed.max(offset);
+        if whole {
+            self.kept = self.kept.max(marks);
+        }
+        self.keep_written();
+    }
+
+    /// Once both the bitmaps and the offset they begin at are safe, so is every mark that was there by then.
+    pub fn keep_written(&mut self) {
+        if let Some(writing) = &self.writing
+            && writing.open == 0
+            && writing.prefix <= self.committed
+        {
+            self.kept = self.kept.max(writing.marks);
+            self.writing = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(start: u64) -> Lane {
+        let done = CompletionSet::starting_at(start);
+        Lane::new(LaneKind::Source, "orders".into(), 0, done, start, Arc::new(Room::new(10, 1000)))
+    }
+
+    #[test]
+    fn holes_between_records_do_not_hold_the_prefix_back() {
+        let mut lane = lane(5);
+        assert!(lane.meet(5) && lane.meet(9));
+        lane.mark(5);
+        assert_eq!(lane.done.prefix(), 9);
+        assert!(!lane.meet(7), "what was met before is no news");
+    }
+
+    #[test]
+    fn a_record_that_is_done_is_no_news() {
+        let mut lane = lane(5);
+        lane.done.insert(6);
+        assert!(lane.meet(5) && !lane.meet(6) && lane.meet(7));
+        assert_eq!(lane.unread(), 0);
+        lane.end = 20;
+        assert_eq!(lane.unread(), 12);
+    }
+
+    #[test]
+    fn only_marks_beyond_the_prefix_make_a_bitmap_dirty() {
+        let mut lane = lane(0);
+        lane.mark(0);
+        assert!(lane.dirty.is_empty());
+        lane.mark(CHUNK + 3);
+        lane.mark(CHUNK + 4);
+        lane.mark(2);
+        assert_eq!(lane.dirty, [1, 0]);
+    }
+}

@@ -1,0 +1,370 @@
+//! What a person does to letters: replay, discard, undo. Each change is a small transaction, checked against everything
+//! that was committed before it.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::producer::Producer;
+use redrive::engine::letter::{REPLAYS_MAX, ReplayTarget};
+use redrive::engine::{EngineError, LetterChange, LetterState, ReplayAnswer, ReplayJob};
+use redrive_core::Time;
+
+use super::desk::Letters;
+use super::look::unreadable;
+use super::mirror::partitions_in;
+use super::slot::Slot;
+use super::state::{BEGIN, State};
+use super::transaction::{Outgoing, Trouble};
+use crate::record::{self, CopyRecord, Origin};
+use crate::topics::Topics;
+
+/// Letters of one transaction.
+const BATCH_MAX: usize = 100;
+/// Their payloads have about this much together.
+const BATCH_BYTES: usize = 4 << 20;
+/// How long a person waits for an answer, and deliveries with them.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Whoever was fenced waits up to so long, at random, or two would fence each other for ever.
+const STEP_BACK_MS: u64 = 200;
+const METADATA_WAIT: Duration = Duration::from_secs(5);
+
+/// One letter with its copy and its new state.
+struct Change {
+    number: u64,
+    copy: Option<(Box<CopyRecord>, String)>,
+    state: State,
+}
+
+impl Letters {
+    /// Puts letters back to be delivered, each at most once per job. Durable on return.
+    pub fn replay(
+        &mut self,
+        job: &ReplayJob,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<ReplayAnswer>, EngineError> {
+        let deadline = Instant::now() + WAIT_MAX;
+        let mut answers: Vec<ReplayAnswer> = Vec::with_capacity(ids.len());
+        let mut refused: HashSet<u64> = HashSet::new();
+        // Letters of a transaction whose end is not known.
+        let mut tried: HashSet<u64> = HashSet::new();
+        while answers.len() < ids.len() {
+            self.begin(deadline)?;
+            let rest = &ids[answers.len()..];
+            let (mut part, changes) = self.plan_replay(job, rest, now, &refused)?;
+            for (id, answer) in rest.iter().zip(&mut part) {
+                if *answer == ReplayAnswer::Already && tried.remove(id) {
+                    *answer = ReplayAnswer::Replayed;
+                }
+            }
+            match self.publish(job.target, &changes, deadline)? {
+                Published::All => answers.append(&mut part),
+                Published::Refused(number) => drop(refused.insert(number)),
+                Published::Unknown => tried.extend(changes.iter().map(|change| change.number)),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Answers for as many of `ids` as one transaction may have, and what that transaction does.
+    fn plan_replay(
+        &self,
+        job: &ReplayJob,
+        ids: &[u64],
+        now: Time,
+        refused: &HashSet<u64>,
+    ) -> Result<(Vec<ReplayAnswer>, Vec<Change>), EngineError> {
+        let (mut answers, mut changes, mut bytes) = (Vec::new(), Vec::<Change>::new(), 0);
+        for number in ids {
+            if changes.len() >= BATCH_MAX || bytes >= BATCH_BYTES {
+                break;
+            }
+            let slot = self.shelf.lock().index.get(*number).cloned();
+            let answer = match slot {
+                _ if changes.iter().any(|change| change.number == *number) => ReplayAnswer::Already,
+                None => ReplayAnswer::NotFound,
+                Some(slot) => match refusal(&slot, job) {
+                    Some(refusal) => refusal,
+                    None if refused.contains(number) => ReplayAnswer::Damaged,
+                    None => match self.replayed(*number, &slot, job, now)? {
+                        Some((change, size)) => {
+                            bytes += size;
+                            changes.push(change);
+                            ReplayAnswer::Replayed
+                        }
+                        None => ReplayAnswer::Damaged,
+                    },
+                },
+            };
+            answers.push(answer);
+        }
+        Ok((answers, changes))
+    }
+
+    fn replayed(
+        &self,
+        number: u64,
+        slot: &Slot,
+        job: &ReplayJob,
+        now: Time,
+    ) -> Result<Option<(Change, usize)>, EngineError> {
+        let content = self.shelf.content(slot.at()).map_err(|error| unreadable(&error))?;
+        let Some(content) = content else { return Ok(None) };
+        let size = content.message.wire().len() + content.history.raw().len();
+        let copy = CopyRecord {
+            message: content.message,
+            meta: content.meta.replayed(),
+            history: content.history,
+            origin: Origin::of_number(content.topic, number),
+            due: Some(job.due),
+            reason: None,
+            dead_at: None,
+            job: Some(job.id),
+        };
+        let place = slot.place();
+        let from = format!("{}/{}/{}", self.topics.dlq, place.partition(), place.offset());
+        let mut jobs = slot.jobs().to_vec();
+        jobs.push(job.id);
+        let state = State { generation: slot.generation(), is: LetterState::Replaying, jobs, at: now };
+        Ok(Some((Change { number, copy: Some((Box::new(copy), from)), state }, size)))
+    }
+
+    /// Discards open letters, or takes a discard back. Durable on return; `false` where the state did not allow it.
+    pub fn change_letters(
+        &mut self,
+        change: &LetterChange,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<bool>, EngineError> {
+        let deadline = Instant::now() + WAIT_MAX;
+        let (from, to) = change.states();
+        let mut answers: Vec<bool> = Vec::with_capacity(ids.len());
+        let mut tried: HashSet<u64> = HashSet::new();
+        while answers.len() < ids.len() {
+            self.begin(deadline)?;
+            let mut changes: Vec<Change> = Vec::new();
+            let mut part = Vec::new();
+            for number in &ids[answers.len()..] {
+                if changes.len() >= BATCH_MAX {
+                    break;
+                }
+                let slot = self.shelf.lock().index.get(*number).cloned();
+                let state = slot.as_ref().and_then(Slot::state);
+                let chosen = changes.iter().any(|change| change.number == *number);
+                let done = state == Some(to) && tried.remove(number);
+                if let Some(slot) = slot.filter(|_| state == Some(from) && !chosen) {
+                    let (generation, jobs) = (slot.generation(), slot.jobs().to_vec());
+                    let state = State { generation, is: to, jobs, at: now };
+                    changes.push(Change { number: *number, copy: None, state });
+                    part.push(true);
+                } else {
+                    part.push(done);
+                }
+            }
+            match self.publish(ReplayTarget::default(), &changes, deadline)? {
+                Published::All => answers.append(&mut part),
+                Published::Refused(number) => {
+                    let what = format!("the broker refuses the state of letter {number}");
+                    return Err(EngineError::Unavailable(what));
+                }
+                Published::Unknown => tried.extend(changes.iter().map(|change| change.number)),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Makes sure that nobody else can change letters, and that all they did is known.
+    fn begin(&mut self, deadline: Instant) -> Result<(), EngineError> {
+        while !self.transactions.is_begun() {
+            match self.transactions.begin(deadline) {
+                Ok(()) => {}
+                Err(Trouble::Lost(why) | Trouble::Refused { why, .. }) => {
+                    self.step_back(deadline, &why)?;
+                    continue;
+                }
+            }
+            self.count_partitions();
+            self.read_to_the_end(deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a mark into every partition of the state topic and waits until the mirror has read it.
+    fn read_to_the_end(&mut self, deadline: Instant) -> Result<(), EngineError> {
+        let topics = Arc::clone(&self.topics);
+        let partitions = self.partitions.get(&topics.dlq_state).copied().unwrap_or(0);
+        let mark = |partition| Outgoing {
+            topic: &topics.dlq_state,
+            partition: Some(partition),
+            key: Some(BEGIN.to_vec()),
+            payload: Some(b"{}".to_vec()),
+            headers: None,
+        };
+        let marks: Vec<Outgoing<'_>> = (0..partitions).map(mark).collect();
+        match self.transactions.publish(&marks, deadline) {
+            Ok(places) => {
+                let ends: HashMap<i32, i64> = places.into_iter().collect();
+                if self.has_read(&ends, deadline) {
+                    return Ok(());
+                }
+                self.transactions.forget();
+                let trouble = self.shelf.lock().trouble.clone();
+                let unread = || format!("{} was not read to its end", topics.dlq_state);
+                Err(self.late(&trouble.unwrap_or_else(unread)))
+            }
+            Err(Trouble::Lost(why) | Trouble::Refused { why, .. }) => self.step_back(deadline, &why),
+        }
+    }
+
+    /// Whether the mirror came to read these offsets in time.
+    fn has_read(&self, ends: &HashMap<i32, i64>, deadline: Instant) -> bool {
+        let is_read = |next: &HashMap<i32, i64>| {
+            ends.iter().all(|(partition, end)| next.get(partition).is_some_and(|next| next > end))
+        };
+        self.shelf.wait(deadline, |inner| is_read(&inner.states_next) || inner.closing)
+    }
+
+    fn count_partitions(&mut self) {
+        let Some(producer) = self.transactions.producer() else { return };
+        for topic in [&self.topics.replay, &self.topics.source, &self.topics.dlq_state] {
+            if let Ok(metadata) = producer.client().fetch_metadata(Some(topic), METADATA_WAIT) {
+                self.partitions.insert(topic.clone(), partitions_in(&metadata));
+            }
+        }
+    }
+
+    fn publish(
+        &mut self,
+        target: ReplayTarget,
+        changes: &[Change],
+        deadline: Instant,
+    ) -> Result<Published, EngineError> {
+        if changes.is_empty() {
+            return Ok(Published::All);
+        }
+        let topics = Arc::clone(&self.topics);
+        let (mut records, mut of) = (Vec::with_capacity(changes.len() * 2), Vec::new());
+        for change in changes {
+            if let Some((copy, from)) = &change.copy {
+                records.push(self.outgoing(target, &topics, copy, from));
+                of.push(change.number);
+            }
+            records.push(Outgoing {
+                topic: &topics.dlq_state,
+                // The partition of its source, as with copies: where successes are told too.
+                partition: self.partition(&topics.dlq_state, (change.number >> 48) as i32),
+                key: Some(State::key(change.number).into_bytes()),
+                payload: Some(change.state.to_json()),
+                headers: None,
+            });
+            of.push(change.number);
+        }
+        match self.transactions.publish(&records, deadline) {
+            Ok(places) => {
+                let states = records.iter().zip(places).filter(|(record, _)| record.headers.is_none());
+                let mut ends: HashMap<i32, i64> = HashMap::new();
+                for (_, (partition, offset)) in states {
+                    let end = ends.entry(partition).or_insert(offset);
+                    *end = offset.max(*end);
+                }
+                self.wait_until_read(&ends, changes, deadline);
+                Ok(Published::All)
+            }
+            Err(Trouble::Refused { record, why }) => {
+                let number = of[record];
+                tracing::warn!(
+                    pipeline = self.pipeline,
+                    letter = number,
+                    "the broker refuses its copy: {why}"
+                );
+                Ok(Published::Refused(number))
+            }
+            Err(Trouble::Lost(why)) => {
+                self.step_back(deadline, &why)?;
+                Ok(Published::Unknown)
+            }
+        }
+    }
+
+    fn outgoing<'a>(
+        &self,
+        target: ReplayTarget,
+        topics: &'a Topics,
+        copy: &CopyRecord,
+        from: &str,
+    ) -> Outgoing<'a> {
+        let topic = match target {
+            ReplayTarget::Pipeline => &topics.replay,
+            ReplayTarget::Source => &topics.source,
+        };
+        Outgoing {
+            topic,
+            partition: self.partition(topic, copy.origin.partition),
+            key: copy.message.key().map(<[u8]>::to_vec),
+            payload: copy.message.payload().map(<[u8]>::to_vec),
+            headers: Some(record::headers(copy, from)),
+        }
+    }
+
+    /// The partition of a topic for what came from this partition of the source.
+    fn partition(&self, topic: &str, of_source: i32) -> Option<i32> {
+        let partitions = self.partitions.get(topic).copied().filter(|count| *count > 0);
+        partitions.map(|count| of_source % count)
+    }
+
+    /// Waits until the mirror has read what was committed, so that the next look shows it.
+    fn wait_until_read(&self, ends: &HashMap<i32, i64>, changes: &[Change], deadline: Instant) {
+        if !self.has_read(ends, deadline) {
+            // It is committed all the same.
+            let mut inner = self.shelf.lock();
+            changes.iter().for_each(|change| inner.index.state_is(change.number, &change.state));
+        }
+    }
+
+    fn step_back(&mut self, deadline: Instant, why: &str) -> Result<(), EngineError> {
+        self.transactions.forget();
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left == Duration::ZERO {
+            return Err(self.late(why));
+        }
+        tracing::debug!(
+            pipeline = self.pipeline,
+            "letters are changed by somebody else, or not at all: {why}"
+        );
+        let random = RandomState::new().hash_one(0);
+        std::thread::sleep(Duration::from_millis(random % STEP_BACK_MS).min(left));
+        Ok(())
+    }
+
+    fn late(&self, why: &str) -> EngineError {
+        let (pipeline, wait) = (&self.pipeline, WAIT_MAX.as_secs());
+        EngineError::Unavailable(format!(
+            "letters of `{pipeline}` could not be changed within {wait} s: {why}"
+        ))
+    }
+}
+
+/// What became of a transaction.
+enum Published {
+    All,
+    /// Nothing was published, because the copy of this letter is refused.
+    Refused(u64),
+    /// Nothing was published, or it was and nobody was told.
+    Unknown,
+}
+
+fn refusal(slot: &Slot, job: &ReplayJob) -> Option<ReplayAnswer> {
+    let state = slot.state()?;
+    let replays = slot.replays();
+    if slot.jobs().contains(&job.id) {
+        Some(ReplayAnswer::Already)
+    } else if state != LetterState::Open {
+        Some(ReplayAnswer::NotOpen(state))
+    } else if replays >= REPLAYS_MAX && !job.force {
+        Some(ReplayAnswer::TooOften { replays })
+    } else {
+        None
+    }
+}

@@ -1,0 +1,157 @@
+//! The letters of one pipeline as its engine holds them: opened with everything that is known, told what the engine
+//! itself did, closed.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use redrive::engine::{EngineError, LetterState};
+use redrive_core::Time;
+
+use super::index::{LetterCounts, Told};
+use super::mirror::Mirror;
+use super::shelf::Shelf;
+use super::slot::Place;
+use super::state::State;
+use super::transaction::Transactions;
+use crate::record::{CopyRecord, Reader};
+use crate::topics::Topics;
+use crate::{Cluster, KafkaPipeline};
+
+/// The letters are read as long as it takes, but records must keep coming.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// The letters of one pipeline.
+pub struct Letters {
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) transactions: Transactions,
+    pub(super) pipeline: String,
+    pub(super) topics: Arc<Topics>,
+    /// How many partitions the topics have that copies go to, as of the last time this process began.
+    pub(super) partitions: HashMap<String, i32>,
+    mirror: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Letters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Letters")
+            .field("pipeline", &self.pipeline)
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Letters {
+    /// Reads all letters and their states. That takes as long as there are letters; progress is logged.
+    pub fn open(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result<Self, EngineError> {
+        let name = &pipeline.name;
+        let shelf = Shelf::create(&cluster.state_dir.join("kafka"), name).map_err(|error| {
+            EngineError::Directory {
+                problem: format!(
+                    "the letters of `{name}` cannot be kept in {}: {error}",
+                    cluster.state_dir.display()
+                ),
+                fix: "make the directory writable, or set `dir` to one that is",
+            }
+        })?;
+        let shelf = Arc::new(shelf);
+        let unavailable = |why: &dyn fmt::Display| {
+            EngineError::Unavailable(format!("the letters of `{name}` cannot be read: {why}"))
+        };
+        let names = (name.as_str(), topics.dlq.as_str(), topics.dlq_state.as_str());
+        let mirror = Mirror::new(cluster.reader(), Reader::new(pipeline), Arc::clone(&shelf), names)
+            .map_err(|error| unavailable(&error))?;
+        let thread = std::thread::Builder::new().name("redrive-letters".to_owned());
+        let mirror = thread.spawn(move || mirror.run()).map_err(|error| unavailable(&error))?;
+        let letters = Self {
+            shelf,
+            transactions: Transactions::new(cluster.replayer(name)),
+            pipeline: name.clone(),
+            topics: Arc::new(topics.clone()),
+            partitions: HashMap::new(),
+            mirror: Some(mirror),
+        };
+        letters.wait_until_loaded().map_err(|why| unavailable(&why))?;
+        Ok(letters)
+    }
+
+    fn wait_until_loaded(&self) -> Result<(), String> {
+        let mut read = 0;
+        loop {
+            if self.shelf.wait(Instant::now() + SILENCE_MAX, |inner| inner.loaded || inner.read > read) {
+                let inner = self.shelf.lock();
+                if inner.loaded {
+                    return Ok(());
+                }
+                read = inner.read;
+            } else {
+                let trouble = self.shelf.lock().trouble.clone();
+                return Err(trouble.unwrap_or_else(|| format!("nothing came for {SILENCE_MAX:?}")));
+            }
+        }
+    }
+
+    pub fn counts(&self) -> LetterCounts {
+        self.shelf.lock().index.counts
+    }
+
+    /// When the open letter with the lowest number became one.
+    pub fn oldest(&self) -> Option<Time> {
+        self.shelf.lock().index.oldest_open()
+    }
+
+    /// A record that this process wrote into `T.DLQ` was acknowledged at this place.
+    pub fn parked(&mut self, partition: i32, offset: i64, copy: &CopyRecord) {
+        self.shelf.lock().parked(Place::new(partition, offset), copy, Told::ByAcknowledgement);
+    }
+
+    /// Whether a success has to be told: of a message that was replayed, and did not die since as a twin of itself. Then
+    /// there is a later letter, and a state of the one before would take the place of its own.
+    pub fn wants_success(&self, number: u64, replays: u32) -> bool {
+        let died_since =
+            || self.shelf.lock().index.get(number).is_some_and(|slot| slot.generation() >= replays);
+        replays > 0 && !died_since()
+    }
+
+    /// Key and value of the record for `T.DLQ.state` when a replayed message succeeded. `replays` is that of the copy:
+    /// the first replay is 1.
+    pub fn succeeded_state(number: u64, replays: u32, job: Option<u64>, at: Time) -> (String, Vec<u8>) {
+        let jobs = job.into_iter().collect();
+        let generation = replays.saturating_sub(1);
+        let state = State { generation, is: LetterState::Succeeded, jobs, at };
+        (State::key(number), state.to_json())
+    }
+
+    /// That record was acknowledged.
+    pub fn succeeded(&mut self, number: u64, replays: u32) {
+        let generation = replays.saturating_sub(1);
+        let state = State { generation, is: LetterState::Succeeded, jobs: Vec::new(), at: Time::ZERO };
+        self.shelf.lock().index.state_is(number, &state);
+    }
+
+    /// Calls `wake` when what others did changed a letter.
+    pub fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.shelf.lock().wake = Some(wake);
+    }
+
+    /// Stops the mirror and lets go of the producer. Letters can still be looked at, as of now.
+    pub fn close(&mut self) {
+        self.shelf.change(|inner| {
+            inner.closing = true;
+            inner.wake = None;
+        });
+        if let Some(mirror) = self.mirror.take() {
+            // It has nothing to lose: all it knew was read from the topics.
+            let _ = mirror.join();
+        }
+        self.transactions.forget();
+    }
+}
+
+impl Drop for Letters {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,189 @@
+//! The local file with the letters' bytes: a cache of `T.DLQ`, made anew at every start.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::content::Content;
+
+/// Length and checksum in front of each letter.
+const HEAD_BYTES: u64 = 8;
+/// No letter is longer; a length beyond it is damage.
+const LETTER_BYTES_MAX: u32 = 64 << 20;
+/// Read in one go with the length: most letters are no longer.
+const GUESS_BYTES: usize = 4096;
+
+/// Where letters are appended. There is one writer at a time; readers have their own handle.
+#[derive(Debug)]
+pub struct LetterFile {
+    reader: LetterReader,
+    end: u64,
+    scratch: BytesMut,
+}
+
+/// Reads letters by their place in the file, from any thread.
+#[derive(Clone, Debug)]
+pub struct LetterReader {
+    file: Arc<File>,
+}
+
+impl LetterFile {
+    /// The file of a pipeline. Its name says that it may be deleted.
+    pub fn path(state_dir: &Path, pipeline: &str) -> PathBuf {
+        state_dir.join(format!("{pipeline}.letters.cache"))
+    }
+
+    /// Removes what an earlier run left and begins anew. Another process that still uses the old file keeps it: only the
+    /// name goes.
+    pub fn create(state_dir: &Path, pipeline: &str) -> io::Result<Self> {
+        fs::create_dir_all(state_dir)?;
+        let path = Self::path(state_dir, pipeline);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = private(&path)?;
+        Ok(Self { reader: LetterReader { file: Arc::new(file) }, end: 0, scratch: BytesMut::new() })
+    }
+
+    /// Appends a letter and says where it is.
+    pub fn append(&mut self, content: &Content) -> io::Result<u64> {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&[0; HEAD_BYTES as usize]);
+        content.write(&mut self.scratch);
+        let body = &self.scratch[HEAD_BYTES as usize..];
+        let (len, crc) = ((body.len() as u32).to_le_bytes(), crc32fast::hash(body).to_le_bytes());
+        self.scratch[..4].copy_from_slice(&len);
+        self.scratch[4..8].copy_from_slice(&crc);
+        self.reader.file.write_all_at(&self.scratch, self.end)?;
+        let at = self.end;
+        self.end += self.scratch.len() as u64;
+        // One large letter must not keep its memory for ever.
+        if self.scratch.capacity() > 1 << 20 {
+            self.scratch = BytesMut::new();
+        }
+        Ok(at)
+    }
+
+    pub fn reader(&self) -> LetterReader {
+        self.reader.clone()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.end
+    }
+}
+
+/// Payloads are nobody's business but the owner's.
+fn private(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+impl LetterReader {
+    /// The letter at this place; `None` if its bytes are damaged.
+    pub fn read(&self, at: u64) -> io::Result<Option<Content>> {
+        let mut bytes = BytesMut::zeroed(GUESS_BYTES);
+        let got = read_up_to(&self.file, &mut bytes, at)?;
+        bytes.truncate(got);
+        let Some((head, _)) = bytes.split_at_checked(HEAD_BYTES as usize) else { return Ok(None) };
+        let (len, crc) = (u32_at(head, 0), u32_at(head, 4));
+        if len > LETTER_BYTES_MAX {
+            return Ok(None);
+        }
+        let whole = HEAD_BYTES as usize + len as usize;
+        if whole > got {
+            bytes.resize(whole, 0);
+            let more = read_up_to(&self.file, &mut bytes[got..], at + got as u64)?;
+            if got + more < whole {
+                return Ok(None);
+            }
+        }
+        let body: Bytes = bytes.freeze().slice(HEAD_BYTES as usize..whole);
+        Ok(if crc32fast::hash(&body) == crc { Content::read(body) } else { None })
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Fills as much of `into` as the file has.
+fn read_up_to(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
+    struct From<'a>(&'a File, u64);
+    impl Read for From<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let got = self.0.read_at(into, self.1)?;
+            self.1 += got as u64;
+            Ok(got)
+        }
+    }
+    let mut from = From(file, at);
+    let mut got = 0;
+    while got < into.len() {
+        match from.read(&mut into[got..]) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive::engine::History;
+    use redrive_core::{Message, Meta};
+
+    use super::*;
+
+    fn content(id: &str, bytes: usize) -> Content {
+        let message = Message::builder(id).payload(vec![7; bytes]).build().unwrap();
+        Content { message, meta: Meta::default(), history: History::default(), topic: Arc::from("orders") }
+    }
+
+    #[test]
+    fn letters_of_any_size_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = LetterFile::create(dir.path(), "orders").unwrap();
+        let letters: Vec<Content> =
+            [0, 10, 3_900, 4_000, 4_096, 2_000_000, 1].map(|bytes| content("o", bytes)).into();
+        let places: Vec<u64> = letters.iter().map(|letter| file.append(letter).unwrap()).collect();
+        for (at, letter) in places.iter().zip(&letters) {
+            assert_eq!(file.reader().read(*at).unwrap().as_ref(), Some(letter));
+        }
+        assert_eq!(file.reader().read(file.bytes()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_flipped_bit_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = LetterFile::create(dir.path(), "orders").unwrap();
+        let at = file.append(&content("o-1", 100)).unwrap();
+        let raw = File::options().write(true).open(LetterFile::path(dir.path(), "orders")).unwrap();
+        for damaged in [0, 5, 20, file.bytes() - 1] {
+            let mut byte = [0];
+            file.reader.file.read_exact_at(&mut byte, damaged).unwrap();
+            raw.write_all_at(&[byte[0] ^ 4], damaged).unwrap();
+            assert_eq!(file.reader().read(at).unwrap(), None, "byte {damaged}");
+            raw.write_all_at(&byte, damaged).unwrap();
+        }
+        assert!(file.reader().read(at).unwrap().is_some());
+    }
+
+    #[test]
+    fn what_an_earlier_run_left_is_gone_and_its_reader_keeps_its_letters() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut before = LetterFile::create(dir.path(), "orders").unwrap();
+        let at = before.append(&content("o-1", 100)).unwrap();
+        let after = LetterFile::create(dir.path(), "orders").unwrap();
+        assert_eq!((after.bytes(), after.reader().read(at).unwrap()), (0, None));
+        assert!(before.reader().read(at).unwrap().is_some());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,129 @@
+//! All letters of a pipeline in the order of their numbers, and how many there are in which state.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use redrive::engine::{LetterStanding, LetterState};
+use redrive_core::Time;
+
+use super::slot::{Parked, Place, Slot};
+use super::state::State;
+
+/// How many letters are in which state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct LetterCounts {
+    pub open: u64,
+    pub replaying: u64,
+    pub succeeded: u64,
+    pub discarded: u64,
+    /// Second records of one letter and generation: a crash left two copies of a message, and both died. Merged.
+    pub twins: u64,
+    /// Records in `T.DLQ` and `T.DLQ.state` that are none of ours, or are damaged.
+    pub unreadable: u64,
+}
+
+/// Who told of a record: this process when its acknowledgement came, or the topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    ByAcknowledgement,
+    ByTopic,
+}
+
+#[derive(Debug, Default)]
+pub struct Index {
+    slots: BTreeMap<u64, Slot>,
+    pub counts: LetterCounts,
+    /// No letter with a lower number is open.
+    first_open: u64,
+}
+
+/// Letters that are looked at in one search for the oldest open one.
+const OLDEST_LOOKS_MAX: usize = 256;
+
+impl Index {
+    /// Whether a record says something new, so that its bytes have to be kept.
+    pub fn wants(&self, number: u64, generation: u32, place: Place) -> bool {
+        self.slots.get(&number).is_none_or(|slot| slot.wants(generation, place))
+    }
+
+    pub fn parked(&mut self, number: u64, parked: &Parked, told: Told) {
+        let mut twin = false;
+        self.change(number, |slot| {
+            slot.parked(parked);
+            twin = told == Told::ByTopic && slot.meet(parked.generation);
+        });
+        self.counts.twins += u64::from(twin);
+    }
+
+    pub fn state_is(&mut self, number: u64, state: &State) {
+        self.change(number, |slot| slot.state_is(state));
+    }
+
+    fn change(&mut self, number: u64, change: impl FnOnce(&mut Slot)) {
+        let slot = self.slots.entry(number).or_insert(Slot::EMPTY);
+        let before = slot.state();
+        change(slot);
+        let after = slot.state();
+        if before != after {
+            self.count(before, |count| *count -= 1);
+            self.count(after, |count| *count += 1);
+        }
+        if after == Some(LetterState::Open) {
+            self.first_open = self.first_open.min(number);
+        }
+    }
+
+    fn count(&mut self, state: Option<LetterState>, change: impl FnOnce(&mut u64)) {
+        match state {
+            Some(LetterState::Open) => change(&mut self.counts.open),
+            Some(LetterState::Replaying) => change(&mut self.counts.replaying),
+            Some(LetterState::Succeeded) => change(&mut self.counts.succeeded),
+            Some(LetterState::Discarded) => change(&mut self.counts.discarded),
+            None => {}
+        }
+    }
+
+    /// The letter, if its record is known.
+    pub fn get(&self, number: u64) -> Option<&Slot> {
+        self.slots.get(&number).filter(|slot| slot.state().is_some())
+    }
+
+    /// Letters after `after`, with their states.
+    pub fn after(&self, after: Option<u64>) -> impl Iterator<Item = (u64, LetterState, &Slot)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let slots = self.slots.range((from, Bound::Unbounded));
+        slots.filter_map(|(number, slot)| Some((*number, slot.state()?, slot)))
+    }
+
+    pub fn standing(&self, job: u64, number: u64) -> Option<LetterStanding> {
+        let slot = self.get(number)?;
+        Some(LetterStanding {
+            state: slot.state()?,
+            dead_at: slot.dead_at(),
+            replays: slot.replays(),
+            in_job: slot.jobs().contains(&job),
+            is_last_job: slot.job() == Some(job),
+        })
+    }
+
+    /// When the open letter with the lowest number became one. A bounded look: if it does not come to one, the next look
+    /// goes on from there.
+    pub fn oldest_open(&mut self) -> Option<Time> {
+        if self.counts.open == 0 {
+            self.first_open = u64::MAX;
+            return None;
+        }
+        let mut looked = self.slots.range(self.first_open..).take(OLDEST_LOOKS_MAX);
+        let mut last = None;
+        let found = looked.find(|(number, slot)| {
+            last = Some(**number);
+            slot.state() == Some(LetterState::Open)
+        });
+        let dead_at = found.map(|(_, slot)| slot.dead_at());
+        self.first_open = last.unwrap_or(self.first_open);
+        dead_at
+    }
+}
+
+#[cfg(test)]
+mod tests;

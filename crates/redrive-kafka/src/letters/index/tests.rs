@@ -1,0 +1,257 @@
+//! The index comes out the same however the two topics are read, and its size is known.
+
+use proptest::prelude::*;
+use redrive_core::Reason;
+
+use super::*;
+
+/// Something the index is told.
+#[derive(Clone, Debug)]
+enum Note {
+    Parked(u64, Parked, Told),
+    State(u64, State),
+}
+
+/// What a letter went through, and what must be known of it in the end.
+#[derive(Debug, Default)]
+struct Story {
+    dlq: Vec<Note>,
+    states: Vec<Note>,
+    /// What this process knows before it reads it.
+    own: Vec<Note>,
+    truth: Vec<(u64, LetterState, u32, Vec<u64>, Place)>,
+    twins: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Discard,
+    Undo,
+    ReplayAndDie,
+    ReplayAndSucceed,
+    Replay,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        2 => Just(Step::Discard),
+        2 => Just(Step::Undo),
+        3 => Just(Step::ReplayAndDie),
+        1 => Just(Step::ReplayAndSucceed),
+        1 => Just(Step::Replay),
+    ];
+    prop::collection::vec(step, 0..9)
+}
+
+/// Plays the life of one letter. `random` decides what is compacted away, what has a twin, and what is known early.
+fn live(
+    number: u64,
+    steps: &[Step],
+    random: &mut impl FnMut(u64) -> bool,
+    offset: &mut i64,
+    told: &mut Story,
+) {
+    let (mut generation, mut state, mut jobs) = (0_u32, LetterState::Open, Vec::<u64>::new());
+    let mut first_place = Place::new(1, *offset);
+    let mut park = |generation: u32, jobs: &[u64], told: &mut Story, random: &mut dyn FnMut(u64) -> bool| {
+        let first = Place::new(1, *offset);
+        for copy in 0..=u64::from(random(5)) {
+            let place = Place::new(1, *offset);
+            *offset += 1;
+            let parked = Parked {
+                generation,
+                place,
+                at: place.offset() as u64,
+                reason: Reason::MaxRetries,
+                dead_at: Time::from_millis(u64::from(generation)),
+                job: jobs.last().copied(),
+            };
+            told.twins += copy;
+            told.dlq.push(Note::Parked(number, parked, Told::ByTopic));
+            if random(2) {
+                told.own.push(Note::Parked(number, parked, Told::ByAcknowledgement));
+            }
+        }
+        first
+    };
+    park(0, &[], told, random);
+    let mut compactable: Vec<State> = Vec::new();
+    for (number_of_step, step) in steps.iter().enumerate() {
+        let mut say = |state: LetterState, jobs: &[u64]| {
+            compactable.push(State { generation, is: state, jobs: jobs.to_vec(), at: Time::ZERO });
+        };
+        match (step, state) {
+            (Step::Discard, LetterState::Open) => {
+                state = LetterState::Discarded;
+                say(state, &jobs);
+            }
+            (Step::Undo, LetterState::Discarded) => {
+                state = LetterState::Open;
+                say(state, &jobs);
+            }
+            (Step::Replay | Step::ReplayAndDie | Step::ReplayAndSucceed, LetterState::Open) => {
+                jobs.push(10 + number_of_step as u64);
+                say(LetterState::Replaying, &jobs);
+                state = LetterState::Replaying;
+                if matches!(step, Step::ReplayAndSucceed) {
+                    state = LetterState::Succeeded;
+                    // The engine knows only the job whose copy it was.
+                    say(state, &jobs[jobs.len() - 1..]);
+                    if random(2) {
+                        let early = State { generation, is: state, jobs: Vec::new(), at: Time::ZERO };
+                        told.own.push(Note::State(number, early));
+                    }
+                }
+                if matches!(step, Step::ReplayAndDie) {
+                    generation += 1;
+                    state = LetterState::Open;
+                    first_place = park(generation, &jobs, told, random);
+                }
+            }
+            _ => {}
+        }
+    }
+    let last = compactable.len().saturating_sub(1);
+    for (at, state) in compactable.into_iter().enumerate() {
+        if at == last || random(2) {
+            told.states.push(Note::State(number, state));
+        }
+    }
+    told.truth.push((number, state, generation, jobs, first_place));
+}
+
+fn tell(index: &mut Index, note: &Note) {
+    match note {
+        Note::Parked(number, parked, told) => index.parked(*number, parked, *told),
+        Note::State(number, state) => index.state_is(*number, state),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn every_interleaving_of_the_two_topics_gives_the_same_index(
+        lives in prop::collection::vec(steps(), 1..4),
+        seed in any::<u64>(),
+    ) {
+        let mut draw = seed | 1;
+        let mut random = |of: u64| {
+            draw ^= draw << 13;
+            draw ^= draw >> 7;
+            draw ^= draw << 17;
+            (draw >> 11).is_multiple_of(of)
+        };
+        let (mut told, mut offset) = (Story::default(), 0);
+        for (number, steps) in lives.iter().enumerate() {
+            live(number as u64 * 7, steps, &mut random, &mut offset, &mut told);
+        }
+        for _ in 0..8 {
+            let mut index = Index::default();
+            let mut streams = [told.dlq.iter(), told.states.iter(), told.own.iter()];
+            let mut left: Vec<usize> = vec![0, 1, 2];
+            while !left.is_empty() {
+                let pick = left[usize::from(random(2)) % left.len()];
+                let pick = if random(3) { left[left.len() - 1] } else { pick };
+                match streams[pick].next() {
+                    Some(note) => tell(&mut index, note),
+                    None => left.retain(|stream| *stream != pick),
+                }
+            }
+            prop_assert_eq!(index.counts.twins, told.twins);
+            let mut counted = LetterCounts { twins: told.twins, ..LetterCounts::default() };
+            for (number, state, generation, jobs, place) in &told.truth {
+                let slot = index.get(*number).expect("it has a record");
+                prop_assert_eq!(slot.state(), Some(*state), "letter {}", number);
+                prop_assert_eq!((slot.generation(), slot.place()), (*generation, *place));
+                prop_assert_eq!(slot.at(), place.offset() as u64);
+                // The latest job is last; the order of those before it means nothing.
+                let mut known = slot.jobs().to_vec();
+                prop_assert_eq!(known.last(), jobs.last());
+                known.sort_unstable();
+                prop_assert_eq!(&known, jobs);
+                match state {
+                    LetterState::Open => counted.open += 1,
+                    LetterState::Replaying => counted.replaying += 1,
+                    LetterState::Succeeded => counted.succeeded += 1,
+                    LetterState::Discarded => counted.discarded += 1,
+                }
+            }
+            prop_assert_eq!(index.counts, counted);
+            prop_assert_eq!(index.oldest_open().is_some(), counted.open > 0);
+        }
+    }
+}
+
+fn parked(generation: u32, offset: i64) -> Parked {
+    Parked {
+        generation,
+        place: Place::new(0, offset),
+        at: offset as u64,
+        reason: Reason::Permanent,
+        dead_at: Time::from_millis(offset as u64),
+        job: None,
+    }
+}
+
+#[test]
+fn a_state_without_a_record_is_kept_but_not_shown() {
+    let mut index = Index::default();
+    let discarded = State { generation: 0, is: LetterState::Discarded, jobs: vec![], at: Time::ZERO };
+    index.state_is(5, &discarded);
+    assert!(index.get(5).is_none() && index.after(None).next().is_none());
+    assert_eq!(index.counts, LetterCounts::default());
+    index.parked(5, &parked(0, 1), Told::ByTopic);
+    assert_eq!(index.counts, LetterCounts { discarded: 1, ..LetterCounts::default() });
+}
+
+#[test]
+fn the_oldest_open_letter_is_found_also_behind_many_closed_ones() {
+    let mut index = Index::default();
+    let discarded = State { generation: 0, is: LetterState::Discarded, jobs: vec![], at: Time::ZERO };
+    for number in 0..1_000 {
+        index.parked(number, &parked(0, number.cast_signed()), Told::ByTopic);
+        if number < 900 {
+            index.state_is(number, &discarded);
+        }
+    }
+    let looks = (0..8).find_map(|_| index.oldest_open());
+    assert_eq!(looks, Some(Time::from_millis(900)));
+    index.state_is(3, &State { is: LetterState::Open, ..discarded });
+    assert_eq!(index.oldest_open(), Some(Time::from_millis(3)));
+}
+
+/// `cargo test -p redrive-kafka --release --lib letters::index -- --ignored --nocapture` prints what a letter costs.
+#[test]
+#[ignore = "a measurement: the memory of a million letters"]
+fn a_million_letters_have_a_bound() {
+    let resident = || {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    };
+    // Kept to the end, or the second would live in the memory of the first.
+    let mut kept = Vec::new();
+    for (what, replayed) in [("open", false), ("replayed once and dead again", true)] {
+        let before = resident();
+        let mut index = Index::default();
+        for offset in 0..1_000_000_u64 {
+            let number = (offset % 12) << 48 | (offset / 12 * 97);
+            index.parked(number, &parked(0, offset.cast_signed()), Told::ByTopic);
+            if replayed {
+                let state = State {
+                    generation: 0,
+                    is: LetterState::Replaying,
+                    jobs: vec![1 << 62 | 7],
+                    at: Time::ZERO,
+                };
+                index.state_is(number, &state);
+                index.parked(number, &parked(1, offset.cast_signed() + 1_000_000), Told::ByTopic);
+            }
+        }
+        let bytes = (resident() - before) / 1_000_000;
+        println!("1,000,000 letters, {what}: {bytes} bytes of memory each; a slot has {}", size_of::<Slot>());
+        assert!(bytes < if replayed { 320 } else { 200 }, "{bytes} bytes for each letter");
+        assert_eq!(index.after(None).count(), 1_000_000);
+        kept.push(index);
+    }
+}

@@ -1,0 +1,110 @@
+//! Letters as people look at them: lists, searches, one letter, how they stand towards a job.
+
+use redrive::engine::letter::SCAN_BYTES;
+use redrive::engine::{EngineError, History, Letter, LetterScan, LetterStanding, LetterState};
+use redrive_core::{Message, Meta, Reason};
+
+use super::desk::Letters;
+use super::slot::Slot;
+
+/// Slots that are copied out of the index in one go.
+const PART: usize = 64;
+
+impl Letters {
+    /// Letters in the order of their numbers, after `after`, in `state` if one is given.
+    pub fn letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, EngineError> {
+        let slots: Vec<(u64, LetterState, Slot)> = {
+            let inner = self.shelf.lock();
+            let wanted = inner.index.after(after).filter(|(_, is, _)| state.is_none_or(|state| state == *is));
+            wanted.take(limit).map(|(number, is, slot)| (number, is, slot.clone())).collect()
+        };
+        slots.iter().map(|(number, is, slot)| self.opened(*number, *is, slot)).collect()
+    }
+
+    /// Like [`Self::letters`], but looks at no more than `look_max` letters and holds about [`SCAN_BYTES`].
+    pub fn scan_letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        let mut scan = LetterScan { next: after, ..LetterScan::default() };
+        let mut bytes = 0;
+        loop {
+            let slots: Vec<(u64, LetterState, Slot)> = {
+                let inner = self.shelf.lock();
+                let next = inner.index.after(scan.next).take(PART);
+                next.map(|(number, is, slot)| (number, is, slot.clone())).collect()
+            };
+            if slots.is_empty() {
+                return Ok(LetterScan { next: None, ..scan });
+            }
+            for (number, is, slot) in &slots {
+                if scan.letters.len() >= limit || bytes >= SCAN_BYTES || scan.scanned >= look_max as u64 {
+                    return Ok(scan);
+                }
+                scan.scanned += 1;
+                scan.next = Some(*number);
+                if state.is_none_or(|state| state == *is) {
+                    let letter = self.opened(*number, *is, slot)?;
+                    bytes += letter.size();
+                    scan.letters.push(letter);
+                }
+            }
+        }
+    }
+
+    pub fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
+        let found = {
+            let inner = self.shelf.lock();
+            inner.index.get(id).and_then(|slot| Some((slot.state()?, slot.clone())))
+        };
+        found.map(|(is, slot)| self.opened(id, is, &slot)).transpose()
+    }
+
+    /// How letters stand towards a replay job; `None` where there is no such letter.
+    pub fn letter_standings(
+        &mut self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        let inner = self.shelf.lock();
+        Ok(ids.iter().map(|id| inner.index.standing(job, *id)).collect())
+    }
+
+    fn opened(&self, number: u64, state: LetterState, slot: &Slot) -> Result<Letter, EngineError> {
+        let content = self.shelf.content(slot.at()).map_err(|error| unreadable(&error))?;
+        let damaged = content.is_none();
+        let (message, meta, history) = match content {
+            Some(content) => (content.message, content.meta, content.history),
+            None => (stand_in(number)?, Meta::default(), History::default()),
+        };
+        let reason = slot.reason().filter(|_| !damaged).unwrap_or(Reason::Corrupt);
+        Ok(Letter {
+            id: number,
+            state,
+            reason,
+            dead_at: slot.dead_at(),
+            job: slot.job(),
+            message,
+            meta: Meta { replays: slot.replays(), ..meta },
+            history,
+        })
+    }
+}
+
+/// What is shown of a letter whose bytes are damaged. Its record in the topic may well be whole.
+fn stand_in(number: u64) -> Result<Message, EngineError> {
+    let message = Message::builder(format!("damaged-{number}")).build();
+    message.map_err(|error| EngineError::Damaged(error.to_string()))
+}
+
+pub(super) fn unreadable(error: &std::io::Error) -> EngineError {
+    EngineError::Unavailable(format!("the local file with the letters cannot be read: {error}"))
+}

@@ -1,0 +1,228 @@
+//! The thread that reads `T.DLQ` and `T.DLQ.state` from their beginnings and follows them.
+//!
+//! Each topic has a consumer of its own, because the event that tells of the end of a partition does not name the topic.
+//! A consumer is given its partitions once: librdkafka does not bear it well when they are given again while it starts.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::message::{BorrowedMessage, Message as Record};
+use rdkafka::metadata::Metadata;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use super::index::Told;
+use super::shelf::Shelf;
+use super::slot::Place;
+use crate::record::{Read, Reader};
+
+/// How long the thread waits for a state when there is nothing to do.
+const WAIT: Duration = Duration::from_millis(10);
+/// Records of one topic that are taken in before the other has its turn.
+const TURN: usize = 256;
+/// How long between two lines about a long way to the end.
+const TELL_EVERY: Duration = Duration::from_secs(2);
+/// How long between two looks at whether a topic has more partitions.
+const RECOUNT_EVERY: Duration = Duration::from_secs(5);
+const METADATA_WAIT: Duration = Duration::from_secs(10);
+
+/// One topic and how far it was read.
+struct Followed {
+    config: ClientConfig,
+    topic: String,
+    consumer: BaseConsumer,
+    partitions: i32,
+    /// The first offset that was not read.
+    next: HashMap<i32, i64>,
+    /// Partitions that were not yet read to their ends since the consumer was made.
+    left: HashSet<i32>,
+}
+
+pub struct Mirror {
+    letters: Followed,
+    states: Followed,
+    reader: Reader,
+    shelf: Arc<Shelf>,
+    pipeline: String,
+}
+
+/// Partitions of the one topic that was asked for; 0 if there is no such topic.
+pub fn partitions_in(metadata: &Metadata) -> i32 {
+    let topic = metadata.topics().first();
+    topic.and_then(|topic| i32::try_from(topic.partitions().len()).ok()).unwrap_or(0)
+}
+
+/// What the mirror's consumers need beyond what every reader of this cluster has.
+fn settings(mut config: ClientConfig) -> ClientConfig {
+    config
+        .set("enable.partition.eof", "true")
+        // What was deleted by hand is gone; what is left is read.
+        .set("auto.offset.reset", "earliest")
+        // An empty answer is what tells the end, so it must not take long.
+        .set("fetch.wait.max.ms", "100")
+        .set("queued.min.messages", "5000")
+        .set("queued.max.messages.kbytes", "2048");
+    config
+}
+
+/// What came of a poll.
+enum Came {
+    Nothing,
+    Something,
+    Trouble(KafkaError),
+}
+
+impl Followed {
+    fn new(config: &ClientConfig, topic: &str) -> KafkaResult<Self> {
+        let mut followed = Self {
+            config: config.clone(),
+            topic: topic.to_owned(),
+            consumer: config.create()?,
+            partitions: 0,
+            next: HashMap::new(),
+            left: HashSet::new(),
+        };
+        followed.partitions = followed.count()?.max(1);
+        followed.follow()?;
+        Ok(followed)
+    }
+
+    fn count(&self) -> KafkaResult<i32> {
+        Ok(partitions_in(&self.consumer.fetch_metadata(Some(&self.topic), METADATA_WAIT)?))
+    }
+
+    fn follow(&mut self) -> KafkaResult<()> {
+        let mut list = TopicPartitionList::new();
+        for partition in 0..self.partitions {
+            let offset = self.next.get(&partition).map_or(Offset::Beginning, |next| Offset::Offset(*next));
+            list.add_partition_offset(&self.topic, partition, offset)?;
+        }
+        self.left = (0..self.partitions).collect();
+        self.consumer.assign(&list)
+    }
+
+    /// If there are more partitions by now, a new consumer takes over.
+    fn grow(&mut self) -> KafkaResult<()> {
+        let count = self.count()?;
+        if count > self.partitions {
+            self.consumer = self.config.create()?;
+            self.partitions = count;
+            self.follow()?;
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, wait: Duration, take_in: impl FnOnce(&BorrowedMessage<'_>)) -> Came {
+        match self.consumer.poll(wait) {
+            None => Came::Nothing,
+            Some(Ok(record)) => {
+                take_in(&record);
+                self.next.insert(record.partition(), record.offset() + 1);
+                Came::Something
+            }
+            Some(Err(KafkaError::PartitionEOF(partition))) => {
+                self.left.remove(&partition);
+                Came::Something
+            }
+            Some(Err(error)) => Came::Trouble(error),
+        }
+    }
+}
+
+impl Mirror {
+    pub fn new(
+        config: ClientConfig,
+        reader: Reader,
+        shelf: Arc<Shelf>,
+        (pipeline, letters, states): (&str, &str, &str),
+    ) -> KafkaResult<Self> {
+        let config = settings(config);
+        let letters = Followed::new(&config, letters)?;
+        let states = Followed::new(&config, states)?;
+        Ok(Self { letters, states, reader, shelf, pipeline: pipeline.to_owned() })
+    }
+
+    /// Reads both topics to their ends, then follows them until the shelf is closed.
+    pub fn run(mut self) {
+        let (mut told, mut counted) = (Instant::now(), Instant::now());
+        let mut loaded = false;
+        while !self.shelf.lock().closing {
+            let letters = self.take_letters();
+            let states = self.take_states(if letters { Duration::ZERO } else { WAIT });
+            if !loaded && self.letters.left.is_empty() && self.states.left.is_empty() {
+                loaded = true;
+                self.shelf.change(|inner| inner.loaded = true);
+            }
+            if !loaded && told.elapsed() >= TELL_EVERY {
+                told = Instant::now();
+                let (pipeline, read) = (&self.pipeline, self.shelf.lock().read);
+                tracing::info!(pipeline, "reading dead letters: {read} records so far");
+            }
+            if loaded && counted.elapsed() >= RECOUNT_EVERY && !letters && !states {
+                counted = Instant::now();
+                let grown = self.letters.grow().and_then(|()| self.states.grow());
+                grown.unwrap_or_else(|error| in_trouble(&self.shelf, &self.pipeline, &error));
+            }
+        }
+    }
+
+    /// Takes in what has come of the letters; whether there was something.
+    fn take_letters(&mut self) -> bool {
+        for turn in 0..TURN {
+            let (shelf, reader) = (&self.shelf, &self.reader);
+            let came = self.letters.poll(Duration::ZERO, |record| {
+                let read = reader.read(record);
+                let place = Place::new(record.partition(), record.offset());
+                shelf.change(|inner| {
+                    inner.read += 1;
+                    match &read {
+                        Ok(Read::Copy(copy)) => inner.parked(place, copy, Told::ByTopic),
+                        // Somebody else's record, or one of ours that was damaged: it is no letter.
+                        Ok(Read::Fresh(..)) | Err(_) => inner.index.counts.unreadable += 1,
+                    }
+                });
+            });
+            match came {
+                Came::Something => {}
+                Came::Nothing => return turn > 0,
+                Came::Trouble(error) => in_trouble(&self.shelf, &self.pipeline, &error),
+            }
+        }
+        true
+    }
+
+    fn take_states(&mut self, wait: Duration) -> bool {
+        let mut wake = None;
+        for turn in 0..TURN {
+            let shelf = &self.shelf;
+            let came = self.states.poll(if turn == 0 { wait } else { Duration::ZERO }, |record| {
+                wake = shelf.change(|inner| {
+                    inner.read += 1;
+                    inner.stated(record.key(), record.payload());
+                    inner.states_next.insert(record.partition(), record.offset() + 1);
+                    inner.wake.clone().filter(|_| inner.loaded)
+                });
+            });
+            match came {
+                Came::Something => {}
+                Came::Nothing => {
+                    wake.inspect(|wake| wake());
+                    return turn > 0;
+                }
+                Came::Trouble(error) => in_trouble(&self.shelf, &self.pipeline, &error),
+            }
+        }
+        wake.inspect(|wake| wake());
+        true
+    }
+}
+
+fn in_trouble(shelf: &Shelf, pipeline: &str, error: &KafkaError) {
+    let said = format!("the letters of `{pipeline}` cannot be read: {error}");
+    let before = shelf.change(|inner| inner.trouble.replace(said.clone()));
+    if before.as_ref() != Some(&said) {
+        tracing::warn!("{said}");
+    }
+}

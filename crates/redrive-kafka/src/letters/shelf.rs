@@ -1,0 +1,145 @@
+//! What the engine and the mirror thread share: the index, the file of bytes, and how far the topics were read.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::content::Content;
+use super::file::{LetterFile, LetterReader};
+use super::index::{Index, Told};
+use super::slot::{Parked, Place};
+use super::state::{BEGIN, State};
+use crate::record::CopyRecord;
+use redrive_core::{Reason, Time};
+
+/// A place in the file that no letter has: its bytes could not be written, so it is shown as damaged.
+const NO_BYTES: u64 = u64::MAX;
+
+/// Called when letters changed by what others did.
+type Wake = Arc<dyn Fn() + Send + Sync>;
+
+#[derive(Debug)]
+pub struct Shelf {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    reader: LetterReader,
+}
+
+pub struct Inner {
+    pub index: Index,
+    file: LetterFile,
+    /// Records read so far, of both topics.
+    pub read: u64,
+    /// Both topics were read to their ends once.
+    pub loaded: bool,
+    /// The first offset of each partition of the state topic that was not read.
+    pub states_next: HashMap<i32, i64>,
+    /// The latest reason why the topics cannot be read.
+    pub trouble: Option<String>,
+    pub closing: bool,
+    pub wake: Option<Wake>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("counts", &self.index.counts)
+            .field("read", &self.read)
+            .field("bytes", &self.file.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shelf {
+    pub fn create(state_dir: &Path, pipeline: &str) -> io::Result<Self> {
+        let file = LetterFile::create(state_dir, pipeline)?;
+        let reader = file.reader();
+        let inner = Inner {
+            index: Index::default(),
+            file,
+            read: 0,
+            loaded: false,
+            states_next: HashMap::new(),
+            trouble: None,
+            closing: false,
+            wake: None,
+        };
+        Ok(Self { inner: Mutex::new(inner), changed: Condvar::new(), reader })
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is shared and tells whoever waits for a change.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        let changed = change(&mut self.lock());
+        self.changed.notify_all();
+        changed
+    }
+
+    /// Waits until `done` says so; `false` if that took longer than until `deadline`.
+    pub fn wait(&self, deadline: Instant, mut done: impl FnMut(&mut Inner) -> bool) -> bool {
+        let mut inner = self.lock();
+        loop {
+            if done(&mut inner) {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return false;
+            }
+            inner = self.changed.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A letter's bytes; `None` if they are damaged.
+    pub fn content(&self, at: u64) -> io::Result<Option<Content>> {
+        if at == NO_BYTES { Ok(None) } else { self.reader.read(at) }
+    }
+}
+
+impl Inner {
+    /// A record in `T.DLQ`.
+    pub fn parked(&mut self, place: Place, copy: &CopyRecord, told: Told) {
+        let (number, generation) = (copy.origin.number(), copy.meta.replays);
+        let at = if self.index.wants(number, generation, place) {
+            let content = Content {
+                message: copy.message.clone(),
+                meta: copy.meta,
+                history: copy.history.clone(),
+                topic: copy.origin.topic.clone(),
+            };
+            self.file.append(&content).unwrap_or_else(|error| {
+                tracing::warn!(%error, letter = %copy.origin, "the letter cannot be kept in the local file");
+                NO_BYTES
+            })
+        } else {
+            NO_BYTES
+        };
+        let parked = Parked {
+            generation,
+            place,
+            at,
+            reason: copy.reason.unwrap_or(Reason::Corrupt),
+            dead_at: copy.dead_at.unwrap_or(Time::ZERO),
+            job: copy.job,
+        };
+        self.index.parked(number, &parked, told);
+    }
+
+    /// A record in `T.DLQ.state`; one without a value takes back all that was said.
+    pub fn stated(&mut self, key: Option<&[u8]>, value: Option<&[u8]>) {
+        if key == Some(BEGIN) {
+            return;
+        }
+        let state = value.and_then(State::from_json);
+        match (key.and_then(State::number), state) {
+            (Some(number), Some(state)) => self.index.state_is(number, &state),
+            _ => self.index.counts.unreadable += 1,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The one transactional producer through which letters of a pipeline are changed.
+//!
+//! All processes use the same transactional id, so whoever begins fences everybody else: after that, only its own
+//! transactions can be committed. What is known of the letters after it began is therefore what is true until it is
+//! fenced itself, and then nothing of its transaction happens.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientConfig;
+use rdkafka::client::ClientContext;
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Message as Record, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+
+/// How long one look for acknowledgements takes. Longer ones would be waited out in full.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// One record of a transaction.
+#[derive(Debug)]
+pub struct Outgoing<'a> {
+    pub topic: &'a str,
+    /// `None` is where its key belongs.
+    pub partition: Option<i32>,
+    pub key: Option<Vec<u8>>,
+    pub payload: Option<Vec<u8>>,
+    pub headers: Option<OwnedHeaders>,
+}
+
+/// Why a transaction did not happen, or may not have.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Another process has begun, or the broker gave up on this one: begin anew and look again.
+    Lost(String),
+    /// The broker will never take this record.
+    Refused { record: usize, why: String },
+}
+
+/// Partition and offset of a record, or why it has none.
+type Ack = Result<(i32, i64), RDKafkaErrorCode>;
+
+#[derive(Debug, Default)]
+pub struct Acks {
+    told: Mutex<Vec<(usize, Ack)>>,
+}
+
+impl ClientContext for Acks {}
+
+impl ProducerContext for Acks {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, record: usize) {
+        let told = match result {
+            Ok(message) => Ok((message.partition(), message.offset())),
+            Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail)),
+        };
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).push((record, told));
+    }
+}
+
+pub struct Transactions {
+    config: ClientConfig,
+    producer: Option<BaseProducer<Acks>>,
+}
+
+impl std::fmt::Debug for Transactions {
+    /// The configuration may hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transactions").field("begun", &self.producer.is_some()).finish_non_exhaustive()
+    }
+}
+
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
+
+impl Transactions {
+    pub fn new(mut config: ClientConfig) -> Self {
+        // A transaction is all there is to send.
+        config.set("linger.ms", "0");
+        Self { config, producer: None }
+    }
+
+    pub fn is_begun(&self) -> bool {
+        self.producer.is_some()
+    }
+
+    /// Fences everybody else. What they had committed is committed, what they had not is not.
+    pub fn begin(&mut self, deadline: Instant) -> Result<(), Trouble> {
+        let lost = |error: KafkaError| Trouble::Lost(error.to_string());
+        let producer = BaseProducer::from_config_and_context(&self.config, Acks::default()).map_err(lost)?;
+        producer.init_transactions(left(deadline)).map_err(lost)?;
+        self.producer = Some(producer);
+        Ok(())
+    }
+
+    pub fn producer(&self) -> Option<&BaseProducer<Acks>> {
+        self.producer.as_ref()
+    }
+
+    /// Nothing of this process is under way any more, as far as it can know.
+    pub fn forget(&mut self) {
+        self.producer = None;
+    }
+
+    /// Publishes all records or none. Returns partition and offset of each. After a trouble it must begin anew.
+    pub fn publish(
+        &mut self,
+        records: &[Outgoing<'_>],
+        deadline: Instant,
+    ) -> Result<Vec<(i32, i64)>, Trouble> {
+        let Some(producer) = self.producer.take() else {
+            return Err(Trouble::Lost("it has not begun".to_owned()));
+        };
+        let published = publish(&producer, records, deadline)?;
+        self.producer = Some(producer);
+        Ok(published)
+    }
+}
+
+fn publish(
+    producer: &BaseProducer<Acks>,
+    records: &[Outgoing<'_>],
+    deadline: Instant,
+) -> Result<Vec<(i32, i64)>, Trouble> {
+    let lost = |error: KafkaError| Trouble::Lost(error.to_string());
+    producer.context().told.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    producer.begin_transaction().map_err(lost)?;
+    for (number, record) in records.iter().enumerate() {
+        send(producer, number, record, deadline)?;
+    }
+    // Waited for here and not by the commit, whose flush looks only every 100 ms.
+    while producer.in_flight_count() > 0 {
+        if left(deadline) == Duration::ZERO {
+            return Err(Trouble::Lost("the broker did not acknowledge in time".to_owned()));
+        }
+        producer.poll(LOOK);
+    }
+    let told = std::mem::take(&mut *producer.context().told.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut places = vec![(0, -1); records.len()];
+    let mut failed = None;
+    for (record, told) in told {
+        match told {
+            Ok(place) => places[record] = place,
+            Err(code) if is_refusal(code) => {
+                return Err(Trouble::Refused { record, why: code.to_string() });
+            }
+            Err(code) => failed = Some(code),
+        }
+    }
+    if let Some(code) = failed {
+        return Err(Trouble::Lost(code.to_string()));
+    }
+    loop {
+        match producer.commit_transaction(left(deadline)) {
+            Ok(()) => return Ok(places),
+            Err(KafkaError::Transaction(error)) if error.is_retriable() && left(deadline) > LOOK => {}
+            Err(error) => return Err(lost(error)),
+        }
+    }
+}
+
+fn send(
+    producer: &BaseProducer<Acks>,
+    number: usize,
+    outgoing: &Outgoing<'_>,
+    deadline: Instant,
+) -> Result<(), Trouble> {
+    let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(outgoing.topic, number);
+    record.partition = outgoing.partition;
+    record.key = outgoing.key.as_deref();
+    record.payload = outgoing.payload.as_deref();
+    record.headers.clone_from(&outgoing.headers);
+    loop {
+        record = match producer.send(record) {
+            Ok(()) => return Ok(()),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back))
+                if left(deadline) > Duration::ZERO =>
+            {
+                producer.poll(LOOK);
+                back
+            }
+            Err((error, _)) => {
+                return Err(match error.rdkafka_error_code() {
+                    Some(code) if is_refusal(code) => {
+                        Trouble::Refused { record: number, why: error.to_string() }
+                    }
+                    _ => Trouble::Lost(error.to_string()),
+                });
+            }
+        };
+    }
+}
+
+/// Whether it is the record that is not wanted, so that trying again is of no use.
+fn is_refusal(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode::{InvalidMessage, InvalidMessageSize, InvalidRecord, MessageSizeTooLarge};
+    matches!(code, MessageSizeTooLarge | InvalidRecord | InvalidMessage | InvalidMessageSize)
+}

@@ -1,0 +1,219 @@
+//! Messages that wait for their time: the nearest by due, from all tiers together.
+//!
+//! A record is read as soon as it is there, however far its time is, so that nobody waits behind one that is due later.
+//! What is in memory has a bound; beyond it the bytes of what is due later go into a file.
+
+use std::collections::BTreeMap;
+
+use redrive_core::Time;
+
+use crate::spill::{Spill, Spilled};
+use crate::waiting::Waiting;
+
+/// Bytes of waiting messages in memory.
+pub const MEMORY_MAX: usize = 48 << 20;
+/// What is due within this time stays in memory, up to twice the bound.
+const NEAR_MS: u64 = 2_000;
+
+/// Where the bytes of a waiting message are.
+#[derive(Debug)]
+enum Held {
+    Memory(Box<Waiting>),
+    File(Spilled),
+}
+
+#[derive(Debug)]
+struct Entry {
+    lane: usize,
+    offset: u64,
+    held: Held,
+}
+
+/// What is due, with the lane it came from.
+#[derive(Debug)]
+pub struct Due {
+    pub lane: usize,
+    pub waiting: Waiting,
+}
+
+#[derive(Debug)]
+pub struct LookAhead {
+    entries: BTreeMap<(u64, u64), Entry>,
+    arrivals: u64,
+    memory: usize,
+    memory_max: usize,
+    spill: Spill,
+}
+
+impl LookAhead {
+    pub fn new(spill: Spill) -> Self {
+        Self { entries: BTreeMap::new(), arrivals: 0, memory: 0, memory_max: MEMORY_MAX, spill }
+    }
+
+    #[cfg(test)]
+    fn with_memory_max(self, memory_max: usize) -> Self {
+        Self { memory_max, ..self }
+    }
+
+    pub fn put(&mut self, lane: usize, waiting: Waiting, now: Time) {
+        let due = waiting.due.unwrap_or_default().as_millis();
+        let offset = waiting.offset;
+        let bytes = waiting.bytes();
+        let far = due > now.as_millis().saturating_add(NEAR_MS);
+        let full = self.memory + bytes > self.memory_max;
+        let overfull = self.memory + bytes > self.memory_max * 2;
+        let held = if (far && full) || overfull {
+            match self.spill.write(&waiting) {
+                Some(spilled) => Held::File(spilled),
+                None => Held::Memory(Box::new(waiting)),
+            }
+        } else {
+            Held::Memory(Box::new(waiting))
+        };
+        if matches!(held, Held::Memory(_)) {
+            self.memory += bytes;
+        }
+        self.arrivals += 1;
+        self.entries.insert((due, self.arrivals), Entry { lane, offset, held });
+    }
+
+    /// The next one that is due. One whose bytes the file lost is named by lane and offset.
+    pub fn pop_due(&mut self, now: Time) -> Option<Result<Due, (usize, u64)>> {
+        let first = self.entries.first_entry()?;
+        if first.key().0 > now.as_millis() {
+            return None;
+        }
+        let Entry { lane, offset, held } = first.remove();
+        Some(match held {
+            Held::Memory(waiting) => {
+                self.memory -= waiting.bytes();
+                Ok(Due { lane, waiting: *waiting })
+            }
+            Held::File(spilled) => {
+                let waiting = self.spill.read(&spilled);
+                self.spill.free(&spilled);
+                waiting.map(|waiting| Due { lane, waiting }).ok_or((lane, offset))
+            }
+        })
+    }
+
+    /// How many are due, counted up to `limit`.
+    pub fn due_count(&self, now: Time, limit: usize) -> usize {
+        self.entries.range(..=(now.as_millis(), u64::MAX)).take(limit).count()
+    }
+
+    pub fn next_due(&self) -> Option<Time> {
+        self.entries.first_key_value().map(|((due, _), _)| Time::from_millis(*due))
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Those in memory that come due first.
+    pub fn first(&self, limit: usize) -> impl Iterator<Item = &Waiting> {
+        self.entries.values().take(limit).filter_map(|entry| match &entry.held {
+            Held::Memory(waiting) => Some(&**waiting),
+            Held::File(_) => None,
+        })
+    }
+
+    /// The entries of a lane below `offset`, taken out: they are to be written again at the end of a tier.
+    pub fn take_stragglers(&mut self, lane: usize, below: u64, limit: usize) -> Vec<Waiting> {
+        let stragglers: Vec<(u64, u64)> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.lane == lane && entry.offset < below)
+            .map(|(key, _)| *key)
+            .take(limit)
+            .collect();
+        stragglers
+            .into_iter()
+            .filter_map(|key| match self.entries.remove(&key)?.held {
+                Held::Memory(waiting) => {
+                    self.memory -= waiting.bytes();
+                    Some(*waiting)
+                }
+                Held::File(spilled) => {
+                    let waiting = self.spill.read(&spilled);
+                    self.spill.free(&spilled);
+                    waiting
+                }
+            })
+            .collect()
+    }
+
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.memory = 0;
+        self.spill.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive::engine::history::History;
+    use redrive_core::{Message, Meta};
+
+    use super::*;
+    use crate::waiting::Carried;
+
+    fn waiting(offset: u64, due: u64) -> Waiting {
+        Waiting {
+            offset,
+            number: offset,
+            message: Message::builder(format!("m{offset}")).payload(vec![7; 300]).key("k").build().unwrap(),
+            meta: Meta { attempts: offset as u32, created: Time::from_millis(due), ..Meta::default() },
+            history: History::default(),
+            due: Some(Time::from_millis(due)),
+            doomed: None,
+            carried: Carried { topic: Some("orders".into()), job: Some(offset) },
+        }
+    }
+
+    #[test]
+    fn messages_come_in_the_order_of_their_times_also_out_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let spill = Spill::new(dir.path(), "orders");
+        let mut ahead = LookAhead::new(spill).with_memory_max(2_000);
+        let dues: Vec<u64> = (0..50).map(|n| 10_000 + (n * 37) % 50).collect();
+        for (offset, due) in dues.iter().enumerate() {
+            ahead.put(1, waiting(offset as u64, *due), Time::ZERO);
+        }
+        assert!(ahead.memory <= 2_500, "{}", ahead.memory);
+        assert!(ahead.pop_due(Time::from_millis(9_999)).is_none());
+        let mut last = 0;
+        for _ in 0..50 {
+            let Due { lane, waiting: got } = ahead.pop_due(Time::from_millis(20_000)).unwrap().unwrap();
+            let expected = waiting(got.offset, dues[got.offset as usize]);
+            assert_eq!(lane, 1);
+            assert_eq!(
+                (&got.message, got.meta, &got.carried),
+                (&expected.message, expected.meta, &expected.carried)
+            );
+            assert_eq!(
+                (got.number, got.due, &got.history),
+                (expected.number, expected.due, &expected.history)
+            );
+            assert!(got.due.unwrap().as_millis() >= last);
+            last = got.due.unwrap().as_millis();
+        }
+        assert_eq!((ahead.len(), ahead.memory), (0, 0));
+    }
+
+    #[test]
+    fn stragglers_of_one_lane_are_taken_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ahead = LookAhead::new(Spill::new(dir.path(), "orders"));
+        ahead.put(0, waiting(1, 50_000), Time::ZERO);
+        ahead.put(1, waiting(2, 50_000), Time::ZERO);
+        ahead.put(0, waiting(3, 10), Time::ZERO);
+        let offsets: Vec<u64> = ahead.take_stragglers(0, 3, 10).iter().map(|w| w.offset).collect();
+        assert_eq!(offsets, [1]);
+        assert_eq!(ahead.len(), 2);
+    }
+}

@@ -1,0 +1,193 @@
+//! What the polling thread and the engine say to each other. Few words, whole batches of records.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+
+use redrive::engine::completion::CompletionSet;
+
+use crate::lane::LaneKind;
+use crate::room::Room;
+use crate::waiting::Waiting;
+
+/// What the polling thread tells the engine.
+#[derive(Debug)]
+pub enum Note {
+    /// These partitions belong to us now, and nothing else does. A lane is named by its place in the list.
+    Assigned {
+        epoch: u32,
+        lanes: Vec<LaneStart>,
+        /// How many partitions topics have.
+        partitions: HashMap<Arc<str>, i32>,
+    },
+    /// The partitions are wanted by somebody else. Answered with [`Order::Release`].
+    Wanted {
+        epoch: u32,
+    },
+    /// They are gone.
+    Gone {
+        epoch: u32,
+    },
+    Records {
+        epoch: u32,
+        lane: usize,
+        records: Vec<Polled>,
+    },
+    /// Everything that was there has been read.
+    End {
+        epoch: u32,
+        lane: usize,
+    },
+    /// Where topics end, by (lane, offset).
+    Ends {
+        epoch: u32,
+        ends: Vec<(usize, u64)>,
+    },
+    Committed {
+        round: u64,
+        problem: Option<String>,
+    },
+    /// Nothing more comes from this lane until a person has looked.
+    Stopped {
+        epoch: u32,
+        lane: usize,
+        problem: String,
+    },
+    /// Nothing more comes at all.
+    Failed {
+        problem: String,
+        owned: bool,
+    },
+}
+
+/// How a lane begins.
+#[derive(Debug)]
+pub struct LaneStart {
+    pub kind: LaneKind,
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub done: CompletionSet,
+    pub taken: u64,
+    /// Whether its last owner ended in order.
+    pub clean: bool,
+    /// The first and last of its bitmaps that are in `T.progress`.
+    pub written: Option<(u64, u64)>,
+    pub room: Arc<Room>,
+}
+
+/// A record as the polling thread read it.
+#[derive(Debug)]
+pub struct Polled {
+    pub waiting: Waiting,
+    /// What it was counted with in its lane's room.
+    pub bytes: usize,
+}
+
+/// What the engine asks of the polling thread.
+#[derive(Debug)]
+pub enum Order {
+    Commit {
+        epoch: u32,
+        round: u64,
+        places: Vec<Place>,
+    },
+    /// What was handed out is settled, or the time for that is over: commit this and let the partitions go.
+    Release {
+        epoch: u32,
+        places: Vec<Place>,
+    },
+    /// Commit this and leave.
+    Close {
+        epoch: u32,
+        places: Vec<Place>,
+    },
+}
+
+/// An offset to be committed, with what stands beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub offset: u64,
+    pub note: String,
+}
+
+type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// What was said and not heard yet, and how to call whoever shall hear it.
+#[derive(Default)]
+pub struct Mailbox {
+    notes: Mutex<Vec<Note>>,
+    orders: Mutex<VecDeque<Order>>,
+    wake: Mutex<Option<Wake>>,
+    reader: OnceLock<Thread>,
+    /// The engine has something to do soon that no event will remind it of.
+    reminder: AtomicBool,
+}
+
+impl std::fmt::Debug for Mailbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mailbox").finish_non_exhaustive()
+    }
+}
+
+impl Mailbox {
+    pub fn tell(&self, note: Note) {
+        locked(&self.notes).push(note);
+        self.call_engine();
+    }
+
+    /// Everything that was told since the last time, in order; `into` is emptied first.
+    pub fn hear(&self, into: &mut Vec<Note>) {
+        into.clear();
+        std::mem::swap(&mut *locked(&self.notes), into);
+    }
+
+    pub fn order(&self, order: Order) {
+        locked(&self.orders).push_back(order);
+        self.call_reader();
+    }
+
+    pub fn next_order(&self) -> Option<Order> {
+        locked(&self.orders).pop_front()
+    }
+
+    pub fn on_wake(&self, wake: Wake) {
+        *locked(&self.wake) = Some(wake);
+    }
+
+    pub fn call_engine(&self) {
+        let wake = locked(&self.wake).clone();
+        if let Some(wake) = wake {
+            wake();
+        }
+    }
+
+    /// Names the calling thread as the one that polls.
+    pub fn be_reader(&self) {
+        let _ = self.reader.set(std::thread::current());
+    }
+
+    /// Asks to be called again soon.
+    pub fn remind(&self) {
+        self.reminder.store(true, Ordering::SeqCst);
+    }
+
+    /// Calls the engine if it asked for that.
+    pub fn remind_engine(&self) {
+        if self.reminder.swap(false, Ordering::SeqCst) {
+            self.call_engine();
+        }
+    }
+
+    pub fn call_reader(&self) {
+        if let Some(reader) = self.reader.get() {
+            reader.unpark();
+        }
+    }
+}
+
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,247 @@
+//! Opening a pipeline: its topics are looked at, its letters read, the group joined.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use redrive::engine::numbers::NumberMap;
+use redrive::engine::{AfterDead, EngineError, LetterState, Ordering, StoreOptions};
+use redrive_core::Time;
+
+use crate::assign::{self, Plan};
+use crate::commit::Tickets;
+use crate::engine::{Claim, KafkaEngine, Target, unavailable};
+use crate::keys::{Keys, hash_of};
+use crate::lane::LaneKind;
+use crate::letters::Letters;
+use crate::lookahead::LookAhead;
+use crate::mailbox::Mailbox;
+use crate::options::{Cluster, KafkaPipeline, Only};
+use crate::poll::Poller;
+use crate::produce::Outbox;
+use crate::record::Reader;
+use crate::spill::Spill;
+use crate::spool::Spool;
+use crate::topics::{self, Topics};
+use crate::trim::Trimmer;
+
+/// How long what is in flight may take when partitions are wanted by others; they wait for it meanwhile.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// In blocking mode deliveries wait in place for their next attempt, and will not come to an end in time.
+const DRAIN_BLOCKING_MAX: Duration = Duration::from_secs(1);
+/// Fresh records in memory, for all partitions together, and their bytes.
+const SOURCE_RECORDS: usize = 32_768;
+const SOURCE_BYTES: usize = 48 << 20;
+/// The same for each partition where keys are ordered: there it bounds those who wait for their key too.
+const ORDERED_RECORDS: usize = 100_000;
+const ORDERED_BYTES: usize = 64 << 20;
+/// Records in the look-ahead, for all partitions of all tiers together.
+const LOOK_AHEAD_RECORDS: usize = 1_000_000;
+/// What librdkafka may have fetched and nobody has read, for all partitions together.
+const PREFETCH_KBYTES: usize = 64 << 10;
+
+impl KafkaEngine {
+    /// Opens a pipeline: checks or makes its topics, reads its letters, joins the group.
+    pub fn open(
+        cluster: &Cluster,
+        pipeline: &KafkaPipeline,
+        options: StoreOptions,
+    ) -> Result<Self, EngineError> {
+        let topics = topics::prepare(cluster, pipeline, cluster.topics)?;
+        let config = cluster.consumer(&pipeline.name);
+        let counts = Counts::ask(&config, cluster, pipeline, &topics)?;
+        let ordered = options.ordering == Ordering::Key;
+        if ordered {
+            refuse_unequal(&topics, &counts)?;
+        }
+        let mailbox = Arc::new(Mailbox::default());
+        let outbox = Outbox::new(cluster.producer(), &mailbox).map_err(|error| unavailable(&error))?;
+        let letters = Letters::open(cluster, pipeline, &topics)?;
+        let read = read_topics(pipeline, &topics);
+        let plan = Plan {
+            pipeline: pipeline.name.clone(),
+            source: topics.source.as_str().into(),
+            topics: read.iter().map(|(name, kind)| (Arc::from(name.as_str()), *kind)).collect(),
+            start: cluster.start,
+            progress: topics.progress.clone(),
+            reader: cluster.reader(),
+            cluster: cluster.clone(),
+            description: pipeline.clone(),
+            ordered,
+            source_records: if ordered {
+                ORDERED_RECORDS * counts.of(&topics.source).max(1) as usize
+            } else {
+                SOURCE_RECORDS
+            },
+            source_bytes: if ordered {
+                ORDERED_BYTES * counts.of(&topics.source).max(1) as usize
+            } else {
+                SOURCE_BYTES
+            },
+            tier_records: LOOK_AHEAD_RECORDS,
+        };
+        let source = Arc::clone(&plan.source);
+        let names: Vec<String> = read.into_iter().map(|(name, _)| name).collect();
+        let drain = if pipeline.blocking { DRAIN_BLOCKING_MAX } else { DRAIN_MAX };
+        let config = consumer_config(config, &names, &counts);
+        let poller = Poller::start(&config, &names, plan, Reader::new(pipeline), drain, &mailbox)
+            .map_err(|error| unavailable(&error))?;
+        let state_dir = cluster.state_dir.join("kafka");
+        let target = |name: &str| Target { name: name.into(), partitions: counts.of(name) };
+        let tiers = topics.tiers.iter().map(|(delay, name)| (*delay, target(name))).collect();
+        let mut engine = Self {
+            pipeline: pipeline.clone(),
+            options,
+            source,
+            tiers,
+            replay_topic: target(&topics.replay),
+            dlq: target(&topics.dlq),
+            dlq_state: target(&topics.dlq_state),
+            progress: target(&topics.progress),
+            mailbox,
+            poller,
+            outbox,
+            letters,
+            spool: Spool::new(state_dir.join("spool").join(&pipeline.name)),
+            _trimmer: Trimmer::start(cluster, &topics),
+            epoch: 0,
+            lanes: Vec::new(),
+            by_name: HashMap::new(),
+            ahead: LookAhead::new(Spill::new(&state_dir, &pipeline.name)),
+            under_way: BTreeSet::new(),
+            put_back: NumberMap::default(),
+            copying: BTreeSet::new(),
+            keys: Keys::default(),
+            held_back: HashSet::new(),
+            tickets: Tickets::default(),
+            committing: None,
+            rounds: 0,
+            commit_every: Duration::from_millis(100),
+            last_commit: Instant::now(),
+            last_progress: Instant::now(),
+            last_tending: Instant::now(),
+            claim: Claim::Ours,
+            drain,
+            now: Time::ZERO,
+            gated: false,
+            odd_to_due: false,
+            next_source: 0,
+            failed: None,
+            closed: false,
+            last_answer: None,
+            notes: Vec::new(),
+            ended: Vec::new(),
+        };
+        engine.know_blocked_keys()?;
+        engine.send_spooled();
+        Ok(engine)
+    }
+
+    /// With `block_key`, the open letters of each key: read once, then followed.
+    fn know_blocked_keys(&mut self) -> Result<(), EngineError> {
+        if !self.is_ordered() || self.options.after_dead != AfterDead::BlockKey {
+            return Ok(());
+        }
+        let mut after = None;
+        loop {
+            let scan = self.letters.scan_letters(Some(LetterState::Open), after, 1_000, 10_000)?;
+            for letter in &scan.letters {
+                if let Some(key) = hash_of(&letter.message) {
+                    self.keys.letter_opened(key, letter.id);
+                }
+            }
+            after = scan.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// How many partitions the topics have.
+struct Counts(HashMap<String, i32>);
+
+impl Counts {
+    fn ask(
+        config: &ClientConfig,
+        cluster: &Cluster,
+        pipeline: &KafkaPipeline,
+        topics: &Topics,
+    ) -> Result<Self, EngineError> {
+        let mut config = config.clone();
+        config.remove("group.instance.id");
+        let asker: BaseConsumer = config.create().map_err(|error| unavailable(&error))?;
+        let metadata = asker.fetch_metadata(None, assign::ASK_MAX).map_err(|error| unavailable(&error))?;
+        let counts = metadata
+            .topics()
+            .iter()
+            .map(|t| (t.name().to_owned(), i32::try_from(t.partitions().len()).unwrap_or(i32::MAX)));
+        let counts = Self(counts.collect());
+        if cluster.start.is_none() && pipeline.only != Only::Tiers {
+            let known = assign::any_committed(&asker, &topics.source).map_err(|error| unavailable(&error))?;
+            if !known {
+                return Err(EngineError::Directory {
+                    problem: format!("the group {} has never read {}", cluster.group, topics.source),
+                    fix: "say where it begins: start = \"earliest\" or \"latest\" in [engine]",
+                });
+            }
+        }
+        Ok(counts)
+    }
+
+    fn of(&self, topic: &str) -> i32 {
+        self.0.get(topic).copied().unwrap_or(1)
+    }
+}
+
+/// The topics a process reads, and what their records are.
+fn read_topics(pipeline: &KafkaPipeline, topics: &Topics) -> Vec<(String, LaneKind)> {
+    let source = std::iter::once((topics.source.clone(), LaneKind::Source));
+    let tiers = topics.tiers.iter().map(|(_, name)| name).chain(&topics.retired);
+    let tiers = tiers.map(|name| (name.clone(), LaneKind::Tier));
+    let replay = std::iter::once((topics.replay.clone(), LaneKind::Replay));
+    match pipeline.only {
+        Only::Everything => source.chain(tiers).chain(replay).collect(),
+        Only::Source => source.collect(),
+        Only::Tiers => tiers.chain(replay).collect(),
+    }
+}
+
+/// Where keys are ordered, a key has to have the same partition number in all topics.
+fn refuse_unequal(topics: &Topics, counts: &Counts) -> Result<(), EngineError> {
+    let of_source = counts.of(&topics.source);
+    let read = topics.tiers.iter().map(|(_, name)| name).chain(&topics.retired).chain([&topics.replay]);
+    for name in read {
+        let of_tier = counts.of(name);
+        if of_tier != of_source {
+            return Err(EngineError::Directory {
+                problem: format!(
+                    "{} has {of_source} partitions and {name} has {of_tier}: with ordering = \"key\" the retries of a \
+                     key would wait in another partition than its new messages",
+                    topics.source
+                ),
+                fix: "let a version without ordering drain the tiers, then give all topics the same number of \
+                      partitions, or use a new pipeline name",
+            });
+        }
+    }
+    Ok(())
+}
+
+fn consumer_config(mut config: ClientConfig, read: &[String], counts: &Counts) -> ClientConfig {
+    let partitions: i32 = read.iter().map(|name| counts.of(name)).sum();
+    let kbytes = (PREFETCH_KBYTES / partitions.max(1) as usize).clamp(256, 16 << 10);
+    for (key, value) in [
+        ("queued.max.messages.kbytes", kbytes.to_string()),
+        ("fetch.wait.max.ms", "100".to_owned()),
+        ("statistics.interval.ms", "1000".to_owned()),
+    ] {
+        if config.get(key).is_none() {
+            config.set(key, value);
+        }
+    }
+    config.set("enable.partition.eof", "true");
+    config
+}

@@ -1,0 +1,57 @@
+//! Records as messages, and messages as records.
+//!
+//! A record of the source becomes a [`Message`]. A copy in a tier, in `T.replay` or in `T.DLQ` carries the same key, value
+//! and headers, and behind them, from `x-orig-topic` on, everything Redrive knows of it as headers in plain text. What
+//! stands before that mark is the producer's, whatever its names are; so nothing of it is lost, and nothing of ours is
+//! ever there twice.
+
+mod attempts;
+pub mod names;
+mod origin;
+mod ours;
+mod pick;
+mod place;
+mod read;
+mod write;
+
+use redrive::engine::History;
+use redrive_core::{Message, Meta, Reason, Time};
+
+pub use origin::Origin;
+pub use read::Reader;
+pub use write::headers;
+
+/// A record that Redrive has written itself: a message that was tried before, with its whole story.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyRecord {
+    pub message: Message,
+    pub meta: Meta,
+    pub history: History,
+    /// Where the message came from. It names the message for ever.
+    pub origin: Origin,
+    pub due: Option<Time>,
+    /// Set on dead letters.
+    pub reason: Option<Reason>,
+    pub dead_at: Option<Time>,
+    /// The replay job that put it back last.
+    pub job: Option<u64>,
+}
+
+/// What a record is, told by whether it has a whole `x-orig-*`.
+#[derive(Debug)]
+pub enum Read {
+    Fresh(Message, Meta),
+    Copy(Box<CopyRecord>),
+}
+
+/// A record that cannot be a message: a part of it is beyond what a message may have. It is never skipped silently; what
+/// can be kept of it is in `rest`, and its origin says where the whole record lies.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct Unreadable {
+    /// `topic/partition/offset` of the record.
+    pub place: String,
+    pub problem: String,
+    /// To be settled as dead for [`Reason::Corrupt`].
+    pub rest: Box<CopyRecord>,
+}

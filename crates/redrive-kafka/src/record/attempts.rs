@@ -1,0 +1,111 @@
+//! `x-attempt-errors`: the failed attempts as a line of JSON that people can read with any tool.
+
+use std::borrow::Cow;
+
+use redrive::engine::{Attempt, History};
+use redrive_core::{Class, Time};
+use serde::{Deserialize, Serialize};
+
+/// All our headers together stay within 16 KiB; what is beside this one is small.
+const BYTES_MAX: usize = 14 * 1024;
+/// Errors are cut to the first of these with which the line fits. The last always does: nine attempts, six bytes for a
+/// character at worst.
+const ERROR_CUTS: [usize; 4] = [1024, 512, 256, 64];
+
+#[derive(Serialize, Deserialize)]
+struct Line<'a> {
+    n: u32,
+    /// Milliseconds since 1970.
+    at: u64,
+    took_ms: u32,
+    class: Cow<'a, str>,
+    counted: bool,
+    /// The effect may have happened although the attempt failed.
+    ambiguous: bool,
+    #[serde(borrow)]
+    error: Cow<'a, str>,
+}
+
+pub(super) fn write(attempts: &[Attempt]) -> String {
+    let mut text = String::new();
+    for cut in ERROR_CUTS {
+        text = write_cut(attempts, cut);
+        if text.len() <= BYTES_MAX {
+            break;
+        }
+    }
+    text
+}
+
+fn write_cut(attempts: &[Attempt], cut: usize) -> String {
+    let lines: Vec<_> = attempts
+        .iter()
+        .map(|attempt| Line {
+            n: attempt.number,
+            at: attempt.at.as_millis(),
+            took_ms: attempt.took_ms,
+            class: Cow::Borrowed(attempt.class.name()),
+            counted: attempt.counted,
+            ambiguous: attempt.ambiguous,
+            error: Cow::Borrowed(start_of(&attempt.error, cut)),
+        })
+        .collect();
+    serde_json::to_string(&lines).unwrap_or_default()
+}
+
+/// The history that was written. Whatever cannot be read is left out: it is told, but nothing depends on it.
+pub(super) fn read(json: &[u8]) -> History {
+    let lines: Vec<Line<'_>> = serde_json::from_slice(json).unwrap_or_default();
+    lines.iter().fold(History::default(), |history, line| {
+        let Some(class) = Class::from_name(&line.class) else { return history };
+        history.with(&Attempt {
+            number: line.n,
+            at: Time::from_millis(line.at),
+            took_ms: line.took_ms,
+            class,
+            counted: line.counted,
+            ambiguous: line.ambiguous,
+            error: line.error.clone().into_owned(),
+        })
+    })
+}
+
+/// The first `max` bytes of a text, ending at a character.
+pub(super) fn start_of(text: &str, max: usize) -> &str {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_story_fits_and_keeps_every_attempt() {
+        let attempt = |number| Attempt {
+            number,
+            at: Time::MAX,
+            took_ms: u32::MAX,
+            class: Class::RateLimited,
+            counted: false,
+            ambiguous: false,
+            // The most expensive text there is in JSON.
+            error: "\u{1}".repeat(1024),
+        };
+        let attempts: Vec<_> = (1..=9).map(attempt).collect();
+        let text = write(&attempts);
+        assert!(text.len() <= BYTES_MAX, "{}", text.len());
+        let numbers: Vec<_> = read(text.as_bytes()).attempts().iter().map(|a| a.number).collect();
+        assert_eq!(numbers, (1..=9).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_story_that_somebody_broke_is_left_out() {
+        for text in ["", "[", "{}", "[{\"n\":1}]"] {
+            assert_eq!(read(text.as_bytes()), History::default(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The names of our headers. Each is a promise to whoever reads these topics with another tool.
+
+pub const ORIG_TOPIC: &str = "x-orig-topic";
+pub const ORIG_PARTITION: &str = "x-orig-partition";
+pub const ORIG_OFFSET: &str = "x-orig-offset";
+pub const MESSAGE_ID: &str = "x-message-id";
+pub const TENANT: &str = "x-tenant";
+/// When the message was made. A producer may set it on a source record; the TTL counts from it.
+pub const CREATED: &str = "x-created";
+/// The creation as the message carries it, where it differs from the one the TTL counts from.
+pub const ORIG_CREATED: &str = "x-orig-created";
+pub const DEADLINE: &str = "x-deadline";
+/// The deadline as the message carries it, where it no longer applies: a replay has none.
+pub const ORIG_DEADLINE: &str = "x-orig-deadline";
+/// Counted failed attempts so far.
+pub const ATTEMPTS: &str = "x-attempts";
+pub const UNCOUNTED: &str = "x-uncounted";
+pub const RECONNECTS: &str = "x-reconnects";
+pub const CRASHES: &str = "x-crashes";
+pub const LAST_CRASH: &str = "x-last-crash";
+pub const REPLAYS: &str = "x-replays";
+pub const FIRST_SEEN: &str = "x-first-seen";
+pub const HELD_MS: &str = "x-held-ms";
+pub const LAST_DELAY_MS: &str = "x-last-delay-ms";
+pub const DUE: &str = "x-due";
+pub const REASON: &str = "x-reason";
+pub const DEAD_AT: &str = "x-dead-at";
+pub const JOB: &str = "x-job";
+/// The record that this one replaces: `topic/partition/offset`.
+pub const FROM: &str = "x-from";
+pub const LAST_ERROR: &str = "x-last-error";
+/// `transient` or `permanent`.
+pub const ERROR_CLASS: &str = "x-error-class";
+/// The exact class.
+pub const CLASS: &str = "x-class";
+pub const ATTEMPT_ERRORS: &str = "x-attempt-errors";
+
+/// In the order they are written.
+pub const ALL: [&str; 27] = [
+    ORIG_TOPIC,
+    ORIG_PARTITION,
+    ORIG_OFFSET,
+    MESSAGE_ID,
+    TENANT,
+    CREATED,
+    ORIG_CREATED,
+    DEADLINE,
+    ORIG_DEADLINE,
+    ATTEMPTS,
+    UNCOUNTED,
+    RECONNECTS,
+    CRASHES,
+    LAST_CRASH,
+    REPLAYS,
+    FIRST_SEEN,
+    HELD_MS,
+    LAST_DELAY_MS,
+    DUE,
+    REASON,
+    DEAD_AT,
+    JOB,
+    FROM,
+    LAST_ERROR,
+    ERROR_CLASS,
+    CLASS,
+    ATTEMPT_ERRORS,
+];
+
+/// Whether a header behind the mark is ours. What another tool has appended there is not.
+pub fn is_ours(name: &str) -> bool {
+    name.starts_with("x-") && ALL.contains(&name)
+}

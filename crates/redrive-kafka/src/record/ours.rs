@@ -1,0 +1,102 @@
+//! Our headers on a record, read in one walk.
+
+use std::str::FromStr;
+
+use rdkafka::message::Headers;
+use redrive_core::{Reason, Time};
+
+use super::names;
+use super::write::NONE;
+
+/// The deadline that a message carries, beside the one that applies.
+#[derive(Clone, Copy, Default)]
+pub(super) enum OrigDeadline {
+    #[default]
+    Same,
+    None,
+    At(Time),
+}
+
+impl OrigDeadline {
+    pub(super) const fn beside(self, applies: Option<Time>) -> Option<Time> {
+        match self {
+            Self::Same => applies,
+            Self::None => None,
+            Self::At(time) => Some(time),
+        }
+    }
+}
+
+/// Our headers as they stand on a record.
+#[derive(Default)]
+pub(super) struct Ours<'r> {
+    pub(super) orig_topic: Option<&'r str>,
+    pub(super) orig_partition: Option<i32>,
+    pub(super) orig_offset: Option<i64>,
+    pub(super) message_id: Option<&'r str>,
+    pub(super) tenant: Option<&'r str>,
+    pub(super) created: Option<Time>,
+    pub(super) orig_created: Option<Time>,
+    pub(super) deadline: Option<Time>,
+    pub(super) orig_deadline: OrigDeadline,
+    pub(super) attempts: Option<u32>,
+    pub(super) uncounted: u32,
+    pub(super) reconnects: u32,
+    pub(super) crashes: u32,
+    pub(super) last_crash: Option<Time>,
+    pub(super) replays: u32,
+    pub(super) first_seen: Option<Time>,
+    pub(super) held_ms: u64,
+    pub(super) last_delay_ms: u64,
+    pub(super) due: Option<Time>,
+    pub(super) reason: Option<Reason>,
+    pub(super) dead_at: Option<Time>,
+    pub(super) job: Option<u64>,
+    pub(super) attempt_errors: Option<&'r [u8]>,
+}
+
+impl<'r> Ours<'r> {
+    pub(super) fn collect<H: Headers>(headers: &'r H, mark: usize) -> Self {
+        let mut ours = Self::default();
+        for at in mark..headers.count() {
+            let Some(header) = headers.try_get(at) else { break };
+            let Some(value) = header.value else { continue };
+            let time = || parse(value).map(Time::from_millis);
+            let text = || std::str::from_utf8(value).ok();
+            match header.key {
+                names::ORIG_TOPIC => ours.orig_topic = text(),
+                names::ORIG_PARTITION => ours.orig_partition = parse(value).filter(|number| *number >= 0),
+                names::ORIG_OFFSET => ours.orig_offset = parse(value).filter(|number| *number >= 0),
+                names::MESSAGE_ID => ours.message_id = text(),
+                names::TENANT => ours.tenant = text(),
+                names::CREATED => ours.created = time(),
+                names::ORIG_CREATED => ours.orig_created = time(),
+                names::DEADLINE => ours.deadline = time(),
+                names::ORIG_DEADLINE if value == NONE.as_bytes() => ours.orig_deadline = OrigDeadline::None,
+                names::ORIG_DEADLINE => {
+                    ours.orig_deadline = time().map_or(OrigDeadline::Same, OrigDeadline::At);
+                }
+                names::ATTEMPTS => ours.attempts = parse(value),
+                names::UNCOUNTED => ours.uncounted = parse(value).unwrap_or_default(),
+                names::RECONNECTS => ours.reconnects = parse(value).unwrap_or_default(),
+                names::CRASHES => ours.crashes = parse(value).unwrap_or_default(),
+                names::LAST_CRASH => ours.last_crash = time(),
+                names::REPLAYS => ours.replays = parse(value).unwrap_or_default(),
+                names::FIRST_SEEN => ours.first_seen = time(),
+                names::HELD_MS => ours.held_ms = parse(value).unwrap_or_default(),
+                names::LAST_DELAY_MS => ours.last_delay_ms = parse(value).unwrap_or_default(),
+                names::DUE => ours.due = time(),
+                names::REASON => ours.reason = text().and_then(Reason::from_name),
+                names::DEAD_AT => ours.dead_at = time(),
+                names::JOB => ours.job = parse(value),
+                names::ATTEMPT_ERRORS => ours.attempt_errors = Some(value),
+                _ => {}
+            }
+        }
+        ours
+    }
+}
+
+pub(super) fn parse<T: FromStr>(value: &[u8]) -> Option<T> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}

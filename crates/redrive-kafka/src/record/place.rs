@@ -1,0 +1,35 @@
+//! Where a record lies, as text.
+
+use std::fmt::Write;
+
+use rdkafka::message::Message as Record;
+
+/// `topic/partition/offset`, written without the heap: it is the id of most messages.
+pub(super) struct PlaceText {
+    text: [u8; Self::BYTES_MAX],
+    used: usize,
+}
+
+impl PlaceText {
+    /// Kafka allows 249 bytes for a topic.
+    const BYTES_MAX: usize = 320;
+
+    pub(super) const fn new() -> Self {
+        Self { text: [0; Self::BYTES_MAX], used: 0 }
+    }
+
+    pub(super) fn of(&mut self, record: &impl Record) -> &str {
+        self.used = 0;
+        let _ = write!(self, "{}/{}/{}", record.topic(), record.partition(), record.offset());
+        std::str::from_utf8(&self.text[..self.used]).unwrap_or("?")
+    }
+}
+
+impl Write for PlaceText {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let free = self.text.get_mut(self.used..self.used + text.len()).ok_or(std::fmt::Error)?;
+        free.copy_from_slice(text.as_bytes());
+        self.used += text.len();
+        Ok(())
+    }
+}

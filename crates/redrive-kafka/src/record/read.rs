@@ -1,0 +1,237 @@
+//! From a record to a message. This is the hot path: a fresh record costs one buffer.
+
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rdkafka::message::{Headers, Message as Record};
+use redrive::engine::History;
+use redrive_core::message::limits;
+use redrive_core::{Message, MessageParts, Meta, Reason, Time};
+
+use super::ours::{Ours, parse};
+use super::pick::Place;
+use super::place::PlaceText;
+use super::{CopyRecord, Origin, Read, Unreadable, attempts, names};
+use crate::KafkaPipeline;
+
+/// A producer's `x-created` is believed if it is this close to the time that the record itself carries.
+const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_mins(5);
+
+/// Reads the records of one pipeline.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    source: Arc<str>,
+    id: Option<Place>,
+    tenant: Option<Place>,
+    ttl: Option<Duration>,
+}
+
+impl Reader {
+    pub fn new(pipeline: &KafkaPipeline) -> Self {
+        Self {
+            source: pipeline.source.as_str().into(),
+            id: pipeline.id.as_ref().map(Place::of),
+            tenant: pipeline.tenant.as_ref().map(Place::of),
+            ttl: pipeline.ttl,
+        }
+    }
+
+    pub fn read<R: Record>(&self, record: &R) -> Result<Read, Unreadable> {
+        let Ok(marks) = Marks::find(record.headers()) else {
+            return Err(self.unreadable(record, "the name of a header is not text".to_owned()));
+        };
+        if let Some(mark) = marks.copy
+            && let Some(copy) = self.copy(record, mark)
+        {
+            return copy.map(|copy| Read::Copy(Box::new(copy)));
+        }
+        self.fresh(record, marks.created)
+    }
+
+    /// Where the record lies, as the origin of what is made from it.
+    pub fn place(&self, record: &impl Record) -> Origin {
+        Origin { topic: self.topic(record.topic()), partition: record.partition(), offset: record.offset() }
+    }
+
+    /// Nearly always the source, whose name is at hand.
+    fn topic(&self, name: &str) -> Arc<str> {
+        if *self.source == *name { self.source.clone() } else { name.into() }
+    }
+
+    fn fresh<R: Record>(&self, record: &R, created: Option<usize>) -> Result<Read, Unreadable> {
+        let headers = record.headers();
+        let mut place = PlaceText::new();
+        let found = |place: &Option<Place>, max: usize| {
+            place
+                .as_ref()
+                .and_then(|place| place.find(record.payload(), headers))
+                .filter(|text| (1..=max).contains(&text.len()))
+        };
+        // A record without the id it should have still has its place, which is as stable.
+        let id = found(&self.id, limits::ID_BYTES_MAX).unwrap_or_else(|| Cow::Borrowed(place.of(record)));
+        let tenant = found(&self.tenant, limits::TENANT_BYTES_MAX);
+        let created = created_at(record, created);
+        let deadline = self.ttl.map(|ttl| created.plus(ttl));
+        let message = MessageParts {
+            id: &id,
+            key: record.key(),
+            payload: record.payload(),
+            tenant: tenant.as_deref(),
+            headers: foreign(headers, None),
+            created,
+            deadline,
+        }
+        .encode()
+        .map_err(|error| self.unreadable(record, error.to_string()))?;
+        Ok(Read::Fresh(message, Meta { created, deadline, ..Meta::default() }))
+    }
+
+    /// The copy, if its headers from `mark` on are whole. In the source topic it must also be one of that topic: the
+    /// letters of one pipeline may be the source of another, for which they are as fresh as anything.
+    fn copy<R: Record>(&self, record: &R, mark: usize) -> Option<Result<CopyRecord, Unreadable>> {
+        let headers = record.headers()?;
+        let ours = Ours::collect(headers, mark);
+        let topic = ours.orig_topic?;
+        if record.topic() == &*self.source && topic != &*self.source {
+            return None;
+        }
+        let origin =
+            Origin { topic: self.topic(topic), partition: ours.orig_partition?, offset: ours.orig_offset? };
+        let created = ours.created?;
+        let deadline = ours.deadline;
+        let meta = Meta {
+            created,
+            deadline,
+            attempts: ours.attempts?,
+            uncounted: ours.uncounted,
+            reconnects: ours.reconnects,
+            crashes: ours.crashes,
+            last_crash: ours.last_crash,
+            replays: ours.replays,
+            first_failed: ours.first_seen,
+            held_ms: ours.held_ms,
+            last_delay_ms: ours.last_delay_ms,
+        };
+        let message = MessageParts {
+            id: ours.message_id.filter(|id| !id.is_empty())?,
+            key: record.key(),
+            payload: record.payload(),
+            tenant: ours.tenant,
+            headers: foreign(Some(headers), Some(mark)),
+            created: ours.orig_created.unwrap_or(created),
+            deadline: ours.orig_deadline.beside(deadline),
+        }
+        .encode();
+        Some(match message {
+            Ok(message) => Ok(CopyRecord {
+                message,
+                meta,
+                history: ours.attempt_errors.map(attempts::read).unwrap_or_default(),
+                origin,
+                due: ours.due,
+                reason: ours.reason,
+                dead_at: ours.dead_at,
+                job: ours.job,
+            }),
+            Err(error) => Err(self.unreadable(record, error.to_string())),
+        })
+    }
+
+    /// Keeps of the record what a message can hold.
+    fn unreadable<R: Record>(&self, record: &R, problem: String) -> Unreadable {
+        let mut place = PlaceText::new();
+        let place = place.of(record);
+        let created = created_at(record, None);
+        let without_headers = |key, payload| {
+            let headers = std::iter::empty();
+            MessageParts { id: place, key, payload, tenant: None, headers, created, deadline: None }
+                .encode()
+                .ok()
+        };
+        let message = without_headers(record.key(), record.payload())
+            .or_else(|| without_headers(None, record.payload()))
+            .or_else(|| without_headers(record.key(), None))
+            .or_else(|| without_headers(None, None));
+        let rest = CopyRecord {
+            message: message.unwrap_or_else(nothing),
+            meta: Meta { created, ..Meta::default() },
+            history: History::default(),
+            origin: self.place(record),
+            due: None,
+            reason: Some(Reason::Corrupt),
+            dead_at: None,
+            job: None,
+        };
+        Unreadable { place: place.to_owned(), problem, rest: Box::new(rest) }
+    }
+}
+
+/// A place is at most 249 + 2 + 10 + 19 bytes, so a message with nothing else can always be made.
+fn nothing() -> Message {
+    Message::builder("unreadable")
+        .build()
+        .unwrap_or_else(|_| unreachable!("a short id is within every bound"))
+}
+
+/// When the message was made: by its `x-created` if that is near the record's own time, else by the latter.
+fn created_at<R: Record>(record: &R, header: Option<usize>) -> Time {
+    let stamped = record.timestamp().to_millis().and_then(|ms| u64::try_from(ms).ok()).map(Time::from_millis);
+    // A record without a time is as old as its first reading.
+    let stamped = stamped.unwrap_or_else(now);
+    let claimed =
+        header.and_then(|at| record.headers()?.try_get(at)?.value).and_then(parse).map(Time::from_millis);
+    claimed
+        .filter(|claimed| claimed.since(stamped).max(stamped.since(*claimed)) <= CLOCK_DIFFERENCE_MAX)
+        .unwrap_or(stamped)
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Headers that matter before anything is read.
+#[derive(Default)]
+struct Marks {
+    /// The last `x-orig-topic`: ours begin there.
+    copy: Option<usize>,
+    created: Option<usize>,
+}
+
+impl Marks {
+    /// Fails if a name is not text. The client library panics then, and this is the first look at the names, so that no
+    /// later one can.
+    fn find(headers: Option<&impl Headers>) -> Result<Self, ()> {
+        let Some(headers) = headers else { return Ok(Self::default()) };
+        catch_unwind(AssertUnwindSafe(|| {
+            let mut marks = Self::default();
+            for (at, header) in headers.iter().enumerate() {
+                if !header.key.starts_with("x-") {
+                    continue;
+                }
+                match header.key {
+                    names::ORIG_TOPIC => marks.copy = Some(at),
+                    names::CREATED => marks.created = Some(at),
+                    _ => {}
+                }
+            }
+            marks
+        }))
+        .map_err(|_| ())
+    }
+}
+
+/// The headers that are not ours, in order.
+fn foreign<H: Headers>(
+    headers: Option<&H>,
+    mark: Option<usize>,
+) -> impl Iterator<Item = (&str, Option<&[u8]>)> + Clone {
+    let count = headers.map_or(0, Headers::count);
+    (0..count).filter_map(move |at| {
+        let header = headers?.try_get(at)?;
+        let ours = mark.is_some_and(|mark| at >= mark && names::is_ours(header.key));
+        (!ours).then_some((header.key, header.value))
+    })
+}

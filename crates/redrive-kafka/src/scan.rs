@@ -1,0 +1,133 @@
+//! Topics read from outside: where their partitions begin and end, what is committed, and every record in between. For
+//! who asks questions; the engine has its own ways.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::BorrowedMessage;
+use rdkafka::{Message as _, Offset, TopicPartitionList};
+use redrive::engine::EngineError;
+
+use crate::Cluster;
+
+const WAIT: Duration = Duration::from_secs(10);
+/// A partition that gives nothing for so long does not answer.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// One partition of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub topic: String,
+    pub partition: i32,
+    /// The first record that is still there.
+    pub low: i64,
+    /// Where the next record will be.
+    pub end: i64,
+    /// What the group has committed.
+    pub committed: Option<i64>,
+}
+
+impl Span {
+    /// Offsets that are not settled for certain. Not a count of records: a topic has offsets without one.
+    pub fn lag(&self) -> i64 {
+        (self.end - self.committed.unwrap_or(self.low).max(self.low)).max(0)
+    }
+}
+
+/// Asks a cluster. It is no member of the group and changes nothing.
+pub struct Scan {
+    cluster: Cluster,
+    consumer: BaseConsumer,
+}
+
+impl std::fmt::Debug for Scan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scan").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+impl Scan {
+    pub fn new(cluster: &Cluster) -> Result<Self, EngineError> {
+        let consumer = cluster.reader().create().map_err(|error| unavailable(cluster, &error))?;
+        Ok(Self { cluster: cluster.clone(), consumer })
+    }
+
+    /// The partitions of a topic; none if there is no such topic.
+    pub fn spans(&self, topic: &str) -> Result<Vec<Span>, EngineError> {
+        let failed = |error: KafkaError| unavailable(&self.cluster, &error);
+        // Asked for by name, a topic that does not exist might be made.
+        let metadata = self.consumer.fetch_metadata(None, WAIT).map_err(failed)?;
+        let partitions =
+            metadata.topics().iter().find(|one| one.name() == topic).map_or(0, |one| one.partitions().len());
+        let mut list = TopicPartitionList::new();
+        for partition in 0..partitions {
+            list.add_partition(topic, i32::try_from(partition).unwrap_or(i32::MAX));
+        }
+        if partitions == 0 {
+            return Ok(Vec::new());
+        }
+        let committed = self.consumer.committed_offsets(list, WAIT).map_err(failed)?;
+        let span = |partition: i32| {
+            let (low, end) = self.consumer.fetch_watermarks(topic, partition, WAIT)?;
+            let committed = match committed.find_partition(topic, partition).map(|found| found.offset()) {
+                Some(Offset::Offset(offset)) => Some(offset),
+                _ => None,
+            };
+            Ok(Span { topic: topic.to_owned(), partition, low, end, committed })
+        };
+        let spans: Result<Vec<_>, KafkaError> =
+            (0..partitions).map(|partition| span(i32::try_from(partition).unwrap_or(i32::MAX))).collect();
+        spans.map_err(failed)
+    }
+
+    /// Shows `each` every record of `spans`, which are of one topic, from where `from` says to the end as it was known.
+    /// Gives the number of records. Records of transactions that were given up are not among them.
+    pub fn read(
+        &self,
+        spans: &[Span],
+        from: impl Fn(&Span) -> i64,
+        mut each: impl FnMut(&BorrowedMessage<'_>),
+    ) -> Result<u64, EngineError> {
+        let failed = |error: KafkaError| unavailable(&self.cluster, &error);
+        let mut open: Vec<&Span> = spans.iter().filter(|span| from(span).max(span.low) < span.end).collect();
+        let mut list = TopicPartitionList::new();
+        for span in &open {
+            let start = Offset::Offset(from(span).max(span.low));
+            list.add_partition_offset(&span.topic, span.partition, start).map_err(failed)?;
+        }
+        self.consumer.assign(&list).map_err(failed)?;
+        let (mut records, mut heard) = (0, Instant::now());
+        while !open.is_empty() {
+            let ended = match self.consumer.poll(Duration::from_millis(200)) {
+                Some(Ok(record)) => {
+                    let span = open.iter().find(|span| span.partition == record.partition());
+                    let Some(span) = span else { continue };
+                    heard = Instant::now();
+                    if record.offset() < span.end {
+                        records += 1;
+                        each(&record);
+                    }
+                    (record.offset() + 1 >= span.end).then_some(record.partition())
+                }
+                Some(Err(KafkaError::PartitionEOF(partition))) => Some(partition),
+                Some(Err(error)) if heard.elapsed() > SILENCE_MAX => return Err(failed(error)),
+                None if heard.elapsed() > SILENCE_MAX => {
+                    let problem = format!("{} gives no records", open[0].topic);
+                    return Err(EngineError::Unavailable(problem));
+                }
+                Some(Err(_)) | None => None,
+            };
+            if let Some(partition) = ended {
+                open.retain(|span| span.partition != partition);
+                heard = Instant::now();
+            }
+        }
+        self.consumer.assign(&TopicPartitionList::new()).map_err(failed)?;
+        Ok(records)
+    }
+}
+
+fn unavailable(cluster: &Cluster, error: &KafkaError) -> EngineError {
+    EngineError::Unavailable(format!("the cluster at {} did not answer: {error}", cluster.brokers.join(",")))
+}

@@ -1,0 +1,313 @@
+//! Verdicts: what is delivered is marked, what failed is copied to where it goes on, and marked once the copy is safe.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redrive::engine::{AfterDead, Delivery, Settlement, Ticket, Verdict};
+use redrive_core::{Message, Meta, Time};
+
+use crate::engine::{KafkaEngine, Target, Then, What};
+use crate::lane::{LaneKind, Out};
+use crate::letters::Letters;
+use crate::produce::{Body, Ended, Production};
+use crate::record::CopyRecord;
+use crate::waiting::{Waiting, origin_of};
+
+impl KafkaEngine {
+    pub(crate) fn give(&mut self, batch: Vec<Settlement>) -> Ticket {
+        let ticket = self.tickets.begin(self.epoch);
+        for settlement in batch {
+            self.settle_one(settlement, ticket);
+        }
+        self.absorb_ended();
+        ticket
+    }
+
+    fn settle_one(&mut self, settlement: Settlement, ticket: Ticket) {
+        let Settlement { delivery, verdict, attempt } = settlement;
+        let receipt = delivery.receipt;
+        let at = receipt.lane as usize;
+        // A receipt of an assignment that is over settles nothing: whoever has the partition now delivers it again.
+        if receipt.epoch != self.epoch || at >= self.lanes.len() {
+            return;
+        }
+        let Some(out) = self.lanes[at].out.remove(&receipt.at) else { return };
+        let history = match &attempt {
+            Some(attempt) => delivery.history.with(attempt),
+            None => delivery.history.clone(),
+        };
+        match verdict {
+            Verdict::Release => self.take_back(delivery, out),
+            Verdict::Done if self.letters.wants_success(receipt.seq, delivery.meta.replays) => {
+                self.tell_success(&delivery, &out, ticket);
+            }
+            Verdict::Done => {
+                if let Some(key) = out.key {
+                    self.keys.stop(key, receipt.seq);
+                    self.keys.leave(key, receipt.seq);
+                }
+                self.mark(at, receipt.at, Some(ticket));
+            }
+            Verdict::Retry { due, meta } => {
+                if let Some(key) = out.key {
+                    self.keys.stop(key, receipt.seq);
+                }
+                let copy = self.copy_of(receipt.seq, delivery.message, meta, history, &out);
+                let copy = CopyRecord { due: Some(due), ..copy };
+                let target = self.tier_for(&meta, due);
+                self.copying.insert((due.as_millis(), receipt.seq));
+                self.send_copy(&target, copy, (at, receipt.at), out.key, Some(ticket), What::Retry { due });
+            }
+            Verdict::Dead { reason, meta, at: dead_at } => {
+                let copy = self.copy_of(receipt.seq, delivery.message, meta, history, &out);
+                let copy = CopyRecord { reason: Some(reason), dead_at: Some(dead_at), ..copy };
+                let target = self.dlq.clone();
+                self.send_copy(&target, copy, (at, receipt.at), out.key, Some(ticket), What::Dead);
+            }
+        }
+    }
+
+    fn copy_of(
+        &self,
+        number: u64,
+        message: Message,
+        meta: Meta,
+        history: redrive::engine::History,
+        out: &Out,
+    ) -> CopyRecord {
+        let origin = origin_of(number, out.carried.topic.as_ref().unwrap_or(&self.source));
+        CopyRecord {
+            message,
+            meta,
+            history,
+            origin,
+            due: None,
+            reason: None,
+            dead_at: None,
+            job: out.carried.job,
+        }
+    }
+
+    fn send_copy(
+        &mut self,
+        target: &Target,
+        copy: CopyRecord,
+        (lane, offset): (usize, u64),
+        key: Option<u64>,
+        ticket: Option<Ticket>,
+        what: What,
+    ) {
+        let from = format!("{}/{}/{offset}", self.lanes[lane].topic, self.lanes[lane].partition);
+        let number = copy.origin.number();
+        let partition = target.partition(copy.origin.partition);
+        if let Some(ticket) = ticket {
+            self.tickets.copying(ticket);
+        }
+        let then = Then::Mark { lane, epoch: self.epoch, offset, key, number, ticket, what };
+        let body = Body::Copy { copy: Box::new(copy), from };
+        let production = Production { topic: Arc::clone(&target.name), partition, body, then };
+        self.outbox.send(production, &mut self.ended);
+    }
+
+    /// A letter that was put back is delivered: that is written before its record is done with.
+    fn tell_success(&mut self, delivery: &Delivery, out: &Out, ticket: Ticket) {
+        let (number, replays) = (delivery.receipt.seq, delivery.meta.replays);
+        let (key, value) = Letters::succeeded_state(number, replays, out.carried.job, wall_time());
+        self.tickets.copying(ticket);
+        let then = Then::Mark {
+            lane: delivery.receipt.lane as usize,
+            epoch: self.epoch,
+            offset: delivery.receipt.at,
+            key: out.key,
+            number,
+            ticket: Some(ticket),
+            what: What::Succeeded { replays },
+        };
+        let partition = self.dlq_state.partition((number >> 48) as i32);
+        let body = Body::Plain { key, value: Some(value) };
+        let topic = Arc::clone(&self.dlq_state.name);
+        self.outbox.send(Production { topic, partition, body, then }, &mut self.ended);
+    }
+
+    /// The tier for a delay: the one of the attempt if the delay fits it, else the shortest that it fits, else the last.
+    pub(crate) fn tier_for(&self, meta: &Meta, due: Time) -> Target {
+        let delay = due.since(self.now);
+        let fits = |tier: &Duration| delay <= *tier * 2;
+        let of_attempt = meta.attempts.checked_sub(1).and_then(|at| self.tiers.get(at as usize));
+        let tier = of_attempt.filter(|(tier, _)| fits(tier));
+        let tier =
+            tier.or_else(|| self.tiers.iter().find(|(tier, _)| fits(tier))).or_else(|| self.tiers.last());
+        // Without tiers a retry waits where letters do that were put back.
+        tier.map_or_else(|| self.replay_topic.clone(), |(_, target)| target.clone())
+    }
+
+    /// A record is done with.
+    pub(crate) fn mark(&mut self, at: usize, offset: u64, ticket: Option<Ticket>) {
+        let lane = &mut self.lanes[at];
+        lane.mark(offset);
+        if lane.kind != LaneKind::Source && lane.room.free(1, 0) {
+            self.mailbox.call_reader();
+        }
+        if let Some(ticket) = ticket {
+            self.tickets.marked(ticket, at, lane.marks);
+        }
+    }
+
+    /// Hears of copies that were acknowledged or refused.
+    pub(crate) fn absorb_ended(&mut self) {
+        let mut ended = std::mem::take(&mut self.ended);
+        for (production, how) in ended.drain(..) {
+            self.production_ended(&production, &how);
+        }
+        self.ended = ended;
+    }
+
+    fn production_ended(&mut self, production: &Production<Then>, how: &Ended) {
+        let refused = match how {
+            Ended::Stored { .. } => None,
+            Ended::Refused(code) => Some(code.to_string()),
+        };
+        if let Some(problem) = &refused
+            && matches!(production.then, Then::Mark { .. })
+            && matches!(production.body, Body::Copy { .. })
+        {
+            self.keep_refused(production, problem);
+        } else if let Some(problem) = &refused {
+            tracing::error!(topic = %production.topic, problem, "Kafka refused a record for good; are we allowed to write there?");
+        }
+        match &production.then {
+            Then::Nothing => {}
+            Then::Spooled(path) => match refused {
+                None => drop(std::fs::remove_file(path)),
+                Some(problem) => {
+                    tracing::error!(path = %path.display(), problem, "Kafka still refuses a spooled record");
+                }
+            },
+            Then::Progress { lane, epoch } if refused.is_none() => self.progress_written(*lane, *epoch),
+            Then::Progress { lane, epoch } => self.progress_refused(*lane, *epoch),
+            Then::Mark { lane, epoch, offset, key, number, ticket, what } => {
+                if let What::Retry { due } = what {
+                    self.copying.remove(&(due.as_millis(), *number));
+                }
+                if let Some(ticket) = ticket {
+                    // The marks first: a batch without open copies may be durable.
+                    if *epoch == self.epoch {
+                        self.mark(*lane, *offset, Some(*ticket));
+                    }
+                    self.tickets.copied(*ticket);
+                } else if *epoch == self.epoch {
+                    self.mark(*lane, *offset, None);
+                }
+                let stored = match how {
+                    Ended::Stored { partition, offset } => Some((*partition, *offset)),
+                    Ended::Refused(_) => None,
+                };
+                self.copy_stored(production, *what, stored, (*key).filter(|_| *epoch == self.epoch), *number);
+            }
+        }
+    }
+
+    /// What else a copy changes that is safe now.
+    fn copy_stored(
+        &mut self,
+        production: &Production<Then>,
+        what: What,
+        stored: Option<(i32, i64)>,
+        key: Option<u64>,
+        number: u64,
+    ) {
+        match (what, stored) {
+            (What::Retry { due }, Some((partition, offset))) => {
+                let lane = self.by_name.get(&(Arc::clone(&production.topic), partition)).copied();
+                let offset = offset.max(0) as u64;
+                match lane {
+                    Some(at) if self.lanes[at].next <= offset => {
+                        self.lanes[at].end = self.lanes[at].end.max(offset + 1);
+                        self.under_way.insert((due.as_millis(), at, offset));
+                    }
+                    // It was read before its acknowledgement came, and so stands in its line twice; or somebody else
+                    // reads it.
+                    Some(_) | None => self.leave(key, number),
+                }
+            }
+            (What::Dead, Some((partition, offset))) => {
+                if let Body::Copy { copy, .. } = &production.body {
+                    self.letters.parked(partition, offset, copy);
+                }
+                self.died(key, number);
+            }
+            (What::Dead, None) => self.died(key, number),
+            (What::Retry { .. }, None) => self.leave(key, number),
+            (What::Succeeded { replays }, _) => {
+                self.letters.succeeded(number, replays);
+                if let Some(key) = key {
+                    self.keys.stop(key, number);
+                }
+                self.leave(key, number);
+            }
+        }
+    }
+
+    fn leave(&mut self, key: Option<u64>, number: u64) {
+        if let Some(key) = key {
+            self.keys.leave(key, number);
+        }
+    }
+
+    fn died(&mut self, key: Option<u64>, number: u64) {
+        let Some(key) = key else { return };
+        if self.options.after_dead == AfterDead::BlockKey {
+            self.keys.letter_opened(key, number);
+        }
+        self.keys.stop(key, number);
+        self.keys.leave(key, number);
+    }
+
+    /// Kafka will never take it as it is: it goes into a file, and the partition goes on.
+    fn keep_refused(&mut self, production: &Production<Then>, problem: &str) {
+        let Production { topic, partition, body, .. } = production;
+        match self.spool.keep(topic, *partition, body, problem) {
+            Ok(path) => tracing::error!(
+                %topic, problem, path = %path.display(),
+                "Kafka refused a copy for good; it is kept in a file and offered again at the next start"
+            ),
+            Err(error) => {
+                // Without the file it is nowhere: nothing may be committed beyond it.
+                self.fail(
+                    format!("a copy for {topic} was refused ({problem}) and cannot be kept: {error}"),
+                    false,
+                );
+            }
+        }
+    }
+
+    /// Offers what is in the spool again.
+    pub(crate) fn send_spooled(&mut self) {
+        for spooled in self.spool.all() {
+            tracing::info!(path = %spooled.path.display(), topic = %spooled.topic, "offering a refused record again");
+            let (topic, partition, body) = (spooled.topic, spooled.partition, spooled.body);
+            self.outbox.send(
+                Production { topic, partition, body, then: Then::Spooled(spooled.path) },
+                &mut self.ended,
+            );
+        }
+    }
+
+    /// Writes a waiting message again at the end of the tier that fits what is left of its delay.
+    pub(crate) fn move_straggler(&mut self, lane: usize, waiting: Waiting) {
+        let Waiting { offset, number, message, meta, history, due, carried, .. } = waiting;
+        let due = due.unwrap_or(self.now);
+        let key = self.is_ordered().then(|| crate::keys::hash_of(&message)).flatten();
+        let copy = self.copy_of(number, message, meta, history, &Out { carried, key });
+        let target = self.tier_for(&Meta { attempts: 0, ..meta }, due);
+        self.copying.insert((due.as_millis(), number));
+        let copy = CopyRecord { due: Some(due), ..copy };
+        self.send_copy(&target, copy, (lane, offset), key, None, What::Retry { due });
+    }
+}
+
+/// Only for people to read: when a letter's state changed.
+fn wall_time() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time::from_millis(u64::try_from(since.as_millis()).unwrap_or(0))
+}

@@ -1,0 +1,176 @@
+//! Handing out: which messages may start now, fresh ones and due ones, each key in its order.
+
+use redrive::engine::seam::share;
+use redrive::engine::{Delivery, Receipt};
+use redrive_core::{Reason, Time};
+
+use crate::engine::{Claim, KafkaEngine};
+use crate::keys::hash_of;
+use crate::lane::{LaneKind, Out};
+use crate::lookahead::Due;
+use crate::waiting::Waiting;
+
+/// Messages that may be looked at in one go and turn out to have to wait for their key.
+const PASSED_MAX: usize = 4_096;
+
+impl KafkaEngine {
+    pub(crate) fn hand_out(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) {
+        self.now = now;
+        if self.is_closed_to_takers() || room == 0 {
+            return;
+        }
+        let first = out.len();
+        let due = self.ahead.due_count(now, room);
+        let fresh = (self.fresh_count(room) + self.keys.free()).min(room);
+        let (due_places, fresh_places) = share(room, due, fresh, self.odd_to_due);
+        self.odd_to_due = !self.odd_to_due;
+        self.hand_out_due_ones(now, due_places, out);
+        self.hand_out_fresh_ones(out.len() - first + fresh_places, first, out);
+        // What one side left over, the other gets.
+        self.hand_out_due_ones(now, room - (out.len() - first), out);
+        self.hand_out_fresh_ones(room, first, out);
+    }
+
+    pub(crate) fn hand_out_only_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) {
+        self.now = now;
+        if !self.is_closed_to_takers() {
+            self.hand_out_due_ones(now, room, out);
+        }
+    }
+
+    fn is_closed_to_takers(&self) -> bool {
+        self.gated || self.claim != Claim::Ours || self.closed
+    }
+
+    /// Fresh messages that could be handed out, counted up to about `limit`.
+    fn fresh_count(&self, limit: usize) -> usize {
+        let mut count = 0;
+        for lane in self.lanes.iter().filter(|lane| lane.kind == LaneKind::Source) {
+            if self.may_take(lane.partition) {
+                count +=
+                    if self.pipeline.blocking { usize::from(lane.out.is_empty()) } else { lane.fifo.len() };
+            }
+            if count >= limit {
+                break;
+            }
+        }
+        count
+    }
+
+    fn may_take(&self, partition: i32) -> bool {
+        self.held_back.is_empty() || !self.held_back.contains(&partition)
+    }
+
+    fn hand_out_due_ones(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) {
+        let mut left = room;
+        let mut aside = Vec::new();
+        while left > 0
+            && let Some(due) = self.ahead.pop_due(now)
+        {
+            match due {
+                Ok(Due { lane, waiting }) if !self.may_take(self.lanes[lane].partition) => {
+                    aside.push((lane, waiting));
+                }
+                Ok(Due { lane, waiting }) => {
+                    if let Some(delivery) = self.admit(lane, waiting) {
+                        out.push(delivery);
+                        left -= 1;
+                    }
+                }
+                Err((lane, offset)) => {
+                    let topic = &self.lanes[lane].topic;
+                    tracing::error!(%topic, offset, "a waiting message was lost from the spill file; it comes again after a restart");
+                }
+            }
+        }
+        for (lane, waiting) in aside {
+            self.ahead.put(lane, waiting, now);
+        }
+    }
+
+    /// Fresh messages until `out` holds `upto` more than `first`.
+    fn hand_out_fresh_ones(&mut self, upto: usize, first: usize, out: &mut Vec<Delivery>) {
+        while out.len() - first < upto
+            && let Some((lane, waiting)) = self.keys.next_free()
+        {
+            let key = hash_of(&waiting.message);
+            out.push(self.begin(lane, waiting, key));
+        }
+        let lanes = self.lanes.len();
+        let (mut idle, mut looked) = (0, 0);
+        while out.len() - first < upto && idle < lanes && looked < PASSED_MAX + upto {
+            self.next_source = (self.next_source + 1) % lanes;
+            let lane = self.next_source;
+            let share = ((upto - (out.len() - first)) / 4).clamp(1, 64);
+            let before = looked;
+            for _ in 0..share {
+                let Some(waiting) = self.next_fresh(lane) else { break };
+                looked += 1;
+                out.extend(self.admit(lane, waiting));
+            }
+            idle = if looked == before { idle + 1 } else { 0 };
+        }
+    }
+
+    fn next_fresh(&mut self, lane: usize) -> Option<Waiting> {
+        let lane = &mut self.lanes[lane];
+        if lane.kind != LaneKind::Source || (self.pipeline.blocking && !lane.out.is_empty()) {
+            return None;
+        }
+        if !self.held_back.is_empty() && self.held_back.contains(&lane.partition) {
+            return None;
+        }
+        lane.fifo.pop_front()
+    }
+
+    /// A delivery if the message may start now; otherwise it waits for its key.
+    fn admit(&mut self, lane: usize, waiting: Waiting) -> Option<Delivery> {
+        if !self.is_ordered() {
+            return Some(self.begin(lane, waiting, None));
+        }
+        let Some(key) = hash_of(&waiting.message) else { return Some(self.begin(lane, waiting, None)) };
+        let waiting = self.keys.start(key, lane, waiting)?;
+        Some(self.begin(lane, waiting, Some(key)))
+    }
+
+    fn begin(&mut self, at: usize, waiting: Waiting, key: Option<u64>) -> Delivery {
+        let bytes = waiting.bytes();
+        let Waiting { offset, number, message, meta, history, due, doomed, carried } = waiting;
+        let blocked = key.is_some_and(|key| self.keys.is_blocked(key, number));
+        let doomed = doomed.or(blocked.then_some(Reason::KeyBlocked));
+        let lane = &mut self.lanes[at];
+        if lane.kind == LaneKind::Source && lane.room.free(1, bytes) {
+            self.mailbox.call_reader();
+        }
+        lane.hand_out(offset, Out { carried, key });
+        let receipt = Receipt { lane: at as u32, epoch: self.epoch, seq: number, at: offset };
+        Delivery { receipt, message, meta, history, due, doomed }
+    }
+
+    /// A delivery that was not started goes back to where it came from.
+    pub(crate) fn take_back(&mut self, delivery: Delivery, out: Out) {
+        let Delivery { receipt, message, meta, history, due, doomed } = delivery;
+        let doomed = doomed.filter(|reason| *reason != Reason::KeyBlocked);
+        let waiting = Waiting {
+            offset: receipt.at,
+            number: receipt.seq,
+            message,
+            meta,
+            history,
+            due,
+            doomed,
+            carried: out.carried,
+        };
+        let at = receipt.lane as usize;
+        let lane = &mut self.lanes[at];
+        if lane.kind == LaneKind::Source {
+            lane.room.fill(1, waiting.bytes());
+            lane.put_back(waiting);
+        } else {
+            self.ahead.put(at, waiting, self.now);
+        }
+        if let Some(key) = out.key {
+            self.keys.stop(key, receipt.seq);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What has to be done every now and then: commits, bitmaps, stragglers, and letting partitions go.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::engine::{Claim, Committing, KafkaEngine, Then};
+use crate::lane::{LaneKind, Writing};
+use crate::mailbox::{Order, Place};
+use crate::produce::{Body, Production};
+use crate::progress::{CHUNK, chunk_bytes, chunk_key, note};
+
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+const TEND_EVERY: Duration = Duration::from_secs(5);
+/// A waiting message this many records behind, or that holds the committed offset up for this long, is written again.
+const STRAGGLER_OFFSETS: u64 = 1_000_000;
+const STRAGGLER_AFTER: Duration = Duration::from_mins(10);
+/// Stragglers that are moved in one go.
+const STRAGGLERS_MAX: usize = 1_000;
+
+impl KafkaEngine {
+    pub(crate) fn tend(&mut self) {
+        let now = Instant::now();
+        match self.claim {
+            Claim::Ours => {}
+            Claim::Wanted { until } => return self.let_go_when_done(now > until),
+            Claim::LetGo => return,
+        }
+        if self.committing.is_none() && now.duration_since(self.last_commit) >= self.commit_every {
+            self.commit(now);
+        }
+        if now.duration_since(self.last_progress) >= PROGRESS_EVERY {
+            self.last_progress = now;
+            self.write_progress();
+        }
+        if now.duration_since(self.last_tending) >= TEND_EVERY {
+            self.last_tending = now;
+            self.move_stragglers(now);
+        }
+    }
+
+    /// Commits every lane that has news.
+    fn commit(&mut self, now: Instant) {
+        let mut places = Vec::new();
+        let mut covered = Vec::new();
+        for (at, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.has_news()) {
+            let (note, whole) = note(false, lane.taken, &lane.done);
+            lane.overflows = !whole;
+            lane.noted = lane.taken;
+            let offset = lane.done.prefix();
+            covered.push((at, lane.marks, offset, whole));
+            places.push(Place { topic: Arc::clone(&lane.topic), partition: lane.partition, offset, note });
+        }
+        if places.is_empty() {
+            return;
+        }
+        self.last_commit = now;
+        self.rounds += 1;
+        self.committing = Some(Committing { round: self.rounds, epoch: self.epoch, lanes: covered });
+        self.mailbox.order(Order::Commit { epoch: self.epoch, round: self.rounds, places });
+    }
+
+    pub(crate) fn commit_answered(&mut self, round: u64, problem: Option<String>) {
+        let Some(committing) = self.committing.take_if(|committing| committing.round == round) else {
+            return;
+        };
+        if let Some(problem) = problem {
+            tracing::warn!(pipeline = %self.pipeline.name, problem, "a commit failed; the next one says the same again");
+            // So that there is something to commit, also if only `taken` had changed.
+            for (lane, ..) in committing.lanes {
+                if committing.epoch == self.epoch {
+                    self.lanes[lane].noted = 0;
+                }
+            }
+            return;
+        }
+        if committing.epoch != self.epoch {
+            return;
+        }
+        for (lane, marks, offset, whole) in committing.lanes {
+            self.lanes[lane].committed(marks, offset, whole);
+        }
+    }
+
+    /// Writes the bitmaps of lanes whose notes have no place for everything, and removes those that were passed.
+    fn write_progress(&mut self) {
+        for at in 0..self.lanes.len() {
+            let lane = &mut self.lanes[at];
+            let passed = lane.committed / CHUNK;
+            lane.dirty.retain(|chunk| *chunk >= passed);
+            let mut records: Vec<(u64, Option<Vec<u8>>)> = Vec::new();
+            if lane.overflows && lane.writing.is_none() {
+                for chunk in std::mem::take(&mut lane.dirty) {
+                    records.push((chunk, Some(chunk_bytes(&lane.done, chunk))));
+                    let (first, last) = lane.written.unwrap_or((chunk, chunk));
+                    lane.written = Some((first.min(chunk), last.max(chunk)));
+                }
+                lane.writing =
+                    Some(Writing { open: records.len(), marks: lane.marks, prefix: lane.done.prefix() });
+                lane.keep_written();
+            }
+            if let Some((first, last)) = lane.written
+                && first < passed
+            {
+                records.extend((first..passed.min(last + 1)).map(|chunk| (chunk, None)));
+                lane.written = (passed <= last).then_some((passed, last));
+            }
+            let (topic, partition) = (Arc::clone(&lane.topic), lane.partition);
+            for (chunk, value) in records {
+                let then = if value.is_some() {
+                    Then::Progress { lane: at, epoch: self.epoch }
+                } else {
+                    Then::Nothing
+                };
+                let body = Body::Plain { key: chunk_key(&topic, partition, chunk), value };
+                let target = &self.progress;
+                let production = Production {
+                    topic: Arc::clone(&target.name),
+                    partition: target.partition(partition),
+                    body,
+                    then,
+                };
+                self.outbox.send(production, &mut self.ended);
+            }
+        }
+        self.absorb_ended();
+    }
+
+    pub(crate) fn progress_written(&mut self, at: usize, epoch: u32) {
+        if epoch != self.epoch {
+            return;
+        }
+        let lane = &mut self.lanes[at];
+        if let Some(writing) = &mut lane.writing {
+            writing.open = writing.open.saturating_sub(1);
+        }
+        lane.keep_written();
+    }
+
+    /// What is not written is not kept: batches wait until it is, or the notes have place for everything again.
+    pub(crate) fn progress_refused(&mut self, at: usize, epoch: u32) {
+        if epoch != self.epoch {
+            return;
+        }
+        let lane = &mut self.lanes[at];
+        lane.writing = None;
+        if let Some((first, last)) = lane.written {
+            lane.dirty = (first..=last).collect();
+        }
+    }
+
+    /// Writes far-off messages again that hold the committed offset up, unless they are being delivered.
+    fn move_stragglers(&mut self, now: Instant) {
+        for at in 0..self.lanes.len() {
+            let lane = &mut self.lanes[at];
+            if lane.kind == LaneKind::Source {
+                continue;
+            }
+            let prefix = lane.done.prefix();
+            if lane.stuck.0 != prefix || lane.next == prefix {
+                lane.stuck = (prefix, Some(now));
+            }
+            let since = *lane.stuck.1.get_or_insert(now);
+            let below = if lane.next - prefix > STRAGGLER_OFFSETS {
+                lane.next - STRAGGLER_OFFSETS / 2
+            } else if lane.next > prefix && now.duration_since(since) > STRAGGLER_AFTER {
+                prefix + 1
+            } else {
+                continue;
+            };
+            for waiting in self.ahead.take_stragglers(at, below, STRAGGLERS_MAX) {
+                self.move_straggler(at, waiting);
+            }
+        }
+        self.absorb_ended();
+    }
+
+    /// The partitions are wanted by others. Once everything that is in flight is settled, or the time for it is over,
+    /// they go.
+    fn let_go_when_done(&mut self, late: bool) {
+        let epoch = self.epoch;
+        let is_ours = |then: &Then| matches!(then, Then::Mark { epoch: of, .. } if *of == epoch);
+        let busy = self.lanes.iter().any(|lane| !lane.out.is_empty()) || self.outbox.pending().any(is_ours);
+        if busy && !late {
+            return;
+        }
+        if busy {
+            let left: usize = self.lanes.iter().map(|lane| lane.out.len()).sum();
+            tracing::warn!(left, "partitions go while deliveries run; these will be delivered again");
+            if self.is_ordered() {
+                tracing::error!(
+                    left,
+                    "the order of their keys is not certain: the next owner may overtake them"
+                );
+            }
+        }
+        let places = self.last_places();
+        self.mailbox.order(Order::Release { epoch, places });
+        // Answered by `Gone`; until then nothing is asked twice.
+        self.claim = Claim::LetGo;
+    }
+
+    /// Where every lane stands, for the last commit of an assignment.
+    pub(crate) fn last_places(&self) -> Vec<Place> {
+        let place = |lane: &crate::lane::Lane| {
+            let (note, _) = note(lane.out.is_empty(), lane.taken, &lane.done);
+            Place {
+                topic: Arc::clone(&lane.topic),
+                partition: lane.partition,
+                offset: lane.done.prefix(),
+                note,
+            }
+        };
+        self.lanes.iter().map(place).collect()
+    }
+
+    /// Before the last commit: what the notes have no place for.
+    pub(crate) fn write_last_progress(&mut self) {
+        for lane in &mut self.lanes {
+            lane.overflows = !note(false, lane.taken, &lane.done).1;
+        }
+        self.write_progress();
+    }
+}

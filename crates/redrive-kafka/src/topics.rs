@@ -1,0 +1,119 @@
+//! The topics of a pipeline: their names, what they must be like, and how they come to be.
+
+mod blocking;
+mod describe;
+mod plan;
+mod survey;
+
+use std::time::Duration;
+
+use redrive::engine::EngineError;
+use redrive_core::duration;
+
+use crate::{Cluster, KafkaPipeline, TopicsMode};
+
+pub(crate) use blocking::wait;
+pub(crate) use describe::ANSWER_WITHIN;
+pub use describe::TopicFacts;
+pub use plan::{Planned, Role, acls};
+pub use survey::{Survey, Wrong, survey};
+
+/// Every topic of a pipeline by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topics {
+    pub source: String,
+    /// Shortest delay first.
+    pub tiers: Vec<(Duration, String)>,
+    /// Tiers of an earlier configuration. They are read until nobody needs them, and never written.
+    pub retired: Vec<String>,
+    pub replay: String,
+    pub dlq: String,
+    pub dlq_state: String,
+    pub progress: String,
+}
+
+impl Topics {
+    /// As the configuration names them; what is retired is known only to the cluster.
+    pub fn of(pipeline: &KafkaPipeline) -> Self {
+        let KafkaPipeline { name, source, tiers, .. } = pipeline;
+        Self {
+            source: source.clone(),
+            tiers: tiers
+                .iter()
+                .map(|delay| (*delay, format!("{name}.retry.{}", duration::print(*delay))))
+                .collect(),
+            retired: Vec::new(),
+            replay: format!("{name}.replay"),
+            dlq: format!("{name}.DLQ"),
+            dlq_state: format!("{name}.DLQ.state"),
+            progress: format!("{name}.progress"),
+        }
+    }
+
+    /// Those that the pipeline owns, with what each is for.
+    pub fn owned(&self) -> Vec<(Role, &str)> {
+        let tiers = self.tiers.iter().map(|(_, name)| (Role::Tier, name.as_str()));
+        let others = [
+            (Role::Replay, self.replay.as_str()),
+            (Role::Letters, self.dlq.as_str()),
+            (Role::LetterStates, self.dlq_state.as_str()),
+            (Role::Progress, self.progress.as_str()),
+        ];
+        tiers.chain(others).collect()
+    }
+
+    /// Whether `name` can be a tier of the pipeline `pipeline`: `orders.retry.30s`.
+    pub fn is_tier_of(pipeline: &str, name: &str) -> bool {
+        let delay = name.strip_prefix(pipeline).and_then(|rest| rest.strip_prefix(".retry."));
+        delay.is_some_and(|delay| duration::parse(delay).is_ok())
+    }
+}
+
+/// Why a pipeline cannot be started as its topics are.
+#[derive(Debug, thiserror::Error)]
+pub enum TopicsFault {
+    #[error("the cluster at {brokers} did not answer: {problem}")]
+    Unreachable { brokers: String, problem: String },
+    #[error("the source topic {topic} does not exist; create it, or correct `source`")]
+    NoSource { topic: String },
+    #[error("{}", survey::missing_text(missing, bootstrap))]
+    Missing { missing: Vec<Planned>, bootstrap: String },
+    #[error("{}", survey::wrong_text(wrong, bootstrap))]
+    Wrong { wrong: Vec<Wrong>, bootstrap: String },
+    #[error("the topic {topic} could not be made: {problem}")]
+    NotMade { topic: String, problem: String },
+}
+
+impl From<TopicsFault> for EngineError {
+    fn from(fault: TopicsFault) -> Self {
+        match fault {
+            TopicsFault::Unreachable { .. } => Self::Unavailable(fault.to_string()),
+            // The commands would bury what is wrong; `check` prints them all.
+            _ => Self::Directory {
+                problem: fault.to_string().lines().next().unwrap_or_default().to_owned(),
+                fix: "`redrive check --kafka` prints the commands that help; `topics = \"create\"` makes what is missing",
+            },
+        }
+    }
+}
+
+/// Makes sure that all topics of a pipeline are there and as they must be. With [`TopicsMode::Create`] missing ones are
+/// made and such with too few partitions extended; nothing else is ever changed.
+pub fn prepare(cluster: &Cluster, pipeline: &KafkaPipeline, mode: TopicsMode) -> Result<Topics, TopicsFault> {
+    let mut found = survey(cluster, pipeline)?;
+    if mode == TopicsMode::Create && (!found.missing.is_empty() || found.wrong.iter().any(Wrong::is_growth)) {
+        survey::make(cluster, &found)?;
+        found = survey(cluster, pipeline)?;
+    }
+    let bootstrap = cluster.bootstrap().to_owned();
+    if !found.missing.is_empty() {
+        return Err(TopicsFault::Missing { missing: found.missing, bootstrap });
+    }
+    if !found.wrong.is_empty() {
+        return Err(TopicsFault::Wrong { wrong: found.wrong, bootstrap });
+    }
+    for warning in &found.warnings {
+        tracing::warn!(pipeline = %pipeline.name, "{warning}");
+    }
+    Ok(found.topics)
+}

@@ -1,0 +1,103 @@
+//! What the cluster says about topics.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, OwnedResourceSpecifier, ResourceSpecifier};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::metadata::Metadata;
+
+use super::TopicsFault;
+use super::blocking::wait;
+use crate::Cluster;
+
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+pub(super) type Admin = AdminClient<DefaultClientContext>;
+
+/// A topic as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicFacts {
+    pub name: String,
+    pub partitions: i32,
+    /// Of the partition that has the fewest copies.
+    pub replication: i32,
+    pub min_insync: i32,
+    /// Negative: for ever.
+    pub retention_ms: i64,
+    /// For each partition; negative: without a bound.
+    pub retention_bytes: i64,
+    pub max_message_bytes: i64,
+    pub cleanup: String,
+}
+
+impl Cluster {
+    pub(super) fn unreachable(&self, problem: &impl ToString) -> TopicsFault {
+        TopicsFault::Unreachable { brokers: self.brokers.join(","), problem: problem.to_string() }
+    }
+}
+
+pub(super) fn connect(cluster: &Cluster) -> Result<Admin, TopicsFault> {
+    cluster.admin().create().map_err(|error| cluster.unreachable(&error))
+}
+
+/// All topics that we may see.
+pub(super) fn metadata(cluster: &Cluster, admin: &Admin) -> Result<Metadata, TopicsFault> {
+    admin.inner().fetch_metadata(None, ANSWER_WITHIN).map_err(|error| cluster.unreachable(&error))
+}
+
+pub(super) fn options() -> AdminOptions {
+    AdminOptions::new().request_timeout(Some(ANSWER_WITHIN)).operation_timeout(Some(ANSWER_WITHIN))
+}
+
+/// The facts of those of `names` that exist, in that order.
+pub(super) fn describe(
+    cluster: &Cluster,
+    admin: &Admin,
+    metadata: &Metadata,
+    names: &[&str],
+) -> Result<Vec<TopicFacts>, TopicsFault> {
+    let by_name: HashMap<_, _> = metadata
+        .topics()
+        .iter()
+        .filter(|topic| topic.error().is_none() && !topic.partitions().is_empty())
+        .map(|topic| (topic.name(), topic))
+        .collect();
+    let existing: Vec<_> = names.iter().filter_map(|name| by_name.get(*name)).collect();
+    if existing.is_empty() {
+        return Ok(Vec::new());
+    }
+    let wanted: Vec<_> = existing.iter().map(|topic| ResourceSpecifier::Topic(topic.name())).collect();
+    let settings = wait(admin.describe_configs(wanted.iter(), &options()))
+        .map_err(|error| cluster.unreachable(&error))?;
+    let settings: HashMap<_, _> = settings.iter().flatten().filter_map(named).collect();
+    let facts = existing.iter().map(|topic| {
+        let settings = settings.get(topic.name());
+        let text = |key: &str| settings?.get(key)?.value.as_deref();
+        let number =
+            |key: &str, default: i64| text(key).and_then(|text| text.parse().ok()).unwrap_or(default);
+        TopicFacts {
+            name: topic.name().to_owned(),
+            partitions: small(topic.partitions().len()),
+            replication: small(topic.partitions().iter().map(|p| p.replicas().len()).min().unwrap_or(1)),
+            min_insync: number("min.insync.replicas", 1) as i32,
+            retention_ms: number("retention.ms", -1),
+            retention_bytes: number("retention.bytes", -1),
+            max_message_bytes: number("max.message.bytes", 1_048_588),
+            cleanup: text("cleanup.policy").unwrap_or("delete").to_owned(),
+        }
+    });
+    Ok(facts.collect())
+}
+
+fn named(resource: &ConfigResource) -> Option<(&str, &ConfigResource)> {
+    match &resource.specifier {
+        OwnedResourceSpecifier::Topic(name) => Some((name, resource)),
+        _ => None,
+    }
+}
+
+/// Counts that fit anything.
+fn small(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}

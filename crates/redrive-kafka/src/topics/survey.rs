@@ -1,0 +1,234 @@
+//! The topics of a pipeline as they are against as they must be.
+
+use std::fmt::Write;
+
+use rdkafka::admin::{NewPartitions, NewTopic, TopicReplication};
+use rdkafka::types::RDKafkaErrorCode;
+
+use super::blocking::wait;
+use super::describe::{connect, describe, metadata, options};
+use super::{Planned, TopicFacts, Topics, TopicsFault};
+use crate::{Cluster, KafkaPipeline};
+
+/// What was found of a pipeline's topics.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    pub topics: Topics,
+    pub brokers: usize,
+    pub source: TopicFacts,
+    /// Those of the pipeline that exist.
+    pub found: Vec<TopicFacts>,
+    pub missing: Vec<Planned>,
+    pub wrong: Vec<Wrong>,
+    /// What works, but not as well as it might.
+    pub warnings: Vec<String>,
+}
+
+/// Something about an existing topic that would lose messages or stop the pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    pub topic: String,
+    pub problem: String,
+    pub repair: Repair,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Repair {
+    Partitions(i32),
+    Setting(&'static str, String),
+}
+
+impl Wrong {
+    /// Whether the source has grown and this topic has not.
+    pub fn is_growth(&self) -> bool {
+        matches!(self.repair, Repair::Partitions(_))
+    }
+
+    pub fn command(&self, bootstrap: &str) -> String {
+        let topic = &self.topic;
+        match &self.repair {
+            Repair::Partitions(count) => {
+                format!(
+                    "kafka-topics.sh --bootstrap-server {bootstrap} --alter --topic {topic} --partitions {count}"
+                )
+            }
+            Repair::Setting(key, value) => format!(
+                "kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {topic} \\\n  --add-config {key}={value}"
+            ),
+        }
+    }
+}
+
+/// Looks at the cluster and changes nothing.
+pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, TopicsFault> {
+    let admin = connect(cluster)?;
+    let metadata = metadata(cluster, &admin)?;
+    let mut topics = Topics::of(pipeline);
+    let mut retired: Vec<_> = metadata
+        .topics()
+        .iter()
+        .map(rdkafka::metadata::MetadataTopic::name)
+        .filter(|name| Topics::is_tier_of(&pipeline.name, name))
+        .filter(|name| *name != topics.source && topics.tiers.iter().all(|(_, tier)| tier != name))
+        .map(str::to_owned)
+        .collect();
+    retired.sort();
+    topics.retired = retired;
+
+    let owned = topics.owned();
+    let names: Vec<_> =
+        std::iter::once(topics.source.as_str()).chain(owned.iter().map(|(_, name)| *name)).collect();
+    let mut facts = describe(cluster, &admin, &metadata, &names)?.into_iter();
+    let Some(source) = facts.next().filter(|facts| facts.name == topics.source) else {
+        return Err(TopicsFault::NoSource { topic: topics.source });
+    };
+    let found: Vec<_> = facts.collect();
+    let mut missing = Vec::new();
+    let mut wrong = Vec::new();
+    let mut warnings = Vec::new();
+    for (role, name) in owned {
+        let planned = Planned::new(role, name, &source);
+        match found.iter().find(|facts| facts.name == name) {
+            None => missing.push(planned),
+            Some(facts) => {
+                wrong.extend(faults(&planned, facts));
+                if facts.replication < source.replication {
+                    warnings.push(format!(
+                        "{name} has {} replicas, its source {}: it is lost with fewer brokers",
+                        facts.replication, source.replication
+                    ));
+                }
+            }
+        }
+    }
+    for name in &topics.retired {
+        warnings.push(format!(
+            "{name} is a retired tier: it is read until it is empty, and nothing is written to it"
+        ));
+    }
+    Ok(Survey { topics, brokers: metadata.brokers().len(), source, found, missing, wrong, warnings })
+}
+
+fn faults(planned: &Planned, facts: &TopicFacts) -> Vec<Wrong> {
+    let mut wrong = Vec::new();
+    let mut fault = |problem: String, repair: Repair| {
+        wrong.push(Wrong { topic: facts.name.clone(), problem, repair });
+    };
+    if facts.partitions < planned.partitions {
+        let problem = format!("has {} partitions, its source {}", facts.partitions, planned.partitions);
+        fault(problem, Repair::Partitions(planned.partitions));
+    }
+    let wanted =
+        |key: &'static str| Repair::Setting(key, planned.setting(key).unwrap_or_default().to_owned());
+    if planned.role.is_compacted() {
+        if facts.cleanup != "compact" {
+            let problem = format!("has cleanup.policy={}: states would expire", facts.cleanup);
+            fault(problem, wanted("cleanup.policy"));
+        }
+        return wrong;
+    }
+    if facts.cleanup != "delete" {
+        let problem =
+            format!("has cleanup.policy={}: of records with one key only the last would stay", facts.cleanup);
+        fault(problem, wanted("cleanup.policy"));
+    }
+    if facts.retention_ms >= 0 {
+        let problem = format!("has retention.ms={}: what waits longer would be lost", facts.retention_ms);
+        fault(problem, wanted("retention.ms"));
+    }
+    if facts.retention_bytes >= 0 {
+        let problem = format!("has retention.bytes={}: what is beyond would be lost", facts.retention_bytes);
+        fault(problem, wanted("retention.bytes"));
+    }
+    let needed = planned.setting("max.message.bytes").and_then(|text| text.parse().ok()).unwrap_or(0_i64);
+    if facts.max_message_bytes < needed {
+        let problem = format!(
+            "has max.message.bytes={}: a record as large as the source allows would not fit with its headers",
+            facts.max_message_bytes
+        );
+        fault(problem, wanted("max.message.bytes"));
+    }
+    wrong
+}
+
+/// Makes what is missing and extends what has not grown with its source.
+pub(super) fn make(cluster: &Cluster, found: &Survey) -> Result<(), TopicsFault> {
+    let admin = connect(cluster)?;
+    let new: Vec<_> = found
+        .missing
+        .iter()
+        .map(|planned| {
+            let replication = TopicReplication::Fixed(planned.replication);
+            let topic = NewTopic::new(&planned.name, planned.partitions, replication);
+            planned.settings.iter().fold(topic, |topic, (key, value)| topic.set(key, value))
+        })
+        .collect();
+    let grown: Vec<_> = found
+        .wrong
+        .iter()
+        .filter_map(|wrong| match wrong.repair {
+            Repair::Partitions(count) => Some(NewPartitions::new(&wrong.topic, count as usize)),
+            Repair::Setting(..) => None,
+        })
+        .collect();
+    let mut results = Vec::new();
+    if !new.is_empty() {
+        let made = wait(admin.create_topics(new.iter(), &options()));
+        results.extend(made.map_err(|error| cluster.unreachable(&error))?);
+    }
+    if !grown.is_empty() {
+        let made = wait(admin.create_partitions(grown.iter(), &options()));
+        results.extend(made.map_err(|error| cluster.unreachable(&error))?);
+    }
+    for result in results {
+        match result {
+            // Another process of the group was faster.
+            Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists | RDKafkaErrorCode::InvalidPartitions)) => {}
+            Err((topic, code)) => return Err(TopicsFault::NotMade { topic, problem: code.to_string() }),
+        }
+    }
+    settle(cluster, found)
+}
+
+/// A new topic is known to the whole cluster a moment later; until then it would look as if it were missing.
+fn settle(cluster: &Cluster, found: &Survey) -> Result<(), TopicsFault> {
+    let admin = connect(cluster)?;
+    for _ in 0..100 {
+        let metadata = metadata(cluster, &admin)?;
+        let is_there = |planned: &Planned| {
+            metadata.topics().iter().any(|topic| {
+                topic.name() == planned.name
+                    && topic.partitions().len() >= planned.partitions as usize
+                    && topic.partitions().iter().all(|partition| partition.leader() >= 0)
+            })
+        };
+        if found.missing.iter().all(is_there) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+pub(super) fn missing_text(missing: &[Planned], bootstrap: &str) -> String {
+    let names: Vec<_> = missing.iter().map(|planned| planned.name.as_str()).collect();
+    let mut text = match names.as_slice() {
+        [name] => format!("topic {name} is missing"),
+        [first, rest @ ..] => format!("topic {first} is missing (also {})", rest.join(", ")),
+        [] => String::new(),
+    };
+    text.push_str("\ncreate them with:");
+    for planned in missing {
+        let _ = write!(text, "\n  {}", planned.command(bootstrap).replace('\n', "\n  "));
+    }
+    text
+}
+
+pub(super) fn wrong_text(wrong: &[Wrong], bootstrap: &str) -> String {
+    let mut text = String::new();
+    for wrong in wrong {
+        let command = wrong.command(bootstrap).replace('\n', "\n  ");
+        let _ = writeln!(text, "topic {} {}\n  {command}", wrong.topic, wrong.problem);
+    }
+    text.trim_end().to_owned()
+}

@@ -1,0 +1,146 @@
+//! Letters are listed, looked at, discarded and taken back, by one process and as another sees it.
+
+use redrive::engine::{LetterChange, LetterState};
+use redrive_core::Reason;
+use redrive_kafka::letters::Letters;
+
+use crate::desk::{Desk, LIMIT, NOW, eventually, ids, job, state_of, unavailable};
+
+#[test]
+fn letters_are_parked_listed_and_shown_with_their_story() {
+    let desk = Desk::new("parked", 3);
+    let copies: Vec<_> =
+        [(0, 5), (2, 1), (2, 9)].map(|(partition, offset)| desk.copy(partition, offset)).into();
+    for copy in &copies {
+        desk.park(copy);
+    }
+    let mut letters = desk.letters();
+    let numbers: Vec<u64> = copies.iter().map(|copy| copy.origin.number()).collect();
+    let listed = letters.letters(None, None, 10).unwrap();
+    assert_eq!(ids(&listed), numbers);
+    for (letter, copy) in listed.iter().zip(&copies) {
+        assert_eq!((letter.state, letter.reason), (LetterState::Open, Reason::Permanent));
+        assert_eq!(
+            (&letter.message, letter.meta, &letter.history),
+            (&copy.message, copy.meta, &copy.history)
+        );
+        assert_eq!((Some(letter.dead_at), letter.job), (copy.dead_at, None));
+    }
+    assert_eq!(ids(&letters.letters(None, Some(numbers[0]), 1).unwrap()), numbers[1..2]);
+    assert_eq!(ids(&letters.letters(Some(LetterState::Discarded), None, 10).unwrap()), Vec::<u64>::new());
+    let scan = letters.scan_letters(None, None, 10, 2).unwrap();
+    assert_eq!((ids(&scan.letters), scan.next, scan.scanned), (numbers[..2].to_vec(), Some(numbers[1]), 2));
+    let rest = letters.scan_letters(None, scan.next, 10, 2).unwrap();
+    assert_eq!((ids(&rest.letters), rest.next), (numbers[2..].to_vec(), None));
+    assert!(letters.letter(77).unwrap().is_none());
+    assert_eq!(letters.counts().open, 3);
+    assert_eq!(letters.oldest(), copies[0].dead_at);
+}
+
+#[test]
+fn what_this_process_parks_is_seen_at_once_and_once() {
+    let desk = Desk::new("own", 2);
+    let mut letters = desk.letters();
+    let copy = desk.copy(1, 4);
+    let (partition, offset) = desk.park(&copy);
+    letters.parked(partition, offset, &copy);
+    assert_eq!(state_of(&mut letters, copy.origin.number()), Some(LetterState::Open));
+    // Its mirror meets the record as well; a letter behind it shows when it did.
+    let marker = desk.copy(1, 5);
+    desk.park(&marker);
+    eventually("the mirror reads on", || letters.letter(marker.origin.number()).unwrap().is_some());
+    assert_eq!((letters.counts().open, letters.counts().twins), (2, 0));
+}
+
+#[test]
+fn a_discard_and_its_undo_survive_a_restart_and_are_seen_elsewhere() {
+    let desk = Desk::new("discard", 2);
+    let numbers = desk.park_many(2, 3);
+    let mut letters = desk.letters();
+    let mut other = Letters::open(&desk.elsewhere("other"), &desk.pipeline, &desk.topics).unwrap();
+    let asked = [numbers[0], numbers[4], numbers[4], 999];
+    let discarded = letters.change_letters(&LetterChange::Discard, &asked, NOW).unwrap();
+    assert_eq!(discarded, [true, true, false, false]);
+    // What is done is seen by the next look.
+    assert_eq!((letters.counts().open, letters.counts().discarded), (4, 2));
+    assert_eq!(letters.change_letters(&LetterChange::Discard, &numbers[..1], NOW).unwrap(), [false]);
+    eventually("the other process sees it", || other.counts().discarded == 2);
+    // The other process takes one back, and the first one hears of it before it does anything.
+    assert_eq!(other.change_letters(&LetterChange::Undo, &numbers[..2], NOW).unwrap(), [true, false]);
+    assert_eq!(letters.change_letters(&LetterChange::Discard, &numbers[..1], NOW).unwrap(), [true]);
+    assert_eq!(letters.change_letters(&LetterChange::Undo, &numbers[..1], NOW).unwrap(), [true]);
+    drop((letters, other));
+    let mut again = desk.letters();
+    assert_eq!(state_of(&mut again, numbers[0]), Some(LetterState::Open));
+    assert_eq!(ids(&again.letters(Some(LetterState::Discarded), None, 9).unwrap()), [numbers[4]]);
+}
+
+#[test]
+fn twins_are_one_letter_and_are_counted() {
+    let desk = Desk::new("twins", 1);
+    let copy = desk.copy(0, 1);
+    let first = desk.park(&copy);
+    desk.park(&copy);
+    let mut letters = desk.letters();
+    assert_eq!((letters.counts().open, letters.counts().twins), (1, 1));
+    // Told of again, by the acknowledgement of the first: nothing changes.
+    letters.parked(first.0, first.1, &copy);
+    assert_eq!((letters.counts().open, letters.counts().twins), (1, 1));
+    letters.replay(&job(3), &[copy.origin.number()], NOW).unwrap();
+    assert_eq!(desk.copies(&desk.topics.replay).len(), 1);
+}
+
+#[test]
+fn records_that_are_not_ours_are_counted_and_left_alone() {
+    let desk = Desk::new("foreign", 1);
+    desk.produce(&desk.topics.dlq, Some(0), Some(b"k"), Some(b"not ours"), None);
+    desk.produce(&desk.topics.dlq_state, None, Some(b"k"), Some(b"{}"), None);
+    desk.produce(&desk.topics.dlq_state, None, Some(b"17"), Some(b"nonsense"), None);
+    let numbers = desk.park_many(1, 2);
+    let mut letters = desk.letters();
+    assert_eq!(letters.counts().unreadable, 3);
+    assert_eq!(ids(&letters.letters(None, None, 10).unwrap()), numbers);
+}
+
+#[test]
+fn a_success_is_over_for_its_generation_only() {
+    let desk = Desk::new("success", 1);
+    let copy = desk.copy(0, 1);
+    desk.park(&copy);
+    let number = copy.origin.number();
+    let mut letters = desk.letters();
+    letters.replay(&job(7), &[number], NOW).unwrap();
+    let (key, value) = Letters::succeeded_state(number, 1, Some(7), NOW);
+    desk.produce(&desk.topics.dlq_state, None, Some(key.as_bytes()), Some(&value), None);
+    letters.succeeded(number, 1);
+    assert_eq!(state_of(&mut letters, number), Some(LetterState::Succeeded));
+    let standing = letters.letter_standings(7, &[number]).unwrap()[0].unwrap();
+    assert_eq!((standing.in_job, standing.is_last_job, standing.replays), (true, true, 1));
+    drop(letters);
+    let mut again = desk.letters();
+    assert_eq!(state_of(&mut again, number), Some(LetterState::Succeeded));
+    // A twin of the copy that succeeded died: that is a letter of its own generation.
+    let twin = Desk::relapsed(&copy, 7);
+    desk.park(&twin);
+    eventually("the mirror reads it", || state_of(&mut again, number) == Some(LetterState::Open));
+    // And should the other twin succeed only now, its state must not take the place of what is said of this letter.
+    assert!(!again.wants_success(number, 1) && again.wants_success(number, 2));
+    assert!(!again.wants_success(number, 0), "it was never replayed");
+}
+
+#[test]
+fn what_cannot_be_written_is_told_within_a_bound_and_changes_nothing() {
+    let mut desk = Desk::new("silent", 1);
+    let numbers = desk.park_many(1, 2);
+    desk.topics.replay = crate::broker::name("nowhere");
+    let mut letters = desk.letters();
+    let began = std::time::Instant::now();
+    let why = unavailable(letters.replay(&job(1), &numbers, NOW));
+    assert!(why.contains("within 10 s"), "{why}");
+    assert!(began.elapsed() < LIMIT);
+    assert_eq!((letters.counts().open, letters.oldest()), (2, desk.copy(0, 0).dead_at));
+    // Nothing is left behind that the next change would stumble over.
+    assert_eq!(letters.change_letters(&LetterChange::Discard, &numbers, NOW).unwrap(), [true, true]);
+    drop(letters);
+    assert_eq!(desk.letters().counts().discarded, 2);
+}

@@ -1,0 +1,12 @@
+//! Dead letters on a real broker: parked, listed, discarded, replayed once.
+
+#[path = "../broker/mod.rs"]
+mod broker;
+mod desk;
+
+mod changes;
+mod kills;
+mod measures;
+mod replays;
+mod rivals;
+mod tools;

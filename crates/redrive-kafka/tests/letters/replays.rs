@@ -1,0 +1,115 @@
+//! A replay publishes each letter once, and says what it did not.
+
+use redrive::engine::letter::{REPLAYS_MAX, ReplayTarget};
+use redrive::engine::{LetterState, ReplayAnswer, ReplayJob};
+use redrive_kafka::letters::other_groups;
+use redrive_kafka::record::CopyRecord;
+
+use crate::desk::{Desk, NOW, eventually, job, state_of};
+
+#[test]
+fn each_letter_is_published_once_where_its_message_came_from() {
+    let desk = Desk::new("once", 3);
+    let numbers = desk.park_many(3, 90);
+    let mut letters = desk.letters();
+    let mut asked = numbers.clone();
+    asked.push(numbers[7]);
+    let mut answers = letters.replay(&job(7), &asked, NOW).unwrap();
+    assert_eq!(answers.pop(), Some(ReplayAnswer::Already));
+    assert!(answers.iter().all(|answer| *answer == ReplayAnswer::Replayed));
+    assert_eq!((letters.counts().open, letters.counts().replaying), (0, 270));
+    // A resumed job, and another one.
+    let again = letters.replay(&job(7), &numbers, NOW).unwrap();
+    assert!(again.iter().all(|answer| *answer == ReplayAnswer::Already));
+    let other = letters.replay(&job(8), &numbers[..2], NOW).unwrap();
+    assert_eq!(other, [ReplayAnswer::NotOpen(LetterState::Replaying); 2]);
+    assert_eq!(letters.replay(&job(8), &[999], NOW).unwrap(), [ReplayAnswer::NotFound]);
+
+    let copies = desk.copies(&desk.topics.replay);
+    let mut published: Vec<u64> = copies.iter().map(|(_, copy)| copy.origin.number()).collect();
+    published.sort_unstable();
+    assert_eq!(published, numbers);
+    for (partition, copy) in &copies {
+        assert_eq!(*partition, copy.origin.partition);
+        let parked = desk.copy(copy.origin.partition, copy.origin.offset);
+        let expected = CopyRecord {
+            meta: parked.meta.replayed(),
+            due: Some(job(7).due),
+            reason: None,
+            dead_at: None,
+            job: Some(7),
+            ..parked
+        };
+        assert_eq!(*copy, expected);
+    }
+}
+
+#[test]
+fn a_letter_that_dies_again_is_open_again_and_needs_force_after_three_times() {
+    let desk = Desk::new("relapse", 1);
+    let mut copy = desk.copy(0, 3);
+    let number = copy.origin.number();
+    desk.park(&copy);
+    let mut letters = desk.letters();
+    for round in 1..=REPLAYS_MAX {
+        let job = job(10 + u64::from(round));
+        assert_eq!(letters.replay(&job, &[number], NOW).unwrap(), [ReplayAnswer::Replayed]);
+        copy = Desk::relapsed(&copy, job.id);
+        let (partition, offset) = desk.park(&copy);
+        letters.parked(partition, offset, &copy);
+        let letter = letters.letter(number).unwrap().unwrap();
+        assert_eq!((letter.state, letter.meta.replays, letter.job), (LetterState::Open, round, Some(job.id)));
+        assert_eq!(letters.replay(&job, &[number], NOW).unwrap(), [ReplayAnswer::Already]);
+    }
+    drop(letters);
+    let mut letters = desk.letters();
+    let too_often = ReplayAnswer::TooOften { replays: REPLAYS_MAX };
+    assert_eq!(letters.replay(&job(20), &[number], NOW).unwrap(), [too_often]);
+    let forced = ReplayJob { force: true, ..job(20) };
+    assert_eq!(letters.replay(&forced, &[number], NOW).unwrap(), [ReplayAnswer::Replayed]);
+    for (id, last) in [(11, false), (12, false), (13, false), (20, true), (21, false)] {
+        let standing = letters.letter_standings(id, &[number, 5]).unwrap();
+        let known = standing[0].unwrap();
+        assert_eq!((known.in_job, known.is_last_job), (id != 21, last), "job {id}");
+        assert_eq!((known.state, known.replays, standing[1]), (LetterState::Replaying, 4, None));
+    }
+    let replays: Vec<u32> =
+        desk.copies(&desk.topics.replay).iter().map(|(_, copy)| copy.meta.replays).collect();
+    assert_eq!(replays, [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_replay_onto_the_source_keeps_the_letters_number_and_names_who_else_reads_it() {
+    let desk = Desk::new("source", 2);
+    let numbers = desk.park_many(2, 2);
+    let mut letters = desk.letters();
+    assert_eq!(other_groups(&desk.cluster, &desk.topics.source).unwrap(), Vec::<String>::new());
+    let billing = commit_as(&desk, "billing");
+    assert_eq!(other_groups(&desk.cluster, &desk.topics.source).unwrap(), [billing]);
+    assert_eq!(other_groups(&desk.cluster, &desk.topics.dlq).unwrap(), Vec::<String>::new());
+
+    let to_source = ReplayJob { target: ReplayTarget::Source, ..job(5) };
+    let answers = letters.replay(&to_source, &numbers, NOW).unwrap();
+    assert!(answers.iter().all(|answer| *answer == ReplayAnswer::Replayed));
+    assert!(desk.copies(&desk.topics.replay).is_empty());
+    let mut copies = desk.copies(&desk.topics.source);
+    copies.sort_by_key(|(_, copy)| copy.origin.number());
+    let published: Vec<u64> = copies.iter().map(|(_, copy)| copy.origin.number()).collect();
+    assert_eq!(published, numbers);
+    assert!(
+        copies.iter().all(|(partition, copy)| *partition == copy.origin.partition && copy.job == Some(5))
+    );
+    eventually("it is under way", || state_of(&mut letters, numbers[0]) == Some(LetterState::Replaying));
+}
+
+/// Another group has read some of the source.
+fn commit_as(desk: &Desk, name: &str) -> String {
+    use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+    use rdkafka::{Offset, TopicPartitionList};
+    let group = crate::broker::name(name);
+    let consumer: BaseConsumer = desk.cluster.reader().set("group.id", &group).create().unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(&desk.topics.source, 1, Offset::Offset(0)).unwrap();
+    consumer.commit(&list, CommitMode::Sync).unwrap();
+    group
+}

@@ -1,0 +1,224 @@
+//! A pipeline on the broker that `REDRIVE_TEST_KAFKA` names, with topics of its own.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use redrive::engine::{Engine, Event, StoreOptions};
+use redrive_core::{Message, Pick};
+use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
+
+/// Far longer than anything takes; only a fault waits for its end.
+pub const LIMIT: Duration = Duration::from_mins(1);
+/// The header that holds a message's id.
+pub const ID: &str = "x-test-id";
+
+pub fn brokers() -> String {
+    std::env::var("REDRIVE_TEST_KAFKA")
+        .expect("REDRIVE_TEST_KAFKA names no broker; `make kafka-up` starts one and prints its address")
+}
+
+/// One pipeline with its own topics and its own directory.
+pub struct World {
+    pub cluster: Cluster,
+    pub pipeline: KafkaPipeline,
+    pub partitions: i32,
+    pub producer: BaseProducer<Places>,
+    _dir: tempfile::TempDir,
+}
+
+/// Remembers where records went.
+#[derive(Default)]
+pub struct Places(std::sync::Mutex<Vec<(usize, i32, i64)>>);
+
+impl rdkafka::ClientContext for Places {}
+
+impl ProducerContext for Places {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, opaque: usize) {
+        use rdkafka::Message as _;
+        let message = result.as_ref().expect("the broker takes a record");
+        self.0.lock().unwrap().push((opaque, message.partition(), message.offset()));
+    }
+}
+
+static WORLDS: AtomicU32 = AtomicU32::new(0);
+
+impl World {
+    pub fn new(partitions: i32, tiers: &[Duration]) -> Self {
+        if std::env::var("REDRIVE_TEST_LOG").is_ok() {
+            let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).try_init();
+        }
+        let number = WORLDS.fetch_add(1, Ordering::SeqCst);
+        let name = format!("k{}-{number}-{}", std::process::id(), rand_suffix());
+        let dir = tempfile::tempdir().unwrap();
+        let cluster = Cluster {
+            brokers: vec![brokers()],
+            group: format!("{name}-group"),
+            member: Some("one".to_owned()),
+            start: Some(Start::Earliest),
+            topics: TopicsMode::Create,
+            state_dir: dir.path().to_owned(),
+            passed_on: Vec::new(),
+        };
+        let pipeline = KafkaPipeline {
+            name: name.clone(),
+            source: name,
+            tiers: tiers.to_vec(),
+            id: Some(Pick::Header(ID.to_owned())),
+            tenant: None,
+            ttl: None,
+            blocking: false,
+            only: Only::Everything,
+        };
+        create(&pipeline.source, partitions, &[("retention.ms", "-1")]);
+        let config = client();
+        let producer = config.create_with_context(Places::default()).unwrap();
+        Self { cluster, pipeline, partitions, producer, _dir: dir }
+    }
+
+    pub fn stores(&self) -> KafkaStores {
+        KafkaStores::new(self.cluster.clone(), vec![self.pipeline.clone()])
+    }
+
+    pub fn open(&self, options: StoreOptions) -> KafkaEngine {
+        let mut engine = self.stores().engine(&self.pipeline.name, options).expect("the pipeline opens");
+        engine.commit_every(Duration::from_millis(5));
+        engine
+    }
+
+    /// The engine once it has read everything there is.
+    pub fn open_caught_up(&self, options: StoreOptions) -> KafkaEngine {
+        let mut engine = self.open(options);
+        let mut events = Vec::new();
+        wait("it reads everything there is", || {
+            engine.poll(&mut events).expect("polling works");
+            engine.has_caught_up()
+        });
+        engine
+    }
+
+    /// Writes messages into the source; where each of them is.
+    pub fn produce(&self, messages: &[Message]) -> Vec<(i32, i64)> {
+        for (at, message) in messages.iter().enumerate() {
+            let mut headers = OwnedHeaders::new();
+            for (key, value) in message.headers() {
+                headers = headers.insert(Header { key, value: Some(value) });
+            }
+            let partition = match message.key() {
+                Some(key) => key.iter().map(|byte| i32::from(*byte)).sum::<i32>() % self.partitions,
+                None => i32::try_from(at).unwrap() % self.partitions,
+            };
+            let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(&self.pipeline.source, at)
+                .partition(partition)
+                .headers(headers)
+                .timestamp(message.created().as_millis().cast_signed());
+            record.key = message.key();
+            record.payload = message.payload();
+            self.producer.send(record).map_err(|(error, _)| error).expect("there is room");
+        }
+        let mut places = Vec::new();
+        wait("the broker takes the records", || {
+            self.producer.poll(Duration::from_millis(1));
+            places.append(&mut self.producer.context().0.lock().unwrap());
+            places.len() == messages.len()
+        });
+        places.sort_unstable();
+        places.into_iter().map(|(_, partition, offset)| (partition, offset)).collect()
+    }
+}
+
+pub fn client() -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", brokers()).set("linger.ms", "0").set("acks", "all");
+    config
+}
+
+pub fn create(topic: &str, partitions: i32, settings: &[(&str, &str)]) {
+    let admin: AdminClient<DefaultClientContext> = client().create().unwrap();
+    let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+    for (key, value) in settings {
+        new = new.set(key, value);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(20)));
+    let made = runtime.block_on(admin.create_topics([&new], &options)).expect("the broker answers");
+    made.into_iter().for_each(|result| drop(result.expect("the topic is made")));
+    // The broker knows of it a moment later.
+    wait("the topic is there", || {
+        let metadata = admin.inner().fetch_metadata(Some(topic), LIMIT).expect("the broker answers");
+        metadata
+            .topics()
+            .iter()
+            .any(|found| found.error().is_none() && i32::try_from(found.partitions().len()) == Ok(partitions))
+    });
+}
+
+fn rand_suffix() -> u32 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_micros()
+}
+
+/// A message as it comes back from the source: with its id in a header.
+pub fn message(id: &str) -> redrive_core::message::MessageBuilder {
+    Message::builder(id).header(ID, id.to_owned())
+}
+
+pub fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < LIMIT, "waited {LIMIT:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Polls until this ticket is durable.
+pub fn wait_durable(engine: &mut dyn Engine, ticket: redrive::engine::Ticket) {
+    let mut events = Vec::new();
+    wait("the batch is durable", || {
+        engine.poll(&mut events).expect("polling works");
+        events.iter().any(|Event::Durable(durable)| *durable >= ticket)
+    });
+}
+
+fn with_admin<T>(act: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &AdminOptions) -> T) -> T {
+    let admin: AdminClient<DefaultClientContext> = client().create().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(20)));
+    runtime.block_on(act(&admin, &options))
+}
+
+/// Changes how large the records of a topic may be.
+pub fn bound_records(topic: &str, bytes: &str) {
+    // All settings of the topic are replaced.
+    let change = AlterConfig::new(ResourceSpecifier::Topic(topic))
+        .set("retention.ms", "-1")
+        .set("retention.bytes", "-1")
+        .set("max.message.bytes", bytes);
+    let done = with_admin(async |admin, options| admin.alter_configs([&change], options).await);
+    done.expect("the broker answers")
+        .into_iter()
+        .for_each(|result| drop(result.expect("the setting is taken")));
+}
+
+/// Removes the records of a partition below `offset`.
+pub fn delete_records(topic: &str, partition: i32, offset: i64) {
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, Offset::Offset(offset)).unwrap();
+    let done = with_admin(async |admin, options| admin.delete_records(&list, options).await);
+    done.expect("the broker removes records");
+}
+
+/// Gives a topic more partitions.
+pub fn grow(topic: &str, partitions: usize) {
+    let more = rdkafka::admin::NewPartitions::new(topic, partitions);
+    let done = with_admin(async |admin, options| admin.create_partitions([&more], options).await);
+    done.expect("the broker answers").into_iter().for_each(|result| drop(result.expect("the topic grows")));
+}

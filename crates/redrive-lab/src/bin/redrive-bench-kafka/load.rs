@@ -1,0 +1,24 @@
+//! Writes orders at a rate of their own, in a process of its own: whoever reads them does not slow it down.
+
+use std::time::{Duration, Instant};
+
+use redrive_lab::bench::{Figures, machine};
+use redrive_lab::kafka::{Error, load::Loader};
+
+use super::options::Options;
+
+pub fn run(options: &Options) -> Result<Figures, Error> {
+    let loader = Loader::new(
+        &options.brokers,
+        &options.source,
+        options.partitions,
+        &[("compression.type", options.compression)],
+    )?;
+    let (began, cpu) = (Instant::now(), machine::cpu_seconds());
+    let sent = loader.write_paced(0, options.rate, Duration::from_secs(options.seconds))?;
+    let mut figures = Figures::default();
+    figures.set("sent", sent as f64);
+    figures.set("sent_s", began.elapsed().as_secs_f64());
+    figures.set("load_cpu_s", machine::cpu_seconds() - cpu);
+    Ok(figures)
+}

@@ -1,0 +1,260 @@
+//! Whether everything adds up: each order that went in came to exactly one end, and what was done more than once has an
+//! interruption to blame.
+//!
+//! The witnesses are the trace of the handlers and the records of the dead-letter topic; no counter of the engine is asked.
+
+use std::fmt;
+
+use super::letters::LetterRecord;
+use super::trace::Tried;
+use crate::fate::Fate;
+use crate::order;
+
+/// How many missing or doubtful orders are named.
+const NAMED_MAX: usize = 10;
+
+/// What is known of one order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    attempts: u8,
+    successes: u8,
+    letters: u8,
+    /// Milliseconds after the beginning, at least 1; 0: never.
+    first_ms: u32,
+    last_ms: u32,
+    success_ms: u32,
+}
+
+/// Takes in what happened, then judges.
+#[derive(Debug)]
+pub struct Audit {
+    orders: Vec<Seen>,
+    begun_us: u64,
+    /// Kills, rebalances, restarts: what may have made something happen twice. Ascending, in milliseconds.
+    interruptions_ms: Vec<u32>,
+    attempts_max: u8,
+    told: Told,
+    repeat_ages_ms: Vec<u32>,
+}
+
+/// The verdict.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    pub produced: u64,
+    pub succeeded: u64,
+    pub dead: u64,
+    pub attempts: u64,
+    /// Without an end.
+    pub missing: u64,
+    /// With a success and a letter.
+    pub both: u64,
+    /// Succeeded though it is poison, or dead though it is not.
+    pub wrong: u64,
+    /// Attempts and letters of orders that were never produced.
+    pub strangers: u64,
+    pub interruptions: u64,
+    /// Successes of orders that had succeeded before.
+    pub repeats: u64,
+    /// Of these, those of a twin: an interruption before the first success made a second copy of the order.
+    pub repeats_of_twins: u64,
+    /// Of these, those with no interruption in their time.
+    pub repeats_unexplained: u64,
+    /// The longest time between a success and the interruption that made it be repeated.
+    pub repeat_age_max_ms: u32,
+    pub repeat_age_p50_ms: u32,
+    /// Second letters of an order.
+    pub twin_letters: u64,
+    pub attempts_of_one_max: u8,
+    /// Orders with more attempts than their budget and one for each interruption in their time.
+    pub over_budget: u64,
+    /// Attempts and letters whose own count is beyond the budget.
+    pub count_too_high: u64,
+    /// A few of the orders that are missing, wrong or over budget.
+    pub named: Vec<u64>,
+}
+
+impl Audit {
+    /// Orders `0..produced` went in; `attempts_max` is the budget of each.
+    pub fn new(produced: u64, attempts_max: u8, begun_us: u64, interruptions_us: &[u64]) -> Self {
+        let mut interruptions_ms: Vec<u32> =
+            interruptions_us.iter().map(|at| after_ms(begun_us, *at)).collect();
+        interruptions_ms.sort_unstable();
+        Self {
+            orders: vec![Seen::default(); produced as usize],
+            begun_us,
+            told: Told { produced, interruptions: interruptions_ms.len() as u64, ..Told::default() },
+            interruptions_ms,
+            attempts_max,
+            repeat_ages_ms: Vec::new(),
+        }
+    }
+
+    /// One attempt; those of an order come in the order they were made.
+    pub fn tried(&mut self, tried: Tried) {
+        let at_ms = after_ms(self.begun_us, tried.at_us);
+        let Some(seen) = self.orders.get_mut(tried.order as usize) else {
+            self.told.strangers += 1;
+            return;
+        };
+        self.told.attempts += 1;
+        self.told.count_too_high += u64::from(tried.attempt > self.attempts_max);
+        seen.attempts = seen.attempts.saturating_add(1);
+        if seen.first_ms == 0 {
+            seen.first_ms = at_ms;
+        }
+        seen.last_ms = at_ms;
+        if !tried.succeeded {
+            return;
+        }
+        if seen.successes > 0 {
+            self.told.repeats += 1;
+            let next = self.interruptions_ms.partition_point(|at| *at < seen.success_ms);
+            match self.interruptions_ms.get(next) {
+                Some(interrupted) if *interrupted <= at_ms => {
+                    self.repeat_ages_ms.push(interrupted - seen.success_ms);
+                }
+                // An earlier interruption in its time has made a twin, and both came to their end.
+                _ if next > 0 && self.interruptions_ms[next - 1] >= seen.first_ms => {
+                    self.told.repeats_of_twins += 1
+                }
+                _ => self.told.repeats_unexplained += 1,
+            }
+        }
+        seen.successes = seen.successes.saturating_add(1);
+        seen.success_ms = at_ms;
+    }
+
+    pub fn letter(&mut self, letter: LetterRecord) {
+        let Some(seen) = self.orders.get_mut(letter.order as usize) else {
+            self.told.strangers += 1;
+            return;
+        };
+        self.told.count_too_high += u64::from(letter.attempts > u32::from(self.attempts_max));
+        self.told.twin_letters += u64::from(seen.letters > 0);
+        seen.letters = seen.letters.saturating_add(1);
+    }
+
+    /// Judges every order by the fates of the workload.
+    pub fn told(self) -> Told {
+        self.told_by(|i| Fate::of(&order::id(i)))
+    }
+
+    pub fn told_by(mut self, fate: impl Fn(u64) -> Fate) -> Told {
+        let told = &mut self.told;
+        for (i, seen) in self.orders.iter().enumerate() {
+            let poison = fate(i as u64) == Fate::Poison;
+            let (succeeded, dead) = (seen.successes > 0, seen.letters > 0);
+            told.succeeded += u64::from(succeeded && !dead);
+            told.dead += u64::from(dead && !succeeded);
+            told.both += u64::from(succeeded && dead);
+            told.missing += u64::from(!succeeded && !dead);
+            let wrong = succeeded && poison || dead && !poison;
+            told.wrong += u64::from(wrong);
+            told.attempts_of_one_max = told.attempts_of_one_max.max(seen.attempts);
+            let from = self.interruptions_ms.partition_point(|at| *at < seen.first_ms);
+            let to = self.interruptions_ms.partition_point(|at| *at <= seen.last_ms);
+            let over = usize::from(seen.attempts) > usize::from(self.attempts_max) + to.saturating_sub(from);
+            told.over_budget += u64::from(over);
+            if (wrong || over || !succeeded && !dead) && told.named.len() < NAMED_MAX {
+                told.named.push(i as u64);
+            }
+        }
+        self.repeat_ages_ms.sort_unstable();
+        told.repeat_age_max_ms = self.repeat_ages_ms.last().copied().unwrap_or(0);
+        told.repeat_age_p50_ms = self.repeat_ages_ms.get(self.repeat_ages_ms.len() / 2).copied().unwrap_or(0);
+        self.told
+    }
+}
+
+impl Told {
+    /// `succeeded + dead == produced` by id, each with the end its fate demands, none invented.
+    pub fn all_ended_once(&self) -> Result<(), String> {
+        let adds_up = self.succeeded + self.dead == self.produced;
+        let clean = self.missing + self.both + self.wrong + self.strangers + self.count_too_high == 0;
+        if adds_up && clean { Ok(()) } else { Err(self.to_string()) }
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { produced, succeeded, dead, attempts, missing, both, wrong, strangers, .. } = self;
+        write!(
+            f,
+            "{produced} produced = {succeeded} succeeded + {dead} dead ({missing} missing, {both} both, {wrong} wrong, \
+             {strangers} strangers); {attempts} attempts, at most {} of one, {} over budget, {} counted too high; {} interruptions: \
+             {} repeated successes ({} of twins, {} unexplained, the others done {} ms before it in the median, {} ms at most), {} twin letters",
+            self.attempts_of_one_max,
+            self.over_budget,
+            self.count_too_high,
+            self.interruptions,
+            self.repeats,
+            self.repeats_of_twins,
+            self.repeats_unexplained,
+            self.repeat_age_p50_ms,
+            self.repeat_age_max_ms,
+            self.twin_letters,
+        )?;
+        if self.named.is_empty() { Ok(()) } else { write!(f, "; look at orders {:?}", self.named) }
+    }
+}
+
+/// Milliseconds since the beginning, counted from 1 so that 0 can mean never.
+fn after_ms(begun_us: u64, at_us: u64) -> u32 {
+    u32::try_from(at_us.saturating_sub(begun_us) / 1000 + 1).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn try_at(audit: &mut Audit, order: u64, attempt: u8, succeeded: bool, at_ms: u64) {
+        audit.tried(Tried { order, attempt, succeeded, at_us: at_ms * 1000 });
+    }
+
+    fn fate(i: u64) -> Fate {
+        if i == 1 { Fate::Poison } else { Fate::Success }
+    }
+
+    #[test]
+    fn ends_add_up_by_id() {
+        let mut audit = Audit::new(3, 4, 0, &[]);
+        try_at(&mut audit, 0, 1, true, 5);
+        (1..=4).for_each(|attempt| try_at(&mut audit, 1, attempt, false, 5));
+        audit.letter(LetterRecord { order: 1, attempts: 4 });
+        let told = audit.told_by(fate);
+        assert_eq!((told.succeeded, told.dead, told.missing), (1, 1, 1));
+        assert!(told.all_ended_once().unwrap_err().contains("1 missing"), "order 2 has no end");
+        assert_eq!((told.named.as_slice(), told.over_budget), ([2].as_slice(), 0));
+    }
+
+    #[test]
+    fn a_poison_that_succeeds_and_a_good_one_that_dies_are_wrong() {
+        let mut audit = Audit::new(2, 4, 0, &[]);
+        try_at(&mut audit, 1, 1, true, 5);
+        audit.letter(LetterRecord { order: 0, attempts: 4 });
+        let told = audit.told_by(fate);
+        assert_eq!((told.wrong, told.both), (2, 0));
+        assert!(told.all_ended_once().is_err());
+    }
+
+    #[test]
+    fn a_repeat_needs_an_interruption_after_its_success() {
+        let mut audit = Audit::new(2, 4, 0, &[100_000]);
+        for (order, first) in [(0, 40), (0, 150), (1, 120), (1, 150)] {
+            try_at(&mut audit, order, 1, true, first);
+        }
+        let told = audit.told_by(|_| Fate::Success);
+        assert_eq!((told.repeats, told.repeats_unexplained), (2, 1));
+        assert_eq!((told.repeat_age_max_ms, told.succeeded), (60, 2));
+    }
+
+    #[test]
+    fn each_interruption_in_its_time_allows_one_more_attempt() {
+        let over = |interruptions: &[u64]| {
+            let mut audit = Audit::new(1, 4, 0, interruptions);
+            (1..=5).for_each(|attempt| try_at(&mut audit, 0, attempt, attempt == 5, u64::from(attempt) * 10));
+            audit.told_by(|_| Fate::Success).over_budget
+        };
+        assert_eq!((over(&[]), over(&[25_000]), over(&[70_000])), (1, 0, 1));
+    }
+}

@@ -1,0 +1,62 @@
+//! What lies in a dead-letter topic, read as anybody would read it.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::Message;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::Headers;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+
+use super::topics::{PATIENCE, reach};
+use super::{Error, orders};
+
+/// One record of a dead-letter topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LetterRecord {
+    pub order: u64,
+    /// The header `x-attempts`; 0 if it is missing.
+    pub attempts: u32,
+}
+
+/// All records from the first to the end as it is now.
+pub fn read(brokers: &str, topic: &str) -> Result<Vec<LetterRecord>, Error> {
+    let reach = reach(brokers, topic)?;
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", brokers).set("group.id", "redrive-lab-audit");
+    config.set("enable.auto.commit", "false").set("enable.partition.eof", "true");
+    config.set("auto.offset.reset", "earliest").set("isolation.level", "read_committed");
+    let consumer: BaseConsumer = config.create()?;
+    let mut places = TopicPartitionList::new();
+    let mut open = 0;
+    for (partition, (low, high)) in reach.iter().enumerate() {
+        if low < high {
+            places.add_partition_offset(topic, partition as i32, Offset::Offset(*low))?;
+            open += 1;
+        }
+    }
+    consumer.assign(&places)?;
+    let (mut letters, mut last) = (Vec::new(), Instant::now());
+    while open > 0 {
+        match consumer.poll(Duration::from_millis(100)) {
+            Some(Ok(record)) => {
+                last = Instant::now();
+                letters.push(letter(&record)?);
+            }
+            // The end of a partition: also where the last offset is a marker of a transaction, which nobody sees.
+            Some(Err(rdkafka::error::KafkaError::PartitionEOF(_))) => open -= 1,
+            Some(Err(error)) => return Err(error.into()),
+            None if last.elapsed() > PATIENCE => return Err(format!("{topic} is not readable").into()),
+            None => {}
+        }
+    }
+    Ok(letters)
+}
+
+fn letter(record: &impl Message) -> Result<LetterRecord, Error> {
+    let order = record.payload().and_then(orders::number).ok_or("a letter is no order of the workload")?;
+    let attempts = record.headers().into_iter().flat_map(Headers::iter);
+    let attempts = attempts.filter(|header| header.key == "x-attempts").filter_map(|header| header.value);
+    let attempts = attempts.last().and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
+    Ok(LetterRecord { order, attempts: attempts.unwrap_or(0) })
+}

@@ -1,0 +1,130 @@
+//! Orders into a topic: as fast as it takes them, or at a rate that does not slow down when the reader does.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::{ClientConfig, FromClientConfigAndContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+
+use super::Error;
+use crate::order;
+
+/// How often a paced load sends what has come due since.
+const TICK: Duration = Duration::from_millis(2);
+
+/// Counts what the broker acknowledged and what it did not.
+#[derive(Clone, Debug, Default)]
+struct Answers {
+    written: Arc<AtomicU64>,
+    failed: Arc<AtomicU64>,
+}
+
+impl ClientContext for Answers {}
+
+impl ProducerContext for Answers {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let count = if result.is_ok() { &self.written } else { &self.failed };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Writes orders; order i goes to the same partition every time, and so do all orders of its customer.
+pub struct Loader {
+    producer: BaseProducer<Answers>,
+    answers: Answers,
+    topic: String,
+    partitions: u64,
+}
+
+impl std::fmt::Debug for Loader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loader").field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
+
+impl Loader {
+    /// `passed_on` are settings of librdkafka over ours.
+    pub fn new(
+        brokers: &str,
+        topic: &str,
+        partitions: u64,
+        passed_on: &[(&str, &str)],
+    ) -> Result<Self, Error> {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", brokers).set("enable.idempotence", "true");
+        config.set("linger.ms", "5").set("queue.buffering.max.messages", "500000");
+        config.set("batch.size", "262144").set("queue.buffering.max.kbytes", "524288");
+        for (name, value) in passed_on {
+            config.set(*name, *value);
+        }
+        let answers = Answers::default();
+        let producer = BaseProducer::from_config_and_context(&config, answers.clone())?;
+        Ok(Self { producer, answers, topic: topic.to_owned(), partitions })
+    }
+
+    /// Writes these orders and returns when each of them is acknowledged.
+    pub fn write(&self, orders: Range<u64>) -> Result<(), Error> {
+        for (count, i) in orders.enumerate() {
+            self.send(i)?;
+            if count.is_multiple_of(1000) {
+                self.producer.poll(Duration::ZERO);
+            }
+        }
+        self.drain()
+    }
+
+    /// Writes the orders from `first` on, `rate` of them per second, for `span`. Returns how many.
+    pub fn write_paced(&self, first: u64, rate: u64, span: Duration) -> Result<u64, Error> {
+        let (began, mut sent) = (Instant::now(), 0);
+        let all = (span.as_secs_f64() * rate as f64) as u64;
+        while sent < all {
+            let wanted = ((began.elapsed().as_secs_f64() * rate as f64) as u64).min(all);
+            for i in sent..wanted {
+                self.send(first + i)?;
+            }
+            sent = wanted;
+            self.producer.poll(TICK);
+        }
+        self.drain()?;
+        Ok(sent)
+    }
+
+    /// Acknowledged so far.
+    pub fn written(&self) -> u64 {
+        self.answers.written.load(Ordering::Relaxed)
+    }
+
+    fn send(&self, i: u64) -> Result<(), Error> {
+        let (payload, customer) = (order::payload(i), i % order::CUSTOMERS);
+        let key = format!("c-{customer}");
+        let partition = (customer % self.partitions) as i32;
+        let mut record = BaseRecord::to(&self.topic).key(&key).payload(&payload).partition(partition);
+        loop {
+            match self.producer.send(record) {
+                Ok(()) => return Ok(()),
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), again)) => {
+                    record = again;
+                    self.producer.poll(Duration::from_millis(1));
+                }
+                Err((error, _)) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits for all answers. Not by `flush`, which polls for 100 ms at a time however soon they come.
+    fn drain(&self) -> Result<(), Error> {
+        while self.producer.in_flight_count() > 0 {
+            self.producer.poll(Duration::from_millis(1));
+        }
+        match self.answers.failed.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            failed => Err(format!("{failed} orders were not acknowledged").into()),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A processor of the workload: one pipeline on the Kafka engine, as benchmarks and fault tests put it together.
+
+use std::path::PathBuf;
+
+use redrive::{Mode, Pipeline, Policy, Redrive};
+use redrive_kafka::{Cluster, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
+
+use super::Error;
+
+/// What differs between two processors.
+#[derive(Clone, Debug)]
+pub struct Processor {
+    pub brokers: String,
+    /// Pipeline, group, and prefix of the topics it owns.
+    pub name: String,
+    pub source: String,
+    /// Static membership.
+    pub member: Option<String>,
+    /// Delays of the retries, without jitter.
+    pub tiers: Vec<String>,
+    pub state_dir: PathBuf,
+    pub concurrency: u32,
+    /// Retries in place, one delivery at a time for each partition.
+    pub blocking: bool,
+    /// Settings of librdkafka.
+    pub passed_on: Vec<(String, String)>,
+}
+
+impl Processor {
+    /// The pipeline, still without a handler. Failures are not classified, as in all comparisons.
+    pub fn pipeline(&self) -> Pipeline {
+        let policy = Policy::tiers(self.tiers.iter().map(String::as_str)).jitter("none").classify(false);
+        // Near the end of a run only poison is left, which looks like an outage and would not be counted.
+        let policy = policy.outage_gate(false);
+        let mode = if self.blocking { Mode::Blocking } else { Mode::NonBlocking };
+        Pipeline::new(&self.name).policy(policy).concurrency(self.concurrency).mode(mode)
+    }
+
+    pub fn build(&self, pipeline: Pipeline) -> Result<Redrive, Error> {
+        std::fs::create_dir_all(&self.state_dir)?;
+        let cluster = Cluster {
+            brokers: vec![self.brokers.clone()],
+            group: self.name.clone(),
+            member: self.member.clone(),
+            start: Some(Start::Earliest),
+            topics: TopicsMode::Create,
+            state_dir: self.state_dir.clone(),
+            passed_on: self.passed_on.clone(),
+        };
+        let kafka = KafkaPipeline {
+            name: self.name.clone(),
+            source: self.source.clone(),
+            tiers: self
+                .tiers
+                .iter()
+                .map(|tier| redrive_core::duration::parse(tier))
+                .collect::<Result<_, _>>()?,
+            id: None,
+            tenant: None,
+            ttl: None,
+            blocking: self.blocking,
+            only: Only::Everything,
+        };
+        let stores = KafkaStores::new(cluster, vec![kafka]);
+        Ok(Redrive::builder().engine(stores).pipeline(pipeline).build()?)
+    }
+}

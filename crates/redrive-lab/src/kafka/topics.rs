@@ -1,0 +1,134 @@
+//! Topics from outside: made, removed, how far they reach, and how far a group has come.
+
+use std::time::Duration;
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::types::RDKafkaErrorCode;
+
+use super::Error;
+
+/// No answer of a broker on the same machine takes this long, also when it is busy.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A topic as it shall be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Topic<'a> {
+    pub name: &'a str,
+    pub partitions: i32,
+    pub settings: &'a [(&'a str, &'a str)],
+}
+
+/// Makes topics with one copy of everything.
+pub fn create(brokers: &str, topics: &[Topic<'_>]) -> Result<(), Error> {
+    let wanted = topics.iter().map(|topic| {
+        let new = NewTopic::new(topic.name, topic.partitions, TopicReplication::Fixed(1));
+        topic.settings.iter().fold(new, |new, (name, value)| new.set(name, value))
+    });
+    let wanted: Vec<_> = wanted.collect();
+    let made = waiting(admin(brokers)?.create_topics(&wanted, &options()))??;
+    made.into_iter().try_for_each(|made| match made {
+        Ok(_) => Ok(()),
+        Err((name, code)) => Err(format!("topic {name} cannot be made: {code}").into()),
+    })
+}
+
+/// Removes topics; those that are not there are passed over.
+pub fn delete(brokers: &str, names: &[&str]) -> Result<(), Error> {
+    let gone = waiting(admin(brokers)?.delete_topics(names, &options()))??;
+    gone.into_iter().try_for_each(|gone| match gone {
+        Ok(_) | Err((_, RDKafkaErrorCode::UnknownTopicOrPartition)) => Ok(()),
+        Err((name, code)) => Err(format!("topic {name} cannot be removed: {code}").into()),
+    })
+}
+
+/// Names of all topics that begin with `prefix`.
+pub fn beginning_with(brokers: &str, prefix: &str) -> Result<Vec<String>, Error> {
+    let metadata = looking(brokers, "redrive-lab-look")?.fetch_metadata(None, PATIENCE)?;
+    let names = metadata.topics().iter().map(|topic| topic.name().to_owned());
+    Ok(names.filter(|name| name.starts_with(prefix)).collect())
+}
+
+/// First and next offset of each partition.
+pub fn reach(brokers: &str, topic: &str) -> Result<Vec<(i64, i64)>, Error> {
+    reach_by(&looking(brokers, "redrive-lab-look")?, topic)
+}
+
+fn reach_by(consumer: &BaseConsumer, topic: &str) -> Result<Vec<(i64, i64)>, Error> {
+    let metadata = consumer.fetch_metadata(Some(topic), PATIENCE)?;
+    let partitions = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
+    let marks = (0..partitions).map(|partition| consumer.fetch_watermarks(topic, partition as i32, PATIENCE));
+    Ok(marks.collect::<Result<_, _>>()?)
+}
+
+/// Looks at the lag of one group again and again, without being its member.
+pub struct Lag {
+    consumer: BaseConsumer,
+    topic: String,
+}
+
+impl std::fmt::Debug for Lag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lag").field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
+
+/// How far topic and group are, summed over all partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Records that were ever written.
+    pub written: i64,
+    /// Records before the committed offsets.
+    pub committed: i64,
+}
+
+impl Progress {
+    pub fn lag(self) -> i64 {
+        self.written - self.committed
+    }
+}
+
+impl Lag {
+    pub fn of(brokers: &str, group: &str, topic: &str) -> Result<Self, Error> {
+        Ok(Self { consumer: looking(brokers, group)?, topic: topic.to_owned() })
+    }
+
+    /// A partition without a committed offset counts from its first record.
+    pub fn look(&self) -> Result<Progress, Error> {
+        let reach = reach_by(&self.consumer, &self.topic)?;
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition_range(&self.topic, 0, reach.len() as i32 - 1);
+        let answered = self.consumer.committed_offsets(asked, PATIENCE)?;
+        let mut progress = Progress { written: 0, committed: 0 };
+        for element in answered.elements() {
+            let (low, high) = reach[element.partition() as usize];
+            progress.written += high;
+            progress.committed += match element.offset() {
+                Offset::Offset(offset) => offset,
+                _ => low,
+            };
+        }
+        Ok(progress)
+    }
+}
+
+fn looking(brokers: &str, group: &str) -> Result<BaseConsumer, Error> {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", brokers).set("group.id", group).set("enable.auto.commit", "false");
+    Ok(config.create()?)
+}
+
+fn admin(brokers: &str) -> Result<AdminClient<DefaultClientContext>, Error> {
+    Ok(ClientConfig::new().set("bootstrap.servers", brokers).create()?)
+}
+
+fn options() -> AdminOptions {
+    AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE))
+}
+
+fn waiting<T>(answer: impl Future<Output = T>) -> Result<T, Error> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(answer))
+}

@@ -1,0 +1,44 @@
+//! Who else reads the topic a pipeline's messages come from. Only whoever set up the engine can ask.
+
+use std::fmt;
+use std::sync::Arc;
+
+use redrive::HandleError;
+use redrive::engine::EngineError;
+
+use crate::problem::{Code, Problem};
+
+type Ask = dyn Fn() -> Result<Vec<String>, EngineError> + Send + Sync;
+
+/// A way to ask which consumer groups besides our own read a pipeline's source. There is none unless it is set.
+#[derive(Clone, Default)]
+pub struct Readers {
+    ask: Option<Arc<Ask>>,
+}
+
+impl Readers {
+    /// `ask` may wait for an answer from elsewhere.
+    pub fn new(ask: impl Fn() -> Result<Vec<String>, EngineError> + Send + Sync + 'static) -> Self {
+        Self { ask: Some(Arc::new(ask)) }
+    }
+
+    pub(crate) async fn others(&self) -> Result<Vec<String>, Problem> {
+        let Some(ask) = self.ask.clone() else {
+            let message = "this processor cannot tell who else reads the topic";
+            return Err(Problem::new(
+                Code::Conflict,
+                message,
+                "ask the cluster, then start it without a dry run",
+            ));
+        };
+        let asked = tokio::task::spawn_blocking(move || ask()).await;
+        let asked = asked.unwrap_or_else(|error| Err(EngineError::Unavailable(error.to_string())));
+        Ok(asked.map_err(HandleError::from)?)
+    }
+}
+
+impl fmt::Debug for Readers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Readers").field("known", &self.ask.is_some()).finish()
+    }
+}
