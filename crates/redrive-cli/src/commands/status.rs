@@ -1,5 +1,4 @@
 //! `redrive status`: the live state of one pipeline or of all, once or every second.
-//!
 
 mod health;
 mod key;
