@@ -89,7 +89,7 @@ fn cooldowns_double_up_to_five_minutes_and_a_round_has_no_more_than_its_probes()
     let mut breaker = opened();
     let mut now = at(0);
     for (n, wait) in [30_u64, 60, 120, 240, 300, 300].into_iter().enumerate() {
-        assert_eq!(breaker.tick(now.plus(Duration::from_secs(wait) - Duration::from_millis(1))), None);
+        assert_eq!(breaker.tick(now.plus(Duration::from_millis(wait * 1_000 - 1))), None);
         assert_eq!(breaker.probes_wanted(), 0, "nothing while it is open");
         now = now.plus(Duration::from_secs(wait));
         assert_eq!(breaker.tick(now), Some(Change::Probing { round: n as u32 + 1 }));

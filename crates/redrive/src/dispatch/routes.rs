@@ -22,11 +22,13 @@ const PUT_OFF_MIN: Duration = Duration::from_secs(1);
 /// … and at most, each time longer.
 const PUT_OFF_MAX: Duration = Duration::from_mins(1);
 
+type Route = dyn Fn(&Message) -> Option<Endpoint> + Send + Sync;
+
 /// Says where a message goes.
 #[derive(Clone)]
 pub struct Router {
     pub(crate) per_endpoint: u32,
-    pub(crate) of: Arc<dyn Fn(&Message) -> Option<Endpoint> + Send + Sync>,
+    pub(crate) of: Arc<Route>,
 }
 
 impl fmt::Debug for Router {
@@ -180,9 +182,9 @@ impl Machine {
             && let Some((delivery, endpoint)) = self.routes.as_mut().and_then(|routes| routes.next_freed(now))
         {
             let (mut one, before) = (vec![delivery], starts.len());
-            self.from_lot(true);
+            self.look_at_lot(true);
             self.taken_again(&mut one, now, starts);
-            self.from_lot(false);
+            self.look_at_lot(false);
             if starts.len() == before
                 && let Some(routes) = &mut self.routes
             {
@@ -191,7 +193,7 @@ impl Machine {
         }
     }
 
-    fn from_lot(&mut self, from_lot: bool) {
+    fn look_at_lot(&mut self, from_lot: bool) {
         if let Some(routes) = &mut self.routes {
             routes.from_lot = from_lot;
         }

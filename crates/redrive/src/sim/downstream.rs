@@ -128,11 +128,10 @@ impl Downstream {
             Fate::Permanent => fail(Class::Permanent),
             Fate::Gone => fail(Class::Gone),
             Fate::Poison => fail(Class::Transient),
-            Fate::Crashing => fail(Class::Crash),
+            // A killer never answers; what is here is never told.
+            Fate::Crashing | Fate::Killer => fail(Class::Crash),
             Fate::Stale => fail(Class::Reconnect),
             Fate::Locked => fail(Class::Credential),
-            // It never answers; what is here is never told.
-            Fate::Killer => fail(Class::Crash),
         };
         Answer { takes_ms, reply, applies: reply == Reply::Done || (fate == Fate::Good && ambiguous) }
     }

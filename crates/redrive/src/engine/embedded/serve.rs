@@ -40,7 +40,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
 
     fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<(), EngineError> {
         self.check()?;
-        let announced = self.suspects.announce(receipt.seq).map_err(marking);
+        let announced = self.suspects.announce(receipt.seq).map_err(|error| marking(&error));
         self.guard(announced)
     }
 
@@ -59,7 +59,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         self.guard(absorbed)?;
         self.tend();
         while let Some((_, seq)) = self.suspects_ending.pop_if(|(ticket, _)| ticket.0 <= self.durable) {
-            self.suspects.settled(seq).map_err(marking)?;
+            self.suspects.settled(seq).map_err(|error| marking(&error))?;
         }
         let mut last = None;
         while let Some(ticket) = self.unreported.pop_front_if(|ticket| ticket.0 <= self.durable) {
@@ -242,7 +242,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     }
 }
 
-fn marking(error: std::io::Error) -> EngineError {
+fn marking(error: &std::io::Error) -> EngineError {
     EngineError::Storage(format!("marking suspects: {error}"))
 }
 
@@ -265,7 +265,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         for Settlement { delivery, verdict, .. } in batch.iter().filter(|s| s.delivery.suspect.is_some()) {
             let seq = delivery.receipt.seq;
             if *verdict == Verdict::Release {
-                self.suspects.released(seq).map_err(marking)?;
+                self.suspects.released(seq).map_err(|error| marking(&error))?;
             } else {
                 self.suspects_ending.push((Ticket(self.given + 1), seq));
             }
