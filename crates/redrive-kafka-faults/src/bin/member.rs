@@ -81,7 +81,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
             other => return Err(format!("no flag `{other}`").into()),
         }
     }
-    options.processor.source = options.processor.name.clone();
+    options.processor.source.clone_from(&options.processor.name);
     options.processor.state_dir = dir.join(state);
     Ok(options)
 }

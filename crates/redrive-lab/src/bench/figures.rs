@@ -71,12 +71,15 @@ impl Spread {
 #[derive(Debug)]
 pub struct Table(Vec<[String; 5]>);
 
-impl Table {
-    pub fn new() -> Self {
+impl Default for Table {
+    /// Its head, and no rows.
+    fn default() -> Self {
         let head = ["measurement", "unit", "min", "median", "max"].map(str::to_owned);
         Self(vec![head])
     }
+}
 
+impl Table {
     pub fn row(&mut self, what: &str, unit: &str, spread: &Spread) {
         if spread.median().is_nan() {
             return;

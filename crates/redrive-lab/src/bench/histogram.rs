@@ -30,13 +30,13 @@ impl Histogram {
         if bucket < 64 { bucket as u64 } else { ((bucket % 32 + 32) as u64) << (bucket / 32 - 1) }
     }
 
-    pub fn len(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| u64::from(bucket.load(Ordering::Relaxed))).sum()
     }
 
     /// The value that `share` of all do not pass, in milliseconds.
     pub fn quantile_ms(&self, share: f64) -> f64 {
-        let wanted = (self.len() as f64 * share).ceil() as u64;
+        let wanted = (self.count() as f64 * share).ceil() as u64;
         let mut seen = 0;
         for (index, bucket) in self.buckets.iter().enumerate() {
             seen += u64::from(bucket.load(Ordering::Relaxed));

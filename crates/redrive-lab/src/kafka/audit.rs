@@ -115,7 +115,7 @@ impl Audit {
                 }
                 // An earlier interruption in its time has made a twin, and both came to their end.
                 _ if next > 0 && self.interruptions_ms[next - 1] >= seen.first_ms => {
-                    self.told.repeats_of_twins += 1
+                    self.told.repeats_of_twins += 1;
                 }
                 _ => self.told.repeats_unexplained += 1,
             }

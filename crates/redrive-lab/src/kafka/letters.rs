@@ -29,9 +29,9 @@ pub fn read(brokers: &str, topic: &str) -> Result<Vec<LetterRecord>, Error> {
     let consumer: BaseConsumer = config.create()?;
     let mut places = TopicPartitionList::new();
     let mut open = 0;
-    for (partition, (low, high)) in reach.iter().enumerate() {
+    for (partition, (low, high)) in (0..).zip(&reach) {
         if low < high {
-            places.add_partition_offset(topic, partition as i32, Offset::Offset(*low))?;
+            places.add_partition_offset(topic, partition, Offset::Offset(*low))?;
             open += 1;
         }
     }

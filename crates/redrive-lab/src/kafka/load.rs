@@ -16,6 +16,9 @@ use crate::order;
 /// How often a paced load sends what has come due since.
 const TICK: Duration = Duration::from_millis(2);
 
+/// Events of the producer that are heard in one go; each tells of a batch.
+const EVENTS: usize = 64;
+
 /// Counts what the broker acknowledged and what it did not.
 #[derive(Clone, Debug, Default)]
 struct Answers {
@@ -89,7 +92,7 @@ impl Loader {
                 self.send(first + i)?;
             }
             sent = wanted;
-            self.producer.poll(TICK);
+            self.rest(TICK);
         }
         self.drain()?;
         Ok(sent)
@@ -110,17 +113,26 @@ impl Loader {
                 Ok(()) => return Ok(()),
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), again)) => {
                     record = again;
-                    self.producer.poll(Duration::from_millis(1));
+                    self.rest(Duration::from_millis(1));
                 }
                 Err((error, _)) => return Err(error.into()),
             }
         }
     }
 
+    /// Sleeps, then hears answers. A poll with a time limit would spin: the client counts in whole milliseconds, and asks
+    /// again and again during the last one.
+    fn rest(&self, span: Duration) {
+        std::thread::sleep(span);
+        for _ in 0..EVENTS {
+            self.producer.poll(Duration::ZERO);
+        }
+    }
+
     /// Waits for all answers. Not by `flush`, which polls for 100 ms at a time however soon they come.
     fn drain(&self) -> Result<(), Error> {
         while self.producer.in_flight_count() > 0 {
-            self.producer.poll(Duration::from_millis(1));
+            self.rest(Duration::from_millis(1));
         }
         match self.answers.failed.load(Ordering::Relaxed) {
             0 => Ok(()),

@@ -60,7 +60,7 @@ pub fn reach(brokers: &str, topic: &str) -> Result<Vec<(i64, i64)>, Error> {
 fn reach_by(consumer: &BaseConsumer, topic: &str) -> Result<Vec<(i64, i64)>, Error> {
     let metadata = consumer.fetch_metadata(Some(topic), PATIENCE)?;
     let partitions = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
-    let marks = (0..partitions).map(|partition| consumer.fetch_watermarks(topic, partition as i32, PATIENCE));
+    let marks = (0..).take(partitions).map(|partition| consumer.fetch_watermarks(topic, partition, PATIENCE));
     Ok(marks.collect::<Result<_, _>>()?)
 }
 
@@ -100,7 +100,9 @@ impl Lag {
     pub fn look(&self) -> Result<Progress, Error> {
         let reach = reach_by(&self.consumer, &self.topic)?;
         let mut asked = TopicPartitionList::new();
-        asked.add_partition_range(&self.topic, 0, reach.len() as i32 - 1);
+        for (partition, _) in (0..).zip(&reach) {
+            asked.add_partition(&self.topic, partition);
+        }
         let answered = self.consumer.committed_offsets(asked, PATIENCE)?;
         let mut progress = Progress { written: 0, committed: 0 };
         for element in answered.elements() {

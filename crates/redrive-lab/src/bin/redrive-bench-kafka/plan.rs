@@ -30,7 +30,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         options.partitions, options.concurrency
     );
     println!("workload: 512-byte orders, N = {}; fates by fnv1a64 of the id, no other seed", options.n);
-    let mut plan = Plan { options, runs: Runs::new(options), table: Table::new(), faults: Vec::new() };
+    let mut plan = Plan { options, runs: Runs::new(options), table: Table::default(), faults: Vec::new() };
     let ran = plan.all();
     plan.runs.clear("bench-")?;
     println!("load at the end: {}\n\n{}", machine::load(), plan.table);

@@ -131,10 +131,10 @@ fn ends(rig: &Rig, n: u64, figures: &mut Figures) {
 }
 
 fn quantiles(name: &str, histogram: &Histogram, figures: &mut Figures) {
-    if histogram.len() == 0 {
+    if histogram.count() == 0 {
         return;
     }
-    figures.set(&format!("{name}_count"), histogram.len() as f64);
+    figures.set(&format!("{name}_count"), histogram.count() as f64);
     figures.set(&format!("{name}_p50_ms"), histogram.quantile_ms(0.5));
     figures.set(&format!("{name}_p99_ms"), histogram.quantile_ms(0.99));
     figures.set(&format!("{name}_max_ms"), histogram.max_ms());

@@ -65,7 +65,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     fs::create_dir_all(&options.dir)?;
     let amounts = Amounts::of(options.size);
     print_head(options, &amounts);
-    let mut plan = Plan { options, runs: Runs { options }, table: Table::new(), faults: Vec::new() };
+    let mut plan = Plan { options, runs: Runs { options }, table: Table::default(), faults: Vec::new() };
     let drained = plan.drain(&amounts)?;
     plan.mixed(&amounts, &drained)?;
     let flowed = plan.flow(&amounts)?;

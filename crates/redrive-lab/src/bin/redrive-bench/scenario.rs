@@ -142,8 +142,8 @@ async fn follow(rig: &Rig, n: u64, began: Instant, figures: &mut Figures) -> Res
 fn ends(rig: &Rig, n: u64, figures: &mut Figures) {
     let late = &rig.witness.late;
     figures.set("dead", rig.witness.died.load(std::sync::atomic::Ordering::Relaxed) as f64);
-    figures.set("retries", late.len() as f64);
-    if late.len() > 0 {
+    figures.set("retries", late.count() as f64);
+    if late.count() > 0 {
         figures.set("late_p50_ms", late.quantile_ms(0.5));
         figures.set("late_p99_ms", late.quantile_ms(0.99));
         figures.set("late_max_ms", late.max_ms());
