@@ -75,12 +75,11 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
     // What is wrong with the command line is said before anybody is asked.
     let witness = args.applied.as_deref().unwrap_or_default().parse::<Witness>()?;
     if let Some(records) = on_kafka(args, global)? {
-        let (roll, lost) = match args.ids.is_some() || args.ids_file.is_some() {
-            true => (produced(args)?, Vec::new()),
-            false => {
-                out.note(&format!("reading {} …", records.source()));
-                records.produced()?
-            }
+        let (roll, lost) = if args.ids.is_some() || args.ids_file.is_some() {
+            (produced(args)?, Vec::new())
+        } else {
+            out.note(&format!("reading {} …", records.source()));
+            records.produced()?
         };
         return block_on(audit_records(args, (roll, lost), &witness, &records, out));
     }

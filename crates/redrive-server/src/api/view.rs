@@ -302,6 +302,7 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
 
 impl LetterView {
     /// The same letter with the place it came from.
+    #[must_use]
     pub fn from(self, origin: Option<String>) -> Self {
         Self { origin, ..self }
     }

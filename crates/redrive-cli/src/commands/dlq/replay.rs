@@ -17,6 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const AWAY_MAX: Duration = Duration::from_mins(1);
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Args {
     /// The pipeline; not needed with --resume or --abort
     #[arg(required_unless_present_any = ["resume", "abort"])]
