@@ -1,7 +1,7 @@
 # One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint alerts examples demo bench bench-kafka soak soak-kafka mutants deny tools kafka-up kafka-down clean
+.PHONY: help test lint alerts examples demo bench soak soak-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

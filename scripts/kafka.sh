@@ -199,7 +199,7 @@ tool() {
     esac
     shift
     fetch_jars
-    exec java -Xmx256m -cp "$(class_path)" "$class" "$@"
+    exec java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$(class_path)" "$class" "$@"
 }
 
 # Two commands in one checkout take turns.

@@ -177,10 +177,9 @@ fn storage_that_cannot_be_opened_is_told_before_the_process_ends() {
     send(&processor, 0..3);
     processor.signal("TERM");
     assert_eq!(processor.wait(), Some(0), "{}", processor.log());
-    // What opening meets is no journal.
+    // A segment that is not where it belongs: the beginning is missing.
     let journal = dir.path().join("data/orders/journal");
-    fs::rename(&journal, dir.path().join("elsewhere")).unwrap();
-    fs::write(&journal, "").unwrap();
+    fs::rename(journal.join("j-0000000000000000.seg"), journal.join("j-0000000000010000.seg")).unwrap();
     let mut refused = redrive(dir.path()).arg("processor").stderr(Stdio::null()).spawn().unwrap();
     let mut ended = None;
     wait_for("it to be refused", || {

@@ -72,7 +72,7 @@ fn an_objective_that_is_not_met_is_exit_1_and_names_what_would_do() {
     let ran = redrive(dir.path(), &["check", "--slo", "p99 recovery < 10m through outage 15m"]);
     assert_eq!(ran.code, Some(1));
     let verdict = ran.stdout.lines().last().unwrap();
-    let said = "✗ tiers 5s,30s,5m end after 5m35s; without the breaker 72 % of messages failing in a 15m outage would be dead. Breaker: later. Or tiers ";
+    let said = "✗ tiers 5s,30s,5m end after 5m35s; without the breaker 72 % of messages failing in a 15m outage would be dead. With the breaker on nothing is dead for it. Or tiers ";
     assert!(verdict.starts_with(said), "{verdict}");
 
     // What it suggests passes.

@@ -101,17 +101,20 @@ fn a_missing_topic_stops_the_start_and_the_printed_commands_make_it() {
         "consumed"
     );
 
-    for command in commands(&said) {
-        let ran = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/kafka.sh"))
-            .arg("run")
-            .args(command.split_whitespace())
-            .output()
-            .unwrap();
-        assert!(ran.status.success(), "{command}: {}{}", stdout(&ran), stderr(&ran));
-    }
+    commands(&said).iter().for_each(|command| tool(command));
     let (code, said) = run(dir.path(), &["check", "--kafka"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("✓ 6 topics, 2 partitions each, replication 1, min.insync.replicas 1"), "{said}");
+}
+
+/// One of Kafka's own tools, as a person would type it.
+fn tool(command: &str) {
+    let ran = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/kafka.sh"))
+        .arg("run")
+        .args(command.split_whitespace())
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{command}: {}{}", stdout(&ran), stderr(&ran));
 }
 
 /// The commands of a check, one line each.
@@ -261,4 +264,43 @@ fn two_processes_share_the_work_and_the_audit_reads_the_records() {
     let (code, said) = run(one.path(), &["audit", &orders, "--applied", &stub.url, "--ids", "o-0..o-2000"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("    o-2000\n"), "what nobody has is named: {said}");
+
+    // What retention has taken is no success.
+    let cut = one.path().join("cut.json");
+    let offsets = json!({"version": 1, "partitions": [{"topic": orders, "partition": 0, "offset": 10}]});
+    std::fs::write(&cut, offsets.to_string()).unwrap();
+    tool(&format!(
+        "kafka-delete-records.sh --bootstrap-server {broker} --offset-json-file {}",
+        cut.display()
+    ));
+    let (code, said) = run(one.path(), &["audit", &orders, "--applied", &stub.url]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&format!("range lost to retention   {orders}/0/0..9")), "{said}");
+}
+
+/// The client library cannot read a header whose name is not text. It must cost one letter, not the partition.
+#[test]
+fn a_record_that_cannot_be_a_message_becomes_a_letter_and_the_next_one_is_delivered() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(|_| OK);
+    let orders = kafka::name("orders");
+    kafka::create(&orders, 1);
+    let strange = std::ffi::OsStr::from_bytes(b"\xff\xfe=1");
+    let mut kcat = Command::new("kcat")
+        .args(["-P", "-b", &kafka::address(), "-t", &orders, "-H"])
+        .arg(strange)
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut kcat.stdin.take().unwrap(), b"{}\n").unwrap();
+    assert!(kcat.wait().unwrap().success());
+    kafka::produce(&orders, [("c-1".to_owned(), json!({"order_id": "o-1"}).to_string())]);
+    let processor =
+        Processor::start(dir.path(), &config(&orders, &receiver.url(), "create", r#"tiers = ["1s"]"#));
+    wait_for("the good one", || receiver.requests_for("o-1").len() == 1);
+    wait_for("the letter", || figures(&processor, &orders)["letters"]["open"] == 1);
+    let letter = processor.get(&format!("/v1/pipelines/{orders}/letters")).json()["letters"][0].clone();
+    assert_eq!((&letter["reason"], &letter["origin"]), (&json!("corrupt"), &json!(format!("{orders}/0/0"))));
 }

@@ -29,6 +29,8 @@ listen = "@LISTEN@"
 name   = "orders"
 tiers  = ["100ms", "200ms"]
 jitter = "none"
+[pipeline.guard]
+share  = "100%"          # all of them are to be dead
 [pipeline.sink.webhook]
 url = "{url}"
 "#

@@ -154,6 +154,22 @@ fn a_configuration_that_is_wrong_is_not_tried_again() {
     assert!(stderr(&output).contains("is not started again"), "{}", stderr(&output));
 }
 
+/// Opening again is the recovery of failed storage. Where that fails too, a person has to look.
+#[test]
+fn storage_that_fails_twice_is_not_tried_a_third_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = Receiver::start(|_| OK).url();
+    let port = free_port();
+    let mut first = Processor::run(dir.path(), port, &mut command(dir.path(), port, &url, &[]));
+    first.signal("TERM");
+    assert_eq!(first.wait(), Some(0), "{}", first.log());
+    let journal = dir.path().join("store/orders/journal");
+    std::fs::rename(journal.join("j-0000000000000000.seg"), journal.join("j-0000000000010000.seg")).unwrap();
+    let output = command(dir.path(), port, &url, &["--supervise"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(74), "{}", stderr(&output));
+    assert_eq!(workers(&stderr(&output)).len(), 2, "{}", stderr(&output));
+}
+
 #[test]
 fn a_directory_that_is_in_use_is_waited_for() {
     let (dir, own) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

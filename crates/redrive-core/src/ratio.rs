@@ -34,6 +34,11 @@ impl Ratio {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
+    /// Hundredths of a percent.
+    pub const fn basis_points(self) -> u64 {
+        self.basis_points as u64
+    }
+
     pub fn as_f64(self) -> f64 {
         f64::from(self.basis_points) / 10_000.0
     }

@@ -2,10 +2,12 @@
 //!
 //! The [`workload`] runs in a process of its own, the victim, and writes what it is about to do and what was acknowledged
 //! into a file outside the store. The [`ledger`] folds that file into the states each message may be in, and [`verify`]
-//! opens what the victim left behind and compares. [`replaying`] is another victim: a replay job on a whole pipeline.
+//! opens what the victim left behind and compares. [`replaying`] is another victim: a replay job on a whole pipeline;
+//! [`pill`] a third: one of its messages kills it.
 
 pub mod acks;
 pub mod ledger;
+pub mod pill;
 pub mod plan;
 pub mod replaying;
 pub mod settle;

@@ -16,7 +16,9 @@ use std::time::Duration;
 use redrive::engine::StoreOptions;
 use redrive::letters::Selection;
 use redrive::replay::{ReplaySpec, ReplayState, Replays};
-use redrive::{Embedded, Failure, LetterState, Message, Pipeline, PipelineHandle, Policy, Redrive};
+use redrive::{
+    Embedded, Failure, GuardSettings, LetterState, Message, Pipeline, PipelineHandle, Policy, Redrive,
+};
 
 use crate::plan;
 
@@ -34,8 +36,11 @@ pub fn options() -> StoreOptions {
 type Failed = Box<dyn Error + Send + Sync>;
 
 fn pipeline() -> Pipeline {
-    let policy = Policy::fixed("1ms").retries(0).jitter("none");
-    Pipeline::new(PIPELINE).policy(policy).concurrency(CONCURRENCY).dedup(DEDUP)
+    // Whoever is killed at random often enough may be convicted; that is not what is tested here.
+    let policy = Policy::fixed("1ms").retries(0).jitter("none").crash(100, "5m");
+    let pipeline = Pipeline::new(PIPELINE).policy(policy).concurrency(CONCURRENCY).dedup(DEDUP);
+    // All of them are to be dead.
+    pipeline.guard(GuardSettings::off())
 }
 
 fn build(embedded: &Embedded, pipeline: Pipeline) -> Result<(Redrive, PipelineHandle), Failed> {

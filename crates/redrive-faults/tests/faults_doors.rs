@@ -69,6 +69,21 @@ fn a_missing_last_segment_is_never_passed_over_in_silence() {
     open(&rig.dir, accepting).expect("it opens when that is asked for");
 }
 
+/// A store that has written too little for its index to know of it.
+#[test]
+fn a_journal_that_is_gone_is_not_a_new_one() {
+    let rig = Rig::new();
+    open(&rig.dir, plan::tuning()).expect("made");
+    open(&rig.dir, plan::tuning()).expect("an empty store opens again");
+    for file in files_in(&rig.dir.join("plain/journal")) {
+        fs::remove_file(file).expect("removed");
+    }
+    let error = open(&rig.dir, plan::tuning()).expect_err("everything is gone");
+    assert!(matches!(&error, EngineError::Damaged(text) if text.contains("backup")), "{error}");
+    let accepting = Tuning { accept_missing: true, ..plan::tuning() };
+    open(&rig.dir, accepting).expect("it opens when that is asked for");
+}
+
 #[test]
 fn a_newer_format_is_refused() {
     let rig = used();

@@ -172,6 +172,8 @@ impl KafkaEngine {
             && matches!(production.body, Body::Copy { .. })
         {
             self.keep_refused(production, problem);
+        } else if let Some(problem) = &refused {
+            tracing::error!(topic = %production.topic, problem, "Kafka refused a record for good; are we allowed to write there?");
         }
         match &production.then {
             Then::Nothing => {}
@@ -181,7 +183,8 @@ impl KafkaEngine {
                     tracing::error!(path = %path.display(), problem, "Kafka still refuses a spooled record");
                 }
             },
-            Then::Progress { lane, epoch } => self.progress_written(*lane, *epoch),
+            Then::Progress { lane, epoch } if refused.is_none() => self.progress_written(*lane, *epoch),
+            Then::Progress { lane, epoch } => self.progress_refused(*lane, *epoch),
             Then::Mark { lane, epoch, offset, key, number, ticket, what } => {
                 if let What::Retry { due } = what {
                     self.copying.remove(&(due.as_millis(), *number));

@@ -136,6 +136,18 @@ impl KafkaEngine {
         lane.keep_written();
     }
 
+    /// What is not written is not kept: batches wait until it is, or the notes have place for everything again.
+    pub(crate) fn progress_refused(&mut self, at: usize, epoch: u32) {
+        if epoch != self.epoch {
+            return;
+        }
+        let lane = &mut self.lanes[at];
+        lane.writing = None;
+        if let Some((first, last)) = lane.written {
+            lane.dirty = (first..=last).collect();
+        }
+    }
+
     /// Writes far-off messages again that hold the committed offset up, unless they are being delivered.
     fn move_stragglers(&mut self, now: Instant) {
         for at in 0..self.lanes.len() {

@@ -1,11 +1,10 @@
 //! Every metric: its name, type, labels and help, and where its numbers come from.
-//!
-//! Of the names in use for Redrive those of [`PROMISED`] are not here, because what they measure is not there yet.
 
 use std::fmt::Write as _;
 
 use redrive::figures::{Figures, Histogram};
 use redrive_core::Time;
+use redrive_core::breaker::BreakerState;
 
 use crate::exposition::{Exposition, Kind, Metric, Samples};
 
@@ -171,11 +170,35 @@ static START: Metric = metric(
     &[],
     "When the process began to serve, in seconds since 1970.",
 );
+static BREAKER_STATE: Metric = metric(
+    "redrive_breaker_state",
+    Kind::Gauge,
+    &["pipeline", "state"],
+    "1 for the state the breaker is in, 0 for the others: closed, open, half_open.",
+);
+static PERMITS: Metric = metric(
+    "redrive_permits",
+    Kind::Gauge,
+    PIPELINE,
+    "Calls that may run at once now: the limit, fewer while they grow again after the breaker closed, 0 while it is open.",
+);
+static BUDGET_REMAINING: Metric = metric(
+    "redrive_budget_remaining",
+    Kind::Gauge,
+    PIPELINE,
+    "Retries that are left of the retry budget; absent where there is none.",
+);
+static SUSPECTS: Metric = metric(
+    "redrive_suspects",
+    Kind::Gauge,
+    PIPELINE,
+    "Messages that were running when a process ended without a clean stop, and have not run alone yet.",
+);
 static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 24] = [
+pub static METRICS: [&Metric; 28] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -199,13 +222,11 @@ pub static METRICS: [&Metric; 24] = [
     &PAUSED,
     &RUNNING,
     &START,
+    &BREAKER_STATE,
+    &PERMITS,
+    &BUDGET_REMAINING,
+    &SUSPECTS,
     &BUILD_INFO,
-];
-
-/// Names that are in use already, for what is not there yet: with their labels, and what will measure them.
-pub static PROMISED: &[(&str, &[&str], &str)] = &[
-    ("redrive_breaker_state", &["pipeline", "state"], "circuit breaker"),
-    ("redrive_budget_remaining", PIPELINE, "retry budgets"),
 ];
 
 /// The answer of `/metrics`.
@@ -265,6 +286,17 @@ pub fn render(snapshot: &Snapshot) -> String {
     each(out, &PAUSED, snapshot, |samples, name, figures| samples.count(&[name], u64::from(figures.paused)));
     each(out, &RUNNING, snapshot, |samples, name, figures| samples.count(&[name], figures.running as u64));
     out.metric(&START).value(&[], seconds(snapshot.started));
+    each(out, &BREAKER_STATE, snapshot, |samples, name, figures| {
+        let now = figures.health.breaker.state;
+        BreakerState::ALL.iter().for_each(|s| samples.count(&[name, s.name()], u64::from(*s == now)));
+    });
+    each(out, &PERMITS, snapshot, |samples, name, figures| {
+        samples.count(&[name], figures.health.permits as u64);
+    });
+    each(out, &BUDGET_REMAINING, snapshot, |samples, name, figures| {
+        figures.health.budget_remaining.iter().for_each(|left| samples.count(&[name], u64::from(*left)));
+    });
+    each(out, &SUSPECTS, snapshot, |samples, name, figures| samples.count(&[name], figures.health.suspects));
     out.metric(&BUILD_INFO).count(&[env!("CARGO_PKG_VERSION")], 1);
     exposition.finish()
 }
@@ -317,10 +349,6 @@ pub fn docs() -> String {
         let labels = labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
         // Writing to a string cannot fail.
         let _ = writeln!(page, "| `{name}` | {} | {labels} | {help} |", kind.name());
-    }
-    let promised: Vec<String> = PROMISED.iter().map(|(name, _, of)| format!("`{name}` ({of})")).collect();
-    if !promised.is_empty() {
-        let _ = writeln!(page, "\nNot there yet: {}.", promised.join(", "));
     }
     page
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use redrive_server::exposition::{Kind, Metric};
-use redrive_server::metrics::{METRICS, PROMISED};
+use redrive_server::metrics::METRICS;
 use support::start;
 
 fn root() -> PathBuf {
@@ -77,8 +77,7 @@ fn labels_of(series: &str) -> Option<&'static [&'static str]> {
         }
         Kind::Counter | Kind::Gauge => series == metric.name,
     };
-    let served = METRICS.iter().find(is_of).map(|metric| metric.labels);
-    served.or_else(|| PROMISED.iter().find(|(name, ..)| *name == series).map(|(_, labels, _)| *labels))
+    METRICS.iter().find(is_of).map(|metric| metric.labels)
 }
 
 /// What is wrong with the queries of a text, held against what a server serves.

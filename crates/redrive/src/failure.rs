@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use redrive_core::{Class, Outcome};
+use redrive_core::{Class, FailureKind, Outcome};
 
 use crate::engine::history::ERROR_BYTES_MAX;
 
@@ -27,6 +27,7 @@ pub struct Failure {
 
 struct Parts {
     class: Class,
+    kind: FailureKind,
     retry_after: Option<Duration>,
     ambiguous: bool,
     cause: Cause,
@@ -72,7 +73,8 @@ impl Failure {
 
     fn of(class: Class, cause: impl Into<Cause>) -> Self {
         let (retry_after, ambiguous, notes) = (None, false, Vec::new());
-        Self { parts: Box::new(Parts { class, retry_after, ambiguous, cause: cause.into(), notes }) }
+        let kind = FailureKind::default();
+        Self { parts: Box::new(Parts { class, kind, retry_after, ambiguous, cause: cause.into(), notes }) }
     }
 
     /// Says that the effect may have happened although the attempt failed, as after a timeout.
@@ -80,6 +82,17 @@ impl Failure {
     pub fn ambiguous(mut self) -> Self {
         self.parts.ambiguous = true;
         self
+    }
+
+    /// Says how it failed, for the breaker's windows; a status, a timeout, or no answer.
+    #[must_use]
+    pub fn of_kind(mut self, kind: FailureKind) -> Self {
+        self.parts.kind = kind;
+        self
+    }
+
+    pub fn kind(&self) -> FailureKind {
+        self.parts.kind
     }
 
     /// The least that is waited before the next attempt, for a receiver that says so with any class: a 503 can carry a

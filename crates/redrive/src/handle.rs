@@ -17,7 +17,7 @@ use crate::engine::{
 use crate::figures::Figures;
 use crate::run::built::Built;
 use crate::run::clock::Clock;
-use crate::run::command::Command;
+use crate::run::command::{Command, Gate};
 
 /// A handle to one pipeline. It works before and while the pipeline runs; clone it freely.
 #[derive(Clone)]
@@ -247,11 +247,16 @@ impl PipelineHandle {
 
     /// Takes nothing until [`Self::resume`]; what runs goes on, new messages are still accepted.
     pub async fn pause(&self) -> Result<(), HandleError> {
-        self.ask(|reply| Command::Gate { closed: true, reply }).await
+        self.ask(|reply| Command::Gate { gate: Gate::Close, reply }).await
     }
 
     pub async fn resume(&self) -> Result<(), HandleError> {
-        self.ask(|reply| Command::Gate { closed: false, reply }).await
+        self.ask(|reply| Command::Gate { gate: Gate::Open { anyway: false }, reply }).await
+    }
+
+    /// Like [`Self::resume`], but the dead-letter guard lets pass what it has paused the pipeline for, until that is over.
+    pub async fn resume_anyway(&self) -> Result<(), HandleError> {
+        self.ask(|reply| Command::Gate { gate: Gate::Open { anyway: true }, reply }).await
     }
 
     async fn ask<T>(

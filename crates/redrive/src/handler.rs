@@ -6,8 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use redrive_core::Message;
+use redrive_core::endpoints::Endpoint;
 use serde::de::DeserializeOwned;
 
+use crate::dispatch::routes::Router;
 use crate::failure::Failure;
 
 /// Delivers messages. Every `async fn(&Message) -> Result<(), Failure>` is one.
@@ -64,6 +66,19 @@ pub struct Call {
 /// have had its effect.
 pub trait Sink: Send + Sync + 'static {
     fn deliver(&self, call: Call) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// For a sink with an endpoint per message: how many calls may run at once against one of them. `None` for a sink
+    /// with one endpoint for all.
+    fn per_endpoint(&self) -> Option<u32> {
+        None
+    }
+
+    /// Where a message goes, for a sink with [`Self::per_endpoint`]: numbers that are the same for the same endpoint and
+    /// the same origin. `None` if it goes nowhere; [`Self::deliver`] then says why.
+    fn endpoint(&self, message: &Message) -> Option<Endpoint> {
+        let _ = message;
+        None
+    }
 }
 
 pub(crate) type Attempting = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
@@ -80,6 +95,7 @@ pub(crate) struct Calling<'a> {
 #[derive(Clone)]
 pub(crate) struct AnyHandler {
     start: Arc<dyn Fn(Calling<'_>) -> Attempting + Send + Sync>,
+    pub(crate) router: Option<Router>,
 }
 
 impl AnyHandler {
@@ -90,11 +106,16 @@ impl AnyHandler {
                 let (handler, message) = (Arc::clone(&handler), calling.message);
                 Box::pin(async move { handler.handle(&message).await })
             }),
+            router: None,
         }
     }
 
     pub(crate) fn sink(sink: impl Sink) -> Self {
         let sink = Arc::new(sink);
+        let router = sink.per_endpoint().map(|per_endpoint| {
+            let sink = Arc::clone(&sink);
+            Router { per_endpoint, of: Arc::new(move |message| sink.endpoint(message)) }
+        });
         Self {
             start: Arc::new(move |calling| {
                 let sink = Arc::clone(&sink);
@@ -102,6 +123,7 @@ impl AnyHandler {
                 let call = Call { message, attempt, replays, pipeline: Arc::clone(pipeline) };
                 Box::pin(async move { sink.deliver(call).await })
             }),
+            router,
         }
     }
 
@@ -110,7 +132,7 @@ impl AnyHandler {
         F: Fn(Message) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        Self { start: Arc::new(move |calling| Box::pin(handler(calling.message))) }
+        Self { start: Arc::new(move |calling| Box::pin(handler(calling.message))), router: None }
     }
 
     /// Makes the future of one attempt; what the handler does before its first `await` may run here already.

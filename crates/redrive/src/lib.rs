@@ -37,7 +37,7 @@ pub mod settle;
 pub mod sim;
 
 pub use builder::{BuildError, BuildFault, Builder, FaultKind, Pipeline};
-pub use dispatch::{AttemptFailed, Decided};
+pub use dispatch::{AttemptFailed, Decided, HealthChange, HealthChanged, HealthEntry, HealthFigures};
 pub use engine::embedded::Embedded;
 pub use engine::{
     Accepted, AfterDead, Counts, IngestError, KeyLine, Letter, LetterState, MessagePhase, MessageState,
@@ -51,10 +51,13 @@ pub use redrive::Redrive;
 pub use run::clock::{Clock, VirtualClock, WallClock};
 pub use run::hooks::DeadLetter;
 pub use run::report::{PipelineReport, RunError, RunReport};
+pub use run::watchdog::Stuck;
 pub use stores::{MemoryStores, Stores};
 
+pub use redrive_core::endpoints::Endpoint;
 pub use redrive_core::policy::Mode;
-pub use redrive_core::{Class, Decision, Message, Meta, Outcome, Policy, Reason, Time};
+pub use redrive_core::{BreakerSettings, Class, FailureKind, GuardSettings};
+pub use redrive_core::{Decision, Message, Meta, Outcome, Policy, Reason, Time};
 
 /// The guide's examples compile.
 #[cfg(doctest)]

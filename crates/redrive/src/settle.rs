@@ -1,8 +1,10 @@
 //! From the end of an attempt to what is stored: the decision, the verdict that carries it out, and the attempt's record.
 
-use redrive_core::{Budget, Decision, Health, Meta, Outcome, Policy, Random, Reason, Time, after, decide};
+use redrive_core::{
+    Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, Reason, Time, after, decide,
+};
 
-use crate::engine::{Attempt, Delivery, Settlement, Verdict};
+use crate::engine::{Attempt, Delivery, Settlement, Suspect, Verdict};
 use crate::failure::Failure;
 
 /// What a decision is told about the world, as plain values.
@@ -41,6 +43,29 @@ pub fn released(delivery: Delivery) -> Settlement {
 pub fn dead(delivery: Delivery, reason: Reason, at: Time) -> Settlement {
     let meta = delivery.meta;
     Settlement { delivery, verdict: Verdict::Dead { reason, meta, at }, attempt: None }
+}
+
+/// The settlement of a delivery that killed the process too often: dead without another attempt, and its story says so.
+pub fn convicted(delivery: Delivery, suspect: &Suspect, at: Time) -> Settlement {
+    let before = delivery.meta;
+    let meta = Meta {
+        crashes: suspect.crashes,
+        last_crash: suspect.last_crash.or(Some(at)),
+        attempts: before.attempts.saturating_add(1),
+        first_failed: before.first_failed.or(suspect.first_crash).or(Some(at)),
+        ..before
+    };
+    let attempt = Attempt {
+        number: next_call(&before),
+        at: suspect.last_crash.unwrap_or(at),
+        took_ms: 0,
+        class: Class::Crash,
+        counted: true,
+        ambiguous: true,
+        error: format!("the process ended while it ran, {} times", suspect.crashes),
+    };
+    let verdict = Verdict::Dead { reason: Reason::PoisonPill, meta, at };
+    Settlement { delivery, verdict, attempt: Some(attempt) }
 }
 
 /// The settlement of a delivery that goes on waiting with what is known of it by now, which may be more than the store

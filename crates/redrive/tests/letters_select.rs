@@ -8,8 +8,8 @@ use redrive::engine::letter::SCAN_BYTES;
 use redrive::letters::select::{PAGE_BYTES, PAGE_MAX, letter_id, resolve};
 use redrive::letters::{Filter, SelectError, Selection};
 use redrive::{
-    Embedded, Failure, HandleError, Letter, LetterState, MemoryStores, Message, MessagePhase, Ordering,
-    Pipeline, PipelineHandle, Reason, Redrive, Stores, Time, VirtualClock,
+    BreakerSettings, Embedded, Failure, GuardSettings, HandleError, Letter, LetterState, MemoryStores,
+    Message, MessagePhase, Ordering, Pipeline, PipelineHandle, Reason, Redrive, Stores, Time, VirtualClock,
 };
 use support::{at_rest, guarded, keyed, message, quick, until};
 use tokio::sync::Notify;
@@ -30,7 +30,10 @@ fn built(stores: impl Stores + 'static, pipeline: Pipeline) -> (Redrive, Pipelin
 }
 
 fn orders() -> Pipeline {
-    Pipeline::new("orders").policy(quick(0)).handler_fn(|m: Message| async move { by_id(&m) })
+    // Nearly everything dies here, and on purpose.
+    let policy = quick(0).outage_gate(false);
+    let orders = Pipeline::new("orders").breaker(BreakerSettings::off()).guard(GuardSettings::off());
+    orders.policy(policy).handler_fn(|m: Message| async move { by_id(&m) })
 }
 
 /// Letters 0 to `count`, every second one a `t`.

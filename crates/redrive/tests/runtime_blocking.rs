@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redrive::dispatch::{CallId, Ended, Machine, Parked, Start, Views};
+use redrive::dispatch::{CallId, Ended, Machine, Parked, Start};
 use redrive::engine::conformance::Rng;
 use redrive::engine::{Engine, Event, Memory, NewMessage, StoreOptions, Verdict};
 use redrive::{
@@ -47,7 +47,7 @@ impl<E: Engine> World<E> {
         let mut events = Vec::new();
         self.engine.poll(&mut events).unwrap();
         for Event::Durable(ticket) in events {
-            self.machine.durable(ticket, &mut self.parked);
+            self.machine.durable(ticket, self.now, &mut self.parked);
         }
         self.machine.restart_due(self.now, &mut self.starts);
         let mut deliveries = Vec::new();
@@ -68,7 +68,7 @@ impl<E: Engine> World<E> {
     }
 
     fn end(&mut self, call: CallId, ended: Ended) {
-        self.machine.ended(call, ended, self.now, Random(u64::MAX / 2), &Views::default());
+        self.machine.ended(call, ended, self.now, Random(u64::MAX / 2));
     }
 
     fn later(&mut self, span: Duration) {

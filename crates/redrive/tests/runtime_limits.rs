@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use redrive::engine::{Accepted, Engine, EngineError, IngestError, Memory, StoreOptions};
 use redrive::{
-    AttemptFailed, Class, Clock, Decided, Embedded, Failure, MemoryStores, Message, Mode, Ordering, Pipeline,
-    Policy, Reason, Redrive, VirtualClock,
+    AttemptFailed, BreakerSettings, Class, Clock, Decided, Embedded, Failure, GuardSettings, MemoryStores,
+    Message, Mode, Ordering, Pipeline, Policy, Reason, Redrive, VirtualClock,
 };
 use support::{at_rest, guarded, message, until};
 
@@ -194,7 +194,9 @@ async fn a_failure_hook_that_panics_or_is_slow_loses_nothing() {
     let calls = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&calls);
     let pipeline = Pipeline::new("p")
-        .policy(support::quick(0))
+        .policy(support::quick(0).outage_gate(false))
+        .breaker(BreakerSettings::off())
+        .guard(GuardSettings::off())
         .handler_fn(|_: Message| async { Err(Failure::transient("503")) })
         .on_failure(move |_| {
             assert!(counted.fetch_add(1, SeqCst).is_multiple_of(2), "every second one panics");

@@ -5,7 +5,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::dispatch::{CallId, Ended, Machine, Parked, Start, Views};
+use redrive::dispatch::{CallId, Ended, Machine, Parked, Start};
 use redrive::engine::{Engine, Event, Memory, NewMessage, StoreOptions};
 use redrive::{Failure, Message, Policy, Reason, Time};
 use redrive_core::Random;
@@ -41,7 +41,7 @@ impl World {
         let mut events = Vec::new();
         self.engine.poll(&mut events).unwrap();
         for Event::Durable(ticket) in events {
-            self.machine.durable(ticket, &mut self.parked);
+            self.machine.durable(ticket, self.now, &mut self.parked);
         }
         let mut deliveries = Vec::new();
         let room = self.machine.room();
@@ -63,7 +63,7 @@ impl World {
     }
 
     fn end(&mut self, call: CallId, ended: Ended) {
-        self.machine.ended(call, ended, self.now, Random(u64::MAX / 2), &Views::default());
+        self.machine.ended(call, ended, self.now, Random(u64::MAX / 2));
     }
 
     /// Lets every handler answer and time jump from one due moment to the next, until nothing is left.

@@ -5,7 +5,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use redrive::{Class, Failure, MemoryStores, Message, Pipeline, Reason, Redrive, RunReport};
+use redrive::{Class, Failure, GuardSettings, MemoryStores, Message, Pipeline, Reason, Redrive, RunReport};
 use support::{at_rest, guarded, letters, message, quick};
 
 fn built(pipeline: Pipeline) -> Redrive {
@@ -95,6 +95,7 @@ async fn every_letter_of_a_flood_reaches_a_slow_hook_before_the_run_ends() {
     let heard = Arc::new(AtomicU32::new(0));
     let hears = Arc::clone(&heard);
     let pipeline = Pipeline::new("p")
+        .guard(GuardSettings::off())
         .handler_fn(|_: Message| async { Err(Failure::gone("410")) })
         .on_dead_letter(move |_| {
             hears.fetch_add(1, SeqCst);

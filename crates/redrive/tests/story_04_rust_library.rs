@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use redrive::engine::Engine;
 use redrive::{
-    Class, Embedded, Failure, MemoryStores, Message, Pipeline, Policy, Reason, Redrive, VirtualClock,
+    BreakerSettings, Class, Embedded, Failure, MemoryStores, Message, Pipeline, Policy, Reason, Redrive,
+    VirtualClock,
 };
 use support::{guarded, letters, message, quick, until};
 
@@ -63,7 +64,7 @@ async fn ten_thousand_waiting_messages_do_not_delay_the_end() {
     let redrive = Redrive::builder()
         .engine(stores.clone())
         .drain(Duration::from_hours(1))
-        .pipeline(Pipeline::new("p").policy(policy).handler_fn(handler))
+        .pipeline(Pipeline::new("p").policy(policy).breaker(BreakerSettings::off()).handler_fn(handler))
         .build()
         .unwrap();
     let handle = redrive.pipeline("p").unwrap();

@@ -50,6 +50,24 @@ pub struct PipelineView {
     pub attempts: u64,
     pub late_p99_ms: Option<f64>,
     pub end_to_end_p99_ms: Option<f64>,
+    /// `closed`, `open` or `half_open`.
+    pub breaker: String,
+    pub health: Health,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Health {
+    pub since: Option<Instant>,
+    pub reason: Option<String>,
+    pub next_probe: Option<Instant>,
+    pub rounds: u32,
+    pub probes: u32,
+    pub permits: u64,
+    pub permits_max: u64,
+    pub budget_remaining: Option<u32>,
+    pub paused_because: Option<String>,
+    pub suspects: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -96,6 +114,10 @@ pub struct LetterView {
     pub dead_at: Option<Instant>,
     pub created: Option<Instant>,
     pub deadline: Option<Instant>,
+    pub first_seen: Option<Instant>,
+    pub held_ms: u64,
+    pub crashes: u64,
+    pub last_crash: Option<Instant>,
     pub headers: BTreeMap<String, String>,
     pub payload: Option<Payload>,
     pub history: Vec<AttemptView>,

@@ -56,8 +56,9 @@ impl Api {
         self.post(&format!("/v1/pipelines/{}/pause", segment(pipeline)), None).await
     }
 
-    pub async fn resume(&self, pipeline: &str) -> Result<Answer<PipelineView>, ClientFault> {
-        self.post(&format!("/v1/pipelines/{}/resume", segment(pipeline)), None).await
+    pub async fn resume(&self, pipeline: &str, anyway: bool) -> Result<Answer<PipelineView>, ClientFault> {
+        let how = if anyway { "?dead_letter_anyway=true" } else { "" };
+        self.post(&format!("/v1/pipelines/{}/resume{how}", segment(pipeline)), None).await
     }
 
     pub async fn message(&self, pipeline: &str, id: &str) -> Result<Answer<MessageView>, ClientFault> {

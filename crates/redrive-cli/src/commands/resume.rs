@@ -10,11 +10,14 @@ use crate::output::Output;
 pub struct Args {
     /// The pipeline
     pub pipeline: String,
+    /// Let the dead letters come for which the guard has paused it, until that flood is over
+    #[arg(long)]
+    pub dead_letter_anyway: bool,
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     with_api(global, out, async |session, out| {
-        let answer = session.api.resume(&args.pipeline).await?;
+        let answer = session.api.resume(&args.pipeline, args.dead_letter_anyway).await?;
         status::write(&answer.json, &answer.view, session.now(), out)?;
         Ok(Exit::Ok)
     })

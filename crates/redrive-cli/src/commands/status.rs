@@ -1,7 +1,6 @@
 //! `redrive status`: the live state of one pipeline or of all, once or every second.
-//!
-//! Not yet here: the breaker's lines (there is no breaker).
 
+mod health;
 mod key;
 #[cfg(feature = "kafka")]
 mod members;
@@ -81,7 +80,12 @@ pub fn write(json: &Value, view: &PipelineView, now: Time, out: &mut Output) -> 
     }
     let paused =
         if view.paused { format!("   {}", out.paint(Style::Warning, "PAUSED")) } else { String::new() };
-    out.line(&format!("pipeline {}{paused}   {}", view.name, standing(view, now)))?;
+    let breaker = health::head(view, now).map(|head| format!("   {}", out.paint(Style::Warning, &head)));
+    let breaker = breaker.unwrap_or_default();
+    out.line(&format!("pipeline {}{paused}{breaker}   {}", view.name, standing(view, now)))?;
+    for line in health::lines(view, now) {
+        out.line(&format!("  {line}"))?;
+    }
     out.line(&format!("  {}", done(view)))
 }
 

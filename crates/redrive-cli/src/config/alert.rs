@@ -101,16 +101,6 @@ fn kinds(reader: &mut Reader, section: &Section<'_>) -> Vec<AlertKind> {
             reader.fault(section, Fault::value("on", problem, format!("\"{near}\""), word.at));
             continue;
         };
-        // Somebody who asks for a thing must not believe that it works.
-        let lacks = match kind {
-            AlertKind::BreakerOpen => Some("this build has no breaker"),
-            AlertKind::Guard => Some("this build does not watch the rate of dead letters"),
-            _ => None,
-        };
-        if let Some(why) = lacks {
-            let problem = format!("`{}` is never told yet: {why}", kind.name());
-            reader.fault(section, Fault::line("on", problem, "", vec![word.at]).warning());
-        }
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }

@@ -34,7 +34,6 @@ pub use alert::{AlertConfig, AlertTarget};
 pub use engine::{EngineConfig, EngineKind};
 pub use fault::{Fault, Faults, Severity};
 pub use flags::{EngineFlags, PipelineFlags, ProcessorFlags};
-pub use health::{BreakerConfig, GuardConfig};
 pub use kafka::{KafkaConfig, MissingTopics, Part, PassedOn, PassedValue, StartAt};
 pub use load::{Config, Environment, Loaded};
 pub use pipeline::{PipelineConfig, SinkConfig};

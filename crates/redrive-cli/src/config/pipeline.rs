@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use redrive::name::{self, NameFault};
 use redrive::{AfterDead, Ordering};
-use redrive_core::{Pick, Policy, PolicySettings, duration};
+use redrive_core::{BreakerSettings, GuardSettings, Pick, Policy, PolicySettings, duration};
 
 use super::engine::{EngineConfig, EngineKind};
 use super::fault::Fault;
-use super::health::{BreakerConfig, GuardConfig};
+use super::health;
 use super::kafka::{KafkaConfig, Part};
 use super::named::Named;
 use super::policy;
@@ -40,8 +40,8 @@ pub struct PipelineConfig {
     pub max_pending: u64,
     /// How long an id is remembered; `None`: off.
     pub dedup: Option<Duration>,
-    pub breaker: BreakerConfig,
-    pub guard: GuardConfig,
+    pub breaker: BreakerSettings,
+    pub guard: GuardSettings,
     pub sink: SinkConfig,
     /// Where each given value came from, by its dotted key.
     pub(super) given: BTreeMap<String, At>,
@@ -118,8 +118,8 @@ impl PipelineConfig {
         let tenant = reader.pick(section, "tenant");
         let max_pending = reader.whole(section, "max_pending", i64::MAX as u64).map_or(0, |set| set.value);
         let dedup = dedup(reader, section);
-        let breaker = BreakerConfig::read(reader, section);
-        let guard = GuardConfig::read(reader, section);
+        let breaker = health::breaker(reader, section);
+        let guard = health::guard(reader, section);
 
         let found_errors =
             reader.faults[errors..].iter().any(|fault| fault.severity == super::fault::Severity::Error);

@@ -99,9 +99,6 @@ fn attempts_for(reader: &mut Reader, section: &Section<'_>) -> Vec<(Given<redriv
 fn budget(reader: &mut Reader, section: &Section<'_>) -> BudgetSettings {
     let Some(table) = reader.table(section, "budget") else { return BudgetSettings::default() };
     reader.unknown_keys(&table);
-    let at = section.at("budget").into_iter().collect();
-    let problem = "`budget` has no effect yet: this build counts retries but does not limit them";
-    reader.fault(section, Fault::line("budget", problem, "", at).warning());
     BudgetSettings {
         retries_per_minute: reader.count(&table, "retries_per_minute"),
         share_of_successes: reader.text(&table, "share_of_successes").map(|set| set.value.into()),

@@ -114,7 +114,7 @@ impl Slo {
             }
             None => String::new(),
         };
-        format!("✗ {what}. Breaker: later.{instead}")
+        format!("✗ {what}. With the breaker on nothing is dead for it.{instead}")
     }
 
     /// Tiers that meet it: doubling from the first delay there is, and never longer than the objective allows.

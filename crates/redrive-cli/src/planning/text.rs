@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use redrive_core::BreakerSettings;
 use redrive_core::duration::rough;
 use redrive_core::forecast_outage::Reload;
 
@@ -53,7 +54,7 @@ pub fn lines(pipeline: &PipelineConfig, figures: &Figures, questions: &Questions
             put(if i == 0 { "dead letters" } else { "" }, text);
         }
     }
-    put("breaker", "later: this build has none, and every figure above is without one".to_owned());
+    put("breaker", breaker_text(&pipeline.breaker));
     for warning in &figures.warnings {
         put("note", warning.clone());
     }
@@ -61,6 +62,22 @@ pub fn lines(pipeline: &PipelineConfig, figures: &Figures, questions: &Questions
         lines.push(answer.text.clone());
     }
     lines
+}
+
+/// When it opens in a full outage that follows on healthy traffic: once the share of the window has failed.
+fn breaker_text(breaker: &BreakerSettings) -> String {
+    if !breaker.enabled {
+        return "off".to_owned();
+    }
+    let fast = &breaker.fast;
+    let opens = fast.failures.of_ms(fast.window.as_millis() as u64);
+    format!(
+        "opens about {} into a full outage ({} of at least {} first attempts within {}); the figures above are without it",
+        rough(std::time::Duration::from_millis(opens)),
+        fast.failures,
+        fast.min,
+        rough(fast.window)
+    )
 }
 
 fn head(pipeline: &PipelineConfig) -> String {

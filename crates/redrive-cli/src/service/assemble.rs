@@ -12,6 +12,7 @@ use redrive_server::{Intake, Readers, Served, ServerOptions, Service, Token};
 use redrive_sinks::WebhookSink;
 
 use super::alerts::{Pills, watch};
+use super::health_log::HealthLog;
 use super::{orphans, sink, tokens};
 use crate::args::Global;
 use crate::config::{AlertConfig, Config, EngineKind, PipelineConfig};
@@ -35,7 +36,8 @@ pub struct Assembled {
 /// Whatever can be wrong without the store is found before it is opened, all of it together.
 pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let pills = Arc::new(Pills::default());
-    let (pipelines, tokens) = prepare(config, global, &pills)?;
+    let health = HealthLog::default();
+    let (pipelines, tokens) = prepare(config, global, &pills, &health)?;
     let (redrive, findings) = match config.engine.kind {
         EngineKind::Memory => (build(pipelines, MemoryStores::new())?, Vec::new()),
         EngineKind::Embedded => {
@@ -50,6 +52,7 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     };
     let dir = (config.engine.kind != EngineKind::Memory).then_some(config.engine.dir.as_path());
     let service = service(config, &redrive, dir)?;
+    health.write_to(&service.actions);
     let tokens = match tokens {
         Some(given) => given,
         None => vec![tokens::made(&config.engine)?],
@@ -101,6 +104,7 @@ fn prepare(
     config: &Config,
     global: &Global,
     pills: &Arc<Pills>,
+    health: &HealthLog,
 ) -> Result<(Vec<Pipeline>, Option<Vec<Token>>), Failed> {
     let mut wrong = Vec::new();
     if config.server.tls.is_some() {
@@ -114,7 +118,7 @@ fn prepare(
     for pipeline in &config.pipelines {
         match sink::build(pipeline) {
             Ok(sink) => {
-                let made = pipeline_of(pipeline, sink);
+                let made = pipeline_of(pipeline, sink, health.clone());
                 pipelines.push(if watches_pills(config, pipeline) { told_of(made, pills) } else { made });
             }
             Err(faults) => {
@@ -135,7 +139,7 @@ fn build(pipelines: Vec<Pipeline>, stores: impl redrive::Stores + 'static) -> Re
     builder.build().map_err(|error| build_failed(&error))
 }
 
-fn pipeline_of(config: &PipelineConfig, sink: WebhookSink) -> Pipeline {
+fn pipeline_of(config: &PipelineConfig, sink: WebhookSink, health: HealthLog) -> Pipeline {
     let pipeline = Pipeline::new(&config.name)
         .policy(config.policy.clone())
         // The sink ends an exchange by itself and knows why; this one is for a sink that does not.
@@ -144,6 +148,10 @@ fn pipeline_of(config: &PipelineConfig, sink: WebhookSink) -> Pipeline {
         .after_dead(config.after_dead)
         .max_pending(config.max_pending)
         .sink(sink)
+        .breaker(config.breaker.clone())
+        .guard(config.guard.clone())
+        .on_stuck(super::stuck::leave)
+        .on_health(move |changed| health.tell(changed))
         .on_failure(redrive_server::log::attempt_failed);
     match config.dedup {
         Some(window) => pipeline.dedup(window),
@@ -192,7 +200,7 @@ fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
         let count = report.started.len();
         found.push(format!(
             "pipeline {pipeline}: the last run ended without a clean stop; {count} deliveries were running and are \
-             made again"
+             made again, one at a time"
         ));
     }
     for (log, damage) in [("journal", &report.journal), ("letter log", &report.letters)] {

@@ -28,6 +28,8 @@ impl Request {
 pub type Reply = (&'static str, &'static str);
 pub const OK: Reply = ("200 OK", "");
 pub const UNAVAILABLE: Reply = ("503 Service Unavailable", "");
+/// No answer: the connection is closed.
+pub const HANG_UP: Reply = ("", "");
 
 #[derive(Clone)]
 pub struct Receiver {
@@ -87,6 +89,9 @@ fn serve(stream: TcpStream, requests: &Mutex<Vec<Request>>, answer: &dyn Fn(&Req
         let request = Request { head, body: String::from_utf8_lossy(&body).into_owned() };
         let (status, more) = answer(&request);
         requests.lock().unwrap().push(request);
+        if status.is_empty() {
+            return;
+        }
         let reply = format!("HTTP/1.1 {status}\r\n{more}content-length: 0\r\n\r\n");
         if writer.write_all(reply.as_bytes()).is_err() {
             return;

@@ -152,6 +152,14 @@ pub fn create(topic: &str, partitions: i32, settings: &[(&str, &str)]) {
     let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(20)));
     let made = runtime.block_on(admin.create_topics([&new], &options)).expect("the broker answers");
     made.into_iter().for_each(|result| drop(result.expect("the topic is made")));
+    // The broker knows of it a moment later.
+    wait("the topic is there", || {
+        let metadata = admin.inner().fetch_metadata(Some(topic), LIMIT).expect("the broker answers");
+        metadata
+            .topics()
+            .iter()
+            .any(|found| found.error().is_none() && i32::try_from(found.partitions().len()) == Ok(partitions))
+    });
 }
 
 fn rand_suffix() -> u32 {

@@ -1,5 +1,6 @@
 //! What is known of a pipeline at one moment, as plain numbers.
 
+use redrive::dispatch::health::{cause, flood};
 use redrive::figures::Figures;
 use redrive::{DeadLetter, Reason, Time};
 
@@ -20,16 +21,18 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What the figures of a pipeline say. The breaker and the guard have none yet, so both are as if they were not.
+    /// What the figures of a pipeline say.
     pub fn of(figures: &Figures) -> Self {
-        let pending = figures.pending;
+        let (pending, health) = (figures.pending, &figures.health);
+        let why_open =
+            || health.breaker.cause.map_or_else(|| "it does not answer".to_owned(), |why| cause(&why));
         Self {
             dead: figures.dead.total(),
             open_letters: pending.letters_open,
             oldest_letter: figures.oldest_letter,
             pending: pending.pending(),
-            breaker_open: None,
-            guarded: None,
+            breaker_open: health.is_gated().then(why_open),
+            guarded: health.flood.as_ref().map(flood),
             pills: Vec::new(),
         }
     }

@@ -8,3 +8,4 @@ pub mod pipelines;
 pub mod replays;
 pub mod selection;
 pub mod view;
+mod view_health;

@@ -6,13 +6,13 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::view::{self, PipelineView};
 use crate::answer::Json;
 use crate::auth::Actor;
 use crate::problem::Problem;
-use crate::request::Path;
+use crate::request::{Params, Path};
 use crate::state::Shared;
 
 /// How often the figures are looked at until they show a change, and how many times.
@@ -43,32 +43,48 @@ pub(crate) async fn pause(
     Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    gate(&shared, &actor, &name, true).await
+    gate(&shared, &actor, &name, ActionKind::Pause, false).await
 }
 
 pub(crate) async fn resume(
     State(shared): State<Shared>,
     Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
+    Params(resuming): Params<Resuming>,
 ) -> Result<Response, Problem> {
-    gate(&shared, &actor, &name, false).await
+    gate(&shared, &actor, &name, ActionKind::Resume, resuming.dead_letter_anyway).await
+}
+
+/// How to go on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Resuming {
+    /// Lets the dead letters come for which the guard has paused the pipeline.
+    dead_letter_anyway: bool,
 }
 
 /// The record comes first: what was done is never missing from it.
-async fn gate(shared: &Shared, actor: &Actor, name: &str, closed: bool) -> Result<Response, Problem> {
+async fn gate(
+    shared: &Shared,
+    actor: &Actor,
+    name: &str,
+    kind: ActionKind,
+    anyway: bool,
+) -> Result<Response, Problem> {
     let served = shared.service.find(name)?;
-    let kind = if closed { ActionKind::Pause } else { ActionKind::Resume };
-    if served.handle.is_paused() != closed {
-        let action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name());
+    if served.handle.is_paused() != (kind == ActionKind::Pause) {
+        let mut action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name());
+        action.note = anyway.then(|| "dead letters anyway".to_owned());
         shared.service.actions.record(action).await?;
     }
     match kind {
         ActionKind::Pause => served.handle.pause().await?,
+        _ if anyway => served.handle.resume_anyway().await?,
         _ => served.handle.resume().await?,
     }
     // The figures follow a moment later, and the answer shows how it is now.
     for _ in 0..LOOKS_MAX {
-        if served.handle.figures().paused == closed {
+        if served.handle.figures().paused == (kind == ActionKind::Pause) {
             break;
         }
         tokio::time::sleep(LOOK_EVERY).await;

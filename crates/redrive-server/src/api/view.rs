@@ -14,6 +14,7 @@ use redrive_core::{Class, Message, Schedule, duration};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::view_health::HealthView;
 use crate::service::Served;
 
 /// A time as text, or none.
@@ -42,6 +43,7 @@ pub struct PipelineView<'a> {
     late_p99_ms: Option<f64>,
     end_to_end_p99_ms: Option<f64>,
     breaker: &'static str,
+    health: HealthView,
 }
 
 #[derive(Debug, Serialize)]
@@ -104,8 +106,8 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
         attempts: figures.attempts.total(),
         late_p99_ms: p99_ms(figures.retry_lateness.quantile(0.99)),
         end_to_end_p99_ms: p99_ms(figures.end_to_end.quantile(0.99)),
-        // There is none yet; one that does not exist lets everything through.
-        breaker: "closed",
+        breaker: figures.health.breaker.state.name(),
+        health: HealthView::of(&figures.health),
     }
 }
 
@@ -253,6 +255,11 @@ pub struct LetterView {
     created: String,
     first_seen: Option<String>,
     deadline: Option<String>,
+    /// For how long it was put off or kept back without using up attempts.
+    held_ms: u64,
+    /// How often its handler, its process or its receiver ended while it ran, and when last.
+    crashes: u32,
+    last_crash: Option<String>,
     /// Where it came from, on engines with a source of their own.
     origin: Option<String>,
     headers: BTreeMap<String, String>,
@@ -283,6 +290,9 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         created: timestamp::print(message.created()),
         first_seen: time(letter.meta.first_failed),
         deadline: time(letter.meta.deadline),
+        held_ms: letter.meta.held_ms,
+        crashes: letter.meta.crashes,
+        last_crash: time(letter.meta.last_crash),
         origin: None,
         headers: headers(message),
         payload: with_payload.then(|| message.payload().map_or(Value::Null, payload)),

@@ -87,6 +87,11 @@ pub(super) fn describe(operation: Operation) -> Described {
         Operation::ResumePipeline => Described {
             id: "resumePipeline",
             summary: "Goes on after a pause.",
+            params: &[(
+                "dead_letter_anyway",
+                "boolean",
+                "Lets the dead letters come for which the guard has paused the pipeline.",
+            )],
             answers: &[("200", "The pipeline, running.", JSON, "Pipeline")],
             codes: &[Code::NotFound, Code::Stopping],
             ..NOTHING

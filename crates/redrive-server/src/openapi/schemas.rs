@@ -99,7 +99,34 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("attempts", count()),
             ("late_p99_ms", number_or_null()),
             ("end_to_end_p99_ms", number_or_null()),
-            ("breaker", text()),
+            ("breaker", json!({ "enum": ["closed", "open", "half_open"] })),
+            ("health", one("Health")),
+        ],
+    );
+    add(
+        "Health",
+        &["permits", "history"],
+        vec![
+            ("since", time_or_null()),
+            ("reason", json!({ "type": ["string", "null"], "description": "Why the breaker is open." })),
+            ("next_probe", time_or_null()),
+            ("rounds", count()),
+            ("probes", count()),
+            ("permits", json!({ "type": "integer", "description": "Calls that may run at once now." })),
+            ("permits_max", count()),
+            (
+                "budget_remaining",
+                json!({ "type": ["integer", "null"], "description": "Retries left of the budget." }),
+            ),
+            (
+                "paused_because",
+                json!({ "type": ["string", "null"], "description": "Why the dead-letter guard has paused the pipeline." }),
+            ),
+            (
+                "suspects",
+                json!({ "type": "integer", "description": "Messages that may have ended the process." }),
+            ),
+            ("history", json!({ "type": "array", "items": { "type": "object" } })),
         ],
     );
     add(
@@ -176,6 +203,9 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("created", time()),
             ("first_seen", time_or_null()),
             ("deadline", time_or_null()),
+            ("held_ms", count()),
+            ("crashes", count()),
+            ("last_crash", time_or_null()),
             ("origin", json!({ "type": "null" })),
             ("headers", json!({ "type": "object", "additionalProperties": { "type": "string" } })),
             ("payload", json!({ "oneOf": [one("Payload"), { "type": "null" }] })),

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use redrive::Failure;
-use redrive_core::Class;
+use redrive_core::{Class, FailureKind};
 
 use super::answer::Answer;
 use super::classes::{ClassTable, Meaning, Trouble};
@@ -53,7 +53,7 @@ pub(super) fn answered(answer: &Answer, class: Class, now: SystemTime) -> Failur
     let asked = answer.retry_after.as_deref();
     let wait = asked.and_then(|value| retry_after::wait(value, now));
     let failure = of_class(class, wait, WebhookError::Answered { status, text });
-    let failure = failure.note("status_code", status.to_string());
+    let failure = failure.of_kind(FailureKind::Status(status)).note("status_code", status.to_string());
     match asked {
         Some(asked) => failure.note("retry_after_header", asked),
         None => failure,
@@ -69,7 +69,15 @@ pub(super) fn unanswered(
     table: &ClassTable,
 ) -> Failure {
     let text = status.map_or_else(|| text.to_owned(), |answer| format!("{}: {text}", named(answer)));
-    let failure = of_class(table.trouble(trouble), None, WebhookError::Unanswered { trouble, text });
+    let kind = match trouble {
+        Trouble::Timeout => FailureKind::Timeout,
+        Trouble::Reset if sent => FailureKind::Reset,
+        Trouble::Refused | Trouble::Dns | Trouble::Tls | Trouble::Reset | Trouble::Blocked => {
+            FailureKind::Refused
+        }
+    };
+    let failure =
+        of_class(table.trouble(trouble), None, WebhookError::Unanswered { trouble, text }).of_kind(kind);
     let failure = if sent { failure.ambiguous() } else { failure };
     match status {
         Some(answer) => failure.note("status_code", answer.status.as_u16().to_string()),

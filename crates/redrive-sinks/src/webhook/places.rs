@@ -34,6 +34,11 @@ impl Places {
         Self { each, known: Mutex::default() }
     }
 
+    /// How many places there are at each.
+    pub(super) fn limit(&self) -> usize {
+        self.each
+    }
+
     /// Waits for a place.
     pub(super) async fn take(&self, endpoint: String) -> Place<'_> {
         let mut place = self.join(endpoint.into_boxed_str());

@@ -1,11 +1,12 @@
 //! One delivery, from the message to what came of it.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, SystemTime};
 
 use hyper::body::Incoming;
 use hyper::{Response, Uri};
-use redrive::{Call, Failure, Sink};
+use redrive::{Call, Endpoint, Failure, Message, Sink};
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::{self, Answer};
@@ -31,6 +32,8 @@ pub struct WebhookSink {
     classes: ClassTable,
     redactor: Redactor,
     hash: EndpointHash,
+    /// Makes numbers of endpoints, different in every process.
+    numbers: RandomState,
 }
 
 impl WebhookSink {
@@ -69,6 +72,7 @@ impl WebhookSink {
             classes: options.classes,
             redactor,
             hash,
+            numbers: RandomState::new(),
         })
     }
 
@@ -151,6 +155,17 @@ impl Sink for WebhookSink {
         };
         let outcome = self.exchange(&call, &endpoint).await;
         outcome.map_err(|failure| failure.note("endpoint_hash", self.hash.of(&endpoint.to_string())))
+    }
+
+    fn per_endpoint(&self) -> Option<u32> {
+        self.places.as_ref().map(|places| u32::try_from(places.limit()).unwrap_or(u32::MAX))
+    }
+
+    fn endpoint(&self, message: &Message) -> Option<Endpoint> {
+        let Target::PerMessage(source) = &self.target else { return None };
+        let uri = source.endpoint(message).ok()?;
+        let origin = (uri.scheme_str(), uri.authority());
+        Some(Endpoint { origin: self.numbers.hash_one(origin), endpoint: self.numbers.hash_one(&uri) })
     }
 }
 

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::policy::{Given, Mode};
-use redrive_core::{Message, Policy, PolicyFaults, PolicySettings};
+use redrive_core::{BreakerSettings, GuardSettings, Message, Policy, PolicyFaults, PolicySettings};
 
 use super::faults::BuildFault;
-use crate::dispatch::AttemptFailed;
+use crate::dispatch::{AttemptFailed, HealthChanged, ProtectionSettings};
 use crate::engine::{AfterDead, Ordering, StoreOptions};
 use crate::failure::Failure;
 use crate::handler::{AnyHandler, Handler, Sink};
 use crate::name;
 use crate::run::built::Settings;
-use crate::run::hooks::{DeadLetter, FailureHook, Hook};
+use crate::run::hooks::{DeadLetter, Listeners};
+use crate::run::watchdog::{OnStuck, Stuck};
 
 /// Describes a pipeline; nothing is judged before the builder's `build`.
 #[must_use]
@@ -28,8 +29,9 @@ pub struct Pipeline {
     handler: Option<AnyHandler>,
     mode: Option<Mode>,
     max_pending: u64,
-    hook: Option<Hook>,
-    failure_hook: Option<FailureHook>,
+    listeners: Listeners,
+    on_stuck: Option<OnStuck>,
+    protection: ProtectionSettings,
 }
 
 impl Pipeline {
@@ -42,8 +44,9 @@ impl Pipeline {
             handler: None,
             mode: None,
             max_pending: 0,
-            hook: None,
-            failure_hook: None,
+            listeners: Listeners::default(),
+            on_stuck: None,
+            protection: ProtectionSettings::default(),
         }
     }
 
@@ -130,14 +133,41 @@ impl Pipeline {
     /// Called for each failed attempt with what was decided about it, for a structured log. It runs on the runtime and
     /// should be quick: while it lags far behind, nothing new is started.
     pub fn on_failure(mut self, hook: impl Fn(&AttemptFailed) + Send + Sync + 'static) -> Self {
-        self.failure_hook = Some(Arc::new(hook));
+        self.listeners.failed = Some(Arc::new(hook));
         self
     }
 
     /// Called once for each dead letter after it is stored, with the failure as the handler gave it. It runs on the
     /// runtime and should be quick: while it lags far behind, nothing new is started.
     pub fn on_dead_letter(mut self, hook: impl Fn(&DeadLetter) + Send + Sync + 'static) -> Self {
-        self.hook = Some(Arc::new(hook));
+        self.listeners.dead = Some(Arc::new(hook));
+        self
+    }
+
+    /// Called when the health of the sink changes: the breaker opens or closes, the guard steps in, a message is found to
+    /// kill the process. It runs on the runtime and should be quick.
+    pub fn on_health(mut self, hook: impl Fn(&HealthChanged) + Send + Sync + 'static) -> Self {
+        self.listeners.health = Some(Arc::new(hook));
+        self
+    }
+
+    /// Called on the dispatch thread when a handler has not come back after twice its timeout: it does not yield, so only
+    /// the end of the process can end it. Whoever is started again afterwards finds out which message it was. The usual
+    /// answer is `std::process::exit(70)`.
+    pub fn on_stuck(mut self, hook: impl Fn(&Stuck) + Send + Sync + 'static) -> Self {
+        self.on_stuck = Some(Arc::new(hook));
+        self
+    }
+
+    /// When the breaker opens and how it closes again; on, unless [`BreakerSettings::off`] is given.
+    pub fn breaker(mut self, breaker: BreakerSettings) -> Self {
+        self.protection.breaker = breaker;
+        self
+    }
+
+    /// When a flood of dead letters pauses the pipeline; on, unless [`GuardSettings::off`] is given.
+    pub fn guard(mut self, guard: GuardSettings) -> Self {
+        self.protection.guard = guard;
         self
     }
 
@@ -174,7 +204,7 @@ impl Pipeline {
         };
         let concurrency = self.limits.concurrency.unwrap_or(policy.concurrency()) as usize;
         let timeout = if self.limits.timeout.is_some() { limits.timeout() } else { policy.timeout() };
-        let (hook, failure_hook, max_pending) = (self.hook, self.failure_hook, self.max_pending);
+        let (listeners, on_stuck, max_pending) = (self.listeners, self.on_stuck, self.max_pending);
         let ordering = self.options.ordering;
         let settings = Settings {
             name,
@@ -182,8 +212,9 @@ impl Pipeline {
             concurrency,
             timeout,
             handler,
-            hook,
-            failure_hook,
+            listeners,
+            on_stuck,
+            protection: self.protection,
             ordering,
             max_pending,
         };

@@ -1,6 +1,7 @@
 //! The handler calls that run now or wait in place: a table of slots, each with one delivery and the permit it runs on.
 
 use redrive_core::Time;
+use redrive_core::endpoints::Endpoint;
 
 use super::permits::Permit;
 use crate::engine::Delivery;
@@ -27,13 +28,27 @@ pub(super) struct Call {
     pub(super) started: Time,
     /// Whether attempts were made that the store does not know of: then it must not go back as if nothing had happened.
     pub(super) ahead_of_store: bool,
+    /// Whether the breaker asks by it how the sink is.
+    pub(super) is_probe: bool,
+    /// Whether it may have killed the process before.
+    pub(super) is_suspect: bool,
+    /// Where it goes, if the sink has more than one endpoint.
+    pub(super) to: Option<Endpoint>,
     /// Held as long as the call is in the table.
     pub(super) permit: Permit,
 }
 
 impl Call {
     pub(super) fn new(delivery: Delivery, started: Time, permit: Permit) -> Self {
-        Self { delivery, started, ahead_of_store: false, permit }
+        Self {
+            delivery,
+            started,
+            ahead_of_store: false,
+            is_probe: false,
+            is_suspect: false,
+            to: None,
+            permit,
+        }
     }
 }
 
@@ -75,6 +90,15 @@ impl Calls {
         let ids: Vec<CallId> =
             (0..).zip(&self.slots).map(|(slot, place)| CallId { slot, round: place.round }).collect();
         ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
+    /// The call that has run for the longest, among those that `runs` says do.
+    pub(super) fn longest(&self, runs: impl Fn(CallId) -> bool) -> Option<(CallId, &Call)> {
+        let calls = (0..).zip(&self.slots).filter_map(|(slot, place)| {
+            let id = CallId { slot, round: place.round };
+            place.call.as_ref().filter(|_| runs(id)).map(|call| (id, call))
+        });
+        calls.min_by_key(|(_, call)| call.started)
     }
 
     /// When the oldest message in the table was made. Looks at all of them.

@@ -10,12 +10,19 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
-use redrive_core::{Message, Meta, Policy, Random, Reason, Time, expired};
+use redrive_core::suspects::Suspects;
+use redrive_core::{BreakerSettings, Message, Meta, Policy, Random, Reason, Time, expired};
 
 use super::calls::{Call, CallId, Calls};
 use super::failed::AttemptFailed;
+use super::health::{HealthEntry, HealthFigures};
 use super::permits::Permits;
+use super::protection::{Admission, Protection, ProtectionSettings};
+use super::resets::Resets;
+use super::routes::{Router, Routes};
+use super::suspected::Settling;
 use super::waiting::Waiting;
 use crate::engine::{Delivery, Settlement, Ticket, Verdict};
 use crate::failure::Failure;
@@ -29,6 +36,9 @@ pub use crate::settle::Views;
 pub const UNSETTLED_MAX: usize = 65_536;
 /// Of these, what is left for messages that are due: a disk that lags behind a backlog must not make retries late.
 pub const UNSETTLED_FOR_DUE: usize = UNSETTLED_MAX / 4;
+
+/// How long the message that opened the breaker waits while others are the probes.
+const ANOTHER_PROBE: Duration = Duration::from_secs(5);
 
 /// A handler to be called.
 #[derive(Debug)]
@@ -72,14 +82,20 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct Machine {
     pub(super) policy: Arc<Policy>,
-    permits: Permits,
+    pub(super) permits: Permits,
+    pub(super) protection: Protection,
+    pub(super) resets: Resets,
+    pub(super) routes: Option<Routes>,
+    pub(super) suspects: Suspects<Delivery>,
+    pub(super) suspect_settling: Settling,
+    pub(super) suspects_new: usize,
     pub(super) calls: Calls,
     pub(super) waiting: Waiting,
     batch: Vec<Settlement>,
     batch_parked: Vec<Parked>,
     batch_retries: usize,
     submitted: VecDeque<Submitted>,
-    unsettled: usize,
+    pub(super) unsettled: usize,
     pub(super) stopping: bool,
     pub(super) paused: bool,
     released: u64,
@@ -99,10 +115,20 @@ struct Submitted {
 
 impl Machine {
     pub fn new(policy: Arc<Policy>, concurrency: usize) -> Self {
+        Self::protected(policy, concurrency, &ProtectionSettings::default())
+    }
+
+    pub fn protected(policy: Arc<Policy>, concurrency: usize, protection: &ProtectionSettings) -> Self {
         Self {
             figures: Figures::new(&policy),
-            policy,
             permits: Permits::new(concurrency),
+            protection: Protection::new(protection, &policy, concurrency),
+            resets: Resets::default(),
+            routes: None,
+            suspects: Suspects::new(policy.crash_threshold()),
+            suspect_settling: Settling::No,
+            suspects_new: 0,
+            policy,
             calls: Calls::default(),
             waiting: Waiting::default(),
             batch: Vec::new(),
@@ -117,6 +143,17 @@ impl Machine {
             watcher: None,
             failed: Vec::new(),
         }
+    }
+
+    /// Messages go where the router says. Each endpoint is looked after by itself then, and none of them can close the
+    /// whole pipeline.
+    #[must_use]
+    pub fn routed(mut self, router: Router, settings: &ProtectionSettings) -> Self {
+        let permits = self.permits.free();
+        self.routes = Some(Routes::new(router, &settings.breaker, permits));
+        let own = ProtectionSettings { breaker: BreakerSettings::off(), ..settings.clone() };
+        self.protection = Protection::new(&own, &self.policy, permits);
+        self
     }
 
     /// Keeps a note of each failed attempt under the pipeline's name; fetch them with [`Self::failed`].
@@ -140,24 +177,84 @@ impl Machine {
     }
 
     fn room_below(&self, unsettled_max: usize) -> usize {
-        if self.stopping {
+        if self.stopping || self.suspects.want_silence() {
             return 0;
         }
-        self.permits.free().min(unsettled_max.saturating_sub(self.unsettled))
+        let room = self.permits.free().min(unsettled_max.saturating_sub(self.unsettled));
+        room.min(self.protection.room(self.permits.used()))
+    }
+
+    /// Time has passed: what the breaker and the ramp allow may have changed.
+    pub fn tick(&mut self, now: Time) {
+        self.protection.tick(now);
+        self.expire_suspects(now);
+    }
+
+    /// What a decision would be told now.
+    pub fn views(&mut self, now: Time) -> Views {
+        self.protection.views(now)
+    }
+
+    /// Appends what has happened to the health of the sink since the last call.
+    pub fn health_changes(&mut self, out: &mut Vec<HealthEntry>) {
+        self.protection.changes(out);
+    }
+
+    /// How the sink is doing.
+    pub fn health(&mut self, now: Time) -> HealthFigures {
+        self.protection.figures(now)
+    }
+
+    /// Whether nothing keeps messages from being taken but the permits.
+    pub fn is_unhindered(&self) -> bool {
+        self.protection.room(0) == usize::MAX && !self.suspects.want_silence()
+    }
+
+    /// Whether the dead-letter guard wants the pipeline paused.
+    pub fn is_halted(&self) -> bool {
+        self.protection.halted().is_some()
+    }
+
+    /// Somebody lets a paused pipeline go on; with `anyway`, whatever the guard says of this flood.
+    pub fn resume(&mut self, anyway: bool) {
+        self.protection.resumed(anyway);
+        self.pause(false);
     }
 
     /// Looks at what was taken: most is to be started, some is settled without a start.
     pub fn taken(&mut self, deliveries: &mut Vec<Delivery>, now: Time, starts: &mut Vec<Start>) {
+        for delivery in deliveries.iter() {
+            self.figures.consumed += u64::from(is_new(delivery));
+        }
+        self.taken_again(deliveries, now, starts);
+        self.note_suspects(now);
+    }
+
+    /// The same for deliveries that were taken before and have waited here since.
+    pub(super) fn taken_again(&mut self, deliveries: &mut Vec<Delivery>, now: Time, starts: &mut Vec<Start>) {
         for delivery in deliveries.drain(..) {
-            self.figures.consumed += u64::from(is_new(&delivery));
             if let Some(reason) = delivery.doomed {
                 self.settle(settle::dead(delivery, reason, now), None);
             } else if expired(&delivery.meta, now) {
-                self.settle(settle::dead(delivery, Reason::TtlExceeded, now), None);
+                self.settle(settle::dead(self.with_time_held(delivery, now), Reason::TtlExceeded, now), None);
+            } else if let Some(suspect) = delivery
+                .suspect
+                .as_deref()
+                .copied()
+                .or_else(|| self.suspected_by_receiver(delivery.receipt.number()))
+            {
+                self.suspect(delivery, suspect, now);
             } else {
                 self.start(delivery, now, starts);
             }
         }
+    }
+
+    /// A message that the breaker kept back until its deadline says for how long.
+    fn with_time_held(&self, delivery: Delivery, now: Time) -> Delivery {
+        let ready = delivery.due.unwrap_or(delivery.meta.created);
+        let held_ms = delivery.meta.held_ms.saturating_add(self.protection.held_ms(ready, now));
+        Delivery { meta: Meta { held_ms, ..delivery.meta }, ..delivery }
     }
 
     fn start(&mut self, delivery: Delivery, now: Time, starts: &mut Vec<Start>) {
@@ -165,7 +262,21 @@ impl Machine {
         let Some(permit) = self.permits.take().filter(|_| !self.stopping) else {
             return self.settle(settle::released(delivery), None);
         };
-        self.begin(Call::new(delivery, now, permit), starts);
+        match self.protection.admit(delivery.receipt.number()) {
+            Admission::Free => {
+                if let Some((delivery, to)) = self.route(delivery, now) {
+                    self.begin(Call { to, ..Call::new(delivery, now, permit) }, starts);
+                }
+            }
+            Admission::Probe => {
+                self.begin(Call { is_probe: true, ..Call::new(delivery, now, permit) }, starts);
+            }
+            Admission::Another => {
+                let settlement = self.defer_unsent(delivery, now.plus(ANOTHER_PROBE), now);
+                self.settle(settlement, None);
+            }
+            Admission::Closed => self.settle(settle::released(delivery), None),
+        }
     }
 
     pub(super) fn begin(&mut self, call: Call, starts: &mut Vec<Start>) {
@@ -186,12 +297,12 @@ impl Machine {
     }
 
     /// Hears how a call ended. A call that is not known any more was given up before; its end changes nothing.
-    pub fn ended(&mut self, call: CallId, ended: Ended, now: Time, random: Random, views: &Views) {
+    pub fn ended(&mut self, call: CallId, ended: Ended, now: Time, random: Random) {
         let Some(call) = self.calls.remove(call) else { return };
         match ended {
             Ended::Done => self.succeeded(call, now),
             Ended::Unfinished => self.put_back(call),
-            Ended::Failed(failure) => self.attempt_failed(call, failure, now, random, views),
+            Ended::Failed(failure) => self.attempt_failed(call, failure, now, random),
         }
     }
 
@@ -209,7 +320,8 @@ impl Machine {
                 self.figures.consumed -= u64::from(is_new(&settlement.delivery)).min(self.figures.consumed);
                 self.released += 1;
             }
-            Verdict::Dead { reason, meta, .. } => {
+            Verdict::Dead { reason, meta, at } => {
+                self.protection.died(reason, at);
                 self.figures.dead.add(reason);
                 let calls = u64::from(meta.attempts) + u64::from(meta.uncounted);
                 self.figures.retried_ended.dead += u64::from(calls > 1);
@@ -239,12 +351,14 @@ impl Machine {
     /// The last batch was given to the engine under `ticket`.
     pub fn submitted(&mut self, ticket: Ticket, len: usize) {
         self.batch_retries = 0;
+        self.suspect_given(ticket);
         let parked = std::mem::take(&mut self.batch_parked);
         self.submitted.push_back(Submitted { ticket, len, parked });
     }
 
     /// The batch of `ticket` and all before it are stored; what became a dead letter by them is appended to `parked`.
-    pub fn durable(&mut self, ticket: Ticket, parked: &mut Vec<Parked>) {
+    pub fn durable(&mut self, ticket: Ticket, now: Time, parked: &mut Vec<Parked>) {
+        self.suspect_durable(ticket, now);
         while let Some(mut first) = self.submitted.pop_front_if(|first| first.ticket <= ticket) {
             self.unsettled -= first.len;
             parked.append(&mut first.parked);
@@ -255,6 +369,8 @@ impl Machine {
     pub fn stop(&mut self) {
         self.stopping = true;
         self.interrupt_waits();
+        self.release_suspects();
+        self.release_lot();
     }
 
     /// Gives up what still runs: the attempt that runs is not counted. Returns how many calls that were.
@@ -267,6 +383,12 @@ impl Machine {
             self.put_back(call);
         }
         given_up
+    }
+
+    /// The call that has run for the longest, and whose it is.
+    pub fn longest_running(&self) -> Option<(CallId, &Message)> {
+        let longest = self.calls.longest(|call| !self.waiting.holds(call));
+        longest.map(|(id, call)| (id, &call.delivery.message))
     }
 
     /// How many handlers run now.
@@ -287,12 +409,14 @@ impl Machine {
     /// When time alone brings work, given what the engine says of its delays.
     pub fn next_wake(&self, next_due: Option<Time>) -> Option<Time> {
         let taken = next_due.filter(|_| self.room_for_due() > 0);
-        taken.into_iter().chain(self.waiting.next_due()).min()
+        taken.into_iter().chain(self.waiting.next_due()).chain(self.protection.next_wake()).min()
     }
 
     /// The counters, and the gauges that are known here.
     pub fn figures(&mut self, now: Time) -> Figures {
+        let suspects = self.suspects.len() as u64;
         Figures {
+            health: HealthFigures { suspects, ..self.protection.figures(now) },
             held: self.deferred.waiting(now),
             running: self.running(),
             waiting_in_place: self.waiting_in_place(),

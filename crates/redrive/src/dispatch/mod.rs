@@ -4,11 +4,18 @@
 pub mod calls;
 mod ends;
 pub mod failed;
+pub mod health;
 pub mod machine;
 pub mod permits;
+pub mod protection;
+mod resets;
+pub mod routes;
+mod suspected;
 mod waiting;
 
 pub use calls::CallId;
 pub use failed::{AttemptFailed, Decided};
+pub use health::{HealthChange, HealthChanged, HealthEntry, HealthFigures};
 pub use machine::{Ended, Machine, Parked, Start, Tally, Views};
 pub use permits::{Permit, Permits};
+pub use protection::{Protection, ProtectionSettings};

@@ -32,6 +32,11 @@ impl Waiting {
         self.by_due.first().map(|(due, _)| *due)
     }
 
+    /// Looks at all of them.
+    pub(super) fn holds(&self, call: CallId) -> bool {
+        self.by_due.iter().any(|(_, waiting)| *waiting == call)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_due.len()
     }

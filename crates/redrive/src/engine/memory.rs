@@ -18,7 +18,7 @@ use super::letter::{
 };
 use super::message_state::MessageState;
 use super::seam::{
-    Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Settlement, StoreOptions, Ticket,
+    Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement, StoreOptions, Ticket,
 };
 
 /// An engine without a disk. Clones share one store, so that a test can look inside while a runtime owns it.
@@ -47,9 +47,11 @@ impl Memory {
         let in_flight: Vec<u64> =
             inner.entries.iter().filter(|(_, e)| e.in_flight.is_some()).map(|(seq, _)| *seq).collect();
         for seq in in_flight {
+            inner.crashed_with(seq);
             inner.put_back(seq);
             inner.line_moves(seq);
         }
+        inner.announced = None;
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -78,6 +80,11 @@ impl Ingest for MemoryIngest {
 impl Engine for Memory {
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
         self.lock().take(now, room, out);
+        Ok(())
+    }
+
+    fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<(), EngineError> {
+        self.lock().announced = Some(receipt.seq);
         Ok(())
     }
 

@@ -28,5 +28,5 @@ pub use memory::Memory;
 pub use message_state::{MessagePhase, MessageState};
 pub use seam::{
     AfterDead, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
-    StoreOptions, Ticket, Verdict,
+    StoreOptions, Suspect, Ticket, Verdict,
 };

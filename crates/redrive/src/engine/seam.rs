@@ -56,6 +56,13 @@ pub struct Receipt {
     pub at: u64,
 }
 
+impl Receipt {
+    /// Tells messages apart, whatever hand-out this is. Lanes with more than 2^48 messages do not exist.
+    pub const fn number(&self) -> u64 {
+        (self.lane as u64) << 48 ^ self.seq
+    }
+}
+
 /// A message handed out for an attempt, with what is known of earlier ones.
 #[derive(Clone, Debug)]
 pub struct Delivery {
@@ -67,6 +74,18 @@ pub struct Delivery {
     pub due: Option<Time>,
     /// Set if it must not be started but settled as dead for this reason: its bytes are damaged, or its key is blocked.
     pub doomed: Option<Reason>,
+    /// Set if it was running when a process died: it runs alone, and is announced before.
+    pub suspect: Option<Box<Suspect>>,
+}
+
+/// What an engine knows of a delivery that may have killed the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    /// Unclean ends while it ran. The first one it may have shared with everything else that ran then; a further one is
+    /// its own, since it was announced before it ran.
+    pub crashes: u32,
+    pub first_crash: Option<Time>,
+    pub last_crash: Option<Time>,
 }
 
 /// What shall become of a delivery.
@@ -175,6 +194,13 @@ pub trait Engine: Send + 'static {
     /// apart hands out nothing.
     fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
         let _ = (now, room, out);
+        Ok(())
+    }
+
+    /// Says durably, as far as a dying process is concerned, that this suspect is about to run alone: if the process dies
+    /// before it is settled, it has one crash more. Engines that know no suspects have nothing to do.
+    fn announce(&mut self, receipt: &Receipt, now: Time) -> Result<(), EngineError> {
+        let _ = (receipt, now);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use redrive_core::{Policy, Schedule, Time, duration};
 
+use crate::dispatch::health::HealthFigures;
 use crate::engine::{Counts, LetterState};
 
 pub use histogram::Histogram;
@@ -64,6 +65,8 @@ pub struct Figures {
     pub waiting_in_place: usize,
     /// Calls that were given up without an end: their effect may have happened, and they will be made again.
     pub repeats: u64,
+    /// How the sink is doing: breaker, permits, budget, suspects.
+    pub health: HealthFigures,
     /// Keys whose order could not be kept. Always zero on engines with one owner.
     pub key_order_voided: u64,
 }
@@ -108,6 +111,7 @@ impl Figures {
             running: 0,
             waiting_in_place: 0,
             repeats: 0,
+            health: HealthFigures::default(),
             key_order_voided: 0,
         }
     }

@@ -8,8 +8,10 @@ use redrive_core::Policy;
 
 use super::board::Board;
 use super::command::Seat;
-use super::hooks::{FailureHook, Hook};
+use super::hooks::Listeners;
 use super::wake::Wake;
+use super::watchdog::OnStuck;
+use crate::dispatch::ProtectionSettings;
 use crate::engine::{Engine, Ingest, Ordering};
 use crate::handler::AnyHandler;
 
@@ -19,8 +21,9 @@ pub(crate) struct Built {
     pub(crate) concurrency: usize,
     pub(crate) timeout: Duration,
     pub(crate) handler: AnyHandler,
-    pub(crate) hook: Option<Hook>,
-    pub(crate) failure_hook: Option<FailureHook>,
+    pub(crate) listeners: Listeners,
+    pub(crate) on_stuck: Option<OnStuck>,
+    pub(crate) protection: ProtectionSettings,
     pub(crate) ordering: Ordering,
     /// 0 is no limit.
     pub(crate) max_pending: u64,
@@ -37,8 +40,9 @@ pub(crate) struct Settings {
     pub(crate) concurrency: usize,
     pub(crate) timeout: Duration,
     pub(crate) handler: AnyHandler,
-    pub(crate) hook: Option<Hook>,
-    pub(crate) failure_hook: Option<FailureHook>,
+    pub(crate) listeners: Listeners,
+    pub(crate) on_stuck: Option<OnStuck>,
+    pub(crate) protection: ProtectionSettings,
     pub(crate) ordering: Ordering,
     pub(crate) max_pending: u64,
 }
@@ -52,8 +56,9 @@ impl Built {
             concurrency: settings.concurrency,
             timeout: settings.timeout,
             handler: settings.handler,
-            hook: settings.hook,
-            failure_hook: settings.failure_hook,
+            listeners: settings.listeners,
+            on_stuck: settings.on_stuck,
+            protection: settings.protection,
             ordering: settings.ordering,
             max_pending: settings.max_pending,
             board: Arc::new(board),

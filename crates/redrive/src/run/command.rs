@@ -64,8 +64,18 @@ pub(crate) enum Command {
         reply: Reply<Counts>,
     },
     Gate {
-        closed: bool,
+        gate: Gate,
         reply: Reply<()>,
+    },
+}
+
+/// What shall become of a pipeline's gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Close,
+    /// With `anyway` the dead-letter guard lets this flood pass.
+    Open {
+        anyway: bool,
     },
 }
 
@@ -88,8 +98,8 @@ impl Command {
                 reply.send(engine.change_letters(&change, &ids, now)).is_err()
             }
             Self::Counts { reply } => reply.send(Ok(engine.counts())).is_err(),
-            Self::Gate { closed, reply } => {
-                engine.gate(closed);
+            Self::Gate { gate, reply } => {
+                engine.gate(gate == Gate::Close);
                 reply.send(Ok(())).is_err()
             }
         };
@@ -122,10 +132,16 @@ impl Seat {
 
     /// Carries out a command on the engine, which is the caller's now.
     pub(crate) fn carry_out(&self, command: Command, engine: &mut dyn Engine, now: Time) {
-        if let Command::Gate { closed, .. } = &command {
-            self.paused.store(*closed, Ordering::SeqCst);
+        if let Command::Gate { gate, .. } = &command {
+            self.paused.store(*gate == Gate::Close, Ordering::SeqCst);
         }
         command.carry_out(engine, now);
+    }
+
+    /// Closes the gate of an engine, which is the caller's.
+    pub(crate) fn pause(&self, engine: &mut dyn Engine) {
+        engine.gate(true);
+        self.paused.store(true, Ordering::SeqCst);
     }
 
     /// Looks at the engine while it is at rest; `None` if it is not.

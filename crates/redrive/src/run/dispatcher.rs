@@ -4,18 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use redrive_core::Time;
 use tokio::sync::watch;
 
 use super::board::Board;
 use super::clock::Clock;
-use super::command::{Command, Seat};
+use super::command::{Command, Gate, Seat};
 use super::dice::Dice;
 use super::exchange::Exchange;
 use super::hooks::Hooks;
 use super::report::PipelineReport;
+use super::solitude::Place;
 use super::wake::Wake;
 use super::watch::Watch;
-use crate::dispatch::{AttemptFailed, Ended, Machine, Parked, Start, Tally, Views};
+use super::watchdog::{Stuck, Watchdog};
+use crate::dispatch::{AttemptFailed, Ended, HealthEntry, Machine, Parked, Start, Tally};
 use crate::engine::{Delivery, Engine, EngineError, Event};
 
 /// The longest sleep: a step of the wall clock is noticed within it.
@@ -64,6 +67,9 @@ pub(crate) struct Dispatcher {
     pub(crate) stop: Arc<Stop>,
     pub(crate) drain: Duration,
     pub(crate) cancel: watch::Sender<bool>,
+    pub(crate) place: Place,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) name: Arc<str>,
     pub(crate) buffers: Buffers,
 }
 
@@ -76,6 +82,7 @@ pub(crate) struct Buffers {
     starts: Vec<Start>,
     parked: Vec<Parked>,
     failed: Vec<AttemptFailed>,
+    health: Vec<HealthEntry>,
 }
 
 impl Default for Buffers {
@@ -87,6 +94,7 @@ impl Default for Buffers {
             starts: Vec::new(),
             parked: Vec::new(),
             failed: Vec::new(),
+            health: Vec::new(),
         }
     }
 }
@@ -99,6 +107,8 @@ impl Dispatcher {
         let ended = self.run_and_drain();
         // Whatever the reason for the end: handlers that still run are told, and nobody waits for an answer any more.
         let _ = self.cancel.send(true);
+        self.place.busy(false);
+        self.place.leave();
         self.board.close();
         self.seat.close();
         let (drained, interrupted) = ended?;
@@ -141,16 +151,19 @@ impl Dispatcher {
         let commands = self.seat.commands();
         let heard_engine = self.hear_engine()?;
         for command in commands {
-            let gate = if let Command::Gate { closed, .. } = &command { Some(*closed) } else { None };
+            let gate = if let Command::Gate { gate, .. } = &command { Some(*gate) } else { None };
             self.seat.carry_out(command, self.engine.as_mut(), now);
-            if let Some(closed) = gate {
-                self.machine.pause(closed);
+            match gate {
+                Some(Gate::Close) => self.machine.pause(true),
+                Some(Gate::Open { anyway }) => self.machine.resume(anyway),
+                None => {}
             }
             self.watch.happened();
         }
         let heard_ends = self.hear_ends();
         let took = self.take()?;
         let settled = self.settle()?;
+        self.look_after();
         let happened = heard_engine || heard_ends || took || settled;
         if happened {
             self.watch.happened();
@@ -159,14 +172,39 @@ impl Dispatcher {
         Ok(happened)
     }
 
+    /// Tells of the sink's health, pauses what the guard wants paused, and looks for handlers that are stuck.
+    fn look_after(&mut self) {
+        if self.machine.is_halted() && !self.seat.is_paused() {
+            self.seat.pause(self.engine.as_mut());
+            self.machine.pause(true);
+            self.watch.happened();
+        }
+        // Whoever cannot start now, for whatever reason, keeps nobody else from it.
+        if !self.machine.suspect_runs() && self.machine.suspect_turn().is_none() {
+            self.place.leave();
+        }
+        self.place.busy(!self.machine.is_at_rest());
+        self.machine.health_changes(&mut self.buffers.health);
+        self.hooks.tell_health(&mut self.buffers.health);
+        if self.watchdog.is_due() {
+            let longest = self.machine.longest_running();
+            let message_id = longest.map(|(_, message)| message.id().to_owned());
+            if let Some(after) = self.watchdog.look(longest.map(|(call, _)| call)) {
+                let (pipeline, message_id) = (Arc::clone(&self.name), message_id.unwrap_or_default());
+                self.watchdog.tell(&Stuck { pipeline, message_id, after });
+            }
+        }
+    }
+
     fn hear_engine(&mut self) -> Result<bool, EngineError> {
+        let now = self.clock.now();
         self.engine.poll(&mut self.buffers.events)?;
         let heard = !self.buffers.events.is_empty();
         for event in self.buffers.events.drain(..) {
             match event {
                 Event::Durable(ticket) => {
                     self.watch.durable(ticket);
-                    self.machine.durable(ticket, &mut self.buffers.parked);
+                    self.machine.durable(ticket, now, &mut self.buffers.parked);
                 }
             }
         }
@@ -176,12 +214,11 @@ impl Dispatcher {
 
     fn hear_ends(&mut self) -> bool {
         let now = self.clock.now();
-        let views = Views::default();
         let mut heard = false;
         for _ in 0..ENDS_PER_ROUND_MAX {
             let Some((call, ended)) = self.exchange.next_end() else { break };
             let random = self.buffers.dice.roll();
-            self.machine.ended(call, ended, now, random, &views);
+            self.machine.ended(call, ended, now, random);
             heard = true;
         }
         self.machine.failed(&mut self.buffers.failed);
@@ -194,7 +231,12 @@ impl Dispatcher {
             return Ok(false);
         }
         let now = self.clock.now();
+        self.machine.tick(now);
+        if !self.place.enter() {
+            return Ok(false);
+        }
         self.machine.restart_due(now, &mut self.buffers.starts);
+        self.start_suspect(now)?;
         let restarted = !self.buffers.starts.is_empty();
         self.exchange.start(&mut self.buffers.starts);
         let room = self.machine.room_for_due();
@@ -209,6 +251,16 @@ impl Dispatcher {
         self.machine.taken(&mut self.buffers.deliveries, now, &mut self.buffers.starts);
         self.exchange.start(&mut self.buffers.starts);
         Ok(took || restarted)
+    }
+
+    /// A suspect whose turn it is runs, once everybody will know that it did.
+    fn start_suspect(&mut self, now: Time) -> Result<(), EngineError> {
+        let Some((run, receipt)) = self.machine.suspect_turn() else { return Ok(()) };
+        if self.place.ask(run) {
+            self.engine.announce(&receipt, now)?;
+            self.machine.start_suspect(now, &mut self.buffers.starts);
+        }
+        Ok(())
     }
 
     fn settle(&mut self) -> Result<bool, EngineError> {
@@ -226,7 +278,7 @@ impl Dispatcher {
         let now = self.clock.now();
         while let Some(call) = self.exchange.take_back() {
             let random = self.buffers.dice.roll();
-            self.machine.ended(call, Ended::Unfinished, now, random, &Views::default());
+            self.machine.ended(call, Ended::Unfinished, now, random);
         }
     }
 

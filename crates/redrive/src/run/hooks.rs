@@ -9,7 +9,7 @@ use redrive_core::{Message, Meta, Reason};
 use tokio::sync::mpsc;
 
 use super::wake::Wake;
-use crate::dispatch::{AttemptFailed, Parked};
+use crate::dispatch::{AttemptFailed, HealthChanged, HealthEntry, Parked};
 use crate::failure::Failure;
 
 /// Events that wait for a hook; beyond it nothing new is taken.
@@ -39,12 +39,22 @@ impl fmt::Display for DeadLetter {
 
 pub(crate) type Hook = Arc<dyn Fn(&DeadLetter) + Send + Sync>;
 pub(crate) type FailureHook = Arc<dyn Fn(&AttemptFailed) + Send + Sync>;
+pub(crate) type HealthHook = Arc<dyn Fn(&HealthChanged) + Send + Sync>;
+
+/// Everything that wants to hear of something.
+#[derive(Clone, Default)]
+pub(crate) struct Listeners {
+    pub(crate) dead: Option<Hook>,
+    pub(crate) failed: Option<FailureHook>,
+    pub(crate) health: Option<HealthHook>,
+}
 
 /// Something a hook is told.
 #[derive(Debug)]
 enum Event {
     Parked(Parked),
     Failed(AttemptFailed),
+    Health(HealthEntry),
 }
 
 /// The dispatch thread's end: hands over what it can and keeps the rest.
@@ -53,23 +63,25 @@ pub(crate) struct Hooks {
     sender: Option<mpsc::Sender<Event>>,
     waiting: VecDeque<Event>,
     wants_parked: bool,
+    wants_health: bool,
 }
 
 impl Hooks {
     /// The dispatch thread's end, and the task that calls the hooks if there are any.
     pub(crate) fn new(
         pipeline: &Arc<str>,
-        hook: Option<Hook>,
-        failure_hook: Option<FailureHook>,
+        listeners: Listeners,
         wake: &Arc<Wake>,
     ) -> (Self, Option<impl Future<Output = ()> + Send + 'static>) {
-        let (waiting, wants_parked) = (VecDeque::new(), hook.is_some());
-        if hook.is_none() && failure_hook.is_none() {
-            return (Self { sender: None, waiting, wants_parked }, None);
+        let Listeners { dead, failed, health } = &listeners;
+        let (wants_parked, wants_health) = (dead.is_some(), health.is_some());
+        let hooks = Self { sender: None, waiting: VecDeque::new(), wants_parked, wants_health };
+        if dead.is_none() && failed.is_none() && health.is_none() {
+            return (hooks, None);
         }
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        let calling = call_all(Arc::clone(pipeline), (hook, failure_hook), receiver, Arc::clone(wake));
-        (Self { sender: Some(sender), waiting, wants_parked }, Some(calling))
+        let calling = call_all(Arc::clone(pipeline), listeners, receiver, Arc::clone(wake));
+        (Self { sender: Some(sender), ..hooks }, Some(calling))
     }
 
     pub(crate) fn tell(&mut self, parked: &mut Vec<Parked>) {
@@ -82,6 +94,14 @@ impl Hooks {
 
     pub(crate) fn tell_failed(&mut self, failed: &mut Vec<AttemptFailed>) {
         self.waiting.extend(failed.drain(..).map(Event::Failed));
+    }
+
+    pub(crate) fn tell_health(&mut self, changes: &mut Vec<HealthEntry>) {
+        if self.wants_health {
+            self.waiting.extend(changes.drain(..).map(Event::Health));
+        } else {
+            changes.clear();
+        }
     }
 
     /// Hands over what fits. Whether all of it did.
@@ -104,19 +124,23 @@ impl Hooks {
 
 async fn call_all(
     pipeline: Arc<str>,
-    (hook, failure_hook): (Option<Hook>, Option<FailureHook>),
+    listeners: Listeners,
     mut receiver: mpsc::Receiver<Event>,
     wake: Arc<Wake>,
 ) {
     while let Some(event) = receiver.recv().await {
         // A panic in a hook is printed by the panic hook; the next event is told all the same.
-        let _ = catch_unwind(AssertUnwindSafe(|| match (event, &hook, &failure_hook) {
-            (Event::Parked(Parked { message, reason, meta, failure }), Some(hook), _) => {
+        let _ = catch_unwind(AssertUnwindSafe(|| match event {
+            Event::Parked(Parked { message, reason, meta, failure }) => {
                 let pipeline = Arc::clone(&pipeline);
-                hook(&DeadLetter { pipeline, message, reason, meta, failure });
+                let letter = DeadLetter { pipeline, message, reason, meta, failure };
+                listeners.dead.iter().for_each(|hook| hook(&letter));
             }
-            (Event::Failed(failed), _, Some(hook)) => hook(&failed),
-            (Event::Parked(_) | Event::Failed(_), ..) => {}
+            Event::Failed(failed) => listeners.failed.iter().for_each(|hook| hook(&failed)),
+            Event::Health(HealthEntry { at, change }) => {
+                let changed = HealthChanged { pipeline: Arc::clone(&pipeline), at, change };
+                listeners.health.iter().for_each(|hook| hook(&changed));
+            }
         }));
         wake.call();
     }

@@ -12,7 +12,9 @@ pub(crate) mod runner;
 pub(crate) mod board;
 pub(crate) mod command;
 pub mod hooks;
+pub(crate) mod solitude;
 pub(crate) mod watch;
+pub mod watchdog;
 
 pub(crate) mod dispatcher;
 pub mod report;

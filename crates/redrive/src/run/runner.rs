@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use redrive_core::FailureKind;
 use tokio::sync::watch;
 
 use super::exchange::Exchange;
@@ -92,11 +93,14 @@ async fn finish(
         ended = tokio::time::timeout(timeout, &mut attempt) => ended,
         _ = cancelled.wait_for(|cancelled| *cancelled) => Ok(Ended::Unfinished),
     };
-    let ended =
-        ended.unwrap_or_else(|_| Ended::Failed(Failure::transient(TimedOut { after: timeout }).ambiguous()));
+    let ended = ended.unwrap_or_else(|_| Ended::Failed(timed_out(timeout)));
     // What the handler holds is dropped before its end is told: a panic there counts like any other.
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(attempt)));
     report.send(dropped.map_or_else(|panic| crashed(&*panic), |()| ended));
+}
+
+fn timed_out(after: Duration) -> Failure {
+    Failure::transient(TimedOut { after }).of_kind(FailureKind::Timeout).ambiguous()
 }
 
 /// Reports the end of a call exactly once; if it is dropped before, the call is unfinished.

@@ -17,8 +17,10 @@ use super::exchange::Exchange;
 use super::hooks::Hooks;
 use super::report::{PipelineReport, RunError};
 use super::runner::Runner;
+use super::solitude::{Place, Solitude};
 use super::wake::Wake;
 use super::watch::Watch;
+use super::watchdog::Watchdog;
 use crate::dispatch::Machine;
 use crate::engine::Engine;
 
@@ -52,8 +54,9 @@ impl Running {
         let (sender, ends) = mpsc::unbounded_channel();
         let mut running =
             Self { stops: Vec::new(), ends, left: 0, runners: JoinSet::new(), hooks: JoinSet::new(), drain };
-        for (built, engine) in pipelines.iter().zip(engines) {
-            running.start_one(built, engine, clock, sender.clone(), runtime)?;
+        let places = Solitude::places(pipelines.len());
+        for ((built, engine), place) in pipelines.iter().zip(engines).zip(places) {
+            running.start_one(built, (engine, place), clock, sender.clone(), runtime)?;
         }
         Ok(running)
     }
@@ -61,7 +64,7 @@ impl Running {
     fn start_one(
         &mut self,
         built: &Built,
-        engine: Box<dyn Engine>,
+        (engine, place): (Box<dyn Engine>, Place),
         clock: &Arc<dyn Clock>,
         ends: mpsc::UnboundedSender<End>,
         runtime: &Handle,
@@ -81,15 +84,18 @@ impl Running {
         }
         let telling = Arc::clone(&exchange);
         self.runners.spawn_on(async move { telling.tell_ends().await }, runtime);
-        let (hooks, calling) = Hooks::new(&built.name, built.hook.clone(), built.failure_hook.clone(), &wake);
+        let (hooks, calling) = Hooks::new(&built.name, built.listeners.clone(), &wake);
         if let Some(calling) = calling {
             self.hooks.spawn_on(calling, runtime);
         }
         let stop = Arc::new(Stop::default());
         self.stops.push((Arc::clone(&stop), Arc::clone(&wake)));
-        let mut machine = Machine::new(Arc::clone(&built.policy), built.concurrency);
+        let mut machine = Machine::protected(Arc::clone(&built.policy), built.concurrency, &built.protection);
+        if let Some(router) = &built.handler.router {
+            machine = machine.routed(router.clone(), &built.protection);
+        }
         machine.pause(built.seat.is_paused());
-        if built.failure_hook.is_some() {
+        if built.listeners.failed.is_some() {
             machine.watch_failures(Arc::clone(&built.name));
         }
         let dispatcher = Dispatcher {
@@ -105,6 +111,9 @@ impl Running {
             stop,
             drain: self.drain,
             cancel,
+            place,
+            watchdog: Watchdog::new(built.on_stuck.clone(), built.timeout),
+            name: Arc::clone(&built.name),
             buffers: Buffers::default(),
         };
         let last_word = LastWord { pipeline: Arc::clone(&built.name), ends };

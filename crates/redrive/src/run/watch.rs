@@ -150,7 +150,7 @@ impl Watch {
             schedule_write: self.schedule_write,
             pending: counts,
             paused,
-            held: if paused { waiting } else { figures.held },
+            held: if paused || figures.health.is_gated() { waiting } else { figures.held },
             oldest_pending: oldest_waiting.into_iter().chain(figures.oldest_pending).min(),
             oldest_letter: self.oldest.letter.filter(|_| counts.letters_open > 0),
             ..figures

@@ -3,18 +3,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use redrive_core::breaker::BreakerState;
 use redrive_core::decide::DEFER_MIN;
+use redrive_core::suspects::{self, Run};
 use redrive_core::{Class, Reason, Time};
 
-use super::downstream::{Downstream, Reply};
+use super::downstream::{Downstream, Fate, Reply};
 use super::plan::Plan;
 use super::witness::{Record, State, Told, Witness};
+use crate::dispatch::HealthFigures;
 use crate::dispatch::machine::UNSETTLED_MAX;
 use crate::engine::history::{ERROR_BYTES_MAX, LATEST_ATTEMPTS_MAX};
 use crate::engine::{Counts, Delivery, LetterState, Ordering, ReplayAnswer, Settlement, Verdict};
 
 /// The names of all checkers, in the order of the invariants they stand for; `liveness` is the second phase.
-pub const CHECKERS: [&str; 10] = [
+pub const CHECKERS: [&str; 12] = [
     "conservation",
     "attempts_bounded",
     "never_early",
@@ -22,6 +25,8 @@ pub const CHECKERS: [&str; 10] = [
     "key_order",
     "effect_once",
     "no_dead_for_outage",
+    "nothing_sent_while_open",
+    "innocents_go_free",
     "replay_once",
     "bounds",
     "liveness",
@@ -82,8 +87,8 @@ pub fn conservation_of_end(at_rest: bool, counts: Counts) -> Check {
 }
 
 /// Invariant 2, when a call starts. The bound on all calls is the printed one, plus one for each call whose end was lost
-/// in a crash or given up. No call starts at or after the deadline. Suspects do not exist yet, so a crash of the process
-/// itself is not counted as an attempt here.
+/// in a crash or given up. No call starts at or after the deadline. A crash of the process itself is not
+/// counted as an attempt.
 pub fn attempts_bounded(plan: &Plan, record: &Record, now: Time) -> Check {
     let most = plan.policy.forecast().calls_max + u64::from(record.calls_lost);
     ensure(u64::from(record.calls) <= most, "attempts_bounded", || {
@@ -228,7 +233,6 @@ pub fn effect_once_at_rest(witness: &Witness, downstream: &Downstream) -> Check 
 }
 
 /// Invariant 7: while the sink is unhealthy nothing is dead for exhaustion. A crash is the handler's doing and excepted.
-/// The health view is the simulation's own until the breaker exists.
 pub fn no_dead_for_outage(plan: &Plan, record: &Record, settlement: &Settlement) -> Check {
     let Verdict::Dead { reason: Reason::MaxRetries, .. } = settlement.verdict else { return Ok(()) };
     let unhealthy = record.call.is_some_and(|call| !call.health.is_healthy());
@@ -236,6 +240,39 @@ pub fn no_dead_for_outage(plan: &Plan, record: &Record, settlement: &Settlement)
     ensure(!(unhealthy && gate), "no_dead_for_outage", || {
         format!("dead for max_retries while the sink is down: {record:?}")
     })
+}
+
+/// While the breaker is open nothing is sent; when it asks, one message after the other; and after it has closed no more
+/// run than the ramp allows.
+pub fn nothing_sent_while_open(before: &HealthFigures, running: usize, started: usize) -> Check {
+    let state = before.breaker.state;
+    let most = match state {
+        BreakerState::Open => 0,
+        BreakerState::HalfOpen => 1,
+        BreakerState::Closed => before.permits.saturating_sub(running),
+    };
+    ensure(started <= most, "nothing_sent_while_open", || {
+        format!("{started} calls started while the breaker was {state:?}, {running} ran, {before:?}")
+    })
+}
+
+/// Who runs in silence runs beside nothing.
+pub fn alone(run: Run, running: usize) -> Check {
+    ensure(run == Run::Alone || running == 0, "innocents_go_free", || {
+        format!("a suspect is to run in silence, but {running} calls run")
+    })
+}
+
+/// Only who has ended the process is convicted, or who was running alone whenever something else ended it; and three times
+/// is all that anybody may end it.
+pub fn innocents_go_free(plan: &Plan, record: &Record, settlement: &Settlement) -> Check {
+    let most = suspects::convicted_at(plan.policy.crash_threshold());
+    ensure(record.kills <= most, "innocents_go_free", || {
+        format!("ended the process {} times: {record:?}", record.kills)
+    })?;
+    let Verdict::Dead { reason: Reason::PoisonPill, .. } = settlement.verdict else { return Ok(()) };
+    let guilty = record.fate == Fate::Crashing || record.kills > 0 || record.died_alone + 1 >= most;
+    ensure(guilty, "innocents_go_free", || format!("convicted without a reason: {record:?}"))
 }
 
 /// Invariant 8: an open letter goes through a job once, and more than three times only by force.

@@ -1,9 +1,9 @@
 //! The other side: what a call comes to, how long it takes, and the ledger of effects it keeps by message id.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redrive_core::{Class, Health};
+use redrive_core::Class;
 
 use super::plan::Plan;
 use crate::engine::conformance::Rng;
@@ -20,6 +20,8 @@ pub enum Fate {
     Crashing,
     Stale,
     Locked,
+    /// Ends the process.
+    Killer,
 }
 
 /// What a call will come to.
@@ -37,15 +39,11 @@ pub enum Reply {
     Failed { class: Class, retry_after: Option<Duration>, ambiguous: bool },
 }
 
-/// Calls the health view looks back on.
-const RECENT_MAX: usize = 20;
-
 #[derive(Debug)]
 pub struct Downstream {
     rng: Rng,
     /// How often an effect was asked for, by message id; it happens the first time only.
     pub ledger: BTreeMap<String, u32>,
-    recent: VecDeque<bool>,
 }
 
 impl Fate {
@@ -60,6 +58,7 @@ impl Fate {
             (fates.crashing, Self::Crashing),
             (fates.stale, Self::Stale),
             (fates.locked, Self::Locked),
+            (fates.killer, Self::Killer),
         ];
         for (percent, fate) in kinds {
             if drawn < percent {
@@ -89,7 +88,7 @@ impl Reply {
 
 impl Downstream {
     pub fn new(rng: Rng) -> Self {
-        Self { rng, ledger: BTreeMap::new(), recent: VecDeque::new() }
+        Self { rng, ledger: BTreeMap::new() }
     }
 
     /// Decides what a call that starts at `true_ms` will come to.
@@ -129,30 +128,18 @@ impl Downstream {
             Fate::Permanent => fail(Class::Permanent),
             Fate::Gone => fail(Class::Gone),
             Fate::Poison => fail(Class::Transient),
-            Fate::Crashing => fail(Class::Crash),
+            // A killer never answers; what is here is never told.
+            Fate::Crashing | Fate::Killer => fail(Class::Crash),
             Fate::Stale => fail(Class::Reconnect),
             Fate::Locked => fail(Class::Credential),
         };
         Answer { takes_ms, reply, applies: reply == Reply::Done || (fate == Fate::Good && ambiguous) }
     }
 
-    /// A call came to its end: its effect happens here, once per id, and the health view learns of it.
+    /// A call came to its end and its effect happens here, once per id.
     pub fn ended(&mut self, id: &str, answer: &Answer) {
         if answer.applies {
             *self.ledger.entry(id.to_owned()).or_default() += 1;
         }
-        self.recent.push_back(answer.reply == Reply::Done);
-        if self.recent.len() > RECENT_MAX {
-            self.recent.pop_front();
-        }
-    }
-
-    /// Unhealthy while most recent calls failed. The breaker will give this view once there is one.
-    pub fn health(&self) -> Health {
-        let succeeded = self.recent.iter().filter(|done| **done).count();
-        if self.recent.len() >= 5 && succeeded * 4 < self.recent.len() {
-            return Health::Unhealthy { retry_in: Duration::from_secs(1) };
-        }
-        Health::Healthy
     }
 }

@@ -7,7 +7,7 @@ use redrive_core::Random;
 use super::checkers::{self, Check};
 use super::witness::Told;
 use super::world::{Step, World, storage};
-use crate::dispatch::{Ended, Machine, Views};
+use crate::dispatch::{Ended, Machine};
 use crate::engine::Engine;
 
 impl World {
@@ -20,17 +20,22 @@ impl World {
         let (call, seq) = self.late.swap_remove(at);
         self.note(Step::Late { seq });
         let running = self.machine.running();
-        self.machine.ended(call, Ended::Done, self.now(), Random(0), &Views::default());
+        self.machine.ended(call, Ended::Done, self.now(), Random(0));
         checkers::effect_once_when_late(running, self.machine.running())
     }
 
     /// The process dies between two steps and comes back.
     pub(super) fn crash(&mut self) {
         self.note(Step::Crash);
+        let alone = self.alone.take().filter(|_| self.machine.suspect_runs());
+        if let Some(record) = alone.and_then(|seq| self.witness.records.get_mut(&seq)) {
+            record.died_alone += 1;
+        }
         self.lose_calls();
         self.engine.crash();
         self.witness.crashed();
-        self.machine = Machine::new(Arc::clone(&self.plan.policy), self.plan.concurrency);
+        let plan = &self.plan;
+        self.machine = Machine::protected(Arc::clone(&plan.policy), plan.concurrency, &plan.protection);
     }
 
     /// An orderly end with calls still running: they are released, and the next machine starts clean.
@@ -46,7 +51,7 @@ impl World {
             self.effect_of_lost(running.seq)?;
             // Some had not begun and are taken back one by one; the others are given up together.
             if self.rng.chance(50) {
-                self.machine.ended(running.call, Ended::Unfinished, now, Random(0), &Views::default());
+                self.machine.ended(running.call, Ended::Unfinished, now, Random(0));
             }
         }
         self.machine.give_up();

@@ -18,7 +18,6 @@ pub mod downstream;
 pub mod plan;
 pub mod witness;
 
-mod budget;
 mod faults;
 mod operator;
 mod world;

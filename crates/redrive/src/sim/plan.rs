@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::policy::{OnExhausted, PolicyBuilder};
-use redrive_core::{Class, Jitter, Policy, Ratio, Spread};
+use redrive_core::{BreakerSettings, Class, GuardSettings, Jitter, Policy, Ratio, Spread};
 
+use crate::dispatch::ProtectionSettings;
 use crate::engine::conformance::Rng;
 use crate::engine::{AfterDead, Ordering, StoreOptions};
 
@@ -16,6 +17,7 @@ pub struct Plan {
     pub policy: Arc<Policy>,
     pub store: StoreOptions,
     pub concurrency: usize,
+    pub protection: ProtectionSettings,
     /// Messages that are offered while faults are on.
     pub messages: u32,
     pub keys: u64,
@@ -43,6 +45,8 @@ pub struct Fates {
     pub stale: u64,
     /// Our key for it is wrong and nobody repairs that.
     pub locked: u64,
+    /// Ends the process whenever it is started.
+    pub killer: u64,
 }
 
 /// What can happen to any call while faults are on, in percent.
@@ -91,6 +95,7 @@ impl Plan {
                 dedup: rng.chance(50).then_some(Duration::from_mins(10)),
             },
             concurrency,
+            protection: protection(rng),
             messages: rng.between(3, 40) as u32,
             keys: rng.pick(&[1, 3, 20]),
             delayed_percent: rng.pick(&[0, 20]),
@@ -103,6 +108,7 @@ impl Plan {
                 crashing: rng.pick(&[0, 5]),
                 stale: rng.pick(&[0, 5]),
                 locked: rng.pick(&[0, 5]),
+                killer: rng.pick(&[0, 0, 5]),
             },
             calls: Calls {
                 latency_ms_max: rng.pick(&[1, 100, 3_000]),
@@ -124,6 +130,17 @@ impl Plan {
             steps: rng.between(100, 500) as u32,
         }
     }
+}
+
+/// Small enough that the few messages of a run make it open.
+fn protection(rng: &mut Rng) -> ProtectionSettings {
+    let mut breaker = BreakerSettings { enabled: rng.chance(70), ..BreakerSettings::default() };
+    breaker.fast.min = rng.pick(&[3, 8, 20]);
+    breaker.fast.window = Duration::from_secs(rng.pick(&[1, 10, 600]));
+    breaker.slow.window = Duration::from_secs(rng.pick(&[5, 300]));
+    breaker.cooldown = Duration::from_secs(rng.pick(&[1, 30]));
+    breaker.probes = rng.pick(&[1, 5]);
+    ProtectionSettings { breaker, guard: GuardSettings::default() }
 }
 
 fn policy(rng: &mut Rng) -> Policy {

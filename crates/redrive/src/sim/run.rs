@@ -169,7 +169,10 @@ fn bound(world: &World) -> Duration {
     let replayed = pending.iter().any(|record| record.replays > 0);
     let one = if replayed { without_ttl } else { forecast.terminal_max_with_retry_after };
     let delayed_at_most = Duration::from_secs(20);
-    (one + delayed_at_most + calling).saturating_mul(messages) + CLOCK_SET_BACK_MAX
+    // Each call may be a probe that keeps the breaker open for another round.
+    let breaker = &world.plan.protection.breaker;
+    let open = if breaker.enabled { breaker.cooldown_max.saturating_mul(calls) } else { Duration::ZERO };
+    (one + delayed_at_most + calling + open).saturating_mul(messages) + CLOCK_SET_BACK_MAX
 }
 
 /// At rest: the engine's own listing is exactly what the witness saw die, and effects add up.

@@ -39,6 +39,9 @@ pub struct Record {
     pub failures: u32,
     /// Calls whose end was lost: the process died, or gave them up.
     pub calls_lost: u32,
+    /// Times it ended the process since its last replay, and times the process ended while it ran alone.
+    pub kills: u32,
+    pub died_alone: u32,
     pub replays: u32,
     pub jobs: BTreeSet<u64>,
     /// Its effect may have happened without anybody having been told.
@@ -87,6 +90,8 @@ impl Record {
             calls: 0,
             failures: 0,
             calls_lost: 0,
+            kills: 0,
+            died_alone: 0,
             replays: 0,
             jobs: BTreeSet::new(),
             unacknowledged: false,
@@ -164,6 +169,7 @@ impl Record {
         self.wait_until(due);
         self.in_line = true;
         (self.calls, self.failures, self.calls_lost) = (0, 0, 0);
+        (self.kills, self.died_alone) = (0, 0);
     }
 
     fn crashed(&mut self) {

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use redrive_core::{Message, Policy, Random, Time};
 
-use super::budget::Tokens;
 use super::checkers::{self, Broken, Check};
 use super::downstream::{Downstream, Fate};
 use super::plan::Plan;
 use super::witness::{Record, Told, Witness};
-use crate::dispatch::{CallId, Ended, Machine, Start, Views};
+use crate::dispatch::{CallId, Ended, Machine, Start};
 use crate::engine::conformance::Rng;
-use crate::engine::{Accepted, Delivery, Engine, Event, Memory, NewMessage, Settlement, Ticket, Verdict};
+use crate::engine::{Accepted, Delivery, Engine, Event, Memory, NewMessage, Settlement, Ticket};
 
 /// One step, as the report of a failing seed shows it.
 #[expect(dead_code, reason = "read through Debug, in the report")]
@@ -59,8 +58,11 @@ pub(super) struct World {
     /// Calls whose end was told already and will be told again.
     pub late: Vec<(CallId, u64)>,
     pub offered: u32,
-    budget: Tokens,
     pub jobs: Vec<(u64, Vec<u64>)>,
+    /// The suspect that runs alone.
+    pub alone: Option<u64>,
+    /// A call has ended the process.
+    pub killed: bool,
 }
 
 const CLOCK_START_MS: u64 = 1_800_000_000_000;
@@ -70,10 +72,11 @@ impl World {
         let mut rng = Rng::new(plan.seed ^ 0x5EED);
         let downstream = Downstream::new(Rng::new(rng.draw()));
         let policy: Arc<Policy> = Arc::clone(&plan.policy);
-        let budget = Tokens::new(&policy);
         Self {
             engine: Memory::new(plan.store),
-            machine: Machine::new(policy, plan.concurrency),
+            machine: Machine::protected(policy, plan.concurrency, &plan.protection),
+            alone: None,
+            killed: false,
             plan: Arc::new(plan),
             rng,
             downstream,
@@ -85,7 +88,6 @@ impl World {
             running: Vec::new(),
             late: Vec::new(),
             offered: 0,
-            budget,
             jobs: Vec::new(),
         }
     }
@@ -108,12 +110,17 @@ impl World {
         let counts = self.engine.counts();
         checkers::conservation(&self.witness, counts)?;
         checkers::bounds(&self.plan, self.machine.running(), self.machine.room(), counts)?;
+        if !self.machine.is_unhindered() {
+            return Ok(());
+        }
         checkers::no_neighbour_blocked(&self.plan, &self.witness, self.machine.room(), false, self.now())
     }
 
     /// How many deliveries came.
     pub(super) fn take(&mut self) -> Result<usize, Broken> {
-        let (room, now) = (self.machine.room(), self.now());
+        let now = self.now();
+        self.machine.tick(now);
+        let room = self.machine.room();
         let mut deliveries = Vec::new();
         self.engine.take(now, room, &mut deliveries).map_err(storage)?;
         let came = deliveries.len();
@@ -125,12 +132,29 @@ impl World {
             self.witness.mark_came_due(now);
         }
         let left = came < room;
-        let seqs: Vec<(Message, u64)> =
+        let mut seqs: Vec<(Message, u64)> =
             deliveries.iter().map(|d| (d.message.clone(), d.receipt.seq)).collect();
         let mut starts = Vec::new();
+        let (before, running) = (self.machine.health(now), self.machine.running());
         self.machine.taken(&mut deliveries, now, &mut starts);
+        checkers::nothing_sent_while_open(&before, running, starts.len())?;
+        if let Some((run, receipt)) = self.machine.suspect_turn() {
+            checkers::alone(run, self.machine.running())?;
+            self.engine.announce(&receipt, now).map_err(storage)?;
+            self.alone = Some(receipt.seq);
+            seqs.push((self.record(receipt.seq)?.message.clone(), receipt.seq));
+            self.machine.start_suspect(now, &mut starts);
+        }
         for start in starts {
             self.started(&start, &seqs)?;
+        }
+        if std::mem::take(&mut self.killed) {
+            self.crash();
+            // It is another process now, with work to take.
+            return Ok(came.max(1));
+        }
+        if !self.machine.is_unhindered() {
+            return Ok(came);
         }
         checkers::no_neighbour_blocked(&self.plan, &self.witness, self.machine.room(), left, now)?;
         Ok(came)
@@ -138,6 +162,10 @@ impl World {
 
     fn handed_out(&mut self, delivery: &Delivery) -> Check {
         let (plan, now) = (Arc::clone(&self.plan), self.now());
+        if delivery.suspect.is_some() {
+            // It starts when it has its turn; its place in the line of its key it has from now on.
+            checkers::key_order(&plan, &self.witness, delivery.receipt.seq)?;
+        }
         let record = self.record(delivery.receipt.seq)?;
         checkers::conservation_of_delivery(record, delivery)?;
         checkers::replay_once_in_meta(record, delivery)?;
@@ -155,9 +183,13 @@ impl World {
             let detail = format!("{:?} was started without being handed out", start.message);
             return Err(Broken { checker: "effect_once", detail });
         };
-        checkers::key_order(&self.plan, &self.witness, seq)?;
+        if self.alone != Some(seq) {
+            checkers::key_order(&self.plan, &self.witness, seq)?;
+        }
         let (plan, now, faults, true_ms) = (Arc::clone(&self.plan), self.now(), self.faults, self.true_ms);
         let fate = self.record(seq)?.fate;
+        self.killed |= fate == Fate::Killer;
+        self.record(seq)?.kills += u32::from(fate == Fate::Killer);
         let answer = self.downstream.call(&plan, fate, true_ms, faults);
         let record = self.record(seq)?;
         record.started(answer);
@@ -177,20 +209,22 @@ impl World {
             return Ok(());
         };
         let Running { call, seq, .. } = self.running.swap_remove(at);
-        let (now, health) = (self.now(), self.downstream.health());
+        let now = self.now();
         let record = self.record(seq)?;
         let Some(calling) = &mut record.call else { return Ok(()) };
         let answer = calling.answer;
         calling.told = Some((Told::Reply(answer.reply), now));
-        calling.health = health;
         let id = record.message.id().to_owned();
         self.note(Step::End { seq, reply: Told::Reply(answer.reply) });
         self.downstream.ended(&id, &answer);
         let text = if self.rng.chance(5) { "x".repeat(3_000) } else { format!("{:?}", answer.reply) };
         let ended = answer.reply.to_failure(&text).map_or(Ended::Done, Ended::Failed);
-        let views = Views { health, budget: self.budget.view(self.true_ms) };
         let random = Random(self.rng.draw());
-        self.machine.ended(call, ended, now, random, &views);
+        self.machine.ended(call, ended, now, random);
+        let health = self.machine.views(now).health;
+        if let Some(calling) = &mut self.record(seq)?.call {
+            calling.health = health;
+        }
         if self.late.len() < 8 {
             self.late.push((call, seq));
         }
@@ -214,11 +248,7 @@ impl World {
         checkers::effect_once(&before, settlement, &self.downstream)?;
         checkers::never_early_verdict(&plan, &before, settlement)?;
         checkers::no_dead_for_outage(&plan, &before, settlement)?;
-        if let Verdict::Retry { meta, .. } = settlement.verdict
-            && meta.attempts > before.meta.attempts
-        {
-            self.budget.spend(self.true_ms);
-        }
+        checkers::innocents_go_free(&plan, &before, settlement)?;
         self.record(seq)?.given(settlement, ticket);
         Ok(())
     }
@@ -228,9 +258,9 @@ impl World {
         let mut events = Vec::new();
         self.engine.poll(&mut events).map_err(storage)?;
         self.note(Step::Poll { durable: events.len() });
-        let mut parked = Vec::new();
+        let (mut parked, now) = (Vec::new(), self.now());
         for Event::Durable(ticket) in events {
-            self.machine.durable(ticket, &mut parked);
+            self.machine.durable(ticket, now, &mut parked);
             self.witness.durable(ticket);
         }
         let expected = std::mem::take(&mut self.witness.parked_expected);

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redrive::{Figures, PipelineHandle};
+use redrive::{Figures, HealthChange, HealthEntry, PipelineHandle, Reason, Time};
+use redrive_core::breaker::Change;
 use redrive_lab::downstream::Downstream;
 
 use super::Args;
@@ -28,7 +29,7 @@ pub fn opening(args: &Args, dir: &Path, address: SocketAddr, token: Option<&str>
             "  downstream  {} transient failures, full outage {}",
             args.transient_rate, args.outage_window
         ),
-        "  pipeline    orders   tiers 2s,5s,15s   jitter equal".to_owned(),
+        "  pipeline    orders   tiers 2s,5s,15s   jitter equal   breaker on".to_owned(),
         format!("  dashboard   http://{address}/?token={token}   ← open this"),
         format!("  try it      export REDRIVE_URL=http://{address} REDRIVE_TOKEN={token}"),
         format!("              {} dlq inspect orders          (in another terminal)", started_as()),
@@ -46,24 +47,70 @@ pub async fn watch(handle: PipelineHandle, downstream: Arc<Downstream>) {
     let began = Instant::now();
     let mut next = EVERY;
     let mut away = false;
+    let mut outage = Outage::default();
     loop {
         tokio::time::sleep(LOOK).await;
         let now = began.elapsed();
         let gone = downstream.outage().is_some();
         if gone != away {
             away = gone;
-            let what = if gone {
-                "▲ the downstream is gone: what fails waits on disk and is tried again"
-            } else {
-                "▼ the downstream is back"
-            };
+            let what = if gone { "▲ the downstream is gone" } else { "▼ the downstream is back" };
             println!("{}  {what}", clock(now));
+        }
+        let figures = handle.figures();
+        for change in outage.news(&figures) {
+            println!("{}  {change}", clock(now));
         }
         if now >= next {
             next += EVERY;
-            println!("{}  {}", clock(now), line(&handle.figures()));
+            println!("{}  {}{}", clock(now), line(&figures), outage.after());
         }
     }
+}
+
+/// What the breaker has said so far, and what the outage cost.
+#[derive(Debug, Default)]
+struct Outage {
+    heard: Option<Time>,
+    given_up_before: Option<u64>,
+    given_up: Option<u64>,
+}
+
+impl Outage {
+    /// What has happened to the breaker since the last time.
+    fn news(&mut self, figures: &Figures) -> Vec<String> {
+        let heard = self.heard;
+        let new = figures.health.history.iter().filter(|entry| heard.is_none_or(|heard| entry.at > heard));
+        let mut news = Vec::new();
+        for HealthEntry { at, change } in new {
+            self.heard = Some(*at);
+            if let HealthChange::Breaker { change, .. } = change {
+                match change {
+                    Change::Opened(_) => self.given_up_before = Some(given_up(figures)),
+                    Change::Closed { .. } => {
+                        let before = self.given_up_before.unwrap_or_default();
+                        self.given_up = Some(given_up(figures).saturating_sub(before));
+                    }
+                    _ => {}
+                }
+            }
+            news.push(change.to_string());
+        }
+        news
+    }
+
+    /// How many messages were given up because of it, once it is over.
+    fn after(&self) -> String {
+        self.given_up
+            .map(|dead| format!("   {} dead-lettered for the outage", count(dead)))
+            .unwrap_or_default()
+    }
+}
+
+/// Dead letters that an outage can make: attempts or time used up.
+fn given_up(figures: &Figures) -> u64 {
+    let reasons = [Reason::MaxRetries, Reason::TtlExceeded, Reason::HoldExpired, Reason::BudgetExhausted];
+    reasons.into_iter().map(|reason| figures.dead.get(reason)).sum()
 }
 
 fn clock(elapsed: Duration) -> String {

@@ -98,7 +98,9 @@ async fn start(
     body.insert("pipeline".into(), json!(args.pipeline));
     body.insert("rate".into(), json!(args.rate));
     body.insert("force".into(), json!(args.force));
-    body.insert("to".into(), json!(args.to.map(To::name)));
+    if let Some(to) = args.to {
+        body.insert("to".into(), json!(to.name()));
+    }
     body.insert("dry_run".into(), json!(true));
     if args.dry_run {
         let dry = session.api.replay_dry(body.into()).await?;

@@ -54,6 +54,17 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
             count(letter.replays)
         ),
     ];
+    if letter.crashes > 0 {
+        let last = time(letter.last_crash);
+        let first = time(letter.first_seen);
+        let quarantined = letter.reason == "poison_pill";
+        let never = if quarantined { "   never replayed automatically" } else { "" };
+        lines.push(format!("crashes  {}   first {first}   last {last}{never}", count(letter.crashes)));
+    }
+    if letter.held_ms > 0 {
+        let held = std::time::Duration::from_millis(letter.held_ms);
+        lines.push(format!("held     {}", redrive_core::duration::rough(held)));
+    }
     if let Some(tenant) = &letter.tenant {
         lines.push(format!("tenant   {}", safe::line(tenant)));
     }

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::disk::{RealDisk, Traffic, make_dir};
+use super::disk::{Disk as _, RealDisk, Traffic, make_dir};
 use super::open::{self, Place, StoreReport};
 use super::shelf::ShelfError;
 use super::shelf_fjall::FjallShelf;
@@ -20,6 +20,8 @@ use crate::{name, private};
 /// What this program writes. A directory with a higher number is refused.
 pub const FORMAT: u32 = 1;
 const FORMAT_FILE: &str = "FORMAT";
+/// Says that the store of a pipeline was made, beside its journal: without it a lost journal would look like a new one.
+const MADE_FILE: &str = "made";
 pub(super) const LOCK_FILE: &str = "LOCK";
 
 /// The durable engine of one machine: a directory that holds a store per pipeline.
@@ -82,9 +84,17 @@ impl Embedded {
         let path = self.dir.path.join(pipeline);
         let disk = RealDisk::new(path.join("journal")).map_err(|error| failed("making", &path, &error))?;
         let disk = disk.counting(Arc::clone(&self.traffic));
+        let made = path.join(MADE_FILE);
+        let is_new = !made.exists();
+        if !is_new && !self.tuning.accept_missing {
+            journal_is_there(&disk, &path)?;
+        }
         let place = Place { disk, store_id: self.dir.id, options, tuning: self.tuning };
         let index = path.join("index");
         let (mut store, report) = open::open(&place, &|anew| open_index(&index, anew))?;
+        if is_new {
+            write_durably(&path, &made, b"").map_err(|error| failed("writing", &made, &error))?;
+        }
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline.to_owned(), report);
         store.keep_until_the_end(Box::new(taken));
         Ok(store)
@@ -114,6 +124,19 @@ impl Embedded {
     pub fn path(&self) -> &Path {
         &self.dir.path
     }
+}
+
+/// A store that was made once has at least one segment, however little it holds.
+fn journal_is_there(disk: &RealDisk, path: &Path) -> Result<(), EngineError> {
+    let names = disk.list().map_err(|error| failed("reading", path, &error))?;
+    if names.iter().any(|name| name.starts_with("j-")) {
+        return Ok(());
+    }
+    Err(EngineError::Damaged(format!(
+        "{}: the journal has no segment left, and with it went every message; restore it from a backup, or move this \
+         directory away to begin anew",
+        path.display()
+    )))
 }
 
 fn open_index(path: &Path, anew: bool) -> Result<Arc<FjallShelf>, ShelfError> {

@@ -19,6 +19,7 @@ use super::record::kind;
 use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::started::{Mark, Started};
 use super::store::{Hands, Store};
+use super::suspected::Suspected;
 use super::tending::Tending;
 use super::tuning::Tuning;
 use super::writer::{LETTER_LOG, Writer};
@@ -40,6 +41,8 @@ pub struct StoreReport {
     /// Deliveries that were running when the last process ended without a clean stop. They are reported again until
     /// something is taken.
     pub started: Vec<Mark>,
+    /// How many messages are suspected of having ended a process: these, and those of earlier runs that had no turn yet.
+    pub suspects: usize,
 }
 
 /// Where a store lives and what it is.
@@ -133,6 +136,10 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
 
     let (started, marks) = Started::open(disk).map_err(|error| EngineError::Storage(error.to_string()))?;
     report.started = still_open(&book, marks)?;
+    let failed = |error: std::io::Error| EngineError::Storage(error.to_string());
+    let (mut suspects, suspected) = Suspected::open(disk).map_err(failed)?;
+    suspects.adopt(&still_open(&book, suspected)?, &report.started).map_err(failed)?;
+    report.suspects = suspects.len();
 
     let expected = from.1.or(first_seq).unwrap_or(book.next_seq);
     let ready = Ready::new(journal.reader(), from.0, end, Some(expected));
@@ -144,6 +151,8 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         journal: journal.reader(),
         letter_log: letters.reader(),
         started,
+        suspects,
+        suspects_ending: Vec::new(),
         commands: Arc::new(Mailbox::default()),
         tasks: Arc::new(Mailbox::default()),
         notes: Arc::new(Mailbox::default()),

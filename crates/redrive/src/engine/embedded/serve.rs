@@ -21,7 +21,9 @@ use crate::engine::letter::{
     Letter, LetterChange, LetterScan, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
 };
 use crate::engine::message_state::MessageState;
-use crate::engine::seam::{Counts, Delivery, Engine, EngineError, Event, Oldest, Settlement, Ticket};
+use crate::engine::seam::{
+    Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Ticket, Verdict,
+};
 
 impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
@@ -36,8 +38,18 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         self.guard(taken)
     }
 
+    fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<(), EngineError> {
+        self.check()?;
+        let announced = self.suspects.announce(receipt.seq).map_err(|error| marking(&error));
+        self.guard(announced)
+    }
+
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
         self.check()?;
+        if !self.suspects.is_empty() {
+            let noted = self.note_suspects(&batch);
+            self.guard(noted)?;
+        }
         let given = self.give(batch);
         self.guard(given)
     }
@@ -46,6 +58,9 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         let absorbed = self.absorb();
         self.guard(absorbed)?;
         self.tend();
+        while let Some((_, seq)) = self.suspects_ending.pop_if(|(ticket, _)| ticket.0 <= self.durable) {
+            self.suspects.settled(seq).map_err(|error| marking(&error))?;
+        }
         let mut last = None;
         while let Some(ticket) = self.unreported.pop_front_if(|ticket| ticket.0 <= self.durable) {
             last = Some(ticket);
@@ -227,6 +242,10 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     }
 }
 
+fn marking(error: &std::io::Error) -> EngineError {
+    EngineError::Storage(format!("marking suspects: {error}"))
+}
+
 fn refusal(slot: &LetterSlot, job: &ReplayJob) -> Option<ReplayAnswer> {
     if slot.jobs.contains(&job.id) {
         Some(ReplayAnswer::Already)
@@ -240,6 +259,20 @@ fn refusal(slot: &LetterSlot, job: &ReplayJob) -> Option<ReplayAnswer> {
 }
 
 impl<D: Disk, S: Shelf> Store<D, S> {
+    /// Suspects that come back unstarted wait again; those that came to an end are none any more once that is durable. A
+    /// process that dies before has them run once more, which is no conviction.
+    fn note_suspects(&mut self, batch: &[Settlement]) -> Result<(), EngineError> {
+        for Settlement { delivery, verdict, .. } in batch.iter().filter(|s| s.delivery.suspect.is_some()) {
+            let seq = delivery.receipt.seq;
+            if *verdict == Verdict::Release {
+                self.suspects.released(seq).map_err(|error| marking(&error))?;
+            } else {
+                self.suspects_ending.push((Ticket(self.given + 1), seq));
+            }
+        }
+        Ok(())
+    }
+
     fn stored_letter(&self, slot: &LetterSlot) -> Result<Option<Stored>, EngineError> {
         match self.read_letter(slot.pointer) {
             Ok(frame) => Ok(Stored::read(frame.body)),

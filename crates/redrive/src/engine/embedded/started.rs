@@ -90,7 +90,7 @@ const FRESH: u64 = u64::MAX;
 const IN_LINE: u64 = u64::MAX - 1;
 
 impl Mark {
-    fn write(self, buf: &mut Vec<u8>) {
+    pub(super) fn write(self, buf: &mut Vec<u8>) {
         buf.extend_from_slice(&self.seq.to_le_bytes());
         // A hash may be any number, so the kind stands in the place of the due time.
         let (due, line) = match (self.due, self.line) {
@@ -101,7 +101,7 @@ impl Mark {
         buf.extend_from_slice(&line.to_le_bytes());
     }
 
-    fn read(raw: &[u8]) -> Self {
+    pub(super) fn read(raw: &[u8]) -> Self {
         let number = |at: usize| raw[at..at + 8].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
         let due = number(8);
         let line = (due == IN_LINE).then(|| number(16));

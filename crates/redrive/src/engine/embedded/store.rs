@@ -18,6 +18,7 @@ use super::ready::Ready;
 use super::record::Was;
 use super::shelf::{Pointer, Shelf, ShelfError};
 use super::started::Started;
+use super::suspected::Suspected;
 use super::tending::Tending;
 use super::tuning::Tuning;
 use super::writer::Writer;
@@ -53,6 +54,9 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) journal: Reader<D>,
     pub(super) letter_log: Reader<D>,
     pub(super) started: Started<D::File>,
+    pub(super) suspects: Suspected<D::File>,
+    /// Suspects that came to an end, with the ticket that makes it durable.
+    pub(super) suspects_ending: Vec<(Ticket, u64)>,
     pub(super) commands: Arc<Mailbox<Command>>,
     pub(super) tasks: Arc<Mailbox<Task>>,
     pub(super) notes: Arc<Mailbox<Note>>,

@@ -113,8 +113,18 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             due: if let Was::Waiting { due } = held.was { Some(due) } else { None },
             line: if held.was == Was::Blocked { held.key } else { None },
         };
-        let started = taken.iter().filter_map(|delivery| in_flight.get_key_value(&delivery.receipt.seq));
-        let running = || in_flight.iter().map(|(seq, held)| mark(seq, held)).collect();
+        // Suspects are marked when they are announced. Until then they are not running.
+        let taken = taken.iter().filter(|delivery| delivery.suspect.is_none());
+        let mut started =
+            taken.filter_map(|delivery| in_flight.get_key_value(&delivery.receipt.seq)).peekable();
+        if started.peek().is_none() {
+            return Ok(());
+        }
+        let suspects = &self.suspects;
+        let running = || {
+            let running = in_flight.iter().filter(|(seq, _)| !suspects.is_known(**seq));
+            running.map(|(seq, held)| mark(seq, held)).collect()
+        };
         let marked = self.started.mark(started.map(|(seq, held)| mark(seq, held)), running);
         marked.map_err(|error| EngineError::Storage(format!("marking what was started: {error}")))
     }
@@ -223,6 +233,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             history: content.history,
             due: content.due.map(Time::from_millis),
             doomed,
+            suspect: self.suspects.of(seq, self.now).map(Box::new),
         }))
     }
 
@@ -293,7 +304,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.in_flight.insert(seq, Held { was, key, pointer, receipt: receipt.at, settling: false });
         let (message, meta, history) = (damaged_message(seq)?, Meta::default(), History::default());
         let due = if let Was::Waiting { due } = was { Some(Time::from_millis(due)) } else { None };
-        Ok(Delivery { receipt, message, meta, history, due, doomed: Some(Reason::Corrupt) })
+        Ok(Delivery { receipt, message, meta, history, due, doomed: Some(Reason::Corrupt), suspect: None })
     }
 
     /// The key of a message that stands in line, found the slow way: its content cannot be read.

@@ -10,7 +10,7 @@ use crate::engine::history::History;
 use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::letter::LetterState;
 use crate::engine::seam::{
-    AfterDead, Counts, Delivery, Ordering, Receipt, Settlement, StoreOptions, Ticket, Verdict, share,
+    AfterDead, Counts, Delivery, Ordering, Receipt, Settlement, StoreOptions, Suspect, Ticket, Verdict, share,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,10 @@ pub(super) struct Inner {
     pub(super) lines: HashMap<Bytes, BTreeSet<u64>>,
     pub(super) letters: BTreeMap<u64, LetterEntry>,
     pub(super) seen: HashMap<String, (u64, Time)>,
+    /// Messages that were in flight when the process died, with how often.
+    pub(super) suspects: BTreeMap<u64, u32>,
+    /// The one that runs alone.
+    pub(super) announced: Option<u64>,
     pub(super) next_seq: u64,
     pub(super) next_hand_out: u64,
     pub(super) epoch: u32,
@@ -236,6 +240,10 @@ impl Inner {
 
     pub(super) fn hand_out(&mut self, seq: u64) -> Delivery {
         let doomed = self.is_key_blocked(seq).then_some(Reason::KeyBlocked);
+        let suspect = self.suspects.get(&seq);
+        let suspect =
+            suspect.map(|crashes| Suspect { crashes: *crashes, first_crash: None, last_crash: None });
+        let suspect = suspect.map(Box::new);
         let epoch = self.epoch;
         if let State::Delayed(due) = self.entry(seq).state {
             self.delayed.remove(&(due, seq));
@@ -253,6 +261,14 @@ impl Inner {
             history: entry.history.clone(),
             due: entry.due,
             doomed,
+            suspect,
+        }
+    }
+
+    /// The process died while this one was out. A suspect that had not had its turn was not running.
+    pub(super) fn crashed_with(&mut self, seq: u64) {
+        if self.announced == Some(seq) || !self.suspects.contains_key(&seq) {
+            *self.suspects.entry(seq).or_default() += 1;
         }
     }
 
@@ -283,6 +299,10 @@ impl Inner {
             };
         }
         self.entry(seq).in_flight = None;
+        self.announced = self.announced.filter(|announced| *announced != seq);
+        if verdict != Verdict::Release {
+            self.suspects.remove(&seq);
+        }
         match verdict {
             Verdict::Release => self.put_back(seq),
             Verdict::Done => {

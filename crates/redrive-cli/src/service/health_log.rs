@@ -1,0 +1,44 @@
+//! What is said when the health of a sink changes, and what of it is written down.
+
+use std::sync::{Arc, OnceLock};
+
+use redrive::actions::{Action, ActionKind, Actions};
+use redrive::{HealthChange, HealthChanged};
+
+/// Who acts when the guard does.
+const ACTOR: &str = "guard";
+
+/// Writes the log, and the guard's pauses to the actions, so that a restart does not take them back.
+#[derive(Clone, Debug, Default)]
+pub struct HealthLog {
+    actions: Arc<OnceLock<Actions>>,
+}
+
+impl HealthLog {
+    /// The actions are opened after the pipelines are described.
+    pub fn write_to(&self, actions: &Actions) {
+        // Only the first one counts, and there is only one.
+        let _ = self.actions.set(actions.clone());
+    }
+
+    pub fn tell(&self, changed: &HealthChanged) {
+        let HealthChanged { pipeline, at, change } = changed;
+        if change.is_bad() {
+            tracing::warn!(target: "redrive::health", pipeline = &**pipeline, "{change}");
+        } else {
+            tracing::info!(target: "redrive::health", pipeline = &**pipeline, "{change}");
+        }
+        if let (HealthChange::Flood(flood), Some(actions)) = (change, self.actions.get()) {
+            let mut action = Action::new(*at, ACTOR, ActionKind::Pause, pipeline);
+            action.note = Some(redrive::dispatch::health::flood(flood));
+            let actions = actions.clone();
+            tokio::spawn(async move {
+                if let Err(error) = actions.record(action).await {
+                    tracing::error!(
+                        "the guard's pause is not written down, and ends with the process: {error}"
+                    );
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! The breaker: notices that a sink fails, keeps everybody from it for a while, and asks carefully whether it is back.
+//!
+//! It counts first attempts of distinct messages, so that one bad message that is tried again and again says nothing about
+//! the sink. Two windows watch: a fast one for a sink that is down, a slow one for a sink that has been failing for long.
+//! While it is open nothing is sent. After the cooldown a round of probes is made, one after the other, each another
+//! message; a bad round doubles the cooldown, a good one closes the breaker and forgets what was counted.
+
+use std::time::Duration;
+
+use crate::failure_kind::{Counted, FailureKind};
+use crate::views::Gate;
+use crate::window::{Sum, Window};
+use crate::{Ratio, Time};
+
+/// When a sink is closed, and how it is opened again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BreakerSettings {
+    pub enabled: bool,
+    pub fast: FastWindow,
+    pub slow: SlowWindow,
+    pub cooldown: Duration,
+    pub cooldown_max: Duration,
+    pub probes: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FastWindow {
+    pub window: Duration,
+    /// At least this share must fail …
+    pub failures: Ratio,
+    /// … of at least so many messages.
+    pub min: u32,
+}
+
+/// It judges only once it has seen a whole window: over half a minute a share says little about five.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowWindow {
+    pub window: Duration,
+    /// More than this share must fail.
+    pub failures: Ratio,
+    pub counts: Vec<Counted>,
+    pub action: SlowAction,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowAction {
+    Open,
+    /// Only says so.
+    Alert,
+}
+
+impl Default for BreakerSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            fast: FastWindow { window: Duration::from_secs(10), failures: Ratio::percent(50), min: 20 },
+            slow: SlowWindow {
+                window: Duration::from_mins(5),
+                failures: Ratio::percent(20),
+                counts: vec![Counted::Hundred(5), Counted::Timeout, Counted::Refused, Counted::Other],
+                action: SlowAction::Open,
+            },
+            cooldown: Duration::from_secs(30),
+            cooldown_max: Duration::from_mins(5),
+            probes: 5,
+        }
+    }
+}
+
+impl BreakerSettings {
+    pub fn off() -> Self {
+        Self { enabled: false, ..Self::default() }
+    }
+
+    /// How long it stays closed in a round, counted from 0.
+    pub fn cooldown_of(&self, round: u32) -> Duration {
+        self.cooldown.saturating_mul(1 << round.min(16)).min(self.cooldown_max.max(self.cooldown))
+    }
+
+    /// So many bad probes of one round are enough to say that the sink is not back.
+    fn bad_enough(&self) -> u32 {
+        let share = u64::from(self.probes) * self.fast.failures.basis_points();
+        (share.div_ceil(10_000) as u32).clamp(1, self.probes.max(1))
+    }
+}
+
+/// What a first attempt came to, as far as the sink is concerned. A message that is bad in itself is an answer like any
+/// other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    Good,
+    Bad(FailureKind),
+    /// Our own key was refused.
+    Credential,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    Closed,
+    Open,
+    HalfOpen,
+}
+
+impl BreakerState {
+    pub const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
+/// What made it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    pub failed: u32,
+    pub of: u32,
+    pub within: Duration,
+    pub by: Gate,
+    /// The failure that tipped it.
+    pub last: Option<FailureKind>,
+}
+
+/// What happened to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Opened(Cause),
+    /// The slow window would open it, but shall only say so.
+    Alert(Cause),
+    Probing {
+        round: u32,
+    },
+    /// The probes failed.
+    Reopened {
+        round: u32,
+        next_probe: Time,
+    },
+    Closed {
+        good: u32,
+        probes: u32,
+        rounds: u32,
+        open_for: Duration,
+    },
+}
+
+/// How it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerView {
+    pub state: BreakerState,
+    /// Since when it has been open, or closed again; `None` if it was never open.
+    pub since: Option<Time>,
+    pub next_probe: Option<Time>,
+    /// Rounds and probes of the current or last incident.
+    pub rounds: u32,
+    pub probes: u32,
+    pub cause: Option<Cause>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Breaker {
+    settings: BreakerSettings,
+    fast: Window,
+    slow: Window,
+    state: State,
+    /// The message whose failure opened it, or failed as the last probe: it is no probe.
+    opener: Option<u64>,
+    turned_away: bool,
+    cause: Option<Cause>,
+    since: Option<Time>,
+    rounds: u32,
+    probes: u32,
+    credentials: u32,
+    alerted: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Closed,
+    Open { until: Time },
+    HalfOpen { running: u32, good: u32, bad: u32 },
+}
+
+impl Breaker {
+    pub fn new(settings: BreakerSettings) -> Self {
+        Self {
+            fast: Window::new(settings.fast.window),
+            slow: Window::new(settings.slow.window),
+            settings,
+            state: State::Closed,
+            opener: None,
+            turned_away: false,
+            cause: None,
+            since: None,
+            rounds: 0,
+            probes: 0,
+            credentials: 0,
+            alerted: false,
+        }
+    }
+
+    pub fn settings(&self) -> &BreakerSettings {
+        &self.settings
+    }
+
+    pub fn state(&self) -> BreakerState {
+        match self.state {
+            State::Closed => BreakerState::Closed,
+            State::Open { .. } => BreakerState::Open,
+            State::HalfOpen { .. } => BreakerState::HalfOpen,
+        }
+    }
+
+    /// A first attempt of `message` ended. While it is open this is the end of a call that was on its way, and says
+    /// nothing new.
+    pub fn first_attempt(&mut self, message: u64, sign: Sign, now: Time) -> Option<Change> {
+        if !self.settings.enabled || !matches!(self.state, State::Closed) {
+            return None;
+        }
+        let (failed, counted) = match sign {
+            Sign::Good => (false, false),
+            Sign::Credential => (true, false),
+            Sign::Bad(kind) => (true, self.settings.slow.counts.iter().any(|counts| counts.matches(kind))),
+        };
+        self.fast.add(now, failed);
+        self.slow.add(now, counted);
+        if !failed {
+            return None;
+        }
+        self.credentials = self.credentials.saturating_add(u32::from(sign == Sign::Credential));
+        let last = if let Sign::Bad(kind) = sign { Some(kind) } else { None };
+        let fast = self.fast.sum(now);
+        if fast.calls >= self.settings.fast.min && fast.reaches(self.settings.fast.failures) {
+            return Some(self.open(message, fast, self.settings.fast.window, last, now));
+        }
+        let slow = self.slow.sum(now);
+        let too_many = slow.calls >= self.settings.fast.min
+            && self.slow.is_full(now)
+            && slow.exceeds(self.settings.slow.failures);
+        if !too_many {
+            self.alerted = false;
+            return None;
+        }
+        match self.settings.slow.action {
+            SlowAction::Open => Some(self.open(message, slow, self.settings.slow.window, last, now)),
+            SlowAction::Alert if self.alerted => None,
+            SlowAction::Alert => {
+                self.alerted = true;
+                let within = self.settings.slow.window;
+                let (failed, of) = (slow.failed, slow.calls);
+                Some(Change::Alert(Cause { failed, of, within, by: Gate::Breaker, last }))
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        message: u64,
+        sum: Sum,
+        within: Duration,
+        last: Option<FailureKind>,
+        now: Time,
+    ) -> Change {
+        let by = if self.credentials * 2 > sum.failed { Gate::Credential } else { Gate::Breaker };
+        let cause = Cause { failed: sum.failed, of: sum.calls, within, by, last };
+        (self.rounds, self.probes, self.credentials) = (0, 0, 0);
+        self.opener = Some(message);
+        self.turned_away = false;
+        self.cause = Some(cause);
+        self.since = Some(now);
+        self.state = State::Open { until: now.plus(self.settings.cooldown_of(0)) };
+        Change::Opened(cause)
+    }
+
+    /// Time has passed: a cooldown may be over.
+    pub fn tick(&mut self, now: Time) -> Option<Change> {
+        let State::Open { until } = self.state else { return None };
+        if now < until {
+            // A clock that was set back must not keep it open for longer than a cooldown.
+            let longest = now.plus(self.settings.cooldown_of(self.rounds));
+            self.state = State::Open { until: until.min(longest) };
+            return None;
+        }
+        self.rounds = self.rounds.saturating_add(1);
+        self.turned_away = false;
+        self.state = State::HalfOpen { running: 0, good: 0, bad: 0 };
+        Some(Change::Probing { round: self.rounds })
+    }
+
+    /// Whether calls may be made without limit.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    /// How many probes may start now: one, if none runs and the round needs more.
+    pub fn probes_wanted(&self) -> usize {
+        usize::from(matches!(self.state, State::HalfOpen { running: 0, .. }))
+    }
+
+    /// Whether this message may be a probe. The one that opened it is turned away once a round: if it comes back, there is
+    /// nobody else, and somebody has to ask.
+    pub fn may_probe(&mut self, message: u64) -> bool {
+        let turned_away = self.opener == Some(message) && !self.turned_away;
+        self.turned_away |= turned_away;
+        !turned_away
+    }
+
+    pub fn probe_started(&mut self) {
+        if let State::HalfOpen { running, .. } = &mut self.state {
+            *running += 1;
+            self.probes = self.probes.saturating_add(1);
+        }
+    }
+
+    /// A probe came back without an answer that counts, such as a stale connection or a call that was given up.
+    pub fn probe_came_to_nothing(&mut self) {
+        if let State::HalfOpen { running, .. } = &mut self.state {
+            *running = running.saturating_sub(1);
+        }
+    }
+
+    pub fn probe_ended(&mut self, message: u64, is_good: bool, now: Time) -> Option<Change> {
+        let State::HalfOpen { running, good, bad } = &mut self.state else { return None };
+        *running = running.saturating_sub(1);
+        if is_good {
+            *good += 1;
+        } else {
+            *bad += 1;
+            self.opener = Some(message);
+            self.turned_away = false;
+        }
+        let (good, bad) = (*good, *bad);
+        if bad >= self.settings.bad_enough() {
+            let until = now.plus(self.settings.cooldown_of(self.rounds));
+            self.state = State::Open { until };
+            return Some(Change::Reopened { round: self.rounds, next_probe: until });
+        }
+        if good + bad < self.settings.probes.max(1) {
+            return None;
+        }
+        let open_for = self.since.map_or(Duration::ZERO, |since| now.since(since));
+        self.state = State::Closed;
+        self.since = Some(now);
+        self.opener = None;
+        self.fast.clear();
+        self.slow.clear();
+        Some(Change::Closed { good, probes: good + bad, rounds: self.rounds, open_for })
+    }
+
+    /// What keeps everybody away, and for how long.
+    pub fn gate(&self, now: Time) -> Option<(Gate, Duration)> {
+        let by = self.cause.map_or(Gate::Breaker, |cause| cause.by);
+        match self.state {
+            State::Closed => None,
+            State::Open { until } => Some((by, until.since(now))),
+            State::HalfOpen { .. } => Some((by, Duration::ZERO)),
+        }
+    }
+
+    /// When time alone changes something.
+    pub fn next_wake(&self) -> Option<Time> {
+        if let State::Open { until } = self.state { Some(until) } else { None }
+    }
+
+    pub fn view(&self) -> BreakerView {
+        BreakerView {
+            state: self.state(),
+            since: self.since,
+            next_probe: self.next_wake(),
+            rounds: self.rounds,
+            probes: self.probes,
+            cause: self.cause,
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The endpoints of a sink that has one per message: which of them fails, asks for patience, or has its hands full.
+//!
+//! One customer's endpoint that is down must not stop everybody, so its messages are put off and nothing is closed. There
+//! may be millions of endpoints: only those that have failed are remembered, and of these the latest.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use crate::breaker::BreakerSettings;
+use crate::time::millis;
+use crate::views::Gate;
+use crate::window::Sum;
+use crate::{Health, Random, Time};
+
+/// Endpoints that are remembered; beyond it the one that failed longest ago is forgotten.
+pub const REMEMBERED_MAX: usize = 100_000;
+
+/// What a sink says about where a message goes: numbers that mean something only to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// Scheme, host and port.
+    pub origin: u64,
+    /// The whole address.
+    pub endpoint: u64,
+}
+
+/// Whether a message may go to its endpoint now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    Go,
+    /// As many as may run there do.
+    Full,
+    /// Not before then: it is failing, or has asked for patience.
+    NotBefore(Time),
+}
+
+/// How a call to an endpoint ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndpointCall {
+    pub is_first: bool,
+    /// `None` where it says nothing about the endpoint.
+    pub is_good: Option<bool>,
+    /// What it asked for.
+    pub retry_after: Option<Duration>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Endpoints {
+    settings: BreakerSettings,
+    per_endpoint: u32,
+    origins: Troubled,
+    own: Troubled,
+    /// Bounded by the calls that run.
+    running: HashMap<u64, u32>,
+}
+
+/// Those that have failed, by when they were touched last.
+#[derive(Clone, Debug, Default)]
+struct Troubled {
+    known: HashMap<u64, Trouble>,
+    touched: VecDeque<(u64, u64)>,
+    touches: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Trouble {
+    began: Time,
+    calls: u32,
+    failed: u32,
+    /// For an origin: endpoints that failed, as many as are needed to say that it is not one of them alone.
+    distinct: Vec<u64>,
+    open_until: Option<Time>,
+    probing: bool,
+    rounds: u32,
+    not_before: Time,
+    touch: u64,
+}
+
+impl Endpoints {
+    /// `per_endpoint` calls may run at once against one of them, and never more than a quarter of `permits`.
+    pub fn new(settings: BreakerSettings, per_endpoint: u32, permits: usize) -> Self {
+        let quarter = u32::try_from(permits / 4).unwrap_or(u32::MAX).max(1);
+        Self {
+            settings,
+            per_endpoint: per_endpoint.clamp(1, quarter),
+            origins: Troubled::default(),
+            own: Troubled::default(),
+            running: HashMap::new(),
+        }
+    }
+
+    pub fn per_endpoint(&self) -> u32 {
+        self.per_endpoint
+    }
+
+    /// How many endpoints are remembered, and how many of them are left alone now.
+    pub fn troubled(&self, now: Time) -> (usize, usize) {
+        let open = self.own.known.values().filter(|trouble| trouble.not_before(now).is_some());
+        (self.own.known.len(), open.count())
+    }
+
+    /// Whether a message may go. One that may is a probe if its endpoint was closed.
+    pub fn ask(&mut self, to: Endpoint, now: Time, random: Random) -> Passage {
+        let closed = [self.origins.not_before(to.origin, now), self.own.not_before(to.endpoint, now)];
+        if let Some(until) = closed.into_iter().flatten().max() {
+            // Those that wait must not come back at one instant: they are spread over half the wait once more.
+            let spread = millis(until.since(now)) / 2 + 1_000;
+            return Passage::NotBefore(until.plus(Duration::from_millis(random.below_ms(spread))));
+        }
+        if self.running.get(&to.endpoint).is_some_and(|running| *running >= self.per_endpoint) {
+            return Passage::Full;
+        }
+        Passage::Go
+    }
+
+    /// What a decision is told of an endpoint that is not well; `None` if it is.
+    pub fn health(&self, to: Endpoint, now: Time) -> Option<Health> {
+        let open = |trouble: &Trouble| trouble.open_until.map(|until| until.since(now));
+        let origin = self.origins.known.get(&to.origin).and_then(open);
+        let endpoint = self.own.known.get(&to.endpoint).and_then(open);
+        let retry_in = origin.into_iter().chain(endpoint).max()?;
+        Some(Health::Gated { by: Gate::Breaker, retry_in })
+    }
+
+    pub fn started(&mut self, to: Endpoint) {
+        *self.running.entry(to.endpoint).or_default() += 1;
+        self.origins.started(to.origin);
+        self.own.started(to.endpoint);
+    }
+
+    pub fn ended(&mut self, to: Endpoint, call: EndpointCall, now: Time) {
+        if let Some(running) = self.running.get_mut(&to.endpoint) {
+            *running -= 1;
+            if *running == 0 {
+                self.running.remove(&to.endpoint);
+            }
+        }
+        if let Some(wait) = call.retry_after.filter(|wait| !wait.is_zero()) {
+            let trouble = self.own.touch(to.endpoint, now);
+            trouble.not_before = trouble.not_before.max(now.plus(wait));
+        }
+        self.own.ended(to.endpoint, None, call, &self.settings, now);
+        self.origins.ended(to.origin, Some(to.endpoint), call, &self.settings, now);
+    }
+}
+
+impl Trouble {
+    fn not_before(&self, now: Time) -> Option<Time> {
+        let closed = match self.open_until {
+            // One is on its way to see whether it is back.
+            Some(_) if self.probing => Some(now.plus(PROBE_WAIT)),
+            Some(until) if now < until => Some(until),
+            _ => None,
+        };
+        closed.into_iter().chain((now < self.not_before).then_some(self.not_before)).max()
+    }
+}
+
+/// How long others wait while a probe is on its way.
+const PROBE_WAIT: Duration = Duration::from_secs(1);
+
+impl Troubled {
+    fn not_before(&self, key: u64, now: Time) -> Option<Time> {
+        self.known.get(&key)?.not_before(now)
+    }
+
+    fn started(&mut self, key: u64) {
+        if let Some(trouble) = self.known.get_mut(&key) {
+            trouble.probing = trouble.open_until.is_some();
+        }
+    }
+
+    fn ended(
+        &mut self,
+        key: u64,
+        distinct: Option<u64>,
+        call: EndpointCall,
+        settings: &BreakerSettings,
+        now: Time,
+    ) {
+        let is_known = self.known.contains_key(&key);
+        if !settings.enabled || (!is_known && call.is_good != Some(false)) {
+            return;
+        }
+        let trouble = self.touch(key, now);
+        if trouble.open_until.is_some() {
+            trouble.probe_ended(call.is_good, settings, now);
+            if trouble.open_until.is_none() && trouble.not_before <= now {
+                self.known.remove(&key);
+            }
+            return;
+        }
+        let Some(is_good) = call.is_good.filter(|_| call.is_first) else { return };
+        if now.since(trouble.began) >= settings.fast.window || now < trouble.began {
+            (trouble.began, trouble.calls, trouble.failed) = (now, 0, 0);
+            trouble.distinct.clear();
+        }
+        trouble.calls = trouble.calls.saturating_add(1);
+        trouble.failed = trouble.failed.saturating_add(u32::from(!is_good));
+        let min = settings.fast.min;
+        if let Some(other) = distinct.filter(|_| !is_good)
+            && trouble.distinct.len() < min as usize
+            && !trouble.distinct.contains(&other)
+        {
+            trouble.distinct.push(other);
+        }
+        let many = distinct.is_none() || trouble.distinct.len() >= min as usize;
+        let sum = Sum { calls: trouble.calls, failed: trouble.failed };
+        if many && sum.calls >= min && !is_good && sum.reaches(settings.fast.failures) {
+            trouble.open_until = Some(now.plus(settings.cooldown_of(0)));
+            trouble.rounds = 0;
+        }
+    }
+
+    /// What is known of one that is in trouble, which it is from now on.
+    fn touch(&mut self, key: u64, now: Time) -> &mut Trouble {
+        self.touches += 1;
+        let touch = self.touches;
+        self.touched.push_back((key, touch));
+        if self.touched.len() > 2 * REMEMBERED_MAX {
+            let known = &self.known;
+            self.touched.retain(|(key, touch)| known.get(key).is_some_and(|trouble| trouble.touch == *touch));
+        }
+        while self.known.len() >= REMEMBERED_MAX && !self.known.contains_key(&key) {
+            let Some((oldest, touch)) = self.touched.pop_front() else { break };
+            if self.known.get(&oldest).is_some_and(|trouble| trouble.touch == touch) {
+                self.known.remove(&oldest);
+            }
+        }
+        let trouble = self.known.entry(key).or_insert_with(|| Trouble { began: now, ..Trouble::default() });
+        trouble.touch = touch;
+        trouble
+    }
+}
+
+impl Trouble {
+    /// A call ended while it was closed: the probe, or one that was on its way before.
+    fn probe_ended(&mut self, is_good: Option<bool>, settings: &BreakerSettings, now: Time) {
+        if !self.probing {
+            return;
+        }
+        self.probing = false;
+        match is_good {
+            None => {}
+            // One good answer is enough: the limit per endpoint keeps the rest from running it over.
+            Some(true) => self.open_until = None,
+            Some(false) => {
+                self.rounds = self.rounds.saturating_add(1);
+                self.open_until = Some(now.plus(settings.cooldown_of(self.rounds)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TO: Endpoint = Endpoint { origin: 1, endpoint: 2 };
+    const OTHER: Endpoint = Endpoint { origin: 1, endpoint: 3 };
+    const BAD: EndpointCall = EndpointCall { is_first: true, is_good: Some(false), retry_after: None };
+    const GOOD: EndpointCall = EndpointCall { is_good: Some(true), ..BAD };
+
+    fn at(ms: u64) -> Time {
+        Time::from_millis(1_800_000_000_000 + ms)
+    }
+
+    fn endpoints() -> Endpoints {
+        Endpoints::new(BreakerSettings::default(), 5, 64)
+    }
+
+    fn call(endpoints: &mut Endpoints, to: Endpoint, call: EndpointCall, now: Time) {
+        endpoints.started(to);
+        endpoints.ended(to, call, now);
+    }
+
+    fn goes(endpoints: &mut Endpoints, to: Endpoint, now: Time) -> bool {
+        endpoints.ask(to, now, Random(0)) == Passage::Go
+    }
+
+    #[test]
+    fn one_endpoint_that_is_down_is_left_alone_and_its_neighbours_are_not() {
+        let mut all = endpoints();
+        (0..20).for_each(|_| call(&mut all, TO, BAD, at(0)));
+        assert_eq!(all.ask(TO, at(0), Random(0)), Passage::NotBefore(at(30_000)));
+        assert!(goes(&mut all, OTHER, at(0)), "one endpoint says nothing about its origin");
+        assert!(goes(&mut all, TO, at(30_000)));
+        all.started(TO);
+        assert!(!goes(&mut all, TO, at(30_000)), "one probe at a time");
+        all.ended(TO, BAD, at(30_100));
+        assert_eq!(all.ask(TO, at(30_100), Random(0)), Passage::NotBefore(at(90_100)), "twice as long");
+        call(&mut all, TO, GOOD, at(90_100));
+        assert!(goes(&mut all, TO, at(90_100)));
+        assert_eq!(all.troubled(at(90_100)), (0, 0), "and forgotten");
+    }
+
+    #[test]
+    fn many_endpoints_that_are_down_are_their_origin() {
+        let mut all = endpoints();
+        for endpoint in 0..20 {
+            call(&mut all, Endpoint { origin: 1, endpoint }, BAD, at(0));
+        }
+        assert!(!goes(&mut all, Endpoint { origin: 1, endpoint: 99 }, at(0)));
+        assert!(goes(&mut all, Endpoint { origin: 2, endpoint: 99 }, at(0)));
+    }
+
+    #[test]
+    fn five_run_at_once_and_never_more_than_a_quarter() {
+        let mut all = endpoints(); // S3-43
+        (0..5).for_each(|_| all.started(TO));
+        assert_eq!(all.ask(TO, at(0), Random(0)), Passage::Full);
+        assert!(goes(&mut all, OTHER, at(0)));
+        all.ended(TO, GOOD, at(1));
+        assert!(goes(&mut all, TO, at(1)));
+        assert_eq!(Endpoints::new(BreakerSettings::default(), 50, 64).per_endpoint(), 16);
+        assert_eq!(Endpoints::new(BreakerSettings::default(), 5, 1).per_endpoint(), 1);
+    }
+
+    #[test]
+    fn what_one_message_was_told_holds_for_all_of_its_endpoint() {
+        let mut all = endpoints();
+        let wait = EndpointCall { is_good: None, retry_after: Some(Duration::from_secs(7)), ..BAD };
+        call(&mut all, TO, wait, at(0));
+        assert_eq!(all.ask(TO, at(0), Random(0)), Passage::NotBefore(at(7_000)));
+        assert!(goes(&mut all, OTHER, at(0)) && goes(&mut all, TO, at(7_000)));
+    }
+
+    #[test]
+    fn a_million_endpoints_take_no_more_room_than_a_hundred_thousand() {
+        let mut all = endpoints();
+        for endpoint in 0..250_000 {
+            call(&mut all, Endpoint { origin: endpoint, endpoint }, BAD, at(endpoint));
+        }
+        assert_eq!(all.troubled(at(250_000)).0, REMEMBERED_MAX);
+        assert!(all.own.touched.len() <= 2 * REMEMBERED_MAX + 1);
+        assert!(all.running.is_empty());
+    }
+
+    #[test]
+    fn what_succeeds_is_not_remembered() {
+        let mut all = endpoints();
+        (0..1_000).for_each(|endpoint| call(&mut all, Endpoint { origin: 1, endpoint }, GOOD, at(0)));
+        assert_eq!(all.troubled(at(0)), (0, 0));
+    }
+}

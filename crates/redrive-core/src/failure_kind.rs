@@ -1,0 +1,119 @@
+//! What kind of failure a call came to, for those who count failures: a closed set, independent of what is decided.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum FailureKind {
+    /// It was answered with this status.
+    Status(u16),
+    /// There was no answer in time.
+    Timeout,
+    /// There was no answer: no connection, or one that broke.
+    Refused,
+    /// It broke off after it had got the request.
+    Reset,
+    /// Whatever a handler calls a failure.
+    #[default]
+    Other,
+}
+
+/// Which failures somebody counts: `503`, `5xx`, `timeout`, `refused` or `other`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Counted {
+    Status(u16),
+    /// All of one hundred: 5 is 500 to 599.
+    Hundred(u8),
+    Timeout,
+    Refused,
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a failure that can be counted; write it like 503, 5xx, timeout, refused or other")]
+pub struct CountedError {
+    pub text: String,
+}
+
+impl Counted {
+    pub fn matches(self, kind: FailureKind) -> bool {
+        match (self, kind) {
+            (Self::Status(status), FailureKind::Status(got)) => status == got,
+            (Self::Hundred(hundred), FailureKind::Status(got)) => got / 100 == u16::from(hundred),
+            (Self::Timeout, FailureKind::Timeout)
+            | (Self::Refused, FailureKind::Refused | FailureKind::Reset)
+            | (Self::Other, FailureKind::Other) => true,
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Counted {
+    type Err = CountedError;
+
+    fn from_str(text: &str) -> Result<Self, CountedError> {
+        let wrong = || CountedError { text: text.to_owned() };
+        match text {
+            "timeout" => return Ok(Self::Timeout),
+            "refused" => return Ok(Self::Refused),
+            "other" => return Ok(Self::Other),
+            _ => {}
+        }
+        if let Some(hundred) = text.strip_suffix("xx") {
+            let hundred: u8 = hundred.parse().map_err(|_| wrong())?;
+            return if (1..=5).contains(&hundred) { Ok(Self::Hundred(hundred)) } else { Err(wrong()) };
+        }
+        let status: u16 = text.parse().map_err(|_| wrong())?;
+        if (100..=599).contains(&status) { Ok(Self::Status(status)) } else { Err(wrong()) }
+    }
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "{status}"),
+            Self::Hundred(hundred) => write!(f, "{hundred}xx"),
+            Self::Timeout => f.write_str("timeout"),
+            Self::Refused => f.write_str("refused"),
+            Self::Other => f.write_str("other"),
+        }
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "{status}"),
+            Self::Timeout => f.write_str("timeout"),
+            Self::Refused => f.write_str("no answer"),
+            Self::Reset => f.write_str("broken off"),
+            Self::Other => f.write_str("other"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_read_and_written_back() {
+        for text in ["503", "5xx", "4xx", "timeout", "refused", "other"] {
+            assert_eq!(text.parse::<Counted>().unwrap().to_string(), text);
+        }
+        for text in ["", "50", "600", "9xx", "xx", "Timeout", "5XX"] {
+            assert_eq!(text.parse::<Counted>().unwrap_err().text, text);
+        }
+    }
+
+    #[test]
+    fn a_hundred_has_all_its_statuses() {
+        assert!(Counted::Hundred(5).matches(FailureKind::Status(503)));
+        assert!(!Counted::Hundred(5).matches(FailureKind::Status(429)));
+        assert!(Counted::Status(503).matches(FailureKind::Status(503)));
+        assert!(!Counted::Status(503).matches(FailureKind::Status(502)));
+        assert!(Counted::Timeout.matches(FailureKind::Timeout));
+        assert!(!Counted::Timeout.matches(FailureKind::Other));
+    }
+}

@@ -1,0 +1,160 @@
+//! How many calls may run after a breaker has closed: few at first, twice as many after each good second, half after a bad
+//! one. A backlog must not knock a sink over that has just got up.
+//!
+//! From half of the limit on it goes in steps, so that a sink that came back with less than its old strength is not hit with
+//! twice what it can do. Once a second was bad, the number is known that is too many: from half of that one the steps are
+//! small.
+
+use std::time::Duration;
+
+use crate::{Ratio, Time};
+
+const STEP: Duration = Duration::from_secs(1);
+/// A second in which more than this share of the calls failed is a bad one. Above what an ordinary day brings.
+const BAD: Ratio = Ratio::percent(25);
+/// One failure is no trend.
+const BAD_MIN: u32 = 2;
+/// Good seconds at the limit after which the ramp is over.
+const GOOD_AT_LIMIT: u32 = 10;
+
+#[derive(Clone, Debug)]
+pub struct Ramp {
+    limit: usize,
+    permits: usize,
+    /// Below this the permits double, above it they grow by `step`.
+    careful_from: usize,
+    step: usize,
+    second_began: Time,
+    calls: u32,
+    failed: u32,
+    good_at_limit: u32,
+}
+
+impl Ramp {
+    /// Begins with as many permits as there were probes.
+    pub fn new(probes: u32, limit: usize, now: Time) -> Self {
+        let permits = (probes as usize).clamp(1, limit.max(1));
+        let (careful_from, step) = ((limit / 2).max(permits), (limit / 8).max(1));
+        Self {
+            limit: limit.max(1),
+            permits,
+            careful_from,
+            step,
+            second_began: now,
+            calls: 0,
+            failed: 0,
+            good_at_limit: 0,
+        }
+    }
+
+    pub fn permits(&self) -> usize {
+        self.permits
+    }
+
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// A call ended. Says how the sink is doing, not whose fault it was.
+    pub fn ended(&mut self, is_good: bool) {
+        self.calls = self.calls.saturating_add(1);
+        self.failed = self.failed.saturating_add(u32::from(!is_good));
+    }
+
+    /// Looks at the second that has passed, if one has. Seconds without a call say nothing.
+    pub fn tick(&mut self, now: Time) {
+        if now < self.second_began {
+            self.second_began = now;
+        }
+        if now.since(self.second_began) < STEP || self.calls == 0 {
+            return;
+        }
+        let is_bad = self.failed >= BAD_MIN
+            && u64::from(self.failed) * 10_000 > u64::from(self.calls) * BAD.basis_points();
+        if is_bad {
+            self.permits = (self.permits / 2).max(1);
+            (self.careful_from, self.step) = (self.permits, (self.limit / 32).max(1));
+            self.good_at_limit = 0;
+        } else if self.permits < self.limit {
+            let next = if self.permits < self.careful_from {
+                (self.permits * 2).min(self.careful_from)
+            } else {
+                self.permits + self.step
+            };
+            self.permits = next.min(self.limit);
+        } else {
+            self.good_at_limit += 1;
+        }
+        (self.second_began, self.calls, self.failed) = (now, 0, 0);
+    }
+
+    /// Whether the limit was kept up long enough: from here on the limit alone counts.
+    pub fn is_over(&self) -> bool {
+        self.good_at_limit >= GOOD_AT_LIMIT
+    }
+
+    /// When the second that runs is over.
+    pub fn next_wake(&self) -> Option<Time> {
+        (self.calls > 0).then(|| self.second_began.plus(STEP))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: u64) -> Time {
+        Time::from_millis(1_000_000 + second * 1_000)
+    }
+
+    /// Lets seconds pass in which a sink of this capacity is called with all permits there are.
+    fn run(ramp: &mut Ramp, seconds: std::ops::Range<u64>, capacity: usize) -> Vec<usize> {
+        seconds
+            .map(|second| {
+                (0..ramp.permits()).for_each(|call| ramp.ended(call < capacity));
+                ramp.tick(at(second + 1));
+                ramp.permits()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn permits_grow_each_good_second_up_to_the_limit() {
+        let mut ramp = Ramp::new(5, 64, at(0));
+        assert_eq!(run(&mut ramp, 0..8, 1_000), [10, 20, 32, 40, 48, 56, 64, 64]);
+        assert!(!ramp.is_over());
+        run(&mut ramp, 8..18, 1_000);
+        assert!(ramp.is_over());
+    }
+
+    #[test]
+    fn a_bad_second_halves_them_and_makes_the_next_steps_small() {
+        let mut ramp = Ramp::new(5, 64, at(0));
+        let permits = run(&mut ramp, 0..60, 32);
+        assert_eq!(permits[..7], [10, 20, 32, 40, 48, 24, 26], "40 of which 8 fail are a good second");
+        assert!(permits[10..].iter().all(|permits| *permits <= 44), "{permits:?}");
+        assert!(!ramp.is_over(), "a sink with half its strength is never called with all permits");
+    }
+
+    #[test]
+    fn seconds_without_calls_say_nothing() {
+        let mut ramp = Ramp::new(5, 64, at(0));
+        ramp.tick(at(50));
+        assert_eq!(ramp.permits(), 5);
+        ramp.ended(true);
+        ramp.tick(at(51));
+        assert_eq!(ramp.permits(), 10);
+    }
+
+    #[test]
+    fn there_is_always_one_permit_and_never_more_than_the_limit() {
+        let mut ramp = Ramp::new(5, 2, at(0));
+        assert_eq!(ramp.permits(), 2);
+        let mut low = Ramp::new(5, 64, at(0));
+        run(&mut low, 0..20, 0);
+        assert_eq!(low.permits(), 1);
+        ramp.ended(true);
+        ramp.tick(at(9));
+        assert_eq!(ramp.permits(), 2);
+    }
+}

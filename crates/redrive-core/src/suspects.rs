@@ -1,0 +1,178 @@
+//! Who is suspected of having killed the process, who runs alone, and who is convicted.
+//!
+//! After an unclean end whatever was running is a suspect, since nobody knows whose fault it was. Suspects run one at a
+//! time while other work goes on; whoever comes to any end is cleared. One that was running alone when the process died
+//! again is the likely one, but others were running beside it: its last run is made with nothing else. If the process
+//! dies then, it is convicted, and nobody else can have done it.
+
+use std::collections::VecDeque;
+
+/// How a suspect may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// The only suspect, beside other work.
+    Alone,
+    /// With nothing else running.
+    InSilence,
+}
+
+/// So many crashes convict: as the policy says, but a crash that was shared with others never does.
+pub const fn convicted_at(threshold: u32) -> u32 {
+    if threshold < 2 { 2 } else { threshold }
+}
+
+/// Whether somebody with so many crashes must not run again.
+pub const fn is_convicted(crashes: u32, threshold: u32) -> bool {
+    crashes >= convicted_at(threshold)
+}
+
+/// How somebody with so many crashes runs.
+pub const fn run_of(crashes: u32, threshold: u32) -> Run {
+    if crashes + 1 >= convicted_at(threshold) { Run::InSilence } else { Run::Alone }
+}
+
+/// Suspects that wait for their turn. Bounded by what one process can have had in flight.
+#[derive(Clone, Debug)]
+pub struct Suspects<T> {
+    threshold: u32,
+    waiting: VecDeque<(T, u32)>,
+    running: Option<Run>,
+    cleared: u64,
+}
+
+impl<T> Suspects<T> {
+    pub fn new(threshold: u32) -> Self {
+        Self { threshold, waiting: VecDeque::new(), running: None, cleared: 0 }
+    }
+
+    /// Somebody with `crashes`, which are too few to convict. Those with more crashes go first: they hold up everybody.
+    pub fn suspect(&mut self, who: T, crashes: u32) {
+        let at = self.waiting.iter().position(|(_, others)| *others < crashes).unwrap_or(self.waiting.len());
+        self.waiting.insert(at, (who, crashes));
+    }
+
+    /// Whether nothing else may start: somebody runs, or is to run, in silence.
+    pub fn want_silence(&self) -> bool {
+        self.running == Some(Run::InSilence)
+            || (self.running.is_none() && self.next_run() == Some(Run::InSilence))
+    }
+
+    fn next_run(&self) -> Option<Run> {
+        self.waiting.front().map(|(_, crashes)| run_of(*crashes, self.threshold))
+    }
+
+    /// How the next one would run, if it is somebody's turn.
+    pub fn turn(&self) -> Option<Run> {
+        if self.running.is_some() { None } else { self.next_run() }
+    }
+
+    /// Whose turn it is, to be looked at.
+    pub fn next(&self) -> Option<&T> {
+        self.waiting.front().map(|(who, _)| who)
+    }
+
+    /// Starts the next one. It must have been announced before.
+    pub fn start(&mut self) -> Option<(T, u32)> {
+        self.running = Some(self.turn()?);
+        self.waiting.pop_front()
+    }
+
+    /// Takes the next one away, if `gone` says so: it has no turn any more.
+    pub fn take_next_if(&mut self, gone: impl FnOnce(&T) -> bool) -> Option<T> {
+        self.waiting.pop_front_if(|(who, _)| gone(who)).map(|(who, _)| who)
+    }
+
+    /// The one that ran came to an end; `cleared` unless it was given up.
+    pub fn ended(&mut self, cleared: bool) {
+        self.running = None;
+        self.cleared += u64::from(cleared);
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.running.is_none()
+    }
+
+    pub fn len(&self) -> usize {
+        self.waiting.len() + usize::from(self.running.is_some())
+    }
+
+    pub fn cleared(&self) -> u64 {
+        self.cleared
+    }
+
+    /// All that wait, to be given back.
+    pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+        std::mem::take(&mut self.waiting).into_iter().map(|(who, _)| who)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_run_before_a_conviction_is_made_in_silence() {
+        assert_eq!((run_of(1, 3), run_of(2, 3)), (Run::Alone, Run::InSilence));
+        assert!(!is_convicted(2, 3) && is_convicted(3, 3));
+        // However low the threshold: what many shared convicts nobody.
+        assert!(!is_convicted(1, 1) && is_convicted(2, 1));
+        assert_eq!(run_of(1, 1), Run::InSilence);
+    }
+
+    #[test]
+    fn one_runs_at_a_time_and_those_with_more_crashes_go_first() {
+        let mut suspects = Suspects::new(3);
+        suspects.suspect("a", 1);
+        suspects.suspect("pill", 2);
+        suspects.suspect("b", 1);
+        assert!(suspects.want_silence());
+        assert_eq!(suspects.start(), Some(("pill", 2)));
+        assert_eq!(suspects.start(), None, "one at a time");
+        suspects.ended(true);
+        assert!(!suspects.want_silence());
+        assert_eq!(suspects.start(), Some(("a", 1)));
+        assert!(!suspects.want_silence(), "beside other work");
+        suspects.ended(true);
+        assert_eq!(suspects.start(), Some(("b", 1)));
+        suspects.ended(false);
+        assert_eq!((suspects.cleared(), suspects.is_empty()), (2, true));
+    }
+
+    /// The whole story, with every place the pill can have in the line: three deaths, one conviction, no innocent.
+    #[test]
+    fn a_pill_among_many_costs_three_deaths_and_nobody_else() {
+        for pill in 0..64_u32 {
+            let (mut deaths, mut convicted) = (0, Vec::new());
+            // Who is open, with the crashes counted so far.
+            let mut open: Vec<(u32, u32)> = (0..64).map(|id| (id, 0)).collect();
+            let mut running: Vec<u32> = (0..64).collect();
+            while !open.is_empty() {
+                let mut suspects = Suspects::new(3);
+                for (id, crashes) in &mut open {
+                    *crashes += u32::from(running.contains(id));
+                    if is_convicted(*crashes, 3) {
+                        convicted.push(*id);
+                    } else {
+                        suspects.suspect(*id, *crashes);
+                    }
+                }
+                open.retain(|(id, _)| !convicted.contains(id));
+                deaths += u32::from(!running.is_empty());
+                running.clear();
+                while let Some((id, _)) = suspects.start() {
+                    if id == pill {
+                        running.push(id);
+                        break;
+                    }
+                    suspects.ended(true);
+                    open.retain(|(other, _)| *other != id);
+                }
+            }
+            assert_eq!((deaths, convicted), (3, vec![pill]));
+        }
+    }
+}

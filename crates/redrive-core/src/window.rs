@@ -1,0 +1,143 @@
+//! How many of the calls of the last while failed: counters in slots of time, so that memory does not grow with traffic.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::Time;
+use crate::time::millis;
+
+/// Slots of a window. What is older than the window leaves it in steps of a twentieth.
+const SLOTS: usize = 20;
+
+/// Counts calls of the last `span`.
+#[derive(Clone, Debug)]
+pub struct Window {
+    slot_ms: u64,
+    slots: [Slot; SLOTS],
+    /// When the first call since the last clearing came.
+    began: Option<Time>,
+    /// The slot of the last call, and which milliseconds are its: most calls fall into the same one, and need no division.
+    at: usize,
+    at_ms: Range<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    number: u64,
+    calls: u32,
+    failed: u32,
+}
+
+/// What a window holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Sum {
+    pub calls: u32,
+    pub failed: u32,
+}
+
+impl Window {
+    pub fn new(span: Duration) -> Self {
+        let slot_ms = millis(span).div_ceil(SLOTS as u64).max(1);
+        Self { slot_ms, slots: [Slot::default(); SLOTS], began: None, at: 0, at_ms: 0..0 }
+    }
+
+    pub fn add(&mut self, now: Time, failed: bool) {
+        if !self.at_ms.contains(&now.as_millis()) {
+            self.turn_to(now);
+        }
+        let slot = &mut self.slots[self.at];
+        slot.calls = slot.calls.saturating_add(1);
+        slot.failed = slot.failed.saturating_add(u32::from(failed));
+    }
+
+    fn turn_to(&mut self, now: Time) {
+        self.began = self.began.or(Some(now));
+        let number = self.number(now);
+        self.at = (number % SLOTS as u64) as usize;
+        self.at_ms = (number - 1) * self.slot_ms..number.saturating_mul(self.slot_ms);
+        let slot = &mut self.slots[self.at];
+        if slot.number != number {
+            *slot = Slot { number, ..Slot::default() };
+        }
+    }
+
+    /// What came within the window before `now`. Slots of the future, after a clock was set back, do not count.
+    pub fn sum(&self, now: Time) -> Sum {
+        let last = self.number(now);
+        let within = |slot: &&Slot| slot.number <= last && last - slot.number < SLOTS as u64;
+        self.slots.iter().filter(within).fold(Sum::default(), |sum, slot| Sum {
+            calls: sum.calls.saturating_add(slot.calls),
+            failed: sum.failed.saturating_add(slot.failed),
+        })
+    }
+
+    /// Whether calls were seen over the whole length of the window.
+    pub fn is_full(&self, now: Time) -> bool {
+        let span = Duration::from_millis(self.slot_ms * SLOTS as u64);
+        self.began.is_some_and(|began| now.since(began) >= span)
+    }
+
+    pub fn clear(&mut self) {
+        self.slots = [Slot::default(); SLOTS];
+        (self.began, self.at_ms) = (None, 0..0);
+    }
+
+    /// Numbers begin at 1, so that an untouched slot is of no time at all that counts.
+    fn number(&self, now: Time) -> u64 {
+        now.as_millis() / self.slot_ms + 1
+    }
+}
+
+impl Sum {
+    /// Whether the failed ones are at least this share of the calls.
+    pub fn reaches(&self, share: crate::Ratio) -> bool {
+        u64::from(self.failed) * 10_000 >= u64::from(self.calls) * share.basis_points()
+    }
+
+    /// Whether the failed ones are more than this share of the calls.
+    pub fn exceeds(&self, share: crate::Ratio) -> bool {
+        u64::from(self.failed) * 10_000 > u64::from(self.calls) * share.basis_points()
+    }
+
+    /// The failed ones in percent, rounded down.
+    pub fn percent(&self) -> u32 {
+        (u64::from(self.failed) * 100 / u64::from(self.calls.max(1))) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ratio;
+
+    fn at(ms: u64) -> Time {
+        Time::from_millis(1_800_000_000_000 + ms)
+    }
+
+    #[test]
+    fn what_is_older_than_the_window_is_forgotten() {
+        let mut window = Window::new(Duration::from_secs(10));
+        window.add(at(0), true);
+        window.add(at(5_000), false);
+        assert_eq!(window.sum(at(5_000)), Sum { calls: 2, failed: 1 });
+        assert_eq!(window.sum(at(10_000)), Sum { calls: 1, failed: 0 });
+        assert_eq!(window.sum(at(60_000)), Sum::default());
+        assert!(window.is_full(at(10_000)) && !window.is_full(at(9_999)));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_leaves_no_ghosts() {
+        let mut window = Window::new(Duration::from_secs(10));
+        (0..50).for_each(|_| window.add(at(600_000), true));
+        window.add(at(0), false);
+        assert_eq!(window.sum(at(0)), Sum { calls: 1, failed: 0 });
+    }
+
+    #[test]
+    fn shares_are_exact() {
+        let half = Sum { calls: 20, failed: 10 };
+        assert!(half.reaches(Ratio::percent(50)) && !half.exceeds(Ratio::percent(50)));
+        assert!(Sum { calls: 20, failed: 11 }.exceeds(Ratio::percent(50)));
+        assert_eq!(Sum { calls: 500, failed: 282 }.percent(), 56);
+    }
+}

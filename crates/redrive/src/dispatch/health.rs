@@ -1,0 +1,195 @@
+//! How a pipeline's sink is doing, and what has happened to it: for status, metrics and the log.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::breaker::{BreakerState, BreakerView, Cause, Change};
+use redrive_core::guard::Flood;
+use redrive_core::views::Gate;
+use redrive_core::{Time, duration};
+
+/// The health of one pipeline at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HealthFigures {
+    pub breaker: BreakerView,
+    /// Calls that may run at once now: fewer than the limit while the permits grow again, none while it is open.
+    pub permits: usize,
+    pub limit: usize,
+    /// Retries that are left of the budget; `None` without one.
+    pub budget_remaining: Option<u32>,
+    /// Why the guard has paused the pipeline, if it has.
+    pub flood: Option<Flood>,
+    /// Messages that may have killed the process and wait for their turn to run alone.
+    pub suspects: u64,
+    /// The latest changes, oldest first.
+    pub history: Vec<HealthEntry>,
+}
+
+/// Something that happened to the health of a pipeline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HealthEntry {
+    pub at: Time,
+    pub change: HealthChange,
+}
+
+/// A change with the pipeline it happened to, for whoever listens.
+#[derive(Clone, Debug)]
+pub struct HealthChanged {
+    pub pipeline: Arc<str>,
+    pub at: Time,
+    pub change: HealthChange,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum HealthChange {
+    Breaker {
+        change: Change,
+        /// Where the permits begin again, and where they end.
+        ramp: Option<(usize, usize)>,
+    },
+    /// The guard has paused the pipeline.
+    Flood(Flood),
+    /// The last run ended without a clean stop, and this was running.
+    Suspected {
+        messages: usize,
+    },
+    /// A suspect is about to run alone, or, with `silent`, with nothing else.
+    RunsAlone {
+        message_id: String,
+        crashes: u32,
+        threshold: u32,
+        silent: bool,
+        left: usize,
+    },
+    /// All suspects have come to an end.
+    SuspectsCleared {
+        cleared: u64,
+    },
+    Convicted {
+        message_id: String,
+        crashes: u32,
+        first_crash: Option<Time>,
+        last_crash: Option<Time>,
+    },
+    /// A handler does not come back and does not yield.
+    Stuck {
+        message_id: String,
+        after: Duration,
+    },
+}
+
+impl HealthChange {
+    /// Whether somebody should look.
+    pub fn is_bad(&self) -> bool {
+        match self {
+            Self::Breaker { change, .. } => {
+                matches!(change, Change::Opened(_) | Change::Alert(_) | Change::Reopened { .. })
+            }
+            Self::Flood(_) | Self::Suspected { .. } | Self::Convicted { .. } | Self::Stuck { .. } => true,
+            Self::RunsAlone { .. } | Self::SuspectsCleared { .. } => false,
+        }
+    }
+}
+
+impl HealthFigures {
+    /// Whether nothing but probes is sent.
+    pub fn is_gated(&self) -> bool {
+        self.breaker.state != BreakerState::Closed
+    }
+}
+
+impl Default for HealthFigures {
+    fn default() -> Self {
+        let breaker = BreakerView {
+            state: BreakerState::Closed,
+            since: None,
+            next_probe: None,
+            rounds: 0,
+            probes: 0,
+            cause: None,
+        };
+        Self {
+            breaker,
+            permits: 0,
+            limit: 0,
+            budget_remaining: None,
+            flood: None,
+            suspects: 0,
+            history: Vec::new(),
+        }
+    }
+}
+
+/// A share of first attempts, as in `56 % of 500 first attempts failed within 10 s`.
+pub fn cause(cause: &Cause) -> String {
+    let percent = u64::from(cause.failed) * 100 / u64::from(cause.of.max(1));
+    let within = duration::print(cause.within);
+    match cause.by {
+        Gate::Breaker => format!("{percent} % of {} first attempts failed within {within}", cause.of),
+        Gate::Credential => {
+            format!(
+                "{percent} % of {} first attempts failed within {within}, mostly because our key was refused",
+                cause.of
+            )
+        }
+    }
+}
+
+/// `100 of 120 messages that ended within 1m are dead letters`.
+pub fn flood(flood: &Flood) -> String {
+    format!(
+        "{} of {} messages that ended within {} are dead letters",
+        flood.dead,
+        flood.of,
+        duration::print(flood.within)
+    )
+}
+
+impl fmt::Display for HealthChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Breaker { change: Change::Opened(why), .. } => {
+                write!(f, "▲ breaker open: {}. Nothing is sent, no attempt burns.", cause(why))
+            }
+            Self::Breaker { change: Change::Alert(why), .. } => {
+                write!(f, "▲ breaker would open: {}", cause(why))
+            }
+            Self::Breaker { change: Change::Probing { round }, .. } => {
+                write!(f, "breaker half open: probes, round {round}")
+            }
+            Self::Breaker { change: Change::Reopened { round, .. }, .. } => {
+                write!(f, "▲ breaker still open: the probes of round {round} failed")
+            }
+            Self::Breaker { change: Change::Closed { good, probes, .. }, ramp } => {
+                if good == probes {
+                    write!(f, "▼ breaker closed after {good} good probes")?;
+                } else {
+                    write!(f, "▼ breaker closed: {good} of {probes} probes were good")?;
+                }
+                match ramp {
+                    Some((from, to)) if from < to => write!(f, "; ramping {from} → {to} permits"),
+                    _ => Ok(()),
+                }
+            }
+            Self::Flood(why) => write!(f, "▲ paused by the dead-letter guard: {}", flood(why)),
+            Self::Suspected { messages } => write!(
+                f,
+                "▲ the last run ended without a clean stop: {messages} deliveries were started and not settled. \
+                 They are suspects and run alone; others go on."
+            ),
+            Self::RunsAlone { message_id, crashes, threshold, silent, left } => {
+                let how = if *silent { "with nothing else" } else { "alone" };
+                write!(f, "suspect {message_id} (crash {crashes} of {threshold}) runs {how}; {left} wait")
+            }
+            Self::SuspectsCleared { cleared } => write!(f, "▼ {cleared} suspects cleared"),
+            Self::Convicted { message_id, crashes, .. } => {
+                write!(f, "▲ {message_id} dead-lettered: poison_pill, quarantined after {crashes} crashes")
+            }
+            Self::Stuck { message_id, after } => {
+                let after = duration::print(*after);
+                write!(f, "▲ the handler of {message_id} has not come back for {after} and does not yield")
+            }
+        }
+    }
+}

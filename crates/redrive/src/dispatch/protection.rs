@@ -1,0 +1,306 @@
+//! What keeps a sink from harm, put together: breaker, pulse, ramp, retry budget and dead-letter guard of one pipeline.
+//!
+//! The machine tells it how calls end and asks it how many may start; the rules themselves are `redrive_core`'s.
+
+use std::collections::VecDeque;
+
+use redrive_core::breaker::{Breaker, BreakerSettings, Change, Sign};
+use redrive_core::budget::RetryBudget;
+use redrive_core::decide::RECONNECTS_MAX;
+use redrive_core::guard::{Flood, Guard, GuardSettings};
+use redrive_core::pulse::Pulse;
+use redrive_core::ramp::Ramp;
+use redrive_core::{Budget, Class, FailureKind, Health, Meta, Policy, Reason, Time};
+
+use super::health::{HealthChange, HealthEntry, HealthFigures};
+use crate::failure::Failure;
+use crate::settle::Views;
+
+/// Changes that a history keeps.
+const HISTORY_MAX: usize = 16;
+/// Changes nobody has fetched yet; the oldest go first.
+const UNHEARD_MAX: usize = 256;
+
+/// What a pipeline is protected by.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ProtectionSettings {
+    pub breaker: BreakerSettings,
+    pub guard: GuardSettings,
+}
+
+impl ProtectionSettings {
+    pub fn off() -> Self {
+        Self { breaker: BreakerSettings::off(), guard: GuardSettings::off() }
+    }
+}
+
+/// How a call may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    Free,
+    Probe,
+    /// It is the one that opened the breaker; somebody else shall be the probe.
+    Another,
+    Closed,
+}
+
+/// The end of a call, as far as it says something about the sink.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallEnd {
+    pub(super) message: u64,
+    pub(super) is_first: bool,
+    pub(super) is_probe: bool,
+    pub(super) told: Told,
+}
+
+/// What a call tells about the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Sign(Sign),
+    /// It is there, but wants to be left alone.
+    Busy,
+    Nothing,
+}
+
+#[derive(Debug)]
+pub struct Protection {
+    breaker: Breaker,
+    pulse: Pulse,
+    ramp: Option<Ramp>,
+    budget: RetryBudget,
+    guard: Guard,
+    limit: usize,
+    halted: Option<Flood>,
+    /// Since when nothing was sent, in the incident that runs or was last, and until when.
+    gated: Option<(Time, Option<Time>)>,
+    history: VecDeque<HealthEntry>,
+    unheard: Vec<HealthEntry>,
+}
+
+impl Told {
+    /// What a failure says about the sink, given what was known of the message before.
+    pub(super) fn of(failure: &Failure, before: &Meta) -> Self {
+        match failure.class() {
+            Class::Transient => Self::Sign(Sign::Bad(failure.kind())),
+            // It has answered; the message is at fault.
+            Class::Permanent | Class::Gone => Self::Sign(Sign::Good),
+            Class::Credential => Self::Sign(Sign::Credential),
+            Class::RateLimited => Self::Busy,
+            Class::Reconnect if before.reconnects >= RECONNECTS_MAX => {
+                Self::Sign(Sign::Bad(FailureKind::Refused))
+            }
+            Class::Reconnect | Class::Crash => Self::Nothing,
+        }
+    }
+}
+
+/// Whether no call of the message has said anything yet: one that was stale does not count.
+pub(super) fn is_first(meta: &Meta) -> bool {
+    meta.replays == 0 && meta.attempts == 0 && meta.uncounted == meta.reconnects
+}
+
+impl Protection {
+    pub fn new(settings: &ProtectionSettings, policy: &Policy, limit: usize) -> Self {
+        Self {
+            breaker: Breaker::new(settings.breaker.clone()),
+            pulse: Pulse::default(),
+            ramp: None,
+            budget: RetryBudget::new(policy.budget()),
+            guard: Guard::new(settings.guard.clone()),
+            limit,
+            halted: None,
+            gated: None,
+            history: VecDeque::new(),
+            unheard: Vec::new(),
+        }
+    }
+
+    /// What a decision is told now.
+    pub fn views(&mut self, now: Time) -> Views {
+        let health = match self.breaker.gate(now) {
+            Some((by, retry_in)) => Health::Gated { by, retry_in },
+            None if self.pulse.is_weak(now) => Health::Unhealthy { retry_in: std::time::Duration::ZERO },
+            None => Health::Healthy,
+        };
+        Views { health, budget: self.budget.view(now) }
+    }
+
+    /// Time has passed.
+    pub(super) fn tick(&mut self, now: Time) {
+        let change = self.breaker.tick(now);
+        self.breaker_changed(change, now);
+        if let Some(ramp) = &mut self.ramp {
+            ramp.tick(now);
+            if ramp.is_over() {
+                self.ramp = None;
+            }
+        }
+    }
+
+    /// How many calls may start beside those that run.
+    pub(super) fn room(&self, running: usize) -> usize {
+        if self.halted.is_some() {
+            return 0;
+        }
+        match (&self.ramp, self.breaker.is_closed()) {
+            (_, false) => self.breaker.probes_wanted(),
+            (Some(ramp), true) => ramp.permits().saturating_sub(running),
+            (None, true) => usize::MAX,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.breaker.is_closed()
+    }
+
+    pub(super) fn admit(&mut self, message: u64) -> Admission {
+        if self.breaker.is_closed() {
+            return Admission::Free;
+        }
+        if self.breaker.probes_wanted() == 0 {
+            return Admission::Closed;
+        }
+        if !self.breaker.may_probe(message) {
+            return Admission::Another;
+        }
+        self.breaker.probe_started();
+        Admission::Probe
+    }
+
+    /// Lets somebody start whom there was room for, whoever it is. Whether it is a probe.
+    pub(super) fn admit_anybody(&mut self) -> bool {
+        let is_probe = !self.breaker.is_closed();
+        if is_probe {
+            self.breaker.probe_started();
+        }
+        is_probe
+    }
+
+    /// Hears how a call ended. Whether it made the breaker open.
+    pub(super) fn ended(&mut self, end: CallEnd, now: Time) -> bool {
+        let CallEnd { message, is_first, is_probe, told } = end;
+        let is_good = told == Told::Sign(Sign::Good);
+        if let Some(ramp) = &mut self.ramp
+            && told != Told::Nothing
+        {
+            ramp.ended(is_good);
+            ramp.tick(now);
+        }
+        if let Told::Sign(_) = told {
+            self.pulse.beat(message, is_first, is_good, now);
+        }
+        let change = match told {
+            Told::Nothing if is_probe => {
+                self.breaker.probe_came_to_nothing();
+                None
+            }
+            _ if is_probe => self.breaker.probe_ended(message, is_good, now),
+            Told::Sign(sign) if is_first => self.breaker.first_attempt(message, sign, now),
+            Told::Sign(_) | Told::Busy | Told::Nothing => None,
+        };
+        let opened = matches!(change, Some(Change::Opened(_)));
+        self.breaker_changed(change, now);
+        opened
+    }
+
+    /// A probe was given up.
+    pub(super) fn probe_given_up(&mut self) {
+        self.breaker.probe_came_to_nothing();
+    }
+
+    fn breaker_changed(&mut self, change: Option<Change>, now: Time) {
+        let Some(change) = change else { return };
+        match change {
+            Change::Opened(_) => {
+                self.ramp = None;
+                self.gated = Some((now, None));
+            }
+            Change::Closed { .. } => {
+                self.ramp = Some(Ramp::new(self.breaker.settings().probes, self.limit, now));
+                if let Some((_, until)) = &mut self.gated {
+                    *until = Some(now);
+                }
+            }
+            Change::Alert(_) | Change::Probing { .. } | Change::Reopened { .. } => {}
+        }
+        let ramp = self.ramp.as_ref().map(|ramp| (ramp.permits(), ramp.limit()));
+        self.note(HealthChange::Breaker { change, ramp }, now);
+    }
+
+    /// How long a message that was ready at `since` was kept back by the breaker, in milliseconds.
+    pub(super) fn held_ms(&self, since: Time, now: Time) -> u64 {
+        let Some((from, until)) = self.gated else { return 0 };
+        until.unwrap_or(now).since(from.max(since)).as_millis() as u64
+    }
+
+    pub(super) fn spend(&mut self, tokens: u32) {
+        self.budget.spend(tokens);
+    }
+
+    pub(super) fn succeeded(&mut self, now: Time) {
+        self.budget.succeeded();
+        self.guard.ended(false, now);
+    }
+
+    pub(super) fn died(&mut self, reason: Reason, now: Time) {
+        // What waited too long is not a judgement on the message, and pausing would make more of it.
+        let waited = matches!(reason, Reason::TtlExceeded | Reason::HoldExpired | Reason::KeyBlocked);
+        if waited || self.halted.is_some() {
+            return;
+        }
+        if let Some(flood) = self.guard.ended(true, now) {
+            self.halted = Some(flood);
+            self.note(HealthChange::Flood(flood), now);
+        }
+    }
+
+    /// What the guard has paused the pipeline for.
+    pub(super) fn halted(&self) -> Option<Flood> {
+        self.halted
+    }
+
+    /// Somebody lets it go on.
+    pub(super) fn resumed(&mut self, anyway: bool) {
+        self.halted = None;
+        self.guard.resumed(anyway);
+    }
+
+    pub(super) fn note(&mut self, change: HealthChange, at: Time) {
+        let entry = HealthEntry { at, change };
+        if self.history.len() == HISTORY_MAX {
+            self.history.pop_front();
+        }
+        self.history.push_back(entry.clone());
+        if self.unheard.len() == UNHEARD_MAX {
+            self.unheard.remove(0);
+        }
+        self.unheard.push(entry);
+    }
+
+    /// Appends what has changed since the last call.
+    pub(super) fn changes(&mut self, out: &mut Vec<HealthEntry>) {
+        out.append(&mut self.unheard);
+    }
+
+    /// When time alone changes something.
+    pub(super) fn next_wake(&self) -> Option<Time> {
+        self.breaker.next_wake().or_else(|| self.ramp.as_ref().and_then(Ramp::next_wake))
+    }
+
+    pub(super) fn figures(&mut self, now: Time) -> HealthFigures {
+        let remaining = match self.budget.view(now) {
+            Budget::Unlimited => None,
+            Budget::Tokens { remaining, .. } => Some(remaining),
+        };
+        let permits = self.ramp.as_ref().map_or(self.limit, Ramp::permits);
+        HealthFigures {
+            breaker: self.breaker.view(),
+            permits: if self.is_open() { 0 } else { permits },
+            limit: self.limit,
+            budget_remaining: remaining,
+            flood: self.halted,
+            suspects: 0,
+            history: self.history.iter().cloned().collect(),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Where messages go, for a sink with an endpoint per message: an endpoint that fails, asks for patience or has its hands
+//! full keeps its own messages waiting and nobody else's.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::endpoints::{Endpoint, EndpointCall, Endpoints, Passage};
+use redrive_core::time::millis;
+use redrive_core::{BreakerSettings, Message, Meta, Random, Time};
+
+use super::calls::Call;
+use super::machine::{Machine, Start};
+use crate::engine::{Delivery, Settlement};
+use crate::settle;
+
+/// Messages that wait in memory for a full endpoint, per permit; beyond it they wait in the store.
+const LOT_PER_PERMIT: usize = 4;
+/// How long a message waits in the store at first …
+const PUT_OFF_MIN: Duration = Duration::from_secs(1);
+/// … and at most, each time longer.
+const PUT_OFF_MAX: Duration = Duration::from_mins(1);
+
+type Route = dyn Fn(&Message) -> Option<Endpoint> + Send + Sync;
+
+/// Says where a message goes.
+#[derive(Clone)]
+pub struct Router {
+    pub(crate) per_endpoint: u32,
+    pub(crate) of: Arc<Route>,
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router").field("per_endpoint", &self.per_endpoint).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Routes {
+    router: Router,
+    pub(super) endpoints: Endpoints,
+    /// Messages whose endpoint is full, without a permit. `lot_len` are all of them.
+    lot: HashMap<u64, VecDeque<Delivery>>,
+    lot_len: usize,
+    lot_max: usize,
+    /// Endpoints with messages in the lot at which a call has ended.
+    freed: VecDeque<u64>,
+    /// Whether what is looked at comes from the lot, so that it is its turn.
+    from_lot: bool,
+}
+
+/// What becomes of a delivery before it starts.
+pub(super) enum Routed {
+    Start(Delivery, Option<Endpoint>),
+    /// It waits in the lot.
+    Kept,
+    PutOff(Delivery, Time),
+}
+
+impl Routes {
+    pub(super) fn new(router: Router, breaker: &BreakerSettings, permits: usize) -> Self {
+        Self {
+            endpoints: Endpoints::new(breaker.clone(), router.per_endpoint, permits),
+            router,
+            lot: HashMap::new(),
+            lot_len: 0,
+            lot_max: permits.saturating_mul(LOT_PER_PERMIT),
+            freed: VecDeque::new(),
+            from_lot: false,
+        }
+    }
+
+    fn route(&mut self, delivery: Delivery, now: Time) -> Routed {
+        let Some(to) = (self.router.of)(&delivery.message) else { return Routed::Start(delivery, None) };
+        // Whoever came before goes before.
+        let waits = !self.from_lot && self.lot.contains_key(&to.endpoint);
+        match self.endpoints.ask(to, now, spread(&delivery)) {
+            Passage::Go if !waits => {
+                self.endpoints.started(to);
+                Routed::Start(delivery, Some(to))
+            }
+            Passage::NotBefore(due) => Routed::PutOff(delivery, due),
+            Passage::Go | Passage::Full if self.has_place_for(to) => {
+                self.lot.entry(to.endpoint).or_default().push_back(delivery);
+                self.lot_len += 1;
+                Routed::Kept
+            }
+            Passage::Go | Passage::Full => {
+                let wait = Duration::from_millis(delivery.meta.held_ms / 2).clamp(PUT_OFF_MIN, PUT_OFF_MAX);
+                let jitter = spread(&delivery).below_ms(millis(wait) / 2);
+                Routed::PutOff(delivery, now.plus(wait + Duration::from_millis(jitter)))
+            }
+        }
+    }
+
+    /// No endpoint may fill more than a quarter of the lot: others need it as well.
+    fn has_place_for(&self, to: Endpoint) -> bool {
+        let own = self.lot.get(&to.endpoint).map_or(0, VecDeque::len);
+        self.lot_len < self.lot_max && own < (self.lot_max / 4).max(1)
+    }
+
+    pub(super) fn ended(&mut self, to: Endpoint, call: EndpointCall, now: Time) {
+        self.endpoints.ended(to, call, now);
+        if self.lot.contains_key(&to.endpoint) {
+            self.freed.push_back(to.endpoint);
+        }
+    }
+
+    /// The next message from the lot whose endpoint has room again.
+    fn next_freed(&mut self, now: Time) -> Option<(Delivery, u64)> {
+        loop {
+            let endpoint = self.freed.pop_front()?;
+            let Some(waiting) = self.lot.get_mut(&endpoint) else { continue };
+            let to = waiting.front().and_then(|next| (self.router.of)(&next.message));
+            // Full again: one of the calls that run there will say when it is not.
+            if to.is_some_and(|to| self.endpoints.ask(to, now, Random(0)) == Passage::Full) {
+                continue;
+            }
+            let delivery = waiting.pop_front();
+            if waiting.is_empty() {
+                self.lot.remove(&endpoint);
+            }
+            if let Some(delivery) = delivery {
+                self.lot_len -= 1;
+                return Some((delivery, endpoint));
+            }
+        }
+    }
+
+    /// The one that had its turn did not start, so nobody will say when the next one may.
+    fn free_again(&mut self, endpoint: u64) {
+        if self.lot.contains_key(&endpoint) {
+            self.freed.push_front(endpoint);
+        }
+    }
+
+    fn take_lot(&mut self) -> Vec<Delivery> {
+        self.lot_len = 0;
+        self.freed.clear();
+        std::mem::take(&mut self.lot).into_values().flatten().collect()
+    }
+}
+
+/// Different for each message and each of its waits, and the same in every run.
+fn spread(delivery: &Delivery) -> Random {
+    let number = delivery.receipt.number() ^ delivery.meta.held_ms.rotate_left(32);
+    Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+impl Machine {
+    /// Whether a delivery may start as far as its endpoint is concerned; otherwise it has been seen to.
+    pub(super) fn route(&mut self, delivery: Delivery, now: Time) -> Option<(Delivery, Option<Endpoint>)> {
+        let Some(routes) = &mut self.routes else { return Some((delivery, None)) };
+        match routes.route(delivery, now) {
+            Routed::Start(delivery, to) => Some((delivery, to)),
+            Routed::Kept => None,
+            Routed::PutOff(delivery, due) => {
+                let settlement = self.defer_unsent(delivery, due, now);
+                self.settle(settlement, None);
+                None
+            }
+        }
+    }
+
+    /// Puts a message off that was not sent. It burns nothing, but its time is bounded all the same.
+    pub(super) fn defer_unsent(&mut self, delivery: Delivery, due: Time, now: Time) -> Settlement {
+        let meta = delivery.meta;
+        let held_ms = meta.held_ms.saturating_add(millis(due.since(now)));
+        if held_ms > millis(self.policy.hold_max()) {
+            return settle::dead(delivery, redrive_core::Reason::HoldExpired, now);
+        }
+        self.figures.deferred += 1;
+        self.deferred.add(due);
+        settle::put_off(Delivery { meta: Meta { held_ms, ..meta }, ..delivery }, due)
+    }
+
+    /// Starts what waited for its endpoint, as far as there are permits.
+    pub(super) fn start_freed(&mut self, now: Time, starts: &mut Vec<Start>) {
+        while self.room_for_due() > 0
+            && let Some((delivery, endpoint)) = self.routes.as_mut().and_then(|routes| routes.next_freed(now))
+        {
+            let (mut one, before) = (vec![delivery], starts.len());
+            self.look_at_lot(true);
+            self.taken_again(&mut one, now, starts);
+            self.look_at_lot(false);
+            if starts.len() == before
+                && let Some(routes) = &mut self.routes
+            {
+                routes.free_again(endpoint);
+            }
+        }
+    }
+
+    fn look_at_lot(&mut self, from_lot: bool) {
+        if let Some(routes) = &mut self.routes {
+            routes.from_lot = from_lot;
+        }
+    }
+
+    /// What waits in memory goes back to where it was.
+    pub(super) fn release_lot(&mut self) {
+        let waiting = self.routes.as_mut().map(Routes::take_lot).unwrap_or_default();
+        for delivery in waiting {
+            self.settle(settle::released(delivery), None);
+        }
+    }
+
+    /// Tells the endpoint of a call how it ended.
+    pub(super) fn tell_endpoint(&mut self, call: &Call, ended: EndpointCall, now: Time) {
+        if let (Some(routes), Some(to)) = (&mut self.routes, call.to) {
+            routes.ended(to, ended, now);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! How the machine treats deliveries that may have killed the process: they wait for their turn without a permit, run
+//! alone, and the next one starts only once the end of the one before is stored.
+
+use redrive_core::suspects::{self, Run};
+use redrive_core::{Reason, Time, expired};
+
+use super::calls::Call;
+use super::health::HealthChange;
+use super::machine::{Machine, Start};
+use crate::engine::{Delivery, Receipt, Suspect, Ticket};
+use crate::settle;
+
+/// The suspect that ran last, until its end is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum Settling {
+    #[default]
+    No,
+    /// Its verdict is in the batch.
+    InBatch {
+        cleared: bool,
+    },
+    Given {
+        ticket: Ticket,
+        cleared: bool,
+    },
+}
+
+impl Machine {
+    /// A suspect came: it waits for its turn, or has had its last one.
+    pub(super) fn suspect(&mut self, delivery: Delivery, suspect: Suspect, now: Time) {
+        let Suspect { crashes, first_crash, last_crash } = suspect;
+        if suspects::is_convicted(crashes, self.policy.crash_threshold()) {
+            let message_id = delivery.message.id().to_owned();
+            self.protection
+                .note(HealthChange::Convicted { message_id, crashes, first_crash, last_crash }, now);
+            return self.settle(settle::convicted(delivery, &suspect, now), None);
+        }
+        self.suspects.suspect(delivery, crashes);
+        self.suspects_new += 1;
+    }
+
+    /// Says how many suspects have come, once they have all been taken.
+    pub(super) fn note_suspects(&mut self, now: Time) {
+        let messages = std::mem::take(&mut self.suspects_new);
+        if messages > 0 {
+            self.protection.note(HealthChange::Suspected { messages }, now);
+        }
+    }
+
+    /// Whoever waited for its turn until its deadline is not started any more.
+    pub(super) fn expire_suspects(&mut self, now: Time) {
+        while let Some(delivery) = self.suspects.take_next_if(|next| expired(&next.meta, now)) {
+            self.settle(settle::dead(delivery, Reason::TtlExceeded, now), None);
+        }
+    }
+
+    /// How the next suspect would run, if one may start now as far as this pipeline is concerned.
+    pub fn suspect_turn(&self) -> Option<(Run, Receipt)> {
+        let run = self.suspects.turn()?;
+        // It may be the only one that is left to ask by whether the sink is back.
+        let allowed = self.protection.room(self.permits.used()) > 0 && self.permits.free() > 0;
+        let may = !self.stopping && !self.paused && allowed;
+        let quiet = run == Run::Alone || (self.running() == 0 && self.unsettled == 0);
+        let next = self.suspects.next()?;
+        (may && quiet).then_some((run, next.receipt))
+    }
+
+    /// Whether a suspect waits for silence or runs in it: nothing else may start, here and in every other pipeline.
+    pub fn wants_silence(&self) -> bool {
+        self.suspects.want_silence()
+    }
+
+    /// Whether a suspect runs, or ran and is not stored yet.
+    pub fn suspect_runs(&self) -> bool {
+        self.suspects.is_running()
+    }
+
+    /// Starts the suspect whose turn it is. It has been announced.
+    pub fn start_suspect(&mut self, now: Time, starts: &mut Vec<Start>) {
+        let Some(permit) = self.permits.take() else { return };
+        let is_probe = self.protection.admit_anybody();
+        let silent = self.suspects.turn() == Some(Run::InSilence);
+        let Some((delivery, crashes)) = self.suspects.start() else { return };
+        let message_id = delivery.message.id().to_owned();
+        let (threshold, left) =
+            (suspects::convicted_at(self.policy.crash_threshold()), self.suspects.len() - 1);
+        self.protection.note(HealthChange::RunsAlone { message_id, crashes, threshold, silent, left }, now);
+        self.begin(Call { is_suspect: true, is_probe, ..Call::new(delivery, now, permit) }, starts);
+    }
+
+    pub(super) fn suspect_given(&mut self, ticket: Ticket) {
+        if let Settling::InBatch { cleared } = self.suspect_settling {
+            self.suspect_settling = Settling::Given { ticket, cleared };
+        }
+    }
+
+    /// The end of the suspect that ran is stored: the next one may have its turn.
+    pub(super) fn suspect_durable(&mut self, durable: Ticket, now: Time) {
+        let Settling::Given { ticket, cleared } = self.suspect_settling else { return };
+        if ticket > durable {
+            return;
+        }
+        self.suspect_settling = Settling::No;
+        self.suspects.ended(cleared);
+        if self.suspects.is_empty() {
+            self.protection.note(HealthChange::SuspectsCleared { cleared: self.suspects.cleared() }, now);
+        }
+    }
+
+    /// Suspects that wait go back; the engine remembers what they are.
+    pub(super) fn release_suspects(&mut self) {
+        let waiting: Vec<Delivery> = self.suspects.take_all().collect();
+        for delivery in waiting {
+            self.settle(settle::released(delivery), None);
+        }
+    }
+}

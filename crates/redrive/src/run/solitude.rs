@@ -1,0 +1,100 @@
+//! Whose turn it is among the pipelines of one process. They die together, so what may have killed the process runs one at
+//! a time in all of them, and silence is silence everywhere.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+use redrive_core::suspects::Run;
+
+const NOBODY: usize = usize::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Solitude {
+    /// The pipeline whose suspect has its turn.
+    turn: AtomicUsize,
+    /// Whether that one needs silence.
+    silence: AtomicBool,
+    /// Which pipelines have something running.
+    busy: Box<[AtomicBool]>,
+}
+
+/// One pipeline's place in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    all: Arc<Solitude>,
+    own: usize,
+}
+
+impl Solitude {
+    pub(crate) fn places(pipelines: usize) -> Vec<Place> {
+        let busy = (0..pipelines).map(|_| AtomicBool::new(false)).collect();
+        let all = Arc::new(Self { turn: AtomicUsize::new(NOBODY), silence: AtomicBool::new(false), busy });
+        (0..pipelines).map(|own| Place { all: Arc::clone(&all), own }).collect()
+    }
+}
+
+impl Place {
+    /// Whether this pipeline may start something. It is busy from here on, until it says otherwise: who wants silence
+    /// looks at the pipelines after it has asked for it, so one of the two sees the other.
+    pub(crate) fn enter(&self) -> bool {
+        self.all.busy[self.own].store(true, SeqCst);
+        let silenced = self.all.silence.load(SeqCst) && self.all.turn.load(SeqCst) != self.own;
+        !silenced
+    }
+
+    /// Says whether something runs here.
+    pub(crate) fn busy(&self, busy: bool) {
+        self.all.busy[self.own].store(busy, SeqCst);
+    }
+
+    /// Asks for the turn. Whether the suspect may start now.
+    pub(crate) fn ask(&self, run: Run) -> bool {
+        let taken = self.all.turn.compare_exchange(NOBODY, self.own, SeqCst, SeqCst);
+        if taken.is_err_and(|holder| holder != self.own) {
+            return false;
+        }
+        if run == Run::Alone {
+            return true;
+        }
+        self.all.silence.store(true, SeqCst);
+        let others = self.all.busy.iter().enumerate().filter(|(place, _)| *place != self.own);
+        others.into_iter().all(|(_, busy)| !busy.load(SeqCst))
+    }
+
+    /// The suspect has come to its end, or this pipeline ends.
+    pub(crate) fn leave(&self) {
+        if self.all.turn.load(SeqCst) == self.own {
+            self.all.silence.store(false, SeqCst);
+            self.all.turn.store(NOBODY, SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_pipeline_has_its_turn_at_a_time() {
+        let places = Solitude::places(2);
+        assert!(places[0].ask(Run::Alone) && !places[1].ask(Run::Alone));
+        assert!(places[1].enter(), "other work goes on");
+        places[0].leave();
+        assert!(places[1].ask(Run::Alone));
+    }
+
+    #[test]
+    fn silence_waits_for_all_and_keeps_all_from_starting() {
+        let places = Solitude::places(2);
+        assert!(places[1].enter());
+        assert!(!places[0].ask(Run::InSilence), "the other one runs something");
+        assert!(!places[1].enter());
+        places[1].busy(false);
+        assert!(places[0].ask(Run::InSilence));
+        assert!(!places[1].enter());
+        places[1].leave();
+        assert!(!places[1].enter(), "only the holder ends it");
+        places[0].leave();
+        assert!(places[1].enter());
+    }
+}

@@ -1,0 +1,160 @@
+//! A sink with an endpoint per message: one that is slow, down or asks for patience keeps its own messages waiting, and
+//! nobody else's.
+
+mod support;
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use redrive::{
+    BreakerSettings, Call, Endpoint, Failure, MemoryStores, Message, Pipeline, Policy, Redrive, Sink,
+};
+use support::{at_rest, guarded, message};
+
+/// Messages are named `ENDPOINT-NUMBER`.
+fn endpoint(message: &Message) -> String {
+    message.id().split('-').next().unwrap_or_default().to_owned()
+}
+
+#[derive(Clone, Default)]
+struct Many {
+    world: Arc<World>,
+}
+
+#[derive(Default)]
+struct World {
+    running: Mutex<HashMap<String, (usize, usize)>>,
+    /// In the order of their ends.
+    ended: Mutex<Vec<String>>,
+    calls: Mutex<Vec<(String, Instant)>>,
+    repaired: AtomicBool,
+}
+
+impl World {
+    fn most_at_once(&self, endpoint: &str) -> usize {
+        self.running.lock().unwrap()[endpoint].1
+    }
+
+    fn calls_to(&self, endpoint: &str) -> Vec<Instant> {
+        let calls = self.calls.lock().unwrap();
+        calls.iter().filter(|(to, _)| to == endpoint).map(|(_, at)| *at).collect()
+    }
+}
+
+impl Sink for Many {
+    async fn deliver(&self, call: Call) -> Result<(), Failure> {
+        let to = endpoint(&call.message);
+        {
+            let mut running = self.world.running.lock().unwrap();
+            let (now, most) = running.entry(to.clone()).or_default();
+            *now += 1;
+            *most = (*most).max(*now);
+        }
+        let is_first = {
+            let mut calls = self.world.calls.lock().unwrap();
+            calls.push((to.clone(), Instant::now()));
+            calls.iter().filter(|(other, _)| *other == to).count() == 1
+        };
+        tokio::time::sleep(Duration::from_millis(if to == "slow" { 100 } else { 1 })).await;
+        self.world.running.lock().unwrap().get_mut(&to).unwrap().0 -= 1;
+        let repaired = self.world.repaired.load(SeqCst);
+        let outcome = match to.as_str() {
+            "down" if !repaired => Err(Failure::transient("503")),
+            "busy" if is_first => Err(Failure::rate_limited(Duration::from_millis(500), "429")),
+            _ => Ok(()),
+        };
+        if outcome.is_ok() {
+            self.world.ended.lock().unwrap().push(to);
+        }
+        outcome
+    }
+
+    fn per_endpoint(&self) -> Option<u32> {
+        Some(5)
+    }
+
+    fn endpoint(&self, message: &Message) -> Option<Endpoint> {
+        let mut hasher = DefaultHasher::new();
+        endpoint(message).hash(&mut hasher);
+        Some(Endpoint { origin: hasher.finish() ^ 1, endpoint: hasher.finish() })
+    }
+}
+
+fn messages(endpoint: &str, count: usize) -> Vec<Message> {
+    (0..count).map(|number| message(format!("{endpoint}-{number}"))).collect()
+}
+
+fn built(sink: &Many) -> Redrive {
+    let mut breaker = BreakerSettings { cooldown: Duration::from_millis(300), ..BreakerSettings::default() };
+    breaker.cooldown_max = Duration::from_millis(600);
+    let policy = Policy::fixed("20ms").retries(1).jitter("none");
+    let pipeline = Pipeline::new("hooks").policy(policy).concurrency(16).breaker(breaker).sink(sink.clone());
+    Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_slow_endpoint_does_not_hold_up_its_neighbours() {
+    let sink = Many::default();
+    let redrive = built(&sink);
+    let handle = redrive.pipeline("hooks").unwrap();
+    handle.ingest(messages("slow", 60)).await.unwrap();
+    for neighbour in 0..30 {
+        handle.ingest(messages(&format!("fine{neighbour}"), 10)).await.unwrap();
+    }
+    guarded(redrive.run_until(at_rest(&handle))).await.unwrap();
+    assert!(sink.world.most_at_once("slow") <= 4, "a quarter of 16 permits");
+    let ended = sink.world.ended.lock().unwrap().clone();
+    assert_eq!(ended.len(), 360);
+    let last_fine = ended.iter().rposition(|to| to.starts_with("fine")).unwrap();
+    let slow_before = ended[..last_fine].iter().filter(|to| *to == "slow").count();
+    assert!(slow_before < 30, "{slow_before} of 60 slow ones ended before the last neighbour");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_down_costs_few_calls_and_no_letter() {
+    let sink = Many::default();
+    let redrive = built(&sink);
+    let handle = redrive.pipeline("hooks").unwrap();
+    handle.ingest(messages("down", 200)).await.unwrap();
+    handle.ingest(messages("fine", 100)).await.unwrap();
+    let world = Arc::clone(&sink.world);
+    let story = async {
+        while world.ended.lock().unwrap().len() < 100 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // A while in which it stays down.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let calls = world.calls_to("down").len();
+        assert!(calls < 120, "{calls} calls to an endpoint that is down, with 200 messages for it");
+        world.repaired.store(true, SeqCst);
+        at_rest(&handle).await;
+    };
+    guarded(redrive.run_until(story)).await.unwrap();
+    let counts = handle.figures();
+    assert_eq!((counts.succeeded, counts.dead.total()), (300, 0));
+}
+
+#[tokio::test]
+async fn what_one_message_is_told_holds_for_its_endpoint() {
+    let sink = Many::default();
+    let redrive = built(&sink);
+    let handle = redrive.pipeline("hooks").unwrap();
+    handle.ingest(messages("busy", 1)).await.unwrap();
+    let world = Arc::clone(&sink.world);
+    let story = async {
+        while world.calls_to("busy").is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        handle.ingest((1..20).map(|number| message(format!("busy-{number}")))).await.unwrap();
+        at_rest(&handle).await;
+    };
+    guarded(redrive.run_until(story)).await.unwrap();
+    let calls = world.calls_to("busy");
+    assert_eq!(calls.len(), 21, "one was told to wait, and all were delivered once");
+    let wait = calls[1].duration_since(calls[0]);
+    assert!(wait >= Duration::from_millis(490), "the next one came after {wait:?}");
+}
