@@ -194,6 +194,7 @@ struct Forecast {
     rate: Option<f64>,
     about_seconds: Option<f64>,
     /// Who else reads the topic the letters would go onto.
+    #[serde(skip_serializing_if = "Option::is_none")]
     other_groups: Option<Vec<String>>,
 }
 

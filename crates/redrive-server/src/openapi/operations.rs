@@ -184,6 +184,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                 Code::Conflict,
                 Code::TooLarge,
                 Code::Stopping,
+                Code::Unavailable,
                 Code::StorageFailed,
             ],
             ..NOTHING
@@ -193,7 +194,14 @@ pub(super) fn describe(operation: Operation) -> Described {
             summary: "Takes a discard back.",
             body: Some("Undo"),
             answers: &[("200", "How many letters are open again.", JSON, "Undone")],
-            codes: &[Code::BadRequest, Code::NotFound, Code::Conflict, Code::Stopping, Code::StorageFailed],
+            codes: &[
+                Code::BadRequest,
+                Code::NotFound,
+                Code::Conflict,
+                Code::Stopping,
+                Code::Unavailable,
+                Code::StorageFailed,
+            ],
             ..NOTHING
         },
         Operation::StartReplay => Described {
@@ -212,6 +220,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                 Code::Conflict,
                 Code::TooLarge,
                 Code::Stopping,
+                Code::Unavailable,
                 Code::StorageFailed,
             ],
             ..NOTHING
