@@ -144,12 +144,12 @@ impl KafkaEngine {
         }
         lane.hand_out(offset, Out { carried, key });
         let receipt = Receipt { lane: at as u32, epoch: self.epoch, seq: number, at: offset };
-        Delivery { receipt, message, meta, history, due, doomed }
+        Delivery { receipt, message, meta, history, due, doomed, suspect: None }
     }
 
     /// A delivery that was not started goes back to where it came from.
     pub(crate) fn take_back(&mut self, delivery: Delivery, out: Out) {
-        let Delivery { receipt, message, meta, history, due, doomed } = delivery;
+        let Delivery { receipt, message, meta, history, due, doomed, .. } = delivery;
         let doomed = doomed.filter(|reason| *reason != Reason::KeyBlocked);
         let waiting = Waiting {
             offset: receipt.at,
