@@ -11,7 +11,7 @@ pub(crate) use world::{SESSION, World, own_broker, root};
 use std::time::{Duration, Instant};
 
 /// Nothing a test waits for takes this long unless it never comes.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 
 /// A number from the environment, or as given.
 pub(crate) fn often(variable: &str, default: u64) -> u64 {

@@ -230,12 +230,12 @@ impl Plan<'_> {
             ..Setting::new(&name)
         };
         let mut seconds = Vec::new();
-        for round in 0..u64::from(self.options.repeats) + 1 {
+        for round in 0..=u64::from(self.options.repeats) {
             let (before, began) = (trace::len(&path), Instant::now());
             let started = self.runs.start(&setting)?;
             loader.write(round * 50_000..(round + 1) * 50_000)?;
             while trace::len(&path) == before {
-                if began.elapsed() > Duration::from_secs(60) {
+                if began.elapsed() > Duration::from_mins(1) {
                     return Err("it does not move again".into());
                 }
                 std::thread::sleep(Duration::from_millis(1));

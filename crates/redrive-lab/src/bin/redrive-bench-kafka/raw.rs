@@ -21,8 +21,9 @@ use super::options::{Fates, Options};
 
 const ATTEMPTS_MAX: u8 = 4;
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
-/// No record for so long means that something is wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT: Duration = Duration::from_millis(10);
+/// So many waits in a row without a record mean that something is wrong.
+const WAITS_MAX: u32 = 6_000;
 
 /// What stands in the headers of a copy besides the number of attempts: as many and about as long as the engine's.
 const HEADERS: [(&str, &str); 14] = [
@@ -87,10 +88,11 @@ pub fn run(options: &Options) -> Result<Figures, Error> {
 
     let started = Instant::now();
     let (mut began, mut cpu, mut first_at) = (None, 0.0, None);
-    let (mut committed, mut last) = (Instant::now(), Instant::now());
+    let (mut committed, mut waits) = (Instant::now(), 0);
     while state.ended < options.n {
-        match consumer.poll(Duration::from_millis(10)) {
+        match consumer.poll(WAIT) {
             Some(record) => {
+                waits = 0;
                 let now = *began.get_or_insert_with(|| {
                     cpu = machine::cpu_seconds();
                     Instant::now()
@@ -100,11 +102,10 @@ pub fn run(options: &Options) -> Result<Figures, Error> {
                     first_at = Some(now.elapsed());
                 }
             }
-            None if last.elapsed() > PATIENCE => return Err("nothing comes any more".into()),
-            None => {}
+            None if waits > WAITS_MAX => return Err("nothing comes any more".into()),
+            None => waits += 1,
         }
         if (state.first + state.copies).is_multiple_of(64) && committed.elapsed() > COMMIT_EVERY {
-            last = if committed.elapsed() < PATIENCE { Instant::now() } else { last };
             state.drain();
             consumer.commit_consumer_state(CommitMode::Async)?;
             committed = Instant::now();

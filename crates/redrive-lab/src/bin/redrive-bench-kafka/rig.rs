@@ -13,7 +13,7 @@ use super::options::{Mode, Options};
 use super::witness::Witness;
 
 /// Nothing that is waited for takes this long unless it never comes.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 pub struct Rig {
     pub handle: PipelineHandle,

@@ -18,7 +18,7 @@ const ATTEMPTS_MAX: u8 = 4;
 const KILLS_APART_MAX: Duration = Duration::from_secs(150);
 const SAY_EVERY: Duration = Duration::from_secs(30);
 /// What is left when the load has ended comes to its end within this.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 pub fn run(options: &Options) -> Result<(), Error> {
     let Options { brokers, rate, seconds, partitions, .. } = options;
@@ -89,7 +89,7 @@ fn under_fire(runs: &mut Runs<'_>, source: &str, path: &Path) -> Result<Told, Er
             kills_us.push(trace::wall_us());
             let (before, again) = (trace::len(path), Instant::now());
             serve = runs.start(&serving)?;
-            while trace::len(path) == before && again.elapsed() < Duration::from_secs(60) {
+            while trace::len(path) == before && again.elapsed() < Duration::from_mins(1) {
                 std::thread::sleep(Duration::from_millis(1));
             }
             println!(
