@@ -39,7 +39,8 @@ url = "{url}"
 }
 
 fn ingest(processor: &Processor, ids: std::ops::Range<usize>) {
-    let lines: String = ids.map(|id| format!("{{\"id\":\"o-{id}\",\"payload\":{id}}}\n")).collect();
+    let lines: Vec<String> = ids.map(|id| format!("{{\"id\":\"o-{id}\",\"payload\":{id}}}\n")).collect();
+    let lines = lines.concat();
     let answer = processor.post_as("/v1/pipelines/orders/messages", "application/x-ndjson", &lines);
     assert_eq!(answer.status, 202, "{}", answer.body);
 }
