@@ -29,7 +29,7 @@ fn until_it_lives(rig: &Rig, death: Death) -> (u64, String) {
         // A backtrace of the last moment takes longer than the watchdog's patience.
         command.env("RUST_BACKTRACE", "0");
         let (status, stderr) = Victim::spawn(&mut command).wait();
-        said.push_str(&format!("--- start {start}: {status}\n{stderr}"));
+        said.extend([format!("--- start {start}: {status}\n{stderr}")]);
         if status.success() {
             return (start, said);
         }
