@@ -111,7 +111,7 @@ fn play(protection: &ProtectionSettings, outage_gate: bool) -> Outcome {
     }
     let (tally, Endpoint { pushed_over, peak, .. }) = (machine.tally(), endpoint);
     let (succeeded, dead, took_s) = (tally.succeeded, tally.dead, ms / 1_000);
-    Outcome { pushed_over, peak, succeeded, dead, took_s, ..outcome }
+    Outcome { pushed_over, succeeded, dead, peak, took_s, ..outcome }
 }
 
 #[test]
