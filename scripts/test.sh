@@ -4,12 +4,12 @@
 # REDRIVE_TEST_KAFKA=host:port that broker.
 #
 #   REDRIVE_TEST_PROFILE=release   build the tests with optimisation
-#   REDRIVE_TEST_TIMEOUT=24h       how long `cargo test` may take; 20 minutes unless set
+#   REDRIVE_TEST_TIMEOUT=24h       how long `cargo test` may take; 45 minutes unless set
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 profile=${REDRIVE_TEST_PROFILE:-dev}
-limit=${REDRIVE_TEST_TIMEOUT:-20m}
+limit=${REDRIVE_TEST_TIMEOUT:-45m}
 log=target/test.log
 began=$SECONDS
 their_broker=${REDRIVE_TEST_KAFKA:-}
