@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use redrive::{Embedded, Failure, LetterState, Message, Pipeline, PipelineHandle, Policy, Redrive};
+use redrive::{
+    BreakerSettings, Embedded, Failure, GuardSettings, LetterState, Message, Pipeline, PipelineHandle,
+    Policy, Redrive,
+};
 use support::redrive;
 
 /// A store with 20 messages. Half are delivered; of the dead letters one is discarded and one is replayed with success.
@@ -157,7 +160,10 @@ fn a_store_is_read_while_its_owner_writes() {
     make_store(&store);
     let handler = |_: Message| async { Err(Failure::transient("503")) };
     let runtime = runtime();
-    let pipeline = Pipeline::new("orders").policy(Policy::tiers(["1ms", "2ms"])).handler_fn(handler);
+    // Everything fails, and that is to become letters.
+    let pipeline = Pipeline::new("orders").breaker(BreakerSettings::off()).guard(GuardSettings::off());
+    let policy = Policy::tiers(["1ms", "2ms"]).outage_gate(false);
+    let pipeline = pipeline.policy(policy).handler_fn(handler);
     let redrive =
         Redrive::builder().engine(Embedded::open(&store).unwrap()).pipeline(pipeline).build().unwrap();
     let orders = redrive.pipeline("orders").unwrap();

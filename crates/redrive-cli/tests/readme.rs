@@ -1,8 +1,8 @@
 //! What README.md, docs/quickstart.md and docs/guide/try-failures.md tell a newcomer to type is typed here, and prints what they say it prints.
 //!
 //! The commands of the ```` ```console ```` blocks run as written, in order, in one shell. Changed are only the ports, so
-//! that nothing clashes, and `make demo`, which would build: the binary's demo runs, for a few seconds and with an early
-//! outage; and the broker, which is that of the tests. In what is expected, a word with a digit stands for any word and `…` for anything; column widths do not count.
+//! that nothing clashes, and `make demo`, which would build: the binary's demo runs, with an early outage and until
+//! its breaker has closed; and the broker, which is that of the tests. In what is expected, a word with a digit stands for any word and `…` for anything; column widths do not count.
 
 mod world;
 
@@ -55,7 +55,7 @@ fn script(steps: &[Step], ports: &[(&str, u16)]) -> String {
     for (index, step) in steps.iter().enumerate() {
         let mut command = step
             .command
-            .replace("make demo", "redrive demo --for 10s --outage-window 6s@3s --listen 127.0.0.1:7333");
+            .replace("make demo", "redrive demo --for 48s --outage-window 6s@3s --listen 127.0.0.1:7333");
         command = command.replace("redrive downstream", "redrive downstream --listen 127.0.0.1:7335");
         if !command.contains("--listen") {
             command = command.replace("redrive producer", "redrive producer --listen 127.0.0.1:7334");
@@ -122,7 +122,7 @@ fn faults(page: &str) -> (usize, Vec<String>) {
     let binary = Path::new(env!("CARGO_BIN_EXE_redrive")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
     let output = Command::new("timeout")
-        .args(["180", "bash", "-c", &script(&steps, &ports)])
+        .args(["240", "bash", "-c", &script(&steps, &ports)])
         .current_dir(dir.path())
         .env("PATH", path)
         .env("NO_COLOR", "1")

@@ -10,19 +10,35 @@ use crate::engine::{Claim, KafkaEngine, LastCommit};
 use crate::keys::hash_of;
 use crate::lane::{Lane, LaneKind};
 use crate::mailbox::{LaneStart, Note, Polled};
+use crate::twins::Meeting;
+use crate::waiting::{Waiting, origin_of};
 
 impl KafkaEngine {
     /// Hears everything, sends what has to be sent, and says what is durable.
     pub(crate) fn absorb(&mut self, out: &mut Vec<Event>) {
+        self.notice_gap();
         self.hear();
         self.outbox.poll(&mut self.ended);
         self.absorb_ended();
         self.tend();
         out.extend(self.tickets.durable(&self.lanes, self.epoch).map(Event::Durable));
-        let waits = !self.tickets.is_empty() || self.claim != Claim::Ours || self.outbox.holds();
+        let waits = !self.tickets.is_empty()
+            || self.claim != Claim::Ours
+            || self.outbox.holds()
+            || self.twins.is_reading()
+            || self.unsure.is_some();
         if waits || self.lanes.iter().any(Lane::has_news) {
             self.mailbox.remind();
         }
+    }
+
+    /// A process that was frozen does not know what the group has done meanwhile; a commit that is taken tells.
+    fn notice_gap(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.heard) > self.gap_max && !self.lanes.is_empty() {
+            self.unsure = Some(self.rounds);
+        }
+        self.heard = now;
     }
 
     pub(crate) fn hear(&mut self) {
@@ -51,6 +67,7 @@ impl KafkaEngine {
             Note::End { epoch, lane } if epoch == self.epoch => {
                 self.lanes[lane].ended = true;
                 self.open_read_partitions();
+                self.start_when_read();
             }
             Note::Ends { epoch, ends } if epoch == self.epoch => {
                 for (lane, end) in ends {
@@ -62,6 +79,7 @@ impl KafkaEngine {
                     }
                 }
                 self.open_read_partitions();
+                self.start_when_read();
             }
             Note::Committed { round: u64::MAX, problem } => {
                 self.last_answer = Some(problem.map_or(LastCommit::Kept, LastCommit::Failed));
@@ -95,6 +113,9 @@ impl KafkaEngine {
         if self.is_ordered() {
             self.hold_back_partitions();
         }
+        self.unsure = None;
+        self.twins.begin(Instant::now());
+        self.start_when_read();
         let sources = self.lanes.iter().filter(|lane| lane.kind == LaneKind::Source).count();
         tracing::info!(pipeline = %self.pipeline.name, sources, lanes = self.lanes.len(), "partitions assigned");
     }
@@ -120,6 +141,7 @@ impl KafkaEngine {
         self.put_back.clear();
         self.keys.clear();
         self.held_back.clear();
+        self.twins.clear();
         self.committing = None;
         self.claim = Claim::Ours;
         self.next_source = 0;
@@ -164,6 +186,41 @@ impl KafkaEngine {
         });
     }
 
+    /// Nothing is started before the tiers are read, so that who is there twice is known; but not for ever.
+    pub(crate) fn start_when_read(&mut self) {
+        let unread = |lane: &Lane| lane.kind != LaneKind::Source && !lane.ended && !lane.stopped;
+        if !self.twins.is_reading() || (self.lanes.iter().any(unread) && !self.twins.is_late(Instant::now()))
+        {
+            return;
+        }
+        let (lanes, by_name, source) = (&self.lanes, &self.by_name, &self.source);
+        self.twins.end(|number| {
+            let origin = origin_of(number, source);
+            let lane = by_name.get(&(Arc::clone(source), origin.partition));
+            lane.is_some_and(|at| lanes[*at].next <= origin.offset.cast_unsigned())
+        });
+    }
+
+    /// What a record is to others of its message.
+    fn meeting(&mut self, at: usize, waiting: &Waiting) -> Meeting {
+        if !self.twins.are_possible() || (!self.twins.is_reading() && self.lanes[at].kind != LaneKind::Source)
+        {
+            return Meeting::First;
+        }
+        let meeting = if self.letters.has_died(waiting.number, waiting.meta.replays, waiting.meta.created) {
+            Meeting::Behind
+        } else {
+            self.twins.meet(waiting.number, &waiting.meta, at, waiting.offset)
+        };
+        match meeting {
+            Meeting::First => {}
+            // It stays where it is, and is passed over when its turn comes.
+            Meeting::Further { lane, offset } => self.mark(lane, offset, None),
+            Meeting::Behind => self.mark(at, waiting.offset, None),
+        }
+        meeting
+    }
+
     fn arrived(&mut self, at: usize, records: Vec<Polled>) {
         let ordered = self.options.ordering == Ordering::Key;
         let mut freed = false;
@@ -182,7 +239,14 @@ impl KafkaEngine {
                 freed |= lane.room.free(1, bytes);
                 continue;
             }
+            let meeting = self.meeting(at, &waiting);
+            let lane = &mut self.lanes[at];
+            if meeting == Meeting::Behind {
+                freed |= lane.kind == LaneKind::Source && lane.room.free(1, bytes);
+                continue;
+            }
             if ordered
+                && meeting == Meeting::First
                 && !expected
                 && !put_back
                 && let Some(key) = hash_of(&waiting.message)

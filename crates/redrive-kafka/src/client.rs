@@ -3,6 +3,7 @@
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
+use std::time::Duration;
 
 use crate::Cluster;
 
@@ -52,6 +53,8 @@ const PRODUCER_ONLY: [&str; 8] = [
     "request.timeout.ms",
 ];
 
+/// How long the group waits for a silent member, unless set.
+const SESSION_MS: u64 = 10_000;
 /// Messages of this size can be parked, whatever the client's default says; the topic has the last word.
 const MESSAGE_BYTES_MAX: &str = "40000000";
 
@@ -74,6 +77,13 @@ impl Side {
 }
 
 impl Cluster {
+    /// How long the group waits for a member that is silent.
+    pub fn session(&self) -> Duration {
+        let set = self.passed_on.iter().rev().find(|(key, _)| key == "session.timeout.ms");
+        let millis = set.and_then(|(_, value)| value.parse().ok()).unwrap_or(SESSION_MS);
+        Duration::from_millis(millis)
+    }
+
     /// The first broker, as it stands in commands that people shall copy.
     pub fn bootstrap(&self) -> &str {
         self.brokers.first().map_or("localhost:9092", String::as_str)
@@ -85,7 +95,7 @@ impl Cluster {
             Side::Consumer,
             pipeline,
             &[
-                ("session.timeout.ms", "10000"),
+                ("session.timeout.ms", &SESSION_MS.to_string()),
                 ("heartbeat.interval.ms", "3000"),
                 // With the default of a second a full queue stays empty for as long.
                 ("fetch.queue.backoff.ms", "10"),

@@ -20,6 +20,7 @@ use crate::poll::Poller;
 use crate::produce::{Ended, Outbox, Production};
 use crate::spool::Spool;
 use crate::trim::Trimmer;
+use crate::twins::Twins;
 
 /// A topic that copies are written to.
 #[derive(Clone, Debug)]
@@ -120,6 +121,13 @@ pub struct KafkaEngine {
     pub(crate) keys: Keys,
     /// Partitions whose tiers have to be read before anything of them may start.
     pub(crate) held_back: HashSet<i32>,
+    pub(crate) twins: Twins,
+    /// Set after a gap in which others may have been given the partitions: nothing is started before a commit later than
+    /// this round is answered.
+    pub(crate) unsure: Option<u64>,
+    pub(crate) heard: Instant,
+    /// A gap of this length between two looks makes unsure.
+    pub(crate) gap_max: Duration,
 
     pub(crate) tickets: Tickets,
     pub(crate) committing: Option<Committing>,

@@ -32,7 +32,8 @@ mod rebalance;
 pub mod room;
 
 pub mod record;
-pub mod waiting;
+pub mod twins;
+mod waiting;
 
 pub mod keys;
 pub mod lane;

@@ -26,6 +26,7 @@ use crate::spill::Spill;
 use crate::spool::Spool;
 use crate::topics::{self, Topics};
 use crate::trim::Trimmer;
+use crate::twins::Twins;
 
 /// How long what is in flight may take when partitions are wanted by others; they wait for it meanwhile.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -115,6 +116,10 @@ impl KafkaEngine {
             copying: BTreeSet::new(),
             keys: Keys::default(),
             held_back: HashSet::new(),
+            twins: Twins::default(),
+            unsure: None,
+            heard: Instant::now(),
+            gap_max: cluster.session() / 2,
             tickets: Tickets::default(),
             committing: None,
             rounds: 0,

@@ -57,7 +57,8 @@ impl Engine for KafkaEngine {
         let put_back = self.put_back.values().min().copied();
         let next =
             [self.ahead.next_due(), under_way, put_back, first(&self.copying)].into_iter().flatten().min()?;
-        if self.held_back.is_empty() { Some(next) } else { Some(next.max(self.now.plus(HELD_BACK_STEP))) }
+        let starts = self.held_back.is_empty() && !self.twins.is_reading() && self.unsure.is_none();
+        if starts { Some(next) } else { Some(next.max(self.now.plus(HELD_BACK_STEP))) }
     }
 
     fn gate(&mut self, closed: bool) {

@@ -39,7 +39,11 @@ impl KafkaEngine {
     }
 
     fn is_closed_to_takers(&self) -> bool {
-        self.gated || self.claim != Claim::Ours || self.closed
+        self.gated
+            || self.claim != Claim::Ours
+            || self.closed
+            || self.twins.is_reading()
+            || self.unsure.is_some()
     }
 
     /// Fresh messages that could be handed out, counted up to about `limit`.
@@ -71,6 +75,8 @@ impl KafkaEngine {
                 Ok(Due { lane, waiting }) if !self.may_take(self.lanes[lane].partition) => {
                     aside.push((lane, waiting));
                 }
+                // Another record of the message counts.
+                Ok(Due { lane, waiting }) if self.lanes[lane].done.contains(waiting.offset) => {}
                 Ok(Due { lane, waiting }) => {
                     if let Some(delivery) = self.admit(lane, waiting) {
                         out.push(delivery);
@@ -120,7 +126,16 @@ impl KafkaEngine {
         if !self.held_back.is_empty() && self.held_back.contains(&lane.partition) {
             return None;
         }
-        lane.fifo.pop_front()
+        while let Some(waiting) = lane.fifo.pop_front() {
+            if !lane.done.contains(waiting.offset) {
+                return Some(waiting);
+            }
+            // Another record of the message counts.
+            if lane.room.free(1, waiting.bytes()) {
+                self.mailbox.call_reader();
+            }
+        }
+        None
     }
 
     /// A delivery if the message may start now; otherwise it waits for its key.

@@ -25,6 +25,7 @@ impl KafkaEngine {
             Claim::Wanted { until } => return self.let_go_when_done(now > until),
             Claim::LetGo => return,
         }
+        self.start_when_read();
         if self.committing.is_none() && now.duration_since(self.last_commit) >= self.commit_every {
             self.commit(now);
         }
@@ -40,9 +41,10 @@ impl KafkaEngine {
 
     /// Commits every lane that has news.
     fn commit(&mut self, now: Instant) {
+        let unsure = self.unsure.is_some();
         let mut places = Vec::new();
         let mut covered = Vec::new();
-        for (at, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.has_news()) {
+        for (at, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| unsure || lane.has_news()) {
             let (note, whole) = note(false, lane.taken, &lane.done);
             lane.overflows = !whole;
             lane.noted = lane.taken;
@@ -76,6 +78,7 @@ impl KafkaEngine {
         if committing.epoch != self.epoch {
             return;
         }
+        self.unsure = self.unsure.filter(|gap| round <= *gap);
         for (lane, marks, offset, whole) in committing.lanes {
             self.lanes[lane].committed(marks, offset, whole);
         }

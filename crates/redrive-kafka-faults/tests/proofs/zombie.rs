@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use redrive_lab::kafka::trace;
+
 use super::support::{Flow, SESSION, Signal, World, wait_for};
 
 const PER_SECOND: u64 = 1_000;
@@ -22,7 +24,9 @@ fn a_zombie_neither_loses_nor_overwrites_what_others_did_meanwhile() {
     let beyond = (SESSION + Duration::from_secs(3)).as_secs();
     wait_for("the group to go on without it", || flow.written() > written + beyond * PER_SECOND);
     world.wait_until_reached(written);
-    world.interrupted(frozen.signal(Signal::Cont));
+    // What it does again, it does from now on.
+    world.interrupted(trace::wall_us());
+    frozen.signal(Signal::Cont);
 
     let written = flow.written();
     wait_for("some work after its return", || flow.written() > written + 3 * PER_SECOND);

@@ -110,9 +110,14 @@ impl Letters {
     /// Whether a success has to be told: of a message that was replayed, and did not die since as a twin of itself. Then
     /// there is a later letter, and a state of the one before would take the place of its own.
     pub fn wants_success(&self, number: u64, replays: u32) -> bool {
-        let died_since =
-            || self.shelf.lock().index.get(number).is_some_and(|slot| slot.generation() >= replays);
-        replays > 0 && !died_since()
+        replays > 0 && !self.has_died(number, replays, Time::ZERO)
+    }
+
+    /// Whether a message that was put back so often has become a letter since. One that died before the message was made
+    /// is of a topic that was deleted and made again.
+    pub fn has_died(&self, number: u64, replays: u32, created: Time) -> bool {
+        let shelf = self.shelf.lock();
+        shelf.index.get(number).is_some_and(|slot| slot.generation() >= replays && slot.dead_at() >= created)
     }
 
     /// Key and value of the record for `T.DLQ.state` when a replayed message succeeded. `replays` is that of the copy:
