@@ -30,6 +30,8 @@ name   = "{pipeline}"
 id     = "json:/order_id"
 tiers  = ["100ms", "1s"]
 jitter = "none"
+[pipeline.guard]
+share  = "100%"          # all of them are to be dead
 [pipeline.sink.webhook]
 url = "{url}"
 "#,
