@@ -41,8 +41,8 @@ pub struct StoreReport {
     /// Deliveries that were running when the last process ended without a clean stop. They are reported again until
     /// something is taken.
     pub started: Vec<Mark>,
-    /// How many messages are suspected of having ended a process: these, and those of earlier runs that had no turn yet.
-    pub suspects: usize,
+    /// Messages that are suspected of having ended a process: these, and those of earlier runs that had no turn yet.
+    pub suspects: Vec<u64>,
 }
 
 /// Where a store lives and what it is.
@@ -139,7 +139,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let failed = |error: std::io::Error| EngineError::Storage(error.to_string());
     let (mut suspects, suspected) = Suspected::open(disk).map_err(failed)?;
     suspects.adopt(&still_open(&book, suspected)?, &report.started).map_err(failed)?;
-    report.suspects = suspects.len();
+    report.suspects = suspects.numbers().collect();
 
     let expected = from.1.or(first_seq).unwrap_or(book.next_seq);
     let ready = Ready::new(journal.reader(), from.0, end, Some(expected));

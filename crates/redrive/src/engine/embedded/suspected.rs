@@ -85,6 +85,10 @@ impl<F: DiskFile> Suspected<F> {
         self.known.len()
     }
 
+    pub fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.known.keys().copied()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
