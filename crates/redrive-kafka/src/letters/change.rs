@@ -242,7 +242,10 @@ impl Letters {
         deadline: Instant,
     ) -> Result<Published, EngineError> {
         if changes.is_empty() {
-            return Ok(Published::All);
+            // Refused by what is known here; whether that is all there is, a mark that is taken tells.
+            self.read_to_the_end(deadline)?;
+            let is_sure = self.transactions.is_begun();
+            return Ok(if is_sure { Published::All } else { Published::Unknown });
         }
         let topics = Arc::clone(&self.topics);
         let (mut records, mut of) = (Vec::with_capacity(changes.len() * 2), Vec::new());
