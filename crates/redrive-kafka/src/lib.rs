@@ -32,8 +32,8 @@ mod rebalance;
 pub mod room;
 
 pub mod record;
-pub mod twins;
-mod waiting;
+mod twins;
+pub mod waiting;
 
 pub mod keys;
 pub mod lane;
