@@ -58,7 +58,8 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         let absorbed = self.absorb();
         self.guard(absorbed)?;
         self.tend();
-        while let Some((_, seq)) = self.suspects_ending.pop_if(|(ticket, _)| ticket.0 <= self.durable) {
+        let ended = self.suspects_ending.partition_point(|(ticket, _)| ticket.0 <= self.durable);
+        for (_, seq) in self.suspects_ending.drain(..ended) {
             self.suspects.settled(seq).map_err(|error| marking(&error))?;
         }
         let mut last = None;

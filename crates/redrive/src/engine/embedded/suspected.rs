@@ -105,6 +105,17 @@ impl<F: DiskFile> Suspected<F> {
         Some(Suspect { crashes: known.crashes, first_crash: time(known.first), last_crash: time(known.last) })
     }
 
+    /// It was found elsewhere than before: it has come due, or has stood in the line of its key.
+    pub fn moved(&mut self, mark: Mark) -> io::Result<()> {
+        let Some(known) = self.known.get_mut(&mark.seq).filter(|known| known.mark != mark) else {
+            return Ok(());
+        };
+        known.mark = mark;
+        let mut raw = Vec::with_capacity(RECORD_BYTES);
+        write_record(&mut raw, WAITS, known);
+        self.append(&raw)
+    }
+
     /// It is about to run.
     pub fn announce(&mut self, seq: u64) -> io::Result<()> {
         let Some(known) = self.known.get(&seq) else { return Ok(()) };

@@ -113,7 +113,14 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             due: if let Was::Waiting { due } = held.was { Some(due) } else { None },
             line: if held.was == Was::Blocked { held.key } else { None },
         };
-        // Suspects are marked when they are announced. Until then they are not running.
+        // Suspects are marked when they are announced. Until then they are not running; but where they were found may have
+        // changed since they became suspects.
+        for delivery in taken.iter().filter(|delivery| delivery.suspect.is_some()) {
+            if let Some((seq, held)) = in_flight.get_key_value(&delivery.receipt.seq) {
+                let moved = self.suspects.moved(mark(seq, held));
+                moved.map_err(|error| EngineError::Storage(format!("marking suspects: {error}")))?;
+            }
+        }
         let taken = taken.iter().filter(|delivery| delivery.suspect.is_none());
         let mut started =
             taken.filter_map(|delivery| in_flight.get_key_value(&delivery.receipt.seq)).peekable();
