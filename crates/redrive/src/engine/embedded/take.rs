@@ -113,25 +113,16 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             due: if let Was::Waiting { due } = held.was { Some(due) } else { None },
             line: if held.was == Was::Blocked { held.key } else { None },
         };
-        // Suspects are marked when they are announced. Until then they are not running; but where they were found may have
-        // changed since they became suspects.
+        // Where a suspect is found may have changed since it became one.
         for delivery in taken.iter().filter(|delivery| delivery.suspect.is_some()) {
             if let Some((seq, held)) = in_flight.get_key_value(&delivery.receipt.seq) {
                 let moved = self.suspects.moved(mark(seq, held));
                 moved.map_err(|error| EngineError::Storage(format!("marking suspects: {error}")))?;
             }
         }
-        let taken = taken.iter().filter(|delivery| delivery.suspect.is_none());
-        let mut started =
-            taken.filter_map(|delivery| in_flight.get_key_value(&delivery.receipt.seq)).peekable();
-        if started.peek().is_none() {
-            return Ok(());
-        }
-        let suspects = &self.suspects;
-        let running = || {
-            let running = in_flight.iter().filter(|(seq, _)| !suspects.is_known(**seq));
-            running.map(|(seq, held)| mark(seq, held)).collect()
-        };
+        // Suspects too: a mark adds no crash to one that is known, and names it should it be known no more.
+        let started = taken.iter().filter_map(|delivery| in_flight.get_key_value(&delivery.receipt.seq));
+        let running = || in_flight.iter().map(|(seq, held)| mark(seq, held)).collect();
         let marked = self.started.mark(started.map(|(seq, held)| mark(seq, held)), running);
         marked.map_err(|error| EngineError::Storage(format!("marking what was started: {error}")))
     }
