@@ -169,9 +169,7 @@ fn settle_all(
 }
 
 fn all_started(book: &Book, report: &StoreReport) -> Result<(), String> {
-    // A suspect of an earlier run needs no second mark: it is known already.
-    let marked: HashSet<u64> =
-        report.started.iter().map(|mark| mark.seq).chain(report.suspects.iter().copied()).collect();
+    let marked: HashSet<u64> = report.started.iter().map(|mark| mark.seq).collect();
     let out: BTreeMap<_, _> = book.known.iter().filter(|(_, known)| known.out && !known.settling).collect();
     match out.iter().find(|(seq, _)| !marked.contains(seq)) {
         Some((seq, known)) => Err(format!(

@@ -144,6 +144,8 @@ pub struct Counts {
     pub letters_replaying: u64,
     pub letters_succeeded: u64,
     pub letters_discarded: u64,
+    /// How many messages were ever accepted by what is counted here; zero where messages enter elsewhere.
+    pub accepted: u64,
 }
 
 impl Counts {

@@ -21,6 +21,8 @@ pub(crate) struct Board {
 #[derive(Debug, Default)]
 struct Account {
     base: AtomicI64,
+    /// What the engine had accepted before the run began.
+    before: u64,
     entered: AtomicI64,
     left: AtomicI64,
     /// On their way in: offered, not answered yet.
@@ -29,7 +31,8 @@ struct Account {
 
 impl Board {
     pub(crate) fn new(policy: &Policy, counts: Counts) -> Self {
-        let account = Account { base: AtomicI64::new(signed(counts.pending())), ..Account::default() };
+        let base = AtomicI64::new(signed(counts.pending()));
+        let account = Account { base, before: counts.accepted, ..Account::default() };
         let figures = Figures { pending: counts, ..Figures::new(policy) };
         Self { figures: Mutex::new(figures), closed: AtomicBool::new(false), account }
     }
@@ -57,26 +60,23 @@ impl Board {
         self.closed.load(SeqCst)
     }
 
-    /// What has entered so far; what was answered before this is asked is in the counts of an engine that is polled after.
-    pub(crate) fn entered(&self) -> i64 {
-        self.account.entered.load(SeqCst)
-    }
-
     /// How many messages have become terminal since the run began.
     pub(crate) fn left(&self, left: u64) {
         self.account.left.store(signed(left), SeqCst);
     }
 
-    /// Sets the account right: `counts` were true when `entered` had entered and `left` had left.
-    pub(crate) fn settle_account(&self, counts: &Counts, entered: i64, left: u64) {
+    /// Sets the account right: `counts` were true when `left` had left. Who has entered by then, they say themselves: a
+    /// message is in them before its sender has the answer.
+    pub(crate) fn settle_account(&self, counts: &Counts, left: u64) {
         self.left(left);
+        let entered = signed(counts.accepted.saturating_sub(self.account.before));
         self.account.base.store(signed(counts.pending()) - entered + signed(left), SeqCst);
     }
 
     /// Lets `len` messages begin to enter, if with them no more than `max` are pending; 0 is no limit.
     pub(crate) fn enter(&self, len: usize, max: u64) -> Result<Entering<'_>, IngestError> {
         let len = signed(len as u64);
-        let Account { base, entered, left, entering } = &self.account;
+        let Account { base, entered, left, entering, .. } = &self.account;
         let before = entering.fetch_add(len, SeqCst);
         let guard = Entering { board: self, len };
         let pending = base.load(SeqCst) + entered.load(SeqCst) - left.load(SeqCst) + before;
@@ -139,10 +139,22 @@ mod tests {
         let board = board(0);
         board.enter(4, 0).unwrap().accepted(4);
         // Two of the four have ended, and a letter was replayed, of which the account knew nothing.
-        let counts = Counts { ready: 1, delayed: 2, ..Counts::default() };
-        board.settle_account(&counts, board.entered(), 2);
+        let counts = Counts { ready: 1, delayed: 2, accepted: 4, ..Counts::default() };
+        board.settle_account(&counts, 2);
         assert_eq!(board.enter(1, 3).unwrap_err(), IngestError::TooMany { pending: 3, max: 3 });
         board.left(3);
         assert!(board.enter(1, 3).is_ok());
+    }
+
+    #[test]
+    fn a_message_that_is_counted_before_its_answer_counts_once() {
+        let board = board(0);
+        let entering = board.enter(1, 2).unwrap();
+        board.settle_account(&Counts { ready: 1, accepted: 1, ..Counts::default() }, 0);
+        assert!(board.enter(1, 2).is_ok(), "one is on its way, and has a place for another");
+        entering.accepted(1);
+        drop(board.enter(1, 2).expect("the same when it has its answer"));
+        board.enter(1, 2).unwrap().accepted(1);
+        assert!(board.enter(1, 2).is_err());
     }
 }

@@ -29,8 +29,6 @@ pub(crate) struct Watch {
     published: Option<Instant>,
     /// Whether something happened since.
     stale: bool,
-    /// What had entered when this round began.
-    entered: i64,
     /// When this round began: what it decides is decided after that.
     round_began: Instant,
     giving: Instant,
@@ -58,7 +56,6 @@ impl Watch {
             oldest_asked: None,
             published: None,
             stale: true,
-            entered: 0,
             round_began: Instant::now(),
             giving: Instant::now(),
         }
@@ -66,7 +63,6 @@ impl Watch {
 
     pub(crate) fn round_begins(&mut self) {
         self.round_began = Instant::now();
-        self.entered = self.board.entered();
     }
 
     /// A batch is about to be given to the engine, which may have it durable before it says under which ticket.
@@ -139,7 +135,7 @@ impl Watch {
             self.oldest_asked = Some(Instant::now());
         }
         let tally = machine.tally();
-        self.board.settle_account(&counts, self.entered, tally.succeeded + tally.dead);
+        self.board.settle_account(&counts, tally.succeeded + tally.dead);
         let paused = self.seat.is_paused();
         let figures = machine.figures(now);
         let waiting = counts.ready + counts.delayed + counts.key_wait;

@@ -93,6 +93,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
             letters_replaying: self.book.replaying,
             letters_succeeded: self.book.succeeded,
             letters_discarded: self.book.discarded,
+            accepted: self.book.next_seq,
         }
     }
 

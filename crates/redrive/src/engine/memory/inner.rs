@@ -345,6 +345,7 @@ impl Inner {
             letters_replaying: letters(LetterState::Replaying),
             letters_succeeded: letters(LetterState::Succeeded),
             letters_discarded: letters(LetterState::Discarded),
+            accepted: self.next_seq,
         }
     }
 }
