@@ -165,7 +165,7 @@ impl fmt::Display for HealthChange {
                 if good == probes {
                     write!(f, "▼ breaker closed after {good} good probes")?;
                 } else {
-                    write!(f, "▼ breaker closed: {good} of {probes} probes were good")?;
+                    write!(f, "▼ breaker closed after {good}/{probes} good probes")?;
                 }
                 match ramp {
                     Some((from, to)) if from < to => write!(f, "; ramping {from} → {to} permits"),
