@@ -133,7 +133,8 @@ impl KafkaConfig {
         if meant {
             check_brokers(reader, section, brokers.as_ref());
             check_group(reader, section, group.as_ref());
-            reader.named.push(Named::Kafka { passed_on: passed_on.clone() });
+            let looked_at = passed_on.clone();
+            reader.named.push(Named::new(Some("engine"), move || passed_on_faults(&looked_at)));
         }
         let brokers = brokers.map_or_else(Vec::new, |set| set.value);
         Self {
@@ -251,7 +252,7 @@ fn is_secret(key: &str) -> bool {
 
 /// What is wrong with the settings that are passed on, once their files were read.
 #[cfg(feature = "kafka")]
-pub(super) fn passed_on_faults(passed_on: &[PassedOn]) -> Vec<Fault> {
+fn passed_on_faults(passed_on: &[PassedOn]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for passed in passed_on {
         let key = format!("kafka.{}", passed.key);
@@ -266,6 +267,6 @@ pub(super) fn passed_on_faults(passed_on: &[PassedOn]) -> Vec<Fault> {
 }
 
 #[cfg(not(feature = "kafka"))]
-pub(super) fn passed_on_faults(_: &[PassedOn]) -> Vec<Fault> {
+fn passed_on_faults(_: &[PassedOn]) -> Vec<Fault> {
     Vec::new()
 }

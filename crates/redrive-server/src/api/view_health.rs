@@ -4,8 +4,6 @@ use redrive::dispatch::health;
 use redrive::{HealthFigures, timestamp};
 use serde::Serialize;
 
-use super::view::time;
-
 /// Breaker, permits, budget and suspects, with the latest changes.
 #[derive(Debug, Serialize)]
 pub struct HealthView {
@@ -38,9 +36,9 @@ impl HealthView {
             what: entry.change.to_string(),
         };
         Self {
-            since: time(breaker.since),
+            since: breaker.since.map(timestamp::print),
             reason: breaker.cause.as_ref().filter(|_| figures.is_gated()).map(health::cause),
-            next_probe: time(breaker.next_probe),
+            next_probe: breaker.next_probe.map(timestamp::print),
             rounds: breaker.rounds,
             probes: breaker.probes,
             permits: *permits,
