@@ -32,6 +32,7 @@ mod command;
 mod keeper;
 mod mailbox;
 pub mod started;
+pub mod reminder;
 pub mod suspected;
 mod writer;
 
