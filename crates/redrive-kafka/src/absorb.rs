@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use redrive::engine::{Event, Ordering};
 
-use crate::engine::{Claim, KafkaEngine, LastCommit};
+use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit};
 use crate::keys::hash_of;
 use crate::lane::{Lane, LaneKind};
 use crate::mailbox::{LaneStart, Note, Polled};
@@ -101,12 +101,13 @@ impl KafkaEngine {
         self.gone();
         self.epoch = epoch;
         for start in starts {
-            let LaneStart { kind, topic, partition, done, taken, clean, written, room } = start;
-            if !clean && taken > done.prefix() {
-                tracing::info!(%topic, partition, from = done.prefix(), to = taken, "the last owner did not end in order");
+            let LaneStart { kind, topic, partition, done, suspected, written, room } = start;
+            if suspected.below() > done.prefix() {
+                let (from, to) = (done.prefix(), suspected.below());
+                tracing::info!(%topic, partition, from, to, "the last owner did not end in order");
             }
             self.by_name.insert((Arc::clone(&topic), partition), self.lanes.len());
-            let mut lane = Lane::new(kind, topic, partition, done, taken, room);
+            let mut lane = Lane::new(kind, topic, partition, done, suspected, room);
             lane.written = written;
             self.lanes.push(lane);
         }
@@ -143,6 +144,7 @@ impl KafkaEngine {
         self.held_back.clear();
         self.twins.clear();
         self.committing = None;
+        self.dues = DueReserve::default();
         self.claim = Claim::Ours;
         self.next_source = 0;
     }

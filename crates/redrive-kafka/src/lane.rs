@@ -7,8 +7,10 @@ use std::time::Instant;
 use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
 
-use crate::progress::CHUNK;
+use crate::progress::{CHUNK, Standing};
+use crate::reservation::Reservation;
 use crate::room::Room;
+use crate::suspects::Suspected;
 use crate::waiting::{Carried, Waiting};
 
 /// What the records of a partition are.
@@ -27,6 +29,8 @@ pub struct Out {
     pub carried: Carried,
     /// Its key, where keys are ordered.
     pub key: Option<u64>,
+    /// Whether it is a suspect that was not announced yet: it does not run.
+    pub waits: bool,
 }
 
 /// Bitmaps on their way into `T.progress`.
@@ -73,10 +77,14 @@ pub struct Lane {
     pub overflows: bool,
     /// Bitmaps that are being written.
     pub writing: Option<Writing>,
-    /// What `taken` was when it was last committed.
-    pub noted: u64,
     /// How many were out when it was last committed.
     pub noted_out: usize,
+    /// How far it may be handed out.
+    pub reserved: Reservation,
+    /// Whether something due waits for the next commit.
+    pub hurries: bool,
+    /// Who may have killed the last owner.
+    pub suspected: Suspected,
     /// Since when the prefix stands where it stands.
     pub stuck: (u64, Option<Instant>),
 }
@@ -87,10 +95,11 @@ impl Lane {
         topic: Arc<str>,
         partition: i32,
         done: CompletionSet,
-        taken: u64,
+        suspected: Suspected,
         room: Arc<Room>,
     ) -> Self {
         let committed = done.prefix();
+        let reserved = Reservation::starting_at(committed.max(suspected.below()), suspected.due_by());
         Self {
             kind,
             topic,
@@ -101,7 +110,7 @@ impl Lane {
             ended: false,
             stopped: false,
             done,
-            taken,
+            taken: committed,
             out: NumberMap::default(),
             fifo: VecDeque::new(),
             marks: 0,
@@ -111,8 +120,10 @@ impl Lane {
             written: None,
             overflows: false,
             writing: None,
-            noted: taken,
             noted_out: 0,
+            reserved,
+            hurries: false,
+            suspected,
             stuck: (committed, None),
         }
     }
@@ -164,7 +175,49 @@ impl Lane {
 
     /// Whether something has to be committed.
     pub fn has_news(&self) -> bool {
-        self.marks > self.kept || self.taken > self.noted || self.out.len() != self.noted_out
+        self.marks > self.kept
+            || self.out.len() != self.noted_out
+            || self.suspected.has_news()
+            || self.needs_reservation()
+    }
+
+    fn needs_reservation(&self) -> bool {
+        match self.kind {
+            LaneKind::Source => self.reserved.has_news(self.taken, self.next, self.suspected.below()),
+            LaneKind::Tier | LaneKind::Replay => self.reserved.has_due_news(),
+        }
+    }
+
+    /// Whether somebody waits for the next commit.
+    pub fn is_urgent(&self) -> bool {
+        let is_low = self.kind == LaneKind::Source && self.reserved.is_low(self.taken, self.next);
+        self.suspected.has_news() || is_low || self.hurries
+    }
+
+    /// Whether something of it runs, or may.
+    pub fn is_busy(&self) -> bool {
+        self.out.values().any(|out| !out.waits)
+    }
+
+    /// What the last note of an owner says; `leaves` if suspects of a tier are left.
+    pub fn standing_at_end(&self, leaves: bool) -> Standing<'_> {
+        let (taken, suspected) = (self.taken, Some(&self.suspected));
+        if self.is_busy() {
+            let taken = taken.max(self.suspected.below());
+            let until = self.until();
+            return Standing { clean: false, taken, until, suspected };
+        }
+        // Whoever was suspected still is, and nobody else.
+        let (below, until) = (self.suspected.below(), self.suspected.due_by());
+        if below > self.done.prefix() || (until.is_some() && leaves) {
+            return Standing { clean: false, taken: below.max(self.done.prefix()), until, suspected };
+        }
+        Standing { suspected, ..Standing::clean(taken) }
+    }
+
+    /// What may have been handed out of a tier.
+    pub fn until(&self) -> Option<u64> {
+        (self.kind != LaneKind::Source).then(|| self.reserved.due_granted())
     }
 
     /// A commit was answered: `whole` if it says everything that was marked then.
@@ -194,7 +247,14 @@ mod tests {
 
     fn lane(start: u64) -> Lane {
         let done = CompletionSet::starting_at(start);
-        Lane::new(LaneKind::Source, "orders".into(), 0, done, start, Arc::new(Room::new(10, 1000)))
+        Lane::new(
+            LaneKind::Source,
+            "orders".into(),
+            0,
+            done,
+            Suspected::default(),
+            Arc::new(Room::new(10, 1000)),
+        )
     }
 
     #[test]

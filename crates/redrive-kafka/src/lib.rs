@@ -55,7 +55,10 @@ mod tend;
 pub mod commit;
 pub mod produce;
 pub mod progress;
+pub mod reservation;
+mod reserve;
 pub mod spool;
+pub mod suspects;
 
 pub mod letters;
 

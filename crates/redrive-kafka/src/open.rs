@@ -12,7 +12,7 @@ use redrive_core::Time;
 
 use crate::assign::{self, Plan};
 use crate::commit::Tickets;
-use crate::engine::{Claim, KafkaEngine, Target, unavailable};
+use crate::engine::{Claim, DueReserve, KafkaEngine, Target, unavailable};
 use crate::keys::{Keys, hash_of};
 use crate::lane::LaneKind;
 use crate::letters::Letters;
@@ -121,7 +121,9 @@ impl KafkaEngine {
             heard: Instant::now(),
             gap_max: cluster.session() / 2,
             tickets: Tickets::default(),
+            dues: DueReserve::default(),
             committing: None,
+            refused: false,
             rounds: 0,
             commit_every: Duration::from_millis(100),
             last_commit: Instant::now(),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::ingest::Ingest;
 use redrive::engine::{
-    Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange, LetterScan, LetterStanding,
-    LetterState, Oldest, ReplayAnswer, ReplayJob, Settlement, Ticket,
+    Announced, Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange, LetterScan,
+    LetterStanding, LetterState, Oldest, Receipt, ReplayAnswer, ReplayJob, Settlement, Ticket,
 };
 use redrive_core::Time;
 
@@ -34,6 +34,11 @@ impl Engine for KafkaEngine {
         self.check()?;
         self.hand_out_only_due(now, room, out);
         Ok(())
+    }
+
+    fn announce(&mut self, receipt: &Receipt, now: Time) -> Result<Announced, EngineError> {
+        self.check()?;
+        Ok(self.announce_alone(receipt, now))
     }
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {

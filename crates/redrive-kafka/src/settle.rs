@@ -145,6 +145,7 @@ impl KafkaEngine {
     pub(crate) fn mark(&mut self, at: usize, offset: u64, ticket: Option<Ticket>) {
         let lane = &mut self.lanes[at];
         lane.mark(offset);
+        lane.suspected.settled(offset);
         if lane.kind != LaneKind::Source && lane.room.free(1, 0) {
             self.mailbox.call_reader();
         }
@@ -298,7 +299,7 @@ impl KafkaEngine {
         let Waiting { offset, number, message, meta, history, due, carried, .. } = waiting;
         let due = due.unwrap_or(self.now);
         let key = self.is_ordered().then(|| crate::keys::hash_of(&message)).flatten();
-        let copy = self.copy_of(number, message, meta, history, &Out { carried, key });
+        let copy = self.copy_of(number, message, meta, history, &Out { carried, key, waits: false });
         let target = self.tier_for(&Meta { attempts: 0, ..meta }, due);
         self.copying.insert((due.as_millis(), number));
         let copy = CopyRecord { due: Some(due), ..copy };

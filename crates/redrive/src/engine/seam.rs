@@ -88,6 +88,17 @@ pub struct Suspect {
     pub last_crash: Option<Time>,
 }
 
+/// Whether a suspect may run now, as far as its engine is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// Whoever comes after this process will know that it ran.
+    Yes,
+    /// That is being written. Ask again when the engine has called.
+    NotYet,
+    /// It is not ours any more.
+    Gone,
+}
+
 /// What shall become of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -200,10 +211,11 @@ pub trait Engine: Send + 'static {
     }
 
     /// Says durably, as far as a dying process is concerned, that this suspect is about to run alone: if the process dies
-    /// before it is settled, it has one crash more. Engines that know no suspects have nothing to do.
-    fn announce(&mut self, receipt: &Receipt, now: Time) -> Result<(), EngineError> {
+    /// before it is settled, it has one crash more. Never blocks; one suspect is announced at a time, and the next one
+    /// takes its place. Engines that know no suspects have nothing to do.
+    fn announce(&mut self, receipt: &Receipt, now: Time) -> Result<Announced, EngineError> {
         let _ = (receipt, now);
-        Ok(())
+        Ok(Announced::Yes)
     }
 
     /// Keeps a reminder, a short text, for the next process, instead of the one before. It outlives the process, though perhaps not a

@@ -144,7 +144,8 @@ impl World {
         checkers::nothing_sent_while_open(&before, running, starts.len())?;
         if let Some((run, receipt)) = self.machine.suspect_turn() {
             checkers::alone(run, self.machine.running())?;
-            self.engine.announce(&receipt, now).map_err(storage)?;
+            // In memory it is known at once.
+            let _announced = self.engine.announce(&receipt, now).map_err(storage)?;
             self.alone = Some(receipt.seq);
             seqs.push((self.record(receipt.seq)?.message.clone(), receipt.seq));
             self.machine.start_suspect(now, &mut starts);
