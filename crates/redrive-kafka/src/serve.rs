@@ -139,6 +139,10 @@ impl Engine for KafkaEngine {
         self.letters.letter_standings(job, ids)
     }
 
+    fn acting_for(&mut self, actor: Option<&str>) {
+        self.letters.acting_for(actor);
+    }
+
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
         let answers = self.letters.replay(job, ids, now)?;
         for (id, answer) in ids.iter().zip(&answers) {

@@ -297,6 +297,12 @@ pub trait Engine: Send + 'static {
     fn letter_standings(&mut self, job: u64, ids: &[u64])
     -> Result<Vec<Option<LetterStanding>>, EngineError>;
 
+    /// Who asks for the changes of letters that follow, where it is known. An engine whose records others read writes it
+    /// beside them; the log of actions is kept above the seam.
+    fn acting_for(&mut self, actor: Option<&str>) {
+        let _ = actor;
+    }
+
     /// Puts letters back to be delivered, each at most once per job. Durable on return.
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError>;
 
