@@ -142,7 +142,11 @@ impl AnyHandler {
         F: Fn(Message) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        Self { start: Arc::new(move |calling| Box::pin(handler(calling.message))), router: None, one_endpoint: false }
+        Self {
+            start: Arc::new(move |calling| Box::pin(handler(calling.message))),
+            router: None,
+            one_endpoint: false,
+        }
     }
 
     /// Makes the future of one attempt; what the handler does before its first `await` may run here already.

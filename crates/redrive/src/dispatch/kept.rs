@@ -55,7 +55,8 @@ mod tests {
     fn what_was_written_is_read_and_what_is_torn_is_not() {
         let within = Duration::from_secs(10);
         let cause = Cause { failed: 11, of: 20, within, by: Gate::Credential, last: None };
-        let (since, next_probe) = (Time::from_millis(1_800_000_000_000), Time::from_millis(1_800_000_030_000));
+        let (since, next_probe) =
+            (Time::from_millis(1_800_000_000_000), Time::from_millis(1_800_000_030_000));
         let left = StillOpen { since, next_probe, rounds: 3, probes: 9, cause };
         let text = write(Some(&left));
         assert_eq!(read(&text), Some(left));

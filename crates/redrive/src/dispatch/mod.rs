@@ -13,6 +13,7 @@ pub mod protection;
 mod resets;
 pub mod routes;
 mod suspected;
+mod sweep;
 mod waiting;
 
 pub use calls::CallId;

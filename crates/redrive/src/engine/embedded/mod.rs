@@ -31,8 +31,8 @@ mod clean;
 mod command;
 mod keeper;
 mod mailbox;
-pub mod started;
 pub mod reminder;
+pub mod started;
 pub mod suspected;
 mod writer;
 
