@@ -77,7 +77,8 @@ fn an_outage_costs_few_calls_and_no_message_also_over_a_restart() {
     let status = stdout(&processor.cli(&["status", "orders"]));
     assert!(status.contains("breaker OPEN since") || status.contains("breaker HALF OPEN since"), "{status}");
     assert!(status.contains("nothing is dead-lettered for it"), "{status}");
-    assert!(status.contains(" probes, all failed"), "{status}");
+    // One of them may be under way.
+    assert!(status.contains(" probes, ") && status.contains(" failed\n"), "{status}");
     assert!(status.contains("  ready 0   delayed 0   held "), "{status}");
     assert!(status.contains("dead +0 since open"), "{status}");
     assert!(status.contains("  if it closed now: ramp 5 → 16 permits in ~"), "{status}");
