@@ -83,7 +83,10 @@ fn an_outage_costs_few_calls_and_no_message_also_over_a_restart() {
     assert!(status.contains("dead +0 since open"), "{status}");
     assert!(status.contains("  if it closed now: ramp 5 → 16 permits in ~"), "{status}");
     let incident = &shown["health"]["incident"];
-    assert!(incident["until"].is_null() && incident["failed_attempts"].as_u64() <= Some(calls as u64), "{shown}");
+    assert!(
+        incident["until"].is_null() && incident["failed_attempts"].as_u64() <= Some(calls as u64),
+        "{shown}"
+    );
     let states = ["closed", "open", "half_open"].map(|state| {
         metric(&processor, &format!("redrive_breaker_state{{pipeline=\"orders\",state=\"{state}\"}}"))
     });
@@ -113,12 +116,17 @@ fn an_outage_costs_few_calls_and_no_message_also_over_a_restart() {
     let history = shown["health"]["history"].to_string();
     assert!(history.contains("▼ breaker closed"), "{history}");
     let incident = &shown["health"]["incident"];
-    assert_eq!((&incident["dead_for_the_outage"], &incident["expired"]), (&0.into(), &0.into()), "{incident}");
+    assert_eq!(
+        (&incident["dead_for_the_outage"], &incident["expired"]),
+        (&0.into(), &0.into()),
+        "{incident}"
+    );
     assert_eq!(incident["from"], since, "{incident}");
     assert!(incident["peak_of_limit"].as_f64() <= Some(1.0), "{incident}");
     assert!(incident["peak_per_second"].as_u64() > Some(0), "{incident}");
     let status = stdout(&processor.cli(&["status", "orders"]));
-    for part in ["  incident ", " (of which probes ", "  dead for the outage 0  expired 0  peak ", " × limit"] {
+    for part in ["  incident ", " (of which probes ", "  dead for the outage 0  expired 0  peak ", " × limit"]
+    {
         assert!(status.contains(part), "{part}: {status}");
     }
     let json = stdout(&processor.cli(&["status", "orders", "--json"]));
@@ -185,7 +193,8 @@ fn a_retry_after_holds_for_everything_that_goes_to_the_url() {
     ingest(&processor, 0..50);
     wait_for("it to wait", || pipeline(&processor)["health"]["waits_until"].is_string());
     let status = stdout(&processor.cli(&["status", "orders"]));
-    let waits = status.contains("ASKED TO WAIT until ") || started.elapsed() > std::time::Duration::from_secs(3);
+    let waits =
+        status.contains("ASKED TO WAIT until ") || started.elapsed() > std::time::Duration::from_secs(3);
     assert!(waits, "{status}");
     let calls = receiver.requests().len();
     assert!(calls == 1 || started.elapsed() > std::time::Duration::from_secs(4), "{calls} calls");

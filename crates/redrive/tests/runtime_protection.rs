@@ -1,8 +1,6 @@
 //! How long a closed sink keeps a message, what it may ask of everybody, and what outlives the process: the machine on a
 //! virtual clock.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +10,6 @@ use redrive::engine::{Engine, Event, Memory, NewMessage, StoreOptions};
 use redrive::{Failure, Message, Policy, Reason, Time};
 use redrive_core::breaker::BreakerState;
 use redrive_core::{BreakerSettings, GuardSettings, Random};
-use support::message;
 
 const STARTED: Time = Time::from_millis(1_800_000_000_000);
 const PERMITS: usize = 16;
@@ -232,7 +229,7 @@ fn a_breaker_that_was_open_is_open_after_a_restart() {
     assert!(!world.is_open(), "and one that was closed is closed");
 }
 
-/// Without a reminder it opens again within its sample, also if all that waits are retries.
+/// Without a reminder it opens again within its sample.
 #[test]
 fn without_a_reminder_it_opens_again_within_its_sample() {
     let mut world = World::new(tiers("24h"), ProtectionSettings::default());
@@ -246,5 +243,55 @@ fn without_a_reminder_it_opens_again_within_its_sample() {
     assert!(world.is_open());
     let more = world.calls.len() - calls;
     assert!(more <= 2 * 20 + 2 * PERMITS, "{more} calls until it opened again");
-    assert_eq!(message("m").id(), "m");
+}
+
+/// The downstream is gone while messages keep coming. What that costs is what is needed to notice it, and probes; nothing
+/// is dead, nobody has lost an attempt by waiting, and afterwards no more run at once than may.
+fn outage(length: Duration, per_second: u32) {
+    let mut world = World::new(tiers("24h"), ProtectionSettings::default());
+    let mut ids = 0_u32;
+    let mut load = |world: &mut World, span: Duration, answer: fn(Time) -> Ended| {
+        let until = world.now.plus(span);
+        while world.now < until {
+            let (now, each) = (world.now, per_second / 50);
+            world.ingest(
+                (ids..ids + each).map(|id| Message::builder(format!("m-{id}")).created(now).build().unwrap()),
+            );
+            ids += each;
+            world.run(Duration::from_millis(20), CALL, answer);
+        }
+    };
+    load(&mut world, Duration::from_secs(20), up);
+    assert_eq!(world.machine.health(world.now).incident, None);
+    let before = world.calls.len();
+    load(&mut world, length, down);
+    let (calls, breaker) = (world.calls.len() - before, world.machine.health(world.now).breaker);
+    let cause = breaker.cause.unwrap();
+    // Those that failed first are tried once more before it is open: their tier is shorter than the window.
+    let most = 2 * cause.failed as usize + 2 * PERMITS + breaker.probes as usize;
+    assert!(calls <= most, "{calls} calls, {most} at most: {breaker:?}");
+    assert!(breaker.probes <= 5 * breaker.rounds, "{breaker:?}");
+    let shown = world.machine.health(world.now).incident.unwrap();
+    assert!(shown.failed <= calls as u64 && shown.until.is_none(), "{shown:?}, {calls} calls");
+    load(&mut world, Duration::from_mins(6), up);
+    world.run(Duration::from_mins(2), CALL, up);
+    assert_eq!((world.machine.tally().succeeded, world.machine.tally().dead), (u64::from(ids), 0));
+    let shown = world.machine.health(world.now).incident.unwrap();
+    assert!(shown.peak_running <= PERMITS && shown.peak_per_second > 0 && shown.is_over, "{shown:?}");
+    assert_eq!((shown.dead, shown.dead_for_outage, shown.expired), (0, 0, 0), "{shown:?}");
+    let mut sent: BTreeMap<&str, usize> = BTreeMap::new();
+    world.calls.iter().for_each(|(_, id)| *sent.entry(id).or_default() += 1);
+    let again = sent.values().filter(|calls| **calls > 1).count();
+    assert!(again <= calls, "{again} messages were sent more than once, {calls} calls failed");
+    println!("{length:?} at {per_second}/s: {calls} calls, {} probes, {shown:?}", breaker.probes);
+}
+
+#[test]
+fn a_minute_without_the_downstream_costs_what_it_takes_to_notice_it() {
+    outage(Duration::from_mins(1), 250);
+}
+
+#[test]
+fn ten_minutes_cost_no_more() {
+    outage(Duration::from_mins(10), 50);
 }

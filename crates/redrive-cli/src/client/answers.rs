@@ -69,9 +69,18 @@ pub struct Health {
     pub paused_because: Option<String>,
     pub suspects: u64,
     pub waits_until: Option<Instant>,
+    pub endpoints: Option<EndpointsLeftAlone>,
     pub if_closed_now: Option<Recovery>,
     pub incident: Option<Incident>,
     pub history: Vec<HealthChange>,
+}
+
+/// Endpoints and origins that are left alone for now.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct EndpointsLeftAlone {
+    pub left_alone: u64,
+    pub origins_left_alone: u64,
 }
 
 /// What would happen if the sink were back now.

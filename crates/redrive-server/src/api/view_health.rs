@@ -24,9 +24,18 @@ pub struct HealthView {
     /// Why the dead-letter guard has paused the pipeline.
     paused_because: Option<String>,
     suspects: u64,
+    /// For a sink with an endpoint per message.
+    endpoints: Option<EndpointsView>,
     if_closed_now: Option<RecoveryView>,
     incident: Option<IncidentView>,
     history: Vec<ChangeView>,
+}
+
+/// Endpoints and origins that are left alone for now.
+#[derive(Debug, Serialize)]
+struct EndpointsView {
+    left_alone: u64,
+    origins_left_alone: u64,
 }
 
 /// What would happen if the sink were back now.
@@ -85,6 +94,10 @@ impl HealthView {
             budget_remaining: *budget_remaining,
             paused_because: flood.as_ref().map(health::flood),
             suspects: *suspects,
+            endpoints: figures
+                .health
+                .endpoints
+                .map(|all| EndpointsView { left_alone: all.endpoints, origins_left_alone: all.origins }),
             if_closed_now: is_open
                 .then(|| RecoveryView::of(&figures.health, figures.held, figures.arrivals_per_second)),
             incident: figures.health.incident.map(|incident| IncidentView::of(&incident, *limit)),

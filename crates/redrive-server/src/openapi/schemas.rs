@@ -131,6 +131,10 @@ pub(super) fn schemas() -> Map<String, Value> {
                 json!({ "type": "integer", "description": "Messages that may have ended the process." }),
             ),
             (
+                "endpoints",
+                json!({ "type": ["object", "null"], "description": "For a sink with an endpoint per message: how many endpoints and origins are left alone now." }),
+            ),
+            (
                 "if_closed_now",
                 json!({ "anyOf": [{ "$ref": "#/components/schemas/Recovery" }, { "type": "null" }] }),
             ),

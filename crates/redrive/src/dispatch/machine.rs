@@ -451,8 +451,9 @@ impl Machine {
     /// The counters, and the gauges that are known here.
     pub fn figures(&mut self, now: Time) -> Figures {
         let suspects = self.suspects.len() as u64;
+        let endpoints = self.routes.as_mut().map(|routes| routes.figures(now));
         Figures {
-            health: HealthFigures { suspects, ..self.protection.figures(now) },
+            health: HealthFigures { endpoints, suspects, ..self.protection.figures(now) },
             held: self.deferred.waiting(now),
             running: self.running(),
             waiting_in_place: self.waiting_in_place(),

@@ -18,7 +18,7 @@ mod waiting;
 
 pub use calls::CallId;
 pub use failed::{AttemptFailed, Decided};
-pub use health::{HealthChange, HealthChanged, HealthEntry, HealthFigures};
+pub use health::{EndpointFigures, HealthChange, HealthChanged, HealthEntry, HealthFigures};
 pub use incident::Incident;
 pub use machine::{Ended, Machine, Parked, Start, Tally, Views};
 pub use permits::{Permit, Permits};

@@ -402,6 +402,7 @@ impl Protection {
             incident: self.recording.incident(),
             ramp: Ramp::forecast(self.breaker.settings().probes, self.limit),
             call_took: self.recording.call_took(),
+            endpoints: None,
             budget_remaining: remaining,
             flood: self.halted,
             suspects: 0,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redrive::{Time, timestamp};
 
-use crate::client::answers::{Health, PipelineView, Recovery};
+use crate::client::answers::{EndpointsLeftAlone, Health, PipelineView, Recovery};
 use crate::output::{age, count, rate};
 
 /// The state of the breaker, unless it is closed; or that the sink has asked for patience.
@@ -51,6 +51,12 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
         lines.push(format!(
             "paused by the dead-letter guard: {why}   `redrive resume {name}`, or with --dead-letter-anyway"
         ));
+    }
+    if let Some(EndpointsLeftAlone { left_alone, origins_left_alone }) = health.endpoints.clone()
+        && left_alone + origins_left_alone > 0
+    {
+        let endpoints = format!("{} endpoints and {} origins", count(left_alone), count(origins_left_alone));
+        lines.push(format!("{endpoints} are left alone for now; what goes there is put off"));
     }
     if health.suspects > 0 {
         lines.push(format!(
@@ -223,6 +229,15 @@ mod tests {
               expired 0  peak after recovery 6,104/s = 1.0 × limit"
             ]
         );
+    }
+
+    #[test]
+    fn endpoints_that_are_left_alone_are_counted() {
+        let endpoints = Some(EndpointsLeftAlone { left_alone: 1_204, origins_left_alone: 1 });
+        let health = Health { endpoints, ..Health::default() };
+        let view = PipelineView { breaker: "closed".into(), health, ..PipelineView::default() };
+        let expected = "1,204 endpoints and 1 origins are left alone for now; what goes there is put off";
+        assert_eq!(lines(&view), [expected]);
     }
 
     #[test]
