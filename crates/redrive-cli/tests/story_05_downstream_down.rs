@@ -77,20 +77,36 @@ fn an_outage_costs_few_calls_and_no_message_also_over_a_restart() {
     let status = stdout(&processor.cli(&["status", "orders"]));
     assert!(status.contains("breaker OPEN since") || status.contains("breaker HALF OPEN since"), "{status}");
     assert!(status.contains("nothing is dead-lettered for it"), "{status}");
+    // One of them may be under way.
+    assert!(status.contains(" probes, ") && status.contains(" failed\n"), "{status}");
+    assert!(status.contains("  ready 0   delayed 0   held "), "{status}");
+    assert!(status.contains("dead +0 since open"), "{status}");
+    assert!(status.contains("  if it closed now: ramp 5 → 16 permits in ~"), "{status}");
+    let incident = &shown["health"]["incident"];
+    assert!(
+        incident["until"].is_null() && incident["failed_attempts"].as_u64() <= Some(calls as u64),
+        "{shown}"
+    );
     let states = ["closed", "open", "half_open"].map(|state| {
         metric(&processor, &format!("redrive_breaker_state{{pipeline=\"orders\",state=\"{state}\"}}"))
     });
     assert_eq!(states[0], "0", "{states:?}");
     assert!(processor.log().contains("▲ breaker open: "), "{}", processor.log());
 
-    // Killed and started again while it is down: it opens again within its sample.
+    // Killed and started again while it is down: it is open from the start, and only probes are sent.
+    let since = shown["health"]["since"].clone();
     processor.kill();
     let before = receiver.requests().len();
     processor.restart();
     ingest(&processor, 400..460);
-    wait_for("the breaker to open again", || pipeline(&processor)["breaker"] != "closed");
-    let opened_after = receiver.requests().len() - before;
-    assert!(opened_after <= MIN + 6 * CONCURRENCY, "{opened_after} calls until it opened again");
+    let shown = pipeline(&processor);
+    assert_ne!(shown["breaker"], "closed", "{shown}");
+    assert_eq!(shown["health"]["since"], since, "{shown}");
+    let rounds = shown["health"]["rounds"].as_u64().unwrap();
+    wait_for("two more rounds", || pipeline(&processor)["health"]["rounds"].as_u64() >= Some(rounds + 2));
+    let rounds = pipeline(&processor)["health"]["rounds"].as_u64().unwrap() - rounds;
+    let calls = receiver.requests().len() - before;
+    assert!(calls <= (rounds as usize + 2) * PROBES, "{calls} calls in {rounds} rounds after the restart");
 
     down.store(false, SeqCst);
     wait_for("all to be delivered", || pipeline(&processor)["succeeded"].as_u64() == Some(460));
@@ -99,6 +115,22 @@ fn an_outage_costs_few_calls_and_no_message_also_over_a_restart() {
     assert_eq!(shown["letters"]["open"], 0, "{shown}");
     let history = shown["health"]["history"].to_string();
     assert!(history.contains("▼ breaker closed"), "{history}");
+    let incident = &shown["health"]["incident"];
+    assert_eq!(
+        (&incident["dead_for_the_outage"], &incident["expired"]),
+        (&0.into(), &0.into()),
+        "{incident}"
+    );
+    assert_eq!(incident["from"], since, "{incident}");
+    assert!(incident["peak_of_limit"].as_f64() <= Some(1.0), "{incident}");
+    assert!(incident["peak_per_second"].as_u64() > Some(0), "{incident}");
+    let status = stdout(&processor.cli(&["status", "orders"]));
+    for part in ["  incident ", " (of which probes ", "  dead for the outage 0  expired 0  peak ", " × limit"]
+    {
+        assert!(status.contains(part), "{part}: {status}");
+    }
+    let json = stdout(&processor.cli(&["status", "orders", "--json"]));
+    assert!(json.contains("\"incident\":{\"from\":") || json.contains("\"incident\": {"), "{json}");
 
     // Attempts of what was held are unchanged: most were sent once, when the sink was back.
     let mut sent: BTreeMap<String, usize> = BTreeMap::new();
@@ -126,6 +158,48 @@ fn what_passes_its_deadline_while_it_is_held_is_not_dead_for_the_outage() {
     let held =
         letters["letters"].as_array().unwrap().iter().map(|letter| letter["held_ms"].as_u64().unwrap());
     assert!(held.max() > Some(0), "the letters say for how long they were held: {letters}");
+}
+
+/// The sink never comes back. Also those that were never sent end, and the letters say why.
+#[test]
+fn what_is_held_for_longer_than_hold_max_is_dead_for_that_and_not_for_exhaustion() {
+    let receiver = Receiver::start(|_| UNAVAILABLE);
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&receiver.url()).replace("concurrency =", "hold_max = \"10s\"\nconcurrency =");
+    let processor = Processor::start(dir.path(), &config);
+    ingest(&processor, 0..200);
+    wait_for("all to end", || pipeline(&processor)["letters"]["open"].as_u64() == Some(200));
+    let letters = processor.get("/v1/pipelines/orders/letters?filter=reason:hold_expired&limit=500").json();
+    let letters = letters["letters"].as_array().unwrap();
+    let unsent = letters.iter().filter(|letter| letter["attempts"] == 0);
+    assert!(unsent.count() > 100, "{letters:?}");
+    assert!(letters.iter().all(|letter| letter["held_ms"].as_u64() > Some(0)), "{letters:?}");
+    let exhausted = processor.get("/v1/pipelines/orders/letters?filter=reason:max_retries").json();
+    assert_eq!(exhausted["letters"].as_array().map(Vec::len), Some(0), "{exhausted}");
+}
+
+/// One URL, one 429: nobody calls before the time is over, and the status says so.
+#[test]
+fn a_retry_after_holds_for_everything_that_goes_to_the_url() {
+    let busy = Arc::new(AtomicBool::new(true));
+    let is_busy = Arc::clone(&busy);
+    let receiver = Receiver::start(move |_| {
+        if is_busy.swap(false, SeqCst) { ("429 Too Many Requests", "retry-after: 4\r\n") } else { OK }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&receiver.url()).replace("concurrency = 16", "concurrency = 1");
+    let processor = Processor::start(dir.path(), &config);
+    let started = std::time::Instant::now();
+    ingest(&processor, 0..50);
+    wait_for("it to wait", || pipeline(&processor)["health"]["waits_until"].is_string());
+    let status = stdout(&processor.cli(&["status", "orders"]));
+    let waits =
+        status.contains("ASKED TO WAIT until ") || started.elapsed() > std::time::Duration::from_secs(3);
+    assert!(waits, "{status}");
+    let calls = receiver.requests().len();
+    assert!(calls == 1 || started.elapsed() > std::time::Duration::from_secs(4), "{calls} calls");
+    wait_for("all to be delivered", || pipeline(&processor)["succeeded"].as_u64() == Some(50));
+    assert!(started.elapsed() >= std::time::Duration::from_secs(4), "not before its time");
 }
 
 /// A deploy that refuses everything: the guard pauses the pipeline before the queue is empty, a restart does not undo it,

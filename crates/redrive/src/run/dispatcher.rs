@@ -186,7 +186,7 @@ impl Dispatcher {
             self.place.leave();
         }
         self.place.busy(!self.machine.is_at_rest());
-        if let Some(reminder) = self.machine.to_remember(self.clock.now()) {
+        if let Some(reminder) = self.machine.reminder(self.clock.now()) {
             self.engine.keep_reminder(&reminder)?;
         }
         self.machine.health_changes(&mut self.buffers.health);

@@ -167,7 +167,7 @@ impl World {
 
     /// What the next process has to know is written down at once.
     fn keep_reminder(&mut self) -> Check {
-        match self.machine.to_remember(self.now()) {
+        match self.machine.reminder(self.now()) {
             Some(reminder) => self.engine.keep_reminder(&reminder).map_err(storage),
             None => Ok(()),
         }
