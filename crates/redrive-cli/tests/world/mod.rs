@@ -7,6 +7,8 @@ pub mod chromium;
 pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+pub mod outage;
+pub mod pill;
 pub mod postgres;
 pub mod process;
 pub mod receiver;
