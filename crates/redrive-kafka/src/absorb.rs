@@ -1,6 +1,6 @@
 //! What the polling thread told: partitions come and go, records arrive, commits are answered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,6 +10,7 @@ use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit};
 use crate::keys::hash_of;
 use crate::lane::{Lane, LaneKind};
 use crate::mailbox::{LaneStart, Note, Polled};
+use crate::started;
 use crate::twins::Meeting;
 use crate::waiting::{Waiting, origin_of};
 
@@ -21,6 +22,8 @@ impl KafkaEngine {
         self.outbox.poll(&mut self.ended);
         self.absorb_ended();
         self.tend();
+        self.started.flush();
+        out.extend(self.share.take().map(|(owned, all)| Event::Share { owned, all }));
         out.extend(self.tickets.durable(&self.lanes, self.epoch).map(Event::Durable));
         let waits = !self.tickets.is_empty()
             || self.claim != Claim::Ours
@@ -58,6 +61,7 @@ impl KafkaEngine {
             Note::Assigned { epoch, lanes, partitions } => {
                 self.assigned(epoch, lanes);
                 self.know_partitions(&partitions);
+                self.share = self.share_of(&partitions);
             }
             Note::Wanted { epoch } if epoch == self.epoch => {
                 self.claim = Claim::Wanted { until: Instant::now() + self.drain }
@@ -101,7 +105,11 @@ impl KafkaEngine {
         self.gone();
         self.epoch = epoch;
         for start in starts {
-            let LaneStart { kind, topic, partition, done, suspected, written, room } = start;
+            let LaneStart { kind, topic, partition, done, mut suspected, written, room } = start;
+            let place = started::place(&topic, partition);
+            if let Some(ran) = suspected.by().and_then(|run| self.started.left_by(run, place)) {
+                suspected.narrow(ran.into_iter().filter(|offset| !done.contains(*offset)).collect());
+            }
             if suspected.below() > done.prefix() {
                 let (from, to) = (done.prefix(), suspected.below());
                 tracing::info!(%topic, partition, from, to, "the last owner did not end in order");
@@ -111,6 +119,8 @@ impl KafkaEngine {
             lane.written = written;
             self.lanes.push(lane);
         }
+        // Before anything is committed in the name of this run.
+        self.started.begin(self.lanes.iter().flat_map(Lane::open_marks));
         if self.is_ordered() {
             self.hold_back_partitions();
         }
@@ -129,6 +139,14 @@ impl KafkaEngine {
                 target.partitions = *count;
             }
         }
+    }
+
+    /// How much of the pipeline's work is ours, by partitions.
+    fn share_of(&self, partitions: &HashMap<Arc<str>, i32>) -> Option<(u32, u32)> {
+        let topics: HashSet<&Arc<str>> = self.lanes.iter().map(|lane| &lane.topic).collect();
+        let all: i32 = topics.into_iter().filter_map(|topic| partitions.get(topic)).sum();
+        let (owned, all) = (u32::try_from(self.lanes.len()).ok()?, u32::try_from(all).ok()?);
+        (owned > 0 && owned <= all).then_some((owned, all))
     }
 
     fn gone(&mut self) {

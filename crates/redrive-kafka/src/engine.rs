@@ -20,6 +20,7 @@ use crate::poll::Poller;
 use crate::produce::{Ended, Outbox, Production};
 use crate::reservation::Advance;
 use crate::spool::Spool;
+use crate::started::Started;
 use crate::trim::Trimmer;
 use crate::twins::Twins;
 
@@ -131,6 +132,9 @@ pub struct KafkaEngine {
     pub(crate) gap_max: Duration,
 
     pub(crate) dues: DueReserve,
+    pub(crate) started: Started,
+    /// The share of the work that was not told yet.
+    pub(crate) share: Option<(u32, u32)>,
 
     pub(crate) tickets: Tickets,
     pub(crate) committing: Option<Committing>,

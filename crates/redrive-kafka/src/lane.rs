@@ -10,6 +10,7 @@ use redrive::engine::numbers::NumberMap;
 use crate::progress::{CHUNK, Standing};
 use crate::reservation::Reservation;
 use crate::room::Room;
+use crate::started;
 use crate::suspects::Suspected;
 use crate::waiting::{Carried, Waiting};
 
@@ -48,6 +49,8 @@ pub struct Lane {
     pub kind: LaneKind,
     pub topic: Arc<str>,
     pub partition: i32,
+    /// What it is called in the file of what was started.
+    pub place: u64,
     pub room: Arc<Room>,
     /// The first offset that was not met yet.
     pub next: u64,
@@ -102,6 +105,7 @@ impl Lane {
         let reserved = Reservation::starting_at(committed.max(suspected.below()), suspected.due_by());
         Self {
             kind,
+            place: started::place(&topic, partition),
             topic,
             partition,
             room,
@@ -162,6 +166,12 @@ impl Lane {
         self.out.insert(offset, out);
     }
 
+    /// What the file of this run has to say of it: who runs, and who is known to have.
+    pub fn open_marks(&self) -> impl Iterator<Item = (u64, u64)> {
+        let marked = self.out.keys().copied().chain(self.suspected.ran());
+        marked.map(|offset| (self.place, offset))
+    }
+
     /// Puts a fresh message back to where it came from.
     pub fn put_back(&mut self, waiting: Waiting) {
         let at = self.fifo.partition_point(|other| other.offset < waiting.offset);
@@ -200,19 +210,30 @@ impl Lane {
     }
 
     /// What the last note of an owner says; `leaves` if suspects of a tier are left.
-    pub fn standing_at_end(&self, leaves: bool) -> Standing<'_> {
+    pub fn standing_at_end(&self, leaves: bool, run: Option<u64>) -> Standing<'_> {
         let (taken, suspected) = (self.taken, Some(&self.suspected));
+        let by = self.vouched(run);
         if self.is_busy() {
             let taken = taken.max(self.suspected.below());
             let until = self.until();
-            return Standing { clean: false, taken, until, suspected };
+            return Standing { clean: false, taken, until, by, suspected };
         }
         // Whoever was suspected still is, and nobody else.
         let (below, until) = (self.suspected.below(), self.suspected.due_by());
-        if below > self.done.prefix() || (until.is_some() && leaves) {
-            return Standing { clean: false, taken: below.max(self.done.prefix()), until, suspected };
+        let prefix = self.done.prefix();
+        let is_left = match self.kind {
+            LaneKind::Source => prefix < below && (prefix < self.next || !self.ended),
+            LaneKind::Tier | LaneKind::Replay => leaves || self.suspected.ran().next().is_some(),
+        };
+        if is_left {
+            return Standing { clean: false, taken: below.max(prefix), until, by, suspected };
         }
         Standing { suspected, ..Standing::clean(taken) }
+    }
+
+    /// The run whose file says exactly what was handed out of this partition, if there is one.
+    pub fn vouched(&self, run: Option<u64>) -> Option<u64> {
+        run.filter(|_| self.suspected.is_exact())
     }
 
     /// What may have been handed out of a tier.

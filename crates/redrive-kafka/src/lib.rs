@@ -58,6 +58,7 @@ pub mod progress;
 pub mod reservation;
 mod reserve;
 pub mod spool;
+pub mod started;
 pub mod suspects;
 
 pub mod letters;

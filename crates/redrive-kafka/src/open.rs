@@ -24,6 +24,7 @@ use crate::produce::Outbox;
 use crate::record::Reader;
 use crate::spill::Spill;
 use crate::spool::Spool;
+use crate::started::Started;
 use crate::topics::{self, Topics};
 use crate::trim::Trimmer;
 use crate::twins::Twins;
@@ -122,6 +123,8 @@ impl KafkaEngine {
             gap_max: cluster.session() / 2,
             tickets: Tickets::default(),
             dues: DueReserve::default(),
+            share: None,
+            started: Started::open(&state_dir, &pipeline.name),
             committing: None,
             refused: false,
             rounds: 0,

@@ -27,6 +27,8 @@ pub struct CommitNote {
     pub taken: u64,
     /// Of a tier: what is due later was not handed out.
     pub until: Option<u64>,
+    /// The run of a process whose local file says exactly what was handed out.
+    pub by: Option<u64>,
     /// Who ran alone when a process died, by offset.
     pub crashed: Vec<(u64, Crashes)>,
     /// Who was announced to run alone.
@@ -50,6 +52,7 @@ pub struct Standing<'a> {
     pub clean: bool,
     pub taken: u64,
     pub until: Option<u64>,
+    pub by: Option<u64>,
     pub suspected: Option<&'a Suspected>,
 }
 
@@ -62,10 +65,13 @@ impl Standing<'_> {
 
 /// The text for a partition whose completions are `done`, and whether it says all of them.
 pub fn note(standing: &Standing<'_>, done: &CompletionSet) -> (String, bool) {
-    let Standing { clean, taken, until, suspected } = standing;
+    let Standing { clean, taken, until, by, suspected } = standing;
     let mut text = format!("{VERSION} {} taken={taken}", if *clean { "clean" } else { "open" });
     if let Some(until) = until {
         let _ = write!(text, " until={until}");
+    }
+    if let Some(by) = by {
+        let _ = write!(text, " by={by:x}");
     }
     if let Some(suspected) = suspected {
         suspected.write(&mut text);
@@ -107,6 +113,7 @@ impl CommitNote {
                 Some(("taken", value)) => note.taken = value.parse().unwrap_or(offset).max(offset),
                 Some(("out", value)) => note.out = value.parse().unwrap_or(0),
                 Some(("until", value)) => note.until = value.parse().ok(),
+                Some(("by", value)) => note.by = u64::from_str_radix(value, 16).ok(),
                 Some(("crashed", value)) => note.crashed = read_crashed(value),
                 Some(("alone", value)) => note.alone = value.parse().ok(),
                 Some(("done", value)) => note.runs = runs(value, offset),
@@ -249,9 +256,10 @@ mod tests {
         assert_eq!(read, CommitNote { taken: 12, runs: vec![(5, 2), (9, 1)], ..CommitNote::default() });
         assert_eq!(CommitNote::read(&with_out(text, 3), 3), CommitNote { out: 3, ..read });
         assert_eq!(note(&Standing::clean(3), &set(3, &[])).0, "v1 clean taken=3");
-        let tier = Standing { until: Some(77), ..open(3) };
-        assert_eq!(note(&tier, &set(3, &[])).0, "v1 open taken=3 until=77");
-        assert_eq!(CommitNote::read("v1 open taken=3 until=77", 3).until, Some(77));
+        let tier = Standing { until: Some(77), by: Some(171), ..open(3) };
+        assert_eq!(note(&tier, &set(3, &[])).0, "v1 open taken=3 until=77 by=ab");
+        let read = CommitNote::read("v1 open taken=3 until=77 by=ab", 3);
+        assert_eq!((read.until, read.by), (Some(77), Some(171)));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use redrive::engine::{Announced, Receipt};
+use redrive::engine::{Announced, Delivery, Receipt};
 use redrive_core::Time;
 
 use crate::engine::{Claim, KafkaEngine};
+use crate::lane::Lane;
 use crate::waiting::Waiting;
 
 /// What comes due within this time is reserved with the next commit, and then for twice as long: the dispatch thread comes
@@ -17,6 +18,21 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 impl KafkaEngine {
     pub(crate) fn is_reserved(&self, lane: usize, waiting: &Waiting) -> bool {
         self.lanes[lane].reserved.admits_due(waiting.due.unwrap_or_default().as_millis())
+    }
+
+    /// Writes down what is handed out, for whoever comes next on this machine.
+    pub(crate) fn mark_started(&mut self, taken: &[Delivery]) {
+        if taken.is_empty() {
+            return;
+        }
+        if self.started.is_full() {
+            return self.started.begin(self.lanes.iter().flat_map(Lane::open_marks));
+        }
+        for delivery in taken {
+            let Receipt { lane, at, .. } = delivery.receipt;
+            self.started.started(self.lanes[lane as usize].place, at);
+        }
+        self.started.flush();
     }
 
     /// Something may have had to wait for a reservation: then it is asked for at once.

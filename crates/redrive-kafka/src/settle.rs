@@ -146,6 +146,7 @@ impl KafkaEngine {
         let lane = &mut self.lanes[at];
         lane.mark(offset);
         lane.suspected.settled(offset);
+        self.started.ended(lane.place, offset);
         if lane.kind != LaneKind::Source && lane.room.free(1, 0) {
             self.mailbox.call_reader();
         }

@@ -4,7 +4,7 @@
 //! was running alone at the time is named in the note, with how often that happened before: this is all there is to know,
 //! so it survives a machine without its disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use redrive::engine::Suspect;
@@ -25,7 +25,7 @@ pub struct Crashes {
 }
 
 /// Those that may have been handed out when the last owner died.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 enum Region {
     #[default]
     Nobody,
@@ -33,11 +33,17 @@ enum Region {
     Below(u64),
     /// Of a tier, what was due by then.
     DueBy(u64),
+    /// Those that ran, by offset; others did not.
+    These(BTreeSet<u64>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Suspected {
     region: Region,
+    /// What was due by then is reserved.
+    until: Option<u64>,
+    /// The run that has a file of what ran.
+    by: Option<u64>,
     /// Whoever ran alone, by offset.
     crashed: BTreeMap<u64, Crashes>,
     /// The one that is announced.
@@ -60,25 +66,53 @@ impl Suspected {
             let before = crashed.get(&alone).copied().unwrap_or(Crashes { count: 1, first: 0, last: 0 });
             crashed.insert(alone, Crashes { count: before.count.saturating_add(1), last: 0, ..before });
         }
-        Self { region, crashed, ..Self::default() }
+        let until = if let Region::DueBy(due) = region { Some(due) } else { None };
+        Self { region, until, by: note.by, crashed, ..Self::default() }
+    }
+
+    /// The run whose file would say more.
+    pub fn by(&self) -> Option<u64> {
+        self.by
+    }
+
+    /// Exactly these ran. The next note is of another run, and has to say so before that one's file is needed.
+    pub fn narrow(&mut self, ran: BTreeSet<u64>) {
+        self.region = Region::These(ran);
+        self.changes += 1;
+    }
+
+    /// Whether it is known exactly who is suspected, so that a list of what runs from now on tells the same.
+    pub fn is_exact(&self) -> bool {
+        matches!(self.region, Region::Nobody | Region::These(_))
+    }
+
+    /// Those that are known to have run.
+    pub fn ran(&self) -> impl Iterator<Item = u64> {
+        let these = if let Region::These(ran) = &self.region { Some(ran.iter().copied()) } else { None };
+        these.into_iter().flatten()
     }
 
     /// Offsets below this may have been handed out by somebody else.
     pub fn below(&self) -> u64 {
-        if let Region::Below(below) = self.region { below } else { 0 }
+        match &self.region {
+            Region::Below(below) => *below,
+            Region::These(ran) => ran.last().map_or(0, |last| last + 1),
+            Region::Nobody | Region::DueBy(_) => 0,
+        }
     }
 
     /// What was due by then may have been handed out by somebody else.
     pub fn due_by(&self) -> Option<u64> {
-        if let Region::DueBy(due) = self.region { Some(due) } else { None }
+        self.until
     }
 
     /// What is known of a record that is handed out.
     pub fn of(&mut self, offset: u64, due: Option<Time>, now: Time) -> Option<Suspect> {
-        let is_suspect = match self.region {
+        let is_suspect = match &self.region {
             Region::Nobody => false,
-            Region::Below(below) => offset < below,
-            Region::DueBy(by) => due.unwrap_or_default().as_millis() <= by,
+            Region::Below(below) => offset < *below,
+            Region::DueBy(by) => due.unwrap_or_default().as_millis() <= *by,
+            Region::These(ran) => ran.contains(&offset),
         };
         let now = now.as_millis();
         let Some(known) = self.crashed.get_mut(&offset) else {
@@ -112,6 +146,9 @@ impl Suspected {
 
     /// A record is done with. Whether it had been announced.
     pub fn settled(&mut self, offset: u64) -> bool {
+        if let Region::These(ran) = &mut self.region {
+            ran.remove(&offset);
+        }
         let was_alone = self.alone == Some(offset);
         if self.crashed.remove(&offset).is_some() || was_alone {
             self.alone = self.alone.filter(|alone| *alone != offset);
@@ -172,7 +209,7 @@ mod tests {
 
     /// What the next owner knows if this one dies now.
     fn died(suspected: &Suspected, taken: u64) -> Suspected {
-        let standing = Standing { clean: false, taken, until: None, suspected: Some(suspected) };
+        let standing = Standing { clean: false, taken, suspected: Some(suspected), ..Standing::default() };
         let (text, _) = note(&standing, &CompletionSet::starting_at(3));
         Suspected::after(LaneKind::Source, &CommitNote::read(&text, 3))
     }

@@ -29,13 +29,16 @@ impl KafkaEngine {
         // What one side left over, the other gets.
         self.hand_out_due_ones(now, room - (out.len() - first), out);
         self.hand_out_fresh_ones(room, first, out);
+        self.mark_started(&out[first..]);
         self.reserve_more();
     }
 
     pub(crate) fn hand_out_only_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) {
         self.now = now;
         if !self.is_closed_to_takers() {
+            let first = out.len();
             self.hand_out_due_ones(now, room, out);
+            self.mark_started(&out[first..]);
             self.reserve_more();
         }
     }
@@ -179,7 +182,7 @@ impl KafkaEngine {
 
     /// A delivery that was not started goes back to where it came from.
     pub(crate) fn take_back(&mut self, delivery: Delivery, out: Out) {
-        let Delivery { receipt, message, meta, history, due, doomed, suspect: _ } = delivery;
+        let Delivery { receipt, message, meta, history, due, doomed, suspect } = delivery;
         let doomed = doomed.filter(|reason| *reason != Reason::KeyBlocked);
         let waiting = Waiting {
             offset: receipt.at,
@@ -195,6 +198,10 @@ impl KafkaEngine {
         let lane = &mut self.lanes[at];
         if lane.suspected.is_alone(waiting.offset) {
             lane.suspected.recall();
+        }
+        // A suspect stays one.
+        if suspect.is_none() {
+            self.started.ended(lane.place, waiting.offset);
         }
         if lane.kind == LaneKind::Source {
             lane.room.fill(1, waiting.bytes());

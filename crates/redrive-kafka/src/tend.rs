@@ -53,13 +53,14 @@ impl KafkaEngine {
 
     /// Commits every lane that has news.
     fn commit(&mut self, now: Instant) {
-        let unsure = self.unsure.is_some();
+        let (unsure, run) = (self.unsure.is_some(), self.started.run());
         let mut places = Vec::new();
         let mut covered = Vec::new();
         for (at, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| unsure || lane.has_news()) {
             let (taken, due) = lane.reserved.renew(now, lane.taken, lane.suspected.below());
             let until = (lane.kind != LaneKind::Source).then_some(due);
-            let standing = Standing { clean: false, taken, until, suspected: Some(&lane.suspected) };
+            let (by, suspected) = (lane.vouched(run), Some(&lane.suspected));
+            let standing = Standing { clean: false, taken, until, by, suspected };
             let (note, whole) = note(&standing, &lane.done);
             lane.overflows = !whole;
             lane.noted_out = lane.out.len();
@@ -224,9 +225,10 @@ impl KafkaEngine {
     pub(crate) fn last_places(&self) -> Vec<Place> {
         let place = |lane: &Lane| {
             let due_by = lane.suspected.due_by();
-            let known = |due: Time| due_by.is_some_and(|by| due.as_millis() <= by);
-            let leaves = !lane.ended || !lane.out.is_empty() || self.ahead.next_due().is_some_and(known);
-            let (note, _) = note(&lane.standing_at_end(leaves), &lane.done);
+            let is_early = |due: Time| due_by.is_some_and(|by| due.as_millis() <= by);
+            let waits = !lane.out.is_empty() || self.ahead.next_due().is_some_and(is_early);
+            let leaves = !lane.suspected.is_exact() && (waits || !lane.ended);
+            let (note, _) = note(&lane.standing_at_end(leaves, self.started.run()), &lane.done);
             Place {
                 topic: Arc::clone(&lane.topic),
                 partition: lane.partition,

@@ -5,46 +5,16 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redrive::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
+use redrive::engine::{Delivery, Engine, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason, Time};
 use redrive_kafka::{Cluster, KafkaEngine, KafkaStores, Only, TopicsMode};
 
-use support::{World, message, wait, wait_durable};
+use support::{World, at, message, messages, settle, take, wait};
 
 const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
-fn at(ms: u64) -> Time {
-    Time::from_millis(1_000_000 + ms)
-}
-
-/// Takes until `count` deliveries are there.
-fn take(engine: &mut KafkaEngine, now: Time, count: usize) -> Vec<Delivery> {
-    let mut out = Vec::new();
-    let mut events = Vec::new();
-    wait("deliveries come", || {
-        engine.poll(&mut events).expect("polling works");
-        let room = count - out.len();
-        engine.take(now, room, &mut out).expect("taking works");
-        out.len() == count
-    });
-    out
-}
-
-fn settle(engine: &mut KafkaEngine, deliveries: Vec<Delivery>, verdict: impl Fn(&Delivery) -> Verdict) {
-    let batch = deliveries
-        .into_iter()
-        .map(|delivery| Settlement { verdict: verdict(&delivery), delivery, attempt: None })
-        .collect();
-    let ticket = engine.settle(batch).expect("settling works");
-    wait_durable(engine, ticket);
-}
-
 fn ids(deliveries: &[Delivery]) -> BTreeSet<String> {
     deliveries.iter().map(|delivery| delivery.message.id().to_owned()).collect()
-}
-
-fn messages(ids: std::ops::Range<u32>) -> Vec<redrive_core::Message> {
-    ids.map(|n| message(&format!("m{n}")).created(at(0)).payload("{}").build().unwrap()).collect()
 }
 
 #[test]

@@ -11,7 +11,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use redrive::engine::{Engine, Event, StoreOptions};
+use redrive::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
 use redrive_core::{Message, Pick};
 use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
 
@@ -184,8 +184,38 @@ pub fn wait_durable(engine: &mut dyn Engine, ticket: redrive::engine::Ticket) {
     let mut events = Vec::new();
     wait("the batch is durable", || {
         engine.poll(&mut events).expect("polling works");
-        events.iter().any(|Event::Durable(durable)| *durable >= ticket)
+        events.iter().any(|event| event.durable() >= Some(ticket))
     });
+}
+
+pub fn at(ms: u64) -> Time {
+    Time::from_millis(1_000_000 + ms)
+}
+
+/// Takes until `count` deliveries are there.
+pub fn take(engine: &mut KafkaEngine, now: Time, count: usize) -> Vec<Delivery> {
+    let mut out = Vec::new();
+    let mut events = Vec::new();
+    wait("deliveries come", || {
+        engine.poll(&mut events).expect("polling works");
+        let room = count - out.len();
+        engine.take(now, room, &mut out).expect("taking works");
+        out.len() == count
+    });
+    out
+}
+
+pub fn settle(engine: &mut KafkaEngine, deliveries: Vec<Delivery>, verdict: impl Fn(&Delivery) -> Verdict) {
+    let batch = deliveries
+        .into_iter()
+        .map(|delivery| Settlement { verdict: verdict(&delivery), delivery, attempt: None })
+        .collect();
+    let ticket = engine.settle(batch).expect("settling works");
+    wait_durable(engine, ticket);
+}
+
+pub fn messages(ids: std::ops::Range<u32>) -> Vec<Message> {
+    ids.map(|n| message(&format!("m{n}")).created(at(0)).payload("{}").build().unwrap()).collect()
 }
 
 fn with_admin<T>(act: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &AdminOptions) -> T) -> T {

@@ -142,6 +142,16 @@ pub struct Ticket(pub u64);
 pub enum Event {
     /// This batch and all before it are durable.
     Durable(Ticket),
+    /// Of the `all` parts of the pipeline's work, `owned` are done here from now on; others have the rest. An engine that
+    /// has all of it need not say so.
+    Share { owned: u32, all: u32 },
+}
+
+impl Event {
+    /// The batch that is durable, if it is about one.
+    pub const fn durable(self) -> Option<Ticket> {
+        if let Self::Durable(ticket) = self { Some(ticket) } else { None }
+    }
 }
 
 /// How many messages are in which state right now.

@@ -212,6 +212,7 @@ impl Dispatcher {
                     self.watch.durable(ticket);
                     self.machine.durable(ticket, now, &mut self.buffers.parked);
                 }
+                Event::Share { owned, all } => self.machine.own(owned, all),
             }
         }
         self.hooks.tell(&mut self.buffers.parked);

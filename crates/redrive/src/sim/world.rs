@@ -278,7 +278,7 @@ impl World {
         self.engine.poll(&mut events).map_err(storage)?;
         self.note(Step::Poll { durable: events.len() });
         let (mut parked, now) = (Vec::new(), self.now());
-        for Event::Durable(ticket) in events {
+        for ticket in events.into_iter().filter_map(Event::durable) {
             self.machine.durable(ticket, now, &mut parked);
             self.witness.durable(ticket);
         }
