@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use redrive::engine::{Event, Ordering};
 
-use crate::engine::{Claim, KafkaEngine, LastCommit};
+use crate::engine::{Claim, KafkaEngine, LastCommit, Then};
 use crate::keys::hash_of;
 use crate::lane::{Lane, LaneKind};
-use crate::mailbox::{LaneStart, Note, Polled};
+use crate::late::Replaces;
+use crate::mailbox::{LaneStart, Note};
 use crate::twins::Meeting;
-use crate::waiting::{Waiting, origin_of};
+use crate::waiting::{Polled, Waiting, origin_of};
 
 impl KafkaEngine {
     /// Hears everything, sends what has to be sent, and says what is durable.
@@ -33,7 +34,7 @@ impl KafkaEngine {
     }
 
     /// A process that was frozen does not know what the group has done meanwhile; a commit that is taken tells.
-    fn notice_gap(&mut self) {
+    pub(crate) fn notice_gap(&mut self) {
         let now = Instant::now();
         if now.duration_since(self.heard) > self.gap_max && !self.lanes.is_empty() {
             self.unsure = Some(self.rounds);
@@ -60,7 +61,10 @@ impl KafkaEngine {
                 self.know_partitions(&partitions);
             }
             Note::Wanted { epoch } if epoch == self.epoch => {
-                self.claim = Claim::Wanted { until: Instant::now() + self.drain }
+                self.claim = Claim::Wanted { until: Instant::now() + self.drain };
+                // Who is asked to give something up has it.
+                self.unsure = None;
+                self.settle_what_waited();
             }
             Note::Gone { epoch } if epoch == self.epoch => self.gone(),
             Note::Records { epoch, lane, records } if epoch == self.epoch => self.arrived(lane, records),
@@ -138,10 +142,15 @@ impl KafkaEngine {
         self.by_name.clear();
         self.ahead.clear();
         self.under_way.clear();
+        // What is acknowledged from now on is not known here any more; it is met when it is read.
+        self.copying.clear();
         self.put_back.clear();
         self.keys.clear();
         self.held_back.clear();
         self.twins.clear();
+        // What was given meanwhile is of an assignment that is over, and settles nothing.
+        self.unsure = None;
+        self.unsettled.clear();
         self.committing = None;
         self.claim = Claim::Ours;
         self.next_source = 0;
@@ -188,9 +197,19 @@ impl KafkaEngine {
 
     /// Nothing is started before the tiers are read, so that who is there twice is known; but not for ever.
     pub(crate) fn start_when_read(&mut self) {
-        let unread = |lane: &Lane| lane.kind != LaneKind::Source && !lane.ended && !lane.stopped;
-        if !self.twins.is_reading() || (self.lanes.iter().any(unread) && !self.twins.is_late(Instant::now()))
-        {
+        if !self.twins.is_reading() {
+            return;
+        }
+        let unread = |lane: &Lane| {
+            lane.kind != LaneKind::Source && !lane.stopped && (!lane.ended || lane.next < lane.late_end)
+        };
+        let is_late = |then: &Then| match then {
+            Then::Mark { epoch, .. } => *epoch != self.epoch,
+            Then::Spooled(_) => true,
+            Then::Progress { .. } | Then::Nothing => false,
+        };
+        let waits = self.lanes.iter().any(unread) || self.outbox.pending().any(is_late);
+        if waits && !self.twins.is_late(Instant::now()) {
             return;
         }
         let (lanes, by_name, source) = (&self.lanes, &self.by_name, &self.source);
@@ -201,13 +220,14 @@ impl KafkaEngine {
         });
     }
 
-    /// What a record is to others of its message.
-    fn meeting(&mut self, at: usize, waiting: &Waiting) -> Meeting {
-        if !self.twins.are_possible() || (!self.twins.is_reading() && self.lanes[at].kind != LaneKind::Source)
-        {
-            return Meeting::First;
-        }
-        let meeting = if self.letters.has_died(waiting.number, waiting.meta.replays, waiting.meta.created) {
+    /// What a record is to others of its message. `replaces` is set on a copy that this assignment did not write.
+    fn meeting(&mut self, at: usize, waiting: &Waiting, replaces: Option<Replaces>) -> Meeting {
+        let of_source = self.lanes[at].kind == LaneKind::Source;
+        let meeting = if !of_source && !self.twins.is_reading() {
+            replaces.map_or(Meeting::First, |replaces| self.meet_late(at, waiting, replaces))
+        } else if !self.twins.are_possible() {
+            Meeting::First
+        } else if self.letters.has_died(waiting.number, waiting.meta.replays, waiting.meta.created) {
             Meeting::Behind
         } else {
             self.twins.meet(waiting.number, &waiting.meta, at, waiting.offset)
@@ -224,22 +244,21 @@ impl KafkaEngine {
     fn arrived(&mut self, at: usize, records: Vec<Polled>) {
         let ordered = self.options.ordering == Ordering::Key;
         let mut freed = false;
-        for Polled { waiting, bytes } in records {
+        for Polled { waiting, bytes, replaces } in records {
             let lane = &mut self.lanes[at];
             let (number, offset) = (waiting.number, waiting.offset);
             let is_news = lane.meet(offset);
             let due = waiting.due.unwrap_or_default().as_millis();
             let expected = lane.kind != LaneKind::Source && self.under_way.remove(&(due, at, offset));
-            if lane.kind != LaneKind::Source {
-                // It may be read before its acknowledgement is heard of.
-                self.copying.remove(&(due, number));
-            }
+            // It may be read before its acknowledgement is heard of.
+            let copied = lane.kind != LaneKind::Source && self.copying.remove(&(due, number));
             let put_back = self.put_back.remove(&number).is_some();
             if !is_news {
                 freed |= lane.room.free(1, bytes);
                 continue;
             }
-            let meeting = self.meeting(at, &waiting);
+            let replaces = replaces.filter(|_| !expected && !copied);
+            let meeting = self.meeting(at, &waiting, replaces);
             let lane = &mut self.lanes[at];
             if meeting == Meeting::Behind {
                 freed |= lane.kind == LaneKind::Source && lane.room.free(1, bytes);

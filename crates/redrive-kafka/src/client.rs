@@ -58,6 +58,9 @@ const SESSION_MS: u64 = 10_000;
 /// Messages of this size can be parked, whatever the client's default says; the topic has the last word.
 const MESSAGE_BYTES_MAX: &str = "40000000";
 
+/// A broker that is back is found within a second: what was on its way to it reaches it before others have gone on.
+const RECONNECT: (&str, &str) = ("reconnect.backoff.max.ms", "1000");
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Consumer,
@@ -99,6 +102,7 @@ impl Cluster {
                 ("heartbeat.interval.ms", "3000"),
                 // With the default of a second a full queue stays empty for as long.
                 ("fetch.queue.backoff.ms", "10"),
+                RECONNECT,
                 ("topic.metadata.refresh.interval.ms", "30000"),
             ],
         );
@@ -122,6 +126,7 @@ impl Cluster {
             "copies",
             &[
                 ("linger.ms", "5"),
+                RECONNECT,
                 ("compression.type", "lz4"),
                 ("delivery.timeout.ms", "30000"),
                 ("queue.buffering.max.kbytes", "262144"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redrive::engine::numbers::NumberMap;
-use redrive::engine::{EngineError, Ordering, StoreOptions, Ticket};
+use redrive::engine::{EngineError, Ordering, Settlement, StoreOptions, Ticket};
 use redrive_core::Time;
 
 use crate::commit::Tickets;
@@ -125,6 +125,8 @@ pub struct KafkaEngine {
     /// Set after a gap in which others may have been given the partitions: nothing is started before a commit later than
     /// this round is answered.
     pub(crate) unsure: Option<u64>,
+    /// Batches that were given meanwhile.
+    pub(crate) unsettled: Vec<(Ticket, Vec<Settlement>)>,
     pub(crate) heard: Instant,
     /// A gap of this length between two looks makes unsure.
     pub(crate) gap_max: Duration,

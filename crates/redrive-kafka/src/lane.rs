@@ -7,6 +7,7 @@ use std::time::Instant;
 use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
 
+use crate::late::topic_hash;
 use crate::progress::CHUNK;
 use crate::room::Room;
 use crate::waiting::{Carried, Waiting};
@@ -43,6 +44,7 @@ pub struct Writing {
 pub struct Lane {
     pub kind: LaneKind,
     pub topic: Arc<str>,
+    pub topic_hash: u64,
     pub partition: i32,
     pub room: Arc<Room>,
     /// The first offset that was not met yet.
@@ -54,6 +56,10 @@ pub struct Lane {
     /// Set if nothing more will come, and why.
     pub stopped: bool,
     pub done: CompletionSet,
+    /// What was done when the partition was assigned.
+    pub done_before: CompletionSet,
+    /// One behind the last copy that was acknowledged late, and so has to be read before anything starts.
+    pub late_end: u64,
     /// One behind the highest offset that was ever handed out.
     pub taken: u64,
     pub out: NumberMap<u64, Out>,
@@ -91,6 +97,7 @@ impl Lane {
         let committed = done.prefix();
         Self {
             kind,
+            topic_hash: topic_hash(&topic),
             topic,
             partition,
             room,
@@ -98,7 +105,9 @@ impl Lane {
             end: committed,
             ended: false,
             stopped: false,
+            done_before: done.clone(),
             done,
+            late_end: 0,
             taken,
             out: NumberMap::default(),
             fifo: VecDeque::new(),

@@ -7,7 +7,7 @@
 //! - [`client`]: how librdkafka is set up for each of its parts; [`topics`]: which topics there are and must be
 //! - [`poll`]: the polling thread, with `rebalance` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
 //!   [`mailbox`], [`room`]: between it and the engine
-//! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; [`twins`]: which of two records of a message counts
+//! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; [`twins`], `late`: which of two records of a message counts
 //! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`]: what waits for its key
 //! - [`engine`]: the parts together, `open`, `take`, `settle`, `absorb` and `tend`: what it does; `serve`: the seam;
 //!   [`stores`] opens one for each pipeline
@@ -32,6 +32,7 @@ mod rebalance;
 pub mod room;
 
 pub mod record;
+mod late;
 mod twins;
 pub mod waiting;
 

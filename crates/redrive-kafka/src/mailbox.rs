@@ -9,7 +9,7 @@ use redrive::engine::completion::CompletionSet;
 
 use crate::lane::LaneKind;
 use crate::room::Room;
-use crate::waiting::Waiting;
+use crate::waiting::Polled;
 
 /// What the polling thread tells the engine.
 #[derive(Debug)]
@@ -74,14 +74,6 @@ pub struct LaneStart {
     /// The first and last of its bitmaps that are in `T.progress`.
     pub written: Option<(u64, u64)>,
     pub room: Arc<Room>,
-}
-
-/// A record as the polling thread read it.
-#[derive(Debug)]
-pub struct Polled {
-    pub waiting: Waiting,
-    /// What it was counted with in its lane's room.
-    pub bytes: usize,
 }
 
 /// What the engine asks of the polling thread.

@@ -118,6 +118,7 @@ impl KafkaEngine {
             held_back: HashSet::new(),
             twins: Twins::default(),
             unsure: None,
+            unsettled: Vec::new(),
             heard: Instant::now(),
             gap_max: cluster.session() / 2,
             tickets: Tickets::default(),

@@ -181,6 +181,7 @@ impl Engine for KafkaEngine {
             return Ok(());
         }
         self.closed = true;
+        self.settle_what_waited();
         let until = Instant::now() + CLOSE_MAX;
         let safe = self.wait_for_copies(until);
         self.write_last_progress();

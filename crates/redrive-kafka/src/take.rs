@@ -100,6 +100,11 @@ impl KafkaEngine {
             && let Some((lane, waiting)) = self.keys.next_free()
         {
             let key = hash_of(&waiting.message);
+            if self.lanes[lane].done.contains(waiting.offset) {
+                // Another record of the message counts, and stands in its line.
+                self.pass_over(lane, &waiting, key);
+                continue;
+            }
             out.push(self.begin(lane, waiting, key));
         }
         let lanes = self.lanes.len();
@@ -136,6 +141,17 @@ impl KafkaEngine {
             }
         }
         None
+    }
+
+    /// A message that waited for its key is not needed any more.
+    fn pass_over(&mut self, lane: usize, waiting: &Waiting, key: Option<u64>) {
+        if let Some(key) = key {
+            self.keys.stop(key, waiting.number);
+        }
+        let lane = &self.lanes[lane];
+        if lane.kind == LaneKind::Source && lane.room.free(1, waiting.bytes()) {
+            self.mailbox.call_reader();
+        }
     }
 
     /// A delivery if the message may start now; otherwise it waits for its key.

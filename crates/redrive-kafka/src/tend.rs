@@ -78,9 +78,12 @@ impl KafkaEngine {
         if committing.epoch != self.epoch {
             return;
         }
-        self.unsure = self.unsure.filter(|gap| round <= *gap);
         for (lane, marks, offset, whole) in committing.lanes {
             self.lanes[lane].committed(marks, offset, whole);
+        }
+        if self.unsure.is_some_and(|gap| round > gap) {
+            self.unsure = None;
+            self.settle_what_waited();
         }
     }
 
