@@ -56,7 +56,8 @@ impl KafkaEngine {
 
     fn hear_one(&mut self, note: Note) {
         match note {
-            Note::Assigned { epoch, lanes, partitions } => {
+            Note::Assigned { epoch, lanes, partitions, letter_ends } => {
+                self.letter_ends = letter_ends;
                 self.assigned(epoch, lanes);
                 self.know_partitions(&partitions);
             }
@@ -208,7 +209,9 @@ impl KafkaEngine {
             Then::Spooled(_) => true,
             Then::Progress { .. } | Then::Nothing => false,
         };
-        let waits = self.lanes.iter().any(unread) || self.outbox.pending().any(is_late);
+        let waits = self.lanes.iter().any(unread)
+            || self.outbox.pending().any(is_late)
+            || !self.letters.are_read_up_to(&self.letter_ends);
         if waits && !self.twins.is_late(Instant::now()) {
             return;
         }

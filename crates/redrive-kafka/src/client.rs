@@ -128,7 +128,8 @@ impl Cluster {
                 ("linger.ms", "5"),
                 RECONNECT,
                 ("compression.type", "lz4"),
-                ("delivery.timeout.ms", "30000"),
+                // For ever: a copy that is given up and sent again may be there twice, one that is sent on is there once.
+                ("delivery.timeout.ms", "0"),
                 ("queue.buffering.max.kbytes", "262144"),
             ],
         );
@@ -153,7 +154,7 @@ impl Cluster {
     /// Reads whole topics without being a member of the group: it is given its partitions, and commits nothing. It hears
     /// of the end of each partition.
     pub fn reader(&self) -> ClientConfig {
-        let mut config = self.config(Side::Consumer, "reader", &[("fetch.queue.backoff.ms", "10")]);
+        let mut config = self.config(Side::Consumer, "reader", &[("fetch.queue.backoff.ms", "10"), RECONNECT]);
         config
             .set("group.id", &self.group)
             .set("enable.auto.commit", "false")

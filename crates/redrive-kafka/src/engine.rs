@@ -122,6 +122,8 @@ pub struct KafkaEngine {
     /// Partitions whose tiers have to be read before anything of them may start.
     pub(crate) held_back: HashSet<i32>,
     pub(crate) twins: Twins,
+    /// Where the letters ended when the partitions were assigned.
+    pub(crate) letter_ends: Vec<(i32, i64)>,
     /// Set after a gap in which others may have been given the partitions: nothing is started before a commit later than
     /// this round is answered.
     pub(crate) unsure: Option<u64>,

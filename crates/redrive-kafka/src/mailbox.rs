@@ -20,6 +20,8 @@ pub enum Note {
         lanes: Vec<LaneStart>,
         /// How many partitions topics have.
         partitions: HashMap<Arc<str>, i32>,
+        /// Where the letters of these partitions end.
+        letter_ends: Vec<(i32, i64)>,
     },
     /// The partitions are wanted by somebody else. Answered with [`Order::Release`].
     Wanted {

@@ -120,6 +120,12 @@ impl Letters {
         shelf.index.get(number).is_some_and(|slot| slot.generation() >= replays && slot.dead_at() >= created)
     }
 
+    /// Whether the mirror knows every letter below these ends of partitions.
+    pub fn are_read_up_to(&self, ends: &[(i32, i64)]) -> bool {
+        let shelf = self.shelf.lock();
+        ends.iter().all(|(partition, end)| shelf.letters_next.get(partition).is_some_and(|next| next >= end))
+    }
+
     /// Key and value of the record for `T.DLQ.state` when a replayed message succeeded. `replays` is that of the copy:
     /// the first replay is 1.
     pub fn succeeded_state(number: u64, replays: u32, job: Option<u64>, at: Time) -> (String, Vec<u8>) {
