@@ -70,7 +70,7 @@ impl KafkaEngine {
             Note::Gone { epoch } if epoch == self.epoch => self.gone(),
             Note::Records { epoch, lane, records } if epoch == self.epoch => self.arrived(lane, records),
             Note::End { epoch, lane } if epoch == self.epoch => {
-                self.lanes[lane].ended = true;
+                self.lanes[lane].end_met();
                 self.open_read_partitions();
                 self.start_when_read();
             }
@@ -80,7 +80,9 @@ impl KafkaEngine {
                     // The end of a topic that is written in transactions is no record.
                     if lane.kind != LaneKind::Replay {
                         lane.end = lane.end.max(end);
-                        lane.ended |= lane.next >= end;
+                        if lane.next >= end {
+                            lane.end_met();
+                        }
                     }
                 }
                 self.open_read_partitions();
@@ -139,6 +141,7 @@ impl KafkaEngine {
         // Copies that are acknowledged from now on have no lane to be marked in. The next assignment has this number or a
         // later one, and nothing is begun before it.
         self.epoch = self.epoch.wrapping_add(1);
+        self.count_voided_keys();
         self.lanes.clear();
         self.by_name.clear();
         self.ahead.clear();
@@ -215,6 +218,7 @@ impl KafkaEngine {
         if waits && !self.twins.is_late(Instant::now()) {
             return;
         }
+        self.meet_blocked_keys();
         let (lanes, by_name, source) = (&self.lanes, &self.by_name, &self.source);
         self.twins.end(|number| {
             let origin = origin_of(number, source);
@@ -262,6 +266,9 @@ impl KafkaEngine {
             }
             let replaces = replaces.filter(|_| !expected && !copied);
             let meeting = self.meeting(at, &waiting, replaces);
+            if waiting.meta.replays > 0 {
+                self.letter_came_back(&waiting);
+            }
             let lane = &mut self.lanes[at];
             if meeting == Meeting::Behind {
                 freed |= lane.kind == LaneKind::Source && lane.room.free(1, bytes);

@@ -137,7 +137,8 @@ pub fn begin(
                 ),
                 // Their bytes are bounded by the look-ahead, which puts them into a file.
                 LaneKind::Tier | LaneKind::Replay => {
-                    Room::new((plan.tier_records / tiers).max(1_000), usize::MAX)
+                    let room = Room::new((plan.tier_records / tiers).max(1_000), usize::MAX);
+                    if plan.ordered { room.lifted() } else { room }
                 }
             };
             let (_, read) = notes.remove(&name)?;

@@ -119,6 +119,8 @@ pub struct KafkaEngine {
     /// Retries whose copies are not acknowledged.
     pub(crate) copying: BTreeSet<(u64, u64)>,
     pub(crate) keys: Keys,
+    /// Keys whose order could not be kept, since the start.
+    pub(crate) key_order_voided: u64,
     /// Partitions whose tiers have to be read before anything of them may start.
     pub(crate) held_back: HashSet<i32>,
     pub(crate) twins: Twins,

@@ -137,6 +137,12 @@ impl Lane {
         !self.done.contains(offset)
     }
 
+    /// Everything that was there has been read. From now on it holds back.
+    pub fn end_met(&mut self) {
+        self.ended = true;
+        self.room.bind();
+    }
+
     /// Marks a record as done with: delivered, or copied to where it goes on.
     pub fn mark(&mut self, offset: u64) -> bool {
         let before = self.done.prefix();

@@ -31,7 +31,8 @@ impl Replaces {
     pub fn of(record: &BorrowedMessage<'_>) -> Option<Self> {
         let headers = record.headers()?;
         // Of our headers it is one of the last.
-        let from = (0..headers.count()).rev().map(|at| headers.get(at)).find(|header| header.key == names::FROM)?;
+        let from =
+            (0..headers.count()).rev().map(|at| headers.get(at)).find(|header| header.key == names::FROM)?;
         Self::parse(std::str::from_utf8(from.value?).ok()?)
     }
 
@@ -66,12 +67,13 @@ impl KafkaEngine {
         let lane = self.lanes.iter().position(|lane| lane.partition == partition && lane.topic_hash == topic);
         let Some(at) = lane else { return Replaced::Elsewhere };
         let lane = &self.lanes[at];
-        let copied = |then: &Then| {
-            matches!(then, Then::Mark { lane, epoch, offset: of, .. } if (*lane, *epoch, *of) == (at, self.epoch, offset))
-        };
+        let copied = |then: &Then| matches!(then, Then::Mark { lane, epoch, offset: of, .. } if (*lane, *epoch, *of) == (at, self.epoch, offset));
         if lane.done_before.contains(offset) {
             Replaced::Elsewhere
-        } else if lane.done.contains(offset) || lane.out.contains_key(&offset) || self.outbox.pending().any(copied) {
+        } else if lane.done.contains(offset)
+            || lane.out.contains_key(&offset)
+            || self.outbox.pending().any(copied)
+        {
             Replaced::Started
         } else if offset >= lane.next {
             Replaced::Ahead
@@ -91,7 +93,9 @@ impl KafkaEngine {
                 }
                 Meeting::First
             }
-            Replaced::Waits { lane } if self.is_older_topic(lane, replaces.offset, waiting.meta.created) => Meeting::First,
+            Replaced::Waits { lane } if self.is_older_topic(lane, replaces.offset, waiting.meta.created) => {
+                Meeting::First
+            }
             Replaced::Waits { lane } => Meeting::Further { lane, offset: replaces.offset },
             Replaced::Started => Meeting::Behind,
         }

@@ -8,7 +8,7 @@
 //! - [`poll`]: the polling thread, with `rebalance` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
 //!   [`mailbox`], [`room`]: between it and the engine
 //! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; [`twins`], `late`: which of two records of a message counts
-//! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`]: what waits for its key
+//! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`], `blocked`: what waits for its key
 //! - [`engine`]: the parts together, `open`, `take`, `settle`, `absorb` and `tend`: what it does; `serve`: the seam;
 //!   [`stores`] opens one for each pipeline
 //! - [`produce`]: copies on their way; [`spool`]: those that Kafka refuses
@@ -31,11 +31,12 @@ mod read;
 mod rebalance;
 pub mod room;
 
-pub mod record;
 mod late;
+pub mod record;
 mod twins;
 pub mod waiting;
 
+mod blocked;
 pub mod keys;
 pub mod lane;
 pub mod lookahead;

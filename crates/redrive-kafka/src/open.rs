@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use redrive::engine::numbers::NumberMap;
-use redrive::engine::{AfterDead, EngineError, LetterState, Ordering, StoreOptions};
+use redrive::engine::{EngineError, Ordering, StoreOptions};
 use redrive_core::Time;
 
 use crate::assign::{self, Plan};
 use crate::commit::Tickets;
 use crate::engine::{Claim, KafkaEngine, Target, unavailable};
-use crate::keys::{Keys, hash_of};
+use crate::keys::Keys;
 use crate::lane::LaneKind;
 use crate::letters::Letters;
 use crate::lookahead::LookAhead;
@@ -116,6 +116,7 @@ impl KafkaEngine {
             put_back: NumberMap::default(),
             copying: BTreeSet::new(),
             keys: Keys::default(),
+            key_order_voided: 0,
             held_back: HashSet::new(),
             twins: Twins::default(),
             letter_ends: Vec::new(),
@@ -145,26 +146,6 @@ impl KafkaEngine {
         engine.know_blocked_keys()?;
         engine.send_spooled();
         Ok(engine)
-    }
-
-    /// With `block_key`, the open letters of each key: read once, then followed.
-    fn know_blocked_keys(&mut self) -> Result<(), EngineError> {
-        if !self.is_ordered() || self.options.after_dead != AfterDead::BlockKey {
-            return Ok(());
-        }
-        let mut after = None;
-        loop {
-            let scan = self.letters.scan_letters(Some(LetterState::Open), after, 1_000, 10_000)?;
-            for letter in &scan.letters {
-                if let Some(key) = hash_of(&letter.message) {
-                    self.keys.letter_opened(key, letter.id);
-                }
-            }
-            after = scan.next;
-            if after.is_none() {
-                return Ok(());
-            }
-        }
     }
 }
 

@@ -70,6 +70,7 @@ impl Engine for KafkaEngine {
         let mut counts = Counts {
             delayed: (self.ahead.len() + self.copying.len() + self.put_back.len()) as u64,
             key_wait: self.keys.blocked() as u64,
+            key_order_voided: self.key_order_voided,
             letters_open: letters.open,
             letters_replaying: letters.replaying,
             letters_succeeded: letters.succeeded,
@@ -162,18 +163,8 @@ impl Engine for KafkaEngine {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<bool>, EngineError> {
-        let changed = self.letters.change_letters(change, ids, now)?;
-        if self.is_ordered() {
-            for (id, _) in ids.iter().zip(&changed).filter(|(_, changed)| **changed) {
-                let letter = self.letters.letter(*id)?;
-                let Some(key) = letter.and_then(|letter| hash_of(&letter.message)) else { continue };
-                match change {
-                    LetterChange::Discard => self.keys.letter_closed(key, *id),
-                    LetterChange::Undo => self.keys.letter_opened(key, *id),
-                }
-            }
-        }
-        Ok(changed)
+        // Whether a letter blocks its key is asked when it matters.
+        self.letters.change_letters(change, ids, now)
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

@@ -69,6 +69,7 @@ impl KafkaEngine {
         let mut left = room;
         let mut aside = Vec::new();
         while left > 0
+            && aside.len() < PASSED_MAX
             && let Some(due) = self.ahead.pop_due(now)
         {
             match due {
@@ -160,6 +161,7 @@ impl KafkaEngine {
             return Some(self.begin(lane, waiting, None));
         }
         let Some(key) = hash_of(&waiting.message) else { return Some(self.begin(lane, waiting, None)) };
+        self.follow_letters(key);
         let waiting = self.keys.start(key, lane, waiting)?;
         Some(self.begin(lane, waiting, Some(key)))
     }
@@ -167,7 +169,7 @@ impl KafkaEngine {
     fn begin(&mut self, at: usize, waiting: Waiting, key: Option<u64>) -> Delivery {
         let bytes = waiting.bytes();
         let Waiting { offset, number, message, meta, history, due, doomed, carried } = waiting;
-        let blocked = key.is_some_and(|key| self.keys.is_blocked(key, number));
+        let blocked = key.is_some_and(|key| self.is_blocked(key, number));
         let doomed = doomed.or(blocked.then_some(Reason::KeyBlocked));
         let lane = &mut self.lanes[at];
         if lane.kind == LaneKind::Source && lane.room.free(1, bytes) {

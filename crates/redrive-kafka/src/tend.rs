@@ -26,6 +26,7 @@ impl KafkaEngine {
             Claim::LetGo => return,
         }
         self.start_when_read();
+        self.release_followed();
         if self.committing.is_none() && now.duration_since(self.last_commit) >= self.commit_every {
             self.commit(now);
         }
@@ -192,12 +193,6 @@ impl KafkaEngine {
         if busy {
             let left: usize = self.lanes.iter().map(|lane| lane.out.len()).sum();
             tracing::warn!(left, "partitions go while deliveries run; these will be delivered again");
-            if self.is_ordered() {
-                tracing::error!(
-                    left,
-                    "the order of their keys is not certain: the next owner may overtake them"
-                );
-            }
         }
         let places = self.last_places();
         self.mailbox.order(Order::Release { epoch, places });

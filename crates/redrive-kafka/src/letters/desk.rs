@@ -120,6 +120,20 @@ impl Letters {
         shelf.index.get(number).is_some_and(|slot| slot.generation() >= replays && slot.dead_at() >= created)
     }
 
+    pub fn state_of(&self, number: u64) -> Option<LetterState> {
+        self.shelf.lock().index.get(number).and_then(super::slot::Slot::state)
+    }
+
+    /// The letters that are open or discarded, and that `wanted` says yes to.
+    pub fn at_rest(&self, wanted: impl Fn(u64) -> bool) -> Vec<u64> {
+        let shelf = self.shelf.lock();
+        let at_rest = shelf.index.after(None).filter_map(|(number, state, _)| {
+            let rests = matches!(state, LetterState::Open | LetterState::Discarded);
+            (rests && wanted(number)).then_some(number)
+        });
+        at_rest.collect()
+    }
+
     /// Whether the mirror knows every letter below these ends of partitions.
     pub fn are_read_up_to(&self, ends: &[(i32, i64)]) -> bool {
         let shelf = self.shelf.lock();

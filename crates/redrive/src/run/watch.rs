@@ -145,6 +145,7 @@ impl Watch {
             settle_duration: self.settle_duration,
             schedule_write: self.schedule_write,
             pending: counts,
+            key_order_voided: counts.key_order_voided,
             paused,
             held: if paused || figures.health.is_gated() { waiting } else { figures.held },
             oldest_pending: oldest_waiting.into_iter().chain(figures.oldest_pending).min(),
