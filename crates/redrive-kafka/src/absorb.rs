@@ -152,12 +152,12 @@ impl KafkaEngine {
         self.keys.clear();
         self.held_back.clear();
         self.twins.clear();
-        // What was given meanwhile is of an assignment that is over, and settles nothing.
         self.unsure = None;
-        self.unsettled.clear();
         self.committing = None;
         self.claim = Claim::Ours;
         self.next_source = 0;
+        // What was given meanwhile is of an assignment that is over, and settles nothing.
+        self.settle_what_waited();
     }
 
     /// Where keys are ordered, nothing of a partition starts before all that waits in its tiers is known, and nothing at

@@ -55,6 +55,8 @@ const PRODUCER_ONLY: [&str; 8] = [
 
 /// How long the group waits for a silent member, unless set.
 const SESSION_MS: u64 = 10_000;
+/// How long it waits for one that does not poll: librdkafka's own default.
+const POLL_INTERVAL_MS: u64 = 300_000;
 /// Messages of this size can be parked, whatever the client's default says; the topic has the last word.
 const MESSAGE_BYTES_MAX: &str = "40000000";
 
@@ -82,9 +84,17 @@ impl Side {
 impl Cluster {
     /// How long the group waits for a member that is silent.
     pub fn session(&self) -> Duration {
-        let set = self.passed_on.iter().rev().find(|(key, _)| key == "session.timeout.ms");
-        let millis = set.and_then(|(_, value)| value.parse().ok()).unwrap_or(SESSION_MS);
-        Duration::from_millis(millis)
+        self.span("session.timeout.ms", SESSION_MS)
+    }
+
+    /// How long the group waits for a member to give its partitions up.
+    pub fn poll_interval(&self) -> Duration {
+        self.span("max.poll.interval.ms", POLL_INTERVAL_MS)
+    }
+
+    fn span(&self, key: &str, default_ms: u64) -> Duration {
+        let set = self.passed_on.iter().rev().find(|(name, _)| name == key);
+        Duration::from_millis(set.and_then(|(_, value)| value.parse().ok()).unwrap_or(default_ms))
     }
 
     /// The first broker, as it stands in commands that people shall copy.

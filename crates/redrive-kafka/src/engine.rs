@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redrive::engine::numbers::NumberMap;
-use redrive::engine::{EngineError, Ordering, Settlement, StoreOptions, Ticket};
+use redrive::engine::{Delivery, EngineError, Ordering, Settlement, StoreOptions, Ticket};
 use redrive_core::Time;
 
 use crate::commit::Tickets;
@@ -175,6 +175,13 @@ impl KafkaEngine {
     pub fn read_up_to(&self, topic: &str, partition: i32) -> Option<u64> {
         let lane = self.lanes.iter().find(|lane| lane.partition == partition && *lane.topic == *topic)?;
         Some(lane.next)
+    }
+
+    /// Whether a delivery was handed out by this engine and is not settled.
+    pub fn owns(&self, delivery: &Delivery) -> bool {
+        let receipt = &delivery.receipt;
+        let lane = self.lanes.get(receipt.lane as usize).filter(|_| receipt.epoch == self.epoch);
+        lane.is_some_and(|lane| lane.out.contains_key(&receipt.at))
     }
 
     /// Whether partitions are assigned and each was read to its end once.

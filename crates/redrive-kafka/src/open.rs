@@ -28,8 +28,9 @@ use crate::topics::{self, Topics};
 use crate::trim::Trimmer;
 use crate::twins::Twins;
 
-/// How long what is in flight may take when partitions are wanted by others; they wait for it meanwhile.
-const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// How long what is in flight may take when partitions are wanted by others, unless the pipeline says. They wait for it
+/// meanwhile.
+const DRAIN: Duration = Duration::from_secs(20);
 /// In blocking mode deliveries wait in place for their next attempt, and will not come to an end in time.
 const DRAIN_BLOCKING_MAX: Duration = Duration::from_secs(1);
 /// Fresh records in memory, for all partitions together, and their bytes.
@@ -86,7 +87,7 @@ impl KafkaEngine {
         };
         let source = Arc::clone(&plan.source);
         let names: Vec<String> = read.into_iter().map(|(name, _)| name).collect();
-        let drain = if pipeline.blocking { DRAIN_BLOCKING_MAX } else { DRAIN_MAX };
+        let drain = drain(cluster, pipeline, options.drain);
         let config = consumer_config(config, &names, &counts);
         let poller = Poller::start(&config, &names, plan, Reader::new(pipeline), drain, &mailbox)
             .map_err(|error| unavailable(&error))?;
@@ -147,6 +148,12 @@ impl KafkaEngine {
         engine.send_spooled();
         Ok(engine)
     }
+}
+
+/// The group gives up on a member that takes longer than its polling interval.
+fn drain(cluster: &Cluster, pipeline: &KafkaPipeline, asked: Option<Duration>) -> Duration {
+    let bound = if pipeline.blocking { DRAIN_BLOCKING_MAX } else { cluster.poll_interval() / 2 };
+    asked.unwrap_or(DRAIN).min(bound)
 }
 
 /// How many partitions the topics have.

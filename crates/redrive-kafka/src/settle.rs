@@ -19,6 +19,7 @@ impl KafkaEngine {
         self.notice_gap();
         if self.unsure.is_some() && self.claim == Claim::Ours {
             // Others may have delivered these meanwhile: a copy would be a twin of theirs.
+            self.tickets.copying(ticket);
             self.unsettled.push((ticket, batch));
             return ticket;
         }
@@ -35,6 +36,8 @@ impl KafkaEngine {
             for settlement in batch {
                 self.settle_one(settlement, ticket);
             }
+            // Like a copy that was waited for: until now the batch was not durable.
+            self.tickets.copied(ticket);
         }
         self.absorb_ended();
     }

@@ -5,11 +5,10 @@ mod support;
 
 use std::time::Duration;
 
-use rdkafka::producer::{BaseRecord, Producer as _};
 use redrive::engine::{Delivery, Engine, History, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
-use redrive_kafka::record::{CopyRecord, Origin, headers};
+use redrive_kafka::record::{CopyRecord, Origin};
 use redrive_kafka::scan::Scan;
 use support::drive::{at, messages, of_key, ordered, settle, take};
 use support::{World, wait};
@@ -18,25 +17,17 @@ const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
 /// Writes the copy of a delivery as another process would have done, and waits until the topic has it.
 fn copy_late(world: &World, delivery: &Delivery, topic: &str, from: &str, dead: bool) {
-    let origin = Origin::of_number(world.pipeline.source.as_str().into(), delivery.receipt.seq);
-    let partition = origin.partition;
     let copy = CopyRecord {
         message: delivery.message.clone(),
         meta: Meta { attempts: delivery.meta.attempts + 1, ..delivery.meta },
         history: History::default(),
-        origin,
+        origin: Origin::of_number(world.pipeline.source.as_str().into(), delivery.receipt.seq),
         due: (!dead).then_some(at(100)),
         reason: dead.then_some(Reason::MaxRetries),
         dead_at: dead.then_some(at(50)),
         job: None,
     };
-    let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(topic, 0)
-        .partition(partition)
-        .headers(headers(&copy, from));
-    record.key = copy.message.key();
-    record.payload = copy.message.payload();
-    world.producer.send(record).map_err(|(error, _)| error).expect("there is room");
-    world.producer.flush(support::LIMIT).expect("the broker takes it");
+    world.write_copies(topic, from, std::slice::from_ref(&copy));
 }
 
 fn from(delivery: &Delivery, topic: &str) -> String {

@@ -15,6 +15,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _,
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use redrive::engine::{Engine, Event, StoreOptions};
 use redrive_core::{Message, Pick};
+use redrive_kafka::record::{CopyRecord, headers};
 use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
 
 /// Far longer than anything takes; only a fault waits for its end.
@@ -135,6 +136,27 @@ impl World {
         });
         places.sort_unstable();
         places.into_iter().map(|(_, partition, offset)| (partition, offset)).collect()
+    }
+}
+
+impl World {
+    /// Writes copies as another process would do, and waits until the topic has them.
+    pub fn write_copies(&self, topic: &str, from: &str, copies: &[CopyRecord]) {
+        let producer: BaseProducer = client().create().unwrap();
+        for copy in copies {
+            let record = || {
+                let mut record = BaseRecord::<[u8], [u8]>::to(topic)
+                    .partition(copy.origin.partition)
+                    .headers(headers(copy, from));
+                record.key = copy.message.key();
+                record.payload = copy.message.payload();
+                record
+            };
+            while producer.send(record()).is_err() {
+                producer.poll(Duration::from_millis(10));
+            }
+        }
+        producer.flush(LIMIT).expect("the broker takes them");
     }
 }
 
