@@ -142,6 +142,8 @@ pub struct KafkaEngine {
     pub(crate) last_commit: Instant,
     pub(crate) last_progress: Instant,
     pub(crate) last_tending: Instant,
+    pub(crate) tend_every: Duration,
+    pub(crate) straggler_after: Duration,
     pub(crate) claim: Claim,
     pub(crate) drain: Duration,
 
@@ -169,6 +171,12 @@ impl KafkaEngine {
     /// How long marks may wait for a commit; 100 ms unless set.
     pub fn commit_every(&mut self, span: Duration) {
         self.commit_every = span;
+    }
+
+    /// How long a waiting message may hold the committed offset up before it is written again; ten minutes unless set.
+    pub fn move_stragglers_after(&mut self, span: Duration) {
+        self.straggler_after = span;
+        self.tend_every = self.tend_every.min(span);
     }
 
     /// The first offset of a partition that was not read yet; `None` if the partition is not ours.

@@ -24,6 +24,7 @@ use crate::produce::Outbox;
 use crate::record::Reader;
 use crate::spill::Spill;
 use crate::spool::Spool;
+use crate::tend::{STRAGGLER_AFTER, TEND_EVERY};
 use crate::topics::{self, Topics};
 use crate::trim::Trimmer;
 use crate::twins::Twins;
@@ -132,6 +133,8 @@ impl KafkaEngine {
             last_commit: Instant::now(),
             last_progress: Instant::now(),
             last_tending: Instant::now(),
+            tend_every: TEND_EVERY,
+            straggler_after: STRAGGLER_AFTER,
             claim: Claim::Ours,
             drain,
             now: Time::ZERO,

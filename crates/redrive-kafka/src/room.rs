@@ -28,6 +28,7 @@ impl Room {
 
     /// Without a bound until [`Self::bind`]: where keys are ordered nothing starts before all that waits is known, and who
     /// holds back would wait for itself.
+    #[must_use]
     pub fn lifted(self) -> Self {
         self.lifted.store(true, Ordering::SeqCst);
         self

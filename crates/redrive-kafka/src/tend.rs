@@ -10,10 +10,10 @@ use crate::produce::{Body, Production};
 use crate::progress::{CHUNK, chunk_bytes, chunk_key, note};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-const TEND_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const TEND_EVERY: Duration = Duration::from_secs(5);
 /// A waiting message this many records behind, or that holds the committed offset up for this long, is written again.
 const STRAGGLER_OFFSETS: u64 = 1_000_000;
-const STRAGGLER_AFTER: Duration = Duration::from_mins(10);
+pub(crate) const STRAGGLER_AFTER: Duration = Duration::from_mins(10);
 /// Stragglers that are moved in one go.
 const STRAGGLERS_MAX: usize = 1_000;
 
@@ -34,7 +34,7 @@ impl KafkaEngine {
             self.last_progress = now;
             self.write_progress();
         }
-        if now.duration_since(self.last_tending) >= TEND_EVERY {
+        if now.duration_since(self.last_tending) >= self.tend_every {
             self.last_tending = now;
             self.move_stragglers(now);
         }
@@ -169,7 +169,7 @@ impl KafkaEngine {
             let since = *lane.stuck.1.get_or_insert(now);
             let below = if lane.next - prefix > STRAGGLER_OFFSETS {
                 lane.next - STRAGGLER_OFFSETS / 2
-            } else if lane.next > prefix && now.duration_since(since) > STRAGGLER_AFTER {
+            } else if lane.next > prefix && now.duration_since(since) > self.straggler_after {
                 prefix + 1
             } else {
                 continue;

@@ -27,7 +27,7 @@ fn copy_late(world: &World, delivery: &Delivery, topic: &str, from: &str, dead: 
         dead_at: dead.then_some(at(50)),
         job: None,
     };
-    world.write_copies(topic, from, std::slice::from_ref(&copy));
+    support::write_copies(topic, from, std::slice::from_ref(&copy));
 }
 
 fn from(delivery: &Delivery, topic: &str) -> String {
@@ -190,5 +190,25 @@ fn a_key_stays_in_order_when_a_late_copy_takes_a_place_in_its_line() {
         settle(&mut engine, next, |_| Verdict::Done);
     }
     assert_eq!(engine.counts().pending(), 0);
+    engine.close().unwrap();
+}
+
+/// A process that stood still does not know whether its partitions are its own. What it settles then is durable only once
+/// that is known and written.
+#[test]
+fn what_is_settled_after_a_long_pause_is_durable_when_it_says_so() {
+    let mut world = World::new(1, &TIERS);
+    world.cluster.passed_on.push(("session.timeout.ms".to_owned(), "6000".to_owned()));
+    world.produce(&messages(0..1));
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    let running = take(&mut engine, at(0), 1);
+    std::thread::sleep(Duration::from_millis(3_500));
+    settle(&mut engine, running, |delivery| Verdict::Retry {
+        due: at(100),
+        meta: Meta { attempts: 1, ..delivery.meta },
+    });
+    drop(engine);
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    assert_eq!(rest(&mut engine), [("m0".to_owned(), 1)]);
     engine.close().unwrap();
 }

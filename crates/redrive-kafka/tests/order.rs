@@ -58,7 +58,7 @@ fn a_backlog_longer_than_the_look_ahead_holds_its_partition_back_only_until_it_i
     let mut engine = world.open_caught_up(ordered());
     let running = take(&mut engine, at(0), 2);
     assert_eq!(ids(&running), ["a0".to_owned(), "e0".to_owned()].into());
-    world.write_copies(&first_tier, "", &backlog(&world, LOOK_AHEAD + 1_000));
+    support::write_copies(&first_tier, "", &backlog(&world, LOOK_AHEAD + 1_000));
     // The retry of `a0` stands behind all of them.
     settle(&mut engine, running, |delivery| match delivery.message.id() {
         "a0" => Verdict::Retry { due: at(100_000), meta: Meta { attempts: 1, ..delivery.meta } },

@@ -139,25 +139,23 @@ impl World {
     }
 }
 
-impl World {
-    /// Writes copies as another process would do, and waits until the topic has them.
-    pub fn write_copies(&self, topic: &str, from: &str, copies: &[CopyRecord]) {
-        let producer: BaseProducer = client().create().unwrap();
-        for copy in copies {
-            let record = || {
-                let mut record = BaseRecord::<[u8], [u8]>::to(topic)
-                    .partition(copy.origin.partition)
-                    .headers(headers(copy, from));
-                record.key = copy.message.key();
-                record.payload = copy.message.payload();
-                record
-            };
-            while producer.send(record()).is_err() {
-                producer.poll(Duration::from_millis(10));
-            }
+/// Writes copies as another process would do, and waits until the topic has them.
+pub fn write_copies(topic: &str, from: &str, copies: &[CopyRecord]) {
+    let producer: BaseProducer = client().create().unwrap();
+    for copy in copies {
+        let record = || {
+            let mut record = BaseRecord::<[u8], [u8]>::to(topic)
+                .partition(copy.origin.partition)
+                .headers(headers(copy, from));
+            record.key = copy.message.key();
+            record.payload = copy.message.payload();
+            record
+        };
+        while producer.send(record()).is_err() {
+            producer.poll(Duration::from_millis(10));
         }
-        producer.flush(LIMIT).expect("the broker takes them");
     }
+    producer.flush(LIMIT).expect("the broker takes them");
 }
 
 pub fn client() -> ClientConfig {
