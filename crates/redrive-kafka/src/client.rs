@@ -62,6 +62,8 @@ const MESSAGE_BYTES_MAX: &str = "40000000";
 
 /// A broker that is back is found within a second: what was on its way to it reaches it before others have gone on.
 const RECONNECT: (&str, &str) = ("reconnect.backoff.max.ms", "1000");
+/// A partition that had no leader when it was last asked for waits until it is asked for again: by default five minutes.
+const REFRESH: (&str, &str) = ("topic.metadata.refresh.interval.ms", "5000");
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
@@ -113,7 +115,7 @@ impl Cluster {
                 // With the default of a second a full queue stays empty for as long.
                 ("fetch.queue.backoff.ms", "10"),
                 RECONNECT,
-                ("topic.metadata.refresh.interval.ms", "30000"),
+                REFRESH,
             ],
         );
         config
@@ -137,6 +139,7 @@ impl Cluster {
             &[
                 ("linger.ms", "5"),
                 RECONNECT,
+                REFRESH,
                 ("compression.type", "lz4"),
                 // For ever: a copy that is given up and sent again may be there twice, one that is sent on is there once.
                 ("delivery.timeout.ms", "0"),
@@ -165,7 +168,7 @@ impl Cluster {
     /// of the end of each partition.
     pub fn reader(&self) -> ClientConfig {
         let mut config =
-            self.config(Side::Consumer, "reader", &[("fetch.queue.backoff.ms", "10"), RECONNECT]);
+            self.config(Side::Consumer, "reader", &[("fetch.queue.backoff.ms", "10"), RECONNECT, REFRESH]);
         config
             .set("group.id", &self.group)
             .set("enable.auto.commit", "false")

@@ -5,7 +5,7 @@
 //!
 //! - [`options`]: which cluster, which topics, how they are read
 //! - [`client`]: how librdkafka is set up for each of its parts; [`topics`]: which topics there are and must be
-//! - [`poll`]: the polling thread, with `rebalance` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
+//! - [`poll`]: the polling thread, with `rebalance`, `rejoin` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
 //!   [`mailbox`], [`room`]: between it and the engine
 //! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; [`twins`], `late`: which of two records of a message counts
 //! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`], `blocked`: what waits for its key
@@ -29,6 +29,7 @@ pub mod mailbox;
 pub mod poll;
 mod read;
 mod rebalance;
+mod rejoin;
 pub mod room;
 
 mod late;

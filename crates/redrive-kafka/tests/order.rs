@@ -38,7 +38,7 @@ fn backlog(world: &World, count: u64) -> Vec<CopyRecord> {
         origin: Origin {
             topic: world.pipeline.source.as_str().into(),
             partition: 1,
-            offset: 1_000_000 + n as i64,
+            offset: 1_000_000 + n.cast_signed(),
         },
         due: Some(at(900_000)),
         reason: None,
