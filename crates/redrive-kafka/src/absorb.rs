@@ -9,8 +9,8 @@ use redrive::engine::{Event, Ordering};
 use crate::engine::{Claim, KafkaEngine, LastCommit, Then};
 use crate::keys::hash_of;
 use crate::lane::{Lane, LaneKind};
-use crate::late::Replaces;
 use crate::mailbox::{LaneStart, Note};
+use crate::replaces::Replaces;
 use crate::twins::Meeting;
 use crate::waiting::{Polled, Waiting, origin_of};
 

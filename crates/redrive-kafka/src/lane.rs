@@ -7,8 +7,8 @@ use std::time::Instant;
 use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
 
-use crate::late::topic_hash;
 use crate::progress::CHUNK;
+use crate::replaces::topic_hash;
 use crate::room::Room;
 use crate::waiting::{Carried, Waiting};
 

@@ -6,47 +6,15 @@
 //! are still told to be one message: if the record has not started, the copy takes its place; if it has, it goes on and
 //! the copy is passed over.
 
-use rdkafka::Message as _;
-use rdkafka::message::{BorrowedMessage, Headers as _};
 use redrive_core::Time;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::engine::{KafkaEngine, Then};
 use crate::keys::hash_of;
 use crate::lane::LaneKind;
-use crate::record::{CopyRecord, names};
+use crate::record::CopyRecord;
+use crate::replaces::Replaces;
 use crate::twins::Meeting;
 use crate::waiting::{Waiting, number_of};
-
-/// The record that a copy replaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Replaces {
-    /// A hash of its topic: it is only compared with those of our lanes.
-    topic: u64,
-    partition: i32,
-    offset: u64,
-}
-
-impl Replaces {
-    pub fn of(record: &BorrowedMessage<'_>) -> Option<Self> {
-        let headers = record.headers()?;
-        // Of our headers it is one of the last.
-        let from =
-            (0..headers.count()).rev().map(|at| headers.get(at)).find(|header| header.key == names::FROM)?;
-        Self::parse(std::str::from_utf8(from.value?).ok()?)
-    }
-
-    /// Reads `orders.retry.5s/7/1182`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.rsplitn(3, '/');
-        let (offset, partition) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        Some(Self { topic: topic_hash(parts.next()?), partition, offset })
-    }
-}
-
-pub fn topic_hash(topic: &str) -> u64 {
-    xxh3_64(topic.as_bytes())
-}
 
 /// How the record that a copy replaces stands here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,19 +91,5 @@ impl KafkaEngine {
         }
         let at = lane.fifo.partition_point(|waiting| waiting.offset < offset);
         lane.fifo.get(at).is_none_or(|waiting| waiting.offset != offset || waiting.meta.created != created)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_record_a_copy_replaces_is_named_by_its_place() {
-        let place = Replaces { topic: topic_hash("a/b.retry.5s"), partition: 7, offset: 1182 };
-        assert_eq!(Replaces::parse("a/b.retry.5s/7/1182"), Some(place));
-        for text in ["", "orders", "orders/7", "orders/x/1", "orders/7/-1"] {
-            assert_eq!(Replaces::parse(text), None, "{text}");
-        }
     }
 }

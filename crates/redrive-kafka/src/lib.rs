@@ -34,6 +34,7 @@ pub mod room;
 
 mod late;
 pub mod record;
+mod replaces;
 mod twins;
 pub mod waiting;
 

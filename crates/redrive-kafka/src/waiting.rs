@@ -7,8 +7,8 @@ use rdkafka::message::BorrowedMessage;
 use redrive::engine::history::History;
 use redrive_core::{Message, Meta, Reason, Time};
 
-use crate::late::Replaces;
 use crate::record::{CopyRecord, Origin, Read, Reader};
+use crate::replaces::Replaces;
 
 #[derive(Clone, Debug)]
 pub struct Waiting {
