@@ -6,6 +6,7 @@ use rdkafka::error::KafkaError;
 use std::time::Duration;
 
 use crate::Cluster;
+use crate::build::Build;
 
 /// Keys on which a promise hangs. They are set here and nowhere else; each with what to use instead.
 pub const RESERVED: [(&str, &str); 17] = [
@@ -203,15 +204,33 @@ impl Cluster {
     }
 
     /// What is wrong with the keys that are passed on, each with the key and without its value: it may be a secret.
-    pub fn passed_on_faults(&self) -> Vec<(String, String)> {
+    pub fn passed_on_faults(&self) -> Vec<(String, Refusal)> {
         let fault = |(key, value): &(String, String)| Some((key.clone(), fault_of(key, value)?));
         self.passed_on.iter().filter_map(fault).collect()
     }
 }
 
-/// Why a key cannot be passed on, told without its value: it may be a secret.
-pub fn fault_of(key: &str, value: &str) -> Option<String> {
-    reserved(key).map(str::to_owned).or_else(|| refused(key, value))
+/// Why a setting cannot be passed on, told without its value: it may be a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub problem: String,
+    /// Empty where the problem says it already.
+    pub fix: String,
+}
+
+impl Refusal {
+    fn plain(problem: impl Into<String>) -> Self {
+        Self { problem: problem.into(), fix: String::new() }
+    }
+}
+
+/// Why a key cannot be passed on. Connects to nothing.
+pub fn fault_of(key: &str, value: &str) -> Option<Refusal> {
+    let build = Build::of_this();
+    reserved(key)
+        .map(Refusal::plain)
+        .or_else(|| build.lacks(key, value).map(|(problem, fix)| Refusal { problem, fix }))
+        .or_else(|| refused(key, value).map(Refusal::plain))
 }
 
 fn reserved(key: &str) -> Option<&'static str> {
@@ -224,40 +243,8 @@ fn refused(key: &str, value: &str) -> Option<String> {
     config.set(key, value);
     match config.create_native_config() {
         Ok(_) => None,
+        Err(KafkaError::ClientConfig(_, why, ..)) if value.is_empty() => Some(why),
         Err(KafkaError::ClientConfig(_, why, ..)) => Some(why.replace(value, "…")),
         Err(_) => Some("librdkafka does not take it".to_owned()),
-    }
-}
-
-/// What this build of librdkafka can do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Build {
-    pub version: String,
-    /// SASL mechanisms by their usual names.
-    pub mechanisms: Vec<&'static str>,
-    pub tls: bool,
-    pub compression: Vec<&'static str>,
-}
-
-impl Build {
-    pub fn of_this() -> Self {
-        let config = ClientConfig::new().create_native_config();
-        let features = config.and_then(|config| config.get("builtin.features")).unwrap_or_default();
-        let has = |name: &str| features.trim_end_matches('\0').split(',').any(|feature| feature == name);
-        let named = |names: &[(&str, &'static str)]| {
-            names.iter().filter(|(feature, _)| has(feature)).map(|(_, name)| *name).collect()
-        };
-        Self {
-            version: rdkafka::util::get_rdkafka_version().1,
-            mechanisms: named(&[
-                ("sasl_plain", "PLAIN"),
-                ("sasl_scram", "SCRAM-SHA-256"),
-                ("sasl_scram", "SCRAM-SHA-512"),
-                ("sasl_oauthbearer", "OAUTHBEARER"),
-                ("sasl_gssapi", "GSSAPI"),
-            ]),
-            tls: has("ssl"),
-            compression: named(&[("gzip", "gzip"), ("snappy", "snappy"), ("lz4", "lz4"), ("zstd", "zstd")]),
-        }
     }
 }

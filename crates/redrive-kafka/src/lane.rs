@@ -81,6 +81,8 @@ pub struct Lane {
     pub writing: Option<Writing>,
     /// What `taken` was when it was last committed.
     pub noted: u64,
+    /// How many were out when it was last committed.
+    pub noted_out: usize,
     /// Since when the prefix stands where it stands.
     pub stuck: (u64, Option<Instant>),
 }
@@ -119,6 +121,7 @@ impl Lane {
             overflows: false,
             writing: None,
             noted: taken,
+            noted_out: 0,
             stuck: (committed, None),
         }
     }
@@ -176,7 +179,7 @@ impl Lane {
 
     /// Whether something has to be committed.
     pub fn has_news(&self) -> bool {
-        self.marks > self.kept || self.taken > self.noted
+        self.marks > self.kept || self.taken > self.noted || self.out.len() != self.noted_out
     }
 
     /// A commit was answered: `whole` if it says everything that was marked then.

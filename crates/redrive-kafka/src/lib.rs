@@ -4,7 +4,8 @@
 //! # Layout, in the order a record meets it
 //!
 //! - [`options`]: which cluster, which topics, how they are read
-//! - [`client`]: how librdkafka is set up for each of its parts; [`topics`]: which topics there are and must be
+//! - [`client`]: how librdkafka is set up for each of its parts; [`build`]: what it can do; [`reach`]: why a cluster does not
+//!   answer; [`topics`]: which topics there are and must be
 //! - [`poll`]: the polling thread, with `rebalance`, `rejoin` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
 //!   [`mailbox`], [`room`]: between it and the engine
 //! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; [`twins`], `late`: which of two records of a message counts
@@ -17,8 +18,10 @@
 //! - [`trim`]: what is done is cut off
 //! - [`members`], [`scan`]: for who asks from outside: the group, and topics record by record
 
+pub mod build;
 pub mod client;
 pub mod options;
+pub mod reach;
 pub mod topics;
 
 pub mod assign;

@@ -27,6 +27,13 @@ pub struct CommitNote {
     pub more: bool,
     /// What is done beyond the committed offset, as (first, count).
     pub runs: Vec<(u64, u64)>,
+    /// How many of the partition were being delivered. Only for people: `status --members`.
+    pub out: u64,
+}
+
+/// A note with the number of those that are being delivered.
+pub fn with_out(note: String, out: usize) -> String {
+    if out == 0 { note } else { format!("{note} out={out}") }
 }
 
 /// The text for a partition whose completions are `done`, and whether it says all of them.
@@ -67,6 +74,7 @@ impl CommitNote {
                     note.more |= word == "more";
                 }
                 Some(("taken", value)) => note.taken = value.parse().unwrap_or(offset).max(offset),
+                Some(("out", value)) => note.out = value.parse().unwrap_or(0),
                 Some(("done", value)) => note.runs = runs(value, offset),
                 Some(_) => {}
             }
@@ -200,7 +208,11 @@ mod tests {
         assert_eq!(text, "v1 open taken=12 done=2+2,2+1");
         assert!(whole);
         let read = CommitNote::read(&text, 3);
-        assert_eq!(read, CommitNote { clean: false, taken: 12, more: false, runs: vec![(5, 2), (9, 1)] });
+        assert_eq!(
+            read,
+            CommitNote { clean: false, taken: 12, more: false, runs: vec![(5, 2), (9, 1)], out: 0 }
+        );
+        assert_eq!(CommitNote::read(&with_out(text, 3), 3), CommitNote { out: 3, ..read });
         assert_eq!(note(true, 3, &set(3, &[])).0, "v1 clean taken=3");
     }
 

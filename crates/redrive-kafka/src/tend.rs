@@ -7,7 +7,7 @@ use crate::engine::{Claim, Committing, KafkaEngine, Then};
 use crate::lane::{LaneKind, Writing};
 use crate::mailbox::{Order, Place};
 use crate::produce::{Body, Production};
-use crate::progress::{CHUNK, chunk_bytes, chunk_key, note};
+use crate::progress::{CHUNK, chunk_bytes, chunk_key, note, with_out};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 pub(crate) const TEND_EVERY: Duration = Duration::from_secs(5);
@@ -49,6 +49,8 @@ impl KafkaEngine {
             let (note, whole) = note(false, lane.taken, &lane.done);
             lane.overflows = !whole;
             lane.noted = lane.taken;
+            lane.noted_out = lane.out.len();
+            let note = with_out(note, lane.out.len());
             let offset = lane.done.prefix();
             covered.push((at, lane.marks, offset, whole));
             places.push(Place { topic: Arc::clone(&lane.topic), partition: lane.partition, offset, note });

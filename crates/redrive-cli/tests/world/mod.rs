@@ -4,6 +4,8 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod chromium;
+#[cfg(feature = "kafka")]
+pub mod guarded;
 pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;

@@ -13,11 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::suspects::Suspects;
+use redrive_core::time::millis;
 use redrive_core::{BreakerSettings, Message, Meta, Policy, Random, Reason, Time, expired};
 
 use super::calls::{Call, CallId, Calls};
 use super::failed::AttemptFailed;
 use super::health::{HealthEntry, HealthFigures};
+use super::kept;
 use super::permits::Permits;
 use super::protection::{Admission, Protection, ProtectionSettings};
 use super::resets::Resets;
@@ -200,6 +202,18 @@ impl Machine {
         self.protection.changes(out);
     }
 
+    /// An earlier process left this: a breaker that was open is open.
+    pub fn remember(&mut self, reminder: &[u8]) {
+        if let Some(left) = kept::read(reminder) {
+            self.protection.reopen(&left);
+        }
+    }
+
+    /// What the next process has to be told, if that has changed since the last call.
+    pub fn to_remember(&mut self, now: Time) -> Option<Vec<u8>> {
+        Some(kept::write(self.protection.to_remember(now)?.as_ref()))
+    }
+
     /// How the sink is doing.
     pub fn health(&mut self, now: Time) -> HealthFigures {
         self.protection.figures(now)
@@ -237,6 +251,8 @@ impl Machine {
                 self.settle(settle::dead(delivery, reason, now), None);
             } else if expired(&delivery.meta, now) {
                 self.settle(settle::dead(self.with_time_held(delivery, now), Reason::TtlExceeded, now), None);
+            } else if self.protection.is_out_of_reach() && self.is_held_too_long(&delivery, now) {
+                self.settle(settle::dead(self.with_time_held(delivery, now), Reason::HoldExpired, now), None);
             } else if let Some(suspect) = delivery
                 .suspect
                 .as_deref()
@@ -250,11 +266,22 @@ impl Machine {
         }
     }
 
-    /// A message that the breaker kept back until its deadline says for how long.
-    fn with_time_held(&self, delivery: Delivery, now: Time) -> Delivery {
-        let ready = delivery.due.unwrap_or(delivery.meta.created);
-        let held_ms = delivery.meta.held_ms.saturating_add(self.protection.held_ms(ready, now));
-        Delivery { meta: Meta { held_ms, ..delivery.meta }, ..delivery }
+    /// A message that was kept from the sink until `now` says for how long.
+    pub(super) fn with_time_held(&self, mut delivery: Delivery, now: Time) -> Delivery {
+        let kept_ms = self.kept_ms(&delivery, now);
+        delivery.meta.held_ms = delivery.meta.held_ms.saturating_add(kept_ms);
+        delivery
+    }
+
+    fn kept_ms(&self, delivery: &Delivery, now: Time) -> u64 {
+        self.protection.kept_ms(delivery.due.unwrap_or(delivery.meta.created), now)
+    }
+
+    /// Whether a message has waited for the sink for as long as it may. Asked only while the sink is out of reach: what
+    /// can be delivered is.
+    fn is_held_too_long(&self, delivery: &Delivery, now: Time) -> bool {
+        let held_ms = delivery.meta.held_ms.saturating_add(self.kept_ms(delivery, now));
+        held_ms > millis(self.policy.hold_max())
     }
 
     fn start(&mut self, delivery: Delivery, now: Time, starts: &mut Vec<Start>) {
@@ -272,6 +299,7 @@ impl Machine {
                 self.begin(Call { is_probe: true, ..Call::new(delivery, now, permit) }, starts);
             }
             Admission::Another => {
+                let delivery = self.with_time_held(delivery, now);
                 let settlement = self.defer_unsent(delivery, now.plus(ANOTHER_PROBE), now);
                 self.settle(settlement, None);
             }
@@ -292,6 +320,7 @@ impl Machine {
             self.figures.stall.observe(call.started.since(message.created()));
         }
         let (message, replays) = (message.clone(), meta.replays);
+        self.protection.started(self.permits.used(), call.started);
         let call = self.calls.insert(call);
         starts.push(Start { call, message, attempt, replays });
     }

@@ -167,6 +167,8 @@ impl Machine {
     /// Puts a message off that was not sent. It burns nothing, but its time is bounded all the same.
     pub(super) fn defer_unsent(&mut self, delivery: Delivery, due: Time, now: Time) -> Settlement {
         let meta = delivery.meta;
+        // Whoever would not be sent any more ends when its time is up, and not when its endpoint might be back.
+        let due = meta.deadline.map_or(due, |deadline| due.min(deadline));
         let held_ms = meta.held_ms.saturating_add(millis(due.since(now)));
         if held_ms > millis(self.policy.hold_max()) {
             return settle::dead(delivery, redrive_core::Reason::HoldExpired, now);

@@ -88,6 +88,15 @@ impl Engine for Memory {
         Ok(())
     }
 
+    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+        self.lock().reminder = text.to_vec();
+        Ok(())
+    }
+
+    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
+        Ok(self.lock().reminder.clone())
+    }
+
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
         let mut inner = self.lock();
         inner.next_ticket += 1;

@@ -211,6 +211,18 @@ pub trait Engine: Send + 'static {
         Ok(())
     }
 
+    /// Keeps a reminder, a short text, for the next process, instead of the one before. It outlives the process, though perhaps not a
+    /// power cut. Engines that have no place for it forget it.
+    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+        let _ = text;
+        Ok(())
+    }
+
+    /// The reminder that was kept last; empty if there is none.
+    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
+        Ok(Vec::new())
+    }
+
     /// Takes a batch of verdicts; it is durable once [`Event::Durable`] names its ticket. Never blocks.
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError>;
 

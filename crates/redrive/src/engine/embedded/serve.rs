@@ -44,6 +44,16 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         self.guard(announced)
     }
 
+    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+        self.check()?;
+        let kept = self.reminder.keep(text).map_err(|error| reminding(&error));
+        self.guard(kept)
+    }
+
+    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
+        self.reminder.read().map_err(|error| reminding(&error))
+    }
+
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
         self.check()?;
         if !self.suspects.is_empty() {
@@ -247,6 +257,10 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
 
 fn marking(error: &std::io::Error) -> EngineError {
     EngineError::Storage(format!("marking suspects: {error}"))
+}
+
+fn reminding(error: &std::io::Error) -> EngineError {
+    EngineError::Storage(format!("keeping a reminder: {error}"))
 }
 
 fn refusal(slot: &LetterSlot, job: &ReplayJob) -> Option<ReplayAnswer> {

@@ -49,6 +49,8 @@ pub(super) struct LetterEntry {
 #[derive(Default)]
 pub(super) struct Inner {
     pub(super) options: StoreOptions,
+    /// What one process tells the next.
+    pub(super) reminder: Vec<u8>,
     pub(super) entries: BTreeMap<u64, Entry>,
     pub(super) ready: BTreeSet<u64>,
     pub(super) released: BTreeSet<u64>,
