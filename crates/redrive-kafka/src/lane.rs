@@ -8,6 +8,7 @@ use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
 
 use crate::progress::{CHUNK, Standing};
+use crate::replaces::topic_hash;
 use crate::reservation::Reservation;
 use crate::room::Room;
 use crate::started;
@@ -48,6 +49,7 @@ pub struct Writing {
 pub struct Lane {
     pub kind: LaneKind,
     pub topic: Arc<str>,
+    pub topic_hash: u64,
     pub partition: i32,
     /// What it is called in the file of what was started.
     pub place: u64,
@@ -61,6 +63,10 @@ pub struct Lane {
     /// Set if nothing more will come, and why.
     pub stopped: bool,
     pub done: CompletionSet,
+    /// What was done when the partition was assigned.
+    pub done_before: CompletionSet,
+    /// One behind the last copy that was acknowledged late, and so has to be read before anything starts.
+    pub late_end: u64,
     /// One behind the highest offset that was ever handed out.
     pub taken: u64,
     pub out: NumberMap<u64, Out>,
@@ -106,6 +112,7 @@ impl Lane {
         Self {
             kind,
             place: started::place(&topic, partition),
+            topic_hash: topic_hash(&topic),
             topic,
             partition,
             room,
@@ -113,7 +120,9 @@ impl Lane {
             end: committed,
             ended: false,
             stopped: false,
+            done_before: done.clone(),
             done,
+            late_end: 0,
             taken: committed,
             out: NumberMap::default(),
             fifo: VecDeque::new(),
@@ -144,6 +153,12 @@ impl Lane {
         self.next = offset + 1;
         self.end = self.end.max(self.next);
         !self.done.contains(offset)
+    }
+
+    /// Everything that was there has been read. From now on it holds back.
+    pub fn end_met(&mut self) {
+        self.ended = true;
+        self.room.bind();
     }
 
     /// Marks a record as done with: delivered, or copied to where it goes on.
