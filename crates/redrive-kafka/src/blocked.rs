@@ -86,7 +86,9 @@ impl KafkaEngine {
         if !self.is_ordered() {
             return;
         }
-        let running = self.lanes.iter().flat_map(|lane| lane.out.values()).filter_map(|out| out.key);
+        // A suspect that has no turn yet does not run.
+        let out = self.lanes.iter().flat_map(|lane| lane.out.values());
+        let running = out.filter(|out| !out.waits).filter_map(|out| out.key);
         let voided = running.collect::<HashSet<u64>>().len() as u64;
         if voided > 0 {
             self.key_order_voided += voided;
