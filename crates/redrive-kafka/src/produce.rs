@@ -225,7 +225,7 @@ impl<T> Outbox<T> {
     }
 
     /// A producer after a fatal error is of no use. Whether its last records were written is not known.
-    fn begin_anew(&mut self) {
+    pub fn begin_anew(&mut self) {
         match connect(&self.config, &self.reports, &self.mailbox) {
             Ok(producer) => {
                 tracing::warn!("the Kafka producer was made anew; what was on its way is sent again");

@@ -256,12 +256,12 @@ fn passed_on_faults(passed_on: &[PassedOn]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for passed in passed_on {
         let key = format!("kafka.{}", passed.key);
-        let problem = match passed.read() {
-            Err(problem) => Some(format!("`{key}` cannot be read: {problem}")),
+        let fault = match passed.read() {
+            Err(problem) => Some((format!("`{key}` cannot be read: {problem}"), String::new())),
             Ok(value) => redrive_kafka::client::fault_of(&passed.key, &value)
-                .map(|problem| format!("`{key}` cannot be passed on: {problem}")),
+                .map(|refusal| (format!("`{key}` cannot be passed on: {}", refusal.problem), refusal.fix)),
         };
-        faults.extend(problem.map(|problem| Fault::line(key, problem, "", vec![passed.at.clone()])));
+        faults.extend(fault.map(|(problem, fix)| Fault::line(key, problem, fix, vec![passed.at.clone()])));
     }
     faults
 }

@@ -35,5 +35,5 @@ fn a_zombie_neither_loses_nor_overwrites_what_others_did_meanwhile() {
     frozen.stop();
     awake.stop();
     let told = world.audit(produced, "zombie");
-    assert_eq!(told.repeats_unexplained, 0, "{told}");
+    assert_eq!((told.repeats_unexplained, told.over_budget, told.twin_letters), (0, 0, 0), "{told}");
 }

@@ -196,6 +196,12 @@ impl Machine {
         self.expire_suspects(now);
     }
 
+    /// This process does `owned` of `all` parts of the work, and so has that part of what is given to the pipeline as a
+    /// whole.
+    pub fn own(&mut self, owned: u32, all: u32) {
+        self.protection.own(owned, all);
+    }
+
     /// What a decision would be told now.
     pub fn views(&mut self, now: Time) -> Views {
         self.protection.views(now)

@@ -138,6 +138,10 @@ impl Protection {
         }
     }
 
+    pub(super) fn own(&mut self, owned: u32, all: u32) {
+        self.budget.own(owned, all);
+    }
+
     /// What a decision is told now.
     pub fn views(&mut self, now: Time) -> Views {
         let health = match self.breaker.gate(now) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redrive_core::duration;
-use redrive_kafka::client::Build;
+use redrive_kafka::build::Build;
 use redrive_kafka::scan::Scan;
 use redrive_kafka::topics::{Survey, TopicsFault, acls, survey};
 use redrive_kafka::{Cluster, KafkaPipeline};
@@ -42,6 +42,11 @@ impl Finding {
 
 pub fn run(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
     let cluster = kafka::cluster(config)?;
+    let build = Build::of_this();
+    // First: it may be why the rest cannot be told.
+    if !out.is_json() {
+        write(&Finding::new(None, format!("this build: {build}")), out)?;
+    }
     let mut good = true;
     let mut documents = Vec::new();
     for (pipeline, settings) in kafka::pipelines(config).iter().zip(&config.pipelines) {
@@ -58,17 +63,30 @@ pub fn run(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
             write(finding, out)?;
         }
     }
-    let build = Build::of_this();
     if out.is_json() {
         out.json(&json!({
             "pipelines": documents,
-            "build": {"librdkafka": build.version, "sasl": build.mechanisms, "tls": build.tls, "compression": build.compression},
+            "build": build_json(&build),
             "ok": good,
         }))?;
-    } else {
-        write(&Finding::new(None, build_line(&build)), out)?;
     }
     Ok(if good { Exit::Ok } else { Exit::Bad })
+}
+
+/// What the client library of this build can do, for who only checks a file.
+pub fn build_of(config: &Config, out: &mut Output) -> Result<Option<Value>, Failed> {
+    if config.engine.kafka.is_none() {
+        return Ok(None);
+    }
+    let build = Build::of_this();
+    if !out.is_json() {
+        out.line(&format!("Kafka client of this build: {build}"))?;
+    }
+    Ok(Some(build_json(&build)))
+}
+
+fn build_json(build: &Build) -> Value {
+    json!({"librdkafka": build.version, "sasl": build.mechanisms, "tls": build.tls, "compression": build.compression})
 }
 
 fn write(finding: &Finding, out: &mut Output) -> Result<(), Failed> {
@@ -82,16 +100,6 @@ fn write(finding: &Finding, out: &mut Output) -> Result<(), Failed> {
         out.line(&format!("  {line}"))?;
     }
     Ok(())
-}
-
-fn build_line(build: &Build) -> String {
-    let tls = if build.tls { "TLS" } else { "no TLS" };
-    format!(
-        "this build: librdkafka {} · SASL {} · {tls} · compression {}",
-        build.version,
-        build.mechanisms.join(", "),
-        build.compression.join(", ")
-    )
 }
 
 fn topics(

@@ -64,8 +64,10 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
             count(health.suspects)
         ));
     }
-    if health.budget_remaining == Some(0) {
-        lines.push("the retry budget is used up".to_owned());
+    match health.budget_remaining {
+        None => {}
+        Some(0) => lines.push("the retry budget is used up".to_owned()),
+        Some(left) => lines.push(format!("retry budget: {} retries left now", count(u64::from(left)))),
     }
     lines
 }

@@ -17,6 +17,11 @@ use options::{Options, Scenario, Size};
 use redrive_lab::bench::Figures;
 use redrive_lab::kafka::Error;
 
+/// Also C's: librdkafka allocates once per header. See docs/adr/0018.
+#[cfg(all(feature = "jemalloc", target_os = "linux"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(options) => options,

@@ -11,6 +11,11 @@ use std::process::ExitCode;
 
 use options::Options;
 
+/// Also C's: librdkafka allocates once per header. See docs/adr/0018.
+#[cfg(all(feature = "jemalloc", target_os = "linux"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(options) => options,
