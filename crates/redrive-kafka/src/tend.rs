@@ -47,6 +47,9 @@ impl KafkaEngine {
         for (at, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| unsure || lane.has_news()) {
             let (note, whole) = note(false, lane.taken, &lane.done);
             lane.overflows = !whole;
+            if !whole {
+                lane.note_falls_short();
+            }
             lane.noted = lane.taken;
             let offset = lane.done.prefix();
             covered.push((at, lane.marks, offset, whole));
