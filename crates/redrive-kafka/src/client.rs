@@ -155,7 +155,11 @@ impl Cluster {
     /// Reads whole topics without being a member of the group: it is given its partitions, and commits nothing. It hears
     /// of the end of each partition.
     pub fn reader(&self) -> ClientConfig {
-        let mut config = self.config(Side::Consumer, "reader", &[("fetch.queue.backoff.ms", "10"), QUEUED_RECORDS, QUEUED_KB]);
+        let mut config = self.config(
+            Side::Consumer,
+            "reader",
+            &[("fetch.queue.backoff.ms", "10"), QUEUED_RECORDS, QUEUED_KB],
+        );
         config
             .set("group.id", &self.group)
             .set("enable.auto.commit", "false")

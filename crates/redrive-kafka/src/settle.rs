@@ -98,8 +98,7 @@ impl KafkaEngine {
         what: What,
     ) {
         let Lane { topic, partition, .. } = &self.lanes[lane];
-        let from =
-            Origin { topic: Arc::clone(topic), partition: *partition, offset: offset.cast_signed() };
+        let from = Origin { topic: Arc::clone(topic), partition: *partition, offset: offset.cast_signed() };
         let number = copy.origin.number();
         let partition = target.partition(copy.origin.partition);
         if let Some(ticket) = ticket {

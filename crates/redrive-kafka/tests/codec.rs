@@ -59,7 +59,12 @@ fn copied(reader: &Reader, record: &OwnedMessage) -> CopyRecord {
 
 /// The record that keeps `copy`, in `topic`.
 fn stored(copy: &CopyRecord, topic: &str) -> OwnedMessage {
-    record(topic, copy.message.key(), copy.message.payload(), headers(copy, Origin::parse("orders/7/1182").as_ref()))
+    record(
+        topic,
+        copy.message.key(),
+        copy.message.payload(),
+        headers(copy, Origin::parse("orders/7/1182").as_ref()),
+    )
 }
 
 fn value<'r>(record: &'r OwnedMessage, name: &str) -> Vec<&'r [u8]> {
@@ -249,8 +254,7 @@ fn first_retry() -> (CopyRecord, Vec<String>) {
         error: "503".to_owned(),
     };
     let message = Message::builder("orders/7/1182").payload("{}").build().unwrap();
-    let meta =
-        Meta { attempts: 1, first_failed: Some(attempt.at), last_delay_ms: 5_000, ..Meta::default() };
+    let meta = Meta { attempts: 1, first_failed: Some(attempt.at), last_delay_ms: 5_000, ..Meta::default() };
     let copy = CopyRecord {
         history: History::default().with(&attempt),
         due: Some(Time::from_millis(1_700_000_005_100)),

@@ -25,11 +25,7 @@ impl Place {
     }
 
     /// The text there. Numbers are taken as they are written; anything else but text is not found.
-    pub(super) fn find<'r>(
-        &self,
-        payload: Option<&'r [u8]>,
-        headers: &[Given<'r>],
-    ) -> Option<Cow<'r, str>> {
+    pub(super) fn find<'r>(&self, payload: Option<&'r [u8]>, headers: &[Given<'r>]) -> Option<Cow<'r, str>> {
         match self {
             Self::Json(steps) => in_json(steps, payload?),
             Self::Header(name) => {

@@ -29,6 +29,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
          the tiers; broker, producer and processor on the same cores",
         options.partitions, options.concurrency
     );
+    for (key, value) in &options.passed_on {
+        println!("set: {key} = {value}");
+    }
     println!("workload: 512-byte orders, N = {}; fates by fnv1a64 of the id, no other seed", options.n);
     let mut plan = Plan { options, runs: Runs::new(options), table: Table::default(), faults: Vec::new() };
     let ran = plan.all();
