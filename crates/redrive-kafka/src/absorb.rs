@@ -16,14 +16,19 @@ use crate::twins::Meeting;
 use crate::waiting::{Polled, Waiting, origin_of};
 
 impl KafkaEngine {
-    /// Hears everything, sends what has to be sent, and says what is durable.
-    pub(crate) fn absorb(&mut self, out: &mut Vec<Event>) {
+    /// Hears everything and sends what has to be sent, without telling what is durable.
+    pub fn listen(&mut self) {
         self.notice_gap();
         self.hear();
         self.outbox.poll(&mut self.ended);
         self.absorb_ended();
         self.tend();
         self.started.flush();
+    }
+
+    /// Hears everything, sends what has to be sent, and says what is durable.
+    pub(crate) fn absorb(&mut self, out: &mut Vec<Event>) {
+        self.listen();
         out.extend(self.share.take().map(|(owned, all)| Event::Share { owned, all }));
         out.extend(self.tickets.durable(&self.lanes, self.epoch).map(Event::Durable));
         let waits = !self.tickets.is_empty()

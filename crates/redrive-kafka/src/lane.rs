@@ -35,6 +35,9 @@ pub struct Out {
     pub waits: bool,
 }
 
+/// Commits with notes that could not say everything, of which it is remembered what they covered.
+const SHORT_NOTES_MAX: usize = 64;
+
 /// Bitmaps on their way into `T.progress`.
 #[derive(Debug)]
 pub struct Writing {
@@ -76,6 +79,11 @@ pub struct Lane {
     pub marks: u64,
     /// The marks that are committed, or in `T.progress`.
     pub kept: u64,
+    /// One behind the highest offset that was marked.
+    pub marked_end: u64,
+    /// After commits whose notes could not say everything: the marks at that time, and one behind the highest of them.
+    /// They are safe as soon as everything below that is committed, which it is long before a bitmap is written.
+    pub short_notes: VecDeque<(u64, u64)>,
     /// The offset that was committed last.
     pub committed: u64,
     /// Bitmaps that changed since they were written.
@@ -128,6 +136,8 @@ impl Lane {
             fifo: VecDeque::new(),
             marks: 0,
             kept: 0,
+            marked_end: committed,
+            short_notes: VecDeque::new(),
             committed,
             dirty: Vec::new(),
             written: None,
@@ -168,6 +178,7 @@ impl Lane {
             return false;
         }
         self.marks += 1;
+        self.marked_end = self.marked_end.max(offset + 1);
         let chunk = offset / CHUNK;
         if offset > before && self.dirty.last() != Some(&chunk) && !self.dirty.contains(&chunk) {
             self.dirty.push(chunk);
@@ -256,10 +267,21 @@ impl Lane {
         (self.kind != LaneKind::Source).then(|| self.reserved.due_granted())
     }
 
+    /// A commit begins whose note has no place for everything that is marked.
+    pub fn note_falls_short(&mut self) {
+        if self.short_notes.len() == SHORT_NOTES_MAX {
+            self.short_notes.pop_back();
+        }
+        self.short_notes.push_back((self.marks, self.marked_end));
+    }
+
     /// A commit was answered: `whole` if it says everything that was marked then.
     pub fn committed(&mut self, marks: u64, offset: u64, whole: bool) {
         self.committed = self.committed.max(offset);
         if whole {
+            self.kept = self.kept.max(marks);
+        }
+        while let Some((marks, _)) = self.short_notes.pop_front_if(|(_, end)| *end <= self.committed) {
             self.kept = self.kept.max(marks);
         }
         self.keep_written();
@@ -310,6 +332,23 @@ mod tests {
         assert_eq!(lane.unread(), 0);
         lane.end = 20;
         assert_eq!(lane.unread(), 12);
+    }
+
+    #[test]
+    fn marks_are_kept_once_all_below_the_highest_of_them_is_committed_whatever_the_note_said() {
+        let mut lane = lane(0);
+        (0..5).for_each(|offset| assert!(lane.meet(offset)));
+        (1..4).for_each(|offset| assert!(lane.mark(offset)));
+        lane.note_falls_short();
+        lane.committed(3, 0, false);
+        assert_eq!(lane.kept, 0, "nothing says that they are done");
+        lane.mark(0);
+        lane.mark(4);
+        lane.note_falls_short();
+        lane.committed(5, 4, false);
+        assert_eq!(lane.kept, 3, "the last one is not below what is committed");
+        lane.committed(5, 5, false);
+        assert_eq!(lane.kept, 5);
     }
 
     #[test]

@@ -64,6 +64,9 @@ impl KafkaEngine {
             let standing = Standing { clean: false, taken, until, by, suspected };
             let (note, whole) = note(&standing, &lane.done);
             lane.overflows = !whole;
+            if !whole {
+                lane.note_falls_short();
+            }
             lane.noted_out = lane.out.len();
             let note = with_out(note, lane.out.len());
             lane.hurries = false;
