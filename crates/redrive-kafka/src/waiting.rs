@@ -83,7 +83,8 @@ pub fn read(reader: &Reader, record: &BorrowedMessage<'_>) -> Polled {
             }
         }
         Ok(Read::Copy(copy)) => {
-            replaces = Replaces::of(record);
+            // Without `x-from` it is the first copy, of the source record itself.
+            replaces = Some(Replaces::of(record).unwrap_or_else(|| Replaces::at(&copy.origin)));
             Waiting::of_copy(offset, *copy, None)
         }
         Err(unreadable) => {

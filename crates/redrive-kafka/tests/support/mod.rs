@@ -13,9 +13,9 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use redrive::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
+use redrive::engine::{Engine, StoreOptions};
 use redrive_core::{Message, Pick};
-use redrive_kafka::record::{CopyRecord, headers};
+use redrive_kafka::record::{CopyRecord, Origin, headers};
 use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
 
 /// Far longer than anything takes; only a fault waits for its end.
@@ -146,7 +146,7 @@ pub fn write_copies(topic: &str, from: &str, copies: &[CopyRecord]) {
         let record = || {
             let mut record = BaseRecord::<[u8], [u8]>::to(topic)
                 .partition(copy.origin.partition)
-                .headers(headers(copy, from));
+                .headers(headers(copy, Origin::parse(from).as_ref()));
             record.key = copy.message.key();
             record.payload = copy.message.payload();
             record
