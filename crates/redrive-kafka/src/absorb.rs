@@ -1,16 +1,17 @@
 //! What the polling thread told: partitions come and go, records arrive, commits are answered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use redrive::engine::{Event, Ordering};
 
-use crate::engine::{Claim, KafkaEngine, LastCommit, Then};
+use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit, Then};
 use crate::keys::hash_of;
 use crate::lane::{Lane, LaneKind};
 use crate::mailbox::{LaneStart, Note};
 use crate::replaces::Replaces;
+use crate::started;
 use crate::twins::Meeting;
 use crate::waiting::{Polled, Waiting, origin_of};
 
@@ -22,11 +23,13 @@ impl KafkaEngine {
         self.outbox.poll(&mut self.ended);
         self.absorb_ended();
         self.tend();
+        self.started.flush();
     }
 
     /// Hears everything, sends what has to be sent, and says what is durable.
     pub(crate) fn absorb(&mut self, out: &mut Vec<Event>) {
         self.listen();
+        out.extend(self.share.take().map(|(owned, all)| Event::Share { owned, all }));
         out.extend(self.tickets.durable(&self.lanes, self.epoch).map(Event::Durable));
         let waits = !self.tickets.is_empty()
             || self.claim != Claim::Ours
@@ -65,6 +68,7 @@ impl KafkaEngine {
                 self.letter_ends = letter_ends;
                 self.assigned(epoch, lanes);
                 self.know_partitions(&partitions);
+                self.share = self.share_of(&partitions);
             }
             Note::Wanted { epoch } if epoch == self.epoch => {
                 self.claim = Claim::Wanted { until: Instant::now() + self.drain };
@@ -113,15 +117,22 @@ impl KafkaEngine {
         self.gone();
         self.epoch = epoch;
         for start in starts {
-            let LaneStart { kind, topic, partition, done, taken, clean, written, room } = start;
-            if !clean && taken > done.prefix() {
-                tracing::info!(%topic, partition, from = done.prefix(), to = taken, "the last owner did not end in order");
+            let LaneStart { kind, topic, partition, done, mut suspected, written, room } = start;
+            let place = started::place(&topic, partition);
+            if let Some(ran) = suspected.by().and_then(|run| self.started.left_by(run, place)) {
+                suspected.narrow(ran.into_iter().filter(|offset| !done.contains(*offset)).collect());
+            }
+            if suspected.below() > done.prefix() {
+                let (from, to) = (done.prefix(), suspected.below());
+                tracing::info!(%topic, partition, from, to, "the last owner did not end in order");
             }
             self.by_name.insert((Arc::clone(&topic), partition), self.lanes.len());
-            let mut lane = Lane::new(kind, topic, partition, done, taken, room);
+            let mut lane = Lane::new(kind, topic, partition, done, suspected, room);
             lane.written = written;
             self.lanes.push(lane);
         }
+        // Before anything is committed in the name of this run.
+        self.started.begin(self.lanes.iter().flat_map(Lane::open_marks));
         if self.is_ordered() {
             self.hold_back_partitions();
         }
@@ -142,6 +153,14 @@ impl KafkaEngine {
         }
     }
 
+    /// How much of the pipeline's work is ours, by partitions.
+    fn share_of(&self, partitions: &HashMap<Arc<str>, i32>) -> Option<(u32, u32)> {
+        let topics: HashSet<&Arc<str>> = self.lanes.iter().map(|lane| &lane.topic).collect();
+        let all: i32 = topics.into_iter().filter_map(|topic| partitions.get(topic)).sum();
+        let (owned, all) = (u32::try_from(self.lanes.len()).ok()?, u32::try_from(all).ok()?);
+        (owned > 0 && owned <= all).then_some((owned, all))
+    }
+
     fn gone(&mut self) {
         // Copies that are acknowledged from now on have no lane to be marked in. The next assignment has this number or a
         // later one, and nothing is begun before it.
@@ -159,6 +178,7 @@ impl KafkaEngine {
         self.twins.clear();
         self.unsure = None;
         self.committing = None;
+        self.dues = DueReserve::default();
         self.claim = Claim::Ours;
         self.next_source = 0;
         // What was given meanwhile is of an assignment that is over, and settles nothing.

@@ -15,8 +15,9 @@ use crate::desk::Desk;
 use crate::lane::LaneKind;
 use crate::mailbox::LaneStart;
 use crate::options::{Cluster, KafkaPipeline, Start, TopicsMode};
-use crate::progress::{CommitNote, apply_chunk, note, read_chunk_key};
+use crate::progress::{CommitNote, Standing, apply_chunk, note, read_chunk_key};
 use crate::room::Room;
+use crate::suspects::Suspected;
 use crate::topics::{self, TopicsFault};
 
 /// How long a question to the broker may take.
@@ -148,8 +149,7 @@ pub fn begin(
                 topic: name.0,
                 partition: name.1,
                 done,
-                taken: read.taken,
-                clean: read.clean,
+                suspected: Suspected::after(kind, &read),
                 written,
                 room: Arc::new(room),
             })
@@ -294,7 +294,7 @@ fn commit_first(consumer: &BaseConsumer<Desk>, first: &[(Name, u64)]) -> Result<
     for ((topic, partition), offset) in first {
         let mut element = list.add_partition(topic, *partition);
         element.set_offset(Offset::Offset(offset.cast_signed()))?;
-        element.set_metadata(note(true, *offset, &CompletionSet::starting_at(*offset)).0);
+        element.set_metadata(note(&Standing::clean(*offset), &CompletionSet::starting_at(*offset)).0);
     }
     consumer.commit(&list, CommitMode::Sync)?;
     Ok(())

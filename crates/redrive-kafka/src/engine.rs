@@ -18,7 +18,9 @@ use crate::mailbox::{Mailbox, Note};
 use crate::options::KafkaPipeline;
 use crate::poll::Poller;
 use crate::produce::{Ended, Outbox, Production};
+use crate::reservation::Advance;
 use crate::spool::Spool;
+use crate::started::Started;
 use crate::trim::Trimmer;
 use crate::twins::Twins;
 
@@ -135,8 +137,17 @@ pub struct KafkaEngine {
     /// A gap of this length between two looks makes unsure.
     pub(crate) gap_max: Duration,
 
+    pub(crate) dues: DueReserve,
+    pub(crate) started: Started,
+    /// A local file for [`redrive::engine::Engine::keep_reminder`].
+    pub(crate) reminder: PathBuf,
+    /// The share of the work that was not told yet.
+    pub(crate) share: Option<(u32, u32)>,
+
     pub(crate) tickets: Tickets,
     pub(crate) committing: Option<Committing>,
+    /// Whether the last commit failed: then nobody hurries.
+    pub(crate) refused: bool,
     pub(crate) rounds: u64,
     pub(crate) commit_every: Duration,
     pub(crate) last_commit: Instant,
@@ -163,8 +174,32 @@ pub struct KafkaEngine {
 pub(crate) struct Committing {
     pub round: u64,
     pub epoch: u32,
-    /// Lane, its marks at that time, the committed offset, and whether everything beyond it is said.
-    pub lanes: Vec<(usize, u64, u64, bool)>,
+    pub lanes: Vec<Covered>,
+}
+
+/// What a commit says of a lane.
+#[derive(Debug)]
+pub(crate) struct Covered {
+    pub lane: usize,
+    /// The marks at that time.
+    pub marks: u64,
+    pub offset: u64,
+    /// Whether everything beyond the offset is said.
+    pub whole: bool,
+    /// What is reserved, by offset and by due.
+    pub reserved: (u64, u64),
+    /// What was known of suspects.
+    pub changes: u64,
+}
+
+/// What may be handed out of all tiers together, in the order of their due times.
+#[derive(Debug, Default)]
+pub(crate) struct DueReserve {
+    pub advance: Advance,
+    pub handed: u64,
+    /// Whether something was due and not reserved.
+    pub starved: bool,
+    pub looked: Option<Instant>,
 }
 
 impl KafkaEngine {

@@ -7,9 +7,12 @@ use std::time::Instant;
 use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
 
-use crate::progress::CHUNK;
+use crate::progress::{CHUNK, Standing};
 use crate::replaces::topic_hash;
+use crate::reservation::Reservation;
 use crate::room::Room;
+use crate::started;
+use crate::suspects::Suspected;
 use crate::waiting::{Carried, Waiting};
 
 /// What the records of a partition are.
@@ -28,7 +31,12 @@ pub struct Out {
     pub carried: Carried,
     /// Its key, where keys are ordered.
     pub key: Option<u64>,
+    /// Whether it is a suspect that was not announced yet: it does not run.
+    pub waits: bool,
 }
+
+/// Commits with notes that could not say everything, of which it is remembered what they covered.
+const SHORT_NOTES_MAX: usize = 64;
 
 /// Bitmaps on their way into `T.progress`.
 #[derive(Debug)]
@@ -46,6 +54,8 @@ pub struct Lane {
     pub topic: Arc<str>,
     pub topic_hash: u64,
     pub partition: i32,
+    /// What it is called in the file of what was started.
+    pub place: u64,
     pub room: Arc<Room>,
     /// The first offset that was not met yet.
     pub next: u64,
@@ -69,6 +79,11 @@ pub struct Lane {
     pub marks: u64,
     /// The marks that are committed, or in `T.progress`.
     pub kept: u64,
+    /// One behind the highest offset that was marked.
+    pub marked_end: u64,
+    /// After commits whose notes could not say everything: the marks at that time, and one behind the highest of them.
+    /// They are safe as soon as everything below that is committed, which it is long before a bitmap is written.
+    pub short_notes: VecDeque<(u64, u64)>,
     /// The offset that was committed last.
     pub committed: u64,
     /// Bitmaps that changed since they were written.
@@ -79,10 +94,14 @@ pub struct Lane {
     pub overflows: bool,
     /// Bitmaps that are being written.
     pub writing: Option<Writing>,
-    /// What `taken` was when it was last committed.
-    pub noted: u64,
     /// How many were out when it was last committed.
     pub noted_out: usize,
+    /// How far it may be handed out.
+    pub reserved: Reservation,
+    /// Whether something due waits for the next commit.
+    pub hurries: bool,
+    /// Who may have killed the last owner.
+    pub suspected: Suspected,
     /// Since when the prefix stands where it stands.
     pub stuck: (u64, Option<Instant>),
 }
@@ -93,12 +112,14 @@ impl Lane {
         topic: Arc<str>,
         partition: i32,
         done: CompletionSet,
-        taken: u64,
+        suspected: Suspected,
         room: Arc<Room>,
     ) -> Self {
         let committed = done.prefix();
+        let reserved = Reservation::starting_at(committed.max(suspected.below()), suspected.due_by());
         Self {
             kind,
+            place: started::place(&topic, partition),
             topic_hash: topic_hash(&topic),
             topic,
             partition,
@@ -110,18 +131,22 @@ impl Lane {
             done_before: done.clone(),
             done,
             late_end: 0,
-            taken,
+            taken: committed,
             out: NumberMap::default(),
             fifo: VecDeque::new(),
             marks: 0,
             kept: 0,
+            marked_end: committed,
+            short_notes: VecDeque::new(),
             committed,
             dirty: Vec::new(),
             written: None,
             overflows: false,
             writing: None,
-            noted: taken,
             noted_out: 0,
+            reserved,
+            hurries: false,
+            suspected,
             stuck: (committed, None),
         }
     }
@@ -153,6 +178,7 @@ impl Lane {
             return false;
         }
         self.marks += 1;
+        self.marked_end = self.marked_end.max(offset + 1);
         let chunk = offset / CHUNK;
         if offset > before && self.dirty.last() != Some(&chunk) && !self.dirty.contains(&chunk) {
             self.dirty.push(chunk);
@@ -164,6 +190,12 @@ impl Lane {
     pub fn hand_out(&mut self, offset: u64, out: Out) {
         self.taken = self.taken.max(offset + 1);
         self.out.insert(offset, out);
+    }
+
+    /// What the file of this run has to say of it: who runs, and who is known to have.
+    pub fn open_marks(&self) -> impl Iterator<Item = (u64, u64)> {
+        let marked = self.out.keys().copied().chain(self.suspected.ran());
+        marked.map(|offset| (self.place, offset))
     }
 
     /// Puts a fresh message back to where it came from.
@@ -179,13 +211,77 @@ impl Lane {
 
     /// Whether something has to be committed.
     pub fn has_news(&self) -> bool {
-        self.marks > self.kept || self.taken > self.noted || self.out.len() != self.noted_out
+        self.marks > self.kept
+            || self.out.len() != self.noted_out
+            || self.suspected.has_news()
+            || self.needs_reservation()
+    }
+
+    fn needs_reservation(&self) -> bool {
+        match self.kind {
+            LaneKind::Source => self.reserved.has_news(self.taken, self.next, self.suspected.below()),
+            LaneKind::Tier | LaneKind::Replay => self.reserved.has_due_news(),
+        }
+    }
+
+    /// Whether somebody waits for the next commit.
+    pub fn is_urgent(&self) -> bool {
+        let is_low = self.kind == LaneKind::Source && self.reserved.is_low(self.taken, self.next);
+        self.suspected.has_news() || is_low || self.hurries
+    }
+
+    /// Whether something of it runs, or may.
+    pub fn is_busy(&self) -> bool {
+        self.out.values().any(|out| !out.waits)
+    }
+
+    /// What the last note of an owner says; `leaves` if suspects of a tier are left.
+    pub fn standing_at_end(&self, leaves: bool, run: Option<u64>) -> Standing<'_> {
+        let (taken, suspected) = (self.taken, Some(&self.suspected));
+        let by = self.vouched(run);
+        if self.is_busy() {
+            let taken = taken.max(self.suspected.below());
+            let until = self.until();
+            return Standing { clean: false, taken, until, by, suspected };
+        }
+        // Whoever was suspected still is, and nobody else.
+        let (below, until) = (self.suspected.below(), self.suspected.due_by());
+        let prefix = self.done.prefix();
+        let is_left = match self.kind {
+            LaneKind::Source => prefix < below && (prefix < self.next || !self.ended),
+            LaneKind::Tier | LaneKind::Replay => leaves || self.suspected.ran().next().is_some(),
+        };
+        if is_left {
+            return Standing { clean: false, taken: below.max(prefix), until, by, suspected };
+        }
+        Standing { suspected, ..Standing::clean(taken) }
+    }
+
+    /// The run whose file says exactly what was handed out of this partition, if there is one.
+    pub fn vouched(&self, run: Option<u64>) -> Option<u64> {
+        run.filter(|_| self.suspected.is_exact())
+    }
+
+    /// What may have been handed out of a tier.
+    pub fn until(&self) -> Option<u64> {
+        (self.kind != LaneKind::Source).then(|| self.reserved.due_granted())
+    }
+
+    /// A commit begins whose note has no place for everything that is marked.
+    pub fn note_falls_short(&mut self) {
+        if self.short_notes.len() == SHORT_NOTES_MAX {
+            self.short_notes.pop_back();
+        }
+        self.short_notes.push_back((self.marks, self.marked_end));
     }
 
     /// A commit was answered: `whole` if it says everything that was marked then.
     pub fn committed(&mut self, marks: u64, offset: u64, whole: bool) {
         self.committed = self.committed.max(offset);
         if whole {
+            self.kept = self.kept.max(marks);
+        }
+        while let Some((marks, _)) = self.short_notes.pop_front_if(|(_, end)| *end <= self.committed) {
             self.kept = self.kept.max(marks);
         }
         self.keep_written();
@@ -209,7 +305,14 @@ mod tests {
 
     fn lane(start: u64) -> Lane {
         let done = CompletionSet::starting_at(start);
-        Lane::new(LaneKind::Source, "orders".into(), 0, done, start, Arc::new(Room::new(10, 1000)))
+        Lane::new(
+            LaneKind::Source,
+            "orders".into(),
+            0,
+            done,
+            Suspected::default(),
+            Arc::new(Room::new(10, 1000)),
+        )
     }
 
     #[test]
@@ -229,6 +332,23 @@ mod tests {
         assert_eq!(lane.unread(), 0);
         lane.end = 20;
         assert_eq!(lane.unread(), 12);
+    }
+
+    #[test]
+    fn marks_are_kept_once_all_below_the_highest_of_them_is_committed_whatever_the_note_said() {
+        let mut lane = lane(0);
+        (0..5).for_each(|offset| assert!(lane.meet(offset)));
+        (1..4).for_each(|offset| assert!(lane.mark(offset)));
+        lane.note_falls_short();
+        lane.committed(3, 0, false);
+        assert_eq!(lane.kept, 0, "nothing says that they are done");
+        lane.mark(0);
+        lane.mark(4);
+        lane.note_falls_short();
+        lane.committed(5, 4, false);
+        assert_eq!(lane.kept, 3, "the last one is not below what is committed");
+        lane.committed(5, 5, false);
+        assert_eq!(lane.kept, 5);
     }
 
     #[test]

@@ -59,7 +59,11 @@ mod tend;
 pub mod commit;
 pub mod produce;
 pub mod progress;
+pub mod reservation;
+mod reserve;
 pub mod spool;
+pub mod started;
+pub mod suspects;
 
 pub mod letters;
 

@@ -106,6 +106,11 @@ impl LookAhead {
         self.entries.first_key_value().map(|((due, _), _)| Time::from_millis(*due))
     }
 
+    /// Lane and due of those that come first, up to `limit` of them and due by `latest`.
+    pub fn coming(&self, limit: usize, latest: u64) -> impl Iterator<Item = (usize, u64)> {
+        self.entries.range(..=(latest, u64::MAX)).take(limit).map(|((due, _), entry)| (entry.lane, *due))
+    }
+
     pub fn len(&self) -> usize {
         self.entries.len()
     }

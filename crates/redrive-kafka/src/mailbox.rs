@@ -9,6 +9,7 @@ use redrive::engine::completion::CompletionSet;
 
 use crate::lane::LaneKind;
 use crate::room::Room;
+use crate::suspects::Suspected;
 use crate::waiting::Polled;
 
 /// What the polling thread tells the engine.
@@ -70,9 +71,8 @@ pub struct LaneStart {
     pub topic: Arc<str>,
     pub partition: i32,
     pub done: CompletionSet,
-    pub taken: u64,
-    /// Whether its last owner ended in order.
-    pub clean: bool,
+    /// Who may have ended its last owner.
+    pub suspected: Suspected,
     /// The first and last of its bitmaps that are in `T.progress`.
     pub written: Option<(u64, u64)>,
     pub room: Arc<Room>,

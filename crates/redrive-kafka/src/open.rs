@@ -12,8 +12,8 @@ use redrive_core::Time;
 
 use crate::assign::{self, Plan};
 use crate::commit::Tickets;
-use crate::engine::{Claim, KafkaEngine, Target, unavailable};
-use crate::keys::Keys;
+use crate::engine::{Claim, DueReserve, KafkaEngine, Target, unavailable};
+use crate::keys::{Keys, hash_of};
 use crate::lane::LaneKind;
 use crate::letters::Letters;
 use crate::lookahead::LookAhead;
@@ -24,6 +24,7 @@ use crate::produce::Outbox;
 use crate::record::Reader;
 use crate::spill::Spill;
 use crate::spool::Spool;
+use crate::started::Started;
 use crate::tend::{STRAGGLER_AFTER, TEND_EVERY};
 use crate::topics::{self, Topics};
 use crate::trim::Trimmer;
@@ -127,7 +128,12 @@ impl KafkaEngine {
             heard: Instant::now(),
             gap_max: cluster.session() / 2,
             tickets: Tickets::default(),
+            dues: DueReserve::default(),
+            share: None,
+            started: Started::open(&state_dir, &pipeline.name),
+            reminder: state_dir.join(format!("{}.reminder", pipeline.name)),
             committing: None,
+            refused: false,
             rounds: 0,
             commit_every: Duration::from_millis(100),
             last_commit: Instant::now(),

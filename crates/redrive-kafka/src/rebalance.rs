@@ -118,6 +118,7 @@ impl Polling {
                 partition: lane.partition,
                 queue,
                 room: Arc::clone(&lane.room),
+                last: 0,
                 filled,
                 stopped: false,
             });

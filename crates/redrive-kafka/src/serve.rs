@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::ingest::Ingest;
 use redrive::engine::{
-    Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange, LetterScan, LetterStanding,
-    LetterState, Oldest, ReplayAnswer, ReplayJob, Settlement, Ticket,
+    Announced, Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange, LetterScan,
+    LetterStanding, LetterState, Oldest, Receipt, ReplayAnswer, ReplayJob, Settlement, Ticket,
 };
 use redrive_core::Time;
 
@@ -34,6 +34,23 @@ impl Engine for KafkaEngine {
         self.check()?;
         self.hand_out_only_due(now, room, out);
         Ok(())
+    }
+
+    fn announce(&mut self, receipt: &Receipt, now: Time) -> Result<Announced, EngineError> {
+        self.check()?;
+        Ok(self.announce_alone(receipt, now))
+    }
+
+    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+        // It is only a reminder: without it the next process learns the same from its first calls.
+        if let Err(error) = std::fs::write(&self.reminder, text) {
+            tracing::warn!(file = %self.reminder.display(), %error, "a reminder for the next process cannot be kept");
+        }
+        Ok(())
+    }
+
+    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
+        Ok(std::fs::read(&self.reminder).unwrap_or_default())
     }
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
@@ -133,6 +150,10 @@ impl Engine for KafkaEngine {
         ids: &[u64],
     ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
         self.letters.letter_standings(job, ids)
+    }
+
+    fn acting_for(&mut self, actor: Option<&str>) {
+        self.letters.acting_for(actor);
     }
 
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {

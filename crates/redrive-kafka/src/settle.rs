@@ -7,10 +7,10 @@ use redrive::engine::{AfterDead, Delivery, Settlement, Ticket, Verdict};
 use redrive_core::{Message, Meta, Time};
 
 use crate::engine::{Claim, KafkaEngine, Target, Then, What};
-use crate::lane::{LaneKind, Out};
+use crate::lane::{Lane, LaneKind, Out};
 use crate::letters::Letters;
 use crate::produce::{Body, Ended, Production};
-use crate::record::CopyRecord;
+use crate::record::{CopyRecord, Origin};
 use crate::waiting::{Waiting, origin_of};
 
 impl KafkaEngine {
@@ -125,14 +125,15 @@ impl KafkaEngine {
         ticket: Option<Ticket>,
         what: What,
     ) {
-        let from = format!("{}/{}/{offset}", self.lanes[lane].topic, self.lanes[lane].partition);
+        let Lane { topic, partition, .. } = &self.lanes[lane];
+        let from = Origin { topic: Arc::clone(topic), partition: *partition, offset: offset.cast_signed() };
         let number = copy.origin.number();
         let partition = target.partition(copy.origin.partition);
         if let Some(ticket) = ticket {
             self.tickets.copying(ticket);
         }
         let then = Then::Mark { lane, epoch: self.epoch, offset, key, number, ticket, what };
-        let body = Body::Copy { copy: Box::new(copy), from };
+        let body = Body::Copy { copy: Box::new(copy), from: Some(from) };
         let production = Production { topic: Arc::clone(&target.name), partition, body, then };
         self.outbox.send(production, &mut self.ended);
     }
@@ -173,6 +174,8 @@ impl KafkaEngine {
     pub(crate) fn mark(&mut self, at: usize, offset: u64, ticket: Option<Ticket>) {
         let lane = &mut self.lanes[at];
         lane.mark(offset);
+        lane.suspected.settled(offset);
+        self.started.ended(lane.place, offset);
         if lane.kind != LaneKind::Source && lane.room.free(1, 0) {
             self.mailbox.call_reader();
         }
@@ -360,7 +363,7 @@ impl KafkaEngine {
         let Waiting { offset, number, message, meta, history, due, carried, .. } = waiting;
         let due = due.unwrap_or(self.now);
         let key = self.is_ordered().then(|| crate::keys::hash_of(&message)).flatten();
-        let copy = self.copy_of(number, message, meta, history, &Out { carried, key });
+        let copy = self.copy_of(number, message, meta, history, &Out { carried, key, waits: false });
         let target = self.tier_for(&Meta { attempts: 0, ..meta }, due);
         self.copying.insert((due.as_millis(), number));
         let copy = CopyRecord { due: Some(due), ..copy };

@@ -29,12 +29,17 @@ impl KafkaEngine {
         // What one side left over, the other gets.
         self.hand_out_due_ones(now, room - (out.len() - first), out);
         self.hand_out_fresh_ones(room, first, out);
+        self.mark_started(&out[first..]);
+        self.reserve_more();
     }
 
     pub(crate) fn hand_out_only_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) {
         self.now = now;
         if !self.is_closed_to_takers() {
+            let first = out.len();
             self.hand_out_due_ones(now, room, out);
+            self.mark_started(&out[first..]);
+            self.reserve_more();
         }
     }
 
@@ -78,7 +83,14 @@ impl KafkaEngine {
                 }
                 // Another record of the message counts.
                 Ok(Due { lane, waiting }) if self.lanes[lane].done.contains(waiting.offset) => {}
+                // In the order of their times: those behind it have to wait for the same commit.
+                Ok(Due { lane, waiting }) if !self.is_reserved(lane, &waiting) => {
+                    self.dues.starved = true;
+                    aside.push((lane, waiting));
+                    break;
+                }
                 Ok(Due { lane, waiting }) => {
+                    self.dues.handed += 1;
                     if let Some(delivery) = self.admit(lane, waiting) {
                         out.push(delivery);
                         left -= 1;
@@ -132,8 +144,13 @@ impl KafkaEngine {
         if !self.held_back.is_empty() && self.held_back.contains(&lane.partition) {
             return None;
         }
-        while let Some(waiting) = lane.fifo.pop_front() {
-            if !lane.done.contains(waiting.offset) {
+        while let Some(waiting) = lane.fifo.front() {
+            let is_done = lane.done.contains(waiting.offset);
+            if !is_done && !lane.reserved.admits(waiting.offset) {
+                return None;
+            }
+            let waiting = lane.fifo.pop_front()?;
+            if !is_done {
                 return Some(waiting);
             }
             // Another record of the message counts.
@@ -175,15 +192,15 @@ impl KafkaEngine {
         if lane.kind == LaneKind::Source && lane.room.free(1, bytes) {
             self.mailbox.call_reader();
         }
-        lane.hand_out(offset, Out { carried, key });
+        let suspect = lane.suspected.of(offset, due, self.now).map(Box::new);
+        lane.hand_out(offset, Out { carried, key, waits: suspect.is_some() });
         let receipt = Receipt { lane: at as u32, epoch: self.epoch, seq: number, at: offset };
-        // Who was running when a process died is not yet told from who was merely read.
-        Delivery { receipt, message, meta, history, due, doomed, suspect: None }
+        Delivery { receipt, message, meta, history, due, doomed, suspect }
     }
 
     /// A delivery that was not started goes back to where it came from.
     pub(crate) fn take_back(&mut self, delivery: Delivery, out: Out) {
-        let Delivery { receipt, message, meta, history, due, doomed, suspect: _ } = delivery;
+        let Delivery { receipt, message, meta, history, due, doomed, suspect } = delivery;
         let doomed = doomed.filter(|reason| *reason != Reason::KeyBlocked);
         let waiting = Waiting {
             offset: receipt.at,
@@ -197,6 +214,13 @@ impl KafkaEngine {
         };
         let at = receipt.lane as usize;
         let lane = &mut self.lanes[at];
+        if lane.suspected.is_alone(waiting.offset) {
+            lane.suspected.recall();
+        }
+        // A suspect stays one.
+        if suspect.is_none() {
+            self.started.ended(lane.place, waiting.offset);
+        }
         if lane.kind == LaneKind::Source {
             lane.room.fill(1, waiting.bytes());
             lane.put_back(waiting);

@@ -46,7 +46,7 @@ impl<E: Engine> World<E> {
         self.settle();
         let mut events = Vec::new();
         self.engine.poll(&mut events).unwrap();
-        for Event::Durable(ticket) in events {
+        for ticket in events.into_iter().filter_map(Event::durable) {
             self.machine.durable(ticket, self.now, &mut self.parked);
         }
         self.machine.restart_due(self.now, &mut self.starts);

@@ -86,6 +86,16 @@ pub fn produce_at(address: &str, topic: &str, records: impl IntoIterator<Item = 
     producer.flush(LIMIT).unwrap();
 }
 
+/// The same with the time of each, in milliseconds since 1970.
+pub fn produce_dated(topic: &str, records: impl IntoIterator<Item = (i64, String)>) {
+    let producer: BaseProducer = config().set("enable.idempotence", "true").create().unwrap();
+    for (at, payload) in records {
+        let record = BaseRecord::to(topic).key("c-1").payload(&payload).timestamp(at);
+        producer.send(record).map_err(|(error, _)| error).unwrap();
+    }
+    producer.flush(LIMIT).unwrap();
+}
+
 /// Somebody else's consumer group that has read some of the topic.
 pub fn commit_as(group: &str, topic: &str) {
     let consumer: BaseConsumer = config().set("group.id", group).create().unwrap();

@@ -9,6 +9,8 @@ pub mod guarded;
 pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+pub mod outage;
+pub mod pill;
 pub mod postgres;
 pub mod process;
 pub mod receiver;

@@ -33,11 +33,16 @@ const METADATA_WAIT: Duration = Duration::from_secs(5);
 /// One letter with its copy and its new state.
 struct Change {
     number: u64,
-    copy: Option<(Box<CopyRecord>, String)>,
+    copy: Option<(Box<CopyRecord>, Origin)>,
     state: State,
 }
 
 impl Letters {
+    /// Who asks for the changes that follow; it is written beside them.
+    pub fn acting_for(&mut self, actor: Option<&str>) {
+        self.actor = actor.map(str::to_owned);
+    }
+
     /// Puts letters back to be delivered, each at most once per job. Durable on return.
     pub fn replay(
         &mut self,
@@ -124,7 +129,8 @@ impl Letters {
             job: Some(job.id),
         };
         let place = slot.place();
-        let from = format!("{}/{}/{}", self.topics.dlq, place.partition(), place.offset());
+        let topic = self.topics.dlq.as_str().into();
+        let from = Origin { topic, partition: place.partition(), offset: place.offset() };
         let mut jobs = slot.jobs().to_vec();
         jobs.push(job.id);
         let state = State { generation: slot.generation(), is: LetterState::Replaying, jobs, at: now };
@@ -259,7 +265,7 @@ impl Letters {
                 // The partition of its source, as with copies: where successes are told too.
                 partition: self.partition(&topics.dlq_state, (change.number >> 48) as i32),
                 key: Some(State::key(change.number).into_bytes()),
-                payload: Some(change.state.to_json()),
+                payload: Some(change.state.to_json_by(self.actor.as_deref())),
                 headers: None,
             });
             of.push(change.number);
@@ -296,7 +302,7 @@ impl Letters {
         target: ReplayTarget,
         topics: &'a Topics,
         copy: &CopyRecord,
-        from: &str,
+        from: &Origin,
     ) -> Outgoing<'a> {
         let topic = match target {
             ReplayTarget::Pipeline => &topics.replay,
@@ -307,7 +313,7 @@ impl Letters {
             partition: self.partition(topic, copy.origin.partition),
             key: copy.message.key().map(<[u8]>::to_vec),
             payload: copy.message.payload().map(<[u8]>::to_vec),
-            headers: Some(record::headers(copy, from)),
+            headers: Some(record::headers(copy, Some(from))),
         }
     }
 

@@ -31,6 +31,8 @@ pub struct Letters {
     pub(super) topics: Arc<Topics>,
     /// How many partitions the topics have that copies go to, as of the last time this process began.
     pub(super) partitions: HashMap<String, i32>,
+    /// Who asks for changes, where that is known.
+    pub(super) actor: Option<String>,
     mirror: Option<JoinHandle<()>>,
 }
 
@@ -68,6 +70,7 @@ impl Letters {
         let letters = Self {
             shelf,
             transactions: Transactions::new(cluster.replayer(name)),
+            actor: None,
             pipeline: name.clone(),
             topics: Arc::new(topics.clone()),
             partitions: HashMap::new(),

@@ -13,7 +13,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use redrive::engine::{Engine, Event, StoreOptions};
+use redrive::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
 use redrive_core::{Message, Pick};
 use redrive_kafka::record::{CopyRecord, headers};
 use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
@@ -206,7 +206,7 @@ pub fn wait_durable(engine: &mut dyn Engine, ticket: redrive::engine::Ticket) {
     let mut events = Vec::new();
     wait("the batch is durable", || {
         engine.poll(&mut events).expect("polling works");
-        events.iter().any(|Event::Durable(durable)| *durable >= ticket)
+        events.iter().any(|event| event.durable() >= Some(ticket))
     });
 }
 

@@ -26,6 +26,8 @@ pub struct HealthFigures {
     pub ramp: (usize, Duration),
     /// How long a good call takes, if there was one.
     pub call_took: Option<Duration>,
+    /// Who is left alone, for a sink with an endpoint per message.
+    pub endpoints: Option<EndpointFigures>,
     /// Retries that are left of the budget; `None` without one.
     pub budget_remaining: Option<u32>,
     /// Why the guard has paused the pipeline, if it has.
@@ -34,6 +36,13 @@ pub struct HealthFigures {
     pub suspects: u64,
     /// The latest changes, oldest first.
     pub history: Vec<HealthEntry>,
+}
+
+/// Endpoints and origins that are left alone for now: they fail, or have asked for patience.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct EndpointFigures {
+    pub endpoints: u64,
+    pub origins: u64,
 }
 
 /// Something that happened to the health of a pipeline.
@@ -127,6 +136,7 @@ impl Default for HealthFigures {
             incident: None,
             ramp: (0, Duration::ZERO),
             call_took: None,
+            endpoints: None,
             budget_remaining: None,
             flood: None,
             suspects: 0,

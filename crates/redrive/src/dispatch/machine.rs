@@ -19,12 +19,12 @@ use redrive_core::{BreakerSettings, Message, Meta, Policy, Random, Reason, Time,
 use super::calls::{Call, CallId, Calls};
 use super::failed::AttemptFailed;
 use super::health::{HealthEntry, HealthFigures};
-use super::kept;
 use super::permits::Permits;
 use super::protection::{Admission, Protection, ProtectionSettings};
 use super::resets::Resets;
 use super::routes::{Router, Routes};
 use super::suspected::Settling;
+use super::sweep::{self, Sweep};
 use super::waiting::Waiting;
 use crate::engine::{Delivery, Settlement, Ticket, Verdict};
 use crate::failure::Failure;
@@ -86,6 +86,7 @@ pub struct Machine {
     pub(super) policy: Arc<Policy>,
     pub(super) permits: Permits,
     pub(super) protection: Protection,
+    sweep: Sweep,
     pub(super) resets: Resets,
     pub(super) routes: Option<Routes>,
     pub(super) suspects: Suspects<Delivery>,
@@ -125,6 +126,7 @@ impl Machine {
             figures: Figures::new(&policy),
             permits: Permits::new(concurrency),
             protection: Protection::new(protection, &policy, concurrency),
+            sweep: Sweep::default(),
             resets: Resets::default(),
             routes: None,
             suspects: Suspects::new(policy.crash_threshold()),
@@ -183,13 +185,21 @@ impl Machine {
             return 0;
         }
         let room = self.permits.free().min(unsettled_max.saturating_sub(self.unsettled));
-        room.min(self.protection.room(self.permits.used()))
+        let allowed = self.protection.room(self.permits.used());
+        room.min(if self.sweep.is_on() { allowed.max(sweep::LOOK_MAX) } else { allowed })
     }
 
     /// Time has passed: what the breaker and the ramp allow may have changed.
     pub fn tick(&mut self, now: Time) {
         self.protection.tick(now);
+        self.sweep.tick(self.protection.is_out_of_reach(), now);
         self.expire_suspects(now);
+    }
+
+    /// This process does `owned` of `all` parts of the work, and so has that part of what is given to the pipeline as a
+    /// whole.
+    pub fn own(&mut self, owned: u32, all: u32) {
+        self.protection.own(owned, all);
     }
 
     /// What a decision would be told now.
@@ -202,16 +212,14 @@ impl Machine {
         self.protection.changes(out);
     }
 
-    /// An earlier process left this: a breaker that was open is open.
+    /// An earlier process left this reminder: a breaker that was open is open.
     pub fn remember(&mut self, reminder: &[u8]) {
-        if let Some(left) = kept::read(reminder) {
-            self.protection.reopen(&left);
-        }
+        self.protection.remember(reminder);
     }
 
-    /// What the next process has to be told, if that has changed since the last call.
-    pub fn to_remember(&mut self, now: Time) -> Option<Vec<u8>> {
-        Some(kept::write(self.protection.to_remember(now)?.as_ref()))
+    /// The reminder for the next process, if it is another one than at the last call.
+    pub fn reminder(&mut self, now: Time) -> Option<Vec<u8>> {
+        self.protection.reminder(now)
     }
 
     /// How the sink is doing.
@@ -240,7 +248,11 @@ impl Machine {
         for delivery in deliveries.iter() {
             self.figures.consumed += u64::from(is_new(delivery));
         }
+        let sweep = self.sweep.is_on().then(|| self.figures.dead.total());
         self.taken_again(deliveries, now, starts);
+        if let Some(dead) = sweep {
+            self.sweep.looked((self.figures.dead.total() - dead) as usize);
+        }
         self.note_suspects(now);
     }
 
@@ -289,7 +301,7 @@ impl Machine {
         let Some(permit) = self.permits.take().filter(|_| !self.stopping) else {
             return self.settle(settle::released(delivery), None);
         };
-        match self.protection.admit(delivery.receipt.number()) {
+        match self.protection.admit(delivery.receipt.number(), self.permits.used() - 1) {
             Admission::Free => {
                 if let Some((delivery, to)) = self.route(delivery, now) {
                     self.begin(Call { to, ..Call::new(delivery, now, permit) }, starts);
@@ -438,14 +450,16 @@ impl Machine {
     /// When time alone brings work, given what the engine says of its delays.
     pub fn next_wake(&self, next_due: Option<Time>) -> Option<Time> {
         let taken = next_due.filter(|_| self.room_for_due() > 0);
-        taken.into_iter().chain(self.waiting.next_due()).chain(self.protection.next_wake()).min()
+        let looked_after = self.protection.next_wake().into_iter().chain(self.sweep.next());
+        taken.into_iter().chain(self.waiting.next_due()).chain(looked_after).min()
     }
 
     /// The counters, and the gauges that are known here.
     pub fn figures(&mut self, now: Time) -> Figures {
         let suspects = self.suspects.len() as u64;
+        let endpoints = self.routes.as_mut().map(|routes| routes.figures(now));
         Figures {
-            health: HealthFigures { suspects, ..self.protection.figures(now) },
+            health: HealthFigures { endpoints, suspects, ..self.protection.figures(now) },
             held: self.deferred.waiting(now),
             running: self.running(),
             waiting_in_place: self.waiting_in_place(),

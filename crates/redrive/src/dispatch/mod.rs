@@ -13,11 +13,12 @@ pub mod protection;
 mod resets;
 pub mod routes;
 mod suspected;
+mod sweep;
 mod waiting;
 
 pub use calls::CallId;
 pub use failed::{AttemptFailed, Decided};
-pub use health::{HealthChange, HealthChanged, HealthEntry, HealthFigures};
+pub use health::{EndpointFigures, HealthChange, HealthChanged, HealthEntry, HealthFigures};
 pub use incident::Incident;
 pub use machine::{Ended, Machine, Parked, Start, Tally, Views};
 pub use permits::{Permit, Permits};

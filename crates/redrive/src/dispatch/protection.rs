@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redrive_core::breaker::{Breaker, BreakerSettings, Change, Sign, StillOpen};
+use redrive_core::breaker::{Breaker, BreakerSettings, Change, Sign};
 use redrive_core::budget::RetryBudget;
 use redrive_core::closed::ClosedSpans;
 use redrive_core::decide::RECONNECTS_MAX;
@@ -16,6 +16,7 @@ use redrive_core::{Budget, Class, FailureKind, Health, Meta, Policy, Reason, Tim
 
 use super::health::{HealthChange, HealthEntry, HealthFigures};
 use super::incident::Recording;
+use super::kept;
 use crate::failure::Failure;
 use crate::settle::Views;
 
@@ -130,11 +131,15 @@ impl Protection {
             halted: None,
             asked: None,
             closed: ClosedSpans::default(),
-            recording: Recording::default(),
+            recording: Recording::new(settings.breaker.fast.window),
             is_unwritten: false,
             history: VecDeque::new(),
             unheard: Vec::new(),
         }
+    }
+
+    pub(super) fn own(&mut self, owned: u32, all: u32) {
+        self.budget.own(owned, all);
     }
 
     /// What a decision is told now.
@@ -216,12 +221,13 @@ impl Protection {
         !self.breaker.is_closed()
     }
 
-    pub(super) fn admit(&mut self, message: u64) -> Admission {
+    /// Whether a message may start beside so many that run.
+    pub(super) fn admit(&mut self, message: u64, running: usize) -> Admission {
+        if self.room(running) == 0 {
+            return Admission::Closed;
+        }
         if self.breaker.is_closed() {
             return Admission::Free;
-        }
-        if self.breaker.probes_wanted() == 0 {
-            return Admission::Closed;
         }
         if !self.breaker.may_probe(message) {
             return Admission::Another;
@@ -255,7 +261,7 @@ impl Protection {
         if is_good {
             self.asked = self.asked.filter(|asked| !asked.is_over);
         } else if told != Told::Nothing {
-            self.recording.failed(is_probe);
+            self.recording.failed(is_probe, now);
         }
         let change = match told {
             Told::Nothing if is_probe => {
@@ -303,18 +309,20 @@ impl Protection {
         self.closed.kept_ms(since, now)
     }
 
-    /// An earlier process left the breaker open.
-    pub(super) fn reopen(&mut self, left: &StillOpen) {
-        self.breaker.reopen(left);
+    /// What an earlier process left: a breaker that was open is open.
+    pub(super) fn remember(&mut self, reminder: &[u8]) {
+        let Some(left) = kept::read(reminder) else { return };
+        self.breaker.reopen(&left);
         if self.is_open() {
             self.closed.close(left.since);
             self.recording.opened(left.since, left.cause.failed);
         }
     }
 
-    /// What the next process has to know, if that has changed since the last call.
-    pub(super) fn to_remember(&mut self, now: Time) -> Option<Option<StillOpen>> {
-        std::mem::take(&mut self.is_unwritten).then(|| self.breaker.still_open(now))
+    /// The reminder for the next process, if it is another one than at the last call.
+    pub(super) fn reminder(&mut self, now: Time) -> Option<Vec<u8>> {
+        let is_new = std::mem::take(&mut self.is_unwritten);
+        is_new.then(|| kept::write(self.breaker.still_open(now).as_ref()))
     }
 
     /// A call starts beside those that run.
@@ -398,6 +406,7 @@ impl Protection {
             incident: self.recording.incident(),
             ramp: Ramp::forecast(self.breaker.settings().probes, self.limit),
             call_took: self.recording.call_took(),
+            endpoints: None,
             budget_remaining: remaining,
             flood: self.halted,
             suspects: 0,

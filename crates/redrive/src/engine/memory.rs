@@ -18,7 +18,8 @@ use super::letter::{
 };
 use super::message_state::MessageState;
 use super::seam::{
-    Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement, StoreOptions, Ticket,
+    Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
+    StoreOptions, Ticket,
 };
 
 /// An engine without a disk. Clones share one store, so that a test can look inside while a runtime owns it.
@@ -83,9 +84,9 @@ impl Engine for Memory {
         Ok(())
     }
 
-    fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<(), EngineError> {
+    fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<Announced, EngineError> {
         self.lock().announced = Some(receipt.seq);
-        Ok(())
+        Ok(Announced::Yes)
     }
 
     fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {

@@ -19,7 +19,7 @@ use super::wake::Wake;
 use super::watch::Watch;
 use super::watchdog::{Stuck, Watchdog};
 use crate::dispatch::{AttemptFailed, Ended, HealthEntry, Machine, Parked, Start, Tally};
-use crate::engine::{Delivery, Engine, EngineError, Event};
+use crate::engine::{Announced, Delivery, Engine, EngineError, Event};
 
 /// The longest sleep: a step of the wall clock is noticed within it.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -186,7 +186,7 @@ impl Dispatcher {
             self.place.leave();
         }
         self.place.busy(!self.machine.is_at_rest());
-        if let Some(reminder) = self.machine.to_remember(self.clock.now()) {
+        if let Some(reminder) = self.machine.reminder(self.clock.now()) {
             self.engine.keep_reminder(&reminder)?;
         }
         self.machine.health_changes(&mut self.buffers.health);
@@ -212,6 +212,7 @@ impl Dispatcher {
                     self.watch.durable(ticket);
                     self.machine.durable(ticket, now, &mut self.buffers.parked);
                 }
+                Event::Share { owned, all } => self.machine.own(owned, all),
             }
         }
         self.hooks.tell(&mut self.buffers.parked);
@@ -262,9 +263,13 @@ impl Dispatcher {
     /// A suspect whose turn it is runs, once everybody will know that it did.
     fn start_suspect(&mut self, now: Time) -> Result<(), EngineError> {
         let Some((run, receipt)) = self.machine.suspect_turn() else { return Ok(()) };
-        if self.place.ask(run) {
-            self.engine.announce(&receipt, now)?;
-            self.machine.start_suspect(now, &mut self.buffers.starts);
+        if !self.place.ask(run) {
+            return Ok(());
+        }
+        match self.engine.announce(&receipt, now)? {
+            Announced::Yes => self.machine.start_suspect(now, &mut self.buffers.starts),
+            Announced::NotYet => {}
+            Announced::Gone => self.machine.drop_suspect(),
         }
         Ok(())
     }

@@ -144,7 +144,8 @@ impl World {
         checkers::nothing_sent_while_open(&before, running, starts.len())?;
         if let Some((run, receipt)) = self.machine.suspect_turn() {
             checkers::alone(run, self.machine.running())?;
-            self.engine.announce(&receipt, now).map_err(storage)?;
+            // In memory it is known at once.
+            let _announced = self.engine.announce(&receipt, now).map_err(storage)?;
             self.alone = Some(receipt.seq);
             seqs.push((self.record(receipt.seq)?.message.clone(), receipt.seq));
             self.machine.start_suspect(now, &mut starts);
@@ -166,7 +167,7 @@ impl World {
 
     /// What the next process has to know is written down at once.
     fn keep_reminder(&mut self) -> Check {
-        match self.machine.to_remember(self.now()) {
+        match self.machine.reminder(self.now()) {
             Some(reminder) => self.engine.keep_reminder(&reminder).map_err(storage),
             None => Ok(()),
         }
@@ -277,7 +278,7 @@ impl World {
         self.engine.poll(&mut events).map_err(storage)?;
         self.note(Step::Poll { durable: events.len() });
         let (mut parked, now) = (Vec::new(), self.now());
-        for Event::Durable(ticket) in events {
+        for ticket in events.into_iter().filter_map(Event::durable) {
             self.machine.durable(ticket, now, &mut parked);
             self.witness.durable(ticket);
         }

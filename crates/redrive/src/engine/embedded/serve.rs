@@ -22,7 +22,7 @@ use crate::engine::letter::{
 };
 use crate::engine::message_state::MessageState;
 use crate::engine::seam::{
-    Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Ticket, Verdict,
+    Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Ticket, Verdict,
 };
 
 impl<D: Disk, S: Shelf> Engine for Store<D, S> {
@@ -38,10 +38,11 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         self.guard(taken)
     }
 
-    fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<(), EngineError> {
+    fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<Announced, EngineError> {
         self.check()?;
         let announced = self.suspects.announce(receipt.seq).map_err(|error| marking(&error));
-        self.guard(announced)
+        self.guard(announced)?;
+        Ok(Announced::Yes)
     }
 
     fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
