@@ -148,8 +148,8 @@ impl Cluster {
                 RECONNECT,
                 REFRESH,
                 ("compression.type", "lz4"),
-                // For ever: a copy that is given up and sent again may be there twice, one that is sent on is there once.
-                ("delivery.timeout.ms", "0"),
+                // A producer that gets nothing through for so long is replaced; what it had is sent again.
+                ("delivery.timeout.ms", "30000"),
                 ("queue.buffering.max.kbytes", "262144"),
             ],
         );
