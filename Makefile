@@ -1,10 +1,10 @@
 # One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint alerts examples demo bench soak soak-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
+.PHONY: help test lint alerts examples demo bench soak soak-kafka proofs-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
 
 help: ## list what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## install what the tests need, start PostgreSQL and Kafka, run all tests and all examples
 	@scripts/test.sh
@@ -45,8 +45,10 @@ soak: ## the tests with many more seeds and kills; takes hours, stop it when you
 	REDRIVE_SYSCALLS=$${REDRIVE_SYSCALLS:-long} \
 	REDRIVE_TEST_PROFILE=release REDRIVE_TEST_TIMEOUT=24h scripts/test.sh
 
-soak-kafka: ## 20 minutes at 50k/s with kills, audited by id; then the proofs on Kafka with many more kills
+soak-kafka: ## 20 minutes at 50k/s with kills, audited by id
 	@scripts/bench-kafka.sh --soak --seconds $${REDRIVE_SOAK_SECONDS:-1200} --rate $${REDRIVE_SOAK_RATE:-50000} $(ARGS)
+
+proofs-kafka: ## the proofs on Kafka with many more kills, storms and rolling restarts
 	@scripts/kafka.sh up >/dev/null
 	REDRIVE_KAFKA_KILLS=$${REDRIVE_KAFKA_KILLS:-300} \
 	REDRIVE_KAFKA_STORM_SECONDS=$${REDRIVE_KAFKA_STORM_SECONDS:-600} \

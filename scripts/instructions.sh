@@ -26,6 +26,7 @@ fi
 
 here=$PWD
 out=$here/target/instructions
+built=${CARGO_TARGET_DIR:-$here/target}
 old=$out/before
 mkdir -p "$out"
 cleanup() { git worktree remove --force "$old" >/dev/null 2>&1 || true; }
@@ -45,8 +46,8 @@ build() { # directory
         options+=(--config "profile.dev.package.$crate.debug-assertions=false")
         options+=(--config "profile.dev.package.$crate.overflow-checks=false")
     done
-    (cd "$1" && CARGO_TARGET_DIR=$out/build cargo build --quiet --locked -p redrive --example instructions "${options[@]}")
-    cp "$out/build/debug/examples/instructions" "$2"
+    (cd "$1" && CARGO_TARGET_DIR=$built cargo build --quiet --locked -p redrive --example instructions "${options[@]}")
+    cp "$built/debug/examples/instructions" "$2"
 }
 
 count() { # program case times

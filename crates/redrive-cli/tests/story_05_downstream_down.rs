@@ -58,7 +58,8 @@ fn what_passes_its_deadline_while_it_is_held_is_not_dead_for_the_outage() {
 fn what_is_held_for_longer_than_hold_max_is_dead_for_that_and_not_for_exhaustion() {
     let receiver = Receiver::start(|_| UNAVAILABLE);
     let dir = tempfile::tempdir().unwrap();
-    let config = scene().config(&receiver.url()).replace("concurrency =", "hold_max = \"10s\"\nconcurrency =");
+    let config =
+        scene().config(&receiver.url()).replace("concurrency =", "hold_max = \"10s\"\nconcurrency =");
     let processor = Processor::start(dir.path(), &config);
     ingest(&processor, 0..200);
     wait_for("all to end", || pipeline(&processor)["letters"]["open"].as_u64() == Some(200));

@@ -56,8 +56,19 @@ const PRODUCER_ONLY: [&str; 8] = [
 
 /// How long the group waits for a silent member, unless set.
 const SESSION_MS: u64 = 10_000;
+/// How long it waits for one that does not poll: librdkafka's own default.
+const POLL_INTERVAL_MS: u64 = 300_000;
 /// Messages of this size can be parked, whatever the client's default says; the topic has the last word.
 const MESSAGE_BYTES_MAX: &str = "40000000";
+
+/// A broker that is back is found within a second: what was on its way to it reaches it before others have gone on.
+const RECONNECT: (&str, &str) = ("reconnect.backoff.max.ms", "1000");
+/// A partition that had no leader when it was last asked for waits until it is asked for again: by default five minutes.
+const REFRESH: (&str, &str) = ("topic.metadata.refresh.interval.ms", "5000");
+/// What the client may fetch ahead, for each partition, since each has a queue of its own. With its defaults, 100,000 records
+/// and 64 MB, four partitions that are not read take 400 MB.
+const QUEUED_RECORDS: (&str, &str) = ("queued.min.messages", "16384");
+const QUEUED_KB: (&str, &str) = ("queued.max.messages.kbytes", "4096");
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
@@ -80,9 +91,17 @@ impl Side {
 impl Cluster {
     /// How long the group waits for a member that is silent.
     pub fn session(&self) -> Duration {
-        let set = self.passed_on.iter().rev().find(|(key, _)| key == "session.timeout.ms");
-        let millis = set.and_then(|(_, value)| value.parse().ok()).unwrap_or(SESSION_MS);
-        Duration::from_millis(millis)
+        self.span("session.timeout.ms", SESSION_MS)
+    }
+
+    /// How long the group waits for a member to give its partitions up.
+    pub fn poll_interval(&self) -> Duration {
+        self.span("max.poll.interval.ms", POLL_INTERVAL_MS)
+    }
+
+    fn span(&self, key: &str, default_ms: u64) -> Duration {
+        let set = self.passed_on.iter().rev().find(|(name, _)| name == key);
+        Duration::from_millis(set.and_then(|(_, value)| value.parse().ok()).unwrap_or(default_ms))
     }
 
     /// The first broker, as it stands in commands that people shall copy.
@@ -100,7 +119,10 @@ impl Cluster {
                 ("heartbeat.interval.ms", "3000"),
                 // With the default of a second a full queue stays empty for as long.
                 ("fetch.queue.backoff.ms", "10"),
-                ("topic.metadata.refresh.interval.ms", "30000"),
+                RECONNECT,
+                REFRESH,
+                QUEUED_RECORDS,
+                QUEUED_KB,
             ],
         );
         config
@@ -123,8 +145,11 @@ impl Cluster {
             "copies",
             &[
                 ("linger.ms", "5"),
+                RECONNECT,
+                REFRESH,
                 ("compression.type", "lz4"),
-                ("delivery.timeout.ms", "30000"),
+                // For ever: a copy that is given up and sent again may be there twice, one that is sent on is there once.
+                ("delivery.timeout.ms", "0"),
                 ("queue.buffering.max.kbytes", "262144"),
             ],
         );
@@ -149,7 +174,11 @@ impl Cluster {
     /// Reads whole topics without being a member of the group: it is given its partitions, and commits nothing. It hears
     /// of the end of each partition.
     pub fn reader(&self) -> ClientConfig {
-        let mut config = self.config(Side::Consumer, "reader", &[("fetch.queue.backoff.ms", "10")]);
+        let mut config = self.config(
+            Side::Consumer,
+            "reader",
+            &[("fetch.queue.backoff.ms", "10"), RECONNECT, REFRESH, QUEUED_RECORDS, QUEUED_KB],
+        );
         config
             .set("group.id", &self.group)
             .set("enable.auto.commit", "false")

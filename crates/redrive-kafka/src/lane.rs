@@ -8,6 +8,7 @@ use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
 
 use crate::progress::{CHUNK, Standing};
+use crate::replaces::topic_hash;
 use crate::reservation::Reservation;
 use crate::room::Room;
 use crate::started;
@@ -34,6 +35,9 @@ pub struct Out {
     pub waits: bool,
 }
 
+/// Commits with notes that could not say everything, of which it is remembered what they covered.
+const SHORT_NOTES_MAX: usize = 64;
+
 /// Bitmaps on their way into `T.progress`.
 #[derive(Debug)]
 pub struct Writing {
@@ -48,6 +52,7 @@ pub struct Writing {
 pub struct Lane {
     pub kind: LaneKind,
     pub topic: Arc<str>,
+    pub topic_hash: u64,
     pub partition: i32,
     /// What it is called in the file of what was started.
     pub place: u64,
@@ -61,6 +66,10 @@ pub struct Lane {
     /// Set if nothing more will come, and why.
     pub stopped: bool,
     pub done: CompletionSet,
+    /// What was done when the partition was assigned.
+    pub done_before: CompletionSet,
+    /// One behind the last copy that was acknowledged late, and so has to be read before anything starts.
+    pub late_end: u64,
     /// One behind the highest offset that was ever handed out.
     pub taken: u64,
     pub out: NumberMap<u64, Out>,
@@ -70,6 +79,11 @@ pub struct Lane {
     pub marks: u64,
     /// The marks that are committed, or in `T.progress`.
     pub kept: u64,
+    /// One behind the highest offset that was marked.
+    pub marked_end: u64,
+    /// After commits whose notes could not say everything: the marks at that time, and one behind the highest of them.
+    /// They are safe as soon as everything below that is committed, which it is long before a bitmap is written.
+    pub short_notes: VecDeque<(u64, u64)>,
     /// The offset that was committed last.
     pub committed: u64,
     /// Bitmaps that changed since they were written.
@@ -106,6 +120,7 @@ impl Lane {
         Self {
             kind,
             place: started::place(&topic, partition),
+            topic_hash: topic_hash(&topic),
             topic,
             partition,
             room,
@@ -113,12 +128,16 @@ impl Lane {
             end: committed,
             ended: false,
             stopped: false,
+            done_before: done.clone(),
             done,
+            late_end: 0,
             taken: committed,
             out: NumberMap::default(),
             fifo: VecDeque::new(),
             marks: 0,
             kept: 0,
+            marked_end: committed,
+            short_notes: VecDeque::new(),
             committed,
             dirty: Vec::new(),
             written: None,
@@ -146,6 +165,12 @@ impl Lane {
         !self.done.contains(offset)
     }
 
+    /// Everything that was there has been read. From now on it holds back.
+    pub fn end_met(&mut self) {
+        self.ended = true;
+        self.room.bind();
+    }
+
     /// Marks a record as done with: delivered, or copied to where it goes on.
     pub fn mark(&mut self, offset: u64) -> bool {
         let before = self.done.prefix();
@@ -153,6 +178,7 @@ impl Lane {
             return false;
         }
         self.marks += 1;
+        self.marked_end = self.marked_end.max(offset + 1);
         let chunk = offset / CHUNK;
         if offset > before && self.dirty.last() != Some(&chunk) && !self.dirty.contains(&chunk) {
             self.dirty.push(chunk);
@@ -241,10 +267,21 @@ impl Lane {
         (self.kind != LaneKind::Source).then(|| self.reserved.due_granted())
     }
 
+    /// A commit begins whose note has no place for everything that is marked.
+    pub fn note_falls_short(&mut self) {
+        if self.short_notes.len() == SHORT_NOTES_MAX {
+            self.short_notes.pop_back();
+        }
+        self.short_notes.push_back((self.marks, self.marked_end));
+    }
+
     /// A commit was answered: `whole` if it says everything that was marked then.
     pub fn committed(&mut self, marks: u64, offset: u64, whole: bool) {
         self.committed = self.committed.max(offset);
         if whole {
+            self.kept = self.kept.max(marks);
+        }
+        while let Some((marks, _)) = self.short_notes.pop_front_if(|(_, end)| *end <= self.committed) {
             self.kept = self.kept.max(marks);
         }
         self.keep_written();
@@ -295,6 +332,23 @@ mod tests {
         assert_eq!(lane.unread(), 0);
         lane.end = 20;
         assert_eq!(lane.unread(), 12);
+    }
+
+    #[test]
+    fn marks_are_kept_once_all_below_the_highest_of_them_is_committed_whatever_the_note_said() {
+        let mut lane = lane(0);
+        (0..5).for_each(|offset| assert!(lane.meet(offset)));
+        (1..4).for_each(|offset| assert!(lane.mark(offset)));
+        lane.note_falls_short();
+        lane.committed(3, 0, false);
+        assert_eq!(lane.kept, 0, "nothing says that they are done");
+        lane.mark(0);
+        lane.mark(4);
+        lane.note_falls_short();
+        lane.committed(5, 4, false);
+        assert_eq!(lane.kept, 3, "the last one is not below what is committed");
+        lane.committed(5, 5, false);
+        assert_eq!(lane.kept, 5);
     }
 
     #[test]

@@ -6,10 +6,10 @@
 //! - [`options`]: which cluster, which topics, how they are read
 //! - [`client`]: how librdkafka is set up for each of its parts; [`build`]: what it can do; [`reach`]: why a cluster does not
 //!   answer; [`topics`]: which topics there are and must be
-//! - [`poll`]: the polling thread, with `rebalance` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
+//! - [`poll`]: the polling thread, with `rebalance`, `rejoin` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
 //!   [`mailbox`], [`room`]: between it and the engine
-//! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; [`twins`]: which of two records of a message counts
-//! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`]: what waits for its key
+//! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; [`twins`], `late`: which of two records of a message counts
+//! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`], `blocked`: what waits for its key
 //! - [`engine`]: the parts together, `open`, `take`, `settle`, `absorb` and `tend`: what it does; `serve`: the seam;
 //!   [`stores`] opens one for each pipeline
 //! - [`produce`]: copies on their way; [`spool`]: those that Kafka refuses
@@ -32,12 +32,16 @@ pub mod mailbox;
 pub mod poll;
 mod read;
 mod rebalance;
+mod rejoin;
 pub mod room;
 
+mod late;
 pub mod record;
+mod replaces;
 mod twins;
 pub mod waiting;
 
+mod blocked;
 pub mod keys;
 pub mod lane;
 pub mod lookahead;

@@ -221,4 +221,54 @@ mod tests {
         assert_eq!(offsets, [1]);
         assert_eq!(ahead.len(), 2);
     }
+
+    /// What the look-ahead costs beside the delay index of the embedded engine; see ADR 15.
+    #[test]
+    #[ignore = "a measurement"]
+    fn beside_the_delay_index() {
+        use std::collections::BTreeMap;
+        use std::convert::Infallible;
+        use std::sync::Arc;
+        use std::time::Instant;
+
+        use redrive::engine::delay::{DelayIndex, DelayKey};
+        use redrive::engine::overlay::Far;
+
+        /// No table behind it: Kafka holds the truth.
+        struct Nothing;
+        impl Far<DelayKey, Arc<Waiting>> for Nothing {
+            type Error = Infallible;
+            fn get(&self, _: &DelayKey) -> Result<Option<Arc<Waiting>>, Infallible> {
+                Ok(None)
+            }
+            fn range(&self, _: &DelayKey, _: usize) -> Result<Vec<(DelayKey, Arc<Waiting>)>, Infallible> {
+                Ok(Vec::new())
+            }
+        }
+
+        const COUNT: u64 = 200_000;
+        let due = |n: u64| 10_000 + (n * 7_919) % COUNT;
+        let all: BTreeMap<u64, Waiting> = (0..COUNT).map(|n| (n, waiting(n, due(n)))).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let mut ahead = LookAhead::new(Spill::new(dir.path(), "orders")).with_memory_max(usize::MAX / 4);
+        let inputs = all.clone();
+        let began = Instant::now();
+        inputs.into_iter().for_each(|(_, waiting)| ahead.put(0, waiting, Time::ZERO));
+        while ahead.pop_due(Time::MAX).is_some() {}
+        let plain = began.elapsed();
+
+        let mut index = DelayIndex::<Arc<Waiting>>::new(usize::MAX, 0);
+        let began = Instant::now();
+        all.into_iter().for_each(|(n, waiting)| index.put((due(n), n), Arc::new(waiting)));
+        let changes = index.changes();
+        while let Some((key, _)) = index.pop_due(Time::MAX) {
+            let _ = index.remove(&key, &Nothing);
+        }
+        let shared = began.elapsed();
+        println!(
+            "{COUNT} messages in and out: look-ahead {plain:?}, delay index {shared:?} ({changes} of them held twice \
+             meanwhile, {} changes left for a table afterwards)",
+            index.changes()
+        );
+    }
 }

@@ -10,7 +10,7 @@ use redrive::engine::completion::CompletionSet;
 use crate::lane::LaneKind;
 use crate::room::Room;
 use crate::suspects::Suspected;
-use crate::waiting::Waiting;
+use crate::waiting::Polled;
 
 /// What the polling thread tells the engine.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub enum Note {
         lanes: Vec<LaneStart>,
         /// How many partitions topics have.
         partitions: HashMap<Arc<str>, i32>,
+        /// Where the letters of these partitions end.
+        letter_ends: Vec<(i32, i64)>,
     },
     /// The partitions are wanted by somebody else. Answered with [`Order::Release`].
     Wanted {
@@ -74,14 +76,6 @@ pub struct LaneStart {
     /// The first and last of its bitmaps that are in `T.progress`.
     pub written: Option<(u64, u64)>,
     pub room: Arc<Room>,
-}
-
-/// A record as the polling thread read it.
-#[derive(Debug)]
-pub struct Polled {
-    pub waiting: Waiting,
-    /// What it was counted with in its lane's room.
-    pub bytes: usize,
 }
 
 /// What the engine asks of the polling thread.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use redrive::engine::numbers::NumberMap;
-use redrive::engine::{AfterDead, EngineError, LetterState, Ordering, StoreOptions};
+use redrive::engine::{EngineError, Ordering, StoreOptions};
 use redrive_core::Time;
 
 use crate::assign::{self, Plan};
@@ -25,12 +25,14 @@ use crate::record::Reader;
 use crate::spill::Spill;
 use crate::spool::Spool;
 use crate::started::Started;
+use crate::tend::{STRAGGLER_AFTER, TEND_EVERY};
 use crate::topics::{self, Topics};
 use crate::trim::Trimmer;
 use crate::twins::Twins;
 
-/// How long what is in flight may take when partitions are wanted by others; they wait for it meanwhile.
-const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// How long what is in flight may take when partitions are wanted by others, unless the pipeline says. They wait for it
+/// meanwhile.
+const DRAIN: Duration = Duration::from_secs(20);
 /// In blocking mode deliveries wait in place for their next attempt, and will not come to an end in time.
 const DRAIN_BLOCKING_MAX: Duration = Duration::from_secs(1);
 /// Fresh records in memory, for all partitions together, and their bytes.
@@ -68,6 +70,7 @@ impl KafkaEngine {
             topics: read.iter().map(|(name, kind)| (Arc::from(name.as_str()), *kind)).collect(),
             start: cluster.start,
             progress: topics.progress.clone(),
+            letters: topics.dlq.clone(),
             reader: cluster.reader(),
             cluster: cluster.clone(),
             description: pipeline.clone(),
@@ -86,7 +89,7 @@ impl KafkaEngine {
         };
         let source = Arc::clone(&plan.source);
         let names: Vec<String> = read.into_iter().map(|(name, _)| name).collect();
-        let drain = if pipeline.blocking { DRAIN_BLOCKING_MAX } else { DRAIN_MAX };
+        let drain = drain(cluster, pipeline, options.drain);
         let config = consumer_config(config, &names, &counts);
         let poller = Poller::start(&config, &names, plan, Reader::new(pipeline), drain, &mailbox)
             .map_err(|error| unavailable(&error))?;
@@ -116,15 +119,19 @@ impl KafkaEngine {
             put_back: NumberMap::default(),
             copying: BTreeSet::new(),
             keys: Keys::default(),
+            key_order_voided: 0,
             held_back: HashSet::new(),
             twins: Twins::default(),
+            letter_ends: Vec::new(),
             unsure: None,
+            unsettled: Vec::new(),
             heard: Instant::now(),
             gap_max: cluster.session() / 2,
             tickets: Tickets::default(),
             dues: DueReserve::default(),
             share: None,
             started: Started::open(&state_dir, &pipeline.name),
+            reminder: state_dir.join(format!("{}.reminder", pipeline.name)),
             committing: None,
             refused: false,
             rounds: 0,
@@ -132,6 +139,8 @@ impl KafkaEngine {
             last_commit: Instant::now(),
             last_progress: Instant::now(),
             last_tending: Instant::now(),
+            tend_every: TEND_EVERY,
+            straggler_after: STRAGGLER_AFTER,
             claim: Claim::Ours,
             drain,
             now: Time::ZERO,
@@ -148,26 +157,12 @@ impl KafkaEngine {
         engine.send_spooled();
         Ok(engine)
     }
+}
 
-    /// With `block_key`, the open letters of each key: read once, then followed.
-    fn know_blocked_keys(&mut self) -> Result<(), EngineError> {
-        if !self.is_ordered() || self.options.after_dead != AfterDead::BlockKey {
-            return Ok(());
-        }
-        let mut after = None;
-        loop {
-            let scan = self.letters.scan_letters(Some(LetterState::Open), after, 1_000, 10_000)?;
-            for letter in &scan.letters {
-                if let Some(key) = hash_of(&letter.message) {
-                    self.keys.letter_opened(key, letter.id);
-                }
-            }
-            after = scan.next;
-            if after.is_none() {
-                return Ok(());
-            }
-        }
-    }
+/// The group gives up on a member that takes longer than its polling interval.
+fn drain(cluster: &Cluster, pipeline: &KafkaPipeline, asked: Option<Duration>) -> Duration {
+    let bound = if pipeline.blocking { DRAIN_BLOCKING_MAX } else { cluster.poll_interval() / 2 };
+    asked.unwrap_or(DRAIN).min(bound)
 }
 
 /// How many partitions the topics have.

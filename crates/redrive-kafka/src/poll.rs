@@ -104,6 +104,8 @@ pub(crate) struct Reading {
     pub(crate) partition: i32,
     pub(crate) queue: Queue,
     pub(crate) room: Arc<Room>,
+    /// How many records the last reading brought; the next one probably brings as many.
+    pub(crate) last: usize,
     /// Set by the queue when something has come.
     pub(crate) filled: Arc<AtomicBool>,
     pub(crate) stopped: bool,

@@ -15,7 +15,7 @@ use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
 
 use crate::mailbox::{Mailbox, locked};
-use crate::record::{CopyRecord, headers};
+use crate::record::{CopyRecord, Origin, headers};
 
 /// How long a copy waits after an error that may pass.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
@@ -37,7 +37,7 @@ pub enum Body {
     /// A message with its story; `from` is the record it replaces.
     Copy {
         copy: Box<CopyRecord>,
-        from: String,
+        from: Option<Origin>,
     },
     Plain {
         key: String,
@@ -225,7 +225,7 @@ impl<T> Outbox<T> {
     }
 
     /// A producer after a fatal error is of no use. Whether its last records were written is not known.
-    fn begin_anew(&mut self) {
+    pub fn begin_anew(&mut self) {
         match connect(&self.config, &self.reports, &self.mailbox) {
             Ok(producer) => {
                 tracing::warn!("the Kafka producer was made anew; what was on its way is sent again");
@@ -262,7 +262,7 @@ fn send<T>(
         Body::Copy { copy, from } => {
             record.key = copy.message.key();
             record.payload = copy.message.payload();
-            Some(headers(copy, from))
+            Some(headers(copy, from.as_ref()))
         }
         Body::Plain { key, value } => {
             record.key = Some(key.as_bytes());

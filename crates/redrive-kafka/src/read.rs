@@ -37,7 +37,7 @@ impl Polling {
         // Before reading: what comes while we read sets it again.
         reading.filled.store(false, Ordering::SeqCst);
         let epoch = self.epoch;
-        let mut records = Vec::new();
+        let mut records = Vec::with_capacity(reading.last.min(limit));
         let mut bytes = 0;
         let mut notes = Vec::new();
         let mut events = 0;
@@ -65,6 +65,7 @@ impl Polling {
         if events == limit {
             reading.filled.store(true, Ordering::SeqCst);
         }
+        reading.last = records.len();
         if !records.is_empty() {
             reading.room.fill(records.len(), bytes);
             self.mailbox.tell(Note::Records { epoch, lane, records });

@@ -13,7 +13,7 @@ use redrive_core::{Message, Meta, Reason, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::produce::Body;
-use crate::record::CopyRecord;
+use crate::record::{CopyRecord, Origin};
 use crate::waiting::origin_of;
 
 /// A record as it is kept.
@@ -73,7 +73,7 @@ impl Spool {
             problem: problem.to_owned(),
             number: origin.number(),
             origin: origin.topic.to_string(),
-            from: from.clone(),
+            from: from.as_ref().map(Origin::to_string).unwrap_or_default(),
             due: millis(due),
             reason: reason.map(|reason| reason.name().to_owned()),
             dead_at: millis(dead_at),
@@ -135,7 +135,7 @@ fn read(path: &Path) -> Option<Spooled> {
         dead_at: time(kept.dead_at),
         job: kept.job,
     };
-    let body = Body::Copy { copy: Box::new(copy), from: kept.from };
+    let body = Body::Copy { copy: Box::new(copy), from: Origin::parse(&kept.from) };
     Some(Spooled { path: path.to_owned(), topic: kept.topic.into(), partition: kept.partition, body })
 }
 
@@ -158,14 +158,14 @@ mod tests {
             dead_at: None,
             job: Some(4),
         };
-        let body = Body::Copy { copy: Box::new(copy.clone()), from: "orders/3/99".to_owned() };
+        let body = Body::Copy { copy: Box::new(copy.clone()), from: Origin::parse("orders/3/99") };
         spool.keep("orders.DLQ", 3, &body, "too large").unwrap();
         let mut all = spool.all();
         let back = all.pop().unwrap();
         let Body::Copy { copy: again, from } = back.body else { panic!("a message") };
         assert_eq!(
-            (*again, from.as_str(), &*back.topic, back.partition),
-            (copy, "orders/3/99", "orders.DLQ", 3)
+            (*again, from, &*back.topic, back.partition),
+            (copy, Origin::parse("orders/3/99"), "orders.DLQ", 3)
         );
         fs::remove_file(back.path).unwrap();
         assert!(spool.all().is_empty());

@@ -74,6 +74,7 @@ impl KafkaEngine {
         let mut left = room;
         let mut aside = Vec::new();
         while left > 0
+            && aside.len() < PASSED_MAX
             && let Some(due) = self.ahead.pop_due(now)
         {
             match due {
@@ -112,6 +113,11 @@ impl KafkaEngine {
             && let Some((lane, waiting)) = self.keys.next_free()
         {
             let key = hash_of(&waiting.message);
+            if self.lanes[lane].done.contains(waiting.offset) {
+                // Another record of the message counts, and stands in its line.
+                self.pass_over(lane, &waiting, key);
+                continue;
+            }
             out.push(self.begin(lane, waiting, key));
         }
         let lanes = self.lanes.len();
@@ -155,12 +161,24 @@ impl KafkaEngine {
         None
     }
 
+    /// A message that waited for its key is not needed any more.
+    fn pass_over(&mut self, lane: usize, waiting: &Waiting, key: Option<u64>) {
+        if let Some(key) = key {
+            self.keys.stop(key, waiting.number);
+        }
+        let lane = &self.lanes[lane];
+        if lane.kind == LaneKind::Source && lane.room.free(1, waiting.bytes()) {
+            self.mailbox.call_reader();
+        }
+    }
+
     /// A delivery if the message may start now; otherwise it waits for its key.
     fn admit(&mut self, lane: usize, waiting: Waiting) -> Option<Delivery> {
         if !self.is_ordered() {
             return Some(self.begin(lane, waiting, None));
         }
         let Some(key) = hash_of(&waiting.message) else { return Some(self.begin(lane, waiting, None)) };
+        self.follow_letters(key);
         let waiting = self.keys.start(key, lane, waiting)?;
         Some(self.begin(lane, waiting, Some(key)))
     }
@@ -168,7 +186,7 @@ impl KafkaEngine {
     fn begin(&mut self, at: usize, waiting: Waiting, key: Option<u64>) -> Delivery {
         let bytes = waiting.bytes();
         let Waiting { offset, number, message, meta, history, due, doomed, carried } = waiting;
-        let blocked = key.is_some_and(|key| self.keys.is_blocked(key, number));
+        let blocked = key.is_some_and(|key| self.is_blocked(key, number));
         let doomed = doomed.or(blocked.then_some(Reason::KeyBlocked));
         let lane = &mut self.lanes[at];
         if lane.kind == LaneKind::Source && lane.room.free(1, bytes) {

@@ -12,10 +12,10 @@ use crate::produce::{Body, Production};
 use crate::progress::{CHUNK, Standing, chunk_bytes, chunk_key, note, with_out};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-const TEND_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const TEND_EVERY: Duration = Duration::from_secs(5);
 /// A waiting message this many records behind, or that holds the committed offset up for this long, is written again.
 const STRAGGLER_OFFSETS: u64 = 1_000_000;
-const STRAGGLER_AFTER: Duration = Duration::from_mins(10);
+pub(crate) const STRAGGLER_AFTER: Duration = Duration::from_mins(10);
 /// Stragglers that are moved in one go.
 const STRAGGLERS_MAX: usize = 1_000;
 
@@ -29,12 +29,13 @@ impl KafkaEngine {
         }
         self.start_when_read();
         self.reserve_dues(now);
+        self.release_followed();
         self.commit_when_due(now);
         if now.duration_since(self.last_progress) >= PROGRESS_EVERY {
             self.last_progress = now;
             self.write_progress();
         }
-        if now.duration_since(self.last_tending) >= TEND_EVERY {
+        if now.duration_since(self.last_tending) >= self.tend_every {
             self.last_tending = now;
             self.move_stragglers(now);
         }
@@ -63,6 +64,9 @@ impl KafkaEngine {
             let standing = Standing { clean: false, taken, until, by, suspected };
             let (note, whole) = note(&standing, &lane.done);
             lane.overflows = !whole;
+            if !whole {
+                lane.note_falls_short();
+            }
             lane.noted_out = lane.out.len();
             let note = with_out(note, lane.out.len());
             lane.hurries = false;
@@ -93,12 +97,15 @@ impl KafkaEngine {
         if committing.epoch != self.epoch {
             return;
         }
-        self.unsure = self.unsure.filter(|gap| round <= *gap);
         for Covered { lane, marks, offset, whole, reserved: (to, due), changes } in committing.lanes {
             let lane = &mut self.lanes[lane];
             lane.committed(marks, offset, whole);
             lane.reserved.grant(to, due);
             lane.suspected.committed(changes);
+        }
+        if self.unsure.is_some_and(|gap| round > gap) {
+            self.unsure = None;
+            self.settle_what_waited();
         }
     }
 
@@ -183,7 +190,7 @@ impl KafkaEngine {
             let since = *lane.stuck.1.get_or_insert(now);
             let below = if lane.next - prefix > STRAGGLER_OFFSETS {
                 lane.next - STRAGGLER_OFFSETS / 2
-            } else if lane.next > prefix && now.duration_since(since) > STRAGGLER_AFTER {
+            } else if lane.next > prefix && now.duration_since(since) > self.straggler_after {
                 prefix + 1
             } else {
                 continue;
@@ -208,12 +215,6 @@ impl KafkaEngine {
             let running = |lane: &Lane| lane.out.values().filter(|out| !out.waits).count();
             let left: usize = self.lanes.iter().map(running).sum();
             tracing::warn!(left, "partitions go while deliveries run; these will be delivered again");
-            if self.is_ordered() {
-                tracing::error!(
-                    left,
-                    "the order of their keys is not certain: the next owner may overtake them"
-                );
-            }
         }
         let places = self.last_places();
         self.mailbox.order(Order::Release { epoch, places });

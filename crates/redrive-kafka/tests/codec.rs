@@ -59,7 +59,12 @@ fn copied(reader: &Reader, record: &OwnedMessage) -> CopyRecord {
 
 /// The record that keeps `copy`, in `topic`.
 fn stored(copy: &CopyRecord, topic: &str) -> OwnedMessage {
-    record(topic, copy.message.key(), copy.message.payload(), headers(copy, "orders/7/1182"))
+    record(
+        topic,
+        copy.message.key(),
+        copy.message.payload(),
+        headers(copy, Origin::parse("orders/7/1182").as_ref()),
+    )
 }
 
 fn value<'r>(record: &'r OwnedMessage, name: &str) -> Vec<&'r [u8]> {
@@ -237,6 +242,78 @@ fn a_letter_is_readable_text() {
     );
 }
 
+/// A copy in the first tier, and its headers as lines.
+fn first_retry() -> (CopyRecord, Vec<String>) {
+    let attempt = Attempt {
+        number: 1,
+        at: Time::from_millis(1_700_000_000_100),
+        took_ms: 12,
+        class: Class::Transient,
+        counted: true,
+        ambiguous: false,
+        error: "503".to_owned(),
+    };
+    let message = Message::builder("orders/7/1182").payload("{}").build().unwrap();
+    let meta = Meta { attempts: 1, first_failed: Some(attempt.at), last_delay_ms: 5_000, ..Meta::default() };
+    let copy = CopyRecord {
+        history: History::default().with(&attempt),
+        due: Some(Time::from_millis(1_700_000_005_100)),
+        ..copy_of(message, meta)
+    };
+    let record = stored(&copy, "orders.retry.5s");
+    let line = |header: Header<'_, &[u8]>| {
+        format!("{}={}", header.key, std::str::from_utf8(header.value.unwrap()).unwrap())
+    };
+    let lines = record.headers().unwrap().iter().map(line).collect();
+    (copy, lines)
+}
+
+#[test]
+fn a_retry_leaves_out_what_follows_from_its_other_headers() {
+    let (_, lines) = first_retry();
+    assert_eq!(
+        lines,
+        [
+            "x-orig-topic=orders",
+            "x-orig-partition=7",
+            "x-orig-offset=1182",
+            "x-message-id=orders/7/1182",
+            "x-created=0",
+            "x-attempts=1",
+            "x-first-seen=1700000000100",
+            "x-last-delay-ms=5000",
+            "x-due=1700000005100",
+            "x-last-error=503",
+            "x-error-class=transient",
+            r#"x-attempt-errors=[{"n":1,"at":1700000000100,"took_ms":12,"class":"transient","counted":true,"ambiguous":false,"error":"503"}]"#,
+        ]
+    );
+    // Where they say something, they are there.
+    let (first, _) = first_retry();
+    let again = CopyRecord { meta: Meta { replays: 2, ..first.meta }, ..first };
+    let from = Origin::parse("orders.retry.5s/3/9");
+    let record = record("orders.replay", None, None, headers(&again, from.as_ref()));
+    assert_eq!(value(&record, names::REPLAYS), [b"2"]);
+    assert_eq!(value(&record, names::FROM), [b"orders.retry.5s/3/9"]);
+}
+
+#[test]
+fn a_copy_that_says_everything_means_the_same_as_one_that_leaves_defaults_out() {
+    let (copy, lines) = first_retry();
+    let mut whole: Vec<(&str, &[u8])> = lines
+        .iter()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name, value.as_bytes()))
+        .collect();
+    // As it was written before.
+    whole.insert(6, ("x-replays", b"0"));
+    whole.insert(10, ("x-from", b"orders/7/1182"));
+    whole.insert(13, ("x-class", b"transient"));
+    let list: Vec<Given<'_>> = whole.iter().map(|(name, value)| (*name, Some(*value))).collect();
+    let record = record("orders.retry.5s", None, Some(b"{}"), given(&list));
+    assert_eq!(copied(&Reader::new(&pipeline()), &record), copy);
+}
+
 #[test]
 fn a_letter_that_was_never_tried_says_why_it_is_one() {
     let message = Message::builder("o-1").build().unwrap();
@@ -265,7 +342,7 @@ fn headers_of_ours_on_a_source_record_are_the_producers_unless_they_are_whole() 
 #[test]
 fn what_another_tool_appends_to_a_copy_stays_with_it() {
     let copy = copy_of(Message::builder("o-1").header("a", "1").build().unwrap(), Meta::default());
-    let appended = headers(&copy, "").insert(Header { key: "mirrored", value: Some("yes") });
+    let appended = headers(&copy, None).insert(Header { key: "mirrored", value: Some("yes") });
     let read = copied(&Reader::new(&pipeline()), &record("orders.retry.5s", None, None, appended));
     let names: Vec<_> = read.message.headers().map(|(name, _)| name.to_owned()).collect();
     assert_eq!(names, ["a", "mirrored"]);

@@ -9,7 +9,8 @@ use redrive::engine::{Announced, Delivery, Engine, ReplayJob, ReplayTarget, Stor
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
 
-use support::{World, at, messages, settle, take, wait};
+use support::drive::{at, messages, settle, take};
+use support::{World, wait};
 
 const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
@@ -21,7 +22,11 @@ fn crashes(deliveries: &[Delivery]) -> BTreeMap<String, u32> {
 
 fn announce(engine: &mut KafkaEngine, delivery: &Delivery) {
     let mut events = Vec::new();
-    assert_eq!(engine.announce(&delivery.receipt, at(0)).unwrap(), Announced::NotYet, "before it is committed");
+    assert_eq!(
+        engine.announce(&delivery.receipt, at(0)).unwrap(),
+        Announced::NotYet,
+        "before it is committed"
+    );
     wait("the announcement is committed", || {
         engine.poll(&mut events).expect("polling works");
         engine.announce(&delivery.receipt, at(0)).unwrap() == Announced::Yes
@@ -89,7 +94,10 @@ fn one_that_ran_alone_and_came_to_an_end_is_cleared() {
     drop(engine);
     let mut engine = world.open(StoreOptions::default());
     let left = crashes(&take(&mut engine, at(0), 2));
-    assert!(left.values().all(|crashes| *crashes == 1), "one that was given up in order has no crash more: {left:?}");
+    assert!(
+        left.values().all(|crashes| *crashes == 1),
+        "one that was given up in order has no crash more: {left:?}"
+    );
 }
 
 #[test]

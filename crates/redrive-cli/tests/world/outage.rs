@@ -137,7 +137,8 @@ url = "{url}"
         assert!(incident["peak_of_limit"].as_f64() <= Some(1.0), "{incident}");
         assert!(incident["peak_per_second"].as_u64() > Some(0), "{incident}");
         let status = stdout(&processor.cli(&["status", self.pipeline]));
-        let told = ["  incident ", " (of which probes ", "  dead for the outage 0  expired 0  peak ", " × limit"];
+        let told =
+            ["  incident ", " (of which probes ", "  dead for the outage 0  expired 0  peak ", " × limit"];
         told.iter().for_each(|part| assert!(status.contains(part), "{part}: {status}"));
         let json = stdout(&processor.cli(&["status", self.pipeline, "--json"]));
         assert!(json.contains("\"incident\":{\"from\":") || json.contains("\"incident\": {"), "{json}");

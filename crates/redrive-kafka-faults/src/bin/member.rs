@@ -27,6 +27,8 @@ struct Options {
 }
 
 fn main() -> ExitCode {
+    // A test that fails shows the last lines.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let options = match parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(error) => {

@@ -33,7 +33,7 @@ const METADATA_WAIT: Duration = Duration::from_secs(5);
 /// One letter with its copy and its new state.
 struct Change {
     number: u64,
-    copy: Option<(Box<CopyRecord>, String)>,
+    copy: Option<(Box<CopyRecord>, Origin)>,
     state: State,
 }
 
@@ -129,7 +129,8 @@ impl Letters {
             job: Some(job.id),
         };
         let place = slot.place();
-        let from = format!("{}/{}/{}", self.topics.dlq, place.partition(), place.offset());
+        let topic = self.topics.dlq.as_str().into();
+        let from = Origin { topic, partition: place.partition(), offset: place.offset() };
         let mut jobs = slot.jobs().to_vec();
         jobs.push(job.id);
         let state = State { generation: slot.generation(), is: LetterState::Replaying, jobs, at: now };
@@ -301,7 +302,7 @@ impl Letters {
         target: ReplayTarget,
         topics: &'a Topics,
         copy: &CopyRecord,
-        from: &str,
+        from: &Origin,
     ) -> Outgoing<'a> {
         let topic = match target {
             ReplayTarget::Pipeline => &topics.replay,
@@ -312,7 +313,7 @@ impl Letters {
             partition: self.partition(topic, copy.origin.partition),
             key: copy.message.key().map(<[u8]>::to_vec),
             payload: copy.message.payload().map(<[u8]>::to_vec),
-            headers: Some(record::headers(copy, from)),
+            headers: Some(record::headers(copy, Some(from))),
         }
     }
 

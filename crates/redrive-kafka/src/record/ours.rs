@@ -1,5 +1,6 @@
-//! Our headers on a record, read in one walk.
+//! The headers of a record, read in one walk, and which of them are ours.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
 
 use rdkafka::message::Headers;
@@ -7,6 +8,21 @@ use redrive_core::{Reason, Time};
 
 use super::names;
 use super::write::NONE;
+
+/// A header's name and value.
+pub(super) type Given<'r> = (&'r str, Option<&'r [u8]>);
+
+/// All headers of a record. Looking at one costs a call into the client library, so each is looked at once. Fails if a name
+/// is not text: the library panics then.
+pub(super) fn all<H: Headers>(headers: Option<&H>) -> Result<Vec<Given<'_>>, ()> {
+    let Some(headers) = headers else { return Ok(Vec::new()) };
+    catch_unwind(AssertUnwindSafe(|| {
+        let mut all = Vec::with_capacity(headers.count());
+        all.extend(headers.iter().map(|header| (header.key, header.value)));
+        all
+    }))
+    .map_err(|_| ())
+}
 
 /// The deadline that a message carries, beside the one that applies.
 #[derive(Clone, Copy, Default)]
@@ -53,17 +69,24 @@ pub(super) struct Ours<'r> {
     pub(super) dead_at: Option<Time>,
     pub(super) job: Option<u64>,
     pub(super) attempt_errors: Option<&'r [u8]>,
+    /// What another tool has appended.
+    pub(super) appended: Vec<Given<'r>>,
 }
 
 impl<'r> Ours<'r> {
-    pub(super) fn collect<H: Headers>(headers: &'r H, mark: usize) -> Self {
+    /// From the headers behind the mark.
+    pub(super) fn collect(headers: &[Given<'r>]) -> Self {
         let mut ours = Self::default();
-        for at in mark..headers.count() {
-            let Some(header) = headers.try_get(at) else { break };
-            let Some(value) = header.value else { continue };
+        for (name, given) in headers {
+            let Some(value) = *given else {
+                if !names::is_ours(name) {
+                    ours.appended.push((name, None));
+                }
+                continue;
+            };
             let time = || parse(value).map(Time::from_millis);
             let text = || std::str::from_utf8(value).ok();
-            match header.key {
+            match *name {
                 names::ORIG_TOPIC => ours.orig_topic = text(),
                 names::ORIG_PARTITION => ours.orig_partition = parse(value).filter(|number| *number >= 0),
                 names::ORIG_OFFSET => ours.orig_offset = parse(value).filter(|number| *number >= 0),
@@ -90,7 +113,9 @@ impl<'r> Ours<'r> {
                 names::DEAD_AT => ours.dead_at = time(),
                 names::JOB => ours.job = parse(value),
                 names::ATTEMPT_ERRORS => ours.attempt_errors = Some(value),
-                _ => {}
+                // For people only.
+                names::FROM | names::LAST_ERROR | names::ERROR_CLASS | names::CLASS => {}
+                _ => ours.appended.push((name, Some(value))),
             }
         }
         ours

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use rdkafka::message::Headers;
 use redrive_core::Pick;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::ours::Given;
 
 /// A [`Pick`] with its pointer taken apart once.
 #[derive(Clone, Debug)]
@@ -24,17 +25,12 @@ impl Place {
     }
 
     /// The text there. Numbers are taken as they are written; anything else but text is not found.
-    pub(super) fn find<'r>(
-        &self,
-        payload: Option<&'r [u8]>,
-        headers: Option<&'r impl Headers>,
-    ) -> Option<Cow<'r, str>> {
+    pub(super) fn find<'r>(&self, payload: Option<&'r [u8]>, headers: &[Given<'r>]) -> Option<Cow<'r, str>> {
         match self {
             Self::Json(steps) => in_json(steps, payload?),
             Self::Header(name) => {
-                let headers = headers?;
-                let value = headers.iter().find(|header| header.key.eq_ignore_ascii_case(name))?.value?;
-                std::str::from_utf8(value).ok().map(Cow::Borrowed)
+                let (_, value) = headers.iter().find(|(given, _)| given.eq_ignore_ascii_case(name))?;
+                std::str::from_utf8((*value)?).ok().map(Cow::Borrowed)
             }
         }
     }
@@ -147,11 +143,9 @@ impl<'r> Visitor<'r> for Follow<'_, 'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rdkafka::message::{Header, OwnedHeaders};
-
     fn at(pointer: &str, json: &str) -> Option<String> {
         let place = Place::of(&Pick::Json(pointer.to_owned()));
-        place.find(Some(json.as_bytes()), None::<&OwnedHeaders>).map(Cow::into_owned)
+        place.find(Some(json.as_bytes()), &[]).map(Cow::into_owned)
     }
 
     #[test]
@@ -172,13 +166,11 @@ mod tests {
 
     #[test]
     fn headers_are_found_whatever_their_case_and_the_first_counts() {
-        let headers = OwnedHeaders::new()
-            .insert(Header { key: "X-Tenant", value: Some("acme") })
-            .insert(Header { key: "x-tenant", value: Some("other") })
-            .insert(Header { key: "none", value: None::<&str> });
+        let headers: [Given<'_>; 3] =
+            [("X-Tenant", Some(b"acme")), ("x-tenant", Some(b"other")), ("none", None)];
         let find = |name: &str| {
             let place = Place::of(&Pick::Header(name.to_owned()));
-            place.find(None, Some(&headers)).map(Cow::into_owned)
+            place.find(None, &headers).map(Cow::into_owned)
         };
         assert_eq!(find("x-tenant").as_deref(), Some("acme"));
         assert_eq!(find("none"), None);

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use rdkafka::message::Message as Record;
 
+use super::Origin;
+
 /// `topic/partition/offset`, written without the heap: it is the id of most messages.
 pub(super) struct PlaceText {
     text: [u8; Self::BYTES_MAX],
@@ -19,8 +21,16 @@ impl PlaceText {
     }
 
     pub(super) fn of(&mut self, record: &impl Record) -> &str {
+        self.write(record.topic(), record.partition(), record.offset())
+    }
+
+    pub(super) fn of_origin(&mut self, origin: &Origin) -> &str {
+        self.write(&origin.topic, origin.partition, origin.offset)
+    }
+
+    fn write(&mut self, topic: &str, partition: i32, offset: i64) -> &str {
         self.used = 0;
-        let _ = write!(self, "{}/{}/{}", record.topic(), record.partition(), record.offset());
+        let _ = write!(self, "{topic}/{partition}/{offset}");
         std::str::from_utf8(&self.text[..self.used]).unwrap_or("?")
     }
 }

@@ -1,16 +1,15 @@
 //! From a record to a message. This is the hot path: a fresh record costs one buffer.
 
 use std::borrow::Cow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rdkafka::message::{Headers, Message as Record};
+use rdkafka::message::Message as Record;
 use redrive::engine::History;
 use redrive_core::message::limits;
 use redrive_core::{Message, MessageParts, Meta, Reason, Time};
 
-use super::ours::{Ours, parse};
+use super::ours::{self, Given, Ours, parse};
 use super::pick::Place;
 use super::place::PlaceText;
 use super::{CopyRecord, Origin, Read, Unreadable, attempts, names};
@@ -39,15 +38,17 @@ impl Reader {
     }
 
     pub fn read<R: Record>(&self, record: &R) -> Result<Read, Unreadable> {
-        let Ok(marks) = Marks::find(record.headers()) else {
+        let Ok(headers) = ours::all(record.headers()) else {
             return Err(self.unreadable(record, "the name of a header is not text".to_owned()));
         };
-        if let Some(mark) = marks.copy
-            && let Some(copy) = self.copy(record, mark)
+        // The last of them: ours begin there.
+        let mark = headers.iter().rposition(|(name, _)| *name == names::ORIG_TOPIC);
+        if let Some((foreign, ours)) = mark.map(|mark| headers.split_at(mark))
+            && let Some(copy) = self.copy(record, foreign, ours)
         {
             return copy.map(|copy| Read::Copy(Box::new(copy)));
         }
-        self.fresh(record, marks.created)
+        self.fresh(record, &headers)
     }
 
     /// Where the record lies, as the origin of what is made from it.
@@ -60,8 +61,7 @@ impl Reader {
         if *self.source == *name { self.source.clone() } else { name.into() }
     }
 
-    fn fresh<R: Record>(&self, record: &R, created: Option<usize>) -> Result<Read, Unreadable> {
-        let headers = record.headers();
+    fn fresh<R: Record>(&self, record: &R, headers: &[Given<'_>]) -> Result<Read, Unreadable> {
         let mut place = PlaceText::new();
         let found = |place: &Option<Place>, max: usize| {
             place
@@ -72,14 +72,14 @@ impl Reader {
         // A record without the id it should have still has its place, which is as stable.
         let id = found(&self.id, limits::ID_BYTES_MAX).unwrap_or_else(|| Cow::Borrowed(place.of(record)));
         let tenant = found(&self.tenant, limits::TENANT_BYTES_MAX);
-        let created = created_at(record, created);
+        let created = created_at(record, headers);
         let deadline = self.ttl.map(|ttl| created.plus(ttl));
         let message = MessageParts {
             id: &id,
             key: record.key(),
             payload: record.payload(),
             tenant: tenant.as_deref(),
-            headers: foreign(headers, None),
+            headers: headers.iter().copied(),
             created,
             deadline,
         }
@@ -88,11 +88,15 @@ impl Reader {
         Ok(Read::Fresh(message, Meta { created, deadline, ..Meta::default() }))
     }
 
-    /// The copy, if its headers from `mark` on are whole. In the source topic it must also be one of that topic: the
+    /// The copy, if the headers that should be ours are whole. In the source topic it must also be one of that topic: the
     /// letters of one pipeline may be the source of another, for which they are as fresh as anything.
-    fn copy<R: Record>(&self, record: &R, mark: usize) -> Option<Result<CopyRecord, Unreadable>> {
-        let headers = record.headers()?;
-        let ours = Ours::collect(headers, mark);
+    fn copy<R: Record>(
+        &self,
+        record: &R,
+        foreign: &[Given<'_>],
+        ours: &[Given<'_>],
+    ) -> Option<Result<CopyRecord, Unreadable>> {
+        let ours = Ours::collect(ours);
         let topic = ours.orig_topic?;
         if record.topic() == &*self.source && topic != &*self.source {
             return None;
@@ -119,7 +123,7 @@ impl Reader {
             key: record.key(),
             payload: record.payload(),
             tenant: ours.tenant,
-            headers: foreign(Some(headers), Some(mark)),
+            headers: foreign.iter().chain(&ours.appended).copied(),
             created: ours.orig_created.unwrap_or(created),
             deadline: ours.orig_deadline.beside(deadline),
         }
@@ -143,7 +147,7 @@ impl Reader {
     fn unreadable<R: Record>(&self, record: &R, problem: String) -> Unreadable {
         let mut place = PlaceText::new();
         let place = place.of(record);
-        let created = created_at(record, None);
+        let created = created_at(record, &[]);
         let without_headers = |key, payload| {
             let headers = std::iter::empty();
             MessageParts { id: place, key, payload, tenant: None, headers, created, deadline: None }
@@ -176,12 +180,12 @@ fn nothing() -> Message {
 }
 
 /// When the message was made: by its `x-created` if that is near the record's own time, else by the latter.
-fn created_at<R: Record>(record: &R, header: Option<usize>) -> Time {
+fn created_at<R: Record>(record: &R, headers: &[Given<'_>]) -> Time {
     let stamped = record.timestamp().to_millis().and_then(|ms| u64::try_from(ms).ok()).map(Time::from_millis);
     // A record without a time is as old as its first reading.
     let stamped = stamped.unwrap_or_else(now);
-    let claimed =
-        header.and_then(|at| record.headers()?.try_get(at)?.value).and_then(parse).map(Time::from_millis);
+    let header = headers.iter().rfind(|(name, _)| *name == names::CREATED);
+    let claimed = header.and_then(|(_, value)| *value).and_then(parse).map(Time::from_millis);
     claimed
         .filter(|claimed| claimed.since(stamped).max(stamped.since(*claimed)) <= CLOCK_DIFFERENCE_MAX)
         .unwrap_or(stamped)
@@ -190,48 +194,4 @@ fn created_at<R: Record>(record: &R, header: Option<usize>) -> Time {
 fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// Headers that matter before anything is read.
-#[derive(Default)]
-struct Marks {
-    /// The last `x-orig-topic`: ours begin there.
-    copy: Option<usize>,
-    created: Option<usize>,
-}
-
-impl Marks {
-    /// Fails if a name is not text. The client library panics then, and this is the first look at the names, so that no
-    /// later one can.
-    fn find(headers: Option<&impl Headers>) -> Result<Self, ()> {
-        let Some(headers) = headers else { return Ok(Self::default()) };
-        catch_unwind(AssertUnwindSafe(|| {
-            let mut marks = Self::default();
-            for (at, header) in headers.iter().enumerate() {
-                if !header.key.starts_with("x-") {
-                    continue;
-                }
-                match header.key {
-                    names::ORIG_TOPIC => marks.copy = Some(at),
-                    names::CREATED => marks.created = Some(at),
-                    _ => {}
-                }
-            }
-            marks
-        }))
-        .map_err(|_| ())
-    }
-}
-
-/// The headers that are not ours, in order.
-fn foreign<H: Headers>(
-    headers: Option<&H>,
-    mark: Option<usize>,
-) -> impl Iterator<Item = (&str, Option<&[u8]>)> + Clone {
-    let count = headers.map_or(0, Headers::count);
-    (0..count).filter_map(move |at| {
-        let header = headers?.try_get(at)?;
-        let ours = mark.is_some_and(|mark| at >= mark && names::is_ours(header.key));
-        (!ours).then_some((header.key, header.value))
-    })
 }

@@ -3,17 +3,22 @@
 use rdkafka::message::{Header, OwnedHeaders};
 use redrive_core::{Family, Reason, Time};
 
-use super::{CopyRecord, attempts, names};
+use super::place::PlaceText;
+use super::{CopyRecord, Origin, attempts, names};
 
 const ERROR_BYTES_MAX: usize = 1024;
 /// The value of a header that says that there is nothing.
 pub(super) const NONE: &str = "none";
 
-/// The headers of the record that keeps `copy`: the message's own as they came, then ours. `from` is the place of the
-/// record that this one replaces, `topic/partition/offset`.
-pub fn headers(copy: &CopyRecord, from: &str) -> OwnedHeaders {
+/// The headers of the record that keeps `copy`: the message's own as they came, then ours. `from` is the record that this
+/// one replaces.
+///
+/// A letter says everything, because people read it. Elsewhere what follows from the other headers is left out: each
+/// header costs the client an allocation on both sides.
+pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
     let CopyRecord { message, meta, history, origin, due, reason, dead_at, job } = copy;
-    let mut out = Out(Some(OwnedHeaders::new_with_capacity(24)));
+    let is_letter = reason.is_some();
+    let mut out = Out(Some(OwnedHeaders::new_with_capacity(16)));
     for (name, value) in message.headers_or_null() {
         out.bytes(name, value);
     }
@@ -40,7 +45,9 @@ pub fn headers(copy: &CopyRecord, from: &str) -> OwnedHeaders {
     out.count(names::RECONNECTS, meta.reconnects.into());
     out.count(names::CRASHES, meta.crashes.into());
     out.time(names::LAST_CRASH, meta.last_crash);
-    out.number(names::REPLAYS, meta.replays.into());
+    if is_letter || meta.replays != 0 {
+        out.number(names::REPLAYS, meta.replays.into());
+    }
     out.time(names::FIRST_SEEN, meta.first_failed);
     out.count(names::HELD_MS, meta.held_ms);
     out.count(names::LAST_DELAY_MS, meta.last_delay_ms);
@@ -52,16 +59,19 @@ pub fn headers(copy: &CopyRecord, from: &str) -> OwnedHeaders {
     if let Some(job) = job {
         out.number(names::JOB, *job);
     }
-    if !from.is_empty() {
-        out.text(names::FROM, from);
+    if let Some(from) = from.filter(|from| is_letter || *from != origin) {
+        out.text(names::FROM, PlaceText::new().of_origin(from));
     }
 
     let tried = history.attempts();
     match (tried.last(), reason) {
         (Some(last), _) => {
             out.text(names::LAST_ERROR, attempts::start_of(&last.error, ERROR_BYTES_MAX));
-            out.text(names::ERROR_CLASS, last.class.family().name());
-            out.text(names::CLASS, last.class.name());
+            let (class, family) = (last.class.name(), last.class.family().name());
+            out.text(names::ERROR_CLASS, family);
+            if is_letter || class != family {
+                out.text(names::CLASS, class);
+            }
             out.text(names::ATTEMPT_ERRORS, &attempts::write(&tried));
         }
         // A letter that was never tried: the reason is all there is to tell.

@@ -125,13 +125,14 @@ impl Desk {
 
     /// Writes it into `T.DLQ`; where it stands.
     pub fn park(&self, copy: &CopyRecord) -> (i32, i64) {
-        let from = format!("{}/{}/{}", self.pipeline.source, copy.origin.partition, copy.origin.offset);
+        let topic = self.pipeline.source.as_str().into();
+        let from = Origin { topic, partition: copy.origin.partition, offset: copy.origin.offset };
         self.produce(
             &self.topics.dlq,
             Some(copy.origin.partition),
             copy.message.key(),
             copy.message.payload(),
-            Some(headers(copy, &from)),
+            Some(headers(copy, Some(&from))),
         )
     }
 
@@ -157,11 +158,11 @@ impl Desk {
             for offset in 0..each {
                 let copy = self.copy(partition, offset);
                 numbers.push(copy.origin.number());
-                let from = format!("{}/{partition}/{offset}", self.pipeline.source);
+                let from = Origin { topic: self.pipeline.source.as_str().into(), partition, offset };
                 let mut record = BaseRecord::<[u8], [u8]>::to(&self.topics.dlq);
                 record.partition = Some(partition);
                 (record.key, record.payload) = (copy.message.key(), copy.message.payload());
-                record.headers = Some(headers(&copy, &from));
+                record.headers = Some(headers(&copy, Some(&from)));
                 self.producer.send(record).map_err(|(error, _)| error).expect("it is sent");
             }
         }

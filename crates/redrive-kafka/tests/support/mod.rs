@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod drive;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +15,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _,
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use redrive::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
 use redrive_core::{Message, Pick};
+use redrive_kafka::record::{CopyRecord, headers};
 use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
 
 /// Far longer than anything takes; only a fault waits for its end.
@@ -136,6 +139,25 @@ impl World {
     }
 }
 
+/// Writes copies as another process would do, and waits until the topic has them.
+pub fn write_copies(topic: &str, from: &str, copies: &[CopyRecord]) {
+    let producer: BaseProducer = client().create().unwrap();
+    for copy in copies {
+        let record = || {
+            let mut record = BaseRecord::<[u8], [u8]>::to(topic)
+                .partition(copy.origin.partition)
+                .headers(headers(copy, from));
+            record.key = copy.message.key();
+            record.payload = copy.message.payload();
+            record
+        };
+        while producer.send(record()).is_err() {
+            producer.poll(Duration::from_millis(10));
+        }
+    }
+    producer.flush(LIMIT).expect("the broker takes them");
+}
+
 pub fn client() -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", brokers()).set("linger.ms", "0").set("acks", "all");
@@ -186,36 +208,6 @@ pub fn wait_durable(engine: &mut dyn Engine, ticket: redrive::engine::Ticket) {
         engine.poll(&mut events).expect("polling works");
         events.iter().any(|event| event.durable() >= Some(ticket))
     });
-}
-
-pub fn at(ms: u64) -> Time {
-    Time::from_millis(1_000_000 + ms)
-}
-
-/// Takes until `count` deliveries are there.
-pub fn take(engine: &mut KafkaEngine, now: Time, count: usize) -> Vec<Delivery> {
-    let mut out = Vec::new();
-    let mut events = Vec::new();
-    wait("deliveries come", || {
-        engine.poll(&mut events).expect("polling works");
-        let room = count - out.len();
-        engine.take(now, room, &mut out).expect("taking works");
-        out.len() == count
-    });
-    out
-}
-
-pub fn settle(engine: &mut KafkaEngine, deliveries: Vec<Delivery>, verdict: impl Fn(&Delivery) -> Verdict) {
-    let batch = deliveries
-        .into_iter()
-        .map(|delivery| Settlement { verdict: verdict(&delivery), delivery, attempt: None })
-        .collect();
-    let ticket = engine.settle(batch).expect("settling works");
-    wait_durable(engine, ticket);
-}
-
-pub fn messages(ids: std::ops::Range<u32>) -> Vec<Message> {
-    ids.map(|n| message(&format!("m{n}")).created(at(0)).payload("{}").build().unwrap()).collect()
 }
 
 fn with_admin<T>(act: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &AdminOptions) -> T) -> T {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redrive_core::window::Window;
 use redrive_core::{Reason, Time};
 
 /// One outage.
@@ -27,9 +28,11 @@ pub struct Incident {
 }
 
 /// Keeps the numbers of the incident that runs, or was last.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Recording {
     incident: Option<Incident>,
+    /// Attempts that failed lately while the sink was open: when it closes, they belong to the outage.
+    lately: Window,
     /// The second that runs after the breaker has closed, and calls that started in it.
     second: Time,
     in_second: u64,
@@ -41,7 +44,16 @@ pub(super) struct Recording {
 const AVERAGED: u64 = 4_096;
 
 impl Recording {
+    /// `within` is how far back an outage reaches that is noticed now.
+    pub(super) fn new(within: Duration) -> Self {
+        let (second, in_second) = (Time::ZERO, 0);
+        let lately = Window::new(within);
+        Self { incident: None, lately, second, in_second, good_calls: 0, good_ms: 0 }
+    }
+
+    /// The breaker opened for so many first attempts that failed; others may have failed beside them.
     pub(super) fn opened(&mut self, from: Time, failed: u32) {
+        let failed = failed.max(self.lately.sum(from).failed);
         self.incident = Some(Incident {
             from,
             until: None,
@@ -61,6 +73,7 @@ impl Recording {
             incident.until = Some(now);
         }
         (self.second, self.in_second) = (now, 0);
+        self.lately.clear();
     }
 
     pub(super) fn recovered(&mut self, now: Time) {
@@ -70,11 +83,13 @@ impl Recording {
         }
     }
 
-    /// An attempt failed while the sink was closed.
-    pub(super) fn failed(&mut self, is_probe: bool) {
-        if let Some(incident) = self.incident.as_mut().filter(|incident| incident.until.is_none()) {
-            incident.failed += 1;
-            incident.failed_probes += u64::from(is_probe);
+    pub(super) fn failed(&mut self, is_probe: bool, now: Time) {
+        match self.incident.as_mut().filter(|incident| incident.until.is_none()) {
+            Some(incident) => {
+                incident.failed += 1;
+                incident.failed_probes += u64::from(is_probe);
+            }
+            None => self.lately.add(now, true),
         }
     }
 
@@ -137,18 +152,19 @@ mod tests {
 
     #[test]
     fn an_outage_is_counted_from_its_opening_until_its_permits_are_back() {
-        let mut recording = Recording::default();
-        recording.failed(false);
+        let mut recording = Recording::new(Duration::from_secs(10));
+        recording.failed(false, at(0));
         recording.died(Reason::MaxRetries);
         assert_eq!(recording.incident(), None, "an ordinary day");
+        (0..24).for_each(|_| recording.failed(false, at(0)));
         recording.opened(at(0), 20);
-        recording.failed(false);
-        recording.failed(true);
+        recording.failed(false, at(1));
+        recording.failed(true, at(500));
         recording.died(Reason::TtlExceeded);
         recording.died(Reason::Permanent);
         recording.started(1, at(500));
         recording.closed(at(1_000));
-        recording.failed(false);
+        recording.failed(false, at(1_100));
         (0..30).for_each(|n| recording.started(n, at(1_500)));
         (0..20).for_each(|n| recording.started(n, at(2_500)));
         recording.died(Reason::HoldExpired);
@@ -160,7 +176,7 @@ mod tests {
         let expected = Incident {
             from: at(0),
             until: Some(at(1_000)),
-            failed: 22,
+            failed: 27,
             failed_probes: 1,
             dead: 4,
             dead_for_outage: 0,
@@ -174,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_length_of_a_call_follows_the_latest() {
-        let mut recording = Recording::default();
+        let mut recording = Recording::new(Duration::from_secs(10));
         assert_eq!(recording.call_took(), None);
         (0..10_000).for_each(|_| recording.took(Duration::from_millis(100)));
         (0..20_000).for_each(|_| recording.took(Duration::from_millis(10)));

@@ -131,7 +131,7 @@ impl Protection {
             halted: None,
             asked: None,
             closed: ClosedSpans::default(),
-            recording: Recording::default(),
+            recording: Recording::new(settings.breaker.fast.window),
             is_unwritten: false,
             history: VecDeque::new(),
             unheard: Vec::new(),
@@ -261,7 +261,7 @@ impl Protection {
         if is_good {
             self.asked = self.asked.filter(|asked| !asked.is_over);
         } else if told != Told::Nothing {
-            self.recording.failed(is_probe);
+            self.recording.failed(is_probe, now);
         }
         let change = match told {
             Told::Nothing if is_probe => {

@@ -41,6 +41,9 @@ pub struct StoreOptions {
     pub after_dead: AfterDead,
     /// How long an ingested id is remembered; `None` turns deduplication off.
     pub dedup: Option<Duration>,
+    /// How long what is in flight may take once somebody else wants it; `None` leaves it to the engine. Only engines that
+    /// share their messages with other processes ask.
+    pub drain: Option<Duration>,
 }
 
 /// Names one delivery towards the engine that handed it out. Opaque to everybody else.
@@ -167,6 +170,8 @@ pub struct Counts {
     pub letters_discarded: u64,
     /// How many messages were ever accepted by what is counted here; zero where messages enter elsewhere.
     pub accepted: u64,
+    /// Keys whose order could not be kept, since the engine was opened. Always zero on engines with one owner.
+    pub key_order_voided: u64,
 }
 
 impl Counts {

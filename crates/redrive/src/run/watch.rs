@@ -150,6 +150,7 @@ impl Watch {
             settle_duration: self.settle_duration,
             schedule_write: self.schedule_write,
             pending: counts,
+            key_order_voided: counts.key_order_voided,
             paused,
             arrivals_per_second,
             held: if paused || figures.health.is_gated() { waiting } else { figures.held },

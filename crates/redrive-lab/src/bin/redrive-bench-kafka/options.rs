@@ -26,6 +26,8 @@ pub struct Options {
     pub source: String,
     /// Group and pipeline of one measurement; its topics begin with it.
     pub name: String,
+    /// Settings of librdkafka over the engine's, to find out what they cost.
+    pub passed_on: Vec<(String, String)>,
     /// Where a process writes what its handlers did.
     pub trace: Option<PathBuf>,
     /// Where the engine's local files go.
@@ -79,6 +81,7 @@ pub const USAGE: &str = "usage: redrive-bench-kafka --brokers HOST:PORT [--quick
   --concurrency N      handlers that may run at once (default 1024)
   --partitions N       partitions of the source and of every tier (default 4)
   --only NAME          only measurements whose name contains NAME: drain, mixed, paced, highest, outage, moving, poison
+  --set KEY=VALUE      a setting of librdkafka for the engine, instead of ours; may be repeated
   --soak               instead: --seconds N (default 30) at --rate N, killed every few minutes, audited by id
   --dir PATH           for local files (default target/bench-kafka); emptied before and after";
 
@@ -101,6 +104,7 @@ impl Options {
             seconds: 30,
             source: "bench-orders".into(),
             name: "bench-one".into(),
+            passed_on: Vec::new(),
             trace: None,
             dir: PathBuf::from("target/bench-kafka"),
         };
@@ -124,6 +128,7 @@ impl Options {
                 "--fates" => options.fates = fates(&value()?)?,
                 "--source" => options.source = value()?,
                 "--name" => options.name = value()?,
+                "--set" => options.passed_on.push(setting(&value()?)?),
                 "--trace" => options.trace = Some(value()?.into()),
                 "--dir" => options.dir = value()?.into(),
                 _ => return Err(USAGE.into()),
@@ -135,6 +140,11 @@ impl Options {
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.replace('_', "").parse().map_err(|_| format!("`{text}` is not a number\n{USAGE}"))
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not KEY=VALUE\n{USAGE}"))?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 fn scenario(word: &str) -> Result<Scenario, String> {

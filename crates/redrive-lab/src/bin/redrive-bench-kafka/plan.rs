@@ -29,6 +29,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
          the tiers; broker, producer and processor on the same cores",
         options.partitions, options.concurrency
     );
+    for (key, value) in &options.passed_on {
+        println!("set: {key} = {value}");
+    }
     println!("workload: 512-byte orders, N = {}; fates by fnv1a64 of the id, no other seed", options.n);
     let mut plan = Plan { options, runs: Runs::new(options), table: Table::default(), faults: Vec::new() };
     let ran = plan.all();
@@ -137,7 +140,7 @@ impl Plan<'_> {
     fn paced(&mut self) -> Result<(), Error> {
         let (rates, seconds) = match self.options.size {
             Size::Quick => ([2_000, 5_000], 8),
-            Size::Normal | Size::Soak => ([50_000, 100_000], 40),
+            Size::Normal | Size::Soak => ([50_000, 100_000], 25),
         };
         for rate in rates {
             let (mut plain, mut mixed) = (Repeats::default(), Repeats::default());
@@ -167,7 +170,7 @@ impl Plan<'_> {
 
     /// The highest rate at which the lag stays flat: from saturation downwards in steps of 8 %.
     fn highest(&mut self, saturated: [f64; 2]) -> Result<(), Error> {
-        let seconds = if self.options.size == Size::Quick { 6 } else { 20 };
+        let seconds = if self.options.size == Size::Quick { 6 } else { 15 };
         let mut highest = [0.0; 2];
         for ((fates, from), found) in
             [Fates::Succeed, Fates::Workload].into_iter().zip(saturated).zip(&mut highest)

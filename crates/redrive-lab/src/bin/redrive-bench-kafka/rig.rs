@@ -32,7 +32,7 @@ pub fn processor(options: &Options) -> Processor {
         state_dir: options.dir.clone(),
         concurrency: options.concurrency,
         blocking: options.mode == Mode::Blocking,
-        passed_on: Vec::new(),
+        passed_on: options.passed_on.clone(),
     }
 }
 

@@ -99,6 +99,9 @@ impl<'a> Runs<'a> {
             command.args([flag, &value.to_string()]);
         }
         command.arg("--dir").arg(self.options.dir.join(name));
+        for (key, value) in &self.options.passed_on {
+            command.arg("--set").arg(format!("{key}={value}"));
+        }
         if mode == Mode::Blocking {
             command.arg("--blocking");
         }

@@ -105,6 +105,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
             letters_succeeded: self.book.succeeded,
             letters_discarded: self.book.discarded,
             accepted: self.book.next_seq,
+            key_order_voided: 0,
         }
     }
 

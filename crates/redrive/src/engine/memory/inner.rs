@@ -348,6 +348,7 @@ impl Inner {
             letters_succeeded: letters(LetterState::Succeeded),
             letters_discarded: letters(LetterState::Discarded),
             accepted: self.next_seq,
+            key_order_voided: 0,
         }
     }
 }
