@@ -104,6 +104,9 @@ impl Cluster {
                 ("heartbeat.interval.ms", "3000"),
                 // With the default of a second a full queue stays empty for as long.
                 ("fetch.queue.backoff.ms", "10"),
+                // One request is under way at a time. One that asks only for the tiers, because the queues of the source are
+                // full, must not come back so late that those are empty by then.
+                ("fetch.wait.max.ms", "100"),
                 QUEUED_RECORDS,
                 QUEUED_KB,
                 ("topic.metadata.refresh.interval.ms", "30000"),
