@@ -121,6 +121,9 @@ impl Cluster {
                 ("fetch.queue.backoff.ms", "10"),
                 RECONNECT,
                 REFRESH,
+                // One request is under way at a time. One that asks only for the tiers, because the queues of the source are
+                // full, must not come back so late that those are empty by then.
+                ("fetch.wait.max.ms", "100"),
                 QUEUED_RECORDS,
                 QUEUED_KB,
             ],
