@@ -92,6 +92,7 @@ pub(crate) enum LastCommit {
 
 /// The Kafka engine of one pipeline. See [`crate::stores::KafkaStores`] for how it is made.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct KafkaEngine {
     pub(crate) pipeline: KafkaPipeline,
     pub(crate) options: StoreOptions,

@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn what_happened_between_two_looks_is_told() {
         let change = |ms, what: &str| HealthChange {
-            at: Some(answers::Instant(Time::from_millis(1_794_778_805_000 + ms))),
+            at: Some(answers::Instant(Time::from_millis(1_794_778_805_000_u64 + ms))),
             what: what.into(),
         };
         let (mut earlier, mut later) = (view(0, 0, 0), view(0, 0, 0));
