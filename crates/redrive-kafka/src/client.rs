@@ -121,6 +121,9 @@ impl Cluster {
                 ("fetch.queue.backoff.ms", "10"),
                 RECONNECT,
                 REFRESH,
+                // One request is under way at a time. One that asks only for the tiers, because the queues of the source are
+                // full, must not come back so late that those are empty by then.
+                ("fetch.wait.max.ms", "100"),
                 QUEUED_RECORDS,
                 QUEUED_KB,
             ],
@@ -148,8 +151,8 @@ impl Cluster {
                 RECONNECT,
                 REFRESH,
                 ("compression.type", "lz4"),
-                // For ever: a copy that is given up and sent again may be there twice, one that is sent on is there once.
-                ("delivery.timeout.ms", "0"),
+                // A producer that gets nothing through for so long is replaced; what it had is sent again.
+                ("delivery.timeout.ms", "30000"),
                 ("queue.buffering.max.kbytes", "262144"),
             ],
         );

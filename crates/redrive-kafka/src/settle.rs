@@ -217,11 +217,13 @@ impl KafkaEngine {
             Then::Progress { lane, epoch } if refused.is_none() => self.progress_written(*lane, *epoch),
             Then::Progress { lane, epoch } => self.progress_refused(*lane, *epoch),
             Then::Mark { lane, epoch, offset, key, number, ticket, what } => {
-                if let What::Retry { due } = what
-                    && *epoch == self.epoch
-                {
-                    self.copying.remove(&(due.as_millis(), *number));
-                }
+                // If it is not there any more, a record of it is read already: this one, or one that was thought lost.
+                let is_unread = match what {
+                    What::Retry { due } if *epoch == self.epoch => {
+                        self.copying.remove(&(due.as_millis(), *number))
+                    }
+                    What::Retry { .. } | What::Dead | What::Succeeded { .. } => true,
+                };
                 if let Some(ticket) = ticket {
                     // The marks first: a batch without open copies may be durable.
                     if *epoch == self.epoch {
@@ -236,7 +238,7 @@ impl KafkaEngine {
                     Ended::Refused(_) => None,
                 };
                 if *epoch == self.epoch {
-                    self.copy_stored(production, *what, stored, *key, *number);
+                    self.copy_stored(production, *what, stored.filter(|_| is_unread), *key, *number);
                 } else {
                     self.late_copy_stored(production, *what, stored, *number);
                 }

@@ -91,6 +91,11 @@ impl From<TopicsFault> for EngineError {
     fn from(fault: TopicsFault) -> Self {
         match fault {
             TopicsFault::Unreachable { .. } => Self::Unavailable(fault.to_string()),
+            // Whoever produces knows how many partitions it needs.
+            TopicsFault::NoSource { topic } => Self::Directory {
+                problem: format!("the source topic {topic} does not exist"),
+                fix: "create it, or correct `source`; Redrive makes the topics beside it, never the source itself",
+            },
             TopicsFault::Refused { fix, .. } => Self::Directory { problem: fault.to_string(), fix },
             // The commands would bury what is wrong; `check` prints them all.
             _ => Self::Directory {

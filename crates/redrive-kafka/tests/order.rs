@@ -12,6 +12,7 @@ use redrive::engine::{
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
 use redrive_kafka::record::{CopyRecord, Origin};
+use redrive_kafka::topics::Topics;
 use support::drive::{at, ids, of_key, ordered, settle, take};
 use support::{World, message, wait};
 
@@ -51,7 +52,7 @@ fn backlog(world: &World, count: u64) -> Vec<CopyRecord> {
 #[test]
 fn a_backlog_longer_than_the_look_ahead_holds_its_partition_back_only_until_it_is_read() {
     let world = World::new(4, &MANY);
-    let first_tier = format!("{}.retry.100s", world.pipeline.name);
+    let first_tier = Topics::of(&world.pipeline).tiers[0].1.clone();
     // Keys of one byte go to the partition of their byte: 'a' is 97, 'e' is 101, so both go to partition 1.
     world.produce(&of_key(0..2, "a"));
     world.produce(&of_key(0..2, "e"));

@@ -141,10 +141,10 @@ impl World {
 
 /// Writes copies as another process would do, and waits until the topic has them.
 pub fn write_copies(topic: &str, from: &str, copies: &[CopyRecord]) {
-    let producer: BaseProducer = client().create().unwrap();
+    let producer: BaseProducer<Places> = client().create_with_context(Places::default()).unwrap();
     for copy in copies {
         let record = || {
-            let mut record = BaseRecord::<[u8], [u8]>::to(topic)
+            let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(topic, 0)
                 .partition(copy.origin.partition)
                 .headers(headers(copy, Origin::parse(from).as_ref()));
             record.key = copy.message.key();

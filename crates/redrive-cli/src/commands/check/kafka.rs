@@ -6,7 +6,7 @@ use redrive_core::duration;
 use redrive_kafka::build::Build;
 use redrive_kafka::scan::Scan;
 use redrive_kafka::topics::{Survey, TopicsFault, acls, survey};
-use redrive_kafka::{Cluster, KafkaPipeline};
+use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 use serde_json::{Value, json};
 
 use super::sink::{Answered, ask};
@@ -110,15 +110,25 @@ fn topics(
     let allowed = acls(cluster, pipeline);
     let found = match survey(cluster, pipeline) {
         Ok(found) => found,
-        Err(fault @ TopicsFault::NoSource { .. }) => {
-            return Ok(vec![Finding::new(Some(false), fault.to_string())]);
+        Err(TopicsFault::NoSource { topic }) => {
+            let text = format!("the source topic {topic} does not exist; Redrive never makes it");
+            let mut finding = Finding::new(Some(false), text);
+            let bootstrap = cluster.bootstrap();
+            finding.more = vec![
+                "create it with as many partitions as shall be worked on at once, or correct `source`:"
+                    .to_owned(),
+                format!(
+                    "  kafka-topics.sh --bootstrap-server {bootstrap} --create --topic {topic} --partitions 12"
+                ),
+            ];
+            return Ok(vec![finding]);
         }
         Err(fault) => return Err(engine_failed(&fault.into())),
     };
     let bootstrap = cluster.bootstrap();
     let mut findings = vec![source(&found, settings)];
     if !found.missing.is_empty() {
-        findings.push(missing(&found, bootstrap));
+        findings.push(missing(&found, bootstrap, cluster.topics));
     }
     for wrong in &found.wrong {
         let mut finding = Finding::new(Some(false), format!("topic {} {}", wrong.topic, wrong.problem));
@@ -147,8 +157,13 @@ fn topics(
     Ok(findings)
 }
 
-fn missing(found: &Survey, bootstrap: &str) -> Finding {
+fn missing(found: &Survey, bootstrap: &str, mode: TopicsMode) -> Finding {
     let names: Vec<&str> = found.missing.iter().map(|planned| planned.name.as_str()).collect();
+    if mode == TopicsMode::Create {
+        let text =
+            format!("not there yet, and made at the start (topics = \"create\"): {}", names.join(", "));
+        return Finding::new(None, text);
+    }
     let text = match names.as_slice() {
         [first, rest @ ..] if !rest.is_empty() => {
             format!("topic {first} is missing (also {})", rest.join(", "))
