@@ -32,7 +32,7 @@ dir = "@DIR@"
 listen = "@LISTEN@"
 [[pipeline]]
 {source}
-tiers = ["300ms", "400ms", "500ms"]
+tiers = ["1s", "1200ms", "1500ms"]
 jitter = "none"
 [pipeline.sink.webhook]
 url = "{url}"
@@ -51,7 +51,7 @@ url = "{url}"
         (self.bring)(&processor, PILL);
         let mut others = 0;
         wait_for("the pill to be found", || {
-            // Other work goes on, and shows that the receiver is there.
+            // Other work goes on, and shows that the receiver is there: somebody is answered between two attempts.
             (self.bring)(&processor, &format!("o-{others}"));
             others += 1;
             shown()["letters"]["open"] == 1

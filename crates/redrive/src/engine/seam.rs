@@ -53,16 +53,16 @@ pub struct Receipt {
     pub lane: u32,
     /// Counts the times the lane was gained; a receipt of an older epoch settles nothing.
     pub epoch: u32,
-    /// The message's number in its lane.
+    /// The message's number in its pipeline: the same whatever lane it waits in by now.
     pub seq: u64,
     /// Where the engine keeps it.
     pub at: u64,
 }
 
 impl Receipt {
-    /// Tells messages apart, whatever hand-out this is. Lanes with more than 2^48 messages do not exist.
+    /// Tells messages apart, whatever hand-out this is: a retry may come from another lane than the first attempt.
     pub const fn number(&self) -> u64 {
-        (self.lane as u64) << 48 ^ self.seq
+        self.seq
     }
 }
 
