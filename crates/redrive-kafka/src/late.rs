@@ -11,7 +11,7 @@ use redrive_core::Time;
 use crate::engine::{KafkaEngine, Then};
 use crate::keys::hash_of;
 use crate::lane::LaneKind;
-use crate::record::CopyRecord;
+use crate::record::{CopyRecord, Origin};
 use crate::replaces::Replaces;
 use crate::twins::Meeting;
 use crate::waiting::{Waiting, number_of};
@@ -71,8 +71,8 @@ impl KafkaEngine {
 
     /// A letter that this process wrote for an earlier assignment is safe: its record, if it has come back to us and
     /// waits, is done with.
-    pub(crate) fn late_letter(&mut self, from: &str, copy: &CopyRecord) {
-        let Some(replaces) = Replaces::parse(from) else { return };
+    pub(crate) fn late_letter(&mut self, from: &Origin, copy: &CopyRecord) {
+        let replaces = Replaces::place(from);
         let Replaced::Waits { lane } = self.replaced(replaces) else { return };
         if self.is_older_topic(lane, replaces.offset, copy.meta.created) {
             return;

@@ -13,7 +13,7 @@ use redrive_core::Time;
 use crate::assign::{self, Plan};
 use crate::commit::Tickets;
 use crate::engine::{Claim, DueReserve, KafkaEngine, Target, unavailable};
-use crate::keys::{Keys, hash_of};
+use crate::keys::Keys;
 use crate::lane::LaneKind;
 use crate::letters::Letters;
 use crate::lookahead::LookAhead;

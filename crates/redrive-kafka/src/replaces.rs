@@ -4,7 +4,7 @@ use rdkafka::Message as _;
 use rdkafka::message::{BorrowedMessage, Headers as _};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::record::names;
+use crate::record::{Origin, names};
 
 /// The record that a copy replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,15 @@ impl Replaces {
         let from =
             (0..headers.count()).rev().map(|at| headers.get(at)).find(|header| header.key == names::FROM)?;
         Self::parse(std::str::from_utf8(from.value?).ok()?)
+    }
+
+    /// The record at a place.
+    pub fn place(from: &Origin) -> Self {
+        Self {
+            topic: topic_hash(&from.topic),
+            partition: from.partition,
+            offset: from.offset.cast_unsigned(),
+        }
     }
 
     /// Reads `orders.retry.5s/7/1182`.

@@ -83,7 +83,9 @@ pub fn read(reader: &Reader, record: &BorrowedMessage<'_>) -> Polled {
             }
         }
         Ok(Read::Copy(copy)) => {
-            replaces = Replaces::of(record);
+            // A first copy does not say it twice: it replaces the record it came from. One that was put back replaces none.
+            let first = || (copy.meta.replays == 0).then(|| Replaces::place(&copy.origin));
+            replaces = Replaces::of(record).or_else(first);
             Waiting::of_copy(offset, *copy, None)
         }
         Err(unreadable) => {

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redrive::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
-use redrive_core::{Meta, Reason, Time};
-use redrive_kafka::{Cluster, KafkaEngine, KafkaStores, Only, TopicsMode};
+use redrive_core::{Meta, Reason};
+use redrive_kafka::{Cluster, KafkaStores, Only, TopicsMode};
 
 use support::drive::{at, finish_all, ids, messages, of_key, ordered, settle, take};
-use support::{World, message, wait};
+use support::{World, wait};
 
 const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 

@@ -13,9 +13,9 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use redrive::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
+use redrive::engine::{Engine, StoreOptions};
 use redrive_core::{Message, Pick};
-use redrive_kafka::record::{CopyRecord, headers};
+use redrive_kafka::record::{CopyRecord, Origin, headers};
 use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
 
 /// Far longer than anything takes; only a fault waits for its end.
@@ -140,13 +140,15 @@ impl World {
 }
 
 /// Writes copies as another process would do, and waits until the topic has them.
+/// `from` is the record that they replace, `topic/partition/offset`.
 pub fn write_copies(topic: &str, from: &str, copies: &[CopyRecord]) {
+    let from = Origin::parse(from);
     let producer: BaseProducer<Places> = client().create_with_context(Places::default()).unwrap();
     for copy in copies {
         let record = || {
             let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(topic, 0)
                 .partition(copy.origin.partition)
-                .headers(headers(copy, from));
+                .headers(headers(copy, from.as_ref()));
             record.key = copy.message.key();
             record.payload = copy.message.payload();
             record
