@@ -72,7 +72,7 @@ impl KafkaEngine {
     /// A letter that this process wrote for an earlier assignment is safe: its record, if it has come back to us and
     /// waits, is done with.
     pub(crate) fn late_letter(&mut self, from: &Origin, copy: &CopyRecord) {
-        let replaces = Replaces::at(from);
+        let replaces = Replaces::place(from);
         let Replaced::Waits { lane } = self.replaced(replaces) else { return };
         if self.is_older_topic(lane, replaces.offset, copy.meta.created) {
             return;

@@ -25,9 +25,12 @@ impl Replaces {
     }
 
     /// The record at a place.
-    pub fn at(place: &Origin) -> Self {
-        let offset = place.offset.max(0).cast_unsigned();
-        Self { topic: topic_hash(&place.topic), partition: place.partition, offset }
+    pub fn place(from: &Origin) -> Self {
+        Self {
+            topic: topic_hash(&from.topic),
+            partition: from.partition,
+            offset: from.offset.cast_unsigned(),
+        }
     }
 
     /// Reads `orders.retry.5s/7/1182`.

@@ -306,7 +306,9 @@ impl KafkaEngine {
             }
             (What::Dead, Body::Copy { copy, from }) => {
                 self.letters.parked(partition, offset, copy);
-                self.late_letter(from.as_ref().unwrap_or(&copy.origin), copy);
+                if let Some(from) = from {
+                    self.late_letter(from, copy);
+                }
             }
             (What::Dead, Body::Plain { .. }) => {}
             (What::Succeeded { replays }, _) => self.letters.succeeded(number, replays),

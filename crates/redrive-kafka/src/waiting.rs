@@ -83,8 +83,9 @@ pub fn read(reader: &Reader, record: &BorrowedMessage<'_>) -> Polled {
             }
         }
         Ok(Read::Copy(copy)) => {
-            // Without `x-from` it is the first copy, of the source record itself.
-            replaces = Some(Replaces::of(record).unwrap_or_else(|| Replaces::at(&copy.origin)));
+            // A first copy does not say it twice: it replaces the record it came from. One that was put back replaces none.
+            let first = || (copy.meta.replays == 0).then(|| Replaces::place(&copy.origin));
+            replaces = Replaces::of(record).or_else(first);
             Waiting::of_copy(offset, *copy, None)
         }
         Err(unreadable) => {

@@ -140,13 +140,15 @@ impl World {
 }
 
 /// Writes copies as another process would do, and waits until the topic has them.
+/// `from` is the record that they replace, `topic/partition/offset`.
 pub fn write_copies(topic: &str, from: &str, copies: &[CopyRecord]) {
+    let from = Origin::parse(from);
     let producer: BaseProducer<Places> = client().create_with_context(Places::default()).unwrap();
     for copy in copies {
         let record = || {
             let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(topic, 0)
                 .partition(copy.origin.partition)
-                .headers(headers(copy, Origin::parse(from).as_ref()));
+                .headers(headers(copy, from.as_ref()));
             record.key = copy.message.key();
             record.payload = copy.message.payload();
             record
