@@ -12,6 +12,8 @@
 #   REDRIVE_KAFKA_DIR    where its address, pid and log are kept; target/kafka unless set (one broker for each)
 #   REDRIVE_KAFKA_PORT   its port; a free one unless set
 #   REDRIVE_KAFKA_HEAP   memory of the broker; 512m unless set
+#   REDRIVE_KAFKA_SECURE=1   two more listeners, for the tests of TLS and passwords; $REDRIVE_KAFKA_DIR/secure says where they
+#                        are (sasl_ssl with SCRAM-SHA-512, sasl_plaintext with PLAIN), and has ca.pem, user and password
 #   REDRIVE_KAFKA_ADVERTISED   the port it tells its clients, when a proxy stands in front of it; its own unless set
 set -euo pipefail
 
@@ -48,15 +50,18 @@ broker_pid() {
 }
 
 settings() {
-    local home=$1 port=$2 controller=$3
+    local home=$1 port=$2 controller=$3 guarded=
+    if [[ -n ${REDRIVE_KAFKA_SECURE:-} ]]; then
+        guarded=SASL_SSL://127.0.0.1:$((port - 6000)),SASL_PLAINTEXT://127.0.0.1:$((port - 7000))
+    fi
     cat <<-CONF
 		process.roles=broker,controller
 		node.id=1
 		controller.quorum.voters=1@127.0.0.1:$controller
 		controller.listener.names=CONTROLLER
-		listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
-		advertised.listeners=PLAINTEXT://127.0.0.1:${REDRIVE_KAFKA_ADVERTISED:-$port}
-		listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+		listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller${guarded:+,$guarded}
+		advertised.listeners=PLAINTEXT://127.0.0.1:${REDRIVE_KAFKA_ADVERTISED:-$port}${guarded:+,$guarded}
+		listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 		log.dirs=$home/data
 		# Topics are made by whoever needs them, never by a typing error.
 		auto.create.topics.enable=false
@@ -76,6 +81,33 @@ settings() {
 		group.min.session.timeout.ms=500
 		transaction.abort.timed.out.transaction.cleanup.interval.ms=500
 		log.cleaner.backoff.ms=2000
+	CONF
+}
+
+# A certificate of its own for the two guarded listeners and a password, made anew for every broker; prints what else its
+# settings need. keytool comes with java.
+secure() {
+    local home=$1 port=$2 password store
+    store=$home/keys.p12
+    mkdir -p "$state/secure"
+    password=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+    printf '%s\n' "$password" >"$state/secure/password"
+    echo redrive >"$state/secure/user"
+    echo "127.0.0.1:$((port - 6000))" >"$state/secure/sasl_ssl"
+    echo "127.0.0.1:$((port - 7000))" >"$state/secure/sasl_plaintext"
+    rm -f -- "$store"
+    keytool -genkeypair -alias broker -keyalg EC -groupname secp256r1 -dname CN=127.0.0.1 -ext san=ip:127.0.0.1 -validity 30 \
+        -storetype PKCS12 -keystore "$store" -storepass "$password" >"$log" 2>&1 </dev/null
+    keytool -exportcert -rfc -alias broker -keystore "$store" -storepass "$password" >"$state/secure/ca.pem" 2>>"$log" </dev/null
+    cat <<-CONF
+		listener.name.sasl_ssl.ssl.keystore.type=PKCS12
+		listener.name.sasl_ssl.ssl.keystore.location=$store
+		listener.name.sasl_ssl.ssl.keystore.password=$password
+		listener.name.sasl_ssl.ssl.key.password=$password
+		listener.name.sasl_ssl.sasl.enabled.mechanisms=SCRAM-SHA-512
+		listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+		listener.name.sasl_plaintext.sasl.enabled.mechanisms=PLAIN
+		listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_redrive="$password";
 	CONF
 }
 
@@ -111,6 +143,7 @@ remove_home() {
         rm -rf -- "$home"
     fi
     rm -f -- "$address_file" "$home_file"
+    rm -rf -- "$state/secure"
 }
 
 stop_broker() {
@@ -144,8 +177,13 @@ up() {
     for _ in $(seq 10); do
         port=${REDRIVE_KAFKA_PORT:-$((20000 + RANDOM % 6000))}
         settings "$home" "$port" "$((port + 6001))" >"$home/server.properties"
+        local scram=()
+        if [[ -n ${REDRIVE_KAFKA_SECURE:-} ]]; then
+            secure "$home" "$port" >>"$home/server.properties" || die "no certificate: $(tail -n 3 "$log")"
+            scram=(--add-scram "SCRAM-SHA-512=[name=redrive,password=$(cat "$state/secure/password")]")
+        fi
         rm -rf -- "$home/data"
-        java -cp "$(class_path)" kafka.tools.StorageTool format -t "$id" -c "$home/server.properties" >"$log" 2>&1 </dev/null \
+        java -cp "$(class_path)" kafka.tools.StorageTool format -t "$id" -c "$home/server.properties" "${scram[@]}" >"$log" 2>&1 </dev/null \
             || die "the storage cannot be formatted: $(tail -n 3 "$log")"
         # Somebody else's server would answer on a taken port and look like ours.
         if ! answers "$port" && launch "$home" "$port"; then

@@ -4,7 +4,7 @@
 # REDRIVE_TEST_KAFKA=host:port that broker.
 #
 #   REDRIVE_TEST_PROFILE=release   build the tests with optimisation
-#   REDRIVE_TEST_TIMEOUT=24h       how long `cargo test` may take; 45 minutes unless set
+#   REDRIVE_TEST_TIMEOUT=24h       how long the suites may take; 45 minutes unless set
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -50,14 +50,22 @@ if [[ -z $their_broker ]]; then
 fi
 
 step "building the tests"
-cargo test --locked --workspace --all-features --profile "$profile" --no-run
+cargo test --locked --workspace --all-features --profile "$profile" --no-run --message-format json-render-diagnostics |
+    jq -r 'select(.profile.test and .executable) | [.manifest_path, .target.name, .executable] | @tsv' >target/suites.tsv
 
-step "cargo test --workspace (at most $limit)"
-# What passing tests print (how many seeds, kills, what was skipped) is shown; the list of their names is not.
-noise='^(test .* \.\.\. ok|running [0-9]+ tests?|successes:|---- .* stdout ----|proptest: FileFailurePersistence.*|    [a-z_:0-9]+|    crates/.* \(line [0-9]+\)|)$'
-timeout --foreground "$limit" \
-    cargo test --locked --workspace --all-features --profile "$profile" --no-fail-fast -- --show-output \
-    </dev/null 2>&1 | tee "$log" | grep --line-buffered -vE "$noise"
+# Two at a time: a suite that has to do with the broker waits most of the time, so the others run beside it.
+step "$(wc -l <target/suites.tsv) suites (at most $limit)"
+broker='/redrive-kafka(-faults)?/Cargo[.]toml|(readme|_kafka)$'
+stream() { awk -F '\t' -v broker="$broker" -v on="$1" '(($1 ~ broker || $2 ~ broker) ? 1 : 0) == on' target/suites.tsv; }
+timeout --foreground "$limit" scripts/suites.sh "$log" < <(stream 1) &
+beside=$!
+failed=0
+timeout --foreground "$limit" scripts/suites.sh "$log" < <(stream 0) || failed=1
+wait "$beside" || failed=1
+
+step "examples in the documentation of the crates"
+cargo test --locked --workspace --all-features --profile "$profile" --doc </dev/null 2>&1 | tee -a "$log" | grep -E '^(test result|error|test .* FAILED)' || failed=1
+((failed == 0))
 
 step "examples"
 scripts/examples.sh

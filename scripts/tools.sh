@@ -11,15 +11,18 @@ if ! command -v cargo >/dev/null; then
     exit 1
 fi
 
-# program:package. curl is what the README tells people to type, strace makes system calls fail, mkfs.ext4 makes the disk of
+# program:package. jq reads what cargo has built. curl is what the README tells people to type, strace makes system calls fail, mkfs.ext4 makes the disk of
 # the power-cut tests. rdkafka builds librdkafka with c++ and make. java runs the broker, Maven fetches it, kcat reads it.
+# With --all-features librdkafka takes the system's OpenSSL, which pkg-config finds; a plain build needs neither.
 # promtool tests the alert rules; Debian ships it with the server and starts that, but the tests need the tool alone.
 broker=(java:default-jre-headless mvn:maven)
 [[ -z ${REDRIVE_TEST_KAFKA:-} ]] || broker=()
 missing=()
-for pair in cc:gcc cc:libc6-dev strace:strace curl:curl mkfs.ext4:e2fsprogs python3:python3 c++:g++ promtool:prometheus make:make kcat:kcat "${broker[@]}"; do
+for pair in cc:gcc cc:libc6-dev strace:strace curl:curl mkfs.ext4:e2fsprogs python3:python3 jq:jq c++:g++ promtool:prometheus make:make kcat:kcat pkg-config:pkg-config "${broker[@]}"; do
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
 done
+# A library has no program to look for.
+pkg-config --exists openssl 2>/dev/null || [[ -e /usr/include/openssl/ssl.h ]] || missing+=(libssl-dev)
 
 if ((${#missing[@]} == 0)); then
     say "nothing is missing besides, perhaps, PostgreSQL"

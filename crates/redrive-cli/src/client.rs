@@ -19,5 +19,5 @@ pub mod wire;
 pub use api::{Api, PageQuery};
 pub use fault::ClientFault;
 pub use place::Place;
-pub use session::{Session, block_on, with_api};
+pub use session::{Session, block_on, wall_clock, with_api};
 pub use token::Bearer;

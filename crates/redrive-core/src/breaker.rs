@@ -5,84 +5,16 @@
 //! While it is open nothing is sent. After the cooldown a round of probes is made, one after the other, each another
 //! message; a bad round doubles the cooldown, a good one closes the breaker and forgets what was counted.
 
+mod settings;
+
 use std::time::Duration;
 
-use crate::failure_kind::{Counted, FailureKind};
+use crate::Time;
+use crate::failure_kind::FailureKind;
 use crate::views::Gate;
 use crate::window::{Sum, Window};
-use crate::{Ratio, Time};
 
-/// When a sink is closed, and how it is opened again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BreakerSettings {
-    pub enabled: bool,
-    pub fast: FastWindow,
-    pub slow: SlowWindow,
-    pub cooldown: Duration,
-    pub cooldown_max: Duration,
-    pub probes: u32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FastWindow {
-    pub window: Duration,
-    /// At least this share must fail …
-    pub failures: Ratio,
-    /// … of at least so many messages.
-    pub min: u32,
-}
-
-/// It judges only once it has seen a whole window: over half a minute a share says little about five.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlowWindow {
-    pub window: Duration,
-    /// More than this share must fail.
-    pub failures: Ratio,
-    pub counts: Vec<Counted>,
-    pub action: SlowAction,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlowAction {
-    Open,
-    /// Only says so.
-    Alert,
-}
-
-impl Default for BreakerSettings {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            fast: FastWindow { window: Duration::from_secs(10), failures: Ratio::percent(50), min: 20 },
-            slow: SlowWindow {
-                window: Duration::from_mins(5),
-                failures: Ratio::percent(20),
-                counts: vec![Counted::Hundred(5), Counted::Timeout, Counted::Refused, Counted::Other],
-                action: SlowAction::Open,
-            },
-            cooldown: Duration::from_secs(30),
-            cooldown_max: Duration::from_mins(5),
-            probes: 5,
-        }
-    }
-}
-
-impl BreakerSettings {
-    pub fn off() -> Self {
-        Self { enabled: false, ..Self::default() }
-    }
-
-    /// How long it stays closed in a round, counted from 0.
-    pub fn cooldown_of(&self, round: u32) -> Duration {
-        self.cooldown.saturating_mul(1 << round.min(16)).min(self.cooldown_max.max(self.cooldown))
-    }
-
-    /// So many bad probes of one round are enough to say that the sink is not back.
-    fn bad_enough(&self) -> u32 {
-        let share = u64::from(self.probes) * self.fast.failures.basis_points();
-        (share.div_ceil(10_000) as u32).clamp(1, self.probes.max(1))
-    }
-}
+pub use settings::{BreakerSettings, FastWindow, SlowAction, SlowWindow};
 
 /// What a first attempt came to, as far as the sink is concerned. A message that is bad in itself is an answer like any
 /// other.
@@ -159,15 +91,27 @@ pub struct BreakerView {
     pub cause: Option<Cause>,
 }
 
+/// What has to outlive the process: that it is open, why, and when it asks next. The process that comes after must not
+/// find out by calling everybody again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StillOpen {
+    pub since: Time,
+    pub next_probe: Time,
+    pub rounds: u32,
+    pub probes: u32,
+    pub cause: Cause,
+}
+
 #[derive(Clone, Debug)]
 pub struct Breaker {
     settings: BreakerSettings,
     fast: Window,
     slow: Window,
     state: State,
-    /// The message whose failure opened it, or failed as the last probe: it is no probe.
-    opener: Option<u64>,
-    turned_away: bool,
+    /// Messages that have said enough: the one that opened it, and the probes of this round. Bounded by the probes.
+    heard: Vec<u64>,
+    /// Those of them that were turned away in this round.
+    turned_away: Vec<u64>,
     cause: Option<Cause>,
     since: Option<Time>,
     rounds: u32,
@@ -190,8 +134,8 @@ impl Breaker {
             slow: Window::new(settings.slow.window),
             settings,
             state: State::Closed,
-            opener: None,
-            turned_away: false,
+            heard: Vec::new(),
+            turned_away: Vec::new(),
             cause: None,
             since: None,
             rounds: 0,
@@ -266,8 +210,8 @@ impl Breaker {
         let by = if self.credentials * 2 > sum.failed { Gate::Credential } else { Gate::Breaker };
         let cause = Cause { failed: sum.failed, of: sum.calls, within, by, last };
         (self.rounds, self.probes, self.credentials) = (0, 0, 0);
-        self.opener = Some(message);
-        self.turned_away = false;
+        self.heard = vec![message];
+        self.turned_away.clear();
         self.cause = Some(cause);
         self.since = Some(now);
         self.state = State::Open { until: now.plus(self.settings.cooldown_of(0)) };
@@ -284,7 +228,9 @@ impl Breaker {
             return None;
         }
         self.rounds = self.rounds.saturating_add(1);
-        self.turned_away = false;
+        // Who opened it, or failed last, is asked last; the others of an earlier round have had their rest.
+        self.heard.drain(..self.heard.len().saturating_sub(1));
+        self.turned_away.clear();
         self.state = State::HalfOpen { running: 0, good: 0, bad: 0 };
         Some(Change::Probing { round: self.rounds })
     }
@@ -299,12 +245,14 @@ impl Breaker {
         usize::from(matches!(self.state, State::HalfOpen { running: 0, .. }))
     }
 
-    /// Whether this message may be a probe. The one that opened it is turned away once a round: if it comes back, there is
-    /// nobody else, and somebody has to ask.
+    /// Whether this message may be a probe. One that was heard before is turned away once a round: if it comes back, there
+    /// is nobody else, and somebody has to ask.
     pub fn may_probe(&mut self, message: u64) -> bool {
-        let turned_away = self.opener == Some(message) && !self.turned_away;
-        self.turned_away |= turned_away;
-        !turned_away
+        if !self.heard.contains(&message) || self.turned_away.contains(&message) {
+            return true;
+        }
+        self.turned_away.push(message);
+        false
     }
 
     pub fn probe_started(&mut self) {
@@ -324,14 +272,12 @@ impl Breaker {
     pub fn probe_ended(&mut self, message: u64, is_good: bool, now: Time) -> Option<Change> {
         let State::HalfOpen { running, good, bad } = &mut self.state else { return None };
         *running = running.saturating_sub(1);
-        if is_good {
-            *good += 1;
-        } else {
-            *bad += 1;
-            self.opener = Some(message);
-            self.turned_away = false;
-        }
-        let (good, bad) = (*good, *bad);
+        let count = if is_good { good } else { bad };
+        *count += 1;
+        let State::HalfOpen { good, bad, .. } = self.state else { return None };
+        self.heard.retain(|heard| *heard != message);
+        self.heard.push(message);
+        self.turned_away.retain(|turned_away| *turned_away != message);
         if bad >= self.settings.bad_enough() {
             let until = now.plus(self.settings.cooldown_of(self.rounds));
             self.state = State::Open { until };
@@ -343,10 +289,33 @@ impl Breaker {
         let open_for = self.since.map_or(Duration::ZERO, |since| now.since(since));
         self.state = State::Closed;
         self.since = Some(now);
-        self.opener = None;
+        self.heard.clear();
         self.fast.clear();
         self.slow.clear();
         Some(Change::Closed { good, probes: good + bad, rounds: self.rounds, open_for })
+    }
+
+    /// What the next process has to know; `None` while it is closed.
+    pub fn still_open(&self, now: Time) -> Option<StillOpen> {
+        let next_probe = match self.state {
+            State::Closed => return None,
+            State::Open { until } => until,
+            // A round that was cut short is made again.
+            State::HalfOpen { .. } => now,
+        };
+        let (since, cause) = self.since.zip(self.cause)?;
+        Some(StillOpen { since, next_probe, rounds: self.rounds, probes: self.probes, cause })
+    }
+
+    /// An earlier process left it open, and so it is. Nothing where the breaker has been turned off since.
+    pub fn reopen(&mut self, left: &StillOpen) {
+        if !self.settings.enabled {
+            return;
+        }
+        let StillOpen { since, next_probe, rounds, probes, cause } = *left;
+        (self.rounds, self.probes) = (rounds, probes);
+        (self.since, self.cause) = (Some(since), Some(cause));
+        self.state = State::Open { until: next_probe };
     }
 
     /// What keeps everybody away, and for how long.

@@ -99,6 +99,12 @@ impl Endpoints {
         (self.own.known.len(), open.count())
     }
 
+    /// How many endpoints and how many origins are left alone now. Looks at all that are remembered.
+    pub fn left_alone(&self, now: Time) -> (usize, usize) {
+        let closed = |all: &Troubled| all.known.values().filter(|one| one.not_before(now).is_some()).count();
+        (closed(&self.own), closed(&self.origins))
+    }
+
     /// Whether a message may go. One that may is a probe if its endpoint was closed.
     pub fn ask(&mut self, to: Endpoint, now: Time, random: Random) -> Passage {
         let closed = [self.origins.not_before(to.origin, now), self.own.not_before(to.endpoint, now)];
@@ -301,6 +307,7 @@ mod tests {
             call(&mut all, Endpoint { origin: 1, endpoint }, BAD, at(0));
         }
         assert!(!goes(&mut all, Endpoint { origin: 1, endpoint: 99 }, at(0)));
+        assert_eq!((all.left_alone(at(0)), all.left_alone(at(30_000))), ((0, 1), (0, 0)));
         assert!(goes(&mut all, Endpoint { origin: 2, endpoint: 99 }, at(0)));
     }
 

@@ -11,6 +11,7 @@
 //! - [`profiles`], [`policy`]: what a user sets, and the one validator
 //! - [`failure_kind`], [`window`]: what failures are counted, and over which time
 //! - [`breaker`], [`ramp`], [`pulse`]: whether a sink may be called, and how much
+//! - [`closed`]: for how long a message was kept from a sink that was closed
 //! - [`endpoints`]: the same for each endpoint of a sink that has many
 //! - [`budget`], [`guard`]: how many retries and dead letters are too many
 //! - [`suspects`]: who may have killed the process
@@ -23,6 +24,7 @@
 pub mod breaker;
 pub mod budget;
 pub mod class;
+pub mod closed;
 pub mod decide;
 pub mod decision;
 pub mod duration;

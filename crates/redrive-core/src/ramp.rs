@@ -47,6 +47,18 @@ impl Ramp {
         }
     }
 
+    /// Where the permits begin, and how long they need to the limit if all goes well.
+    pub fn forecast(probes: u32, limit: usize) -> (usize, Duration) {
+        let mut ramp = Self::new(probes, limit, Time::ZERO);
+        let (from, mut took) = (ramp.permits, Duration::ZERO);
+        while ramp.permits < ramp.limit {
+            took += STEP;
+            ramp.ended(true);
+            ramp.tick(Time::ZERO.plus(took));
+        }
+        (from, took)
+    }
+
     pub fn permits(&self) -> usize {
         self.permits
     }
@@ -122,6 +134,7 @@ mod tests {
     fn permits_grow_each_good_second_up_to_the_limit() {
         let mut ramp = Ramp::new(5, 64, at(0));
         assert_eq!(run(&mut ramp, 0..8, 1_000), [10, 20, 32, 40, 48, 56, 64, 64]);
+        assert_eq!(Ramp::forecast(5, 64), (5, Duration::from_secs(7)));
         assert!(!ramp.is_over());
         run(&mut ramp, 8..18, 1_000);
         assert!(ramp.is_over());

@@ -130,6 +130,41 @@ fn the_message_that_opened_it_is_a_probe_only_if_there_is_nobody_else() {
 }
 
 #[test]
+fn the_probes_of_a_round_are_different_messages() {
+    let mut breaker = opened();
+    breaker.tick(at(30_000));
+    round(&mut breaker, 50, &[false, true], at(30_000));
+    assert!(!breaker.may_probe(50) && !breaker.may_probe(51) && !breaker.may_probe(19));
+    assert!(breaker.may_probe(52) && breaker.may_probe(50), "one that comes back is the only one there is");
+    round(&mut breaker, 52, &[false, false], at(30_000));
+    breaker.tick(at(90_000));
+    assert!(!breaker.may_probe(53) && breaker.may_probe(51), "in the next round only the last one waits");
+}
+
+#[test]
+fn what_was_open_is_open_for_the_next_process() {
+    let mut breaker = opened();
+    assert_eq!(Breaker::new(BreakerSettings::default()).still_open(at(0)), None);
+    breaker.tick(at(30_000));
+    round(&mut breaker, 50, &[false, false, false], at(30_000));
+    let left = breaker.still_open(at(31_000)).unwrap();
+    assert_eq!((left.since, left.next_probe, left.rounds, left.probes), (at(0), at(90_000), 1, 3));
+    let mut next = Breaker::new(BreakerSettings::default());
+    next.reopen(&left);
+    assert_eq!(next.view(), breaker.view());
+    assert_eq!(next.tick(at(89_999)), None);
+    assert_eq!(next.tick(at(90_000)), Some(Change::Probing { round: 2 }));
+    // Cut short in the middle of a round, the next one asks at once; turned off, nobody is kept away.
+    let left = next.still_open(at(90_500)).unwrap();
+    assert_eq!(left.next_probe, at(90_500));
+    let mut off = Breaker::new(BreakerSettings::off());
+    off.reopen(&left);
+    assert!(off.is_closed());
+    assert!(matches!(round(&mut next, 60, &[true; 5], at(91_000)), Some(Change::Closed { .. })));
+    assert_eq!(next.still_open(at(92_000)), None);
+}
+
+#[test]
 fn a_key_that_is_refused_is_named() {
     let mut breaker = Breaker::new(BreakerSettings::default());
     let change = (0..20).find_map(|n| breaker.first_attempt(n, Sign::Credential, at(0)));

@@ -53,7 +53,8 @@ impl Death {
         }
     }
 
-    fn come(self) {
+    /// It comes now.
+    pub fn come(self) {
         match self {
             Self::Abort => std::process::abort(),
             Self::Memory => {

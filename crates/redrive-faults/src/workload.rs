@@ -125,7 +125,7 @@ impl Lane {
         let mut events = Vec::new();
         self.engine.poll(&mut events)?;
         let name = self.name;
-        for Event::Durable(durable) in events {
+        for durable in events.into_iter().filter_map(Event::durable) {
             while let Some((_, steps)) = self.tickets.pop_front_if(|(ticket, _)| *ticket <= durable) {
                 for (seq, step) in steps {
                     acks.say(&line(name, seq, step, true));

@@ -4,5 +4,6 @@
 //! a file of its own. The tests kill it, freeze it, take its broker away, and cut its connections with the [`proxy`]; then
 //! `redrive_lab::kafka::audit` compares what went in with what was done and what lies in the dead-letter topic.
 
+pub mod pill;
 pub mod proxy;
 pub mod random;

@@ -1,26 +1,35 @@
 //! What the polling thread told: partitions come and go, records arrive, commits are answered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use redrive::engine::{Event, Ordering};
 
-use crate::engine::{Claim, KafkaEngine, LastCommit};
+use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit, Then};
 use crate::keys::hash_of;
 use crate::lane::{Lane, LaneKind};
-use crate::mailbox::{LaneStart, Note, Polled};
+use crate::mailbox::{LaneStart, Note};
+use crate::replaces::Replaces;
+use crate::started;
 use crate::twins::Meeting;
-use crate::waiting::{Waiting, origin_of};
+use crate::waiting::{Polled, Waiting, origin_of};
 
 impl KafkaEngine {
-    /// Hears everything, sends what has to be sent, and says what is durable.
-    pub(crate) fn absorb(&mut self, out: &mut Vec<Event>) {
+    /// Hears everything and sends what has to be sent, without telling what is durable.
+    pub fn listen(&mut self) {
         self.notice_gap();
         self.hear();
         self.outbox.poll(&mut self.ended);
         self.absorb_ended();
         self.tend();
+        self.started.flush();
+    }
+
+    /// Hears everything, sends what has to be sent, and says what is durable.
+    pub(crate) fn absorb(&mut self, out: &mut Vec<Event>) {
+        self.listen();
+        out.extend(self.share.take().map(|(owned, all)| Event::Share { owned, all }));
         out.extend(self.tickets.durable(&self.lanes, self.epoch).map(Event::Durable));
         let waits = !self.tickets.is_empty()
             || self.claim != Claim::Ours
@@ -33,7 +42,7 @@ impl KafkaEngine {
     }
 
     /// A process that was frozen does not know what the group has done meanwhile; a commit that is taken tells.
-    fn notice_gap(&mut self) {
+    pub(crate) fn notice_gap(&mut self) {
         let now = Instant::now();
         if now.duration_since(self.heard) > self.gap_max && !self.lanes.is_empty() {
             self.unsure = Some(self.rounds);
@@ -55,17 +64,22 @@ impl KafkaEngine {
 
     fn hear_one(&mut self, note: Note) {
         match note {
-            Note::Assigned { epoch, lanes, partitions } => {
+            Note::Assigned { epoch, lanes, partitions, letter_ends } => {
+                self.letter_ends = letter_ends;
                 self.assigned(epoch, lanes);
                 self.know_partitions(&partitions);
+                self.share = self.share_of(&partitions);
             }
             Note::Wanted { epoch } if epoch == self.epoch => {
-                self.claim = Claim::Wanted { until: Instant::now() + self.drain }
+                self.claim = Claim::Wanted { until: Instant::now() + self.drain };
+                // Who is asked to give something up has it.
+                self.unsure = None;
+                self.settle_what_waited();
             }
             Note::Gone { epoch } if epoch == self.epoch => self.gone(),
             Note::Records { epoch, lane, records } if epoch == self.epoch => self.arrived(lane, records),
             Note::End { epoch, lane } if epoch == self.epoch => {
-                self.lanes[lane].ended = true;
+                self.lanes[lane].end_met();
                 self.open_read_partitions();
                 self.start_when_read();
             }
@@ -75,7 +89,9 @@ impl KafkaEngine {
                     // The end of a topic that is written in transactions is no record.
                     if lane.kind != LaneKind::Replay {
                         lane.end = lane.end.max(end);
-                        lane.ended |= lane.next >= end;
+                        if lane.next >= end {
+                            lane.end_met();
+                        }
                     }
                 }
                 self.open_read_partitions();
@@ -101,15 +117,22 @@ impl KafkaEngine {
         self.gone();
         self.epoch = epoch;
         for start in starts {
-            let LaneStart { kind, topic, partition, done, taken, clean, written, room } = start;
-            if !clean && taken > done.prefix() {
-                tracing::info!(%topic, partition, from = done.prefix(), to = taken, "the last owner did not end in order");
+            let LaneStart { kind, topic, partition, done, mut suspected, written, room } = start;
+            let place = started::place(&topic, partition);
+            if let Some(ran) = suspected.by().and_then(|run| self.started.left_by(run, place)) {
+                suspected.narrow(ran.into_iter().filter(|offset| !done.contains(*offset)).collect());
+            }
+            if suspected.below() > done.prefix() {
+                let (from, to) = (done.prefix(), suspected.below());
+                tracing::info!(%topic, partition, from, to, "the last owner did not end in order");
             }
             self.by_name.insert((Arc::clone(&topic), partition), self.lanes.len());
-            let mut lane = Lane::new(kind, topic, partition, done, taken, room);
+            let mut lane = Lane::new(kind, topic, partition, done, suspected, room);
             lane.written = written;
             self.lanes.push(lane);
         }
+        // Before anything is committed in the name of this run.
+        self.started.begin(self.lanes.iter().flat_map(Lane::open_marks));
         if self.is_ordered() {
             self.hold_back_partitions();
         }
@@ -130,21 +153,36 @@ impl KafkaEngine {
         }
     }
 
+    /// How much of the pipeline's work is ours, by partitions.
+    fn share_of(&self, partitions: &HashMap<Arc<str>, i32>) -> Option<(u32, u32)> {
+        let topics: HashSet<&Arc<str>> = self.lanes.iter().map(|lane| &lane.topic).collect();
+        let all: i32 = topics.into_iter().filter_map(|topic| partitions.get(topic)).sum();
+        let (owned, all) = (u32::try_from(self.lanes.len()).ok()?, u32::try_from(all).ok()?);
+        (owned > 0 && owned <= all).then_some((owned, all))
+    }
+
     fn gone(&mut self) {
         // Copies that are acknowledged from now on have no lane to be marked in. The next assignment has this number or a
         // later one, and nothing is begun before it.
         self.epoch = self.epoch.wrapping_add(1);
+        self.count_voided_keys();
         self.lanes.clear();
         self.by_name.clear();
         self.ahead.clear();
         self.under_way.clear();
+        // What is acknowledged from now on is not known here any more; it is met when it is read.
+        self.copying.clear();
         self.put_back.clear();
         self.keys.clear();
         self.held_back.clear();
         self.twins.clear();
+        self.unsure = None;
         self.committing = None;
+        self.dues = DueReserve::default();
         self.claim = Claim::Ours;
         self.next_source = 0;
+        // What was given meanwhile is of an assignment that is over, and settles nothing.
+        self.settle_what_waited();
     }
 
     /// Where keys are ordered, nothing of a partition starts before all that waits in its tiers is known, and nothing at
@@ -188,11 +226,24 @@ impl KafkaEngine {
 
     /// Nothing is started before the tiers are read, so that who is there twice is known; but not for ever.
     pub(crate) fn start_when_read(&mut self) {
-        let unread = |lane: &Lane| lane.kind != LaneKind::Source && !lane.ended && !lane.stopped;
-        if !self.twins.is_reading() || (self.lanes.iter().any(unread) && !self.twins.is_late(Instant::now()))
-        {
+        if !self.twins.is_reading() {
             return;
         }
+        let unread = |lane: &Lane| {
+            lane.kind != LaneKind::Source && !lane.stopped && (!lane.ended || lane.next < lane.late_end)
+        };
+        let is_late = |then: &Then| match then {
+            Then::Mark { epoch, .. } => *epoch != self.epoch,
+            Then::Spooled(_) => true,
+            Then::Progress { .. } | Then::Nothing => false,
+        };
+        let waits = self.lanes.iter().any(unread)
+            || self.outbox.pending().any(is_late)
+            || !self.letters.are_read_up_to(&self.letter_ends);
+        if waits && !self.twins.is_late(Instant::now()) {
+            return;
+        }
+        self.meet_blocked_keys();
         let (lanes, by_name, source) = (&self.lanes, &self.by_name, &self.source);
         self.twins.end(|number| {
             let origin = origin_of(number, source);
@@ -201,13 +252,14 @@ impl KafkaEngine {
         });
     }
 
-    /// What a record is to others of its message.
-    fn meeting(&mut self, at: usize, waiting: &Waiting) -> Meeting {
-        if !self.twins.are_possible() || (!self.twins.is_reading() && self.lanes[at].kind != LaneKind::Source)
-        {
-            return Meeting::First;
-        }
-        let meeting = if self.letters.has_died(waiting.number, waiting.meta.replays, waiting.meta.created) {
+    /// What a record is to others of its message. `replaces` is set on a copy that this assignment did not write.
+    fn meeting(&mut self, at: usize, waiting: &Waiting, replaces: Option<Replaces>) -> Meeting {
+        let of_source = self.lanes[at].kind == LaneKind::Source;
+        let meeting = if !of_source && !self.twins.is_reading() {
+            replaces.map_or(Meeting::First, |replaces| self.meet_late(at, waiting, replaces))
+        } else if !self.twins.are_possible() {
+            Meeting::First
+        } else if self.letters.has_died(waiting.number, waiting.meta.replays, waiting.meta.created) {
             Meeting::Behind
         } else {
             self.twins.meet(waiting.number, &waiting.meta, at, waiting.offset)
@@ -224,22 +276,24 @@ impl KafkaEngine {
     fn arrived(&mut self, at: usize, records: Vec<Polled>) {
         let ordered = self.options.ordering == Ordering::Key;
         let mut freed = false;
-        for Polled { waiting, bytes } in records {
+        for Polled { waiting, bytes, replaces } in records {
             let lane = &mut self.lanes[at];
             let (number, offset) = (waiting.number, waiting.offset);
             let is_news = lane.meet(offset);
             let due = waiting.due.unwrap_or_default().as_millis();
             let expected = lane.kind != LaneKind::Source && self.under_way.remove(&(due, at, offset));
-            if lane.kind != LaneKind::Source {
-                // It may be read before its acknowledgement is heard of.
-                self.copying.remove(&(due, number));
-            }
+            // It may be read before its acknowledgement is heard of.
+            let copied = lane.kind != LaneKind::Source && self.copying.remove(&(due, number));
             let put_back = self.put_back.remove(&number).is_some();
             if !is_news {
                 freed |= lane.room.free(1, bytes);
                 continue;
             }
-            let meeting = self.meeting(at, &waiting);
+            let replaces = replaces.filter(|_| !expected && !copied);
+            let meeting = self.meeting(at, &waiting, replaces);
+            if waiting.meta.replays > 0 {
+                self.letter_came_back(&waiting);
+            }
             let lane = &mut self.lanes[at];
             if meeting == Meeting::Behind {
                 freed |= lane.kind == LaneKind::Source && lane.room.free(1, bytes);

@@ -1,6 +1,6 @@
 //! Where newly assigned partitions begin: at what is committed, with what is done beyond it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,9 @@ use crate::desk::Desk;
 use crate::lane::LaneKind;
 use crate::mailbox::LaneStart;
 use crate::options::{Cluster, KafkaPipeline, Start, TopicsMode};
-use crate::progress::{CommitNote, apply_chunk, note, read_chunk_key};
+use crate::progress::{CommitNote, Standing, apply_chunk, note, read_chunk_key};
 use crate::room::Room;
+use crate::suspects::Suspected;
 use crate::topics::{self, TopicsFault};
 
 /// How long a question to the broker may take.
@@ -30,6 +31,7 @@ pub struct Plan {
     pub topics: HashMap<Arc<str>, LaneKind>,
     pub start: Option<Start>,
     pub progress: String,
+    pub letters: String,
     /// For reading `T.progress`.
     pub reader: ClientConfig,
     /// For making topics larger that have to be.
@@ -66,6 +68,8 @@ pub struct Begun {
     pub lanes: Vec<LaneStart>,
     /// How many partitions the topics have by now.
     pub partitions: HashMap<Arc<str>, i32>,
+    /// Where the letters of these partitions end.
+    pub letter_ends: Vec<(i32, i64)>,
     /// Whether the source has partitions that nobody was ever given: whoever gets one commits where it begins.
     pub has_orphans: bool,
 }
@@ -83,6 +87,7 @@ pub fn begin(
     let partitions = grown(consumer, plan)?;
     let has_orphans = has_orphans(consumer, plan, assigned)?;
     let names = names(plan, assigned);
+    let letter_ends = letter_ends(consumer, plan, &names, &partitions)?;
     let mut asked = TopicPartitionList::with_capacity(names.len());
     for (topic, partition) in &names {
         asked.add_partition(topic, *partition);
@@ -133,7 +138,8 @@ pub fn begin(
                 ),
                 // Their bytes are bounded by the look-ahead, which puts them into a file.
                 LaneKind::Tier | LaneKind::Replay => {
-                    Room::new((plan.tier_records / tiers).max(1_000), usize::MAX)
+                    let room = Room::new((plan.tier_records / tiers).max(1_000), usize::MAX);
+                    if plan.ordered { room.lifted() } else { room }
                 }
             };
             let (_, read) = notes.remove(&name)?;
@@ -143,14 +149,32 @@ pub fn begin(
                 topic: name.0,
                 partition: name.1,
                 done,
-                taken: read.taken,
-                clean: read.clean,
+                suspected: Suspected::after(kind, &read),
                 written,
                 room: Arc::new(room),
             })
         })
         .collect();
-    Ok(Begun { lanes, partitions, has_orphans })
+    Ok(Begun { lanes, partitions, letter_ends, has_orphans })
+}
+
+/// What the owners before have made letters of: that has to be known before their records are started again.
+fn letter_ends(
+    consumer: &BaseConsumer<Desk>,
+    plan: &Plan,
+    names: &[Name],
+    counts: &HashMap<Arc<str>, i32>,
+) -> Result<Vec<(i32, i64)>, KafkaError> {
+    let count = counts.get(plan.letters.as_str()).copied().unwrap_or(0);
+    let partitions: BTreeSet<i32> = names.iter().map(|(_, partition)| *partition % count.max(1)).collect();
+    let mut ends = Vec::new();
+    for partition in partitions.into_iter().filter(|partition| *partition < count) {
+        let (low, end) = consumer.fetch_watermarks(&plan.letters, partition, ASK_MAX)?;
+        if low < end {
+            ends.push((partition, end));
+        }
+    }
+    Ok(ends)
 }
 
 /// How many partitions the topics have. If the source has grown, the tiers grow first; where keys are ordered that is
@@ -270,7 +294,7 @@ fn commit_first(consumer: &BaseConsumer<Desk>, first: &[(Name, u64)]) -> Result<
     for ((topic, partition), offset) in first {
         let mut element = list.add_partition(topic, *partition);
         element.set_offset(Offset::Offset(offset.cast_signed()))?;
-        element.set_metadata(note(true, *offset, &CompletionSet::starting_at(*offset)).0);
+        element.set_metadata(note(&Standing::clean(*offset), &CompletionSet::starting_at(*offset)).0);
     }
     consumer.commit(&list, CommitMode::Sync)?;
     Ok(())

@@ -6,6 +6,7 @@ use rdkafka::error::KafkaError;
 use std::time::Duration;
 
 use crate::Cluster;
+use crate::build::Build;
 
 /// Keys on which a promise hangs. They are set here and nowhere else; each with what to use instead.
 pub const RESERVED: [(&str, &str); 17] = [
@@ -55,9 +56,15 @@ const PRODUCER_ONLY: [&str; 8] = [
 
 /// How long the group waits for a silent member, unless set.
 const SESSION_MS: u64 = 10_000;
+/// How long it waits for one that does not poll: librdkafka's own default.
+const POLL_INTERVAL_MS: u64 = 300_000;
 /// Messages of this size can be parked, whatever the client's default says; the topic has the last word.
 const MESSAGE_BYTES_MAX: &str = "40000000";
 
+/// A broker that is back is found within a second: what was on its way to it reaches it before others have gone on.
+const RECONNECT: (&str, &str) = ("reconnect.backoff.max.ms", "1000");
+/// A partition that had no leader when it was last asked for waits until it is asked for again: by default five minutes.
+const REFRESH: (&str, &str) = ("topic.metadata.refresh.interval.ms", "5000");
 /// What the client may fetch ahead, for each partition, since each has a queue of its own. With its defaults, 100,000 records
 /// and 64 MB, four partitions that are not read take 400 MB.
 const QUEUED_RECORDS: (&str, &str) = ("queued.min.messages", "16384");
@@ -84,9 +91,17 @@ impl Side {
 impl Cluster {
     /// How long the group waits for a member that is silent.
     pub fn session(&self) -> Duration {
-        let set = self.passed_on.iter().rev().find(|(key, _)| key == "session.timeout.ms");
-        let millis = set.and_then(|(_, value)| value.parse().ok()).unwrap_or(SESSION_MS);
-        Duration::from_millis(millis)
+        self.span("session.timeout.ms", SESSION_MS)
+    }
+
+    /// How long the group waits for a member to give its partitions up.
+    pub fn poll_interval(&self) -> Duration {
+        self.span("max.poll.interval.ms", POLL_INTERVAL_MS)
+    }
+
+    fn span(&self, key: &str, default_ms: u64) -> Duration {
+        let set = self.passed_on.iter().rev().find(|(name, _)| name == key);
+        Duration::from_millis(set.and_then(|(_, value)| value.parse().ok()).unwrap_or(default_ms))
     }
 
     /// The first broker, as it stands in commands that people shall copy.
@@ -104,12 +119,13 @@ impl Cluster {
                 ("heartbeat.interval.ms", "3000"),
                 // With the default of a second a full queue stays empty for as long.
                 ("fetch.queue.backoff.ms", "10"),
+                RECONNECT,
+                REFRESH,
                 // One request is under way at a time. One that asks only for the tiers, because the queues of the source are
                 // full, must not come back so late that those are empty by then.
                 ("fetch.wait.max.ms", "100"),
                 QUEUED_RECORDS,
                 QUEUED_KB,
-                ("topic.metadata.refresh.interval.ms", "30000"),
             ],
         );
         config
@@ -132,7 +148,10 @@ impl Cluster {
             "copies",
             &[
                 ("linger.ms", "5"),
+                RECONNECT,
+                REFRESH,
                 ("compression.type", "lz4"),
+                // A producer that gets nothing through for so long is replaced; what it had is sent again.
                 ("delivery.timeout.ms", "30000"),
                 ("queue.buffering.max.kbytes", "262144"),
             ],
@@ -161,7 +180,7 @@ impl Cluster {
         let mut config = self.config(
             Side::Consumer,
             "reader",
-            &[("fetch.queue.backoff.ms", "10"), QUEUED_RECORDS, QUEUED_KB],
+            &[("fetch.queue.backoff.ms", "10"), RECONNECT, REFRESH, QUEUED_RECORDS, QUEUED_KB],
         );
         config
             .set("group.id", &self.group)
@@ -197,15 +216,33 @@ impl Cluster {
     }
 
     /// What is wrong with the keys that are passed on, each with the key and without its value: it may be a secret.
-    pub fn passed_on_faults(&self) -> Vec<(String, String)> {
+    pub fn passed_on_faults(&self) -> Vec<(String, Refusal)> {
         let fault = |(key, value): &(String, String)| Some((key.clone(), fault_of(key, value)?));
         self.passed_on.iter().filter_map(fault).collect()
     }
 }
 
-/// Why a key cannot be passed on, told without its value: it may be a secret.
-pub fn fault_of(key: &str, value: &str) -> Option<String> {
-    reserved(key).map(str::to_owned).or_else(|| refused(key, value))
+/// Why a setting cannot be passed on, told without its value: it may be a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub problem: String,
+    /// Empty where the problem says it already.
+    pub fix: String,
+}
+
+impl Refusal {
+    fn plain(problem: impl Into<String>) -> Self {
+        Self { problem: problem.into(), fix: String::new() }
+    }
+}
+
+/// Why a key cannot be passed on. Connects to nothing.
+pub fn fault_of(key: &str, value: &str) -> Option<Refusal> {
+    let build = Build::of_this();
+    reserved(key)
+        .map(Refusal::plain)
+        .or_else(|| build.lacks(key, value).map(|(problem, fix)| Refusal { problem, fix }))
+        .or_else(|| refused(key, value).map(Refusal::plain))
 }
 
 fn reserved(key: &str) -> Option<&'static str> {
@@ -218,40 +255,8 @@ fn refused(key: &str, value: &str) -> Option<String> {
     config.set(key, value);
     match config.create_native_config() {
         Ok(_) => None,
+        Err(KafkaError::ClientConfig(_, why, ..)) if value.is_empty() => Some(why),
         Err(KafkaError::ClientConfig(_, why, ..)) => Some(why.replace(value, "…")),
         Err(_) => Some("librdkafka does not take it".to_owned()),
-    }
-}
-
-/// What this build of librdkafka can do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Build {
-    pub version: String,
-    /// SASL mechanisms by their usual names.
-    pub mechanisms: Vec<&'static str>,
-    pub tls: bool,
-    pub compression: Vec<&'static str>,
-}
-
-impl Build {
-    pub fn of_this() -> Self {
-        let config = ClientConfig::new().create_native_config();
-        let features = config.and_then(|config| config.get("builtin.features")).unwrap_or_default();
-        let has = |name: &str| features.trim_end_matches('\0').split(',').any(|feature| feature == name);
-        let named = |names: &[(&str, &'static str)]| {
-            names.iter().filter(|(feature, _)| has(feature)).map(|(_, name)| *name).collect()
-        };
-        Self {
-            version: rdkafka::util::get_rdkafka_version().1,
-            mechanisms: named(&[
-                ("sasl_plain", "PLAIN"),
-                ("sasl_scram", "SCRAM-SHA-256"),
-                ("sasl_scram", "SCRAM-SHA-512"),
-                ("sasl_oauthbearer", "OAUTHBEARER"),
-                ("sasl_gssapi", "GSSAPI"),
-            ]),
-            tls: has("ssl"),
-            compression: named(&[("gzip", "gzip"), ("snappy", "snappy"), ("lz4", "lz4"), ("zstd", "zstd")]),
-        }
     }
 }

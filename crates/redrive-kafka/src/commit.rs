@@ -92,10 +92,12 @@ mod tests {
     use super::*;
     use crate::lane::LaneKind;
     use crate::room::Room;
+    use crate::suspects::Suspected;
 
     fn lane(kept: u64) -> Lane {
         let room = Arc::new(Room::new(1, 1));
-        let lane = Lane::new(LaneKind::Source, "t".into(), 0, CompletionSet::default(), 0, room);
+        let lane =
+            Lane::new(LaneKind::Source, "t".into(), 0, CompletionSet::default(), Suspected::default(), room);
         Lane { kept, ..lane }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redrive::engine::numbers::NumberMap;
-use redrive::engine::{EngineError, Ordering, StoreOptions, Ticket};
+use redrive::engine::{Delivery, EngineError, Ordering, Settlement, StoreOptions, Ticket};
 use redrive_core::Time;
 
 use crate::commit::Tickets;
@@ -18,7 +18,9 @@ use crate::mailbox::{Mailbox, Note};
 use crate::options::KafkaPipeline;
 use crate::poll::Poller;
 use crate::produce::{Ended, Outbox, Production};
+use crate::reservation::Advance;
 use crate::spool::Spool;
+use crate::started::Started;
 use crate::trim::Trimmer;
 use crate::twins::Twins;
 
@@ -119,23 +121,40 @@ pub struct KafkaEngine {
     /// Retries whose copies are not acknowledged.
     pub(crate) copying: BTreeSet<(u64, u64)>,
     pub(crate) keys: Keys,
+    /// Keys whose order could not be kept, since the start.
+    pub(crate) key_order_voided: u64,
     /// Partitions whose tiers have to be read before anything of them may start.
     pub(crate) held_back: HashSet<i32>,
     pub(crate) twins: Twins,
+    /// Where the letters ended when the partitions were assigned.
+    pub(crate) letter_ends: Vec<(i32, i64)>,
     /// Set after a gap in which others may have been given the partitions: nothing is started before a commit later than
     /// this round is answered.
     pub(crate) unsure: Option<u64>,
+    /// Batches that were given meanwhile.
+    pub(crate) unsettled: Vec<(Ticket, Vec<Settlement>)>,
     pub(crate) heard: Instant,
     /// A gap of this length between two looks makes unsure.
     pub(crate) gap_max: Duration,
 
+    pub(crate) dues: DueReserve,
+    pub(crate) started: Started,
+    /// A local file for [`redrive::engine::Engine::keep_reminder`].
+    pub(crate) reminder: PathBuf,
+    /// The share of the work that was not told yet.
+    pub(crate) share: Option<(u32, u32)>,
+
     pub(crate) tickets: Tickets,
     pub(crate) committing: Option<Committing>,
+    /// Whether the last commit failed: then nobody hurries.
+    pub(crate) refused: bool,
     pub(crate) rounds: u64,
     pub(crate) commit_every: Duration,
     pub(crate) last_commit: Instant,
     pub(crate) last_progress: Instant,
     pub(crate) last_tending: Instant,
+    pub(crate) tend_every: Duration,
+    pub(crate) straggler_after: Duration,
     pub(crate) claim: Claim,
     pub(crate) drain: Duration,
 
@@ -155,8 +174,32 @@ pub struct KafkaEngine {
 pub(crate) struct Committing {
     pub round: u64,
     pub epoch: u32,
-    /// Lane, its marks at that time, the committed offset, and whether everything beyond it is said.
-    pub lanes: Vec<(usize, u64, u64, bool)>,
+    pub lanes: Vec<Covered>,
+}
+
+/// What a commit says of a lane.
+#[derive(Debug)]
+pub(crate) struct Covered {
+    pub lane: usize,
+    /// The marks at that time.
+    pub marks: u64,
+    pub offset: u64,
+    /// Whether everything beyond the offset is said.
+    pub whole: bool,
+    /// What is reserved, by offset and by due.
+    pub reserved: (u64, u64),
+    /// What was known of suspects.
+    pub changes: u64,
+}
+
+/// What may be handed out of all tiers together, in the order of their due times.
+#[derive(Debug, Default)]
+pub(crate) struct DueReserve {
+    pub advance: Advance,
+    pub handed: u64,
+    /// Whether something was due and not reserved.
+    pub starved: bool,
+    pub looked: Option<Instant>,
 }
 
 impl KafkaEngine {
@@ -165,10 +208,23 @@ impl KafkaEngine {
         self.commit_every = span;
     }
 
+    /// How long a waiting message may hold the committed offset up before it is written again; ten minutes unless set.
+    pub fn move_stragglers_after(&mut self, span: Duration) {
+        self.straggler_after = span;
+        self.tend_every = self.tend_every.min(span);
+    }
+
     /// The first offset of a partition that was not read yet; `None` if the partition is not ours.
     pub fn read_up_to(&self, topic: &str, partition: i32) -> Option<u64> {
         let lane = self.lanes.iter().find(|lane| lane.partition == partition && *lane.topic == *topic)?;
         Some(lane.next)
+    }
+
+    /// Whether a delivery was handed out by this engine and is not settled.
+    pub fn owns(&self, delivery: &Delivery) -> bool {
+        let receipt = &delivery.receipt;
+        let lane = self.lanes.get(receipt.lane as usize).filter(|_| receipt.epoch == self.epoch);
+        lane.is_some_and(|lane| lane.out.contains_key(&receipt.at))
     }
 
     /// Whether partitions are assigned and each was read to its end once.

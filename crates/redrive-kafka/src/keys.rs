@@ -25,8 +25,10 @@ pub struct Keys {
     lines: NumberMap<u64, Line>,
     /// Blocked messages whose turn may have come, by their key.
     free: VecDeque<u64>,
-    /// Open letters of each key.
+    /// Letters of each key that are open, or may be opened again.
     letters: NumberMap<u64, BTreeSet<u64>>,
+    /// Keys of which nothing starts for now: a letter of theirs was put back elsewhere and is not read here yet.
+    held: BTreeSet<u64>,
     blocked: usize,
 }
 
@@ -46,7 +48,7 @@ impl Keys {
         let line = self.lines.entry(key).or_default();
         let number = waiting.number;
         let is_first = line.members.first_key_value().is_none_or(|(first, _)| *first >= number);
-        if line.running.is_none() && is_first {
+        if line.running.is_none() && is_first && !self.held.contains(&key) {
             line.running = Some(number);
             return Some(waiting);
         }
@@ -89,7 +91,7 @@ impl Keys {
     /// The next blocked message whose turn it is, started.
     pub fn next_free(&mut self) -> Option<(usize, Waiting)> {
         while let Some(key) = self.free.pop_front() {
-            let Some(line) = self.lines.get_mut(&key) else { continue };
+            let Some(line) = self.lines.get_mut(&key).filter(|_| !self.held.contains(&key)) else { continue };
             let Some(place) = line.next() else { continue };
             let Some(waiting) = line.blocked.remove(&place) else { continue };
             line.running = Some(place.0);
@@ -108,12 +110,39 @@ impl Keys {
         self.blocked
     }
 
-    /// A message became a dead letter, or a discarded letter an open one.
+    /// Nothing of the key starts until [`Self::release`].
+    pub fn hold(&mut self, key: u64) {
+        self.held.insert(key);
+    }
+
+    pub fn release(&mut self, key: u64) {
+        self.held.remove(&key);
+        self.look(key);
+    }
+
+    pub fn held(&self) -> Vec<u64> {
+        self.held.iter().copied().collect()
+    }
+
+    pub fn letters_of(&self, key: u64) -> Vec<u64> {
+        self.letters.get(&key).map_or_else(Vec::new, |known| known.iter().copied().collect())
+    }
+
+    pub fn has_letters(&self, key: u64) -> bool {
+        self.letters.contains_key(&key)
+    }
+
+    /// Every letter that is known.
+    pub fn letters(&self) -> impl Iterator<Item = u64> {
+        self.letters.values().flatten().copied()
+    }
+
+    /// A message became a dead letter, or an open letter is met.
     pub fn letter_opened(&mut self, key: u64, number: u64) {
         self.letters.entry(key).or_default().insert(number);
     }
 
-    /// A letter was put back or discarded.
+    /// A letter was put back, or has come to its end.
     pub fn letter_closed(&mut self, key: u64, number: u64) {
         if let Some(open) = self.letters.get_mut(&key) {
             open.remove(&number);
@@ -123,15 +152,16 @@ impl Keys {
         }
     }
 
-    /// Whether an earlier message of the key is an open letter.
-    pub fn is_blocked(&self, key: u64, number: u64) -> bool {
-        self.letters.get(&key).is_some_and(|open| open.first().is_some_and(|first| *first < number))
+    /// Whether an earlier message of the key is a letter that `is_open`.
+    pub fn is_blocked(&self, key: u64, number: u64, is_open: impl Fn(u64) -> bool) -> bool {
+        self.letters.get(&key).is_some_and(|known| known.range(..number).any(|letter| is_open(*letter)))
     }
 
     /// The partitions are gone, and with them everybody who waits. Letters stay.
     pub fn clear(&mut self) {
         self.lines.clear();
         self.free.clear();
+        self.held.clear();
         self.blocked = 0;
     }
 }
@@ -205,8 +235,21 @@ mod tests {
     fn an_open_letter_blocks_what_comes_after_it_only() {
         let mut keys = Keys::default();
         keys.letter_opened(7, 5);
-        assert!(!keys.is_blocked(7, 4) && !keys.is_blocked(7, 5) && keys.is_blocked(7, 6));
+        let open = |_| true;
+        assert!(!keys.is_blocked(7, 4, open) && !keys.is_blocked(7, 5, open) && keys.is_blocked(7, 6, open));
+        assert!(!keys.is_blocked(7, 6, |_| false), "somebody has discarded it");
         keys.letter_closed(7, 5);
-        assert!(!keys.is_blocked(7, 6));
+        assert!(!keys.is_blocked(7, 6, open));
+    }
+
+    #[test]
+    fn a_key_that_is_held_waits_whoever_is_first() {
+        let mut keys = Keys::default();
+        keys.join(7, 1);
+        keys.hold(7);
+        assert!(keys.start(7, 0, waiting(1)).is_none());
+        assert_eq!((next(&mut keys), keys.held()), (None, vec![7]));
+        keys.release(7);
+        assert_eq!(next(&mut keys), Some(1));
     }
 }

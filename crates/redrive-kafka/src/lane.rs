@@ -7,8 +7,12 @@ use std::time::Instant;
 use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
 
-use crate::progress::CHUNK;
+use crate::progress::{CHUNK, Standing};
+use crate::replaces::topic_hash;
+use crate::reservation::Reservation;
 use crate::room::Room;
+use crate::started;
+use crate::suspects::Suspected;
 use crate::waiting::{Carried, Waiting};
 
 /// What the records of a partition are.
@@ -27,6 +31,8 @@ pub struct Out {
     pub carried: Carried,
     /// Its key, where keys are ordered.
     pub key: Option<u64>,
+    /// Whether it is a suspect that was not announced yet: it does not run.
+    pub waits: bool,
 }
 
 /// Commits with notes that could not say everything, of which it is remembered what they covered.
@@ -46,7 +52,10 @@ pub struct Writing {
 pub struct Lane {
     pub kind: LaneKind,
     pub topic: Arc<str>,
+    pub topic_hash: u64,
     pub partition: i32,
+    /// What it is called in the file of what was started.
+    pub place: u64,
     pub room: Arc<Room>,
     /// The first offset that was not met yet.
     pub next: u64,
@@ -57,6 +66,10 @@ pub struct Lane {
     /// Set if nothing more will come, and why.
     pub stopped: bool,
     pub done: CompletionSet,
+    /// What was done when the partition was assigned.
+    pub done_before: CompletionSet,
+    /// One behind the last copy that was acknowledged late, and so has to be read before anything starts.
+    pub late_end: u64,
     /// One behind the highest offset that was ever handed out.
     pub taken: u64,
     pub out: NumberMap<u64, Out>,
@@ -81,8 +94,14 @@ pub struct Lane {
     pub overflows: bool,
     /// Bitmaps that are being written.
     pub writing: Option<Writing>,
-    /// What `taken` was when it was last committed.
-    pub noted: u64,
+    /// How many were out when it was last committed.
+    pub noted_out: usize,
+    /// How far it may be handed out.
+    pub reserved: Reservation,
+    /// Whether something due waits for the next commit.
+    pub hurries: bool,
+    /// Who may have killed the last owner.
+    pub suspected: Suspected,
     /// Since when the prefix stands where it stands.
     pub stuck: (u64, Option<Instant>),
 }
@@ -93,12 +112,15 @@ impl Lane {
         topic: Arc<str>,
         partition: i32,
         done: CompletionSet,
-        taken: u64,
+        suspected: Suspected,
         room: Arc<Room>,
     ) -> Self {
         let committed = done.prefix();
+        let reserved = Reservation::starting_at(committed.max(suspected.below()), suspected.due_by());
         Self {
             kind,
+            place: started::place(&topic, partition),
+            topic_hash: topic_hash(&topic),
             topic,
             partition,
             room,
@@ -106,8 +128,10 @@ impl Lane {
             end: committed,
             ended: false,
             stopped: false,
+            done_before: done.clone(),
             done,
-            taken,
+            late_end: 0,
+            taken: committed,
             out: NumberMap::default(),
             fifo: VecDeque::new(),
             marks: 0,
@@ -119,7 +143,10 @@ impl Lane {
             written: None,
             overflows: false,
             writing: None,
-            noted: taken,
+            noted_out: 0,
+            reserved,
+            hurries: false,
+            suspected,
             stuck: (committed, None),
         }
     }
@@ -136,6 +163,12 @@ impl Lane {
         self.next = offset + 1;
         self.end = self.end.max(self.next);
         !self.done.contains(offset)
+    }
+
+    /// Everything that was there has been read. From now on it holds back.
+    pub fn end_met(&mut self) {
+        self.ended = true;
+        self.room.bind();
     }
 
     /// Marks a record as done with: delivered, or copied to where it goes on.
@@ -159,6 +192,12 @@ impl Lane {
         self.out.insert(offset, out);
     }
 
+    /// What the file of this run has to say of it: who runs, and who is known to have.
+    pub fn open_marks(&self) -> impl Iterator<Item = (u64, u64)> {
+        let marked = self.out.keys().copied().chain(self.suspected.ran());
+        marked.map(|offset| (self.place, offset))
+    }
+
     /// Puts a fresh message back to where it came from.
     pub fn put_back(&mut self, waiting: Waiting) {
         let at = self.fifo.partition_point(|other| other.offset < waiting.offset);
@@ -172,7 +211,60 @@ impl Lane {
 
     /// Whether something has to be committed.
     pub fn has_news(&self) -> bool {
-        self.marks > self.kept || self.taken > self.noted
+        self.marks > self.kept
+            || self.out.len() != self.noted_out
+            || self.suspected.has_news()
+            || self.needs_reservation()
+    }
+
+    fn needs_reservation(&self) -> bool {
+        match self.kind {
+            LaneKind::Source => self.reserved.has_news(self.taken, self.next, self.suspected.below()),
+            LaneKind::Tier | LaneKind::Replay => self.reserved.has_due_news(),
+        }
+    }
+
+    /// Whether somebody waits for the next commit.
+    pub fn is_urgent(&self) -> bool {
+        let is_low = self.kind == LaneKind::Source && self.reserved.is_low(self.taken, self.next);
+        self.suspected.has_news() || is_low || self.hurries
+    }
+
+    /// Whether something of it runs, or may.
+    pub fn is_busy(&self) -> bool {
+        self.out.values().any(|out| !out.waits)
+    }
+
+    /// What the last note of an owner says; `leaves` if suspects of a tier are left.
+    pub fn standing_at_end(&self, leaves: bool, run: Option<u64>) -> Standing<'_> {
+        let (taken, suspected) = (self.taken, Some(&self.suspected));
+        let by = self.vouched(run);
+        if self.is_busy() {
+            let taken = taken.max(self.suspected.below());
+            let until = self.until();
+            return Standing { clean: false, taken, until, by, suspected };
+        }
+        // Whoever was suspected still is, and nobody else.
+        let (below, until) = (self.suspected.below(), self.suspected.due_by());
+        let prefix = self.done.prefix();
+        let is_left = match self.kind {
+            LaneKind::Source => prefix < below && (prefix < self.next || !self.ended),
+            LaneKind::Tier | LaneKind::Replay => leaves || self.suspected.ran().next().is_some(),
+        };
+        if is_left {
+            return Standing { clean: false, taken: below.max(prefix), until, by, suspected };
+        }
+        Standing { suspected, ..Standing::clean(taken) }
+    }
+
+    /// The run whose file says exactly what was handed out of this partition, if there is one.
+    pub fn vouched(&self, run: Option<u64>) -> Option<u64> {
+        run.filter(|_| self.suspected.is_exact())
+    }
+
+    /// What may have been handed out of a tier.
+    pub fn until(&self) -> Option<u64> {
+        (self.kind != LaneKind::Source).then(|| self.reserved.due_granted())
     }
 
     /// A commit begins whose note has no place for everything that is marked.
@@ -213,7 +305,14 @@ mod tests {
 
     fn lane(start: u64) -> Lane {
         let done = CompletionSet::starting_at(start);
-        Lane::new(LaneKind::Source, "orders".into(), 0, done, start, Arc::new(Room::new(10, 1000)))
+        Lane::new(
+            LaneKind::Source,
+            "orders".into(),
+            0,
+            done,
+            Suspected::default(),
+            Arc::new(Room::new(10, 1000)),
+        )
     }
 
     #[test]

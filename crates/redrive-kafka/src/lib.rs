@@ -4,11 +4,12 @@
 //! # Layout, in the order a record meets it
 //!
 //! - [`options`]: which cluster, which topics, how they are read
-//! - [`client`]: how librdkafka is set up for each of its parts; [`topics`]: which topics there are and must be
-//! - [`poll`]: the polling thread, with `rebalance` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
+//! - [`client`]: how librdkafka is set up for each of its parts; [`build`]: what it can do; [`reach`]: why a cluster does not
+//!   answer; [`topics`]: which topics there are and must be
+//! - [`poll`]: the polling thread, with `rebalance`, `rejoin` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
 //!   [`mailbox`], [`room`]: between it and the engine
-//! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; [`twins`]: which of two records of a message counts
-//! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`]: what waits for its key
+//! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; [`twins`], `late`: which of two records of a message counts
+//! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`], `blocked`: what waits for its key
 //! - [`engine`]: the parts together, `open`, `take`, `settle`, `absorb` and `tend`: what it does; `serve`: the seam;
 //!   [`stores`] opens one for each pipeline
 //! - [`produce`]: copies on their way; [`spool`]: those that Kafka refuses
@@ -17,8 +18,10 @@
 //! - [`trim`]: what is done is cut off
 //! - [`members`], [`scan`]: for who asks from outside: the group, and topics record by record
 
+pub mod build;
 pub mod client;
 pub mod options;
+pub mod reach;
 pub mod topics;
 
 pub mod assign;
@@ -29,12 +32,16 @@ pub mod mailbox;
 pub mod poll;
 mod read;
 mod rebalance;
+mod rejoin;
 pub mod room;
 
+mod late;
 pub mod record;
+mod replaces;
 mod twins;
 pub mod waiting;
 
+mod blocked;
 pub mod keys;
 pub mod lane;
 pub mod lookahead;
@@ -52,7 +59,11 @@ mod tend;
 pub mod commit;
 pub mod produce;
 pub mod progress;
+pub mod reservation;
+mod reserve;
 pub mod spool;
+pub mod started;
+pub mod suspects;
 
 pub mod letters;
 

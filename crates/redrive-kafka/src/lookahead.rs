@@ -106,6 +106,11 @@ impl LookAhead {
         self.entries.first_key_value().map(|((due, _), _)| Time::from_millis(*due))
     }
 
+    /// Lane and due of those that come first, up to `limit` of them and due by `latest`.
+    pub fn coming(&self, limit: usize, latest: u64) -> impl Iterator<Item = (usize, u64)> {
+        self.entries.range(..=(latest, u64::MAX)).take(limit).map(|((due, _), entry)| (entry.lane, *due))
+    }
+
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -215,5 +220,55 @@ mod tests {
         let offsets: Vec<u64> = ahead.take_stragglers(0, 3, 10).iter().map(|w| w.offset).collect();
         assert_eq!(offsets, [1]);
         assert_eq!(ahead.len(), 2);
+    }
+
+    /// What the look-ahead costs beside the delay index of the embedded engine; see ADR 15.
+    #[test]
+    #[ignore = "a measurement"]
+    fn beside_the_delay_index() {
+        use std::collections::BTreeMap;
+        use std::convert::Infallible;
+        use std::sync::Arc;
+        use std::time::Instant;
+
+        use redrive::engine::delay::{DelayIndex, DelayKey};
+        use redrive::engine::overlay::Far;
+
+        /// No table behind it: Kafka holds the truth.
+        struct Nothing;
+        impl Far<DelayKey, Arc<Waiting>> for Nothing {
+            type Error = Infallible;
+            fn get(&self, _: &DelayKey) -> Result<Option<Arc<Waiting>>, Infallible> {
+                Ok(None)
+            }
+            fn range(&self, _: &DelayKey, _: usize) -> Result<Vec<(DelayKey, Arc<Waiting>)>, Infallible> {
+                Ok(Vec::new())
+            }
+        }
+
+        const COUNT: u64 = 200_000;
+        let due = |n: u64| 10_000 + (n * 7_919) % COUNT;
+        let all: BTreeMap<u64, Waiting> = (0..COUNT).map(|n| (n, waiting(n, due(n)))).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let mut ahead = LookAhead::new(Spill::new(dir.path(), "orders")).with_memory_max(usize::MAX / 4);
+        let inputs = all.clone();
+        let began = Instant::now();
+        inputs.into_iter().for_each(|(_, waiting)| ahead.put(0, waiting, Time::ZERO));
+        while ahead.pop_due(Time::MAX).is_some() {}
+        let plain = began.elapsed();
+
+        let mut index = DelayIndex::<Arc<Waiting>>::new(usize::MAX, 0);
+        let began = Instant::now();
+        all.into_iter().for_each(|(n, waiting)| index.put((due(n), n), Arc::new(waiting)));
+        let changes = index.changes();
+        while let Some((key, _)) = index.pop_due(Time::MAX) {
+            let _ = index.remove(&key, &Nothing);
+        }
+        let shared = began.elapsed();
+        println!(
+            "{COUNT} messages in and out: look-ahead {plain:?}, delay index {shared:?} ({changes} of them held twice \
+             meanwhile, {} changes left for a table afterwards)",
+            index.changes()
+        );
     }
 }

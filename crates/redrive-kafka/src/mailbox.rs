@@ -9,7 +9,8 @@ use redrive::engine::completion::CompletionSet;
 
 use crate::lane::LaneKind;
 use crate::room::Room;
-use crate::waiting::Waiting;
+use crate::suspects::Suspected;
+use crate::waiting::Polled;
 
 /// What the polling thread tells the engine.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub enum Note {
         lanes: Vec<LaneStart>,
         /// How many partitions topics have.
         partitions: HashMap<Arc<str>, i32>,
+        /// Where the letters of these partitions end.
+        letter_ends: Vec<(i32, i64)>,
     },
     /// The partitions are wanted by somebody else. Answered with [`Order::Release`].
     Wanted {
@@ -68,20 +71,11 @@ pub struct LaneStart {
     pub topic: Arc<str>,
     pub partition: i32,
     pub done: CompletionSet,
-    pub taken: u64,
-    /// Whether its last owner ended in order.
-    pub clean: bool,
+    /// Who may have ended its last owner.
+    pub suspected: Suspected,
     /// The first and last of its bitmaps that are in `T.progress`.
     pub written: Option<(u64, u64)>,
     pub room: Arc<Room>,
-}
-
-/// A record as the polling thread read it.
-#[derive(Debug)]
-pub struct Polled {
-    pub waiting: Waiting,
-    /// What it was counted with in its lane's room.
-    pub bytes: usize,
 }
 
 /// What the engine asks of the polling thread.

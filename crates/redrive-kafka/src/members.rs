@@ -6,7 +6,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use redrive::engine::EngineError;
 
-use crate::Cluster;
+use crate::{Cluster, reach};
 
 const WAIT: Duration = Duration::from_secs(10);
 
@@ -52,6 +52,9 @@ pub fn members(cluster: &Cluster) -> Result<(String, Vec<Member>), EngineError> 
         EngineError::Unavailable(format!("the group {} cannot be asked about: {error}", cluster.group))
     };
     let consumer: BaseConsumer = cluster.reader().create().map_err(failed)?;
+    // A cluster that lets nobody in would only be silent about its groups.
+    reach::metadata(cluster, |wait| consumer.fetch_metadata(None, wait))
+        .map_err(|unreached| unreached.of(cluster))?;
     let list = consumer.fetch_group_list(Some(&cluster.group), WAIT).map_err(failed)?;
     let Some(group) = list.groups().iter().find(|group| group.name() == cluster.group) else {
         return Ok(("Empty".to_owned(), Vec::new()));

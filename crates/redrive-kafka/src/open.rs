@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use redrive::engine::numbers::NumberMap;
-use redrive::engine::{AfterDead, EngineError, LetterState, Ordering, StoreOptions};
+use redrive::engine::{EngineError, Ordering, StoreOptions};
 use redrive_core::Time;
 
 use crate::assign::{self, Plan};
 use crate::commit::Tickets;
-use crate::engine::{Claim, KafkaEngine, Target, unavailable};
-use crate::keys::{Keys, hash_of};
+use crate::engine::{Claim, DueReserve, KafkaEngine, Target, unavailable};
+use crate::keys::Keys;
 use crate::lane::LaneKind;
 use crate::letters::Letters;
 use crate::lookahead::LookAhead;
@@ -24,12 +24,15 @@ use crate::produce::Outbox;
 use crate::record::Reader;
 use crate::spill::Spill;
 use crate::spool::Spool;
+use crate::started::Started;
+use crate::tend::{STRAGGLER_AFTER, TEND_EVERY};
 use crate::topics::{self, Topics};
 use crate::trim::Trimmer;
 use crate::twins::Twins;
 
-/// How long what is in flight may take when partitions are wanted by others; they wait for it meanwhile.
-const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// How long what is in flight may take when partitions are wanted by others, unless the pipeline says. They wait for it
+/// meanwhile.
+const DRAIN: Duration = Duration::from_secs(20);
 /// In blocking mode deliveries wait in place for their next attempt, and will not come to an end in time.
 const DRAIN_BLOCKING_MAX: Duration = Duration::from_secs(1);
 /// Fresh records in memory, for all partitions together, and their bytes.
@@ -67,6 +70,7 @@ impl KafkaEngine {
             topics: read.iter().map(|(name, kind)| (Arc::from(name.as_str()), *kind)).collect(),
             start: cluster.start,
             progress: topics.progress.clone(),
+            letters: topics.dlq.clone(),
             reader: cluster.reader(),
             cluster: cluster.clone(),
             description: pipeline.clone(),
@@ -85,7 +89,7 @@ impl KafkaEngine {
         };
         let source = Arc::clone(&plan.source);
         let names: Vec<String> = read.into_iter().map(|(name, _)| name).collect();
-        let drain = if pipeline.blocking { DRAIN_BLOCKING_MAX } else { DRAIN_MAX };
+        let drain = drain(cluster, pipeline, options.drain);
         let config = consumer_config(config, &names, &counts);
         let poller = Poller::start(&config, &names, plan, Reader::new(pipeline), drain, &mailbox)
             .map_err(|error| unavailable(&error))?;
@@ -115,18 +119,28 @@ impl KafkaEngine {
             put_back: NumberMap::default(),
             copying: BTreeSet::new(),
             keys: Keys::default(),
+            key_order_voided: 0,
             held_back: HashSet::new(),
             twins: Twins::default(),
+            letter_ends: Vec::new(),
             unsure: None,
+            unsettled: Vec::new(),
             heard: Instant::now(),
             gap_max: cluster.session() / 2,
             tickets: Tickets::default(),
+            dues: DueReserve::default(),
+            share: None,
+            started: Started::open(&state_dir, &pipeline.name),
+            reminder: state_dir.join(format!("{}.reminder", pipeline.name)),
             committing: None,
+            refused: false,
             rounds: 0,
             commit_every: Duration::from_millis(100),
             last_commit: Instant::now(),
             last_progress: Instant::now(),
             last_tending: Instant::now(),
+            tend_every: TEND_EVERY,
+            straggler_after: STRAGGLER_AFTER,
             claim: Claim::Ours,
             drain,
             now: Time::ZERO,
@@ -143,26 +157,12 @@ impl KafkaEngine {
         engine.send_spooled();
         Ok(engine)
     }
+}
 
-    /// With `block_key`, the open letters of each key: read once, then followed.
-    fn know_blocked_keys(&mut self) -> Result<(), EngineError> {
-        if !self.is_ordered() || self.options.after_dead != AfterDead::BlockKey {
-            return Ok(());
-        }
-        let mut after = None;
-        loop {
-            let scan = self.letters.scan_letters(Some(LetterState::Open), after, 1_000, 10_000)?;
-            for letter in &scan.letters {
-                if let Some(key) = hash_of(&letter.message) {
-                    self.keys.letter_opened(key, letter.id);
-                }
-            }
-            after = scan.next;
-            if after.is_none() {
-                return Ok(());
-            }
-        }
-    }
+/// The group gives up on a member that takes longer than its polling interval.
+fn drain(cluster: &Cluster, pipeline: &KafkaPipeline, asked: Option<Duration>) -> Duration {
+    let bound = if pipeline.blocking { DRAIN_BLOCKING_MAX } else { cluster.poll_interval() / 2 };
+    asked.unwrap_or(DRAIN).min(bound)
 }
 
 /// How many partitions the topics have.

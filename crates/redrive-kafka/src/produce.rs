@@ -194,7 +194,9 @@ impl<T> Outbox<T> {
                 Err(code) if is_permanent(code) => self.end(slot, Ended::Refused(code), ended),
                 Err(code) => {
                     failed = true;
-                    fatal |= code == RDKafkaErrorCode::Fatal;
+                    // One that gets nothing through may never do so again: after a broker had no leader for a while it was
+                    // seen to wait without end.
+                    fatal |= matches!(code, RDKafkaErrorCode::Fatal | RDKafkaErrorCode::MessageTimedOut);
                     tracing::warn!(%code, "a copy could not be written yet; it is held and tried again");
                     self.held.push_back((Instant::now() + AGAIN_AFTER, slot));
                 }
@@ -225,7 +227,7 @@ impl<T> Outbox<T> {
     }
 
     /// A producer after a fatal error is of no use. Whether its last records were written is not known.
-    fn begin_anew(&mut self) {
+    pub fn begin_anew(&mut self) {
         match connect(&self.config, &self.reports, &self.mailbox) {
             Ok(producer) => {
                 tracing::warn!("the Kafka producer was made anew; what was on its way is sent again");

@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 
 use redrive::engine::completion::CompletionSet;
 
+use crate::suspects::{Crashes, Suspected, read_crashed};
+
 /// Brokers accept 4,096 bytes of metadata by default.
 pub const NOTE_BYTES_MAX: usize = 4_000;
 /// Offsets in one bitmap.
@@ -21,17 +23,59 @@ const RUN_MAX: u64 = 1 << 26;
 pub struct CommitNote {
     /// Whether the last owner ended in order: nothing it had taken was left undecided.
     pub clean: bool,
-    /// One behind the highest offset that was ever handed out.
+    /// One behind the highest offset that may have been handed out.
     pub taken: u64,
+    /// Of a tier: what is due later was not handed out.
+    pub until: Option<u64>,
+    /// The run of a process whose local file says exactly what was handed out.
+    pub by: Option<u64>,
+    /// Who ran alone when a process died, by offset.
+    pub crashed: Vec<(u64, Crashes)>,
+    /// Who was announced to run alone.
+    pub alone: Option<u64>,
     /// Whether more is done than `runs` says; the rest is in `T.progress`.
     pub more: bool,
     /// What is done beyond the committed offset, as (first, count).
     pub runs: Vec<(u64, u64)>,
+    /// How many of the partition were being delivered. Only for people: `status --members`.
+    pub out: u64,
+}
+
+/// A note with the number of those that are being delivered.
+pub fn with_out(note: String, out: usize) -> String {
+    if out == 0 { note } else { format!("{note} out={out}") }
+}
+
+/// How a partition stands, besides what is done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standing<'a> {
+    pub clean: bool,
+    pub taken: u64,
+    pub until: Option<u64>,
+    pub by: Option<u64>,
+    pub suspected: Option<&'a Suspected>,
+}
+
+impl Standing<'_> {
+    /// Nothing was left undecided.
+    pub fn clean(taken: u64) -> Self {
+        Self { clean: true, taken, ..Self::default() }
+    }
 }
 
 /// The text for a partition whose completions are `done`, and whether it says all of them.
-pub fn note(clean: bool, taken: u64, done: &CompletionSet) -> (String, bool) {
-    let mut text = format!("{VERSION} {} taken={taken}", if clean { "clean" } else { "open" });
+pub fn note(standing: &Standing<'_>, done: &CompletionSet) -> (String, bool) {
+    let Standing { clean, taken, until, by, suspected } = standing;
+    let mut text = format!("{VERSION} {} taken={taken}", if *clean { "clean" } else { "open" });
+    if let Some(until) = until {
+        let _ = write!(text, " until={until}");
+    }
+    if let Some(by) = by {
+        let _ = write!(text, " by={by:x}");
+    }
+    if let Some(suspected) = suspected {
+        suspected.write(&mut text);
+    }
     let mut whole = true;
     let mut end = done.prefix();
     let mut separator = " done=";
@@ -67,6 +111,11 @@ impl CommitNote {
                     note.more |= word == "more";
                 }
                 Some(("taken", value)) => note.taken = value.parse().unwrap_or(offset).max(offset),
+                Some(("out", value)) => note.out = value.parse().unwrap_or(0),
+                Some(("until", value)) => note.until = value.parse().ok(),
+                Some(("by", value)) => note.by = u64::from_str_radix(value, 16).ok(),
+                Some(("crashed", value)) => note.crashed = read_crashed(value),
+                Some(("alone", value)) => note.alone = value.parse().ok(),
                 Some(("done", value)) => note.runs = runs(value, offset),
                 Some(_) => {}
             }
@@ -186,6 +235,10 @@ mod tests {
 
     use super::*;
 
+    fn open(taken: u64) -> Standing<'static> {
+        Standing { taken, ..Standing::default() }
+    }
+
     fn set(start: u64, numbers: &[u64]) -> CompletionSet {
         let mut done = CompletionSet::starting_at(start);
         for number in numbers {
@@ -196,12 +249,17 @@ mod tests {
 
     #[test]
     fn the_text_is_readable() {
-        let (text, whole) = note(false, 12, &set(3, &[5, 6, 9]));
+        let (text, whole) = note(&open(12), &set(3, &[5, 6, 9]));
         assert_eq!(text, "v1 open taken=12 done=2+2,2+1");
         assert!(whole);
         let read = CommitNote::read(&text, 3);
-        assert_eq!(read, CommitNote { clean: false, taken: 12, more: false, runs: vec![(5, 2), (9, 1)] });
-        assert_eq!(note(true, 3, &set(3, &[])).0, "v1 clean taken=3");
+        assert_eq!(read, CommitNote { taken: 12, runs: vec![(5, 2), (9, 1)], ..CommitNote::default() });
+        assert_eq!(CommitNote::read(&with_out(text, 3), 3), CommitNote { out: 3, ..read });
+        assert_eq!(note(&Standing::clean(3), &set(3, &[])).0, "v1 clean taken=3");
+        let tier = Standing { until: Some(77), by: Some(171), ..open(3) };
+        assert_eq!(note(&tier, &set(3, &[])).0, "v1 open taken=3 until=77 by=ab");
+        let read = CommitNote::read("v1 open taken=3 until=77 by=ab", 3);
+        assert_eq!((read.until, read.by), (Some(77), Some(171)));
     }
 
     #[test]
@@ -214,7 +272,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_said_to_be_elsewhere() {
         let every_second: Vec<u64> = (0..10_000).map(|n| n * 2 + 1).collect();
-        let (text, whole) = note(false, 20_000, &set(0, &every_second));
+        let (text, whole) = note(&open(20_000), &set(0, &every_second));
         assert!(!whole && text.len() <= NOTE_BYTES_MAX);
         let read = CommitNote::read(&text, 0);
         assert!(read.more && read.runs.len() > 500);
@@ -235,7 +293,7 @@ mod tests {
             let done = set(start, &numbers);
             let prefix = done.prefix();
             prop_assert_eq!(Runs::beyond_prefix(&done).collect::<Vec<_>>(), done.runs());
-            let (text, whole) = note(false, 1, &done);
+            let (text, whole) = note(&open(1), &done);
             let mut again = CompletionSet::starting_at(prefix);
             for (first, count) in CommitNote::read(&text, prefix).runs {
                 (first..first + count).for_each(|n| { again.insert(n); });

@@ -10,6 +10,8 @@ pub struct Room {
     bytes: AtomicUsize,
     /// Set by the reader when it found no room.
     waited_for: AtomicBool,
+    /// As long as it is set, there is room for everything.
+    lifted: AtomicBool,
 }
 
 impl Room {
@@ -20,7 +22,20 @@ impl Room {
             records: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             waited_for: AtomicBool::new(false),
+            lifted: AtomicBool::new(false),
         }
+    }
+
+    /// Without a bound until [`Self::bind`]: where keys are ordered nothing starts before all that waits is known, and who
+    /// holds back would wait for itself.
+    #[must_use]
+    pub fn lifted(self) -> Self {
+        self.lifted.store(true, Ordering::SeqCst);
+        self
+    }
+
+    pub fn bind(&self) {
+        self.lifted.store(false, Ordering::SeqCst);
     }
 
     /// How many records may be read now. With none, whoever frees the room is asked to say so.
@@ -34,6 +49,9 @@ impl Room {
     }
 
     fn look(&self) -> usize {
+        if self.lifted.load(Ordering::SeqCst) {
+            return usize::MAX;
+        }
         if self.bytes.load(Ordering::SeqCst) >= self.bytes_max {
             return 0;
         }

@@ -8,8 +8,10 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::BorrowedMessage;
 use rdkafka::{Message as _, Offset, TopicPartitionList};
 use redrive::engine::EngineError;
+use redrive_core::Time;
 
-use crate::Cluster;
+use crate::progress::CommitNote;
+use crate::{Cluster, reach};
 
 const WAIT: Duration = Duration::from_secs(10);
 /// A partition that gives nothing for so long does not answer.
@@ -57,7 +59,8 @@ impl Scan {
     pub fn spans(&self, topic: &str) -> Result<Vec<Span>, EngineError> {
         let failed = |error: KafkaError| unavailable(&self.cluster, &error);
         // Asked for by name, a topic that does not exist might be made.
-        let metadata = self.consumer.fetch_metadata(None, WAIT).map_err(failed)?;
+        let metadata = reach::metadata(&self.cluster, |wait| self.consumer.fetch_metadata(None, wait))
+            .map_err(|unreached| unreached.of(&self.cluster))?;
         let partitions =
             metadata.topics().iter().find(|one| one.name() == topic).map_or(0, |one| one.partitions().len());
         let mut list = TopicPartitionList::new();
@@ -79,6 +82,62 @@ impl Scan {
         let spans: Result<Vec<_>, KafkaError> =
             (0..partitions).map(|partition| span(i32::try_from(partition).unwrap_or(i32::MAX))).collect();
         spans.map_err(failed)
+    }
+
+    /// How many messages of these partitions were being delivered when their owners last committed, at most a moment ago.
+    pub fn in_flight(&self, assigned: &[(String, Vec<i32>)]) -> Result<u64, EngineError> {
+        let mut list = TopicPartitionList::new();
+        for (topic, partitions) in assigned {
+            for partition in partitions {
+                list.add_partition(topic, *partition);
+            }
+        }
+        if list.count() == 0 {
+            return Ok(0);
+        }
+        let committed = self.consumer.committed_offsets(list, WAIT);
+        let committed = committed.map_err(|error| unavailable(&self.cluster, &error))?;
+        let elements = committed.elements();
+        let out = elements.iter().map(|place| CommitNote::read(place.metadata(), 0).out);
+        Ok(out.sum())
+    }
+
+    /// The same spans, but only as far as their records are of a time from `since` on and before `until`, by the times that
+    /// their producers or the broker gave them.
+    pub fn within(
+        &self,
+        spans: &[Span],
+        since: Option<Time>,
+        until: Option<Time>,
+    ) -> Result<Vec<Span>, EngineError> {
+        let mut within = spans.to_vec();
+        if let Some(since) = since {
+            for (span, offset) in within.iter_mut().zip(self.first_from(spans, since)?) {
+                span.low = offset.max(span.low);
+            }
+        }
+        if let Some(until) = until {
+            for (span, offset) in within.iter_mut().zip(self.first_from(spans, until)?) {
+                span.end = offset.min(span.end).max(span.low);
+            }
+        }
+        Ok(within)
+    }
+
+    /// The first offset of each span whose record is of this time or later; its end if there is none.
+    fn first_from(&self, spans: &[Span], at: Time) -> Result<Vec<i64>, EngineError> {
+        let failed = |error: KafkaError| unavailable(&self.cluster, &error);
+        let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
+        let mut list = TopicPartitionList::new();
+        for span in spans {
+            list.add_partition_offset(&span.topic, span.partition, Offset::Offset(millis)).map_err(failed)?;
+        }
+        let found = self.consumer.offsets_for_times(list, WAIT).map_err(failed)?;
+        let offset = |span: &Span| match found.find_partition(&span.topic, span.partition)?.offset() {
+            Offset::Offset(offset) => Some(offset),
+            _ => None,
+        };
+        Ok(spans.iter().map(|span| offset(span).unwrap_or(span.end)).collect())
     }
 
     /// Shows `each` every record of `spans`, which are of one topic, from where `from` says to the end as it was known.
@@ -129,5 +188,5 @@ impl Scan {
 }
 
 fn unavailable(cluster: &Cluster, error: &KafkaError) -> EngineError {
-    EngineError::Unavailable(format!("the cluster at {} did not answer: {error}", cluster.brokers.join(",")))
+    EngineError::Unavailable(reach::silent_text(&cluster.brokers.join(","), &error.to_string()))
 }

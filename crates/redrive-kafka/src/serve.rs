@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::ingest::Ingest;
 use redrive::engine::{
-    Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange, LetterScan, LetterStanding,
-    LetterState, Oldest, ReplayAnswer, ReplayJob, Settlement, Ticket,
+    Announced, Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange, LetterScan,
+    LetterStanding, LetterState, Oldest, Receipt, ReplayAnswer, ReplayJob, Settlement, Ticket,
 };
 use redrive_core::Time;
 
@@ -34,6 +34,23 @@ impl Engine for KafkaEngine {
         self.check()?;
         self.hand_out_only_due(now, room, out);
         Ok(())
+    }
+
+    fn announce(&mut self, receipt: &Receipt, now: Time) -> Result<Announced, EngineError> {
+        self.check()?;
+        Ok(self.announce_alone(receipt, now))
+    }
+
+    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+        // It is only a reminder: without it the next process learns the same from its first calls.
+        if let Err(error) = std::fs::write(&self.reminder, text) {
+            tracing::warn!(file = %self.reminder.display(), %error, "a reminder for the next process cannot be kept");
+        }
+        Ok(())
+    }
+
+    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
+        Ok(std::fs::read(&self.reminder).unwrap_or_default())
     }
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
@@ -70,6 +87,7 @@ impl Engine for KafkaEngine {
         let mut counts = Counts {
             delayed: (self.ahead.len() + self.copying.len() + self.put_back.len()) as u64,
             key_wait: self.keys.blocked() as u64,
+            key_order_voided: self.key_order_voided,
             letters_open: letters.open,
             letters_replaying: letters.replaying,
             letters_succeeded: letters.succeeded,
@@ -134,6 +152,10 @@ impl Engine for KafkaEngine {
         self.letters.letter_standings(job, ids)
     }
 
+    fn acting_for(&mut self, actor: Option<&str>) {
+        self.letters.acting_for(actor);
+    }
+
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
         let answers = self.letters.replay(job, ids, now)?;
         for (id, answer) in ids.iter().zip(&answers) {
@@ -162,18 +184,8 @@ impl Engine for KafkaEngine {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<bool>, EngineError> {
-        let changed = self.letters.change_letters(change, ids, now)?;
-        if self.is_ordered() {
-            for (id, _) in ids.iter().zip(&changed).filter(|(_, changed)| **changed) {
-                let letter = self.letters.letter(*id)?;
-                let Some(key) = letter.and_then(|letter| hash_of(&letter.message)) else { continue };
-                match change {
-                    LetterChange::Discard => self.keys.letter_closed(key, *id),
-                    LetterChange::Undo => self.keys.letter_opened(key, *id),
-                }
-            }
-        }
-        Ok(changed)
+        // Whether a letter blocks its key is asked when it matters.
+        self.letters.change_letters(change, ids, now)
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
@@ -181,6 +193,7 @@ impl Engine for KafkaEngine {
             return Ok(());
         }
         self.closed = true;
+        self.settle_what_waited();
         let until = Instant::now() + CLOSE_MAX;
         let safe = self.wait_for_copies(until);
         self.write_last_progress();

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redrive::engine::{AfterDead, Delivery, Settlement, Ticket, Verdict};
 use redrive_core::{Message, Meta, Time};
 
-use crate::engine::{KafkaEngine, Target, Then, What};
+use crate::engine::{Claim, KafkaEngine, Target, Then, What};
 use crate::lane::{Lane, LaneKind, Out};
 use crate::letters::Letters;
 use crate::produce::{Body, Ended, Production};
@@ -16,11 +16,30 @@ use crate::waiting::{Waiting, origin_of};
 impl KafkaEngine {
     pub(crate) fn give(&mut self, batch: Vec<Settlement>) -> Ticket {
         let ticket = self.tickets.begin(self.epoch);
+        self.notice_gap();
+        if self.unsure.is_some() && self.claim == Claim::Ours {
+            // Others may have delivered these meanwhile: a copy would be a twin of theirs.
+            self.tickets.copying(ticket);
+            self.unsettled.push((ticket, batch));
+            return ticket;
+        }
         for settlement in batch {
             self.settle_one(settlement, ticket);
         }
         self.absorb_ended();
         ticket
+    }
+
+    /// The partitions are ours after all, or it does not matter any more.
+    pub(crate) fn settle_what_waited(&mut self) {
+        for (ticket, batch) in std::mem::take(&mut self.unsettled) {
+            for settlement in batch {
+                self.settle_one(settlement, ticket);
+            }
+            // Like a copy that was waited for: until now the batch was not durable.
+            self.tickets.copied(ticket);
+        }
+        self.absorb_ended();
     }
 
     fn settle_one(&mut self, settlement: Settlement, ticket: Ticket) {
@@ -38,6 +57,11 @@ impl KafkaEngine {
         };
         match verdict {
             Verdict::Release => self.take_back(delivery, out),
+            // Its letter came late, from an owner before us: a second one would be a twin, and so would a retry.
+            Verdict::Retry { .. } | Verdict::Dead { .. } if self.is_dead_already(&delivery) => {
+                self.died(out.key, receipt.seq);
+                self.mark(at, receipt.at, Some(ticket));
+            }
             Verdict::Done if self.letters.wants_success(receipt.seq, delivery.meta.replays) => {
                 self.tell_success(&delivery, &out, ticket);
             }
@@ -65,6 +89,10 @@ impl KafkaEngine {
                 self.send_copy(&target, copy, (at, receipt.at), out.key, Some(ticket), What::Dead);
             }
         }
+    }
+
+    fn is_dead_already(&self, delivery: &Delivery) -> bool {
+        self.letters.has_died(delivery.receipt.seq, delivery.meta.replays, delivery.meta.created)
     }
 
     fn copy_of(
@@ -146,6 +174,8 @@ impl KafkaEngine {
     pub(crate) fn mark(&mut self, at: usize, offset: u64, ticket: Option<Ticket>) {
         let lane = &mut self.lanes[at];
         lane.mark(offset);
+        lane.suspected.settled(offset);
+        self.started.ended(lane.place, offset);
         if lane.kind != LaneKind::Source && lane.room.free(1, 0) {
             self.mailbox.call_reader();
         }
@@ -187,9 +217,13 @@ impl KafkaEngine {
             Then::Progress { lane, epoch } if refused.is_none() => self.progress_written(*lane, *epoch),
             Then::Progress { lane, epoch } => self.progress_refused(*lane, *epoch),
             Then::Mark { lane, epoch, offset, key, number, ticket, what } => {
-                if let What::Retry { due } = what {
-                    self.copying.remove(&(due.as_millis(), *number));
-                }
+                // If it is not there any more, a record of it is read already: this one, or one that was thought lost.
+                let is_unread = match what {
+                    What::Retry { due } if *epoch == self.epoch => {
+                        self.copying.remove(&(due.as_millis(), *number))
+                    }
+                    What::Retry { .. } | What::Dead | What::Succeeded { .. } => true,
+                };
                 if let Some(ticket) = ticket {
                     // The marks first: a batch without open copies may be durable.
                     if *epoch == self.epoch {
@@ -203,7 +237,11 @@ impl KafkaEngine {
                     Ended::Stored { partition, offset } => Some((*partition, *offset)),
                     Ended::Refused(_) => None,
                 };
-                self.copy_stored(production, *what, stored, (*key).filter(|_| *epoch == self.epoch), *number);
+                if *epoch == self.epoch {
+                    self.copy_stored(production, *what, stored.filter(|_| is_unread), *key, *number);
+                } else {
+                    self.late_copy_stored(production, *what, stored, *number);
+                }
             }
         }
     }
@@ -249,13 +287,39 @@ impl KafkaEngine {
         }
     }
 
+    /// A copy that was written for an assignment that is over is safe.
+    fn late_copy_stored(
+        &mut self,
+        production: &Production<Then>,
+        what: What,
+        stored: Option<(i32, i64)>,
+        number: u64,
+    ) {
+        let Some((partition, offset)) = stored else { return };
+        match (what, &production.body) {
+            (What::Retry { .. }, _) => {
+                if let Some(lane) = self.by_name.get(&(Arc::clone(&production.topic), partition)) {
+                    let lane = &mut self.lanes[*lane];
+                    lane.end = lane.end.max(offset.max(0) as u64 + 1);
+                    lane.late_end = lane.end;
+                }
+            }
+            (What::Dead, Body::Copy { copy, from }) => {
+                self.letters.parked(partition, offset, copy);
+                self.late_letter(from.as_ref().unwrap_or(&copy.origin), copy);
+            }
+            (What::Dead, Body::Plain { .. }) => {}
+            (What::Succeeded { replays }, _) => self.letters.succeeded(number, replays),
+        }
+    }
+
     fn leave(&mut self, key: Option<u64>, number: u64) {
         if let Some(key) = key {
             self.keys.leave(key, number);
         }
     }
 
-    fn died(&mut self, key: Option<u64>, number: u64) {
+    pub(crate) fn died(&mut self, key: Option<u64>, number: u64) {
         let Some(key) = key else { return };
         if self.options.after_dead == AfterDead::BlockKey {
             self.keys.letter_opened(key, number);
@@ -299,7 +363,7 @@ impl KafkaEngine {
         let Waiting { offset, number, message, meta, history, due, carried, .. } = waiting;
         let due = due.unwrap_or(self.now);
         let key = self.is_ordered().then(|| crate::keys::hash_of(&message)).flatten();
-        let copy = self.copy_of(number, message, meta, history, &Out { carried, key });
+        let copy = self.copy_of(number, message, meta, history, &Out { carried, key, waits: false });
         let target = self.tier_for(&Meta { attempts: 0, ..meta }, due);
         self.copying.insert((due.as_millis(), number));
         let copy = CopyRecord { due: Some(due), ..copy };

@@ -29,12 +29,17 @@ impl KafkaEngine {
         // What one side left over, the other gets.
         self.hand_out_due_ones(now, room - (out.len() - first), out);
         self.hand_out_fresh_ones(room, first, out);
+        self.mark_started(&out[first..]);
+        self.reserve_more();
     }
 
     pub(crate) fn hand_out_only_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) {
         self.now = now;
         if !self.is_closed_to_takers() {
+            let first = out.len();
             self.hand_out_due_ones(now, room, out);
+            self.mark_started(&out[first..]);
+            self.reserve_more();
         }
     }
 
@@ -69,6 +74,7 @@ impl KafkaEngine {
         let mut left = room;
         let mut aside = Vec::new();
         while left > 0
+            && aside.len() < PASSED_MAX
             && let Some(due) = self.ahead.pop_due(now)
         {
             match due {
@@ -77,7 +83,14 @@ impl KafkaEngine {
                 }
                 // Another record of the message counts.
                 Ok(Due { lane, waiting }) if self.lanes[lane].done.contains(waiting.offset) => {}
+                // In the order of their times: those behind it have to wait for the same commit.
+                Ok(Due { lane, waiting }) if !self.is_reserved(lane, &waiting) => {
+                    self.dues.starved = true;
+                    aside.push((lane, waiting));
+                    break;
+                }
                 Ok(Due { lane, waiting }) => {
+                    self.dues.handed += 1;
                     if let Some(delivery) = self.admit(lane, waiting) {
                         out.push(delivery);
                         left -= 1;
@@ -100,6 +113,11 @@ impl KafkaEngine {
             && let Some((lane, waiting)) = self.keys.next_free()
         {
             let key = hash_of(&waiting.message);
+            if self.lanes[lane].done.contains(waiting.offset) {
+                // Another record of the message counts, and stands in its line.
+                self.pass_over(lane, &waiting, key);
+                continue;
+            }
             out.push(self.begin(lane, waiting, key));
         }
         let lanes = self.lanes.len();
@@ -126,8 +144,13 @@ impl KafkaEngine {
         if !self.held_back.is_empty() && self.held_back.contains(&lane.partition) {
             return None;
         }
-        while let Some(waiting) = lane.fifo.pop_front() {
-            if !lane.done.contains(waiting.offset) {
+        while let Some(waiting) = lane.fifo.front() {
+            let is_done = lane.done.contains(waiting.offset);
+            if !is_done && !lane.reserved.admits(waiting.offset) {
+                return None;
+            }
+            let waiting = lane.fifo.pop_front()?;
+            if !is_done {
                 return Some(waiting);
             }
             // Another record of the message counts.
@@ -138,12 +161,24 @@ impl KafkaEngine {
         None
     }
 
+    /// A message that waited for its key is not needed any more.
+    fn pass_over(&mut self, lane: usize, waiting: &Waiting, key: Option<u64>) {
+        if let Some(key) = key {
+            self.keys.stop(key, waiting.number);
+        }
+        let lane = &self.lanes[lane];
+        if lane.kind == LaneKind::Source && lane.room.free(1, waiting.bytes()) {
+            self.mailbox.call_reader();
+        }
+    }
+
     /// A delivery if the message may start now; otherwise it waits for its key.
     fn admit(&mut self, lane: usize, waiting: Waiting) -> Option<Delivery> {
         if !self.is_ordered() {
             return Some(self.begin(lane, waiting, None));
         }
         let Some(key) = hash_of(&waiting.message) else { return Some(self.begin(lane, waiting, None)) };
+        self.follow_letters(key);
         let waiting = self.keys.start(key, lane, waiting)?;
         Some(self.begin(lane, waiting, Some(key)))
     }
@@ -151,21 +186,21 @@ impl KafkaEngine {
     fn begin(&mut self, at: usize, waiting: Waiting, key: Option<u64>) -> Delivery {
         let bytes = waiting.bytes();
         let Waiting { offset, number, message, meta, history, due, doomed, carried } = waiting;
-        let blocked = key.is_some_and(|key| self.keys.is_blocked(key, number));
+        let blocked = key.is_some_and(|key| self.is_blocked(key, number));
         let doomed = doomed.or(blocked.then_some(Reason::KeyBlocked));
         let lane = &mut self.lanes[at];
         if lane.kind == LaneKind::Source && lane.room.free(1, bytes) {
             self.mailbox.call_reader();
         }
-        lane.hand_out(offset, Out { carried, key });
+        let suspect = lane.suspected.of(offset, due, self.now).map(Box::new);
+        lane.hand_out(offset, Out { carried, key, waits: suspect.is_some() });
         let receipt = Receipt { lane: at as u32, epoch: self.epoch, seq: number, at: offset };
-        // Who was running when a process died is not yet told from who was merely read.
-        Delivery { receipt, message, meta, history, due, doomed, suspect: None }
+        Delivery { receipt, message, meta, history, due, doomed, suspect }
     }
 
     /// A delivery that was not started goes back to where it came from.
     pub(crate) fn take_back(&mut self, delivery: Delivery, out: Out) {
-        let Delivery { receipt, message, meta, history, due, doomed, suspect: _ } = delivery;
+        let Delivery { receipt, message, meta, history, due, doomed, suspect } = delivery;
         let doomed = doomed.filter(|reason| *reason != Reason::KeyBlocked);
         let waiting = Waiting {
             offset: receipt.at,
@@ -179,6 +214,13 @@ impl KafkaEngine {
         };
         let at = receipt.lane as usize;
         let lane = &mut self.lanes[at];
+        if lane.suspected.is_alone(waiting.offset) {
+            lane.suspected.recall();
+        }
+        // A suspect stays one.
+        if suspect.is_none() {
+            self.started.ended(lane.place, waiting.offset);
+        }
         if lane.kind == LaneKind::Source {
             lane.room.fill(1, waiting.bytes());
             lane.put_back(waiting);

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::{Claim, Committing, KafkaEngine, Then};
-use crate::lane::{LaneKind, Writing};
+use redrive_core::Time;
+
+use crate::engine::{Claim, Committing, Covered, KafkaEngine, Then};
+use crate::lane::{Lane, LaneKind, Writing};
 use crate::mailbox::{Order, Place};
 use crate::produce::{Body, Production};
-use crate::progress::{CHUNK, chunk_bytes, chunk_key, note};
+use crate::progress::{CHUNK, Standing, chunk_bytes, chunk_key, note, with_out};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-const TEND_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const TEND_EVERY: Duration = Duration::from_secs(5);
 /// A waiting message this many records behind, or that holds the committed offset up for this long, is written again.
 const STRAGGLER_OFFSETS: u64 = 1_000_000;
-const STRAGGLER_AFTER: Duration = Duration::from_mins(10);
+pub(crate) const STRAGGLER_AFTER: Duration = Duration::from_mins(10);
 /// Stragglers that are moved in one go.
 const STRAGGLERS_MAX: usize = 1_000;
 
@@ -26,33 +28,51 @@ impl KafkaEngine {
             Claim::LetGo => return,
         }
         self.start_when_read();
-        if self.committing.is_none() && now.duration_since(self.last_commit) >= self.commit_every {
-            self.commit(now);
-        }
+        self.reserve_dues(now);
+        self.release_followed();
+        self.commit_when_due(now);
         if now.duration_since(self.last_progress) >= PROGRESS_EVERY {
             self.last_progress = now;
             self.write_progress();
         }
-        if now.duration_since(self.last_tending) >= TEND_EVERY {
+        if now.duration_since(self.last_tending) >= self.tend_every {
             self.last_tending = now;
             self.move_stragglers(now);
         }
     }
 
+    /// Commits are made every now and then; at once if somebody waits for one, unless the last one failed.
+    pub(crate) fn commit_when_due(&mut self, now: Instant) {
+        if self.committing.is_some() || self.claim != Claim::Ours {
+            return;
+        }
+        let is_time = now.duration_since(self.last_commit) >= self.commit_every;
+        if is_time || (!self.refused && self.lanes.iter().any(Lane::is_urgent)) {
+            self.commit(now);
+        }
+    }
+
     /// Commits every lane that has news.
     fn commit(&mut self, now: Instant) {
-        let unsure = self.unsure.is_some();
+        let (unsure, run) = (self.unsure.is_some(), self.started.run());
         let mut places = Vec::new();
         let mut covered = Vec::new();
         for (at, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| unsure || lane.has_news()) {
-            let (note, whole) = note(false, lane.taken, &lane.done);
+            let (taken, due) = lane.reserved.renew(now, lane.taken, lane.suspected.below());
+            let until = (lane.kind != LaneKind::Source).then_some(due);
+            let (by, suspected) = (lane.vouched(run), Some(&lane.suspected));
+            let standing = Standing { clean: false, taken, until, by, suspected };
+            let (note, whole) = note(&standing, &lane.done);
             lane.overflows = !whole;
             if !whole {
                 lane.note_falls_short();
             }
-            lane.noted = lane.taken;
+            lane.noted_out = lane.out.len();
+            let note = with_out(note, lane.out.len());
+            lane.hurries = false;
             let offset = lane.done.prefix();
-            covered.push((at, lane.marks, offset, whole));
+            let (marks, changes) = (lane.marks, lane.suspected.changes());
+            covered.push(Covered { lane: at, marks, offset, whole, reserved: (taken, due), changes });
             places.push(Place { topic: Arc::clone(&lane.topic), partition: lane.partition, offset, note });
         }
         if places.is_empty() {
@@ -70,20 +90,22 @@ impl KafkaEngine {
         };
         if let Some(problem) = problem {
             tracing::warn!(pipeline = %self.pipeline.name, problem, "a commit failed; the next one says the same again");
-            // So that there is something to commit, also if only `taken` had changed.
-            for (lane, ..) in committing.lanes {
-                if committing.epoch == self.epoch {
-                    self.lanes[lane].noted = 0;
-                }
-            }
+            self.refused = true;
             return;
         }
+        self.refused = false;
         if committing.epoch != self.epoch {
             return;
         }
-        self.unsure = self.unsure.filter(|gap| round <= *gap);
-        for (lane, marks, offset, whole) in committing.lanes {
-            self.lanes[lane].committed(marks, offset, whole);
+        for Covered { lane, marks, offset, whole, reserved: (to, due), changes } in committing.lanes {
+            let lane = &mut self.lanes[lane];
+            lane.committed(marks, offset, whole);
+            lane.reserved.grant(to, due);
+            lane.suspected.committed(changes);
+        }
+        if self.unsure.is_some_and(|gap| round > gap) {
+            self.unsure = None;
+            self.settle_what_waited();
         }
     }
 
@@ -168,7 +190,7 @@ impl KafkaEngine {
             let since = *lane.stuck.1.get_or_insert(now);
             let below = if lane.next - prefix > STRAGGLER_OFFSETS {
                 lane.next - STRAGGLER_OFFSETS / 2
-            } else if lane.next > prefix && now.duration_since(since) > STRAGGLER_AFTER {
+            } else if lane.next > prefix && now.duration_since(since) > self.straggler_after {
                 prefix + 1
             } else {
                 continue;
@@ -185,19 +207,14 @@ impl KafkaEngine {
     fn let_go_when_done(&mut self, late: bool) {
         let epoch = self.epoch;
         let is_ours = |then: &Then| matches!(then, Then::Mark { epoch: of, .. } if *of == epoch);
-        let busy = self.lanes.iter().any(|lane| !lane.out.is_empty()) || self.outbox.pending().any(is_ours);
+        let busy = self.lanes.iter().any(Lane::is_busy) || self.outbox.pending().any(is_ours);
         if busy && !late {
             return;
         }
         if busy {
-            let left: usize = self.lanes.iter().map(|lane| lane.out.len()).sum();
+            let running = |lane: &Lane| lane.out.values().filter(|out| !out.waits).count();
+            let left: usize = self.lanes.iter().map(running).sum();
             tracing::warn!(left, "partitions go while deliveries run; these will be delivered again");
-            if self.is_ordered() {
-                tracing::error!(
-                    left,
-                    "the order of their keys is not certain: the next owner may overtake them"
-                );
-            }
         }
         let places = self.last_places();
         self.mailbox.order(Order::Release { epoch, places });
@@ -207,8 +224,12 @@ impl KafkaEngine {
 
     /// Where every lane stands, for the last commit of an assignment.
     pub(crate) fn last_places(&self) -> Vec<Place> {
-        let place = |lane: &crate::lane::Lane| {
-            let (note, _) = note(lane.out.is_empty(), lane.taken, &lane.done);
+        let place = |lane: &Lane| {
+            let due_by = lane.suspected.due_by();
+            let is_early = |due: Time| due_by.is_some_and(|by| due.as_millis() <= by);
+            let waits = !lane.out.is_empty() || self.ahead.next_due().is_some_and(is_early);
+            let leaves = !lane.suspected.is_exact() && (waits || !lane.ended);
+            let (note, _) = note(&lane.standing_at_end(leaves, self.started.run()), &lane.done);
             Place {
                 topic: Arc::clone(&lane.topic),
                 partition: lane.partition,
@@ -222,7 +243,9 @@ impl KafkaEngine {
     /// Before the last commit: what the notes have no place for.
     pub(crate) fn write_last_progress(&mut self) {
         for lane in &mut self.lanes {
-            lane.overflows = !note(false, lane.taken, &lane.done).1;
+            let standing =
+                Standing { taken: lane.taken, suspected: Some(&lane.suspected), ..Standing::default() };
+            lane.overflows = !note(&standing, &lane.done).1;
         }
         self.write_progress();
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use redrive::engine::EngineError;
 use redrive_core::duration;
 
-use crate::{Cluster, KafkaPipeline, TopicsMode};
+use crate::{Cluster, KafkaPipeline, TopicsMode, reach};
 
 pub(crate) use blocking::wait;
 pub(crate) use describe::ANSWER_WITHIN;
@@ -72,8 +72,11 @@ impl Topics {
 /// Why a pipeline cannot be started as its topics are.
 #[derive(Debug, thiserror::Error)]
 pub enum TopicsFault {
-    #[error("the cluster at {brokers} did not answer: {problem}")]
+    #[error("{}", reach::silent_text(brokers, problem))]
     Unreachable { brokers: String, problem: String },
+    /// A wrong password, an unknown certificate.
+    #[error("{}", reach::refused_text(brokers, problem))]
+    Refused { brokers: String, problem: String, fix: &'static str },
     #[error("the source topic {topic} does not exist; create it, or correct `source`")]
     NoSource { topic: String },
     #[error("{}", survey::missing_text(missing, bootstrap))]
@@ -88,6 +91,12 @@ impl From<TopicsFault> for EngineError {
     fn from(fault: TopicsFault) -> Self {
         match fault {
             TopicsFault::Unreachable { .. } => Self::Unavailable(fault.to_string()),
+            // Whoever produces knows how many partitions it needs.
+            TopicsFault::NoSource { topic } => Self::Directory {
+                problem: format!("the source topic {topic} does not exist"),
+                fix: "create it, or correct `source`; Redrive makes the topics beside it, never the source itself",
+            },
+            TopicsFault::Refused { fix, .. } => Self::Directory { problem: fault.to_string(), fix },
             // The commands would bury what is wrong; `check` prints them all.
             _ => Self::Directory {
                 problem: fault.to_string().lines().next().unwrap_or_default().to_owned(),

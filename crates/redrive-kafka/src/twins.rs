@@ -93,6 +93,12 @@ impl Twins {
         Meeting::Further { lane, offset }
     }
 
+    /// A copy whose source record is still to be read came late.
+    pub fn expect_source(&mut self, number: u64, meta: &Meta, lane: usize, offset: u64) {
+        let rank = (meta.replays, meta.attempts.saturating_add(meta.uncounted));
+        self.seen.entry(number).or_insert(Seen { created: meta.created, rank, lane, offset });
+    }
+
     pub fn clear(&mut self) {
         self.seen.clear();
         self.until = None;

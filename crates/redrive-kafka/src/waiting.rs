@@ -7,8 +7,8 @@ use rdkafka::message::BorrowedMessage;
 use redrive::engine::history::History;
 use redrive_core::{Message, Meta, Reason, Time};
 
-use crate::mailbox::Polled;
 use crate::record::{CopyRecord, Origin, Read, Reader};
+use crate::replaces::Replaces;
 
 #[derive(Clone, Debug)]
 pub struct Waiting {
@@ -34,6 +34,16 @@ pub struct Carried {
     pub job: Option<u64>,
 }
 
+/// A record as the polling thread read it.
+#[derive(Debug)]
+pub struct Polled {
+    pub waiting: Waiting,
+    /// What it was counted with in its lane's room.
+    pub bytes: usize,
+    /// The record that it took the place of, if it is a copy.
+    pub replaces: Option<Replaces>,
+}
+
 impl Waiting {
     pub fn bytes(&self) -> usize {
         self.message.wire().len() + self.history.raw().len() + size_of::<Self>()
@@ -56,6 +66,7 @@ impl Waiting {
 /// Takes a record out of librdkafka's memory.
 pub fn read(reader: &Reader, record: &BorrowedMessage<'_>) -> Polled {
     let offset = record.offset().max(0) as u64;
+    let mut replaces = None;
     let waiting = match reader.read(record) {
         Ok(Read::Fresh(message, meta)) => {
             // Without the topic: numbers are the same for all of them, and one count of references less is to be shared.
@@ -71,7 +82,11 @@ pub fn read(reader: &Reader, record: &BorrowedMessage<'_>) -> Polled {
                 carried: Carried::default(),
             }
         }
-        Ok(Read::Copy(copy)) => Waiting::of_copy(offset, *copy, None),
+        Ok(Read::Copy(copy)) => {
+            // Without `x-from` it is the first copy, of the source record itself.
+            replaces = Some(Replaces::of(record).unwrap_or_else(|| Replaces::at(&copy.origin)));
+            Waiting::of_copy(offset, *copy, None)
+        }
         Err(unreadable) => {
             tracing::error!(
                 place = unreadable.place,
@@ -82,7 +97,7 @@ pub fn read(reader: &Reader, record: &BorrowedMessage<'_>) -> Polled {
         }
     };
     let bytes = waiting.bytes();
-    Polled { waiting, bytes }
+    Polled { waiting, bytes, replaces }
 }
 
 pub fn number_of(partition: i32, offset: i64) -> u64 {

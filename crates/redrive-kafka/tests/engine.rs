@@ -6,46 +6,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redrive::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
-use redrive_core::{Meta, Reason, Time};
-use redrive_kafka::{Cluster, KafkaEngine, KafkaStores, Only, TopicsMode};
+use redrive_core::{Meta, Reason};
+use redrive_kafka::{Cluster, KafkaStores, Only, TopicsMode};
 
-use support::{World, message, wait, wait_durable};
+use support::drive::{at, finish_all, ids, messages, of_key, ordered, settle, take};
+use support::{World, wait};
 
 const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
-
-fn at(ms: u64) -> Time {
-    Time::from_millis(1_000_000 + ms)
-}
-
-/// Takes until `count` deliveries are there.
-fn take(engine: &mut KafkaEngine, now: Time, count: usize) -> Vec<Delivery> {
-    let mut out = Vec::new();
-    let mut events = Vec::new();
-    wait("deliveries come", || {
-        engine.poll(&mut events).expect("polling works");
-        let room = count - out.len();
-        engine.take(now, room, &mut out).expect("taking works");
-        out.len() == count
-    });
-    out
-}
-
-fn settle(engine: &mut KafkaEngine, deliveries: Vec<Delivery>, verdict: impl Fn(&Delivery) -> Verdict) {
-    let batch = deliveries
-        .into_iter()
-        .map(|delivery| Settlement { verdict: verdict(&delivery), delivery, attempt: None })
-        .collect();
-    let ticket = engine.settle(batch).expect("settling works");
-    wait_durable(engine, ticket);
-}
-
-fn ids(deliveries: &[Delivery]) -> BTreeSet<String> {
-    deliveries.iter().map(|delivery| delivery.message.id().to_owned()).collect()
-}
-
-fn messages(ids: std::ops::Range<u32>) -> Vec<redrive_core::Message> {
-    ids.map(|n| message(&format!("m{n}")).created(at(0)).payload("{}").build().unwrap()).collect()
-}
 
 #[test]
 fn messages_go_through_tiers_and_letters_and_what_is_done_stays_done() {
@@ -120,27 +87,6 @@ fn more_than_a_note_holds_is_kept_in_bitmaps() {
     assert!(again.iter().all(|delivery| delivery.receipt.at % 2 == 0));
     settle(&mut engine, again, |_| Verdict::Done);
     engine.close().unwrap();
-}
-
-/// Takes whatever comes from two members until `count` deliveries are there, and settles each as done.
-fn finish_all(engines: &mut [&mut KafkaEngine], now: Time, count: usize) -> Vec<String> {
-    let mut done = Vec::new();
-    let mut events = Vec::new();
-    wait("everything is delivered", || {
-        for engine in engines.iter_mut() {
-            engine.poll(&mut events).expect("polling works");
-            let mut out = Vec::new();
-            engine.take(now, 16, &mut out).expect("taking works");
-            done.extend(out.iter().map(|delivery| delivery.message.id().to_owned()));
-            let batch = out
-                .into_iter()
-                .map(|delivery| Settlement { delivery, verdict: Verdict::Done, attempt: None })
-                .collect();
-            engine.settle(batch).expect("settling works");
-        }
-        done.len() >= count
-    });
-    done
 }
 
 #[test]
@@ -266,15 +212,6 @@ fn a_group_that_never_read_the_source_does_not_guess_where_to_begin() {
     world.cluster.start = None;
     let error = world.stores().engine(&world.pipeline.name, StoreOptions::default()).unwrap_err();
     assert!(error.to_string().contains("start = \"earliest\""), "{error}");
-}
-
-fn ordered() -> StoreOptions {
-    StoreOptions { ordering: redrive::engine::Ordering::Key, ..StoreOptions::default() }
-}
-
-fn of_key(ids: std::ops::Range<u32>, key: &'static str) -> Vec<redrive_core::Message> {
-    ids.map(|n| message(&format!("{key}{n}")).key(key).created(at(0)).payload("{}").build().unwrap())
-        .collect()
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! - [`fate`]: what becomes of message i, decided by its id alone; [`mark`]: how the fate travels in the payload
 //! - [`producer`]: orders at a fixed rate that does not slow down when the consumer does
 //! - [`downstream`]: a stub that fails on command and remembers what it applied
+//! - [`outage`]: a downstream that is gone for a while under load, on any engine
 //! - [`share`]: the word people write for it; [`metrics`], `http`: what both serve
 //! - [`bench`]: counters, figures and the machine, for the benchmarks; `kafka` (feature `kafka`): orders in topics, what
 //!   became of them, and a broker of one's own
@@ -21,6 +22,7 @@ pub mod seed;
 pub mod producer;
 
 pub mod downstream;
+pub mod outage;
 
 pub mod share;
 

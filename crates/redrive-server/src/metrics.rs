@@ -188,6 +188,12 @@ static BUDGET_REMAINING: Metric = metric(
     PIPELINE,
     "Retries that are left of the retry budget; absent where there is none.",
 );
+static ENDPOINTS_LEFT_ALONE: Metric = metric(
+    "redrive_endpoints_left_alone",
+    Kind::Gauge,
+    PIPELINE,
+    "Endpoints and origins that are left alone for now, because they fail or have asked for patience; absent where all messages go to one place.",
+);
 static SUSPECTS: Metric = metric(
     "redrive_suspects",
     Kind::Gauge,
@@ -198,7 +204,7 @@ static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 28] = [
+pub static METRICS: [&Metric; 29] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -225,6 +231,7 @@ pub static METRICS: [&Metric; 28] = [
     &BREAKER_STATE,
     &PERMITS,
     &BUDGET_REMAINING,
+    &ENDPOINTS_LEFT_ALONE,
     &SUSPECTS,
     &BUILD_INFO,
 ];
@@ -295,6 +302,10 @@ pub fn render(snapshot: &Snapshot) -> String {
     });
     each(out, &BUDGET_REMAINING, snapshot, |samples, name, figures| {
         figures.health.budget_remaining.iter().for_each(|left| samples.count(&[name], u64::from(*left)));
+    });
+    each(out, &ENDPOINTS_LEFT_ALONE, snapshot, |samples, name, figures| {
+        let alone = figures.health.endpoints.map(|all| all.endpoints + all.origins);
+        alone.iter().for_each(|alone| samples.count(&[name], *alone));
     });
     each(out, &SUSPECTS, snapshot, |samples, name, figures| samples.count(&[name], figures.health.suspects));
     out.metric(&BUILD_INFO).count(&[env!("CARGO_PKG_VERSION")], 1);

@@ -225,20 +225,56 @@ impl PipelineHandle {
         job: ReplayJob,
         ids: impl Into<Vec<u64>>,
     ) -> Result<Vec<ReplayAnswer>, HandleError> {
-        let ids = ids.into();
-        self.ask(|reply| Command::Replay { job, ids, reply }).await
+        self.replay_by(None, job, ids).await
+    }
+
+    /// The same for somebody: an engine whose records others read writes their name beside the change.
+    pub async fn replay_by(
+        &self,
+        actor: Option<&str>,
+        job: ReplayJob,
+        ids: impl Into<Vec<u64>>,
+    ) -> Result<Vec<ReplayAnswer>, HandleError> {
+        let (ids, by) = (ids.into(), actor.map(Arc::from));
+        self.ask(|reply| Command::Replay { job, ids, by, reply }).await
     }
 
     /// Discards open letters; `false` where a letter was not open.
     pub async fn discard(&self, ids: impl Into<Vec<u64>>) -> Result<Vec<bool>, HandleError> {
-        let ids = ids.into();
-        self.ask(|reply| Command::Change { change: LetterChange::Discard, ids, reply }).await
+        self.discard_by(None, ids).await
+    }
+
+    /// The same for somebody.
+    pub async fn discard_by(
+        &self,
+        actor: Option<&str>,
+        ids: impl Into<Vec<u64>>,
+    ) -> Result<Vec<bool>, HandleError> {
+        self.change(LetterChange::Discard, actor, ids.into()).await
     }
 
     /// Takes a discard back; `false` where a letter was not discarded.
     pub async fn undo(&self, ids: impl Into<Vec<u64>>) -> Result<Vec<bool>, HandleError> {
-        let ids = ids.into();
-        self.ask(|reply| Command::Change { change: LetterChange::Undo, ids, reply }).await
+        self.undo_by(None, ids).await
+    }
+
+    /// The same for somebody.
+    pub async fn undo_by(
+        &self,
+        actor: Option<&str>,
+        ids: impl Into<Vec<u64>>,
+    ) -> Result<Vec<bool>, HandleError> {
+        self.change(LetterChange::Undo, actor, ids.into()).await
+    }
+
+    async fn change(
+        &self,
+        change: LetterChange,
+        actor: Option<&str>,
+        ids: Vec<u64>,
+    ) -> Result<Vec<bool>, HandleError> {
+        let by = actor.map(Arc::from);
+        self.ask(|reply| Command::Change { change, ids, by, reply }).await
     }
 
     pub async fn counts(&self) -> Result<Counts, HandleError> {

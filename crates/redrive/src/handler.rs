@@ -73,6 +73,12 @@ pub trait Sink: Send + Sync + 'static {
         None
     }
 
+    /// Whether every message goes to the same place. Then what it asks of one message holds for all: nothing is sent
+    /// before a Retry-After is over.
+    fn is_one_endpoint(&self) -> bool {
+        false
+    }
+
     /// Where a message goes, for a sink with [`Self::per_endpoint`]: numbers that are the same for the same endpoint and
     /// the same origin. `None` if it goes nowhere; [`Self::deliver`] then says why.
     fn endpoint(&self, message: &Message) -> Option<Endpoint> {
@@ -96,6 +102,7 @@ pub(crate) struct Calling<'a> {
 pub(crate) struct AnyHandler {
     start: Arc<dyn Fn(Calling<'_>) -> Attempting + Send + Sync>,
     pub(crate) router: Option<Router>,
+    pub(crate) one_endpoint: bool,
 }
 
 impl AnyHandler {
@@ -107,6 +114,7 @@ impl AnyHandler {
                 Box::pin(async move { handler.handle(&message).await })
             }),
             router: None,
+            one_endpoint: false,
         }
     }
 
@@ -116,6 +124,7 @@ impl AnyHandler {
             let sink = Arc::clone(&sink);
             Router { per_endpoint, of: Arc::new(move |message| sink.endpoint(message)) }
         });
+        let one_endpoint = sink.is_one_endpoint();
         Self {
             start: Arc::new(move |calling| {
                 let sink = Arc::clone(&sink);
@@ -124,6 +133,7 @@ impl AnyHandler {
                 Box::pin(async move { sink.deliver(call).await })
             }),
             router,
+            one_endpoint,
         }
     }
 
@@ -132,7 +142,11 @@ impl AnyHandler {
         F: Fn(Message) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        Self { start: Arc::new(move |calling| Box::pin(handler(calling.message))), router: None }
+        Self {
+            start: Arc::new(move |calling| Box::pin(handler(calling.message))),
+            router: None,
+            one_endpoint: false,
+        }
     }
 
     /// Makes the future of one attempt; what the handler does before its first `await` may run here already.

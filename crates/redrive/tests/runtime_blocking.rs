@@ -46,7 +46,7 @@ impl<E: Engine> World<E> {
         self.settle();
         let mut events = Vec::new();
         self.engine.poll(&mut events).unwrap();
-        for Event::Durable(ticket) in events {
+        for ticket in events.into_iter().filter_map(Event::durable) {
             self.machine.durable(ticket, self.now, &mut self.parked);
         }
         self.machine.restart_due(self.now, &mut self.starts);
@@ -318,8 +318,12 @@ fn any_order_of_steps<E: Engine>(seed: u64, open: impl Fn() -> E) {
     assert_eq!(world.engine.counts().letters_open, dead as u64, "seed {seed}");
 }
 
-const BY_KEY: StoreOptions =
-    StoreOptions { ordering: Ordering::Key, after_dead: redrive::AfterDead::Continue, dedup: None };
+const BY_KEY: StoreOptions = StoreOptions {
+    ordering: Ordering::Key,
+    after_dead: redrive::AfterDead::Continue,
+    dedup: None,
+    drain: None,
+};
 
 #[test]
 fn attempts_and_order_hold_over_restarts_in_memory() {

@@ -40,7 +40,7 @@ impl World {
     fn round(&mut self) -> usize {
         let mut events = Vec::new();
         self.engine.poll(&mut events).unwrap();
-        for Event::Durable(ticket) in events {
+        for ticket in events.into_iter().filter_map(Event::durable) {
             self.machine.durable(ticket, self.now, &mut self.parked);
         }
         let mut deliveries = Vec::new();

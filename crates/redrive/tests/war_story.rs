@@ -89,7 +89,7 @@ fn play(protection: &ProtectionSettings, outage_gate: bool) -> Outcome {
         }
         let mut events = Vec::new();
         engine.poll(&mut events).unwrap();
-        for Event::Durable(ticket) in events {
+        for ticket in events.into_iter().filter_map(Event::durable) {
             machine.durable(ticket, now, &mut Vec::new());
         }
         let (mut starts, mut deliveries): (Vec<Start>, _) = (Vec::new(), Vec::new());

@@ -68,6 +68,54 @@ pub struct Health {
     pub budget_remaining: Option<u32>,
     pub paused_because: Option<String>,
     pub suspects: u64,
+    pub waits_until: Option<Instant>,
+    pub endpoints: Option<EndpointsLeftAlone>,
+    pub if_closed_now: Option<Recovery>,
+    pub incident: Option<Incident>,
+    pub history: Vec<HealthChange>,
+}
+
+/// Endpoints and origins that are left alone for now.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct EndpointsLeftAlone {
+    pub left_alone: u64,
+    pub origins_left_alone: u64,
+}
+
+/// What would happen if the sink were back now.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Recovery {
+    pub permits_from: u64,
+    pub permits_to: u64,
+    pub ramp_seconds: u64,
+    pub rate_per_second: Option<f64>,
+    pub live_per_second: f64,
+    pub backlog_seconds: Option<u64>,
+}
+
+/// The outage that runs, or was last.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Incident {
+    pub from: Option<Instant>,
+    pub until: Option<Instant>,
+    pub failed_attempts: u64,
+    pub failed_probes: u64,
+    pub dead: u64,
+    pub dead_for_the_outage: u64,
+    pub expired: u64,
+    pub peak_per_second: u64,
+    pub peak_of_limit: f64,
+    pub over: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct HealthChange {
+    pub at: Option<Instant>,
+    pub what: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

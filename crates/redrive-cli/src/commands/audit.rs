@@ -30,8 +30,11 @@ use kafka::Records;
 use roll::Roll;
 use witness::Witness;
 
+use redrive::Time;
+
+use super::dlq::moment_at;
 use crate::args::Global;
-use crate::client::{Session, block_on, with_api};
+use crate::client::{Session, block_on, wall_clock, with_api};
 use crate::config::Environment;
 use crate::config::load::{FILE_DEFAULT, load_text};
 use crate::exit::{Exit, Failed};
@@ -61,9 +64,40 @@ pub struct Args {
     /// Print who did what instead
     #[arg(long, conflicts_with_all = ["applied", "ids", "ids_file", "effects"])]
     pub actions: bool,
-    /// With --actions: those since 1h ago, or since an instant in RFC 3339
-    #[arg(long, value_name = "AGE|TIME", requires = "actions")]
+    /// Since 1h ago, or since an instant in RFC 3339: what was done (with --actions), or produced (on Kafka)
+    #[arg(long, value_name = "AGE|TIME", conflicts_with_all = ["ids", "ids_file"])]
     pub since: Option<String>,
+    /// What was produced before this (on Kafka)
+    #[arg(long, value_name = "AGE|TIME", conflicts_with_all = ["actions", "ids", "ids_file"])]
+    pub until: Option<String>,
+}
+
+/// Which part of what was produced is meant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Within {
+    pub since: Option<Time>,
+    pub until: Option<Time>,
+}
+
+impl Within {
+    fn of(args: &Args) -> Result<Self, Failed> {
+        let now = wall_clock();
+        let read = |flag: &str, text: &Option<String>| {
+            text.as_deref().map(|text| moment_at(flag, text, now)).transpose()
+        };
+        let within = Self { since: read("--since", &args.since)?, until: read("--until", &args.until)? };
+        match (within.since, within.until) {
+            (Some(since), Some(until)) if since >= until => {
+                Err(Failed::usage("--since is not before --until")
+                    .hint("--since 2026-11-01 --until 2026-11-08"))
+            }
+            _ => Ok(within),
+        }
+    }
+
+    fn is_part(self) -> bool {
+        self.since.is_some() || self.until.is_some()
+    }
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
@@ -74,14 +108,21 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
     }
     // What is wrong with the command line is said before anybody is asked.
     let witness = args.applied.as_deref().unwrap_or_default().parse::<Witness>()?;
+    let within = Within::of(args)?;
     if let Some(records) = on_kafka(args, global)? {
         let (roll, lost) = if args.ids.is_some() || args.ids_file.is_some() {
             (produced(args)?, Vec::new())
         } else {
             out.note(&format!("reading {} …", records.source()));
-            records.produced()?
+            records.produced(within)?
         };
         return block_on(audit_records(args, (roll, lost), &witness, &records, out));
+    }
+    if within.is_part() {
+        return Err(Failed::usage(
+            "only where the messages came from a topic is it known when they were produced",
+        )
+        .hint("give the ids of that time: --ids o-0..o-9999, or --ids-file FILE"));
     }
     let roll = produced(args)?;
     with_api(global, out, async |session, out| audit(args, roll, &witness, session, out).await)
@@ -109,6 +150,10 @@ async fn audit_records(
     let mut seen = gather::gather_records(&mut roll, witness, args.effects.as_deref(), records, out).await?;
     seen.source = Some(records.source().to_owned());
     seen.lost = lost;
+    if Within::of(args)?.is_part() {
+        // What was produced before and after is none of ours.
+        seen.not_produced = 0;
+    }
     finish(args, &roll, &seen, out)
 }
 

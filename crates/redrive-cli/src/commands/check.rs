@@ -60,6 +60,14 @@ fn look_at_kafka(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
     kafka::run(config, out)
 }
 
+#[cfg(feature = "kafka")]
+use kafka::build_of;
+
+#[cfg(not(feature = "kafka"))]
+fn build_of(_: &Config, _: &mut Output) -> Result<Option<serde_json::Value>, Failed> {
+    Ok(None)
+}
+
 #[cfg(not(feature = "kafka"))]
 fn look_at_kafka(_: &Config, _: &mut Output) -> Result<Exit, Failed> {
     Err(Failed::usage("this build has no Kafka engine").hint("build it with the feature `kafka`"))
@@ -104,8 +112,13 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
             }
         }
     }
+    let build = build_of(&config, out)?;
     if out.is_json() {
-        out.json(&json!({"pipelines": documents, "slos_met": met}))?;
+        let mut document = json!({"pipelines": documents, "slos_met": met});
+        if let Some(build) = build {
+            document["kafka_build"] = build;
+        }
+        out.json(&document)?;
     }
     Ok(if met { Exit::Ok } else { Exit::Bad })
 }

@@ -9,7 +9,7 @@ mod selection;
 mod show;
 mod stats;
 
-pub use selection::{Selection, moment};
+pub use selection::{Selection, moment, moment_at};
 
 use crate::args::Global;
 use crate::client::with_api;

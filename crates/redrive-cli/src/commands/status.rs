@@ -82,8 +82,14 @@ pub fn write(json: &Value, view: &PipelineView, now: Time, out: &mut Output) -> 
         if view.paused { format!("   {}", out.paint(Style::Warning, "PAUSED")) } else { String::new() };
     let breaker = health::head(view, now).map(|head| format!("   {}", out.paint(Style::Warning, &head)));
     let breaker = breaker.unwrap_or_default();
-    out.line(&format!("pipeline {}{paused}{breaker}   {}", view.name, standing(view, now)))?;
-    for line in health::lines(view, now) {
+    match health::standing(view, now).filter(|_| !view.paused) {
+        Some(held) => {
+            out.line(&format!("pipeline {}{breaker}", view.name))?;
+            out.line(&format!("  {held}"))?;
+        }
+        None => out.line(&format!("pipeline {}{paused}{breaker}   {}", view.name, standing(view, now)))?,
+    }
+    for line in health::lines(view) {
         out.line(&format!("  {line}"))?;
     }
     out.line(&format!("  {}", done(view)))

@@ -1,12 +1,13 @@
 //! `[[alert]]`: who is told when something is wrong, for whoever has no Prometheus. Plain data; the service sends.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use redrive_core::duration::print;
 use redrive_core::nearest::nearest;
 use redrive_server::alerts::{AlertKind, Limits};
-use redrive_sinks::{Secret, WebhookOptions};
+use redrive_sinks::{Secret, SinkFault, WebhookOptions};
 
 use super::fault::Fault;
 use super::named::Named;
@@ -66,12 +67,10 @@ impl AlertConfig {
         let timeout = span(reader, section, "timeout", TIMEOUT_DEFAULT, TIMEOUT_MAX);
         let limits = limits(reader, section);
         let to = target(reader, section, at)?;
-        reader.named.push(Named::Alert {
-            part: section.part_name().map(str::to_owned),
-            to: to.clone(),
-            timeout,
-            at: section.at("webhook").or_else(|| section.at("command")).unwrap_or_else(|| at.clone()),
-        });
+        let set_at = section.at("webhook").or_else(|| section.at("command")).unwrap_or_else(|| at.clone());
+        let looked_at = to.clone();
+        let look = move || target_faults(&looked_at, timeout, &set_at);
+        reader.named.push(Named::new(section.part_name(), look));
         let given = section.table.entries.iter().map(|entry| (entry.key.clone(), entry.node.at.clone()));
         Some(Self { on, pipelines, to, every, timeout, limits, given: given.collect() })
     }
@@ -189,4 +188,26 @@ fn target(reader: &mut Reader, section: &Section<'_>, at: &At) -> Option<AlertTa
         return None;
     }
     Some(AlertTarget::Command(words))
+}
+
+fn target_faults(to: &AlertTarget, timeout: Duration, at: &At) -> Vec<Fault> {
+    let of_sink = |fault: &SinkFault| {
+        // The sink's own word for its address is `url`.
+        let key = if fault.key == "url" { "webhook" } else { fault.key.as_str() };
+        let problem = fault.problem.replace("`url`", "`webhook`");
+        Fault::line(key, problem, fault.fix.as_str(), vec![at.clone()])
+    };
+    match to {
+        AlertTarget::Webhook { .. } => {
+            to.options(timeout).iter().flat_map(WebhookOptions::check).map(|fault| of_sink(&fault)).collect()
+        }
+        AlertTarget::Command(words) => {
+            let program = words.first().map(String::as_str).unwrap_or_default();
+            if !program.contains('/') || Path::new(program).is_file() {
+                return Vec::new();
+            }
+            let problem = format!("`command` names `{program}`, and there is no such file");
+            vec![Fault::line("command", problem, "correct its path", vec![at.clone()])]
+        }
+    }
 }

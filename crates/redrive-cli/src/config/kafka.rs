@@ -133,7 +133,8 @@ impl KafkaConfig {
         if meant {
             check_brokers(reader, section, brokers.as_ref());
             check_group(reader, section, group.as_ref());
-            reader.named.push(Named::Kafka { passed_on: passed_on.clone() });
+            let looked_at = passed_on.clone();
+            reader.named.push(Named::new(Some("engine"), move || passed_on_faults(&looked_at)));
         }
         let brokers = brokers.map_or_else(Vec::new, |set| set.value);
         Self {
@@ -251,21 +252,21 @@ fn is_secret(key: &str) -> bool {
 
 /// What is wrong with the settings that are passed on, once their files were read.
 #[cfg(feature = "kafka")]
-pub(super) fn passed_on_faults(passed_on: &[PassedOn]) -> Vec<Fault> {
+fn passed_on_faults(passed_on: &[PassedOn]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for passed in passed_on {
         let key = format!("kafka.{}", passed.key);
-        let problem = match passed.read() {
-            Err(problem) => Some(format!("`{key}` cannot be read: {problem}")),
+        let fault = match passed.read() {
+            Err(problem) => Some((format!("`{key}` cannot be read: {problem}"), String::new())),
             Ok(value) => redrive_kafka::client::fault_of(&passed.key, &value)
-                .map(|problem| format!("`{key}` cannot be passed on: {problem}")),
+                .map(|refusal| (format!("`{key}` cannot be passed on: {}", refusal.problem), refusal.fix)),
         };
-        faults.extend(problem.map(|problem| Fault::line(key, problem, "", vec![passed.at.clone()])));
+        faults.extend(fault.map(|(problem, fix)| Fault::line(key, problem, fix, vec![passed.at.clone()])));
     }
     faults
 }
 
 #[cfg(not(feature = "kafka"))]
-pub(super) fn passed_on_faults(_: &[PassedOn]) -> Vec<Fault> {
+fn passed_on_faults(_: &[PassedOn]) -> Vec<Fault> {
     Vec::new()
 }

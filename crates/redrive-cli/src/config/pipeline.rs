@@ -6,6 +6,7 @@ use std::time::Duration;
 use redrive::name::{self, NameFault};
 use redrive::{AfterDead, Ordering};
 use redrive_core::{BreakerSettings, GuardSettings, Pick, Policy, PolicySettings, duration};
+use redrive_sinks::{SinkFault, WebhookOptions};
 
 use super::engine::{EngineConfig, EngineKind};
 use super::fault::Fault;
@@ -101,12 +102,11 @@ impl PipelineConfig {
         let mut given = BTreeMap::new();
         collect(section.table, "", &mut given);
         if let Some((webhook, _)) = &sink {
-            reader.named.push(Named::Webhook {
-                part: section.part_name().map(str::to_owned),
-                options: webhook.options().map(Box::new),
-                timeout: policy.as_ref().map(Policy::timeout),
-                given: given.clone(),
-            });
+            // A policy with faults of its own says nothing about the limit of an attempt.
+            let timeout = policy.as_ref().map(Policy::timeout);
+            let (options, given) = (webhook.options(), given.clone());
+            let look = move || webhook_faults(options.clone(), timeout, &given);
+            reader.named.push(Named::new(section.part_name(), look));
         }
         let sink = sink.and_then(|(webhook, has_target)| has_target.then_some(webhook));
         let (ordering, after_dead) = order(reader, section);
@@ -252,5 +252,42 @@ fn collect(table: &Table, prefix: &str, into: &mut BTreeMap<String, At>) {
                 into.insert(key, entry.node.at.clone());
             }
         }
+    }
+}
+
+fn webhook_faults(
+    options: Result<WebhookOptions, Vec<SinkFault>>,
+    timeout: Option<Duration>,
+    given: &BTreeMap<String, At>,
+) -> Vec<Fault> {
+    let faults = match options {
+        Ok(mut options) => {
+            options.timeout = timeout.unwrap_or(options.timeout);
+            options.check()
+        }
+        Err(faults) => faults,
+    };
+    faults.iter().map(|fault| webhook_fault(fault, given)).collect()
+}
+
+/// What the sink says, under the key and at the place where it was set.
+fn webhook_fault(fault: &SinkFault, given: &BTreeMap<String, At>) -> Fault {
+    let (key, at) = place(&fault.key, given);
+    let problem = fault.problem.replace(&format!("`{}`", fault.key), &format!("`{key}`"));
+    Fault::line(key, problem, fault.fix.as_str(), at.into_iter().collect())
+}
+
+fn place(key: &str, given: &BTreeMap<String, At>) -> (String, Option<At>) {
+    let inside = format!("sink.webhook.{key}");
+    let of_file = format!("{inside}_file");
+    // Names of headers are lower case by now; a time limit stands in the sink or in the pipeline.
+    let found = given.iter().find(|(name, _)| {
+        name.eq_ignore_ascii_case(&inside)
+            || name.eq_ignore_ascii_case(&of_file)
+            || (key == "timeout" && *name == key)
+    });
+    match found {
+        Some((name, at)) => (name.clone(), Some(at.clone())),
+        None => (inside, None),
     }
 }

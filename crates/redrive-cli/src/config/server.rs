@@ -1,14 +1,16 @@
 //! `[server]`: the address of the API, and who may use it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use redrive_core::nearest::nearest;
-use redrive_server::Scope;
+use redrive_server::{Scope, Token};
+use redrive_sinks::Secret;
 
 use super::fault::Fault;
 use super::named::Named;
 use super::reader::{Reader, Section};
+use super::tree::At;
 
 pub const LISTEN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7333);
@@ -52,7 +54,8 @@ impl ServerConfig {
         let key = reader.text(section, "tls_key_file");
         let tls = match (cert, key) {
             (Some(cert), Some(key)) => {
-                reader.named.push(Named::Tls { at: cert.at });
+                let at = cert.at;
+                reader.named.push(Named::new(Some("server"), move || vec![tls_fault(&at)]));
                 Some((cert.value.into(), key.value.into()))
             }
             (None, None) => None,
@@ -146,13 +149,12 @@ fn token_config(
     }
     let secret_file = reader.text(section, "secret_file")?;
     let name = name?.value;
-    reader.named.push(Named::Token {
-        part: section.part_name().map(str::to_owned),
-        name: name.clone(),
-        secret_file: secret_file.value.clone().into(),
-        at: secret_file.at,
-    });
-    Some(TokenConfig { name, scopes: allowed, secret_file: secret_file.value.into() })
+    let at = secret_file.at;
+    let token = TokenConfig { name, scopes: allowed, secret_file: secret_file.value.into() };
+    let looked_at = token.clone();
+    let look = move || token_fault(&looked_at.name, &looked_at.secret_file, &at).into_iter().collect();
+    reader.named.push(Named::new(section.part_name(), look));
+    Some(token)
 }
 
 fn duplicates(reader: &mut Reader, section: &Section<'_>, tokens: &[TokenConfig]) {
@@ -164,4 +166,24 @@ fn duplicates(reader: &mut Reader, section: &Section<'_>, tokens: &[TokenConfig]
             reader.fault(section, Fault::line("token", problem, "give one another name", at));
         }
     }
+}
+
+fn tls_fault(at: &At) -> Fault {
+    let problem = "`tls_cert_file` is set, and this build serves no TLS";
+    let fix = "put a proxy with TLS in front, and listen on loopback";
+    Fault::line("tls_cert_file", problem, fix, vec![at.clone()])
+}
+
+fn token_fault(name: &str, secret_file: &Path, at: &At) -> Option<Fault> {
+    let shown = secret_file.display();
+    let problem = match Secret::read(secret_file) {
+        Err(error) => format!("`secret_file = \"{shown}\"` cannot be used: {}", error.problem),
+        // What it may do is checked with the text.
+        Ok(secret) => {
+            let error = Token::new(name, secret.expose(), Scope::ALL).err()?;
+            format!("`secret_file = \"{shown}\"` holds no usable secret: {error}")
+        }
+    };
+    let fix = format!("openssl rand -hex 20 > {shown}, readable by the user that runs the processor");
+    Some(Fault::value("secret_file", problem, fix, at.clone()))
 }

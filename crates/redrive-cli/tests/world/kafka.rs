@@ -34,36 +34,64 @@ pub fn name(prefix: &str) -> String {
 }
 
 fn config() -> ClientConfig {
+    config_of(&address())
+}
+
+fn config_of(address: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", address());
+    config.set("bootstrap.servers", address);
     config
 }
 
 /// Makes a topic and waits until the broker knows it.
 pub fn create(topic: &str, partitions: i32) {
+    create_at(&address(), topic, partitions);
+}
+
+/// The same on another broker.
+pub fn create_at(address: &str, topic: &str, partitions: i32) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let admin: AdminClient<DefaultClientContext> = config().create().unwrap();
+    let admin: AdminClient<DefaultClientContext> = config_of(address).create().unwrap();
     let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
     let made = runtime.block_on(admin.create_topics([&new], &AdminOptions::new())).unwrap();
     made.into_iter().for_each(|result| drop(result.unwrap()));
     let until = Instant::now() + LIMIT;
-    while self::partitions(topic) != partitions {
+    while partitions_at(address, topic) != partitions {
         assert!(Instant::now() < until, "{topic} is not known");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 fn partitions(topic: &str) -> i32 {
-    let consumer: BaseConsumer = config().create().unwrap();
+    partitions_at(&address(), topic)
+}
+
+fn partitions_at(address: &str, topic: &str) -> i32 {
+    let consumer: BaseConsumer = config_of(address).create().unwrap();
     let metadata = consumer.fetch_metadata(Some(topic), LIMIT).unwrap();
     metadata.topics().first().map_or(0, |topic| i32::try_from(topic.partitions().len()).unwrap())
 }
 
 /// Records with a key and a payload, by their key's partition.
 pub fn produce(topic: &str, records: impl IntoIterator<Item = (String, String)>) {
-    let producer: BaseProducer = config().set("enable.idempotence", "true").create().unwrap();
+    produce_at(&address(), topic, records);
+}
+
+/// The same on another broker.
+pub fn produce_at(address: &str, topic: &str, records: impl IntoIterator<Item = (String, String)>) {
+    let producer: BaseProducer = config_of(address).set("enable.idempotence", "true").create().unwrap();
     for (key, payload) in records {
         producer.send(BaseRecord::to(topic).key(&key).payload(&payload)).map_err(|(error, _)| error).unwrap();
+    }
+    producer.flush(LIMIT).unwrap();
+}
+
+/// The same with the time of each, in milliseconds since 1970.
+pub fn produce_dated(topic: &str, records: impl IntoIterator<Item = (i64, String)>) {
+    let producer: BaseProducer = config().set("enable.idempotence", "true").create().unwrap();
+    for (at, payload) in records {
+        let record = BaseRecord::to(topic).key("c-1").payload(&payload).timestamp(at);
+        producer.send(record).map_err(|(error, _)| error).unwrap();
     }
     producer.flush(LIMIT).unwrap();
 }

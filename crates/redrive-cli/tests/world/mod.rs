@@ -4,9 +4,13 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod chromium;
+#[cfg(feature = "kafka")]
+pub mod guarded;
 pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+pub mod outage;
+pub mod pill;
 pub mod postgres;
 pub mod process;
 pub mod receiver;

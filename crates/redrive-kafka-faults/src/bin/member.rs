@@ -1,11 +1,13 @@
 //! One process of a group: reads orders, does with each what its fate says, and writes down what it did.
 //!
-//! It ends in good order on SIGTERM. Exit codes: 0 it ended well, 1 it failed, 2 it was started wrongly.
+//! It ends in good order on SIGTERM. Exit codes: 0 it ended well, 1 it failed, 2 it was started wrongly, 70 a
+//! handler never came back.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use redrive_kafka_faults::pill::{Pill, STUCK, Swallower, TIMEOUT};
 use redrive_lab::kafka::Error;
 use redrive_lab::kafka::applier::Applier;
 use redrive_lab::kafka::processor::Processor;
@@ -20,9 +22,13 @@ struct Options {
     poison: Option<u64>,
     /// An attempt takes up to so long, so that some are under way at any moment.
     takes_max: Duration,
+    /// An order that kills this process.
+    pill: Option<Pill>,
 }
 
 fn main() -> ExitCode {
+    // A test that fails shows the last lines.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let options = match parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(error) => {
@@ -55,6 +61,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
         trace: PathBuf::new(),
         poison: None,
         takes_max: Duration::from_millis(4),
+        pill: None,
     };
     let (mut dir, mut state) = (PathBuf::new(), String::from("state"));
     while let Some(flag) = args.next() {
@@ -77,6 +84,15 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
             "--state" => state = value()?,
             "--trace" => options.trace = value()?.into(),
             "--poison" => options.poison = Some(value()?.parse()?),
+            "--pill" => {
+                let words = value()?;
+                let words: Vec<&str> = words.split(',').collect();
+                let [order, death, from_attempt] = words[..] else {
+                    return Err("--pill needs ORDER,HOW,ATTEMPT".into());
+                };
+                let (order, from_attempt) = (order.parse()?, from_attempt.parse()?);
+                options.pill = Some(Pill { order, death: death.parse()?, from_attempt });
+            }
             "--takes-max-us" => options.takes_max = Duration::from_micros(value()?.parse()?),
             other => return Err(format!("no flag `{other}`").into()),
         }
@@ -89,10 +105,17 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
 fn run(options: Options) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let Options { processor, trace, poison, takes_max } = options;
+        let Options { processor, trace, poison, takes_max, pill } = options;
         let mut terminate = signal(SignalKind::terminate())?;
         let applier = Applier { trace: Trace::append(&trace)?, poison, takes_max };
-        let redrive = processor.build(processor.pipeline().sink(applier))?;
+        let pipeline = processor.pipeline().sink(Swallower { applier, pill });
+        let pipeline = pipeline.on_health(|changed| eprintln!("{}: {}", changed.pipeline, changed.change));
+        let pipeline = if pill.is_some() { pipeline.timeout(TIMEOUT) } else { pipeline };
+        let pipeline = pipeline.on_stuck(|stuck| {
+            eprintln!("{stuck}");
+            std::process::exit(STUCK);
+        });
+        let redrive = processor.build(pipeline)?;
         let report = redrive.run_until(terminate.recv()).await?;
         eprintln!("member {}: {report}", processor.member.as_deref().unwrap_or("-"));
         Ok(())

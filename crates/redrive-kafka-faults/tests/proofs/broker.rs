@@ -6,6 +6,9 @@ use redrive_lab::kafka::trace;
 use super::support::{Flow, World, own_broker, wait_for};
 
 const PER_SECOND: u64 = 1_000;
+/// A letter that was on its way when the broker went may come after its message was delivered anew and has died again.
+/// Two members have 128 deliveries in flight, of which one in a hundred is poison and one in four of these at its end.
+const LETTERS_ON_THEIR_WAY: u64 = 2;
 
 #[test]
 fn nothing_is_lost_while_the_broker_is_killed_and_started_again() {
@@ -29,6 +32,7 @@ fn nothing_is_lost_while_the_broker_is_killed_and_started_again() {
         member.stop();
     }
     let told = world.audit(produced, "a broker killed once and stopped once");
-    assert_eq!(told.repeats_unexplained, 0, "{told}");
+    assert_eq!((told.repeats_unexplained, told.over_budget), (0, 0), "{told}");
+    assert!(told.twin_letters <= LETTERS_ON_THEIR_WAY, "{told}");
     drop(world);
 }

@@ -6,6 +6,7 @@
 
 mod broker;
 mod kill;
+mod pill;
 mod poison;
 mod proxy;
 mod rolling;

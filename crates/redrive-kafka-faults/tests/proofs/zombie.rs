@@ -35,5 +35,8 @@ fn a_zombie_neither_loses_nor_overwrites_what_others_did_meanwhile() {
     frozen.stop();
     awake.stop();
     let told = world.audit(produced, "zombie");
-    assert_eq!(told.repeats_unexplained, 0, "{told}");
+    // Letters may be there twice if they were already in the socket when the process froze: one has 64 deliveries in
+    // flight, and hardly one of them is a letter at that moment.
+    assert_eq!((told.repeats_unexplained, told.over_budget), (0, 0), "{told}");
+    assert!(told.twin_letters <= 1, "{told}");
 }

@@ -38,6 +38,11 @@ struct Change {
 }
 
 impl Letters {
+    /// Who asks for the changes that follow; it is written beside them.
+    pub fn acting_for(&mut self, actor: Option<&str>) {
+        self.actor = actor.map(str::to_owned);
+    }
+
     /// Puts letters back to be delivered, each at most once per job. Durable on return.
     pub fn replay(
         &mut self,
@@ -260,7 +265,7 @@ impl Letters {
                 // The partition of its source, as with copies: where successes are told too.
                 partition: self.partition(&topics.dlq_state, (change.number >> 48) as i32),
                 key: Some(State::key(change.number).into_bytes()),
-                payload: Some(change.state.to_json()),
+                payload: Some(change.state.to_json_by(self.actor.as_deref())),
                 headers: None,
             });
             of.push(change.number);

@@ -31,6 +31,8 @@ pub struct Letters {
     pub(super) topics: Arc<Topics>,
     /// How many partitions the topics have that copies go to, as of the last time this process began.
     pub(super) partitions: HashMap<String, i32>,
+    /// Who asks for changes, where that is known.
+    pub(super) actor: Option<String>,
     mirror: Option<JoinHandle<()>>,
 }
 
@@ -68,6 +70,7 @@ impl Letters {
         let letters = Self {
             shelf,
             transactions: Transactions::new(cluster.replayer(name)),
+            actor: None,
             pipeline: name.clone(),
             topics: Arc::new(topics.clone()),
             partitions: HashMap::new(),
@@ -118,6 +121,26 @@ impl Letters {
     pub fn has_died(&self, number: u64, replays: u32, created: Time) -> bool {
         let shelf = self.shelf.lock();
         shelf.index.get(number).is_some_and(|slot| slot.generation() >= replays && slot.dead_at() >= created)
+    }
+
+    pub fn state_of(&self, number: u64) -> Option<LetterState> {
+        self.shelf.lock().index.get(number).and_then(super::slot::Slot::state)
+    }
+
+    /// The letters that are open or discarded, and that `wanted` says yes to.
+    pub fn at_rest(&self, wanted: impl Fn(u64) -> bool) -> Vec<u64> {
+        let shelf = self.shelf.lock();
+        let at_rest = shelf.index.after(None).filter_map(|(number, state, _)| {
+            let rests = matches!(state, LetterState::Open | LetterState::Discarded);
+            (rests && wanted(number)).then_some(number)
+        });
+        at_rest.collect()
+    }
+
+    /// Whether the mirror knows every letter below these ends of partitions.
+    pub fn are_read_up_to(&self, ends: &[(i32, i64)]) -> bool {
+        let shelf = self.shelf.lock();
+        ends.iter().all(|(partition, end)| shelf.letters_next.get(partition).is_some_and(|next| next >= end))
     }
 
     /// Key and value of the record for `T.DLQ.state` when a replayed message succeeded. `replays` is that of the copy:

@@ -177,6 +177,7 @@ impl Mirror {
                 let place = Place::new(record.partition(), record.offset());
                 shelf.change(|inner| {
                     inner.read += 1;
+                    inner.letters_next.insert(record.partition(), record.offset() + 1);
                     match &read {
                         Ok(Read::Copy(copy)) => inner.parked(place, copy, Told::ByTopic),
                         // Somebody else's record, or one of ours that was damaged: it is no letter.

@@ -37,6 +37,8 @@ pub struct Inner {
     pub loaded: bool,
     /// The first offset of each partition of the state topic that was not read.
     pub states_next: HashMap<i32, i64>,
+    /// The same of `T.DLQ`.
+    pub letters_next: HashMap<i32, i64>,
     /// The latest reason why the topics cannot be read.
     pub trouble: Option<String>,
     pub closing: bool,
@@ -63,6 +65,7 @@ impl Shelf {
             read: 0,
             loaded: false,
             states_next: HashMap::new(),
+            letters_next: HashMap::new(),
             trouble: None,
             closing: false,
             wake: None,

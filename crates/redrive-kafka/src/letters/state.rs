@@ -8,6 +8,9 @@ use serde_json::{Map, Value, json};
 /// Jobs that are remembered of one letter; beyond it the oldest are forgotten.
 pub const JOBS_MAX: usize = 64;
 
+/// Longer names are cut.
+const ACTOR_BYTES_MAX: usize = 256;
+
 /// The key of a record that says no state: a process writes it when it begins to change letters, one for each partition.
 /// Whoever has read it has read everything before it. The end of a topic is not told otherwise.
 pub const BEGIN: &[u8] = b"begin";
@@ -33,6 +36,11 @@ impl State {
     }
 
     pub fn to_json(&self) -> Vec<u8> {
+        self.to_json_by(None)
+    }
+
+    /// With who brought the letter there. That is for people and other tools; nothing here reads it again.
+    pub fn to_json_by(&self, actor: Option<&str>) -> Vec<u8> {
         let mut line = Map::new();
         line.insert("generation".to_owned(), json!(self.generation));
         line.insert("state".to_owned(), json!(self.is.name()));
@@ -43,6 +51,9 @@ impl State {
             }
         }
         line.insert("at".to_owned(), json!(timestamp::print(self.at)));
+        if let Some(actor) = actor {
+            line.insert("actor".to_owned(), json!(&actor[..actor.floor_char_boundary(ACTOR_BYTES_MAX)]));
+        }
         Value::Object(line).to_string().into_bytes()
     }
 
@@ -86,6 +97,8 @@ mod tests {
         let told = r#"{"at":"2023-11-14T22:13:20.123Z","earlier_jobs":[3],"generation":1,"job":7,"state":"replaying"}"#;
         let same: Value = serde_json::from_str(told).unwrap();
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), same);
+        let by: Value = serde_json::from_slice(&state(vec![]).to_json_by(Some("ops"))).unwrap();
+        assert_eq!(by["actor"], "ops");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use rdkafka::metadata::Metadata;
 use super::TopicsFault;
 use super::blocking::wait;
 use crate::Cluster;
+use crate::reach::{self, Unreached};
 
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
@@ -43,7 +44,13 @@ pub(super) fn connect(cluster: &Cluster) -> Result<Admin, TopicsFault> {
 
 /// All topics that we may see.
 pub(super) fn metadata(cluster: &Cluster, admin: &Admin) -> Result<Metadata, TopicsFault> {
-    admin.inner().fetch_metadata(None, ANSWER_WITHIN).map_err(|error| cluster.unreachable(&error))
+    let asked = reach::metadata(cluster, |wait| admin.inner().fetch_metadata(None, wait));
+    asked.map_err(|unreached| match unreached {
+        Unreached::Silent(problem) => cluster.unreachable(&problem),
+        Unreached::Refused { problem, fix } => {
+            TopicsFault::Refused { brokers: cluster.brokers.join(","), problem, fix }
+        }
+    })
 }
 
 pub(super) fn options() -> AdminOptions {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod drive;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,8 +13,9 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use redrive::engine::{Engine, Event, StoreOptions};
+use redrive::engine::{Engine, StoreOptions};
 use redrive_core::{Message, Pick};
+use redrive_kafka::record::{CopyRecord, Origin, headers};
 use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
 
 /// Far longer than anything takes; only a fault waits for its end.
@@ -136,6 +139,25 @@ impl World {
     }
 }
 
+/// Writes copies as another process would do, and waits until the topic has them.
+pub fn write_copies(topic: &str, from: &str, copies: &[CopyRecord]) {
+    let producer: BaseProducer<Places> = client().create_with_context(Places::default()).unwrap();
+    for copy in copies {
+        let record = || {
+            let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(topic, 0)
+                .partition(copy.origin.partition)
+                .headers(headers(copy, Origin::parse(from).as_ref()));
+            record.key = copy.message.key();
+            record.payload = copy.message.payload();
+            record
+        };
+        while producer.send(record()).is_err() {
+            producer.poll(Duration::from_millis(10));
+        }
+    }
+    producer.flush(LIMIT).expect("the broker takes them");
+}
+
 pub fn client() -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", brokers()).set("linger.ms", "0").set("acks", "all");
@@ -184,7 +206,7 @@ pub fn wait_durable(engine: &mut dyn Engine, ticket: redrive::engine::Ticket) {
     let mut events = Vec::new();
     wait("the batch is durable", || {
         engine.poll(&mut events).expect("polling works");
-        events.iter().any(|Event::Durable(durable)| *durable >= ticket)
+        events.iter().any(|event| event.durable() >= Some(ticket))
     });
 }
 

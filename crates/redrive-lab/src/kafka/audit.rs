@@ -220,7 +220,7 @@ mod tests {
         let mut audit = Audit::new(3, 4, 0, &[]);
         try_at(&mut audit, 0, 1, true, 5);
         (1..=4).for_each(|attempt| try_at(&mut audit, 1, attempt, false, 5));
-        audit.letter(LetterRecord { order: 1, attempts: 4 });
+        audit.letter(LetterRecord { order: 1, attempts: 4, crashes: 0, is_pill: false });
         let told = audit.told_by(fate);
         assert_eq!((told.succeeded, told.dead, told.missing), (1, 1, 1));
         assert!(told.all_ended_once().unwrap_err().contains("1 missing"), "order 2 has no end");
@@ -231,7 +231,7 @@ mod tests {
     fn a_poison_that_succeeds_and_a_good_one_that_dies_are_wrong() {
         let mut audit = Audit::new(2, 4, 0, &[]);
         try_at(&mut audit, 1, 1, true, 5);
-        audit.letter(LetterRecord { order: 0, attempts: 4 });
+        audit.letter(LetterRecord { order: 0, attempts: 4, crashes: 0, is_pill: false });
         let told = audit.told_by(fate);
         assert_eq!((told.wrong, told.both), (2, 0));
         assert!(told.all_ended_once().is_err());

@@ -17,6 +17,10 @@ pub struct LetterRecord {
     pub order: u64,
     /// The header `x-attempts`; 0 if it is missing.
     pub attempts: u32,
+    /// The header `x-crashes`; 0 if it is missing.
+    pub crashes: u32,
+    /// Whether its header `x-reason` says that it is a poison pill.
+    pub is_pill: bool,
 }
 
 /// All records from the first to the end as it is now.
@@ -55,8 +59,11 @@ pub fn read(brokers: &str, topic: &str) -> Result<Vec<LetterRecord>, Error> {
 
 fn letter(record: &impl Message) -> Result<LetterRecord, Error> {
     let order = record.payload().and_then(orders::number).ok_or("a letter is no order of the workload")?;
-    let attempts = record.headers().into_iter().flat_map(Headers::iter);
-    let attempts = attempts.filter(|header| header.key == "x-attempts").filter_map(|header| header.value);
-    let attempts = attempts.last().and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
-    Ok(LetterRecord { order, attempts: attempts.unwrap_or(0) })
+    let text = |name: &str| {
+        let named = record.headers().into_iter().flat_map(Headers::iter).filter(|header| header.key == name);
+        named.filter_map(|header| std::str::from_utf8(header.value?).ok()).last()
+    };
+    let number = |name: &str| text(name).and_then(|value| value.parse().ok()).unwrap_or(0);
+    let is_pill = text("x-reason") == Some("poison_pill");
+    Ok(LetterRecord { order, attempts: number("x-attempts"), crashes: number("x-crashes"), is_pill })
 }

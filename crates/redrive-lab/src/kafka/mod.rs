@@ -5,6 +5,7 @@
 //! - [`load`]: orders into a topic, as fast as it takes them or at a fixed rate; [`orders`]: reading one back
 //! - [`processor`]: a pipeline that works on them; [`applier`]: its handler; [`trace`]: what handlers did, in a file that
 //!   survives their process
+//! - [`outage`]: a downstream that is gone for a while
 //! - [`letters`]: what lies in a dead-letter topic; [`audit`]: whether all of it adds up
 
 pub mod applier;
@@ -13,6 +14,7 @@ pub mod broker;
 pub mod letters;
 pub mod load;
 pub mod orders;
+pub mod outage;
 pub mod processor;
 pub mod topics;
 pub mod trace;

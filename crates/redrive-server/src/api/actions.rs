@@ -34,9 +34,10 @@ pub(crate) async fn list(
 impl From<ActionError> for Problem {
     fn from(error: ActionError) -> Self {
         match error {
-            ActionError::NotFound(_) => {
-                Self::not_found(error, "GET /v1/actions lists the discards with their ids")
-            }
+            ActionError::NotFound(_) => Self::not_found(
+                error,
+                "GET /v1/actions lists the discards with their ids; where several processes share the work, each knows its own",
+            ),
             // Asked of this pipeline, it is not there: the same answer as for an id that nobody has.
             ActionError::OtherPipeline { .. } => Self::not_found(error, "undo it in its own pipeline"),
             ActionError::Storage(_) | ActionError::Damaged(_) => {

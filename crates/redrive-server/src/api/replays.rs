@@ -151,7 +151,10 @@ impl From<ReplayError> for Problem {
                 Self::bad_request(error, "change the request")
             }
             ReplayError::TooManyJobs => Self::new(Code::Conflict, error, "GET /v1/replays lists them"),
-            ReplayError::NotFound(_) => Self::not_found(error, "GET /v1/replays lists all that are kept"),
+            ReplayError::NotFound(_) => Self::not_found(
+                error,
+                "GET /v1/replays lists all that are kept; where several processes share the work, each knows its own",
+            ),
             ReplayError::Over { .. } => Self::new(Code::Conflict, error, "start a new one for what is left"),
             ReplayError::NoRuntime | ReplayError::Storage(_) => {
                 Self::new(Code::StorageFailed, error, "look at the folder replays in the data directory")

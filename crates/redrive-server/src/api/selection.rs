@@ -107,9 +107,10 @@ impl From<SelectError> for Problem {
     fn from(error: SelectError) -> Self {
         match error {
             SelectError::Empty => empty(),
-            SelectError::NotFound { .. } => {
-                Self::not_found(error, "`orders/17`, `17` and the id of a message are understood")
-            }
+            SelectError::NotFound { .. } => Self::not_found(
+                error,
+                "`orders/17` (on Kafka `orders/7/1182`), `17` and the id of a message are understood",
+            ),
             SelectError::Ambiguous { .. } => Self::new(
                 Code::Conflict,
                 error,

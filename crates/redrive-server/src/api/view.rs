@@ -107,7 +107,7 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
         late_p99_ms: p99_ms(figures.retry_lateness.quantile(0.99)),
         end_to_end_p99_ms: p99_ms(figures.end_to_end.quantile(0.99)),
         breaker: figures.health.breaker.state.name(),
-        health: HealthView::of(&figures.health),
+        health: HealthView::of(figures),
     }
 }
 

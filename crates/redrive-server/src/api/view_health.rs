@@ -1,7 +1,8 @@
 //! What the API shows of the health of a pipeline's sink.
 
-use redrive::dispatch::health;
-use redrive::{HealthFigures, timestamp};
+use redrive::dispatch::{Incident, health};
+use redrive::{Figures, HealthFigures, timestamp};
+use redrive_core::breaker::BreakerState;
 use serde::Serialize;
 
 use super::view::time;
@@ -13,6 +14,8 @@ pub struct HealthView {
     since: Option<String>,
     reason: Option<String>,
     next_probe: Option<String>,
+    /// Until when the sink has asked to be left alone.
+    waits_until: Option<String>,
     rounds: u32,
     probes: u32,
     permits: usize,
@@ -21,7 +24,47 @@ pub struct HealthView {
     /// Why the dead-letter guard has paused the pipeline.
     paused_because: Option<String>,
     suspects: u64,
+    /// For a sink with an endpoint per message.
+    endpoints: Option<EndpointsView>,
+    if_closed_now: Option<RecoveryView>,
+    incident: Option<IncidentView>,
     history: Vec<ChangeView>,
+}
+
+/// Endpoints and origins that are left alone for now.
+#[derive(Debug, Serialize)]
+struct EndpointsView {
+    left_alone: u64,
+    origins_left_alone: u64,
+}
+
+/// What would happen if the sink were back now.
+#[derive(Debug, Serialize)]
+struct RecoveryView {
+    permits_from: usize,
+    permits_to: usize,
+    ramp_seconds: u64,
+    /// What the permits allow, if it is known how long a call takes.
+    rate_per_second: Option<f64>,
+    live_per_second: f64,
+    /// How long it would take until nothing is held; unknown, or never, is null.
+    backlog_seconds: Option<u64>,
+}
+
+/// The outage that runs, or was last.
+#[derive(Debug, Serialize)]
+struct IncidentView {
+    from: String,
+    until: Option<String>,
+    failed_attempts: u64,
+    failed_probes: u64,
+    dead: u64,
+    dead_for_the_outage: u64,
+    expired: u64,
+    peak_per_second: u64,
+    peak_of_limit: f64,
+    /// Whether the permits are back at their limit, so that nothing is counted any more.
+    over: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -31,16 +74,19 @@ struct ChangeView {
 }
 
 impl HealthView {
-    pub fn of(figures: &HealthFigures) -> Self {
-        let HealthFigures { breaker, permits, limit, budget_remaining, flood, suspects, history } = figures;
+    pub fn of(figures: &Figures) -> Self {
+        let HealthFigures { breaker, permits, limit, budget_remaining, flood, suspects, history, .. } =
+            &figures.health;
         let change = |entry: &redrive::HealthEntry| ChangeView {
             at: timestamp::print(entry.at),
             what: entry.change.to_string(),
         };
+        let is_open = breaker.state != BreakerState::Closed;
         Self {
             since: time(breaker.since),
-            reason: breaker.cause.as_ref().filter(|_| figures.is_gated()).map(health::cause),
+            reason: breaker.cause.as_ref().filter(|_| is_open).map(health::cause),
             next_probe: time(breaker.next_probe),
+            waits_until: time(figures.health.waits_until),
             rounds: breaker.rounds,
             probes: breaker.probes,
             permits: *permits,
@@ -48,7 +94,77 @@ impl HealthView {
             budget_remaining: *budget_remaining,
             paused_because: flood.as_ref().map(health::flood),
             suspects: *suspects,
+            endpoints: figures
+                .health
+                .endpoints
+                .map(|all| EndpointsView { left_alone: all.endpoints, origins_left_alone: all.origins }),
+            if_closed_now: is_open
+                .then(|| RecoveryView::of(&figures.health, figures.held, figures.arrivals_per_second)),
+            incident: figures.health.incident.map(|incident| IncidentView::of(&incident, *limit)),
             history: history.iter().map(change).collect(),
         }
+    }
+}
+
+/// Shorter calls are not told apart by the clock that times them.
+const CALL_SECONDS_MIN: f64 = 0.001;
+
+impl RecoveryView {
+    fn of(health: &HealthFigures, held: u64, live: f64) -> Self {
+        let HealthFigures { limit, ramp: (permits_from, took), call_took, .. } = *health;
+        let rate = call_took.map(|call| limit as f64 / call.as_secs_f64().max(CALL_SECONDS_MIN));
+        let gains = rate.map(|rate| rate - live).filter(|gains| *gains > 0.0);
+        let tenths = |number: f64| (number * 10.0).round() / 10.0;
+        Self {
+            permits_from,
+            permits_to: limit,
+            ramp_seconds: took.as_secs(),
+            rate_per_second: rate.map(tenths),
+            live_per_second: tenths(live),
+            backlog_seconds: gains.map(|gains| (held as f64 / gains).ceil() as u64),
+        }
+    }
+}
+
+impl IncidentView {
+    fn of(incident: &Incident, limit: usize) -> Self {
+        let of_limit = incident.peak_running as f64 / limit.max(1) as f64;
+        Self {
+            from: timestamp::print(incident.from),
+            until: time(incident.until),
+            failed_attempts: incident.failed,
+            failed_probes: incident.failed_probes,
+            dead: incident.dead,
+            dead_for_the_outage: incident.dead_for_outage,
+            expired: incident.expired,
+            peak_per_second: incident.peak_per_second,
+            peak_of_limit: (of_limit * 100.0).round() / 100.0,
+            over: incident.is_over,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_backlog_is_gone_once_more_is_sent_than_comes() {
+        let of = |held, live, call_took| {
+            let ramp = (5, Duration::from_secs(7));
+            RecoveryView::of(
+                &HealthFigures { limit: 64, ramp, call_took, ..HealthFigures::default() },
+                held,
+                live,
+            )
+        };
+        let call = Some(Duration::from_micros(10_500));
+        let view = of(6_361_204, 2_000.0, call);
+        assert_eq!((view.permits_from, view.permits_to, view.ramp_seconds), (5, 64, 7));
+        assert_eq!((view.rate_per_second, view.backlog_seconds), (Some(6_095.2), Some(1_554)));
+        assert_eq!(of(100, 9_000.0, call).backlog_seconds, None, "never, if more comes than can be sent");
+        assert_eq!(of(100, 0.0, None).rate_per_second, None, "nothing was ever delivered");
     }
 }

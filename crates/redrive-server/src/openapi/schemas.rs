@@ -100,16 +100,20 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("late_p99_ms", number_or_null()),
             ("end_to_end_p99_ms", number_or_null()),
             ("breaker", json!({ "enum": ["closed", "open", "half_open"] })),
-            ("health", one("Health")),
+            ("health", one("SinkHealth")),
         ],
     );
     add(
-        "Health",
+        "SinkHealth",
         &["permits", "history"],
         vec![
             ("since", time_or_null()),
             ("reason", json!({ "type": ["string", "null"], "description": "Why the breaker is open." })),
             ("next_probe", time_or_null()),
+            (
+                "waits_until",
+                json!({ "type": ["string", "null"], "description": "Until when the sink has asked to be left alone (Retry-After)." }),
+            ),
             ("rounds", count()),
             ("probes", count()),
             ("permits", json!({ "type": "integer", "description": "Calls that may run at once now." })),
@@ -126,7 +130,59 @@ pub(super) fn schemas() -> Map<String, Value> {
                 "suspects",
                 json!({ "type": "integer", "description": "Messages that may have ended the process." }),
             ),
+            (
+                "endpoints",
+                json!({ "type": ["object", "null"], "description": "For a sink with an endpoint per message: how many endpoints and origins are left alone now." }),
+            ),
+            (
+                "if_closed_now",
+                json!({ "anyOf": [{ "$ref": "#/components/schemas/Recovery" }, { "type": "null" }] }),
+            ),
+            (
+                "incident",
+                json!({ "anyOf": [{ "$ref": "#/components/schemas/Incident" }, { "type": "null" }] }),
+            ),
             ("history", json!({ "type": "array", "items": { "type": "object" } })),
+        ],
+    );
+    add(
+        "Recovery",
+        &["permits_from", "permits_to", "ramp_seconds"],
+        vec![
+            ("permits_from", count()),
+            ("permits_to", count()),
+            ("ramp_seconds", count()),
+            ("rate_per_second", number_or_null()),
+            ("live_per_second", json!({ "type": "number" })),
+            (
+                "backlog_seconds",
+                json!({ "type": ["integer", "null"], "description": "Null if more comes than can be sent, or if nothing is known." }),
+            ),
+        ],
+    );
+    add(
+        "Incident",
+        &["from", "failed_attempts", "over"],
+        vec![
+            ("from", time()),
+            ("until", time_or_null()),
+            ("failed_attempts", count()),
+            ("failed_probes", count()),
+            (
+                "dead",
+                json!({ "type": "integer", "description": "Letters since it opened, for whatever reason." }),
+            ),
+            ("dead_for_the_outage", count()),
+            ("expired", count()),
+            (
+                "peak_per_second",
+                json!({ "type": "integer", "description": "Most calls in a second after it closed." }),
+            ),
+            (
+                "peak_of_limit",
+                json!({ "type": "number", "description": "Most calls at once after it closed, as a share of the limit." }),
+            ),
+            ("over", flag()),
         ],
     );
     add(

@@ -161,6 +161,10 @@ impl Sink for WebhookSink {
         self.places.as_ref().map(|places| u32::try_from(places.limit()).unwrap_or(u32::MAX))
     }
 
+    fn is_one_endpoint(&self) -> bool {
+        matches!(self.target, Target::Fixed(_))
+    }
+
     fn endpoint(&self, message: &Message) -> Option<Endpoint> {
         let Target::PerMessage(source) = &self.target else { return None };
         let uri = source.endpoint(message).ok()?;

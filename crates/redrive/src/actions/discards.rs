@@ -54,7 +54,7 @@ impl Actions {
         let id = self.record_discard(action).await?;
         let mut discarded = 0;
         for part in ids.chunks(BATCH_MAX) {
-            discarded += count(&handle.discard(part).await?);
+            discarded += count(&handle.discard_by(Some(actor), part).await?);
         }
         // The engine counts from a letter's death, so an old one may go with the next cleaning.
         let undo_until = Some(oldest.plus(CLOSED_KEEP).max(now));
@@ -79,7 +79,7 @@ impl Actions {
         self.record(action.of(id, ids.len() as u64)).await?;
         let mut restored = 0;
         for part in ids.chunks(BATCH_MAX) {
-            restored += count(&handle.undo(part).await?);
+            restored += count(&handle.undo_by(Some(actor), part).await?);
         }
         Ok(Restored { restored })
     }

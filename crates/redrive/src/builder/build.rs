@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::faults::{BuildError, BuildFault, FaultKind};
 use super::pipeline::Pipeline;
+use crate::engine::StoreOptions;
 use crate::redrive::Redrive;
 use crate::run::built::Built;
 use crate::run::clock::{Clock, WallClock};
@@ -87,6 +88,7 @@ impl Builder {
         };
         let mut built = Vec::new();
         for (settings, options) in checked {
+            let options = StoreOptions { drain: Some(self.drain), ..options };
             match stores.open(&settings.name, options) {
                 Ok(engine) => built.push(Arc::new(Built::new(settings, engine))),
                 Err(error) => {

@@ -24,6 +24,7 @@ impl Machine {
         if created > Time::ZERO {
             self.figures.end_to_end.observe_ms(now.as_millis().saturating_sub(created.as_millis()));
         }
+        self.protection.took(now.since(call.started));
         self.clear_of_reset(&call, now);
         self.tell_protection(&call, Told::Sign(Sign::Good), None, now);
         self.protection.succeeded(now);
@@ -53,11 +54,15 @@ impl Machine {
         let failure = self.blame_for_reset(&mut call, failure, now);
         let asked = failure.retry_after().map(|asked| asked.min(self.policy.retry_after_max()));
         self.tell_protection(&call, Told::of(&failure, &call.delivery.meta), asked, now);
+        if let Some(asked) = asked {
+            self.protection.asked_to_wait(asked, now);
+        }
         let mut views = self.protection.views(now);
         if let (Some(routes), Some(to)) = (&self.routes, call.to) {
             views.health = routes.endpoints.health(to, now).unwrap_or(views.health);
         }
         let Call { delivery, started, permit, is_suspect, .. } = call;
+        let delivery = self.with_time_held(delivery, started);
         let moment = Moment { policy: &self.policy, views: &views, now, random };
         let (settlement, decision) = settle::failed(delivery, started, &failure, moment);
         if let Decision::RetryAt(retry) = &decision {

@@ -9,6 +9,8 @@ use redrive_core::guard::Flood;
 use redrive_core::views::Gate;
 use redrive_core::{Time, duration};
 
+use super::incident::Incident;
+
 /// The health of one pipeline at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HealthFigures {
@@ -16,6 +18,16 @@ pub struct HealthFigures {
     /// Calls that may run at once now: fewer than the limit while the permits grow again, none while it is open.
     pub permits: usize,
     pub limit: usize,
+    /// Until when the sink has asked to be left alone.
+    pub waits_until: Option<Time>,
+    /// The outage that runs, or was last.
+    pub incident: Option<Incident>,
+    /// Where the permits would begin if the breaker closed now, and how long they would need to the limit.
+    pub ramp: (usize, Duration),
+    /// How long a good call takes, if there was one.
+    pub call_took: Option<Duration>,
+    /// Who is left alone, for a sink with an endpoint per message.
+    pub endpoints: Option<EndpointFigures>,
     /// Retries that are left of the budget; `None` without one.
     pub budget_remaining: Option<u32>,
     /// Why the guard has paused the pipeline, if it has.
@@ -24,6 +36,13 @@ pub struct HealthFigures {
     pub suspects: u64,
     /// The latest changes, oldest first.
     pub history: Vec<HealthEntry>,
+}
+
+/// Endpoints and origins that are left alone for now: they fail, or have asked for patience.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct EndpointFigures {
+    pub endpoints: u64,
+    pub origins: u64,
 }
 
 /// Something that happened to the health of a pipeline.
@@ -95,7 +114,7 @@ impl HealthChange {
 impl HealthFigures {
     /// Whether nothing but probes is sent.
     pub fn is_gated(&self) -> bool {
-        self.breaker.state != BreakerState::Closed
+        self.breaker.state != BreakerState::Closed || self.waits_until.is_some()
     }
 }
 
@@ -113,6 +132,11 @@ impl Default for HealthFigures {
             breaker,
             permits: 0,
             limit: 0,
+            waits_until: None,
+            incident: None,
+            ramp: (0, Duration::ZERO),
+            call_took: None,
+            endpoints: None,
             budget_remaining: None,
             flood: None,
             suspects: 0,

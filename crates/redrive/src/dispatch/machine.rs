@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::suspects::Suspects;
+use redrive_core::time::millis;
 use redrive_core::{BreakerSettings, Message, Meta, Policy, Random, Reason, Time, expired};
 
 use super::calls::{Call, CallId, Calls};
@@ -23,6 +24,7 @@ use super::protection::{Admission, Protection, ProtectionSettings};
 use super::resets::Resets;
 use super::routes::{Router, Routes};
 use super::suspected::Settling;
+use super::sweep::{self, Sweep};
 use super::waiting::Waiting;
 use crate::engine::{Delivery, Settlement, Ticket, Verdict};
 use crate::failure::Failure;
@@ -84,6 +86,7 @@ pub struct Machine {
     pub(super) policy: Arc<Policy>,
     pub(super) permits: Permits,
     pub(super) protection: Protection,
+    sweep: Sweep,
     pub(super) resets: Resets,
     pub(super) routes: Option<Routes>,
     pub(super) suspects: Suspects<Delivery>,
@@ -123,6 +126,7 @@ impl Machine {
             figures: Figures::new(&policy),
             permits: Permits::new(concurrency),
             protection: Protection::new(protection, &policy, concurrency),
+            sweep: Sweep::default(),
             resets: Resets::default(),
             routes: None,
             suspects: Suspects::new(policy.crash_threshold()),
@@ -181,13 +185,21 @@ impl Machine {
             return 0;
         }
         let room = self.permits.free().min(unsettled_max.saturating_sub(self.unsettled));
-        room.min(self.protection.room(self.permits.used()))
+        let allowed = self.protection.room(self.permits.used());
+        room.min(if self.sweep.is_on() { allowed.max(sweep::LOOK_MAX) } else { allowed })
     }
 
     /// Time has passed: what the breaker and the ramp allow may have changed.
     pub fn tick(&mut self, now: Time) {
         self.protection.tick(now);
+        self.sweep.tick(self.protection.is_out_of_reach(), now);
         self.expire_suspects(now);
+    }
+
+    /// This process does `owned` of `all` parts of the work, and so has that part of what is given to the pipeline as a
+    /// whole.
+    pub fn own(&mut self, owned: u32, all: u32) {
+        self.protection.own(owned, all);
     }
 
     /// What a decision would be told now.
@@ -198,6 +210,16 @@ impl Machine {
     /// Appends what has happened to the health of the sink since the last call.
     pub fn health_changes(&mut self, out: &mut Vec<HealthEntry>) {
         self.protection.changes(out);
+    }
+
+    /// An earlier process left this reminder: a breaker that was open is open.
+    pub fn remember(&mut self, reminder: &[u8]) {
+        self.protection.remember(reminder);
+    }
+
+    /// The reminder for the next process, if it is another one than at the last call.
+    pub fn reminder(&mut self, now: Time) -> Option<Vec<u8>> {
+        self.protection.reminder(now)
     }
 
     /// How the sink is doing.
@@ -226,7 +248,11 @@ impl Machine {
         for delivery in deliveries.iter() {
             self.figures.consumed += u64::from(is_new(delivery));
         }
+        let sweep = self.sweep.is_on().then(|| self.figures.dead.total());
         self.taken_again(deliveries, now, starts);
+        if let Some(dead) = sweep {
+            self.sweep.looked((self.figures.dead.total() - dead) as usize);
+        }
         self.note_suspects(now);
     }
 
@@ -237,6 +263,8 @@ impl Machine {
                 self.settle(settle::dead(delivery, reason, now), None);
             } else if expired(&delivery.meta, now) {
                 self.settle(settle::dead(self.with_time_held(delivery, now), Reason::TtlExceeded, now), None);
+            } else if self.protection.is_out_of_reach() && self.is_held_too_long(&delivery, now) {
+                self.settle(settle::dead(self.with_time_held(delivery, now), Reason::HoldExpired, now), None);
             } else if let Some(suspect) = delivery
                 .suspect
                 .as_deref()
@@ -250,11 +278,22 @@ impl Machine {
         }
     }
 
-    /// A message that the breaker kept back until its deadline says for how long.
-    fn with_time_held(&self, delivery: Delivery, now: Time) -> Delivery {
-        let ready = delivery.due.unwrap_or(delivery.meta.created);
-        let held_ms = delivery.meta.held_ms.saturating_add(self.protection.held_ms(ready, now));
-        Delivery { meta: Meta { held_ms, ..delivery.meta }, ..delivery }
+    /// A message that was kept from the sink until `now` says for how long.
+    pub(super) fn with_time_held(&self, mut delivery: Delivery, now: Time) -> Delivery {
+        let kept_ms = self.kept_ms(&delivery, now);
+        delivery.meta.held_ms = delivery.meta.held_ms.saturating_add(kept_ms);
+        delivery
+    }
+
+    fn kept_ms(&self, delivery: &Delivery, now: Time) -> u64 {
+        self.protection.kept_ms(delivery.due.unwrap_or(delivery.meta.created), now)
+    }
+
+    /// Whether a message has waited for the sink for as long as it may. Asked only while the sink is out of reach: what
+    /// can be delivered is.
+    fn is_held_too_long(&self, delivery: &Delivery, now: Time) -> bool {
+        let held_ms = delivery.meta.held_ms.saturating_add(self.kept_ms(delivery, now));
+        held_ms > millis(self.policy.hold_max())
     }
 
     fn start(&mut self, delivery: Delivery, now: Time, starts: &mut Vec<Start>) {
@@ -262,7 +301,7 @@ impl Machine {
         let Some(permit) = self.permits.take().filter(|_| !self.stopping) else {
             return self.settle(settle::released(delivery), None);
         };
-        match self.protection.admit(delivery.receipt.number()) {
+        match self.protection.admit(delivery.receipt.number(), self.permits.used() - 1) {
             Admission::Free => {
                 if let Some((delivery, to)) = self.route(delivery, now) {
                     self.begin(Call { to, ..Call::new(delivery, now, permit) }, starts);
@@ -272,6 +311,7 @@ impl Machine {
                 self.begin(Call { is_probe: true, ..Call::new(delivery, now, permit) }, starts);
             }
             Admission::Another => {
+                let delivery = self.with_time_held(delivery, now);
                 let settlement = self.defer_unsent(delivery, now.plus(ANOTHER_PROBE), now);
                 self.settle(settlement, None);
             }
@@ -292,6 +332,7 @@ impl Machine {
             self.figures.stall.observe(call.started.since(message.created()));
         }
         let (message, replays) = (message.clone(), meta.replays);
+        self.protection.started(self.permits.used(), call.started);
         let call = self.calls.insert(call);
         starts.push(Start { call, message, attempt, replays });
     }
@@ -409,14 +450,16 @@ impl Machine {
     /// When time alone brings work, given what the engine says of its delays.
     pub fn next_wake(&self, next_due: Option<Time>) -> Option<Time> {
         let taken = next_due.filter(|_| self.room_for_due() > 0);
-        taken.into_iter().chain(self.waiting.next_due()).chain(self.protection.next_wake()).min()
+        let looked_after = self.protection.next_wake().into_iter().chain(self.sweep.next());
+        taken.into_iter().chain(self.waiting.next_due()).chain(looked_after).min()
     }
 
     /// The counters, and the gauges that are known here.
     pub fn figures(&mut self, now: Time) -> Figures {
         let suspects = self.suspects.len() as u64;
+        let endpoints = self.routes.as_mut().map(|routes| routes.figures(now));
         Figures {
-            health: HealthFigures { suspects, ..self.protection.figures(now) },
+            health: HealthFigures { endpoints, suspects, ..self.protection.figures(now) },
             held: self.deferred.waiting(now),
             running: self.running(),
             waiting_in_place: self.waiting_in_place(),

@@ -3,9 +3,11 @@
 //! The machine tells it how calls end and asks it how many may start; the rules themselves are `redrive_core`'s.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use redrive_core::breaker::{Breaker, BreakerSettings, Change, Sign};
 use redrive_core::budget::RetryBudget;
+use redrive_core::closed::ClosedSpans;
 use redrive_core::decide::RECONNECTS_MAX;
 use redrive_core::guard::{Flood, Guard, GuardSettings};
 use redrive_core::pulse::Pulse;
@@ -13,6 +15,8 @@ use redrive_core::ramp::Ramp;
 use redrive_core::{Budget, Class, FailureKind, Health, Meta, Policy, Reason, Time};
 
 use super::health::{HealthChange, HealthEntry, HealthFigures};
+use super::incident::Recording;
+use super::kept;
 use crate::failure::Failure;
 use crate::settle::Views;
 
@@ -26,11 +30,13 @@ const UNHEARD_MAX: usize = 256;
 pub struct ProtectionSettings {
     pub breaker: BreakerSettings,
     pub guard: GuardSettings,
+    /// Whether all messages go to one place, so that what it asks of one, such as a Retry-After, holds for all.
+    pub one_endpoint: bool,
 }
 
 impl ProtectionSettings {
     pub fn off() -> Self {
-        Self { breaker: BreakerSettings::off(), guard: GuardSettings::off() }
+        Self { breaker: BreakerSettings::off(), guard: GuardSettings::off(), ..Self::default() }
     }
 }
 
@@ -70,11 +76,24 @@ pub struct Protection {
     budget: RetryBudget,
     guard: Guard,
     limit: usize,
+    one_endpoint: bool,
     halted: Option<Flood>,
-    /// Since when nothing was sent, in the incident that runs or was last, and until when.
-    gated: Option<(Time, Option<Time>)>,
+    asked: Option<Asked>,
+    closed: ClosedSpans,
+    recording: Recording,
+    /// Whether the next process would have to be told something else than was written down.
+    is_unwritten: bool,
     history: VecDeque<HealthEntry>,
     unheard: Vec<HealthEntry>,
+}
+
+/// The sink has asked for patience, and has not taken anything since.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    until: Time,
+    /// How long that was; a clock that is set back does not make it longer.
+    wait: Duration,
+    is_over: bool,
 }
 
 impl Told {
@@ -108,18 +127,26 @@ impl Protection {
             budget: RetryBudget::new(policy.budget()),
             guard: Guard::new(settings.guard.clone()),
             limit,
+            one_endpoint: settings.one_endpoint,
             halted: None,
-            gated: None,
+            asked: None,
+            closed: ClosedSpans::default(),
+            recording: Recording::new(settings.breaker.fast.window),
+            is_unwritten: false,
             history: VecDeque::new(),
             unheard: Vec::new(),
         }
+    }
+
+    pub(super) fn own(&mut self, owned: u32, all: u32) {
+        self.budget.own(owned, all);
     }
 
     /// What a decision is told now.
     pub fn views(&mut self, now: Time) -> Views {
         let health = match self.breaker.gate(now) {
             Some((by, retry_in)) => Health::Gated { by, retry_in },
-            None if self.pulse.is_weak(now) => Health::Unhealthy { retry_in: std::time::Duration::ZERO },
+            None if self.pulse.is_weak(now) => Health::Unhealthy { retry_in: Duration::ZERO },
             None => Health::Healthy,
         };
         Views { health, budget: self.budget.view(now) }
@@ -129,17 +156,58 @@ impl Protection {
     pub(super) fn tick(&mut self, now: Time) {
         let change = self.breaker.tick(now);
         self.breaker_changed(change, now);
+        self.wait_on(now);
         if let Some(ramp) = &mut self.ramp {
             ramp.tick(now);
             if ramp.is_over() {
                 self.ramp = None;
+                self.recording.recovered(now);
             }
         }
     }
 
+    /// Everything that goes to the sink waits for as long as it has asked one message to.
+    pub(super) fn asked_to_wait(&mut self, wait: Duration, now: Time) {
+        if !self.one_endpoint || wait.is_zero() {
+            return;
+        }
+        let until = now.plus(wait);
+        if self.asked.is_none_or(|asked| asked.is_over || asked.until < until) {
+            self.asked = Some(Asked { until, wait, is_over: false });
+        }
+        self.closed.close(now);
+    }
+
+    /// Looks whether it has been waited for long enough. Then calls begin few and grow, as after an outage: the sink had
+    /// its reasons.
+    fn wait_on(&mut self, now: Time) {
+        let Some(asked) = self.asked.as_mut().filter(|asked| !asked.is_over) else { return };
+        asked.until = asked.until.min(now.plus(asked.wait));
+        if now < asked.until {
+            return;
+        }
+        asked.is_over = true;
+        if self.breaker.is_closed() {
+            self.closed.open(now);
+            let probes = self.breaker.settings().probes;
+            self.ramp.get_or_insert_with(|| Ramp::new(probes, self.limit, now));
+        }
+    }
+
+    /// Until when the sink has asked to be left alone, if that is still to come.
+    fn waits_until(&self) -> Option<Time> {
+        self.asked.filter(|asked| !asked.is_over).map(|asked| asked.until)
+    }
+
+    /// Whether nothing is known of the sink but that it takes nothing: it is closed, or has asked for patience and has not
+    /// taken anything since.
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        self.is_open() || self.asked.is_some()
+    }
+
     /// How many calls may start beside those that run.
     pub(super) fn room(&self, running: usize) -> usize {
-        if self.halted.is_some() {
+        if self.halted.is_some() || self.waits_until().is_some() {
             return 0;
         }
         match (&self.ramp, self.breaker.is_closed()) {
@@ -153,12 +221,13 @@ impl Protection {
         !self.breaker.is_closed()
     }
 
-    pub(super) fn admit(&mut self, message: u64) -> Admission {
+    /// Whether a message may start beside so many that run.
+    pub(super) fn admit(&mut self, message: u64, running: usize) -> Admission {
+        if self.room(running) == 0 {
+            return Admission::Closed;
+        }
         if self.breaker.is_closed() {
             return Admission::Free;
-        }
-        if self.breaker.probes_wanted() == 0 {
-            return Admission::Closed;
         }
         if !self.breaker.may_probe(message) {
             return Admission::Another;
@@ -189,6 +258,11 @@ impl Protection {
         if let Told::Sign(_) = told {
             self.pulse.beat(message, is_first, is_good, now);
         }
+        if is_good {
+            self.asked = self.asked.filter(|asked| !asked.is_over);
+        } else if told != Told::Nothing {
+            self.recording.failed(is_probe, now);
+        }
         let change = match told {
             Told::Nothing if is_probe => {
                 self.breaker.probe_came_to_nothing();
@@ -211,26 +285,54 @@ impl Protection {
     fn breaker_changed(&mut self, change: Option<Change>, now: Time) {
         let Some(change) = change else { return };
         match change {
-            Change::Opened(_) => {
+            Change::Opened(cause) => {
                 self.ramp = None;
-                self.gated = Some((now, None));
+                self.closed.close(now);
+                self.recording.opened(now, cause.failed);
             }
             Change::Closed { .. } => {
                 self.ramp = Some(Ramp::new(self.breaker.settings().probes, self.limit, now));
-                if let Some((_, until)) = &mut self.gated {
-                    *until = Some(now);
+                if self.waits_until().is_none() {
+                    self.closed.open(now);
                 }
+                self.recording.closed(now);
             }
             Change::Alert(_) | Change::Probing { .. } | Change::Reopened { .. } => {}
         }
+        self.is_unwritten = true;
         let ramp = self.ramp.as_ref().map(|ramp| (ramp.permits(), ramp.limit()));
         self.note(HealthChange::Breaker { change, ramp }, now);
     }
 
-    /// How long a message that was ready at `since` was kept back by the breaker, in milliseconds.
-    pub(super) fn held_ms(&self, since: Time, now: Time) -> u64 {
-        let Some((from, until)) = self.gated else { return 0 };
-        until.unwrap_or(now).since(from.max(since)).as_millis() as u64
+    /// How long a message that was ready at `since` was kept from the sink, in milliseconds.
+    pub(super) fn kept_ms(&self, since: Time, now: Time) -> u64 {
+        self.closed.kept_ms(since, now)
+    }
+
+    /// What an earlier process left: a breaker that was open is open.
+    pub(super) fn remember(&mut self, reminder: &[u8]) {
+        let Some(left) = kept::read(reminder) else { return };
+        self.breaker.reopen(&left);
+        if self.is_open() {
+            self.closed.close(left.since);
+            self.recording.opened(left.since, left.cause.failed);
+        }
+    }
+
+    /// The reminder for the next process, if it is another one than at the last call.
+    pub(super) fn reminder(&mut self, now: Time) -> Option<Vec<u8>> {
+        let is_new = std::mem::take(&mut self.is_unwritten);
+        is_new.then(|| kept::write(self.breaker.still_open(now).as_ref()))
+    }
+
+    /// A call starts beside those that run.
+    pub(super) fn started(&mut self, running: usize, now: Time) {
+        self.recording.started(running, now);
+    }
+
+    /// A call of this length was good.
+    pub(super) fn took(&mut self, took: Duration) {
+        self.recording.took(took);
     }
 
     pub(super) fn spend(&mut self, tokens: u32) {
@@ -243,6 +345,7 @@ impl Protection {
     }
 
     pub(super) fn died(&mut self, reason: Reason, now: Time) {
+        self.recording.died(reason);
         // What waited too long is not a judgement on the message, and pausing would make more of it.
         let waited = matches!(reason, Reason::TtlExceeded | Reason::HoldExpired | Reason::KeyBlocked);
         if waited || self.halted.is_some() {
@@ -284,7 +387,8 @@ impl Protection {
 
     /// When time alone changes something.
     pub(super) fn next_wake(&self) -> Option<Time> {
-        self.breaker.next_wake().or_else(|| self.ramp.as_ref().and_then(Ramp::next_wake))
+        let ramp = || self.ramp.as_ref().and_then(Ramp::next_wake);
+        self.waits_until().or_else(|| self.breaker.next_wake()).or_else(ramp)
     }
 
     pub(super) fn figures(&mut self, now: Time) -> HealthFigures {
@@ -293,10 +397,16 @@ impl Protection {
             Budget::Tokens { remaining, .. } => Some(remaining),
         };
         let permits = self.ramp.as_ref().map_or(self.limit, Ramp::permits);
+        let waits_until = self.waits_until();
         HealthFigures {
             breaker: self.breaker.view(),
-            permits: if self.is_open() { 0 } else { permits },
+            permits: if self.is_open() || waits_until.is_some() { 0 } else { permits },
             limit: self.limit,
+            waits_until,
+            incident: self.recording.incident(),
+            ramp: Ramp::forecast(self.breaker.settings().probes, self.limit),
+            call_took: self.recording.call_took(),
+            endpoints: None,
             budget_remaining: remaining,
             flood: self.halted,
             suspects: 0,

@@ -11,6 +11,7 @@ use redrive_core::time::millis;
 use redrive_core::{BreakerSettings, Message, Meta, Random, Time};
 
 use super::calls::Call;
+use super::health::EndpointFigures;
 use super::machine::{Machine, Start};
 use crate::engine::{Delivery, Settlement};
 use crate::settle;
@@ -21,6 +22,9 @@ const LOT_PER_PERMIT: usize = 4;
 const PUT_OFF_MIN: Duration = Duration::from_secs(1);
 /// … and at most, each time longer.
 const PUT_OFF_MAX: Duration = Duration::from_mins(1);
+
+/// How often it is counted who is left alone.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 type Route = dyn Fn(&Message) -> Option<Endpoint> + Send + Sync;
 
@@ -49,6 +53,8 @@ pub(super) struct Routes {
     freed: VecDeque<u64>,
     /// Whether what is looked at comes from the lot, so that it is its turn.
     from_lot: bool,
+    /// What was shown last, and when it was counted: there may be many.
+    shown: (EndpointFigures, Time),
 }
 
 /// What becomes of a delivery before it starts.
@@ -69,7 +75,20 @@ impl Routes {
             lot_max: permits.saturating_mul(LOT_PER_PERMIT),
             freed: VecDeque::new(),
             from_lot: false,
+            shown: (EndpointFigures::default(), Time::ZERO),
         }
+    }
+
+    /// Who is left alone now, counted anew once a second.
+    pub(super) fn figures(&mut self, now: Time) -> EndpointFigures {
+        let (shown, counted) = self.shown;
+        if now.since(counted) < COUNT_EVERY && now >= counted {
+            return shown;
+        }
+        let (endpoints, origins) = self.endpoints.left_alone(now);
+        let figures = EndpointFigures { endpoints: endpoints as u64, origins: origins as u64 };
+        self.shown = (figures, now);
+        figures
     }
 
     fn route(&mut self, delivery: Delivery, now: Time) -> Routed {
@@ -167,6 +186,8 @@ impl Machine {
     /// Puts a message off that was not sent. It burns nothing, but its time is bounded all the same.
     pub(super) fn defer_unsent(&mut self, delivery: Delivery, due: Time, now: Time) -> Settlement {
         let meta = delivery.meta;
+        // Whoever would not be sent any more ends when its time is up, and not when its endpoint might be back.
+        let due = meta.deadline.map_or(due, |deadline| due.min(deadline));
         let held_ms = meta.held_ms.saturating_add(millis(due.since(now)));
         if held_ms > millis(self.policy.hold_max()) {
             return settle::dead(delivery, redrive_core::Reason::HoldExpired, now);

@@ -88,6 +88,13 @@ impl Machine {
         self.begin(Call { is_suspect: true, is_probe, ..Call::new(delivery, now, permit) }, starts);
     }
 
+    /// The suspect whose turn it is belongs to somebody else by now.
+    pub fn drop_suspect(&mut self) {
+        if let Some(delivery) = self.suspects.take_next_if(|_| true) {
+            self.settle(settle::released(delivery), None);
+        }
+    }
+
     pub(super) fn suspect_given(&mut self, ticket: Ticket) {
         if let Settling::InBatch { cleared } = self.suspect_settling {
             self.suspect_settling = Settling::Given { ticket, cleared };

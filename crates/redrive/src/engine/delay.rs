@@ -2,7 +2,7 @@
 //!
 //! The table with the overlay's changes is the truth; the window is the part of it before the horizon. So the window can
 //! be cut at any time without losing anything, and an entry that is added below the horizon is seen at once, however
-//! late it comes. The embedded engine keeps its waiting messages here, Kafka its look-ahead.
+//! late it comes. The embedded engine keeps its waiting messages here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -18,7 +18,8 @@ use super::letter::{
 };
 use super::message_state::MessageState;
 use super::seam::{
-    Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement, StoreOptions, Ticket,
+    Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
+    StoreOptions, Ticket,
 };
 
 /// An engine without a disk. Clones share one store, so that a test can look inside while a runtime owns it.
@@ -83,9 +84,18 @@ impl Engine for Memory {
         Ok(())
     }
 
-    fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<(), EngineError> {
+    fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<Announced, EngineError> {
         self.lock().announced = Some(receipt.seq);
+        Ok(Announced::Yes)
+    }
+
+    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+        self.lock().reminder = text.to_vec();
         Ok(())
+    }
+
+    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
+        Ok(self.lock().reminder.clone())
     }
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {

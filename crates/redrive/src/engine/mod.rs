@@ -27,6 +27,6 @@ pub use letter::{
 pub use memory::Memory;
 pub use message_state::{MessagePhase, MessageState};
 pub use seam::{
-    AfterDead, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
-    StoreOptions, Suspect, Ticket, Verdict,
+    AfterDead, Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt,
+    Settlement, StoreOptions, Suspect, Ticket, Verdict,
 };

@@ -41,6 +41,9 @@ pub struct StoreOptions {
     pub after_dead: AfterDead,
     /// How long an ingested id is remembered; `None` turns deduplication off.
     pub dedup: Option<Duration>,
+    /// How long what is in flight may take once somebody else wants it; `None` leaves it to the engine. Only engines that
+    /// share their messages with other processes ask.
+    pub drain: Option<Duration>,
 }
 
 /// Names one delivery towards the engine that handed it out. Opaque to everybody else.
@@ -88,6 +91,17 @@ pub struct Suspect {
     pub last_crash: Option<Time>,
 }
 
+/// Whether a suspect may run now, as far as its engine is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// Whoever comes after this process will know that it ran.
+    Yes,
+    /// That is being written. Ask again when the engine has called.
+    NotYet,
+    /// It is not ours any more.
+    Gone,
+}
+
 /// What shall become of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -131,6 +145,16 @@ pub struct Ticket(pub u64);
 pub enum Event {
     /// This batch and all before it are durable.
     Durable(Ticket),
+    /// Of the `all` parts of the pipeline's work, `owned` are done here from now on; others have the rest. An engine that
+    /// has all of it need not say so.
+    Share { owned: u32, all: u32 },
+}
+
+impl Event {
+    /// The batch that is durable, if it is about one.
+    pub const fn durable(self) -> Option<Ticket> {
+        if let Self::Durable(ticket) = self { Some(ticket) } else { None }
+    }
 }
 
 /// How many messages are in which state right now.
@@ -146,6 +170,8 @@ pub struct Counts {
     pub letters_discarded: u64,
     /// How many messages were ever accepted by what is counted here; zero where messages enter elsewhere.
     pub accepted: u64,
+    /// Keys whose order could not be kept, since the engine was opened. Always zero on engines with one owner.
+    pub key_order_voided: u64,
 }
 
 impl Counts {
@@ -200,10 +226,23 @@ pub trait Engine: Send + 'static {
     }
 
     /// Says durably, as far as a dying process is concerned, that this suspect is about to run alone: if the process dies
-    /// before it is settled, it has one crash more. Engines that know no suspects have nothing to do.
-    fn announce(&mut self, receipt: &Receipt, now: Time) -> Result<(), EngineError> {
+    /// before it is settled, it has one crash more. Never blocks; one suspect is announced at a time, and the next one
+    /// takes its place. Engines that know no suspects have nothing to do.
+    fn announce(&mut self, receipt: &Receipt, now: Time) -> Result<Announced, EngineError> {
         let _ = (receipt, now);
+        Ok(Announced::Yes)
+    }
+
+    /// Keeps a reminder, a short text, for the next process, instead of the one before. It outlives the process, though perhaps not a
+    /// power cut. Engines that have no place for it forget it.
+    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+        let _ = text;
         Ok(())
+    }
+
+    /// The reminder that was kept last; empty if there is none.
+    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
+        Ok(Vec::new())
     }
 
     /// Takes a batch of verdicts; it is durable once [`Event::Durable`] names its ticket. Never blocks.
@@ -272,6 +311,12 @@ pub trait Engine: Send + 'static {
     /// How letters stand towards a replay job; `None` where there is no such letter.
     fn letter_standings(&mut self, job: u64, ids: &[u64])
     -> Result<Vec<Option<LetterStanding>>, EngineError>;
+
+    /// Who asks for the changes of letters that follow, where it is known. An engine whose records others read writes it
+    /// beside them; the log of actions is kept above the seam.
+    fn acting_for(&mut self, actor: Option<&str>) {
+        let _ = actor;
+    }
 
     /// Puts letters back to be delivered, each at most once per job. Durable on return.
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError>;

@@ -52,6 +52,8 @@ pub struct Figures {
     /// Messages that are kept from their next attempt for a while: all that wait while the pipeline is paused, otherwise
     /// those that this process deferred and whose time has not come.
     pub held: u64,
+    /// Messages that came in a second, over the last minute.
+    pub arrivals_per_second: f64,
     /// When the oldest message was made that is not terminal. Looked for once a second among what runs, what is first in
     /// the queue and what comes due next; one that waits far behind these is found when its turn comes.
     pub oldest_pending: Option<Time>,
@@ -105,6 +107,7 @@ impl Figures {
             schedule_write: Histogram::of_writes(),
             pending: Counts::default(),
             held: 0,
+            arrivals_per_second: 0.0,
             oldest_pending: None,
             oldest_letter: None,
             paused: false,

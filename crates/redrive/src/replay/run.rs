@@ -131,10 +131,10 @@ impl Task {
         if granted == 0 {
             return Ok(0);
         }
-        let Facts { engine_job, spec, .. } = &self.job.facts;
+        let Facts { engine_job, spec, actor, .. } = &self.job.facts;
         let job =
             ReplayJob { id: *engine_job, due: self.handle.now(), force: spec.force, target: spec.target };
-        let answers = self.handle.replay_as(job, &left[..granted]).await?;
+        let answers = self.handle.replay_by(Some(actor), job, &left[..granted]).await?;
         let went = answers.iter().filter(|answer| **answer == ReplayAnswer::Replayed).count();
         pace.give_back(granted - went);
         self.job.change(|progress| {

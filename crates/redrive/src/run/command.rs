@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use redrive_core::Time;
@@ -53,11 +53,13 @@ pub(crate) enum Command {
     Replay {
         job: ReplayJob,
         ids: Vec<u64>,
+        by: Option<Arc<str>>,
         reply: Reply<Vec<ReplayAnswer>>,
     },
     Change {
         change: LetterChange,
         ids: Vec<u64>,
+        by: Option<Arc<str>>,
         reply: Reply<Vec<bool>>,
     },
     Counts {
@@ -93,8 +95,12 @@ impl Command {
             Self::Message { id, reply } => reply.send(engine.message(&id, now)).is_err(),
             Self::KeyLine { key, reply } => reply.send(engine.key_line(&key)).is_err(),
             Self::Standings { job, ids, reply } => reply.send(engine.letter_standings(job, &ids)).is_err(),
-            Self::Replay { job, ids, reply } => reply.send(engine.replay(&job, &ids, now)).is_err(),
-            Self::Change { change, ids, reply } => {
+            Self::Replay { job, ids, by, reply } => {
+                engine.acting_for(by.as_deref());
+                reply.send(engine.replay(&job, &ids, now)).is_err()
+            }
+            Self::Change { change, ids, by, reply } => {
+                engine.acting_for(by.as_deref());
                 reply.send(engine.change_letters(&change, &ids, now)).is_err()
             }
             Self::Counts { reply } => reply.send(Ok(engine.counts())).is_err(),

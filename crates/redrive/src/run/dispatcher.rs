@@ -19,7 +19,7 @@ use super::wake::Wake;
 use super::watch::Watch;
 use super::watchdog::{Stuck, Watchdog};
 use crate::dispatch::{AttemptFailed, Ended, HealthEntry, Machine, Parked, Start, Tally};
-use crate::engine::{Delivery, Engine, EngineError, Event};
+use crate::engine::{Announced, Delivery, Engine, EngineError, Event};
 
 /// The longest sleep: a step of the wall clock is noticed within it.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -104,6 +104,8 @@ impl Dispatcher {
     pub(crate) fn run(mut self) -> Result<PipelineReport, EngineError> {
         let wake = Arc::clone(&self.wake);
         self.engine.on_wake(Arc::new(move || wake.call()));
+        // Without a reminder the breaker finds out by itself; an engine that fails says so soon enough.
+        self.machine.remember(&self.engine.reminder().unwrap_or_default());
         let ended = self.run_and_drain();
         // Whatever the reason for the end: handlers that still run are told, and nobody waits for an answer any more.
         let _ = self.cancel.send(true);
@@ -163,7 +165,7 @@ impl Dispatcher {
         let heard_ends = self.hear_ends();
         let took = self.take()?;
         let settled = self.settle()?;
-        self.look_after();
+        self.look_after()?;
         let happened = heard_engine || heard_ends || took || settled;
         if happened {
             self.watch.happened();
@@ -173,7 +175,7 @@ impl Dispatcher {
     }
 
     /// Tells of the sink's health, pauses what the guard wants paused, and looks for handlers that are stuck.
-    fn look_after(&mut self) {
+    fn look_after(&mut self) -> Result<(), EngineError> {
         if self.machine.is_halted() && !self.seat.is_paused() {
             self.seat.pause(self.engine.as_mut());
             self.machine.pause(true);
@@ -184,6 +186,9 @@ impl Dispatcher {
             self.place.leave();
         }
         self.place.busy(!self.machine.is_at_rest());
+        if let Some(reminder) = self.machine.reminder(self.clock.now()) {
+            self.engine.keep_reminder(&reminder)?;
+        }
         self.machine.health_changes(&mut self.buffers.health);
         self.hooks.tell_health(&mut self.buffers.health);
         if self.watchdog.is_due() {
@@ -194,6 +199,7 @@ impl Dispatcher {
                 self.watchdog.tell(&Stuck { pipeline, message_id, after });
             }
         }
+        Ok(())
     }
 
     fn hear_engine(&mut self) -> Result<bool, EngineError> {
@@ -206,6 +212,7 @@ impl Dispatcher {
                     self.watch.durable(ticket);
                     self.machine.durable(ticket, now, &mut self.buffers.parked);
                 }
+                Event::Share { owned, all } => self.machine.own(owned, all),
             }
         }
         self.hooks.tell(&mut self.buffers.parked);
@@ -256,9 +263,13 @@ impl Dispatcher {
     /// A suspect whose turn it is runs, once everybody will know that it did.
     fn start_suspect(&mut self, now: Time) -> Result<(), EngineError> {
         let Some((run, receipt)) = self.machine.suspect_turn() else { return Ok(()) };
-        if self.place.ask(run) {
-            self.engine.announce(&receipt, now)?;
-            self.machine.start_suspect(now, &mut self.buffers.starts);
+        if !self.place.ask(run) {
+            return Ok(());
+        }
+        match self.engine.announce(&receipt, now)? {
+            Announced::Yes => self.machine.start_suspect(now, &mut self.buffers.starts),
+            Announced::NotYet => {}
+            Announced::Gone => self.machine.drop_suspect(),
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ pub(crate) mod wake;
 pub(crate) mod exchange;
 pub(crate) mod runner;
 
+pub(crate) mod arrivals;
 pub(crate) mod board;
 pub(crate) mod command;
 pub mod hooks;

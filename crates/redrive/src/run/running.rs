@@ -21,7 +21,7 @@ use super::solitude::{Place, Solitude};
 use super::wake::Wake;
 use super::watch::Watch;
 use super::watchdog::Watchdog;
-use crate::dispatch::Machine;
+use crate::dispatch::{Machine, ProtectionSettings};
 use crate::engine::Engine;
 
 /// Hooks that are late at the end of the drain time have this long at least.
@@ -90,9 +90,11 @@ impl Running {
         }
         let stop = Arc::new(Stop::default());
         self.stops.push((Arc::clone(&stop), Arc::clone(&wake)));
-        let mut machine = Machine::protected(Arc::clone(&built.policy), built.concurrency, &built.protection);
+        let protection =
+            ProtectionSettings { one_endpoint: built.handler.one_endpoint, ..built.protection.clone() };
+        let mut machine = Machine::protected(Arc::clone(&built.policy), built.concurrency, &protection);
         if let Some(router) = &built.handler.router {
-            machine = machine.routed(router.clone(), &built.protection);
+            machine = machine.routed(router.clone(), &protection);
         }
         machine.pause(built.seat.is_paused());
         if built.listeners.failed.is_some() {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use redrive_core::Time;
 
+use super::arrivals::Arrivals;
 use super::board::Board;
 use super::command::Seat;
 use crate::dispatch::Machine;
@@ -26,6 +27,7 @@ pub(crate) struct Watch {
     schedule_write: Histogram,
     oldest: Oldest,
     oldest_asked: Option<Instant>,
+    arrivals: Arrivals,
     published: Option<Instant>,
     /// Whether something happened since.
     stale: bool,
@@ -54,6 +56,7 @@ impl Watch {
             schedule_write: Histogram::of_writes(),
             oldest: Oldest::default(),
             oldest_asked: None,
+            arrivals: Arrivals::default(),
             published: None,
             stale: true,
             round_began: Instant::now(),
@@ -136,6 +139,8 @@ impl Watch {
         }
         let tally = machine.tally();
         self.board.settle_account(&counts, tally.succeeded + tally.dead);
+        let came = counts.pending() + tally.succeeded + tally.dead;
+        let arrivals_per_second = self.arrivals.per_second(came, self.round_began);
         let paused = self.seat.is_paused();
         let figures = machine.figures(now);
         let waiting = counts.ready + counts.delayed + counts.key_wait;
@@ -145,7 +150,9 @@ impl Watch {
             settle_duration: self.settle_duration,
             schedule_write: self.schedule_write,
             pending: counts,
+            key_order_voided: counts.key_order_voided,
             paused,
+            arrivals_per_second,
             held: if paused || figures.health.is_gated() { waiting } else { figures.held },
             oldest_pending: oldest_waiting.into_iter().chain(figures.oldest_pending).min(),
             oldest_letter: self.oldest.letter.filter(|_| counts.letters_open > 0),

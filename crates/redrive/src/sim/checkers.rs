@@ -256,6 +256,23 @@ pub fn nothing_sent_while_open(before: &HealthFigures, running: usize, started: 
     })
 }
 
+/// What the sink asked of one message holds for all, where all go to the same place.
+pub fn nothing_sent_while_asked_to_wait(plan: &Plan, until_ms: u64, true_ms: u64) -> Check {
+    let may = !plan.protection.one_endpoint || true_ms >= until_ms;
+    ensure(may, "nothing_sent_while_open", || {
+        format!("sent at {true_ms}, although the sink has asked to be left alone until {until_ms}")
+    })
+}
+
+/// A process that dies while the breaker is open leaves it open: the next one does not find out by calling everybody.
+pub fn open_over_a_restart(before: &HealthFigures, after: &HealthFigures) -> Check {
+    let closed = BreakerState::Closed;
+    let kept = before.breaker.state == closed || after.breaker.state != closed;
+    ensure(kept, "nothing_sent_while_open", || {
+        format!("the breaker was {:?} before the restart and is {:?}", before.breaker, after.breaker)
+    })
+}
+
 /// Who runs in silence runs beside nothing.
 pub fn alone(run: Run, running: usize) -> Check {
     ensure(run == Run::Alone || running == 0, "innocents_go_free", || {

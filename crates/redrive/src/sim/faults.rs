@@ -25,8 +25,9 @@ impl World {
     }
 
     /// The process dies between two steps and comes back.
-    pub(super) fn crash(&mut self) {
+    pub(super) fn crash(&mut self) -> Check {
         self.note(Step::Crash);
+        let before = self.machine.health(self.now());
         let alone = self.alone.take().filter(|_| self.machine.suspect_runs());
         if let Some(record) = alone.and_then(|seq| self.witness.records.get_mut(&seq)) {
             record.died_alone += 1;
@@ -36,6 +37,9 @@ impl World {
         self.witness.crashed();
         let plan = &self.plan;
         self.machine = Machine::protected(Arc::clone(&plan.policy), plan.concurrency, &plan.protection);
+        self.machine.remember(&self.engine.reminder().map_err(storage)?);
+        self.asked_until_ms = 0;
+        checkers::open_over_a_restart(&before, &self.machine.health(self.now()))
     }
 
     /// An orderly end with calls still running: they are released, and the next machine starts clean.
@@ -60,8 +64,7 @@ impl World {
         checkers::conservation_of_end(self.machine.is_at_rest(), self.engine.counts())?;
         self.engine.close().map_err(storage)?;
         self.late.clear();
-        self.crash();
-        Ok(())
+        self.crash()
     }
 
     /// Handlers that run when the process dies may have had their effect by then.
@@ -88,6 +91,8 @@ impl World {
         let span = self.rng.pick(&[10_i64, 1_000, 30_000]);
         let ms = if self.rng.chance(50) { span } else { -span };
         self.skew_ms += ms;
+        // What was waited for by the clock may be over earlier or later now.
+        self.asked_until_ms = 0;
         self.note(Step::Clock { ms });
     }
 

@@ -93,9 +93,10 @@ impl Plan {
                 ordering: if rng.chance(50) { Ordering::Key } else { Ordering::None },
                 after_dead: if rng.chance(50) { AfterDead::BlockKey } else { AfterDead::Continue },
                 dedup: rng.chance(50).then_some(Duration::from_mins(10)),
+                drain: None,
             },
             concurrency,
-            protection: protection(rng),
+            protection: ProtectionSettings { one_endpoint: seed % 2 == 1, ..protection(rng) },
             messages: rng.between(3, 40) as u32,
             keys: rng.pick(&[1, 3, 20]),
             delayed_percent: rng.pick(&[0, 20]),
@@ -140,7 +141,7 @@ fn protection(rng: &mut Rng) -> ProtectionSettings {
     breaker.slow.window = Duration::from_secs(rng.pick(&[5, 300]));
     breaker.cooldown = Duration::from_secs(rng.pick(&[1, 30]));
     breaker.probes = rng.pick(&[1, 5]);
-    ProtectionSettings { breaker, guard: GuardSettings::default() }
+    ProtectionSettings { breaker, guard: GuardSettings::default(), one_endpoint: false }
 }
 
 fn policy(rng: &mut Rng) -> Policy {

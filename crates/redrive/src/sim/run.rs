@@ -89,7 +89,7 @@ fn faults_on(world: &mut World) -> Check {
     let faults = plan.faults;
     for _ in 0..plan.steps {
         match world.rng.below(1_000) {
-            n if n < faults.crash => world.crash(),
+            n if n < faults.crash => world.crash()?,
             n if (50..50 + faults.restart).contains(&n) => world.restart()?,
             n if (100..100 + faults.clock).contains(&n) => world.step_clock(),
             n if (150..150 + faults.pause).contains(&n) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redrive_core::{Message, Policy, Random, Time};
 
 use super::checkers::{self, Broken, Check};
-use super::downstream::{Downstream, Fate};
+use super::downstream::{Downstream, Fate, Reply};
 use super::plan::Plan;
 use super::witness::{Record, Told, Witness};
 use crate::dispatch::{CallId, Ended, Machine, Start};
@@ -63,6 +63,8 @@ pub(super) struct World {
     pub alone: Option<u64>,
     /// A call has ended the process.
     pub killed: bool,
+    /// Until when, by true time, the sink has asked to be left alone.
+    pub asked_until_ms: u64,
 }
 
 const CLOCK_START_MS: u64 = 1_800_000_000_000;
@@ -77,6 +79,7 @@ impl World {
             machine: Machine::protected(policy, plan.concurrency, &plan.protection),
             alone: None,
             killed: false,
+            asked_until_ms: 0,
             plan: Arc::new(plan),
             rng,
             downstream,
@@ -120,6 +123,7 @@ impl World {
     pub(super) fn take(&mut self) -> Result<usize, Broken> {
         let now = self.now();
         self.machine.tick(now);
+        self.keep_reminder()?;
         let room = self.machine.room();
         let mut deliveries = Vec::new();
         self.engine.take(now, room, &mut deliveries).map_err(storage)?;
@@ -140,7 +144,8 @@ impl World {
         checkers::nothing_sent_while_open(&before, running, starts.len())?;
         if let Some((run, receipt)) = self.machine.suspect_turn() {
             checkers::alone(run, self.machine.running())?;
-            self.engine.announce(&receipt, now).map_err(storage)?;
+            // In memory it is known at once.
+            let _announced = self.engine.announce(&receipt, now).map_err(storage)?;
             self.alone = Some(receipt.seq);
             seqs.push((self.record(receipt.seq)?.message.clone(), receipt.seq));
             self.machine.start_suspect(now, &mut starts);
@@ -149,7 +154,7 @@ impl World {
             self.started(&start, &seqs)?;
         }
         if std::mem::take(&mut self.killed) {
-            self.crash();
+            self.crash()?;
             // It is another process now, with work to take.
             return Ok(came.max(1));
         }
@@ -158,6 +163,14 @@ impl World {
         }
         checkers::no_neighbour_blocked(&self.plan, &self.witness, self.machine.room(), left, now)?;
         Ok(came)
+    }
+
+    /// What the next process has to know is written down at once.
+    fn keep_reminder(&mut self) -> Check {
+        match self.machine.reminder(self.now()) {
+            Some(reminder) => self.engine.keep_reminder(&reminder).map_err(storage),
+            None => Ok(()),
+        }
     }
 
     fn handed_out(&mut self, delivery: &Delivery) -> Check {
@@ -194,6 +207,7 @@ impl World {
         let record = self.record(seq)?;
         record.started(answer);
         checkers::attempts_bounded(&plan, record, now)?;
+        checkers::nothing_sent_while_asked_to_wait(&plan, self.asked_until_ms, true_ms)?;
         self.running.push(Running { call: start.call, seq, ends_ms: true_ms + answer.takes_ms });
         Ok(())
     }
@@ -221,6 +235,11 @@ impl World {
         let ended = answer.reply.to_failure(&text).map_or(Ended::Done, Ended::Failed);
         let random = Random(self.rng.draw());
         self.machine.ended(call, ended, now, random);
+        self.keep_reminder()?;
+        if let Reply::Failed { retry_after: Some(asked), .. } = answer.reply {
+            let wait = asked.min(self.plan.policy.retry_after_max());
+            self.asked_until_ms = self.asked_until_ms.max(self.true_ms + wait.as_millis() as u64);
+        }
         let health = self.machine.views(now).health;
         if let Some(calling) = &mut self.record(seq)?.call {
             calling.health = health;
@@ -259,7 +278,7 @@ impl World {
         self.engine.poll(&mut events).map_err(storage)?;
         self.note(Step::Poll { durable: events.len() });
         let (mut parked, now) = (Vec::new(), self.now());
-        for Event::Durable(ticket) in events {
+        for ticket in events.into_iter().filter_map(Event::durable) {
             self.machine.durable(ticket, now, &mut parked);
             self.witness.durable(ticket);
         }

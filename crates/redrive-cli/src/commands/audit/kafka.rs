@@ -15,6 +15,7 @@ use redrive_kafka::topics::{Topics, survey};
 use redrive_kafka::{Cluster, KafkaPipeline};
 use serde::Deserialize;
 
+use super::Within;
 use super::roll::{Marks, Roll};
 use crate::config::Config;
 use crate::exit::Failed;
@@ -67,19 +68,24 @@ impl Records {
         &self.topics.source
     }
 
-    /// Every id of the source, and the ranges of offsets that retention has taken before anybody could count them.
-    pub fn produced(&self) -> Result<(Roll, Vec<String>), Failed> {
+    /// Every id of the source within these times, and the ranges of offsets that retention has taken before anybody could
+    /// count them.
+    pub fn produced(&self, within: Within) -> Result<(Roll, Vec<String>), Failed> {
         let failed = |error| engine_failed(&error);
-        let spans = self.scan.spans(&self.topics.source).map_err(failed)?;
-        let lost = spans.iter().filter(|span| span.low > 0);
+        let all = self.scan.spans(&self.topics.source).map_err(failed)?;
+        let spans = self.scan.within(&all, within.since, within.until).map_err(failed)?;
+        // Where something older than what was asked for is still there, nothing of what was asked for is gone.
+        let is_lost = |(all, asked): &(&Span, &Span)| all.low > 0 && asked.low == all.low;
+        let lost = all.iter().zip(&spans).filter(is_lost);
         let lost =
-            lost.map(|span| format!("{}/{}/0..{}", span.topic, span.partition, span.low - 1)).collect();
+            lost.map(|(all, _)| format!("{}/{}/0..{}", all.topic, all.partition, all.low - 1)).collect();
         let (mut roll, mut full) = (Roll::listed(), false);
         self.scan
             .read(&spans, |span| span.low, |record| full |= self.id(record).is_some_and(|id| !roll.add(&id)))
             .map_err(failed)?;
         if full {
-            return Err(Failed::usage("the topic has more ids than fit an audit"));
+            return Err(Failed::usage("the topic has more ids than fit an audit")
+                .hint("audit a part of it: --since 1d, or --since 2026-11-01 --until 2026-11-08"));
         }
         Ok((roll, lost))
     }

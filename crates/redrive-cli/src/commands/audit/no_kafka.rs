@@ -16,7 +16,7 @@ impl Records {
         match *self {}
     }
 
-    pub fn produced(&self) -> Result<(Roll, Vec<String>), Failed> {
+    pub fn produced(&self, _: super::Within) -> Result<(Roll, Vec<String>), Failed> {
         match *self {}
     }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use redrive_core::duration;
-use redrive_kafka::client::Build;
+use redrive_kafka::build::Build;
 use redrive_kafka::scan::Scan;
 use redrive_kafka::topics::{Survey, TopicsFault, acls, survey};
-use redrive_kafka::{Cluster, KafkaPipeline};
+use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 use serde_json::{Value, json};
 
 use super::sink::{Answered, ask};
@@ -42,6 +42,11 @@ impl Finding {
 
 pub fn run(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
     let cluster = kafka::cluster(config)?;
+    let build = Build::of_this();
+    // First: it may be why the rest cannot be told.
+    if !out.is_json() {
+        write(&Finding::new(None, format!("this build: {build}")), out)?;
+    }
     let mut good = true;
     let mut documents = Vec::new();
     for (pipeline, settings) in kafka::pipelines(config).iter().zip(&config.pipelines) {
@@ -58,17 +63,30 @@ pub fn run(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
             write(finding, out)?;
         }
     }
-    let build = Build::of_this();
     if out.is_json() {
         out.json(&json!({
             "pipelines": documents,
-            "build": {"librdkafka": build.version, "sasl": build.mechanisms, "tls": build.tls, "compression": build.compression},
+            "build": build_json(&build),
             "ok": good,
         }))?;
-    } else {
-        write(&Finding::new(None, build_line(&build)), out)?;
     }
     Ok(if good { Exit::Ok } else { Exit::Bad })
+}
+
+/// What the client library of this build can do, for who only checks a file.
+pub fn build_of(config: &Config, out: &mut Output) -> Result<Option<Value>, Failed> {
+    if config.engine.kafka.is_none() {
+        return Ok(None);
+    }
+    let build = Build::of_this();
+    if !out.is_json() {
+        out.line(&format!("Kafka client of this build: {build}"))?;
+    }
+    Ok(Some(build_json(&build)))
+}
+
+fn build_json(build: &Build) -> Value {
+    json!({"librdkafka": build.version, "sasl": build.mechanisms, "tls": build.tls, "compression": build.compression})
 }
 
 fn write(finding: &Finding, out: &mut Output) -> Result<(), Failed> {
@@ -84,16 +102,6 @@ fn write(finding: &Finding, out: &mut Output) -> Result<(), Failed> {
     Ok(())
 }
 
-fn build_line(build: &Build) -> String {
-    let tls = if build.tls { "TLS" } else { "no TLS" };
-    format!(
-        "this build: librdkafka {} · SASL {} · {tls} · compression {}",
-        build.version,
-        build.mechanisms.join(", "),
-        build.compression.join(", ")
-    )
-}
-
 fn topics(
     cluster: &Cluster,
     pipeline: &KafkaPipeline,
@@ -102,15 +110,25 @@ fn topics(
     let allowed = acls(cluster, pipeline);
     let found = match survey(cluster, pipeline) {
         Ok(found) => found,
-        Err(fault @ TopicsFault::NoSource { .. }) => {
-            return Ok(vec![Finding::new(Some(false), fault.to_string())]);
+        Err(TopicsFault::NoSource { topic }) => {
+            let text = format!("the source topic {topic} does not exist; Redrive never makes it");
+            let mut finding = Finding::new(Some(false), text);
+            let bootstrap = cluster.bootstrap();
+            finding.more = vec![
+                "create it with as many partitions as shall be worked on at once, or correct `source`:"
+                    .to_owned(),
+                format!(
+                    "  kafka-topics.sh --bootstrap-server {bootstrap} --create --topic {topic} --partitions 12"
+                ),
+            ];
+            return Ok(vec![finding]);
         }
         Err(fault) => return Err(engine_failed(&fault.into())),
     };
     let bootstrap = cluster.bootstrap();
     let mut findings = vec![source(&found, settings)];
     if !found.missing.is_empty() {
-        findings.push(missing(&found, bootstrap));
+        findings.push(missing(&found, bootstrap, cluster.topics));
     }
     for wrong in &found.wrong {
         let mut finding = Finding::new(Some(false), format!("topic {} {}", wrong.topic, wrong.problem));
@@ -139,8 +157,13 @@ fn topics(
     Ok(findings)
 }
 
-fn missing(found: &Survey, bootstrap: &str) -> Finding {
+fn missing(found: &Survey, bootstrap: &str, mode: TopicsMode) -> Finding {
     let names: Vec<&str> = found.missing.iter().map(|planned| planned.name.as_str()).collect();
+    if mode == TopicsMode::Create {
+        let text =
+            format!("not there yet, and made at the start (topics = \"create\"): {}", names.join(", "));
+        return Finding::new(None, text);
+    }
     let text = match names.as_slice() {
         [first, rest @ ..] if !rest.is_empty() => {
             format!("topic {first} is missing (also {})", rest.join(", "))

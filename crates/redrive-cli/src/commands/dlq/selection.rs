@@ -71,15 +71,19 @@ pub fn expression(text: &str) -> Result<String, String> {
 
 /// `1h` as the instant an hour before `now`; an instant as itself. RFC 3339, as the API reads it.
 pub fn moment(text: &str, now: Time) -> Result<String, Failed> {
+    moment_at("--since", text, now).map(instant::print)
+}
+
+/// The same for any flag, as a time.
+pub fn moment_at(flag: &str, text: &str, now: Time) -> Result<Time, Failed> {
     if let Some(at) = instant::parse(text) {
-        return Ok(instant::print(at));
+        return Ok(at);
     }
     let span = redrive_core::duration::parse(text).map_err(|_| {
-        Failed::usage(format!("--since `{text}` is neither a span nor an instant"))
+        Failed::usage(format!("{flag} `{text}` is neither a span nor an instant"))
             .hint("write it like 90s, 1h, 24h, 2026-11-15 or 2026-11-15T08:00:00Z")
     })?;
-    let at = now.as_millis().saturating_sub(redrive_core::time::millis(span));
-    Ok(instant::print(Time::from_millis(at)))
+    Ok(Time::from_millis(now.as_millis().saturating_sub(redrive_core::time::millis(span))))
 }
 
 #[cfg(test)]

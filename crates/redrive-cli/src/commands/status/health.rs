@@ -1,45 +1,62 @@
 //! What `status` says of the health of a sink: only what is out of the ordinary.
 
+use std::time::Duration;
+
 use redrive::{Time, timestamp};
 
-use crate::client::answers::{Health, PipelineView};
-use crate::output::{age, count};
+use crate::client::answers::{EndpointsLeftAlone, Health, PipelineView, Recovery};
+use crate::output::{age, count, rate};
 
-/// The state of the breaker, unless it is closed.
+/// The state of the breaker, unless it is closed; or that the sink has asked for patience.
 pub fn head(view: &PipelineView, now: Time) -> Option<String> {
-    let since = |health: &Health| {
-        let since = health.since.map(|at| format!(" since {} ({})", clock(at.0), age::since(now, at.0)));
-        since.unwrap_or_default()
+    let health = &view.health;
+    let state = match view.breaker.as_str() {
+        "open" => "breaker OPEN",
+        "half_open" => "breaker HALF OPEN",
+        _ => {
+            let until = health.waits_until?;
+            return Some(format!("ASKED TO WAIT until {} (Retry-After)", clock(until.0)));
+        }
     };
-    match view.breaker.as_str() {
-        "open" => Some(format!("breaker OPEN{}", since(&view.health))),
-        "half_open" => Some(format!("breaker HALF OPEN{}", since(&view.health))),
-        _ => None,
+    let since = health.since.map(|at| format!(" since {} ({})", clock(at.0), age::since(now, at.0)));
+    let mut parts = vec![format!("{state}{}", since.unwrap_or_default())];
+    if let Some(next) = health.next_probe {
+        parts.push(format!("next probe {}", clock(next.0)));
     }
+    if health.rounds > 0 {
+        parts.push(format!(
+            "{}, {}{}",
+            many(health.rounds, "round"),
+            many(health.probes, "probe"),
+            failed(health)
+        ));
+    }
+    Some(parts.join("   "))
 }
 
 /// What there is to say beyond that.
-pub fn lines(view: &PipelineView, now: Time) -> Vec<String> {
+pub fn lines(view: &PipelineView) -> Vec<String> {
     let health = &view.health;
     let mut lines = Vec::new();
-    if head(view, now).is_some() {
-        let mut parts = vec![health.reason.clone().unwrap_or_default()];
-        if let Some(next) = health.next_probe {
-            parts.push(format!("next probe {}", clock(next.0)));
-        }
-        if health.rounds > 0 {
-            parts.push(format!("{} rounds, {} probes so far", health.rounds, health.probes));
-        }
-        parts.push("nothing is dead-lettered for it".to_owned());
-        lines.push(parts.join("   "));
-    } else if health.permits < health.permits_max {
+    if view.breaker == "open" || view.breaker == "half_open" {
+        let reason = health.reason.as_ref().map(|reason| format!("{reason}; ")).unwrap_or_default();
+        lines.push(format!("{reason}nothing is dead-lettered for it"));
+        lines.extend(health.if_closed_now.as_ref().map(if_closed_now));
+    } else if health.waits_until.is_none() && health.permits < health.permits_max {
         lines.push(format!("permits {} of {}, growing after the outage", health.permits, health.permits_max));
     }
+    lines.extend(incident(health));
     if let Some(why) = &health.paused_because {
         let name = &view.name;
         lines.push(format!(
             "paused by the dead-letter guard: {why}   `redrive resume {name}`, or with --dead-letter-anyway"
         ));
+    }
+    if let Some(EndpointsLeftAlone { left_alone, origins_left_alone }) = health.endpoints.clone()
+        && left_alone + origins_left_alone > 0
+    {
+        let endpoints = format!("{} endpoints and {} origins", count(left_alone), count(origins_left_alone));
+        lines.push(format!("{endpoints} are left alone for now; what goes there is put off"));
     }
     if health.suspects > 0 {
         lines.push(format!(
@@ -47,14 +64,191 @@ pub fn lines(view: &PipelineView, now: Time) -> Vec<String> {
             count(health.suspects)
         ));
     }
-    if health.budget_remaining == Some(0) {
-        lines.push("the retry budget is used up".to_owned());
+    match health.budget_remaining {
+        None => {}
+        Some(0) => lines.push("the retry budget is used up".to_owned()),
+        Some(left) => lines.push(format!("retry budget: {} retries left now", count(u64::from(left)))),
     }
     lines
+}
+
+/// What an outage came to, once it is over.
+pub fn incident(health: &Health) -> Option<String> {
+    let incident = health.incident.as_ref()?;
+    let (from, until) = (incident.from?, incident.until?);
+    let peak = if incident.over { "peak after recovery" } else { "peak so far" };
+    Some(format!(
+        "incident {}–{}  failed attempts {} (of which probes {})  dead for the outage {}  expired {}  {peak} {}/s = {:.1} × limit",
+        clock(from.0),
+        clock(until.0),
+        count(incident.failed_attempts),
+        count(incident.failed_probes),
+        count(incident.dead_for_the_outage),
+        count(incident.expired),
+        count(incident.peak_per_second),
+        incident.peak_of_limit,
+    ))
+}
+
+/// While it is open all that waits is held, and what has died since is what one wants to know.
+pub fn standing(view: &PipelineView, now: Time) -> Option<String> {
+    let incident = view.health.incident.as_ref().filter(|incident| incident.until.is_none())?;
+    let oldest = view.oldest_pending.map(|at| format!(" (oldest {})", age::since(now, at.0)));
+    let mut parts = vec!["ready 0".to_owned(), "delayed 0".to_owned()];
+    parts.push(format!("held {}{}", count(view.pending.held), oldest.unwrap_or_default()));
+    if view.pending.in_flight > 0 {
+        parts.push(format!("in flight {}", count(view.pending.in_flight)));
+    }
+    parts.push(format!("dead +{} since open", count(incident.dead)));
+    Some(parts.join("   "))
+}
+
+fn if_closed_now(recovery: &Recovery) -> String {
+    let Recovery { permits_from, permits_to, ramp_seconds, live_per_second, .. } = recovery;
+    let ramp = format!(
+        "if it closed now: ramp {permits_from} → {permits_to} permits in {}",
+        about(Duration::from_secs(*ramp_seconds))
+    );
+    let Some(sent) = recovery.rate_per_second.map(rate) else { return ramp };
+    let live = rate(*live_per_second);
+    match recovery.backlog_seconds {
+        Some(seconds) => {
+            let gone = about(Duration::from_secs(seconds));
+            format!("{ramp}, backlog gone in {gone} at {sent} against {live} live")
+        }
+        None => format!("{ramp}, but {sent} is less than the {live} that come: the backlog would grow"),
+    }
+}
+
+/// Whether all probes failed, or how many.
+fn failed(health: &Health) -> String {
+    let failed = health.incident.as_ref().map_or(0, |incident| incident.failed_probes);
+    match failed {
+        0 => String::new(),
+        all if all == u64::from(health.probes) => ", all failed".to_owned(),
+        some => format!(", {} failed", count(some)),
+    }
+}
+
+fn many(number: u32, what: &str) -> String {
+    format!("{} {what}{}", count(u64::from(number)), if number == 1 { "" } else { "s" })
+}
+
+/// `~4 s`, `~26 min`, `~3 h`.
+fn about(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ 0..120 => format!("~{seconds} s"),
+        seconds @ 120..7_200 => format!("~{} min", (seconds + 30) / 60),
+        seconds => format!("~{} h", (seconds + 1_800) / 3_600),
+    }
 }
 
 /// `03:12:07`, in UTC as everywhere.
 fn clock(at: Time) -> String {
     let text = timestamp::print(at);
     text.get(11..19).unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::answers::{Incident, Instant, Pending};
+
+    fn at(clock: &str) -> Instant {
+        let seconds = clock.split(':').fold(0, |all, part| all * 60 + part.parse::<u64>().unwrap());
+        Instant(Time::from_millis(1_794_700_800_000 + seconds * 1_000))
+    }
+
+    /// Story 5 in numbers.
+    fn open() -> PipelineView {
+        let health = Health {
+            since: Some(at("03:12:07")),
+            next_probe: Some(at("04:09:37")),
+            reason: Some("51 % of 19980 first attempts failed within 10s".into()),
+            rounds: 13,
+            probes: 65,
+            permits_max: 64,
+            incident: Some(Incident { from: Some(at("03:12:07")), failed_probes: 65, ..Incident::default() }),
+            if_closed_now: Some(Recovery {
+                permits_from: 5,
+                permits_to: 64,
+                ramp_seconds: 7,
+                rate_per_second: Some(6_100.0),
+                live_per_second: 2_000.0,
+                backlog_seconds: Some(1_551),
+            }),
+            ..Health::default()
+        };
+        PipelineView {
+            breaker: "open".into(),
+            oldest_pending: Some(at("03:12:07")),
+            pending: Pending { ready: 6_361_204, held: 6_361_204, ..Pending::default() },
+            health,
+            ..PipelineView::default()
+        }
+    }
+
+    #[test]
+    fn an_open_breaker_says_since_when_what_waits_and_what_would_happen_if_it_closed() {
+        let (view, now) = (open(), at("04:05:07").0);
+        assert_eq!(
+            head(&view, now).unwrap(),
+            "breaker OPEN since 03:12:07 (53m)   next probe 04:09:37   13 rounds, 65 probes, all failed"
+        );
+        assert_eq!(
+            standing(&view, now).unwrap(),
+            "ready 0   delayed 0   held 6,361,204 (oldest 53m)   dead +0 since open"
+        );
+        assert_eq!(
+            lines(&view),
+            [
+                "51 % of 19980 first attempts failed within 10s; nothing is dead-lettered for it",
+                "if it closed now: ramp 5 → 64 permits in ~7 s, backlog gone in ~26 min at 6,100/s against 2,000/s live",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_outage_that_is_over_is_told_in_one_line() {
+        let mut view = open();
+        view.breaker = "closed".into();
+        (view.health.permits, view.health.if_closed_now) = (64, None);
+        view.health.incident = Some(Incident {
+            from: Some(at("03:12:07")),
+            until: Some(at("04:09:40")),
+            failed_attempts: 10_255,
+            failed_probes: 65,
+            peak_per_second: 6_104,
+            peak_of_limit: 1.0,
+            over: true,
+            ..Incident::default()
+        });
+        assert_eq!((head(&view, at("05:00:00").0), standing(&view, at("05:00:00").0)), (None, None));
+        assert_eq!(
+            lines(&view),
+            [
+                "incident 03:12:07–04:09:40  failed attempts 10,255 (of which probes 65)  dead for the outage 0  \
+              expired 0  peak after recovery 6,104/s = 1.0 × limit"
+            ]
+        );
+    }
+
+    #[test]
+    fn endpoints_that_are_left_alone_are_counted() {
+        let endpoints = Some(EndpointsLeftAlone { left_alone: 1_204, origins_left_alone: 1 });
+        let health = Health { endpoints, ..Health::default() };
+        let view = PipelineView { breaker: "closed".into(), health, ..PipelineView::default() };
+        let expected = "1,204 endpoints and 1 origins are left alone for now; what goes there is put off";
+        assert_eq!(lines(&view), [expected]);
+    }
+
+    #[test]
+    fn a_sink_that_asked_for_patience_is_named() {
+        let waits_until = Some(at("03:12:07"));
+        let health = Health { waits_until, permits_max: 64, ..Health::default() };
+        let view = PipelineView { breaker: "closed".into(), health, ..PipelineView::default() };
+        let head = head(&view, at("03:12:00").0).unwrap();
+        assert_eq!(head, "ASKED TO WAIT until 03:12:07 (Retry-After)");
+        assert!(lines(&view).is_empty());
+    }
 }

@@ -23,10 +23,16 @@ pub fn run(pipeline: &str, global: &Global, out: &mut Output) -> Result<Exit, Fa
     let (state, mut found) = members(&cluster).map_err(failed)?;
     found.retain(|member| member.of_pipeline(pipeline).is_some());
     found.sort_by_key(|member| member.partitions(&of.source).first().copied().unwrap_or(i32::MAX));
-    let spans = Scan::new(&cluster).and_then(|scan| scan.spans(&of.source)).map_err(failed)?;
+    let scan = Scan::new(&cluster).map_err(failed)?;
+    let spans = scan.spans(&of.source).map_err(failed)?;
+    let flying = found.iter().map(|member| scan.in_flight(&member.assigned));
+    let flying: Vec<u64> = flying.collect::<Result<_, _>>().map_err(failed)?;
     if out.is_json() {
-        let members: Vec<_> =
-            found.iter().map(|member| as_json(member, pipeline, &of.source, &spans)).collect();
+        let members: Vec<_> = found
+            .iter()
+            .zip(&flying)
+            .map(|(member, flying)| as_json(member, pipeline, &of.source, &spans, *flying))
+            .collect();
         out.json(&json!({"pipeline": pipeline, "group": cluster.group, "state": state, "members": members}))?;
         return Ok(Exit::Ok);
     }
@@ -39,10 +45,11 @@ pub fn run(pipeline: &str, global: &Global, out: &mut Output) -> Result<Exit, Fa
         ("VERSION", Align::Left),
         ("POLICY", Align::Left),
         ("PARTITIONS", Align::Left),
+        ("IN FLIGHT", Align::Right),
         ("LAG", Align::Right),
         ("", Align::Left),
     ]);
-    for member in &found {
+    for (member, flying) in found.iter().zip(&flying) {
         let Some(process) = member.of_pipeline(pipeline) else { continue };
         let partitions = member.partitions(&of.source);
         table.row([
@@ -50,6 +57,7 @@ pub fn run(pipeline: &str, global: &Global, out: &mut Output) -> Result<Exit, Fa
             process.version.unwrap_or("-").to_owned(),
             process.settings.unwrap_or("-").to_owned(),
             ranges(partitions),
+            count(*flying),
             count(lag(partitions, &spans)),
             remark(member, &found, pipeline),
         ]);
@@ -78,7 +86,12 @@ fn remark(member: &Member, all: &[Member], pipeline: &str) -> String {
     };
     let newest = all.iter().filter_map(version).max();
     let mine = version(member);
-    if mine.is_some() && mine < newest { "← older version".to_owned() } else { String::new() }
+    if mine.is_none() || mine >= newest {
+        return String::new();
+    }
+    let policy = |member: &Member| Some(member.of_pipeline(pipeline)?.settings?.to_owned());
+    let same = all.iter().all(|other| policy(other) == policy(member));
+    if same { "← older version, same policy".to_owned() } else { "← older version".to_owned() }
 }
 
 fn lag(partitions: &[i32], spans: &[Span]) -> u64 {
@@ -102,7 +115,7 @@ fn ranges(partitions: &[i32]) -> String {
     if text.is_empty() { "-".to_owned() } else { text.join(",") }
 }
 
-fn as_json(member: &Member, pipeline: &str, source: &str, spans: &[Span]) -> serde_json::Value {
+fn as_json(member: &Member, pipeline: &str, source: &str, spans: &[Span], flying: u64) -> serde_json::Value {
     let process = member.of_pipeline(pipeline);
     let partitions = member.partitions(source);
     json!({
@@ -111,6 +124,7 @@ fn as_json(member: &Member, pipeline: &str, source: &str, spans: &[Span]) -> ser
         "policy": process.and_then(|process| process.settings),
         "host": member.host,
         "partitions": partitions,
+        "in_flight": flying,
         "lag": lag(partitions, spans),
     })
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redrive::Time;
 use serde_json::Value;
 
-use super::look;
+use super::{health, look};
 use crate::client::Session;
 use crate::client::answers::PipelineView;
 use crate::exit::{Exit, Failed};
@@ -51,15 +51,34 @@ fn write(
     out: &mut Output,
 ) -> Result<(), Failed> {
     let seen = Instant::now();
-    let earlier = before.get(&view.name);
-    let text = earlier.map(|(at, earlier)| line(earlier, &view, seen - *at, named, now));
+    // A rate needs two looks.
+    let texts = before.get(&view.name).map(|(at, earlier)| {
+        let mut texts = news(earlier, &view, named);
+        texts.push(line(earlier, &view, seen - *at, named, now));
+        texts.extend(outcome(earlier, &view));
+        texts
+    });
     before.insert(view.name.clone(), (seen, view));
-    match text {
-        _ if out.is_json() => out.json(json),
-        Some(text) => out.line(&text),
-        // A rate needs two looks.
-        None => Ok(()),
+    if out.is_json() {
+        return out.json(json);
     }
+    texts.unwrap_or_default().iter().try_for_each(|text| out.line(text))
+}
+
+/// What happened to the health of the sink between two looks.
+fn news(earlier: &PipelineView, view: &PipelineView, named: bool) -> Vec<String> {
+    let heard = earlier.health.history.last().and_then(|change| change.at);
+    let name = if named { format!("{}  ", view.name) } else { String::new() };
+    let new = view.health.history.iter().filter(|change| change.at > heard);
+    new.filter_map(|change| Some(format!("{}  {name}{}", instant::clock(change.at?.0), change.what)))
+        .collect()
+}
+
+/// What an outage came to, when it has come to its end.
+fn outcome(earlier: &PipelineView, view: &PipelineView) -> Option<String> {
+    let is_over = |view: &PipelineView| view.health.incident.as_ref().is_some_and(|incident| incident.over);
+    let is_news = is_over(view) && !is_over(earlier);
+    is_news.then(|| health::incident(&view.health)).flatten()
 }
 
 /// One line: what was sent between two looks, how much of it failed, and what waits.
@@ -91,7 +110,7 @@ fn line(earlier: &PipelineView, view: &PipelineView, span: Duration, named: bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::answers::{LetterCounts, Pending};
+    use crate::client::answers::{self, HealthChange, Incident, LetterCounts, Pending};
 
     fn view(attempts: u64, succeeded: u64, held: u64) -> PipelineView {
         PipelineView {
@@ -109,6 +128,26 @@ mod tests {
         let now = Time::from_millis(1_794_778_805_120);
         let text = line(&view(1_000, 900, 7), &view(6_980, 6_868, 5), Duration::from_secs(1), false, now);
         assert_eq!(text, "21:40:05  sent/s 5,980   failed 0.2 %   ready 0   delayed 3   held 5 ↓   dead 61");
+    }
+
+    #[test]
+    fn what_happened_between_two_looks_is_told() {
+        let change = |ms, what: &str| HealthChange {
+            at: Some(answers::Instant(Time::from_millis(1_794_778_805_000 + ms))),
+            what: what.into(),
+        };
+        let (mut earlier, mut later) = (view(0, 0, 0), view(0, 0, 0));
+        earlier.health.history = vec![change(0, "▲ breaker open")];
+        later.health.history = vec![change(0, "▲ breaker open"), change(1_000, "▼ breaker closed")];
+        assert_eq!(news(&earlier, &later, false), ["21:40:06  ▼ breaker closed"]);
+        assert!(news(&later, &later, false).is_empty());
+        let at = Some(answers::Instant(Time::from_millis(1_794_778_805_000)));
+        earlier.health.incident = Some(Incident { from: at, until: at, ..Incident::default() });
+        later.health.incident = Some(Incident { from: at, until: at, over: true, ..Incident::default() });
+        assert!(
+            outcome(&earlier, &later).unwrap().starts_with("incident 21:40:05–21:40:05  failed attempts 0")
+        );
+        assert_eq!(outcome(&later, &later), None);
     }
 
     #[test]

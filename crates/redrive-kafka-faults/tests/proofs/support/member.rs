@@ -7,6 +7,9 @@ use redrive_lab::kafka::trace;
 
 use super::wait_for;
 
+/// Virtual memory of a member, in kibibytes: far more than it needs.
+const MEMORY_KIB: u64 = 8 << 20;
+
 const MEMBER: &str = env!("CARGO_BIN_EXE_member");
 
 /// A running member; it does not outlive the test.
@@ -34,7 +37,10 @@ impl Member {
     pub(crate) fn spawn(args: &[String], log: &Path) -> Self {
         let said =
             std::fs::File::options().create(true).append(true).open(log).expect("a file for its words");
-        let mut command = Command::new(MEMBER);
+        let mut command = Command::new("sh");
+        // No cores of those that are meant to die, and not all of the machine's memory for them.
+        let limits = format!("ulimit -c 0; ulimit -v {MEMORY_KIB}; exec \"$0\" \"$@\"");
+        command.args(["-c", &limits, MEMBER]);
         command.args(args).env("RUST_BACKTRACE", "0");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         Self { child: command.spawn().expect("the member starts"), log: log.to_owned() }
@@ -67,6 +73,11 @@ impl Member {
         self.signal(Signal::Term);
         let status = self.wait();
         assert!(status.success(), "it did not end well: {status}\n{}", self.said());
+    }
+
+    /// How it ended, if it did by itself.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("it can be asked")
     }
 
     fn wait(&mut self) -> ExitStatus {

@@ -138,7 +138,7 @@ impl World {
     }
 
     /// Records of the dead-letter topic; none while it is not there.
-    fn letters(&self) -> Vec<letters::LetterRecord> {
+    pub(crate) fn letters(&self) -> Vec<letters::LetterRecord> {
         letters::read(&self.brokers, &format!("{}.DLQ", self.name)).unwrap_or_default()
     }
 
@@ -153,9 +153,19 @@ impl World {
         told
     }
 
+    /// A machine that lost its disk.
+    pub(crate) fn forget(&self, state: &str) {
+        let _ = std::fs::remove_dir_all(self.scratch.path().join(state));
+    }
+
+    /// Everything members said.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(self.scratch.path().join("log")).unwrap_or_default()
+    }
+
     /// What members said last.
     pub(crate) fn log(&self) -> String {
-        let text = std::fs::read_to_string(self.scratch.path().join("log")).unwrap_or_default();
+        let text = self.said();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")
     }

@@ -41,6 +41,7 @@ pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
         ordering: if rng.chance(60) { Ordering::Key } else { Ordering::None },
         after_dead: if rng.chance(50) { AfterDead::BlockKey } else { AfterDead::Continue },
         dedup: rng.pick(&[None, Some(Duration::from_secs(3)), Some(Duration::from_hours(1))]),
+        drain: None,
     };
     let commands: Vec<Command> = (0..steps).map(|_| Command::draw(&mut rng)).collect();
     run_commands(open, options, &commands).map_err(|violation| {

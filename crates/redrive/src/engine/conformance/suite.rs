@@ -254,7 +254,7 @@ impl Suite {
     pub(super) fn poll(&mut self) -> Check {
         let mut events = Vec::new();
         self.harness.engine().poll(&mut events).map_err(failed)?;
-        for Event::Durable(ticket) in events {
+        for ticket in events.into_iter().filter_map(Event::durable) {
             if self.given.is_none_or(|given| ticket > given)
                 || self.reported.is_some_and(|before| ticket < before)
             {

@@ -31,6 +31,7 @@ mod clean;
 mod command;
 mod keeper;
 mod mailbox;
+pub mod reminder;
 pub mod started;
 pub mod suspected;
 mod writer;

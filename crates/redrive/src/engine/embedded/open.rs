@@ -16,6 +16,7 @@ use super::mailbox::Mailbox;
 use super::reader::{Reader, Scanned};
 use super::ready::Ready;
 use super::record::kind;
+use super::reminder::Reminder;
 use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::started::{Mark, Started};
 use super::store::{Hands, Store};
@@ -152,6 +153,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         letter_log: letters.reader(),
         started,
         suspects,
+        reminder: Reminder::open(disk).map_err(failed)?,
         suspects_ending: Vec::new(),
         commands: Arc::new(Mailbox::default()),
         tasks: Arc::new(Mailbox::default()),

@@ -22,7 +22,7 @@ use crate::engine::letter::{
 };
 use crate::engine::message_state::MessageState;
 use crate::engine::seam::{
-    Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Ticket, Verdict,
+    Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Ticket, Verdict,
 };
 
 impl<D: Disk, S: Shelf> Engine for Store<D, S> {
@@ -38,10 +38,21 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         self.guard(taken)
     }
 
-    fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<(), EngineError> {
+    fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<Announced, EngineError> {
         self.check()?;
         let announced = self.suspects.announce(receipt.seq).map_err(|error| marking(&error));
-        self.guard(announced)
+        self.guard(announced)?;
+        Ok(Announced::Yes)
+    }
+
+    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+        self.check()?;
+        let kept = self.reminder.keep(text).map_err(|error| reminding(&error));
+        self.guard(kept)
+    }
+
+    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
+        self.reminder.read().map_err(|error| reminding(&error))
     }
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
@@ -94,6 +105,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
             letters_succeeded: self.book.succeeded,
             letters_discarded: self.book.discarded,
             accepted: self.book.next_seq,
+            key_order_voided: 0,
         }
     }
 
@@ -246,6 +258,10 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
 
 fn marking(error: &std::io::Error) -> EngineError {
     EngineError::Storage(format!("marking suspects: {error}"))
+}
+
+fn reminding(error: &std::io::Error) -> EngineError {
+    EngineError::Storage(format!("keeping a reminder: {error}"))
 }
 
 fn refusal(slot: &LetterSlot, job: &ReplayJob) -> Option<ReplayAnswer> {

@@ -16,6 +16,7 @@ use super::mailbox::Mailbox;
 use super::reader::Reader;
 use super::ready::Ready;
 use super::record::Was;
+use super::reminder::Reminder;
 use super::shelf::{Pointer, Shelf, ShelfError};
 use super::started::Started;
 use super::suspected::Suspected;
@@ -55,6 +56,7 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) letter_log: Reader<D>,
     pub(super) started: Started<D::File>,
     pub(super) suspects: Suspected<D::File>,
+    pub(super) reminder: Reminder<D::File>,
     /// Suspects that came to an end, with the ticket that makes it durable.
     pub(super) suspects_ending: Vec<(Ticket, u64)>,
     pub(super) commands: Arc<Mailbox<Command>>,

@@ -49,6 +49,8 @@ pub(super) struct LetterEntry {
 #[derive(Default)]
 pub(super) struct Inner {
     pub(super) options: StoreOptions,
+    /// What one process tells the next.
+    pub(super) reminder: Vec<u8>,
     pub(super) entries: BTreeMap<u64, Entry>,
     pub(super) ready: BTreeSet<u64>,
     pub(super) released: BTreeSet<u64>,
@@ -346,6 +348,7 @@ impl Inner {
             letters_succeeded: letters(LetterState::Succeeded),
             letters_discarded: letters(LetterState::Discarded),
             accepted: self.next_seq,
+            key_order_voided: 0,
         }
     }
 }

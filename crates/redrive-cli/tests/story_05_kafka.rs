@@ -1,0 +1,52 @@
+//! Story 5 on Kafka: the downstream is gone for a while. Nothing is taken from the topic, nothing is rewritten, nothing is
+//! dead, and it comes back in good order, also over a kill.
+#![cfg(feature = "kafka")]
+
+mod world;
+
+use world::outage::Scene;
+use world::process::Processor;
+use world::{kafka, wait_for};
+
+fn engine(pipeline: &str) -> String {
+    format!(
+        "kind = \"kafka\"\nbrokers = [\"{}\"]\ngroup = \"{pipeline}\"\nmember = \"one\"\nstart = \"earliest\"\n\
+         topics = \"create\"",
+        kafka::address()
+    )
+}
+
+/// Records in the tiers and in the dead-letter topic.
+fn rewritten(pipeline: &str) -> usize {
+    let topics = ["retry.100ms", "retry.200ms", "retry.400ms", "DLQ"];
+    let mut records = 0;
+    topics.iter().for_each(|topic| kafka::read(&format!("{pipeline}.{topic}"), |_| records += 1));
+    records
+}
+
+#[test]
+fn an_outage_costs_few_calls_and_no_message_also_over_a_restart() {
+    let orders = kafka::name("orders");
+    kafka::create(&orders, 3);
+    let bring = |_: &Processor, ids: std::ops::Range<usize>| {
+        let record = |id| (format!("c-{}", id % 17), format!("{{\"id\":\"o-{id}\"}}"));
+        kafka::produce(&orders, ids.map(record));
+    };
+    let source = format!("name = \"{orders}\"\nsource = \"{orders}\"\nid = \"json:/id\"");
+    let scene = Scene { pipeline: &orders, engine: engine(&orders), source, bring: &bring };
+    let dir = tempfile::tempdir().unwrap();
+    scene.an_outage_costs_few_calls_and_no_message(dir.path(), |processor| {
+        let rounds = || scene.shown(processor)["health"]["rounds"].as_u64().unwrap();
+        let ready = || scene.shown(processor)["pending"]["ready"].as_u64().unwrap();
+        let (before, began, lag) = (rewritten(&orders), rounds(), ready());
+        (scene.bring)(processor, 1_000..1_100);
+        wait_for("the lag to grow", || ready() >= lag + 80);
+        wait_for("two more rounds of probes", || rounds() >= began + 2);
+        // A probe that fails is a retry, and whoever would be asked a second time waits for another to be asked.
+        let after = rewritten(&orders);
+        let probes = (rounds() - began + 1) as usize * 2 * world::outage::PROBES;
+        assert!(after <= before + probes, "{} records were rewritten while it was open", after - before);
+        kafka::read(&format!("{orders}.DLQ"), |_| panic!("a letter for the outage"));
+        100
+    });
+}

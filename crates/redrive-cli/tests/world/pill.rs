@@ -1,0 +1,68 @@
+//! The message of story 8 that kills whoever receives it over HTTP, as any engine has to find it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::process::{Processor, stdout};
+use super::receiver::{HANG_UP, OK, Receiver};
+use super::wait_for;
+
+pub const PILL: &str = "o-88120";
+
+/// A pipeline on some engine.
+pub struct Scene<'a> {
+    pub pipeline: &'a str,
+    /// The table `[engine]`.
+    pub engine: String,
+    /// The first lines of `[[pipeline]]`.
+    pub source: String,
+    /// Brings a message with this id in.
+    pub bring: &'a dyn Fn(&Processor, &str),
+}
+
+impl Scene<'_> {
+    pub fn config(&self, url: &str) -> String {
+        let Self { engine, source, .. } = self;
+        format!(
+            r#"
+[engine]
+{engine}
+dir = "@DIR@"
+[server]
+listen = "@LISTEN@"
+[[pipeline]]
+{source}
+tiers = ["300ms", "400ms", "500ms"]
+jitter = "none"
+[pipeline.sink.webhook]
+url = "{url}"
+"#
+        )
+    }
+
+    /// Three broken connections, one letter, and everybody else is delivered.
+    pub fn a_pill_is_found_by_three_broken_connections(&self, dir: &Path) {
+        let receiver = Receiver::start(|request| {
+            std::thread::sleep(Duration::from_millis(10));
+            if request.id() == PILL { HANG_UP } else { OK }
+        });
+        let processor = Processor::start(dir, &self.config(&receiver.url()));
+        let shown = || processor.get(&format!("/v1/pipelines/{}", self.pipeline)).json();
+        (self.bring)(&processor, PILL);
+        let mut others = 0;
+        wait_for("the pill to be found", || {
+            // Other work goes on, and shows that the receiver is there.
+            (self.bring)(&processor, &format!("o-{others}"));
+            others += 1;
+            shown()["letters"]["open"] == 1
+        });
+        wait_for("the others", || shown()["succeeded"].as_u64() == Some(others));
+        assert_eq!(receiver.requests_for(PILL).len(), 3, "three deaths of the receiver");
+        let letter = stdout(&processor.cli(&["dlq", "show", self.pipeline, PILL]));
+        assert!(letter.contains("poison_pill"), "{letter}");
+        assert!(letter.contains("crashes  3") && letter.contains("never replayed automatically"), "{letter}");
+        assert!(letter.contains("broke off 3 times while this message ran alone"), "{letter}");
+        assert!(processor.log().contains(PILL), "{}", processor.log());
+        assert_eq!(shown()["dead"], 1);
+    }
+}

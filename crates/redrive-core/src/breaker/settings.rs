@@ -1,0 +1,78 @@
+//! When a breaker opens, for how long, and how it asks whether the sink is back.
+
+use std::time::Duration;
+
+use crate::Ratio;
+use crate::failure_kind::Counted;
+
+/// When a sink is closed, and how it is opened again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BreakerSettings {
+    pub enabled: bool,
+    pub fast: FastWindow,
+    pub slow: SlowWindow,
+    pub cooldown: Duration,
+    pub cooldown_max: Duration,
+    pub probes: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FastWindow {
+    pub window: Duration,
+    /// At least this share must fail …
+    pub failures: Ratio,
+    /// … of at least so many messages.
+    pub min: u32,
+}
+
+/// It judges only once it has seen a whole window: over half a minute a share says little about five.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowWindow {
+    pub window: Duration,
+    /// More than this share must fail.
+    pub failures: Ratio,
+    pub counts: Vec<Counted>,
+    pub action: SlowAction,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowAction {
+    Open,
+    /// Only says so.
+    Alert,
+}
+
+impl Default for BreakerSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            fast: FastWindow { window: Duration::from_secs(10), failures: Ratio::percent(50), min: 20 },
+            slow: SlowWindow {
+                window: Duration::from_mins(5),
+                failures: Ratio::percent(20),
+                counts: vec![Counted::Hundred(5), Counted::Timeout, Counted::Refused, Counted::Other],
+                action: SlowAction::Open,
+            },
+            cooldown: Duration::from_secs(30),
+            cooldown_max: Duration::from_mins(5),
+            probes: 5,
+        }
+    }
+}
+
+impl BreakerSettings {
+    pub fn off() -> Self {
+        Self { enabled: false, ..Self::default() }
+    }
+
+    /// How long it stays closed in a round, counted from 0.
+    pub fn cooldown_of(&self, round: u32) -> Duration {
+        self.cooldown.saturating_mul(1 << round.min(16)).min(self.cooldown_max.max(self.cooldown))
+    }
+
+    /// So many bad probes of one round are enough to say that the sink is not back.
+    pub(super) fn bad_enough(&self) -> u32 {
+        let share = u64::from(self.probes) * self.fast.failures.basis_points();
+        (share.div_ceil(10_000) as u32).clamp(1, self.probes.max(1))
+    }
+}

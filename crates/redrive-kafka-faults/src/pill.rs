@@ -1,0 +1,45 @@
+//! A handler that one order kills: the others are done as ever.
+
+use std::time::Duration;
+
+use redrive::{Call, Failure, Sink};
+pub use redrive_faults::pill::{Death, STUCK};
+use redrive_lab::kafka::applier::Applier;
+use redrive_lab::kafka::orders;
+
+/// How long an innocent order takes. Long enough that all are in flight when the pill begins to work.
+const TAKES: Duration = Duration::from_millis(60);
+const PILL_AFTER: Duration = Duration::from_millis(30);
+/// After this the watchdog may look whether the handler yields.
+pub const TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Which order kills, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Pill {
+    pub order: u64,
+    pub death: Death,
+    /// The first attempt that kills; those before it fail.
+    pub from_attempt: u32,
+}
+
+/// The handler of a process that has a pill among its orders, or none.
+#[derive(Debug)]
+pub struct Swallower {
+    pub applier: Applier,
+    pub pill: Option<Pill>,
+}
+
+impl Sink for Swallower {
+    async fn deliver(&self, call: Call) -> Result<(), Failure> {
+        let Some(pill) = self.pill else { return self.applier.deliver(call).await };
+        if call.message.payload().and_then(orders::number) == Some(pill.order) {
+            if call.attempt < pill.from_attempt {
+                return Err(Failure::transient("503 service unavailable"));
+            }
+            tokio::time::sleep(PILL_AFTER).await;
+            pill.death.come();
+        }
+        tokio::time::sleep(TAKES).await;
+        self.applier.deliver(call).await
+    }
+}

@@ -1,0 +1,68 @@
+//! The polling thread's side of being replaced: it steps back, and joins again with a new consumer.
+
+use std::time::Instant;
+
+use rdkafka::consumer::Consumer;
+
+use crate::committer::Committer;
+use crate::fenced::{JOIN_AGAIN_AFTER, join};
+use crate::mailbox::Note;
+use crate::poll::Polling;
+
+impl Polling {
+    /// Whether the member is out of its group for now, so that there is nothing to poll.
+    pub(crate) fn is_out(&mut self) -> bool {
+        match self.fenced.joining_at {
+            None => false,
+            Some(at) => {
+                if Instant::now() >= at {
+                    self.join_again();
+                }
+                true
+            }
+        }
+    }
+
+    /// The group has replaced this member. Whether by another process: then there is no way back.
+    pub(crate) fn was_replaced(&mut self) -> bool {
+        let now = Instant::now();
+        if self.fenced.joining_at.is_some() {
+            return false;
+        }
+        if self.fenced.again(now) {
+            return true;
+        }
+        tracing::warn!("the group has replaced this member; it joins again in a moment");
+        self.fenced.joining_at = Some(now + JOIN_AGAIN_AFTER);
+        // They are somebody else's already: there is nothing to drain and nothing to commit.
+        self.assigning = None;
+        self.releasing = None;
+        self.committing = None;
+        self.lanes.clear();
+        self.mailbox.tell(Note::Gone { epoch: self.epoch });
+        false
+    }
+
+    /// A consumer after a fatal error is of no use; another one takes its place.
+    fn join_again(&mut self) {
+        let joined = join(&self.config, &self.topics, &self.mailbox)
+            .and_then(|consumer| Ok((Committer::start(&consumer, &self.mailbox)?, consumer)));
+        match joined {
+            Ok((committer, consumer)) => {
+                self.consumer.context().close();
+                let old = std::mem::replace(&mut self.consumer, consumer);
+                let mut commits = std::mem::replace(&mut self.committer, committer);
+                // Its end waits for its threads.
+                std::thread::spawn(move || {
+                    commits.end();
+                    drop(old);
+                });
+                self.fenced.joining_at = None;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the group cannot be joined again yet");
+                self.fenced.joining_at = Some(Instant::now() + JOIN_AGAIN_AFTER);
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Which records were handed out and did not come to an end, in a local file that survives the process.
+//!
+//! Kafka knows only what may have been handed out, which is more. Where the file of the last owner is still there, its
+//! suspects are exact; without it, or on another machine, the notes alone decide. A file belongs to one run of a process,
+//! and the notes say whose run they are of. It is never synced: a power cut is nobody's fault.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// When the file has grown to this size, it begins anew with what is in flight.
+const FILE_BYTES_MAX: usize = 4 << 20;
+const RUN_BYTES: usize = 8;
+const MARK_BYTES: usize = 16;
+/// Set in the place of an offset, which is never that large.
+const ENDED: u64 = 1 << 63;
+
+/// A partition in the file.
+pub fn place(topic: &str, partition: i32) -> u64 {
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    topic.bytes().chain(partition.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, fold)
+}
+
+#[derive(Debug)]
+pub struct Started {
+    path: PathBuf,
+    run: u64,
+    file: Option<File>,
+    len: usize,
+    /// Marks that are not written yet.
+    buf: Vec<u8>,
+    /// The run before this one, and what it had in flight.
+    left: Option<(u64, HashMap<u64, BTreeSet<u64>>)>,
+    /// Whether the file cannot be written: then nobody may rely on it.
+    is_broken: bool,
+}
+
+impl Started {
+    /// Reads what the last run left. Nothing is written before something is handed out.
+    pub fn open(dir: &Path, pipeline: &str) -> Self {
+        let path = dir.join(format!("{pipeline}.started"));
+        let left = std::fs::read(&path).ok().and_then(|raw| read(&raw));
+        Self { path, run: new_run(), file: None, len: 0, buf: Vec::new(), left, is_broken: false }
+    }
+
+    /// The name of this run, for notes; `None` if its file cannot be relied on.
+    pub fn run(&self) -> Option<u64> {
+        (!self.is_broken).then_some(self.run)
+    }
+
+    /// What `run` had in flight of a partition, if this is the file of that run.
+    pub fn left_by(&self, run: u64, place: u64) -> Option<BTreeSet<u64>> {
+        let (_, marks) = self.left.as_ref().filter(|(left, _)| *left == run)?;
+        Some(marks.get(&place).cloned().unwrap_or_default())
+    }
+
+    pub fn started(&mut self, place: u64, offset: u64) {
+        self.buf.extend_from_slice(&place.to_le_bytes());
+        self.buf.extend_from_slice(&offset.to_le_bytes());
+    }
+
+    pub fn ended(&mut self, place: u64, offset: u64) {
+        self.started(place, offset | ENDED);
+    }
+
+    /// Whether the file has to begin anew; then [`Self::begin`] wants everything that is in flight.
+    pub fn is_full(&self) -> bool {
+        self.file.is_none() || self.len + self.buf.len() > FILE_BYTES_MAX
+    }
+
+    /// Writes the marks of late. Without a file there is nothing they could be added to.
+    pub fn flush(&mut self) {
+        if self.buf.is_empty() || self.is_broken {
+            self.buf.clear();
+            return;
+        }
+        let Some(file) = &mut self.file else { return };
+        match file.write_all(&self.buf) {
+            Ok(()) => self.len += self.buf.len(),
+            Err(error) => self.give_up(&error),
+        }
+        self.buf.clear();
+    }
+
+    /// A new file, with everything that is in flight.
+    pub fn begin(&mut self, in_flight: impl Iterator<Item = (u64, u64)>) {
+        self.buf.clear();
+        if self.is_broken {
+            return;
+        }
+        let mut raw = self.run.to_le_bytes().to_vec();
+        for (place, offset) in in_flight {
+            raw.extend_from_slice(&place.to_le_bytes());
+            raw.extend_from_slice(&offset.to_le_bytes());
+        }
+        match replaced(&self.path, &raw) {
+            Ok(file) => {
+                self.len = raw.len();
+                self.file = Some(file);
+            }
+            Err(error) => self.give_up(&error),
+        }
+    }
+
+    fn give_up(&mut self, error: &std::io::Error) {
+        let path = self.path.display();
+        tracing::warn!(%path, %error, "what is in flight cannot be written down; after a crash more is suspected than ran");
+        self.is_broken = true;
+        self.file = None;
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Written beside it first, so that a process that dies leaves the old one or the new one.
+fn replaced(path: &Path, raw: &[u8]) -> std::io::Result<File> {
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    let beside = path.with_extension("started.new");
+    let mut file = File::create(&beside)?;
+    file.write_all(raw)?;
+    std::fs::rename(&beside, path)?;
+    Ok(file)
+}
+
+fn read(raw: &[u8]) -> Option<(u64, HashMap<u64, BTreeSet<u64>>)> {
+    let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or(0);
+    let (run, raw) = raw.split_at_checked(RUN_BYTES)?;
+    let mut marks: HashMap<u64, BTreeSet<u64>> = HashMap::new();
+    // A mark that was being written when the process died may be cut short: it is not a mark.
+    for mark in raw.chunks_exact(MARK_BYTES) {
+        let (place, offset) = (number(&mark[..8]), number(&mark[8..]));
+        let open = marks.entry(place).or_default();
+        if offset & ENDED == 0 {
+            open.insert(offset);
+        } else {
+            open.remove(&(offset & !ENDED));
+        }
+    }
+    Some((number(run), marks))
+}
+
+fn new_run() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_nanos() as u64 ^ u64::from(std::process::id()) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_end_is_known_to_the_next_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut first = Started::open(dir.path(), "orders");
+        let run = first.run().unwrap();
+        let (here, there) = (place("orders", 1), place("orders.retry.5s", 1));
+        assert!(first.is_full());
+        first.begin([(here, 3)].into_iter());
+        first.started(here, 4);
+        first.started(there, 9);
+        first.flush();
+        first.ended(here, 3);
+        first.flush();
+        first.started(here, 5);
+        drop(first);
+        let next = Started::open(dir.path(), "orders");
+        assert_eq!(next.left_by(run, here), Some(BTreeSet::from([4])));
+        assert_eq!(next.left_by(run, there), Some(BTreeSet::from([9])));
+        assert_eq!(next.left_by(run, place("orders", 2)), Some(BTreeSet::new()));
+        assert_eq!(next.left_by(run + 1, here), None, "the partition had another owner since");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_not_relied_on() {
+        let mut started = Started::open(Path::new("/proc/nowhere"), "orders");
+        started.begin(std::iter::empty());
+        assert_eq!(started.run(), None);
+        started.started(1, 1);
+        started.flush();
+    }
+}

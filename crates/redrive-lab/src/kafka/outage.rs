@@ -1,0 +1,50 @@
+//! The outage on the Kafka engine: a topic of its own, and orders that go into it beside the pipeline.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use redrive::PipelineHandle;
+
+use super::Error;
+use super::load::Loader;
+use super::processor::Processor;
+use super::topics::{self, Topic};
+use crate::outage::{Downstream, Feed, Plan, Told, play};
+
+const PARTITIONS: u64 = 4;
+const PIECE: Duration = Duration::from_millis(100);
+
+/// Plays it on topics that begin with `name`, which are removed afterwards.
+pub async fn run(brokers: &str, name: &str, state_dir: &Path, plan: &Plan) -> Result<Told, Error> {
+    topics::create(brokers, &[Topic { name, partitions: PARTITIONS as i32, settings: &[] }])?;
+    let processor = Processor {
+        brokers: brokers.to_owned(),
+        name: name.to_owned(),
+        source: name.to_owned(),
+        member: None,
+        tiers: ["1s", "5s", "30s"].map(str::to_owned).into(),
+        state_dir: state_dir.to_owned(),
+        concurrency: plan.limit,
+        blocking: false,
+        passed_on: Vec::new(),
+    };
+    let downstream = Arc::new(Downstream::default());
+    let redrive = processor.build(downstream.pipeline(name, plan))?;
+    let loader = Loader::new(brokers, name, PARTITIONS, &[])?;
+    let rate = plan.rate;
+    let feed = move |stop: Arc<AtomicBool>, _: PipelineHandle| -> Feed {
+        std::thread::spawn(move || {
+            let mut brought = 0;
+            while !stop.load(SeqCst) {
+                brought += loader.write_paced(brought, rate, PIECE)?;
+            }
+            Ok(brought)
+        })
+    };
+    let told = play(redrive, name, &downstream, plan, feed).await;
+    let found = topics::beginning_with(brokers, name)?;
+    topics::delete(brokers, &found.iter().map(String::as_str).collect::<Vec<_>>())?;
+    told
+}

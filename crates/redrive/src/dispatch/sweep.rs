@@ -1,0 +1,75 @@
+//! While a sink is out of reach nothing is taken for it, so nobody would notice whose time is up. Once a minute the first
+//! of what waits are looked at: who is past its deadline, or was held for as long as it may be, ends; the others go back.
+
+use std::time::Duration;
+
+use redrive_core::Time;
+
+/// How often it is looked.
+const EVERY: Duration = Duration::from_mins(1);
+/// How many are looked at in one go, at most.
+pub(super) const LOOK_MAX: usize = 64;
+/// So many looks at nobody whose time is up are enough. More than one: what is due and what is fresh come by turns where
+/// there is room for one.
+const ENOUGH: u32 = 2;
+
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    began: Option<Time>,
+    /// Looks that are left before it ends; none while it rests.
+    looks: u32,
+}
+
+impl Sweep {
+    /// Time has passed, and the sink is out of reach or not.
+    pub(super) fn tick(&mut self, is_out_of_reach: bool, now: Time) {
+        if !is_out_of_reach {
+            *self = Self::default();
+        } else if self.began.is_none_or(|began| now.since(began) >= EVERY || now < began) {
+            (self.began, self.looks) = (Some(now), ENOUGH);
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.looks > 0
+    }
+
+    /// Messages were looked at, and so many of them are over.
+    pub(super) fn looked(&mut self, over: usize) {
+        if self.is_on() {
+            self.looks = if over > 0 { ENOUGH } else { self.looks - 1 };
+        }
+    }
+
+    /// When it is looked again.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.began.map(|began| began.plus(EVERY))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_looks_once_a_minute_until_nobody_is_over() {
+        let at = |second: u64| Time::from_millis(second * 1_000);
+        let mut sweep = Sweep::default();
+        sweep.tick(false, at(100));
+        assert!(!sweep.is_on() && sweep.next().is_none());
+        sweep.tick(true, at(100));
+        for over in [64, 64, 0, 3, 0, 0] {
+            assert!(sweep.is_on());
+            sweep.looked(over);
+        }
+        assert!(!sweep.is_on());
+        sweep.looked(5);
+        sweep.tick(true, at(159));
+        assert!(!sweep.is_on());
+        assert_eq!(sweep.next(), Some(at(160)));
+        sweep.tick(true, at(160));
+        assert!(sweep.is_on());
+        sweep.tick(false, at(161));
+        assert!(!sweep.is_on(), "what can be sent is sent");
+    }
+}

@@ -1,0 +1,297 @@
+//! How long a closed sink keeps a message, what it may ask of everybody, and what outlives the process: the machine on a
+//! virtual clock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive::dispatch::{CallId, Ended, Machine, Parked, ProtectionSettings, Start};
+use redrive::engine::{Engine, Event, Memory, NewMessage, StoreOptions};
+use redrive::{Failure, Message, Policy, Reason, Time};
+use redrive_core::breaker::BreakerState;
+use redrive_core::{BreakerSettings, GuardSettings, Random};
+
+const STARTED: Time = Time::from_millis(1_800_000_000_000);
+const PERMITS: usize = 16;
+const CALL: Duration = Duration::from_millis(10);
+
+/// A sink that answers after [`CALL`], and a machine that is looked after every so often.
+struct World {
+    engine: Memory,
+    machine: Machine,
+    policy: Arc<Policy>,
+    settings: ProtectionSettings,
+    now: Time,
+    running: Vec<(Time, CallId)>,
+    parked: Vec<Parked>,
+    calls: Vec<(Time, String)>,
+    dice: u64,
+}
+
+impl World {
+    fn new(policy: Policy, settings: ProtectionSettings) -> Self {
+        let policy = Arc::new(policy);
+        Self {
+            engine: Memory::new(StoreOptions::default()),
+            machine: Machine::protected(Arc::clone(&policy), PERMITS, &settings),
+            policy,
+            settings,
+            now: STARTED,
+            running: Vec::new(),
+            parked: Vec::new(),
+            calls: Vec::new(),
+            dice: 1,
+        }
+    }
+
+    fn ingest(&self, messages: impl IntoIterator<Item = Message>) {
+        let batch: Vec<NewMessage> = messages.into_iter().map(Into::into).collect();
+        drop(self.engine.ingest().unwrap().submit(batch, self.now));
+    }
+
+    /// Goes on for `span`, in steps, with a sink that answers like this.
+    fn run(&mut self, span: Duration, step: Duration, answer: impl Fn(Time) -> Ended) {
+        let until = self.now.plus(span);
+        while self.now < until {
+            self.round(&answer);
+            self.now = self.now.plus(step);
+        }
+    }
+
+    fn round(&mut self, answer: &impl Fn(Time) -> Ended) {
+        let now = self.now;
+        for (_, call) in self.running.extract_if(.., |(ends, _)| *ends <= now).collect::<Vec<_>>() {
+            self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            self.machine.ended(call, answer(now), now, Random(self.dice));
+        }
+        let mut events = Vec::new();
+        self.engine.poll(&mut events).unwrap();
+        for Event::Durable(ticket) in events {
+            self.machine.durable(ticket, now, &mut self.parked);
+        }
+        self.machine.tick(now);
+        let (mut starts, mut deliveries): (Vec<Start>, _) = (Vec::new(), Vec::new());
+        self.machine.restart_due(now, &mut starts);
+        self.engine.take(now, self.machine.room(), &mut deliveries).unwrap();
+        self.machine.taken(&mut deliveries, now, &mut starts);
+        for start in starts {
+            self.calls.push((now, start.message.id().to_owned()));
+            self.running.push((now.plus(CALL), start.call));
+        }
+        if let Some(batch) = self.machine.batch() {
+            let len = batch.len();
+            let ticket = self.engine.settle(batch).unwrap();
+            self.machine.submitted(ticket, len);
+        }
+        if let Some(reminder) = self.machine.reminder(now) {
+            self.engine.keep_reminder(&reminder).unwrap();
+        }
+    }
+
+    /// The process dies, and another one begins with what the engine has kept.
+    fn die(&mut self) {
+        self.engine.crash();
+        self.running.clear();
+        self.machine = Machine::protected(Arc::clone(&self.policy), PERMITS, &self.settings);
+        self.machine.remember(&self.engine.reminder().unwrap());
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.machine.health(self.now).breaker.state != BreakerState::Closed
+    }
+
+    fn reasons(&self) -> BTreeMap<Reason, usize> {
+        self.parked.iter().fold(BTreeMap::new(), |mut reasons, parked| {
+            *reasons.entry(parked.reason).or_default() += 1;
+            reasons
+        })
+    }
+}
+
+fn down(_: Time) -> Ended {
+    Ended::Failed(Failure::transient("503"))
+}
+
+fn up(_: Time) -> Ended {
+    Ended::Done
+}
+
+fn messages(ids: std::ops::Range<u32>) -> impl Iterator<Item = Message> {
+    ids.map(|id| Message::builder(format!("m-{id}")).created(STARTED).build().unwrap())
+}
+
+fn tiers(hold_max: &str) -> Policy {
+    Policy::tiers(["5s", "30s"]).jitter("none").hold_max(hold_max).build().unwrap()
+}
+
+/// The sink never comes back: messages that were never sent end as well, for having been held and not for exhaustion.
+#[test]
+fn nothing_waits_for_a_closed_sink_for_longer_than_hold_max() {
+    let mut world = World::new(tiers("2h"), ProtectionSettings::default());
+    world.ingest(messages(0..500));
+    world.run(Duration::from_mins(1), CALL, down);
+    assert!(world.is_open());
+    let sent = world.calls.len();
+    assert!(sent <= 20 + 2 * PERMITS + 5, "{sent} calls until it was open");
+    world.run(Duration::from_mins(110), Duration::from_secs(1), down);
+    assert_eq!(world.reasons(), BTreeMap::new(), "not before their time");
+    world.run(Duration::from_mins(30), Duration::from_millis(100), down);
+    assert_eq!(world.reasons(), BTreeMap::from([(Reason::HoldExpired, 500)]));
+    let never_sent: Vec<_> = world.parked.iter().filter(|parked| parked.meta.attempts == 0).collect();
+    assert!(never_sent.len() > 300, "{}", never_sent.len());
+    for parked in never_sent {
+        let held = Duration::from_millis(parked.meta.held_ms);
+        assert!(held > Duration::from_hours(2) && held < Duration::from_mins(131), "{parked:?}");
+    }
+}
+
+/// A deadline ends a held message as well, and what can be delivered is delivered, however long it was held.
+#[test]
+fn a_deadline_ends_it_earlier_and_a_sink_that_is_back_gets_the_rest() {
+    let mut world = World::new(tiers("1h"), ProtectionSettings::default());
+    world.ingest(messages(0..100));
+    world.run(Duration::from_mins(1), CALL, down);
+    let deadline = STARTED.plus(Duration::from_mins(10));
+    let hurried =
+        (100..120).map(|id| Message::builder(format!("m-{id}")).created(STARTED).deadline(deadline));
+    world.ingest(hurried.map(|builder| builder.build().unwrap()));
+    world.run(Duration::from_mins(30), Duration::from_secs(1), down);
+    // Those behind others that may wait for longer are not looked at before their turn; nobody is sent past its deadline.
+    world.run(Duration::from_mins(20), Duration::from_millis(10), up);
+    assert_eq!(world.reasons().keys().copied().collect::<Vec<_>>(), [Reason::TtlExceeded]);
+    assert_eq!(world.machine.tally().succeeded, 100);
+    assert!(world.parked.iter().all(|parked| parked.meta.held_ms > 0), "{:?}", world.parked);
+}
+
+/// What one message was told holds for everybody who goes to the same place, and afterwards they do not come all at once.
+#[test]
+fn a_retry_after_holds_for_all_messages_of_one_endpoint() {
+    let settings = ProtectionSettings {
+        breaker: BreakerSettings::off(),
+        guard: GuardSettings::off(),
+        one_endpoint: true,
+    };
+    let busy = |_| Ended::Failed(Failure::rate_limited(Duration::from_secs(60), "429"));
+    let mut world = World::new(tiers("1h"), settings.clone());
+    world.ingest(messages(0..200));
+    world.run(Duration::from_secs(30), CALL, busy);
+    assert_eq!(world.calls.len(), PERMITS, "those that were under way");
+    assert_eq!(
+        world.machine.health(world.now).waits_until,
+        Some(STARTED.plus(CALL + Duration::from_secs(60)))
+    );
+    world.run(Duration::from_secs(31), CALL, up);
+    let (before, after): (Vec<_>, Vec<_>) =
+        world.calls.iter().skip(PERMITS).partition(|(at, _)| *at < STARTED.plus(Duration::from_secs(60)));
+    assert!(before.is_empty() && !after.is_empty(), "{before:?}");
+    let first = after[0].0;
+    assert_eq!(after.iter().filter(|(at, _)| *at == first).count(), 5, "few at first");
+
+    let mut apart = World::new(tiers("1h"), ProtectionSettings { one_endpoint: false, ..settings });
+    apart.ingest(messages(0..200));
+    apart.run(Duration::from_secs(1), CALL, busy);
+    assert_eq!(apart.calls.len(), 200, "a handler's messages may go to different places");
+}
+
+/// A sink that asks for patience for ever ends nobody's waiting, but `hold_max` does.
+#[test]
+fn a_sink_that_asks_for_patience_for_ever_is_not_waited_for_for_ever() {
+    let settings = ProtectionSettings { one_endpoint: true, ..ProtectionSettings::default() };
+    let mut world = World::new(tiers("2h"), settings);
+    world.ingest(messages(0..300));
+    let busy = |_| Ended::Failed(Failure::rate_limited(Duration::from_mins(50), "429"));
+    world.run(Duration::from_hours(4), Duration::from_secs(1), busy);
+    assert_eq!(world.reasons().values().sum::<usize>(), 300, "{:?}", world.reasons());
+    assert!(world.reasons()[&Reason::HoldExpired] > 200, "{:?}", world.reasons());
+}
+
+/// Ten processes die one after the other while the sink is down. Nothing is found out anew by calling: only probes are made.
+#[test]
+fn a_breaker_that_was_open_is_open_after_a_restart() {
+    let mut world = World::new(tiers("24h"), ProtectionSettings::default());
+    world.ingest(messages(0..400));
+    world.run(Duration::from_secs(10), CALL, down);
+    assert!(world.is_open());
+    let (calls, since) = (world.calls.len(), world.machine.health(world.now).breaker.since);
+    for _ in 0..10 {
+        world.die();
+        assert!(world.is_open());
+        world.run(Duration::from_secs(2), CALL, down);
+    }
+    assert_eq!(world.calls.len(), calls, "within its cooldown nothing is sent");
+    assert_eq!(world.machine.health(world.now).breaker.since, since);
+    world.run(Duration::from_mins(10), Duration::from_millis(100), down);
+    world.die();
+    world.run(Duration::from_mins(10), Duration::from_millis(100), up);
+    assert!(!world.is_open());
+    assert_eq!(world.machine.tally().succeeded, 400, "{:?}", world.reasons());
+    world.die();
+    assert!(!world.is_open(), "and one that was closed is closed");
+}
+
+/// Without a reminder it opens again within its sample.
+#[test]
+fn without_a_reminder_it_opens_again_within_its_sample() {
+    let mut world = World::new(tiers("24h"), ProtectionSettings::default());
+    world.ingest(messages(0..400));
+    world.run(Duration::from_secs(10), CALL, down);
+    world.engine.keep_reminder(b"torn").unwrap();
+    let calls = world.calls.len();
+    world.die();
+    assert!(!world.is_open());
+    world.run(Duration::from_secs(10), CALL, down);
+    assert!(world.is_open());
+    let more = world.calls.len() - calls;
+    assert!(more <= 2 * 20 + 2 * PERMITS, "{more} calls until it opened again");
+}
+
+/// The downstream is gone while messages keep coming. What that costs is what is needed to notice it, and probes; nothing
+/// is dead, nobody has lost an attempt by waiting, and afterwards no more run at once than may.
+fn outage(length: Duration, per_second: u32) {
+    let mut world = World::new(tiers("24h"), ProtectionSettings::default());
+    let mut ids = 0_u32;
+    let mut load = |world: &mut World, span: Duration, answer: fn(Time) -> Ended| {
+        let until = world.now.plus(span);
+        while world.now < until {
+            let (now, each) = (world.now, per_second / 50);
+            world.ingest(
+                (ids..ids + each).map(|id| Message::builder(format!("m-{id}")).created(now).build().unwrap()),
+            );
+            ids += each;
+            world.run(Duration::from_millis(20), CALL, answer);
+        }
+    };
+    load(&mut world, Duration::from_secs(20), up);
+    assert_eq!(world.machine.health(world.now).incident, None);
+    let before = world.calls.len();
+    load(&mut world, length, down);
+    let (calls, breaker) = (world.calls.len() - before, world.machine.health(world.now).breaker);
+    let cause = breaker.cause.unwrap();
+    // Those that failed first are tried once more before it is open: their tier is shorter than the window.
+    let most = 2 * cause.failed as usize + 2 * PERMITS + breaker.probes as usize;
+    assert!(calls <= most, "{calls} calls, {most} at most: {breaker:?}");
+    assert!(breaker.probes <= 5 * breaker.rounds, "{breaker:?}");
+    let shown = world.machine.health(world.now).incident.unwrap();
+    assert!(shown.failed <= calls as u64 && shown.until.is_none(), "{shown:?}, {calls} calls");
+    load(&mut world, Duration::from_mins(6), up);
+    world.run(Duration::from_mins(2), CALL, up);
+    assert_eq!((world.machine.tally().succeeded, world.machine.tally().dead), (u64::from(ids), 0));
+    let shown = world.machine.health(world.now).incident.unwrap();
+    assert!(shown.peak_running <= PERMITS && shown.peak_per_second > 0 && shown.is_over, "{shown:?}");
+    assert_eq!((shown.dead, shown.dead_for_outage, shown.expired), (0, 0, 0), "{shown:?}");
+    let mut sent: BTreeMap<&str, usize> = BTreeMap::new();
+    world.calls.iter().for_each(|(_, id)| *sent.entry(id).or_default() += 1);
+    let again = sent.values().filter(|calls| **calls > 1).count();
+    assert!(again <= calls, "{again} messages were sent more than once, {calls} calls failed");
+    println!("{length:?} at {per_second}/s: {calls} calls, {} probes, {shown:?}", breaker.probes);
+}
+
+#[test]
+fn a_minute_without_the_downstream_costs_what_it_takes_to_notice_it() {
+    outage(Duration::from_mins(1), 250);
+}
+
+#[test]
+fn ten_minutes_cost_no_more() {
+    outage(Duration::from_mins(10), 50);
+}
