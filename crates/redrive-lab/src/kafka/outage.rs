@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use redrive::PipelineHandle;
+use tokio::task::block_in_place;
 
 use super::Error;
 use super::load::Loader;
@@ -18,7 +19,9 @@ const PIECE: Duration = Duration::from_millis(100);
 
 /// Plays it on topics that begin with `name`, which are removed afterwards.
 pub async fn run(brokers: &str, name: &str, state_dir: &Path, plan: &Plan) -> Result<Told, Error> {
-    topics::create(brokers, &[Topic { name, partitions: PARTITIONS as i32, settings: &[] }])?;
+    // Topics are made and removed by calls that wait.
+    let source = Topic { name, partitions: PARTITIONS as i32, settings: &[] };
+    block_in_place(|| topics::create(brokers, &[source]))?;
     let processor = Processor {
         brokers: brokers.to_owned(),
         name: name.to_owned(),
@@ -31,7 +34,7 @@ pub async fn run(brokers: &str, name: &str, state_dir: &Path, plan: &Plan) -> Re
         passed_on: Vec::new(),
     };
     let downstream = Arc::new(Downstream::default());
-    let redrive = processor.build(downstream.pipeline(name, plan))?;
+    let redrive = block_in_place(|| processor.build(downstream.pipeline(name, plan)))?;
     let loader = Loader::new(brokers, name, PARTITIONS, &[])?;
     let rate = plan.rate;
     let feed = move |stop: Arc<AtomicBool>, _: PipelineHandle| -> Feed {
@@ -44,7 +47,9 @@ pub async fn run(brokers: &str, name: &str, state_dir: &Path, plan: &Plan) -> Re
         })
     };
     let told = play(redrive, name, &downstream, plan, feed).await;
-    let found = topics::beginning_with(brokers, name)?;
-    topics::delete(brokers, &found.iter().map(String::as_str).collect::<Vec<_>>())?;
+    block_in_place(|| {
+        let found = topics::beginning_with(brokers, name)?;
+        topics::delete(brokers, &found.iter().map(String::as_str).collect::<Vec<_>>())
+    })?;
     told
 }
