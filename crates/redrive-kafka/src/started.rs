@@ -126,7 +126,7 @@ fn replaced(path: &Path, raw: &[u8]) -> std::io::Result<File> {
 }
 
 fn read(raw: &[u8]) -> Option<(u64, HashMap<u64, BTreeSet<u64>>)> {
-    let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or(0);
+    let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
     let (run, raw) = raw.split_at_checked(RUN_BYTES)?;
     let mut marks: HashMap<u64, BTreeSet<u64>> = HashMap::new();
     // A mark that was being written when the process died may be cut short: it is not a mark.

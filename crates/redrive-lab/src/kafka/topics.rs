@@ -42,7 +42,7 @@ pub fn create(brokers: &str, topics: &[Topic<'_>]) -> Result<(), Error> {
             .topics()
             .first()
             .map_or(0, |seen| seen.partitions().iter().filter(|partition| partition.leader() >= 0).count());
-        Ok(seen as i32 == topic.partitions)
+        Ok(seen == topic.partitions as usize)
     };
     for topic in topics {
         while !is_seen(topic)? {
