@@ -1,6 +1,6 @@
 //! Topics from outside: made, removed, how far they reach, and how far a group has come.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -22,7 +22,8 @@ pub struct Topic<'a> {
     pub settings: &'a [(&'a str, &'a str)],
 }
 
-/// Makes topics with one copy of everything.
+/// Makes topics with one copy of everything, and returns once they can be seen: a broker that is busy says that a topic is
+/// made some time before it shows it.
 pub fn create(brokers: &str, topics: &[Topic<'_>]) -> Result<(), Error> {
     let wanted = topics.iter().map(|topic| {
         let new = NewTopic::new(topic.name, topic.partitions, TopicReplication::Fixed(1));
@@ -32,8 +33,26 @@ pub fn create(brokers: &str, topics: &[Topic<'_>]) -> Result<(), Error> {
     let made = waiting(admin(brokers)?.create_topics(&wanted, &options()))??;
     made.into_iter().try_for_each(|made| match made {
         Ok(_) => Ok(()),
-        Err((name, code)) => Err(format!("topic {name} cannot be made: {code}").into()),
-    })
+        Err((name, code)) => Err(Error::from(format!("topic {name} cannot be made: {code}"))),
+    })?;
+    let (looking, began) = (looking(brokers, "redrive-lab-look")?, Instant::now());
+    let is_seen = |topic: &Topic<'_>| -> Result<bool, Error> {
+        let metadata = looking.fetch_metadata(Some(topic.name), PATIENCE)?;
+        let seen = metadata
+            .topics()
+            .first()
+            .map_or(0, |seen| seen.partitions().iter().filter(|partition| partition.leader() >= 0).count());
+        Ok(seen == topic.partitions as usize)
+    };
+    for topic in topics {
+        while !is_seen(topic)? {
+            if began.elapsed() > PATIENCE {
+                return Err(format!("topic {} was made and is not shown", topic.name).into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    Ok(())
 }
 
 /// Removes topics; those that are not there are passed over.
