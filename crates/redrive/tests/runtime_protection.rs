@@ -66,7 +66,7 @@ impl World {
         }
         let mut events = Vec::new();
         self.engine.poll(&mut events).unwrap();
-        for Event::Durable(ticket) in events {
+        for ticket in events.into_iter().filter_map(Event::durable) {
             self.machine.durable(ticket, now, &mut self.parked);
         }
         self.machine.tick(now);
@@ -171,18 +171,18 @@ fn a_retry_after_holds_for_all_messages_of_one_endpoint() {
         guard: GuardSettings::off(),
         one_endpoint: true,
     };
-    let busy = |_| Ended::Failed(Failure::rate_limited(Duration::from_secs(60), "429"));
+    let busy = |_| Ended::Failed(Failure::rate_limited(Duration::from_mins(1), "429"));
     let mut world = World::new(tiers("1h"), settings.clone());
     world.ingest(messages(0..200));
     world.run(Duration::from_secs(30), CALL, busy);
     assert_eq!(world.calls.len(), PERMITS, "those that were under way");
     assert_eq!(
         world.machine.health(world.now).waits_until,
-        Some(STARTED.plus(CALL + Duration::from_secs(60)))
+        Some(STARTED.plus(CALL + Duration::from_mins(1)))
     );
     world.run(Duration::from_secs(31), CALL, up);
     let (before, after): (Vec<_>, Vec<_>) =
-        world.calls.iter().skip(PERMITS).partition(|(at, _)| *at < STARTED.plus(Duration::from_secs(60)));
+        world.calls.iter().skip(PERMITS).partition(|(at, _)| *at < STARTED.plus(Duration::from_mins(1)));
     assert!(before.is_empty() && !after.is_empty(), "{before:?}");
     let first = after[0].0;
     assert_eq!(after.iter().filter(|(at, _)| *at == first).count(), 5, "few at first");
