@@ -4,7 +4,7 @@
 #
 #   scripts/instructions.sh [before]        before: the commit to compare with; the last one without the health layer
 #
-# Only the two crates that are counted are built optimised; what they depend on need not be built a second time.
+# Only the two crates that are counted are built optimised.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -26,7 +26,6 @@ fi
 
 here=$PWD
 out=$here/target/instructions
-built=${CARGO_TARGET_DIR:-$here/target}
 old=$out/before
 mkdir -p "$out"
 cleanup() { git worktree remove --force "$old" >/dev/null 2>&1 || true; }
@@ -46,8 +45,9 @@ build() { # directory
         options+=(--config "profile.dev.package.$crate.debug-assertions=false")
         options+=(--config "profile.dev.package.$crate.overflow-checks=false")
     done
-    (cd "$1" && CARGO_TARGET_DIR=$built cargo build --quiet --locked -p redrive --example instructions "${options[@]}")
-    cp "$built/debug/examples/instructions" "$2"
+    # Each in a directory of its own: to cargo the crates of two checkouts are the same.
+    (cd "$1" && CARGO_TARGET_DIR=$2.built cargo build --quiet --locked -p redrive --example instructions "${options[@]}")
+    cp "$2.built/debug/examples/instructions" "$2"
 }
 
 count() { # program case times

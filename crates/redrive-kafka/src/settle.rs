@@ -51,6 +51,9 @@ impl KafkaEngine {
             return;
         }
         let Some(out) = self.lanes[at].out.remove(&receipt.at) else { return };
+        if verdict != Verdict::Release {
+            self.came_back(at, receipt.at);
+        }
         let history = match &attempt {
             Some(attempt) => delivery.history.with(attempt),
             None => delivery.history.clone(),
@@ -170,12 +173,21 @@ impl KafkaEngine {
         tier.map_or_else(|| self.replay_topic.clone(), |(_, target)| target.clone())
     }
 
+    /// It has run and the process lives, whatever becomes of its copy.
+    fn came_back(&mut self, at: usize, offset: u64) {
+        let lane = &mut self.lanes[at];
+        lane.suspected.settled(offset);
+        self.started.ended(lane.place, offset);
+    }
+
     /// A record is done with.
     pub(crate) fn mark(&mut self, at: usize, offset: u64, ticket: Option<Ticket>) {
         let lane = &mut self.lanes[at];
         lane.mark(offset);
-        lane.suspected.settled(offset);
-        self.started.ended(lane.place, offset);
+        // Not one that ran here: a twin of it, or a letter of it, was met.
+        if lane.suspected.settled(offset) {
+            self.started.ended(lane.place, offset);
+        }
         if lane.kind != LaneKind::Source && lane.room.free(1, 0) {
             self.mailbox.call_reader();
         }

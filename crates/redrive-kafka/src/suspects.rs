@@ -46,6 +46,8 @@ pub struct Suspected {
     by: Option<u64>,
     /// Whoever ran alone, by offset.
     crashed: BTreeMap<u64, Crashes>,
+    /// The one that was announced when the last owner died, and has one crash more for it.
+    blamed: Option<u64>,
     /// The one that is announced.
     alone: Option<u64>,
     /// Counts what has changed that a note tells, and how much of it is committed.
@@ -67,7 +69,7 @@ impl Suspected {
             crashed.insert(alone, Crashes { count: before.count.saturating_add(1), last: 0, ..before });
         }
         let until = if let Region::DueBy(due) = region { Some(due) } else { None };
-        Self { region, until, by: note.by, crashed, ..Self::default() }
+        Self { region, until, by: note.by, crashed, blamed: note.alone, ..Self::default() }
     }
 
     /// The run whose file would say more.
@@ -75,8 +77,13 @@ impl Suspected {
         self.by
     }
 
-    /// Exactly these ran. The next note is of another run, and has to say so before that one's file is needed.
+    /// Exactly these ran and did not come back. The next note is of another run, and has to say so before that one's file
+    /// is needed.
     pub fn narrow(&mut self, ran: BTreeSet<u64>) {
+        // It came back before the process died, and no note had told so yet.
+        if let Some(innocent) = self.blamed.take().filter(|blamed| !ran.contains(blamed)) {
+            self.crashed.remove(&innocent);
+        }
         self.region = Region::These(ran);
         self.changes += 1;
     }
@@ -144,17 +151,15 @@ impl Suspected {
         self.changes += u64::from(self.alone.take().is_some());
     }
 
-    /// A record is done with. Whether it had been announced.
+    /// A record came back, or nobody needs it any more. Whether it was known by name.
     pub fn settled(&mut self, offset: u64) -> bool {
-        if let Region::These(ran) = &mut self.region {
-            ran.remove(&offset);
-        }
-        let was_alone = self.alone == Some(offset);
-        if self.crashed.remove(&offset).is_some() || was_alone {
+        let had_run = if let Region::These(ran) = &mut self.region { ran.remove(&offset) } else { false };
+        let was_named = self.crashed.remove(&offset).is_some() | (self.alone == Some(offset));
+        if was_named {
             self.alone = self.alone.filter(|alone| *alone != offset);
             self.changes += 1;
         }
-        was_alone
+        had_run || was_named
     }
 
     pub fn is_alone(&self, offset: u64) -> bool {
@@ -234,7 +239,22 @@ mod tests {
         let pill = fourth.of(7, None, Time::from_millis(9_000)).unwrap();
         assert_eq!((pill.crashes, pill.first_crash), (3, Some(NOW)));
         assert_eq!(pill.last_crash, Some(Time::from_millis(9_000)));
-        assert!(!fourth.settled(7) && crashes(&mut died(&fourth, 20), 7) == Some(1));
+        assert!(fourth.settled(7) && crashes(&mut died(&fourth, 20), 7) == Some(1));
+    }
+
+    /// Somebody ends processes from outside just after a suspect has come back and before that is committed.
+    #[test]
+    fn who_came_back_is_not_blamed_for_what_happened_after() {
+        let mut second = died(&Suspected::default(), 10);
+        second.announce(7, NOW);
+        let mut by_the_note = died(&second, 20);
+        assert_eq!(crashes(&mut by_the_note, 7), Some(2));
+        let mut by_the_file = died(&second, 20);
+        by_the_file.narrow(BTreeSet::from([8]));
+        assert_eq!([7, 8, 9].map(|offset| crashes(&mut by_the_file, offset)), [None, Some(1), None]);
+        let mut did_not_come_back = died(&second, 20);
+        did_not_come_back.narrow(BTreeSet::from([7, 8]));
+        assert_eq!([7, 8].map(|offset| crashes(&mut did_not_come_back, offset)), [Some(2), Some(1)]);
     }
 
     #[test]
