@@ -1,6 +1,7 @@
 //! Named sets of settings, as data. Every value can be overridden; the words are those of the configuration.
 
 use crate::Class;
+use crate::failure_kind::Counted;
 use crate::nearest::nearest;
 
 /// One named set of settings. Words rather than values, so that the table reads like a configuration file.
@@ -18,6 +19,8 @@ pub struct Profile {
     pub on_exhausted: &'static str,
     pub replay_attempts: Option<u32>,
     pub mode: &'static str,
+    /// What the slow window of the breaker counts.
+    pub slow_counts: &'static [Counted],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +45,7 @@ const TIERED: Profile = Profile {
     on_exhausted: "defer",
     replay_attempts: None,
     mode: "non-blocking",
+    slow_counts: &[Counted::Hundred(5), Counted::Timeout, Counted::Refused, Counted::Other],
 };
 
 const PUSH: Profile = Profile {
@@ -52,6 +56,8 @@ const PUSH: Profile = Profile {
     // Used exactly as the push service says it.
     retry_after_jitter: "0%",
     ttl: Some("1h"),
+    // The rule "503 > 20 % over 5 min pauses dispatch", literally.
+    slow_counts: &[Counted::Status(503)],
     ..TIERED
 };
 

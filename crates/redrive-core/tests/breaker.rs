@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use redrive_core::breaker::{Breaker, BreakerSettings, BreakerState, Change, Sign, SlowAction};
 use redrive_core::failure_kind::{Counted, FailureKind};
 use redrive_core::views::Gate;
-use redrive_core::{Ratio, Time};
+use redrive_core::{Ratio, Time, profiles};
 
 const DOWN: Sign = Sign::Bad(FailureKind::Status(503));
 
@@ -57,8 +57,10 @@ fn the_failures_of_an_ordinary_day_do_not() {
 
 #[test]
 fn more_than_a_fifth_of_503_over_five_minutes_opens_it() {
-    let mut settings = BreakerSettings::default(); // S1-44
-    settings.slow.counts = vec![Counted::Status(503)];
+    let settings = BreakerSettings::of_profile(profiles::find("push").unwrap()); // S1-44
+    assert_eq!(settings.slow.counts, [Counted::Status(503)]);
+    let default = BreakerSettings::of_profile(profiles::find(profiles::DEFAULT).unwrap());
+    assert_eq!(default, BreakerSettings::default());
     for (percent, kind, opens) in [(25, 503, true), (25, 502, false), (18, 503, false)] {
         let mut breaker = Breaker::new(settings.clone());
         let mut opened = None;

@@ -3,14 +3,15 @@
 use redrive_core::breaker::{BreakerSettings, SlowAction};
 use redrive_core::failure_kind::{Counted, CountedError};
 use redrive_core::guard::GuardSettings;
+use redrive_core::profiles::Profile;
 
 use super::fault::Fault;
 use super::reader::{Reader, Section, Set};
 
 const NUMBER_MAX: u64 = 1_000_000;
 
-pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>) -> BreakerSettings {
-    let mut breaker = BreakerSettings::default();
+pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Profile) -> BreakerSettings {
+    let mut breaker = BreakerSettings::of_profile(profile);
     let Some(table) = reader.table(pipeline, "breaker") else { return breaker };
     reader.unknown_keys(&table);
     set(&mut breaker.enabled, reader.switch(&table, "enabled"));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redrive::name::{self, NameFault};
 use redrive::{AfterDead, Ordering};
+use redrive_core::profiles;
 use redrive_core::{BreakerSettings, GuardSettings, Pick, Policy, PolicySettings, duration};
 use redrive_sinks::{SinkFault, WebhookOptions};
 
@@ -118,7 +119,9 @@ impl PipelineConfig {
         let tenant = reader.pick(section, "tenant");
         let max_pending = reader.whole(section, "max_pending", i64::MAX as u64).map_or(0, |set| set.value);
         let dedup = dedup(reader, section);
-        let breaker = health::breaker(reader, section);
+        // A profile that nobody knows is a fault of the policy.
+        let profile = profiles::find(settings.profile.as_deref().unwrap_or(profiles::DEFAULT));
+        let breaker = health::breaker(reader, section, profile.unwrap_or(&profiles::ALL[0]));
         let guard = health::guard(reader, section);
 
         let found_errors =

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::Ratio;
 use crate::failure_kind::Counted;
+use crate::profiles::Profile;
 
 /// When a sink is closed, and how it is opened again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,13 @@ impl Default for BreakerSettings {
 }
 
 impl BreakerSettings {
+    /// The settings that go with a profile.
+    pub fn of_profile(profile: &Profile) -> Self {
+        let mut settings = Self::default();
+        settings.slow.counts = profile.slow_counts.to_vec();
+        settings
+    }
+
     pub fn off() -> Self {
         Self { enabled: false, ..Self::default() }
     }
