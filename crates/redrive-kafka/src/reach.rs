@@ -127,7 +127,11 @@ impl Listener {
     fn take(&self) -> Option<Heard> {
         let remarked = || {
             let reason = locked(&self.remarked).take()?;
-            Some(Heard { code: RDKafkaErrorCode::BrokerTransportFailure, reason })
+            // On a busy machine the remark may be all that is heard in time of a certificate that was refused.
+            let is_refused = reason.contains("certificate verify failed");
+            let code =
+                if is_refused { RDKafkaErrorCode::SSL } else { RDKafkaErrorCode::BrokerTransportFailure };
+            Some(Heard { code, reason })
         };
         locked(&self.told).take().or_else(remarked)
     }

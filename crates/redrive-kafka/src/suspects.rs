@@ -154,7 +154,8 @@ impl Suspected {
     /// A record came back, or nobody needs it any more. Whether it was known by name.
     pub fn settled(&mut self, offset: u64) -> bool {
         let had_run = if let Region::These(ran) = &mut self.region { ran.remove(&offset) } else { false };
-        let was_named = self.crashed.remove(&offset).is_some() | (self.alone == Some(offset));
+        let had_crashed = self.crashed.remove(&offset).is_some();
+        let was_named = had_crashed || self.alone == Some(offset);
         if was_named {
             self.alone = self.alone.filter(|alone| *alone != offset);
             self.changes += 1;
