@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::{Message as _, Offset, TopicPartitionList};
 use redrive::engine::EngineError;
@@ -14,6 +14,7 @@ use crate::progress::CommitNote;
 use crate::{Cluster, reach};
 
 const WAIT: Duration = Duration::from_secs(10);
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// A partition that gives nothing for so long does not answer.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -70,7 +71,7 @@ impl Scan {
         if partitions == 0 {
             return Ok(Vec::new());
         }
-        let committed = self.consumer.committed_offsets(list, WAIT).map_err(failed)?;
+        let committed = self.committed(list).map_err(failed)?;
         let span = |partition: i32| {
             let (low, end) = self.consumer.fetch_watermarks(topic, partition, WAIT)?;
             let committed = match committed.find_partition(topic, partition).map(|found| found.offset()) {
@@ -84,6 +85,21 @@ impl Scan {
         spans.map_err(failed)
     }
 
+    /// What the group has committed. A cluster that has just started may have to make room for groups first.
+    fn committed(&self, list: TopicPartitionList) -> Result<TopicPartitionList, KafkaError> {
+        let until = Instant::now() + WAIT;
+        loop {
+            match self.consumer.committed_offsets(list.clone(), WAIT) {
+                Err(KafkaError::MetadataFetch(
+                    RDKafkaErrorCode::NotCoordinator
+                    | RDKafkaErrorCode::CoordinatorNotAvailable
+                    | RDKafkaErrorCode::CoordinatorLoadInProgress,
+                )) if Instant::now() < until => std::thread::sleep(AGAIN_AFTER),
+                answer => return answer,
+            }
+        }
+    }
+
     /// How many messages of these partitions were being delivered when their owners last committed, at most a moment ago.
     pub fn in_flight(&self, assigned: &[(String, Vec<i32>)]) -> Result<u64, EngineError> {
         let mut list = TopicPartitionList::new();
@@ -95,7 +111,7 @@ impl Scan {
         if list.count() == 0 {
             return Ok(0);
         }
-        let committed = self.consumer.committed_offsets(list, WAIT);
+        let committed = self.committed(list);
         let committed = committed.map_err(|error| unavailable(&self.cluster, &error))?;
         let elements = committed.elements();
         let out = elements.iter().map(|place| CommitNote::read(place.metadata(), 0).out);
