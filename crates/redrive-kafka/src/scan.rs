@@ -71,7 +71,7 @@ impl Scan {
         if partitions == 0 {
             return Ok(Vec::new());
         }
-        let committed = self.committed(list).map_err(failed)?;
+        let committed = self.committed(&list).map_err(failed)?;
         let span = |partition: i32| {
             let (low, end) = self.consumer.fetch_watermarks(topic, partition, WAIT)?;
             let committed = match committed.find_partition(topic, partition).map(|found| found.offset()) {
@@ -86,7 +86,7 @@ impl Scan {
     }
 
     /// What the group has committed. A cluster that has just started may have to make room for groups first.
-    fn committed(&self, list: TopicPartitionList) -> Result<TopicPartitionList, KafkaError> {
+    fn committed(&self, list: &TopicPartitionList) -> Result<TopicPartitionList, KafkaError> {
         let until = Instant::now() + WAIT;
         loop {
             match self.consumer.committed_offsets(list.clone(), WAIT) {
@@ -111,7 +111,7 @@ impl Scan {
         if list.count() == 0 {
             return Ok(0);
         }
-        let committed = self.committed(list);
+        let committed = self.committed(&list);
         let committed = committed.map_err(|error| unavailable(&self.cluster, &error))?;
         let elements = committed.elements();
         let out = elements.iter().map(|place| CommitNote::read(place.metadata(), 0).out);
