@@ -4,6 +4,7 @@
 # REDRIVE_TEST_KAFKA=host:port that broker.
 #
 #   REDRIVE_TEST_PROFILE=release   build the tests with optimisation
+#   REDRIVE_TEST_BACKTRACE=1       a trace with every panic
 #   REDRIVE_TEST_TIMEOUT=24h       how long the suites may take; 45 minutes unless set
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,6 +15,9 @@ log=target/test.log
 began=$SECONDS
 their_broker=${REDRIVE_TEST_KAFKA:-}
 mkdir -p target
+
+# Many tests make handlers panic on purpose; their traces would bury what a failed test says.
+export RUST_BACKTRACE=${REDRIVE_TEST_BACKTRACE:-0}
 
 step() { printf '\n== %s (after %d s)\n' "$*" "$((SECONDS - began))"; }
 
@@ -29,6 +33,7 @@ summary() {
         grep '^skipped: ' "$log" | sort -u || true
     fi
     if ((status)); then
+        cat "$log.failed" 2>/dev/null || true
         grep -E '^test .* FAILED$|^error(\[|:)' "$log" 2>/dev/null | sort -u | head -n 20 || true
         echo "FAILED after $((SECONDS - began)) s; the output is in $log"
     else
@@ -36,7 +41,7 @@ summary() {
     fi
     exit "$status"
 }
-rm -f "$log"
+rm -f "$log" "$log.failed"
 trap summary EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
