@@ -292,9 +292,9 @@ impl Machine {
     }
 
     /// The last batch was given to the engine under `ticket`.
-    pub fn submitted(&mut self, ticket: Ticket, len: usize) {
+    pub fn submitted(&mut self, ticket: Ticket, len: usize, now: Time) {
         self.batch_retries = 0;
-        self.suspect_given(ticket);
+        self.suspect_given(ticket, now);
         let parked = std::mem::take(&mut self.batch_parked);
         self.submitted.push_back(Submitted { ticket, len, parked });
     }
