@@ -82,6 +82,12 @@ pub fn expired(meta: &Meta, now: Time) -> bool {
     meta.deadline.is_some_and(|deadline| now >= deadline)
 }
 
+/// Whether a message that was held for `held_ms` in all has outlasted `hold_max`. It becomes a dead letter for
+/// `hold_expired`.
+pub fn outlasts_hold(policy: &Policy, held_ms: u64) -> bool {
+    held_ms > millis(policy.hold_max())
+}
+
 /// The meta to store with a decision: [`Meta::after`], once crashes outside the policy's window are forgotten.
 pub fn after(policy: &Policy, meta: &Meta, outcome: &Outcome, decision: &Decision, now: Time) -> Meta {
     match outcome.class() {
@@ -163,7 +169,7 @@ impl Deciding<'_> {
         if self.too_late(delay_ms) {
             return Decision::DeadLetter(Reason::TtlExceeded);
         }
-        if self.meta.held_ms.saturating_add(delay_ms) > millis(self.policy.hold_max()) {
+        if outlasts_hold(self.policy, self.meta.held_ms.saturating_add(delay_ms)) {
             return Decision::DeadLetter(Reason::HoldExpired);
         }
         let due = self.now.plus(Duration::from_millis(delay_ms));

@@ -55,7 +55,7 @@ pub mod window;
 
 pub use breaker::{Breaker, BreakerSettings};
 pub use class::{Class, Family};
-pub use decide::{after, decide, expired};
+pub use decide::{after, decide, expired, outlasts_hold};
 pub use decision::Decision;
 pub use failure_kind::FailureKind;
 pub use forecast::Forecast;

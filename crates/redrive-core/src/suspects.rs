@@ -4,6 +4,9 @@
 //! time while other work goes on; whoever comes to any end is cleared. One that was running alone when the process died
 //! again is the likely one, but others were running beside it: its last run is made with nothing else. If the process
 //! dies then, it is convicted, and nobody else can have done it.
+//!
+//! Where it takes long to write down who runs, a few are announced together. If nobody can tell which of them ran, they
+//! share that crash; since it is never the last one before a conviction, no innocent is convicted by it.
 
 use std::collections::VecDeque;
 
@@ -66,9 +69,12 @@ impl<T> Suspects<T> {
         if self.running.is_some() { None } else { self.next_run() }
     }
 
-    /// Whose turn it is, to be looked at.
-    pub fn next(&self) -> Option<&T> {
-        self.waiting.front().map(|(who, _)| who)
+    /// Those whose turn it is and who have the next turns, as far as they may be announced together: never one that runs
+    /// in silence with anybody else.
+    pub fn in_turn(&self, most: usize) -> impl Iterator<Item = &T> {
+        let most = if self.next_run() == Some(Run::InSilence) { 1 } else { most };
+        let waiting = self.waiting.iter().take_while(|_| self.running.is_none());
+        waiting.take(most).map(|(who, _)| who)
     }
 
     /// Starts the next one. It must have been announced before.
@@ -130,10 +136,14 @@ mod tests {
         suspects.suspect("pill", 2);
         suspects.suspect("b", 1);
         assert!(suspects.want_silence());
+        assert_eq!(suspects.in_turn(9).collect::<Vec<_>>(), [&"pill"], "nobody shares its last crash");
         assert_eq!(suspects.start(), Some(("pill", 2)));
+        assert_eq!(suspects.in_turn(9).count(), 0);
         assert_eq!(suspects.start(), None, "one at a time");
         suspects.ended(true);
         assert!(!suspects.want_silence());
+        assert_eq!(suspects.in_turn(9).collect::<Vec<_>>(), [&"a", &"b"]);
+        assert_eq!(suspects.in_turn(1).collect::<Vec<_>>(), [&"a"]);
         assert_eq!(suspects.start(), Some(("a", 1)));
         assert!(!suspects.want_silence(), "beside other work");
         suspects.ended(true);

@@ -119,8 +119,8 @@ impl KafkaEngine {
         for start in starts {
             let LaneStart { kind, topic, partition, done, mut suspected, written, room } = start;
             let place = started::place(&topic, partition);
-            if let Some(ran) = suspected.by().and_then(|run| self.started.left_by(run, place)) {
-                suspected.narrow(ran.into_iter().filter(|offset| !done.contains(*offset)).collect());
+            if let Some((ran, alone)) = suspected.by().and_then(|run| self.started.left_by(run, place)) {
+                suspected.narrow(ran.into_iter().filter(|offset| !done.contains(*offset)).collect(), alone);
             }
             if suspected.below() > done.prefix() {
                 let (from, to) = (done.prefix(), suspected.below());

@@ -15,15 +15,7 @@ use crate::started;
 use crate::suspects::Suspected;
 use crate::waiting::{Carried, Waiting};
 
-/// What the records of a partition are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaneKind {
-    Source,
-    /// Retries that wait for their time; also in a tier that is no longer configured.
-    Tier,
-    /// Letters that were put back.
-    Replay,
-}
+pub use crate::kind::LaneKind;
 
 /// A message that was handed out, and what the delivery does not say of it.
 #[derive(Clone, Debug)]
@@ -228,7 +220,7 @@ impl Lane {
     /// Whether somebody waits for the next commit.
     pub fn is_urgent(&self) -> bool {
         let is_low = self.kind == LaneKind::Source && self.reserved.is_low(self.taken, self.next);
-        self.suspected.has_news() || is_low || self.hurries
+        self.suspected.is_awaited() || is_low || self.hurries
     }
 
     /// Whether something of it runs, or may.
@@ -238,12 +230,12 @@ impl Lane {
 
     /// What the last note of an owner says; `leaves` if suspects of a tier are left.
     pub fn standing_at_end(&self, leaves: bool, run: Option<u64>) -> Standing<'_> {
-        let (taken, suspected) = (self.taken, Some(&self.suspected));
+        let (taken, named) = (self.taken, Some(self.suspected.named()));
         let by = self.vouched(run);
         if self.is_busy() {
             let taken = taken.max(self.suspected.below());
             let until = self.until();
-            return Standing { clean: false, taken, until, by, suspected };
+            return Standing { clean: false, taken, until, by, named, out: 0 };
         }
         // Whoever was suspected still is, and nobody else.
         let (below, until) = (self.suspected.below(), self.suspected.due_by());
@@ -253,9 +245,9 @@ impl Lane {
             LaneKind::Tier | LaneKind::Replay => leaves || self.suspected.ran().next().is_some(),
         };
         if is_left {
-            return Standing { clean: false, taken: below.max(prefix), until, by, suspected };
+            return Standing { clean: false, taken: below.max(prefix), until, by, named, out: 0 };
         }
-        Standing { suspected, ..Standing::clean(taken) }
+        Standing { named, ..Standing::clean(taken) }
     }
 
     /// The run whose file says exactly what was handed out of this partition, if there is one.

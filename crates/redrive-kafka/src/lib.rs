@@ -43,6 +43,7 @@ pub mod waiting;
 
 mod blocked;
 pub mod keys;
+mod kind;
 pub mod lane;
 pub mod lookahead;
 pub mod spill;
@@ -57,6 +58,7 @@ mod take;
 mod tend;
 
 pub mod commit;
+pub mod crashes;
 pub mod produce;
 pub mod progress;
 pub mod reservation;

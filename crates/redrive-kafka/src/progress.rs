@@ -3,11 +3,12 @@
 //! Nothing rests on it but the number of repeats: what it does not say is delivered again, and what it says stays true
 //! for as long as the topic lives, because an offset is never used twice.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use redrive::engine::completion::CompletionSet;
 
-use crate::suspects::{Crashes, Suspected, read_crashed};
+use crate::crashes::{Crashes, Named, read_alone, read_crashed};
 
 /// Brokers accept 4,096 bytes of metadata by default.
 pub const NOTE_BYTES_MAX: usize = 4_000;
@@ -31,19 +32,14 @@ pub struct CommitNote {
     pub by: Option<u64>,
     /// Who ran alone when a process died, by offset.
     pub crashed: Vec<(u64, Crashes)>,
-    /// Who was announced to run alone.
-    pub alone: Option<u64>,
+    /// Who was announced to run alone, one after the other.
+    pub alone: BTreeSet<u64>,
     /// Whether more is done than `runs` says; the rest is in `T.progress`.
     pub more: bool,
     /// What is done beyond the committed offset, as (first, count).
     pub runs: Vec<(u64, u64)>,
     /// How many of the partition were being delivered. Only for people: `status --members`.
     pub out: u64,
-}
-
-/// A note with the number of those that are being delivered.
-pub fn with_out(note: String, out: usize) -> String {
-    if out == 0 { note } else { format!("{note} out={out}") }
 }
 
 /// How a partition stands, besides what is done.
@@ -53,7 +49,9 @@ pub struct Standing<'a> {
     pub taken: u64,
     pub until: Option<u64>,
     pub by: Option<u64>,
-    pub suspected: Option<&'a Suspected>,
+    pub named: Option<Named<'a>>,
+    /// How many are being delivered.
+    pub out: usize,
 }
 
 impl Standing<'_> {
@@ -65,7 +63,7 @@ impl Standing<'_> {
 
 /// The text for a partition whose completions are `done`, and whether it says all of them.
 pub fn note(standing: &Standing<'_>, done: &CompletionSet) -> (String, bool) {
-    let Standing { clean, taken, until, by, suspected } = standing;
+    let Standing { clean, taken, until, by, named, out } = standing;
     let mut text = format!("{VERSION} {} taken={taken}", if *clean { "clean" } else { "open" });
     if let Some(until) = until {
         let _ = write!(text, " until={until}");
@@ -73,8 +71,11 @@ pub fn note(standing: &Standing<'_>, done: &CompletionSet) -> (String, bool) {
     if let Some(by) = by {
         let _ = write!(text, " by={by:x}");
     }
-    if let Some(suspected) = suspected {
-        suspected.write(&mut text);
+    if let Some(named) = named {
+        named.write(&mut text);
+    }
+    if *out > 0 {
+        let _ = write!(text, " out={out}");
     }
     let mut whole = true;
     let mut end = done.prefix();
@@ -115,7 +116,7 @@ impl CommitNote {
                 Some(("until", value)) => note.until = value.parse().ok(),
                 Some(("by", value)) => note.by = u64::from_str_radix(value, 16).ok(),
                 Some(("crashed", value)) => note.crashed = read_crashed(value),
-                Some(("alone", value)) => note.alone = value.parse().ok(),
+                Some(("alone", value)) => note.alone = read_alone(value),
                 Some(("done", value)) => note.runs = runs(value, offset),
                 Some(_) => {}
             }
@@ -254,7 +255,8 @@ mod tests {
         assert!(whole);
         let read = CommitNote::read(&text, 3);
         assert_eq!(read, CommitNote { taken: 12, runs: vec![(5, 2), (9, 1)], ..CommitNote::default() });
-        assert_eq!(CommitNote::read(&with_out(text, 3), 3), CommitNote { out: 3, ..read });
+        let (text, _) = note(&Standing { out: 3, ..open(12) }, &set(3, &[5, 6, 9]));
+        assert_eq!(CommitNote::read(&text, 3), CommitNote { out: 3, ..read });
         assert_eq!(note(&Standing::clean(3), &set(3, &[])).0, "v1 clean taken=3");
         let tier = Standing { until: Some(77), by: Some(171), ..open(3) };
         assert_eq!(note(&tier, &set(3, &[])).0, "v1 open taken=3 until=77 by=ab");

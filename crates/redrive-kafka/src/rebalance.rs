@@ -23,7 +23,12 @@ impl Polling {
                 Change::Assign(list) => self.assigning = Some((list, Instant::now())),
                 Change::Revoke => {
                     self.assigning = None;
-                    if self.lanes.is_empty() || self.consumer.assignment_lost() {
+                    if self.lanes.is_empty() {
+                        self.let_go();
+                    } else if self.consumer.assignment_lost() {
+                        tracing::warn!(
+                            "the group went on without this member; what it had in flight is delivered again"
+                        );
                         self.let_go();
                     } else {
                         self.releasing = Some(Instant::now() + self.drain + RELEASE_GRACE);

@@ -1,5 +1,6 @@
 //! Before something is handed out: what may run is committed first, and a suspect by its name.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use redrive::engine::{Announced, Delivery, Receipt};
@@ -68,27 +69,41 @@ impl KafkaEngine {
         }
     }
 
-    /// A suspect is about to run alone. That has to be committed first, and that nobody else is.
-    pub(crate) fn announce_alone(&mut self, receipt: &Receipt, now: Time) -> Announced {
-        let at = receipt.lane as usize;
-        let is_ours = receipt.epoch == self.epoch && self.claim == Claim::Ours && at < self.lanes.len();
-        if !is_ours {
-            return Announced::Gone;
+    /// A suspect is about to run alone. That has to be committed first, and that nobody else is; those that come after it
+    /// are announced with it, so that not each of them waits for a commit.
+    pub(crate) fn announce_alone(&mut self, next: &[Receipt], now: Time) -> Announced {
+        let Some(first) = next.first().filter(|first| self.is_ours(first)) else { return Announced::Gone };
+        let at = first.lane as usize;
+        if !self.lanes[at].suspected.is_announced(first.at) {
+            self.announce_these(next, now);
         }
-        let mut known = true;
-        for (_, lane) in self.lanes.iter_mut().enumerate().filter(|(other, _)| *other != at) {
-            lane.suspected.recall();
-            known &= !lane.suspected.has_news();
+        if self.lanes.iter().any(|lane| lane.suspected.is_awaited()) {
+            self.commit_when_due(Instant::now());
+            return Announced::NotYet;
         }
         let lane = &mut self.lanes[at];
-        known &= lane.suspected.announce(receipt.at, now);
-        if known {
-            if let Some(out) = lane.out.get_mut(&receipt.at) {
-                out.waits = false;
-            }
-            return Announced::Yes;
+        if let Some(out) = lane.out.get_mut(&first.at) {
+            out.waits = false;
         }
-        self.commit_when_due(Instant::now());
-        Announced::NotYet
+        self.started.runs_alone(Some((lane.place, first.at)));
+        self.started.flush();
+        Announced::Yes
+    }
+
+    fn announce_these(&mut self, next: &[Receipt], now: Time) {
+        let ours: Vec<&Receipt> = next.iter().filter(|receipt| self.is_ours(receipt)).collect();
+        for (at, lane) in self.lanes.iter_mut().enumerate() {
+            let here = ours.iter().filter(|receipt| receipt.lane as usize == at).map(|receipt| receipt.at);
+            let here: BTreeSet<u64> = here.collect();
+            if here.is_empty() {
+                lane.suspected.recall();
+            } else {
+                lane.suspected.announce(here, now);
+            }
+        }
+    }
+
+    fn is_ours(&self, receipt: &Receipt) -> bool {
+        receipt.epoch == self.epoch && self.claim == Claim::Ours && (receipt.lane as usize) < self.lanes.len()
     }
 }

@@ -36,9 +36,9 @@ impl Engine for KafkaEngine {
         Ok(())
     }
 
-    fn announce(&mut self, receipt: &Receipt, now: Time) -> Result<Announced, EngineError> {
+    fn announce(&mut self, next: &[Receipt], now: Time) -> Result<Announced, EngineError> {
         self.check()?;
-        Ok(self.announce_alone(receipt, now))
+        Ok(self.announce_alone(next, now))
     }
 
     fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {

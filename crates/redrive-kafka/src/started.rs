@@ -10,17 +10,20 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
 /// When the file has grown to this size, it begins anew with what is in flight.
 const FILE_BYTES_MAX: usize = 4 << 20;
 const RUN_BYTES: usize = 8;
 const MARK_BYTES: usize = 16;
 /// Set in the place of an offset, which is never that large.
 const ENDED: u64 = 1 << 63;
+/// Of the suspects, it is the one that runs; with [`ENDED`]: nobody does.
+const ALONE: u64 = 1 << 62;
 
 /// A partition in the file.
 pub fn place(topic: &str, partition: i32) -> u64 {
-    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    topic.bytes().chain(partition.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, fold)
+    xxh3_64_with_seed(topic.as_bytes(), u64::from(partition.cast_unsigned()))
 }
 
 #[derive(Debug)]
@@ -31,10 +34,19 @@ pub struct Started {
     len: usize,
     /// Marks that are not written yet.
     buf: Vec<u8>,
-    /// The run before this one, and what it had in flight.
-    left: Option<(u64, HashMap<u64, BTreeSet<u64>>)>,
+    /// The suspect that runs, as place and offset.
+    alone: Option<(u64, u64)>,
+    left: Option<Left>,
     /// Whether the file cannot be written: then nobody may rely on it.
     is_broken: bool,
+}
+
+/// What the run before this one had in flight, by place.
+#[derive(Debug)]
+struct Left {
+    run: u64,
+    marks: HashMap<u64, BTreeSet<u64>>,
+    alone: Option<(u64, u64)>,
 }
 
 impl Started {
@@ -42,7 +54,16 @@ impl Started {
     pub fn open(dir: &Path, pipeline: &str) -> Self {
         let path = dir.join(format!("{pipeline}.started"));
         let left = std::fs::read(&path).ok().and_then(|raw| read(&raw));
-        Self { path, run: new_run(), file: None, len: 0, buf: Vec::new(), left, is_broken: false }
+        Self {
+            path,
+            run: new_run(),
+            file: None,
+            len: 0,
+            buf: Vec::new(),
+            alone: None,
+            left,
+            is_broken: false,
+        }
     }
 
     /// The name of this run, for notes; `None` if its file cannot be relied on.
@@ -50,10 +71,18 @@ impl Started {
         (!self.is_broken).then_some(self.run)
     }
 
-    /// What `run` had in flight of a partition, if this is the file of that run.
-    pub fn left_by(&self, run: u64, place: u64) -> Option<BTreeSet<u64>> {
-        let (_, marks) = self.left.as_ref().filter(|(left, _)| *left == run)?;
-        Some(marks.get(&place).cloned().unwrap_or_default())
+    /// What `run` had in flight of a partition, and which suspect of it was running, if this is the file of that run.
+    pub fn left_by(&self, run: u64, place: u64) -> Option<(BTreeSet<u64>, Option<u64>)> {
+        let left = self.left.as_ref().filter(|left| left.run == run)?;
+        let alone = left.alone.filter(|(at, _)| *at == place).map(|(_, offset)| offset);
+        Some((left.marks.get(&place).cloned().unwrap_or_default(), alone))
+    }
+
+    /// Of the suspects this one runs, or nobody.
+    pub fn runs_alone(&mut self, who: Option<(u64, u64)>) {
+        self.alone = who;
+        let (place, offset) = who.unwrap_or((0, ENDED));
+        self.started(place, offset | ALONE);
     }
 
     pub fn started(&mut self, place: u64, offset: u64) {
@@ -62,6 +91,9 @@ impl Started {
     }
 
     pub fn ended(&mut self, place: u64, offset: u64) {
+        if self.alone == Some((place, offset)) {
+            self.alone = None;
+        }
         self.started(place, offset | ENDED);
     }
 
@@ -91,7 +123,8 @@ impl Started {
             return;
         }
         let mut raw = self.run.to_le_bytes().to_vec();
-        for (place, offset) in in_flight {
+        let alone = self.alone.map(|(place, offset)| (place, offset | ALONE));
+        for (place, offset) in in_flight.chain(alone) {
             raw.extend_from_slice(&place.to_le_bytes());
             raw.extend_from_slice(&offset.to_le_bytes());
         }
@@ -125,21 +158,25 @@ fn replaced(path: &Path, raw: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-fn read(raw: &[u8]) -> Option<(u64, HashMap<u64, BTreeSet<u64>>)> {
+fn read(raw: &[u8]) -> Option<Left> {
     let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
     let (run, raw) = raw.split_at_checked(RUN_BYTES)?;
     let mut marks: HashMap<u64, BTreeSet<u64>> = HashMap::new();
+    let mut alone = None;
     // A mark that was being written when the process died may be cut short: it is not a mark.
     for mark in raw.chunks_exact(MARK_BYTES) {
         let (place, offset) = (number(&mark[..8]), number(&mark[8..]));
-        let open = marks.entry(place).or_default();
-        if offset & ENDED == 0 {
-            open.insert(offset);
+        let (which, ended) = (offset & !(ENDED | ALONE), offset & ENDED != 0);
+        if offset & ALONE != 0 {
+            alone = (!ended).then_some((place, which));
+        } else if ended {
+            marks.entry(place).or_default().remove(&which);
+            alone = alone.filter(|running| *running != (place, which));
         } else {
-            open.remove(&(offset & !ENDED));
+            marks.entry(place).or_default().insert(which);
         }
     }
-    Some((number(run), marks))
+    Some(Left { run: number(run), marks, alone })
 }
 
 fn new_run() -> u64 {
@@ -167,10 +204,32 @@ mod tests {
         first.started(here, 5);
         drop(first);
         let next = Started::open(dir.path(), "orders");
-        assert_eq!(next.left_by(run, here), Some(BTreeSet::from([4])));
-        assert_eq!(next.left_by(run, there), Some(BTreeSet::from([9])));
-        assert_eq!(next.left_by(run, place("orders", 2)), Some(BTreeSet::new()));
+        assert_eq!(next.left_by(run, here), Some((BTreeSet::from([4]), None)));
+        assert_eq!(next.left_by(run, there), Some((BTreeSet::from([9]), None)));
+        assert_eq!(next.left_by(run, place("orders", 2)), Some((BTreeSet::new(), None)));
         assert_eq!(next.left_by(run + 1, here), None, "the partition had another owner since");
+    }
+
+    #[test]
+    fn of_the_suspects_it_is_known_which_one_ran() {
+        let dir = tempfile::tempdir().unwrap();
+        let here = place("orders", 1);
+        let mut first = Started::open(dir.path(), "orders");
+        let run = first.run().unwrap();
+        let left = |first: &mut Started| {
+            first.flush();
+            Started::open(dir.path(), "orders").left_by(run, here).unwrap()
+        };
+        first.begin([(here, 3), (here, 4)].into_iter());
+        first.runs_alone(Some((here, 3)));
+        assert_eq!(left(&mut first), (BTreeSet::from([3, 4]), Some(3)));
+        first.begin([(here, 3), (here, 4)].into_iter());
+        assert_eq!(left(&mut first).1, Some(3), "a file that begins anew knows it too");
+        first.ended(here, 3);
+        assert_eq!(left(&mut first), (BTreeSet::from([4]), None));
+        first.runs_alone(Some((here, 4)));
+        first.runs_alone(None);
+        assert_eq!(left(&mut first), (BTreeSet::from([4]), None), "it was given up in order");
     }
 
     #[test]

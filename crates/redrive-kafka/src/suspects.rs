@@ -5,24 +5,13 @@
 //! so it survives a machine without its disk.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use redrive::engine::Suspect;
 use redrive_core::Time;
 
-use crate::lane::LaneKind;
+use crate::crashes::{Crashes, Named};
+use crate::kind::LaneKind;
 use crate::progress::CommitNote;
-
-/// How many that ran alone are named in a note. There is hardly ever more than one.
-const NAMED_MAX: usize = 16;
-
-/// How often processes ended while somebody ran, and when; in milliseconds, 0 where nobody has looked at a clock yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crashes {
-    pub count: u32,
-    pub first: u64,
-    pub last: u64,
-}
 
 /// Those that may have been handed out when the last owner died.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -46,12 +35,13 @@ pub struct Suspected {
     by: Option<u64>,
     /// Whoever ran alone, by offset.
     crashed: BTreeMap<u64, Crashes>,
-    /// The one that was announced when the last owner died, and has one crash more for it.
-    blamed: Option<u64>,
-    /// The one that is announced.
-    alone: Option<u64>,
-    /// Counts what has changed that a note tells, and how much of it is committed.
+    /// Those that were announced when the last owner died, and have one crash more for it.
+    blamed: BTreeSet<u64>,
+    /// Those that are announced; they run one after the other.
+    alone: BTreeSet<u64>,
+    /// Counts what has changed that a note tells, how much of it somebody waits for, and how much is committed.
     changes: u64,
+    awaited: u64,
     kept: u64,
 }
 
@@ -64,12 +54,12 @@ impl Suspected {
             LaneKind::Tier | LaneKind::Replay => note.until.map_or(Region::Nobody, Region::DueBy),
         };
         let mut crashed: BTreeMap<u64, Crashes> = note.crashed.iter().copied().collect();
-        if let Some(alone) = note.alone {
-            let before = crashed.get(&alone).copied().unwrap_or(Crashes { count: 1, first: 0, last: 0 });
-            crashed.insert(alone, Crashes { count: before.count.saturating_add(1), last: 0, ..before });
+        for alone in &note.alone {
+            let before = crashed.get(alone).copied().unwrap_or(Crashes { count: 1, first: 0, last: 0 });
+            crashed.insert(*alone, Crashes { count: before.count.saturating_add(1), last: 0, ..before });
         }
         let until = if let Region::DueBy(due) = region { Some(due) } else { None };
-        Self { region, until, by: note.by, crashed, blamed: note.alone, ..Self::default() }
+        Self { region, until, by: note.by, crashed, blamed: note.alone.clone(), ..Self::default() }
     }
 
     /// The run whose file would say more.
@@ -77,15 +67,25 @@ impl Suspected {
         self.by
     }
 
-    /// Exactly these ran and did not come back. The next note is of another run, and has to say so before that one's file
-    /// is needed.
-    pub fn narrow(&mut self, ran: BTreeSet<u64>) {
-        // It came back before the process died, and no note had told so yet.
-        if let Some(innocent) = self.blamed.take().filter(|blamed| !ran.contains(blamed)) {
-            self.crashed.remove(&innocent);
+    /// Exactly these ran and did not come back, and of those that were announced only `alone` was running. The next note is
+    /// of another run, and has to say so before that one's file is needed.
+    pub fn narrow(&mut self, ran: BTreeSet<u64>, alone: Option<u64>) {
+        for innocent in std::mem::take(&mut self.blamed).into_iter().filter(|blamed| Some(*blamed) != alone) {
+            // It came back before the process died, and no note had told so yet; or its turn had not come.
+            match self.crashed.get_mut(&innocent) {
+                Some(crashes) if crashes.count > 2 && ran.contains(&innocent) => crashes.count -= 1,
+                _ => drop(self.crashed.remove(&innocent)),
+            }
         }
         self.region = Region::These(ran);
+        self.changed(true);
+    }
+
+    fn changed(&mut self, awaited: bool) {
         self.changes += 1;
+        if awaited {
+            self.awaited = self.changes;
+        }
     }
 
     /// Whether it is known exactly who is suspected, so that a list of what runs from now on tells the same.
@@ -135,41 +135,53 @@ impl Suspected {
         Some(Suspect { crashes: known.count, first_crash: time(known.first), last_crash: time(known.last) })
     }
 
-    /// It is about to run, and whoever was announced before it is not. Whether that is committed.
-    pub fn announce(&mut self, offset: u64, now: Time) -> bool {
-        if self.alone != Some(offset) {
-            let at = now.as_millis();
-            self.crashed.entry(offset).or_insert(Crashes { count: 1, first: at, last: at });
-            self.alone = Some(offset);
-            self.changes += 1;
+    /// These are about to run, one after the other, and whoever was announced before is not. Somebody waits until that is
+    /// committed.
+    pub fn announce(&mut self, next: BTreeSet<u64>, now: Time) {
+        if next == self.alone {
+            return;
         }
-        self.kept == self.changes
+        let at = now.as_millis();
+        self.alone = next;
+        self.crashed.retain(|offset, crashes| crashes.count > 1 || self.alone.contains(offset));
+        for offset in &self.alone {
+            self.crashed.entry(*offset).or_insert(Crashes { count: 1, first: at, last: at });
+        }
+        self.changed(true);
     }
 
-    /// Nobody runs alone: it came back unstarted, or another one is announced in another partition.
+    /// Nobody runs alone: the turn of those that were announced has not come, or one came back unstarted.
     pub fn recall(&mut self) {
-        self.changes += u64::from(self.alone.take().is_some());
+        if !self.alone.is_empty() {
+            self.alone.clear();
+            self.changed(true);
+        }
     }
 
     /// A record came back, or nobody needs it any more. Whether it was known by name.
     pub fn settled(&mut self, offset: u64) -> bool {
         let had_run = if let Region::These(ran) = &mut self.region { ran.remove(&offset) } else { false };
-        let had_crashed = self.crashed.remove(&offset).is_some();
-        let was_named = had_crashed || self.alone == Some(offset);
+        let crashes = self.crashed.remove(&offset);
+        let was_named = self.alone.remove(&offset) || crashes.is_some();
         if was_named {
-            self.alone = self.alone.filter(|alone| *alone != offset);
-            self.changes += 1;
+            // Everybody waits for the end of one that ran in silence.
+            self.changed(crashes.is_some_and(|crashes| crashes.count > 1));
         }
         had_run || was_named
     }
 
-    pub fn is_alone(&self, offset: u64) -> bool {
-        self.alone == Some(offset)
+    pub fn is_announced(&self, offset: u64) -> bool {
+        self.alone.contains(&offset)
     }
 
-    /// Whether a note has to be committed soon: somebody waits for it.
+    /// Whether there is something to commit.
     pub fn has_news(&self) -> bool {
         self.changes > self.kept
+    }
+
+    /// Whether somebody waits for it to be committed.
+    pub fn is_awaited(&self) -> bool {
+        self.awaited > self.kept
     }
 
     pub fn changes(&self) -> u64 {
@@ -180,28 +192,10 @@ impl Suspected {
         self.kept = self.kept.max(changes);
     }
 
-    /// The words of a note.
-    pub fn write(&self, text: &mut String) {
-        let mut separator = " crashed=";
-        for (offset, Crashes { count, first, last }) in self.crashed.iter().take(NAMED_MAX) {
-            let _ = write!(text, "{separator}{offset}:{count}:{first}:{last}");
-            separator = ",";
-        }
-        if let Some(alone) = self.alone {
-            let _ = write!(text, " alone={alone}");
-        }
+    /// Whom a note names.
+    pub fn named(&self) -> Named<'_> {
+        Named { crashed: &self.crashed, alone: &self.alone }
     }
-}
-
-/// The value of `crashed=`. What is no record of this kind says nothing.
-pub fn read_crashed(text: &str) -> Vec<(u64, Crashes)> {
-    let one = |part: &str| {
-        let mut numbers = part.split(':').map(str::parse::<u64>);
-        let mut next = || numbers.next()?.ok();
-        let (offset, count, first, last) = (next()?, next()?, next()?, next()?);
-        Some((offset, Crashes { count: u32::try_from(count).ok()?, first, last }))
-    };
-    text.split(',').take(NAMED_MAX).filter_map(one).collect()
 }
 
 #[cfg(test)]
@@ -215,9 +209,14 @@ mod tests {
 
     /// What the next owner knows if this one dies now.
     fn died(suspected: &Suspected, taken: u64) -> Suspected {
-        let standing = Standing { clean: false, taken, suspected: Some(suspected), ..Standing::default() };
+        let standing =
+            Standing { clean: false, taken, named: Some(suspected.named()), ..Standing::default() };
         let (text, _) = note(&standing, &CompletionSet::starting_at(3));
         Suspected::after(LaneKind::Source, &CommitNote::read(&text, 3))
+    }
+
+    fn announce(suspected: &mut Suspected, next: &[u64]) {
+        suspected.announce(next.iter().copied().collect(), NOW);
     }
 
     fn crashes(suspected: &mut Suspected, offset: u64) -> Option<u32> {
@@ -228,14 +227,15 @@ mod tests {
     fn three_lives_of_a_pill() {
         let mut second = died(&Suspected::default(), 10);
         assert_eq!([9, 10].map(|offset| crashes(&mut second, offset)), [Some(1), None]);
-        assert!(!second.announce(7, NOW), "not before it is committed");
+        announce(&mut second, &[7]);
+        assert!(second.is_awaited(), "not before it is committed");
         second.committed(second.changes());
-        assert!(second.announce(7, NOW));
+        assert!(second.is_announced(7) && !second.is_awaited());
         let mut third = died(&second, 20);
         assert_eq!([7, 8, 19].map(|offset| crashes(&mut third, offset)), [Some(2), Some(1), Some(1)]);
         let mut nothing_ran = died(&third, 20);
         assert_eq!(crashes(&mut nothing_ran, 7), Some(2), "a process that announced nobody adds nothing");
-        third.announce(7, NOW);
+        announce(&mut third, &[7]);
         let mut fourth = died(&third, 20);
         let pill = fourth.of(7, None, Time::from_millis(9_000)).unwrap();
         assert_eq!((pill.crashes, pill.first_crash), (3, Some(NOW)));
@@ -247,26 +247,46 @@ mod tests {
     #[test]
     fn who_came_back_is_not_blamed_for_what_happened_after() {
         let mut second = died(&Suspected::default(), 10);
-        second.announce(7, NOW);
+        announce(&mut second, &[7]);
         let mut by_the_note = died(&second, 20);
         assert_eq!(crashes(&mut by_the_note, 7), Some(2));
         let mut by_the_file = died(&second, 20);
-        by_the_file.narrow(BTreeSet::from([8]));
+        by_the_file.narrow(BTreeSet::from([8]), None);
         assert_eq!([7, 8, 9].map(|offset| crashes(&mut by_the_file, offset)), [None, Some(1), None]);
         let mut did_not_come_back = died(&second, 20);
-        did_not_come_back.narrow(BTreeSet::from([7, 8]));
+        did_not_come_back.narrow(BTreeSet::from([7, 8]), Some(7));
         assert_eq!([7, 8].map(|offset| crashes(&mut did_not_come_back, offset)), [Some(2), Some(1)]);
     }
 
     #[test]
-    fn one_is_announced_at_a_time() {
+    fn whoever_was_announced_before_has_had_its_turn() {
         let mut suspected = died(&Suspected::default(), 10);
-        suspected.announce(7, NOW);
-        suspected.announce(8, NOW);
+        announce(&mut suspected, &[7]);
+        announce(&mut suspected, &[8]);
         let mut next = died(&suspected, 10);
         assert_eq!([7, 8].map(|offset| crashes(&mut next, offset)), [Some(1), Some(2)]);
         suspected.recall();
         assert_eq!(crashes(&mut died(&suspected, 10), 8), Some(1));
+    }
+
+    #[test]
+    fn those_that_were_announced_together_share_a_crash_unless_it_is_known_who_ran() {
+        let mut suspected = died(&Suspected::default(), 10);
+        announce(&mut suspected, &[6, 7, 8]);
+        suspected.settled(6);
+        assert!(suspected.has_news() && !died(&suspected, 10).is_announced(7));
+        let mut by_the_note = died(&suspected, 10);
+        assert_eq!([6, 7, 8].map(|offset| crashes(&mut by_the_note, offset)), [Some(1), Some(2), Some(2)]);
+        announce(&mut by_the_note, &[7]);
+        let mut convicted = died(&by_the_note, 10);
+        assert_eq!([7, 8].map(|offset| crashes(&mut convicted, offset)), [Some(3), Some(2)]);
+        let mut by_the_file = died(&suspected, 10);
+        by_the_file.narrow(BTreeSet::from([7, 8]), Some(8));
+        assert_eq!([6, 7, 8].map(|offset| crashes(&mut by_the_file, offset)), [None, Some(1), Some(2)]);
+        announce(&mut by_the_file, &[8]);
+        let mut before_it_ran = died(&by_the_file, 10);
+        before_it_ran.narrow(BTreeSet::from([7, 8]), None);
+        assert_eq!([7, 8].map(|offset| crashes(&mut before_it_ran, offset)), [Some(1), Some(2)]);
     }
 
     #[test]
@@ -275,10 +295,5 @@ mod tests {
         let mut suspected = Suspected::after(LaneKind::Tier, &note);
         let mut of = |due: u64| suspected.of(3, Some(Time::from_millis(due)), NOW).is_some();
         assert!(of(400) && !of(401));
-    }
-
-    #[test]
-    fn damaged_words_say_nothing() {
-        assert_eq!(read_crashed("x,1:2,7:2:5:6,9:99999999999:1:1").len(), 1);
     }
 }

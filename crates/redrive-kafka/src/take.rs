@@ -214,8 +214,9 @@ impl KafkaEngine {
         };
         let at = receipt.lane as usize;
         let lane = &mut self.lanes[at];
-        if lane.suspected.is_alone(waiting.offset) {
+        if lane.suspected.is_announced(waiting.offset) {
             lane.suspected.recall();
+            self.started.runs_alone(None);
         }
         // A suspect stays one.
         if suspect.is_none() {

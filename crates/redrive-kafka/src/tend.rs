@@ -9,7 +9,7 @@ use crate::engine::{Claim, Committing, Covered, KafkaEngine, Then};
 use crate::lane::{Lane, LaneKind, Writing};
 use crate::mailbox::{Order, Place};
 use crate::produce::{Body, Production};
-use crate::progress::{CHUNK, Standing, chunk_bytes, chunk_key, note, with_out};
+use crate::progress::{CHUNK, Standing, chunk_bytes, chunk_key, note};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 pub(crate) const TEND_EVERY: Duration = Duration::from_secs(5);
@@ -60,15 +60,14 @@ impl KafkaEngine {
         for (at, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| unsure || lane.has_news()) {
             let (taken, due) = lane.reserved.renew(now, lane.taken, lane.suspected.below());
             let until = (lane.kind != LaneKind::Source).then_some(due);
-            let (by, suspected) = (lane.vouched(run), Some(&lane.suspected));
-            let standing = Standing { clean: false, taken, until, by, suspected };
+            let (by, named, out) = (lane.vouched(run), Some(lane.suspected.named()), lane.out.len());
+            let standing = Standing { clean: false, taken, until, by, named, out };
             let (note, whole) = note(&standing, &lane.done);
             lane.overflows = !whole;
             if !whole {
                 lane.note_falls_short();
             }
-            lane.noted_out = lane.out.len();
-            let note = with_out(note, lane.out.len());
+            lane.noted_out = out;
             lane.hurries = false;
             let offset = lane.done.prefix();
             let (marks, changes) = (lane.marks, lane.suspected.changes());
@@ -244,7 +243,7 @@ impl KafkaEngine {
     pub(crate) fn write_last_progress(&mut self) {
         for lane in &mut self.lanes {
             let standing =
-                Standing { taken: lane.taken, suspected: Some(&lane.suspected), ..Standing::default() };
+                Standing { taken: lane.taken, named: Some(lane.suspected.named()), ..Standing::default() };
             lane.overflows = !note(&standing, &lane.done).1;
         }
         self.write_progress();

@@ -23,13 +23,13 @@ fn crashes(deliveries: &[Delivery]) -> BTreeMap<String, u32> {
 fn announce(engine: &mut KafkaEngine, delivery: &Delivery) {
     let mut events = Vec::new();
     assert_eq!(
-        engine.announce(&delivery.receipt, at(0)).unwrap(),
+        engine.announce(&[delivery.receipt], at(0)).unwrap(),
         Announced::NotYet,
         "before it is committed"
     );
     wait("the announcement is committed", || {
         engine.poll(&mut events).expect("polling works");
-        engine.announce(&delivery.receipt, at(0)).unwrap() == Announced::Yes
+        engine.announce(&[delivery.receipt], at(0)).unwrap() == Announced::Yes
     });
 }
 

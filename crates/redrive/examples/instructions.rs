@@ -76,7 +76,7 @@ fn dispatch(policy: Policy, times: u64) -> u64 {
         if let Some(batch) = machine.batch() {
             let len = batch.len();
             let ticket = engine.settle(batch).expect("memory does not fail");
-            machine.submitted(ticket, len);
+            machine.submitted(ticket, len, now);
         }
     }
     machine.tally().succeeded

@@ -101,6 +101,11 @@ pub fn next_call(meta: &Meta) -> u32 {
     meta.attempts.saturating_add(meta.uncounted).saturating_add(1)
 }
 
+/// Whether nobody has attempted it before.
+pub fn is_new(delivery: &Delivery) -> bool {
+    delivery.meta.replays == 0 && next_call(&delivery.meta) == 1
+}
+
 fn record(
     before: &Meta,
     after: &Meta,

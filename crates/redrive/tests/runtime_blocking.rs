@@ -63,7 +63,7 @@ impl<E: Engine> World<E> {
         if let Some(batch) = self.machine.batch() {
             let len = batch.len();
             let ticket = self.engine.settle(batch).unwrap();
-            self.machine.submitted(ticket, len);
+            self.machine.submitted(ticket, len, self.now);
         }
     }
 

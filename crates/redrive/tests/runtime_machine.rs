@@ -58,7 +58,7 @@ impl World {
         if let Some(batch) = self.machine.batch() {
             let len = batch.len();
             let ticket = self.engine.settle(batch).unwrap();
-            self.machine.submitted(ticket, len);
+            self.machine.submitted(ticket, len, self.now);
         }
     }
 

@@ -81,7 +81,7 @@ impl World {
         if let Some(batch) = self.machine.batch() {
             let len = batch.len();
             let ticket = self.engine.settle(batch).unwrap();
-            self.machine.submitted(ticket, len);
+            self.machine.submitted(ticket, len, self.now);
         }
         if let Some(reminder) = self.machine.reminder(now) {
             self.engine.keep_reminder(&reminder).unwrap();

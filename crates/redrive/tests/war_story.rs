@@ -104,7 +104,7 @@ fn play(protection: &ProtectionSettings, outage_gate: bool) -> Outcome {
         if let Some(batch) = machine.batch() {
             let len = batch.len();
             let ticket = engine.settle(batch).unwrap();
-            machine.submitted(ticket, len);
+            machine.submitted(ticket, len, now);
         }
         ms += STEP_MS;
         assert!(ms < 24 * 3_600_000, "it never ends: {:?} {endpoint:?}", machine.tally());

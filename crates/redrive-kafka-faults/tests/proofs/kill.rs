@@ -16,7 +16,7 @@ fn nothing_is_lost_when_the_processor_is_killed_again_and_again() {
     let kills = often("REDRIVE_KAFKA_KILLS", 30);
     let seed = often("REDRIVE_SEED", 11);
     let mut random = Random::new(seed);
-    let mut world = World::shared("kill", 4);
+    let mut world = World::shared("kill", 4).patient();
     let flow = Flow::start(world.loader(), PER_SECOND);
     for _ in 0..kills {
         let member = world.member("one");

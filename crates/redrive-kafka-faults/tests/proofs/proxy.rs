@@ -36,7 +36,7 @@ fn lost_answers_neither_lose_nor_repeat_anything() {
     println!("{} answers to a plain producer lost, {sent} orders there once each", proxy.lost(Kind::Produce));
     drop(world);
 
-    let world = World::at(&proxy.address(), "proxy", 4);
+    let world = World::at(&proxy.address(), "proxy", 4).patient();
     let flow = Flow::start(world.loader(), PER_SECOND);
     let member = world.member("one");
     world.wait_until_moving();

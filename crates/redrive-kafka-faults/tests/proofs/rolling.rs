@@ -8,7 +8,7 @@ const MEMBERS: [&str; 3] = ["redrive-0", "redrive-1", "redrive-2"];
 #[test]
 fn a_rolling_restart_misses_nothing_and_repeats_nothing() {
     let rounds = often("REDRIVE_KAFKA_ROLLS", 1);
-    let world = World::shared("rolling", 6);
+    let world = World::shared("rolling", 6).patient();
     let flow = Flow::start(world.loader(), PER_SECOND);
     let mut members: Vec<_> = MEMBERS.iter().map(|name| world.member(name)).collect();
     world.wait_until_moving();

@@ -34,6 +34,7 @@ fn a_zombie_neither_loses_nor_overwrites_what_others_did_meanwhile() {
     world.wait_until_ended(produced);
     frozen.stop();
     awake.stop();
+    world.members_were_replaced();
     let told = world.audit(produced, "zombie");
     // Letters may be there twice if they were already in the socket when the process froze: one has 64 deliveries in
     // flight, and hardly one of them is a letter at that moment.

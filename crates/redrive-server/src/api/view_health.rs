@@ -5,8 +5,6 @@ use redrive::{Figures, HealthFigures, timestamp};
 use redrive_core::breaker::BreakerState;
 use serde::Serialize;
 
-use super::view::time;
-
 /// Breaker, permits, budget and suspects, with the latest changes.
 #[derive(Debug, Serialize)]
 pub struct HealthView {
@@ -83,10 +81,10 @@ impl HealthView {
         };
         let is_open = breaker.state != BreakerState::Closed;
         Self {
-            since: time(breaker.since),
+            since: breaker.since.map(timestamp::print),
             reason: breaker.cause.as_ref().filter(|_| is_open).map(health::cause),
-            next_probe: time(breaker.next_probe),
-            waits_until: time(figures.health.waits_until),
+            next_probe: breaker.next_probe.map(timestamp::print),
+            waits_until: figures.health.waits_until.map(timestamp::print),
             rounds: breaker.rounds,
             probes: breaker.probes,
             permits: *permits,
@@ -131,7 +129,7 @@ impl IncidentView {
         let of_limit = incident.peak_running as f64 / limit.max(1) as f64;
         Self {
             from: timestamp::print(incident.from),
-            until: time(incident.until),
+            until: incident.until.map(timestamp::print),
             failed_attempts: incident.failed,
             failed_probes: incident.failed_probes,
             dead: incident.dead,

@@ -11,7 +11,7 @@ use super::calls::Call;
 use super::failed::AttemptFailed;
 use super::machine::{Machine, Start};
 use super::protection::{CallEnd, Told, is_first};
-use super::suspected::Settling;
+use super::settling::Settling;
 use crate::engine::{Settlement, Verdict};
 use crate::failure::Failure;
 use crate::figures::Figures;

@@ -10,20 +10,18 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use redrive_core::suspects::Suspects;
-use redrive_core::time::millis;
-use redrive_core::{BreakerSettings, Message, Meta, Policy, Random, Reason, Time, expired};
+use redrive_core::{BreakerSettings, Message, Meta, Policy, Random, Reason, Time};
 
-use super::calls::{Call, CallId, Calls};
+use super::calls::{CallId, Calls};
 use super::failed::AttemptFailed;
 use super::health::{HealthEntry, HealthFigures};
 use super::permits::Permits;
-use super::protection::{Admission, Protection, ProtectionSettings};
+use super::protection::{Protection, ProtectionSettings};
 use super::resets::Resets;
 use super::routes::{Router, Routes};
-use super::suspected::Settling;
+use super::settling::Settling;
 use super::sweep::{self, Sweep};
 use super::waiting::Waiting;
 use crate::engine::{Delivery, Settlement, Ticket, Verdict};
@@ -38,9 +36,6 @@ pub use crate::settle::Views;
 pub const UNSETTLED_MAX: usize = 65_536;
 /// Of these, what is left for messages that are due: a disk that lags behind a backlog must not make retries late.
 pub const UNSETTLED_FOR_DUE: usize = UNSETTLED_MAX / 4;
-
-/// How long the message that opened the breaker waits while others are the probes.
-const ANOTHER_PROBE: Duration = Duration::from_secs(5);
 
 /// A handler to be called.
 #[derive(Debug)]
@@ -86,7 +81,7 @@ pub struct Machine {
     pub(super) policy: Arc<Policy>,
     pub(super) permits: Permits,
     pub(super) protection: Protection,
-    sweep: Sweep,
+    pub(super) sweep: Sweep,
     pub(super) resets: Resets,
     pub(super) routes: Option<Routes>,
     pub(super) suspects: Suspects<Delivery>,
@@ -243,100 +238,6 @@ impl Machine {
         self.pause(false);
     }
 
-    /// Looks at what was taken: most is to be started, some is settled without a start.
-    pub fn taken(&mut self, deliveries: &mut Vec<Delivery>, now: Time, starts: &mut Vec<Start>) {
-        for delivery in deliveries.iter() {
-            self.figures.consumed += u64::from(is_new(delivery));
-        }
-        let sweep = self.sweep.is_on().then(|| self.figures.dead.total());
-        self.taken_again(deliveries, now, starts);
-        if let Some(dead) = sweep {
-            self.sweep.looked((self.figures.dead.total() - dead) as usize);
-        }
-        self.note_suspects(now);
-    }
-
-    /// The same for deliveries that were taken before and have waited here since.
-    pub(super) fn taken_again(&mut self, deliveries: &mut Vec<Delivery>, now: Time, starts: &mut Vec<Start>) {
-        for delivery in deliveries.drain(..) {
-            if let Some(reason) = delivery.doomed {
-                self.settle(settle::dead(delivery, reason, now), None);
-            } else if expired(&delivery.meta, now) {
-                self.settle(settle::dead(self.with_time_held(delivery, now), Reason::TtlExceeded, now), None);
-            } else if self.protection.is_out_of_reach() && self.is_held_too_long(&delivery, now) {
-                self.settle(settle::dead(self.with_time_held(delivery, now), Reason::HoldExpired, now), None);
-            } else if let Some(suspect) = delivery
-                .suspect
-                .as_deref()
-                .copied()
-                .or_else(|| self.suspected_by_receiver(delivery.receipt.number()))
-            {
-                self.suspect(delivery, suspect, now);
-            } else {
-                self.start(delivery, now, starts);
-            }
-        }
-    }
-
-    /// A message that was kept from the sink until `now` says for how long.
-    pub(super) fn with_time_held(&self, mut delivery: Delivery, now: Time) -> Delivery {
-        let kept_ms = self.kept_ms(&delivery, now);
-        delivery.meta.held_ms = delivery.meta.held_ms.saturating_add(kept_ms);
-        delivery
-    }
-
-    fn kept_ms(&self, delivery: &Delivery, now: Time) -> u64 {
-        self.protection.kept_ms(delivery.due.unwrap_or(delivery.meta.created), now)
-    }
-
-    /// Whether a message has waited for the sink for as long as it may. Asked only while the sink is out of reach: what
-    /// can be delivered is.
-    fn is_held_too_long(&self, delivery: &Delivery, now: Time) -> bool {
-        let held_ms = delivery.meta.held_ms.saturating_add(self.kept_ms(delivery, now));
-        held_ms > millis(self.policy.hold_max())
-    }
-
-    fn start(&mut self, delivery: Delivery, now: Time, starts: &mut Vec<Start>) {
-        // An engine that hands out more than there was room for, or while stopping, gets the rest back.
-        let Some(permit) = self.permits.take().filter(|_| !self.stopping) else {
-            return self.settle(settle::released(delivery), None);
-        };
-        match self.protection.admit(delivery.receipt.number(), self.permits.used() - 1) {
-            Admission::Free => {
-                if let Some((delivery, to)) = self.route(delivery, now) {
-                    self.begin(Call { to, ..Call::new(delivery, now, permit) }, starts);
-                }
-            }
-            Admission::Probe => {
-                self.begin(Call { is_probe: true, ..Call::new(delivery, now, permit) }, starts);
-            }
-            Admission::Another => {
-                let delivery = self.with_time_held(delivery, now);
-                let settlement = self.defer_unsent(delivery, now.plus(ANOTHER_PROBE), now);
-                self.settle(settlement, None);
-            }
-            Admission::Closed => self.settle(settle::released(delivery), None),
-        }
-    }
-
-    pub(super) fn begin(&mut self, call: Call, starts: &mut Vec<Start>) {
-        let Delivery { message, meta, due, .. } = &call.delivery;
-        let attempt = settle::next_call(meta);
-        // A first delivery waited only if it was due after it was made; a due time before that says nothing.
-        if let Some(due) = due
-            && (attempt > 1 || (message.key().is_none() && *due > message.created()))
-        {
-            self.figures.retry_lateness.observe_ms(call.started.as_millis().saturating_sub(due.as_millis()));
-        }
-        if due.is_none() && attempt == 1 && meta.replays == 0 {
-            self.figures.stall.observe(call.started.since(message.created()));
-        }
-        let (message, replays) = (message.clone(), meta.replays);
-        self.protection.started(self.permits.used(), call.started);
-        let call = self.calls.insert(call);
-        starts.push(Start { call, message, attempt, replays });
-    }
-
     /// Hears how a call ended. A call that is not known any more was given up before; its end changes nothing.
     pub fn ended(&mut self, call: CallId, ended: Ended, now: Time, random: Random) {
         let Some(call) = self.calls.remove(call) else { return };
@@ -358,7 +259,8 @@ impl Machine {
             }
             Verdict::Retry { .. } => self.batch_retries += 1,
             Verdict::Release => {
-                self.figures.consumed -= u64::from(is_new(&settlement.delivery)).min(self.figures.consumed);
+                self.figures.consumed -=
+                    u64::from(settle::is_new(&settlement.delivery)).min(self.figures.consumed);
                 self.released += 1;
             }
             Verdict::Dead { reason, meta, at } => {
@@ -390,9 +292,9 @@ impl Machine {
     }
 
     /// The last batch was given to the engine under `ticket`.
-    pub fn submitted(&mut self, ticket: Ticket, len: usize) {
+    pub fn submitted(&mut self, ticket: Ticket, len: usize, now: Time) {
         self.batch_retries = 0;
-        self.suspect_given(ticket);
+        self.suspect_given(ticket, now);
         let parked = std::mem::take(&mut self.batch_parked);
         self.submitted.push_back(Submitted { ticket, len, parked });
     }
@@ -477,9 +379,4 @@ impl Machine {
             released: self.released,
         }
     }
-}
-
-/// Whether nobody has attempted it before.
-fn is_new(delivery: &Delivery) -> bool {
-    delivery.meta.replays == 0 && settle::next_call(&delivery.meta) == 1
 }

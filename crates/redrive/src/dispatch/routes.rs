@@ -8,13 +8,10 @@ use std::time::Duration;
 
 use redrive_core::endpoints::{Endpoint, EndpointCall, Endpoints, Passage};
 use redrive_core::time::millis;
-use redrive_core::{BreakerSettings, Message, Meta, Random, Time};
+use redrive_core::{BreakerSettings, Message, Random, Time};
 
-use super::calls::Call;
 use super::health::EndpointFigures;
-use super::machine::{Machine, Start};
-use crate::engine::{Delivery, Settlement};
-use crate::settle;
+use crate::engine::Delivery;
 
 /// Messages that wait in memory for a full endpoint, per permit; beyond it they wait in the store.
 const LOT_PER_PERMIT: usize = 4;
@@ -52,7 +49,7 @@ pub(super) struct Routes {
     /// Endpoints with messages in the lot at which a call has ended.
     freed: VecDeque<u64>,
     /// Whether what is looked at comes from the lot, so that it is its turn.
-    from_lot: bool,
+    pub(super) from_lot: bool,
     /// What was shown last, and when it was counted: there may be many.
     shown: (EndpointFigures, Time),
 }
@@ -91,7 +88,7 @@ impl Routes {
         figures
     }
 
-    fn route(&mut self, delivery: Delivery, now: Time) -> Routed {
+    pub(super) fn route(&mut self, delivery: Delivery, now: Time) -> Routed {
         let Some(to) = (self.router.of)(&delivery.message) else { return Routed::Start(delivery, None) };
         // Whoever came before goes before.
         let waits = !self.from_lot && self.lot.contains_key(&to.endpoint);
@@ -128,7 +125,7 @@ impl Routes {
     }
 
     /// The next message from the lot whose endpoint has room again.
-    fn next_freed(&mut self, now: Time) -> Option<(Delivery, u64)> {
+    pub(super) fn next_freed(&mut self, now: Time) -> Option<(Delivery, u64)> {
         loop {
             let endpoint = self.freed.pop_front()?;
             let Some(waiting) = self.lot.get_mut(&endpoint) else { continue };
@@ -149,13 +146,13 @@ impl Routes {
     }
 
     /// The one that had its turn did not start, so nobody will say when the next one may.
-    fn free_again(&mut self, endpoint: u64) {
+    pub(super) fn free_again(&mut self, endpoint: u64) {
         if self.lot.contains_key(&endpoint) {
             self.freed.push_front(endpoint);
         }
     }
 
-    fn take_lot(&mut self) -> Vec<Delivery> {
+    pub(super) fn take_lot(&mut self) -> Vec<Delivery> {
         self.lot_len = 0;
         self.freed.clear();
         std::mem::take(&mut self.lot).into_values().flatten().collect()
@@ -166,72 +163,4 @@ impl Routes {
 fn spread(delivery: &Delivery) -> Random {
     let number = delivery.receipt.number() ^ delivery.meta.held_ms.rotate_left(32);
     Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
-}
-
-impl Machine {
-    /// Whether a delivery may start as far as its endpoint is concerned; otherwise it has been seen to.
-    pub(super) fn route(&mut self, delivery: Delivery, now: Time) -> Option<(Delivery, Option<Endpoint>)> {
-        let Some(routes) = &mut self.routes else { return Some((delivery, None)) };
-        match routes.route(delivery, now) {
-            Routed::Start(delivery, to) => Some((delivery, to)),
-            Routed::Kept => None,
-            Routed::PutOff(delivery, due) => {
-                let settlement = self.defer_unsent(delivery, due, now);
-                self.settle(settlement, None);
-                None
-            }
-        }
-    }
-
-    /// Puts a message off that was not sent. It burns nothing, but its time is bounded all the same.
-    pub(super) fn defer_unsent(&mut self, delivery: Delivery, due: Time, now: Time) -> Settlement {
-        let meta = delivery.meta;
-        // Whoever would not be sent any more ends when its time is up, and not when its endpoint might be back.
-        let due = meta.deadline.map_or(due, |deadline| due.min(deadline));
-        let held_ms = meta.held_ms.saturating_add(millis(due.since(now)));
-        if held_ms > millis(self.policy.hold_max()) {
-            return settle::dead(delivery, redrive_core::Reason::HoldExpired, now);
-        }
-        self.figures.deferred += 1;
-        self.deferred.add(due);
-        settle::put_off(Delivery { meta: Meta { held_ms, ..meta }, ..delivery }, due)
-    }
-
-    /// Starts what waited for its endpoint, as far as there are permits.
-    pub(super) fn start_freed(&mut self, now: Time, starts: &mut Vec<Start>) {
-        while self.room_for_due() > 0
-            && let Some((delivery, endpoint)) = self.routes.as_mut().and_then(|routes| routes.next_freed(now))
-        {
-            let (mut one, before) = (vec![delivery], starts.len());
-            self.look_at_lot(true);
-            self.taken_again(&mut one, now, starts);
-            self.look_at_lot(false);
-            if starts.len() == before
-                && let Some(routes) = &mut self.routes
-            {
-                routes.free_again(endpoint);
-            }
-        }
-    }
-
-    fn look_at_lot(&mut self, from_lot: bool) {
-        if let Some(routes) = &mut self.routes {
-            routes.from_lot = from_lot;
-        }
-    }
-
-    /// What waits in memory goes back to where it was.
-    pub(super) fn release_lot(&mut self) {
-        let waiting = self.routes.as_mut().map(Routes::take_lot).unwrap_or_default();
-        for delivery in waiting {
-            self.settle(settle::released(delivery), None);
-        }
-    }
-
-    /// Tells the endpoint of a call how it ended.
-    pub(super) fn tell_endpoint(&mut self, call: &Call, ended: EndpointCall, now: Time) {
-        if let (Some(routes), Some(to)) = (&mut self.routes, call.to) {
-            routes.ended(to, ended, now);
-        }
-    }
 }

@@ -1,29 +1,22 @@
-//! How the machine treats deliveries that may have killed the process: they wait for their turn without a permit, run
-//! alone, and the next one starts only once the end of the one before is stored.
+//! How the machine treats deliveries that may have killed the process, or their receiver: they wait for their turn without
+//! a permit and run alone. The next one starts once the end of the one before was given to the engine; after one that ran
+//! in silence, once that end is stored.
 
 use redrive_core::suspects::{self, Run};
-use redrive_core::{Reason, Time, expired};
+use redrive_core::{FailureKind, Meta, Reason, Time, expired};
 
 use super::calls::Call;
 use super::health::HealthChange;
 use super::machine::{Machine, Start};
+use super::resets::REMEMBERED_MAX;
+use super::settling::Settling;
 use crate::engine::{Delivery, Receipt, Suspect, Ticket};
+use crate::failure::Failure;
 use crate::settle;
 
-/// The suspect that ran last, until its end is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(super) enum Settling {
-    #[default]
-    No,
-    /// Its verdict is in the batch.
-    InBatch {
-        cleared: bool,
-    },
-    Given {
-        ticket: Ticket,
-        cleared: bool,
-    },
-}
+/// Suspects that are announced together. If nobody can tell which of them ran when the process died, all of them have their
+/// last run in silence, one after the other.
+const ANNOUNCED_MAX: usize = 16;
 
 impl Machine {
     /// A suspect came: it waits for its turn, or has had its last one.
@@ -55,14 +48,18 @@ impl Machine {
     }
 
     /// How the next suspect would run, if one may start now as far as this pipeline is concerned.
-    pub fn suspect_turn(&self) -> Option<(Run, Receipt)> {
+    pub fn suspect_turn(&self) -> Option<Run> {
         let run = self.suspects.turn()?;
         // It may be the only one that is left to ask by whether the sink is back.
         let allowed = self.protection.room(self.permits.used()) > 0 && self.permits.free() > 0;
         let may = !self.stopping && !self.paused && allowed;
         let quiet = run == Run::Alone || (self.running() == 0 && self.unsettled == 0);
-        let next = self.suspects.next()?;
-        (may && quiet).then_some((run, next.receipt))
+        (may && quiet).then_some(run)
+    }
+
+    /// The suspect whose turn it is, and those that may be announced with it.
+    pub fn suspects_in_turn(&self) -> Vec<Receipt> {
+        self.suspects.in_turn(ANNOUNCED_MAX).map(|delivery| delivery.receipt).collect()
     }
 
     /// Whether a suspect waits for silence or runs in it: nothing else may start, here and in every other pipeline.
@@ -70,7 +67,7 @@ impl Machine {
         self.suspects.want_silence()
     }
 
-    /// Whether a suspect runs, or ran and is not stored yet.
+    /// Whether a suspect runs, or ran and its turn is not over.
     pub fn suspect_runs(&self) -> bool {
         self.suspects.is_running()
     }
@@ -95,18 +92,28 @@ impl Machine {
         }
     }
 
-    pub(super) fn suspect_given(&mut self, ticket: Ticket) {
-        if let Settling::InBatch { cleared } = self.suspect_settling {
+    /// The end of the suspect that ran was given to the engine. Its silence lasts until it is stored: until then it would be
+    /// blamed for what others do.
+    pub(super) fn suspect_given(&mut self, ticket: Ticket, now: Time) {
+        let Settling::InBatch { cleared } = self.suspect_settling else { return };
+        if self.suspects.want_silence() {
             self.suspect_settling = Settling::Given { ticket, cleared };
+        } else {
+            self.end_turn(cleared, now);
         }
     }
 
-    /// The end of the suspect that ran is stored: the next one may have its turn.
+    /// What was given to the engine is stored.
     pub(super) fn suspect_durable(&mut self, durable: Ticket, now: Time) {
-        let Settling::Given { ticket, cleared } = self.suspect_settling else { return };
-        if ticket > durable {
-            return;
+        if let Settling::Given { ticket, cleared } = self.suspect_settling
+            && ticket <= durable
+        {
+            self.end_turn(cleared, now);
         }
+    }
+
+    /// The next one may have its turn.
+    fn end_turn(&mut self, cleared: bool, now: Time) {
         self.suspect_settling = Settling::No;
         self.suspects.ended(cleared);
         if self.suspects.is_empty() {
@@ -120,5 +127,35 @@ impl Machine {
         for delivery in waiting {
             self.settle(settle::released(delivery), None);
         }
+    }
+
+    /// Whether a delivery that was taken must run alone because of what its receiver did.
+    pub(super) fn suspected_by_receiver(&self, message: u64) -> Option<Suspect> {
+        self.resets.suspect(message).filter(|_| self.suspects.len() < REMEMBERED_MAX)
+    }
+
+    /// Looks at a failure. If the message has made its receiver break off too often, the failure is a crash from here on.
+    pub(super) fn blame_for_reset(&mut self, call: &mut Call, failure: Failure, now: Time) -> Failure {
+        let message = call.delivery.receipt.number();
+        if failure.kind() != FailureKind::Reset {
+            self.resets.forget(message);
+            return failure;
+        }
+        let times = self.resets.broke_off(message, call.is_suspect, now);
+        let threshold = self.policy.crash_threshold();
+        if !suspects::is_convicted(times, threshold) {
+            return failure;
+        }
+        self.resets.forget(message);
+        let before = threshold.saturating_sub(1);
+        call.delivery.meta = Meta { crashes: before, last_crash: Some(now), ..call.delivery.meta };
+        let text =
+            format!("{}; the receiver broke off {times} times while this message ran alone", failure.chain());
+        Failure::crash(text).of_kind(FailureKind::Reset).ambiguous()
+    }
+
+    pub(super) fn clear_of_reset(&mut self, call: &Call, now: Time) {
+        self.resets.answered(now);
+        self.resets.forget(call.delivery.receipt.number());
     }
 }

@@ -84,8 +84,8 @@ impl Engine for Memory {
         Ok(())
     }
 
-    fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<Announced, EngineError> {
-        self.lock().announced = Some(receipt.seq);
+    fn announce(&mut self, next: &[Receipt], _now: Time) -> Result<Announced, EngineError> {
+        self.lock().announced = next.first().map(|first| first.seq);
         Ok(Announced::Yes)
     }
 

@@ -225,11 +225,12 @@ pub trait Engine: Send + 'static {
         Ok(())
     }
 
-    /// Says durably, as far as a dying process is concerned, that this suspect is about to run alone: if the process dies
-    /// before it is settled, it has one crash more. Never blocks; one suspect is announced at a time, and the next one
-    /// takes its place. Engines that know no suspects have nothing to do.
-    fn announce(&mut self, receipt: &Receipt, now: Time) -> Result<Announced, EngineError> {
-        let _ = (receipt, now);
+    /// Says durably, as far as a dying process is concerned, that the first of these suspects is about to run alone: if the
+    /// process dies before it is settled, it has one crash more. The others have the next turns; an engine may announce
+    /// them with it, and where it cannot tell later which of them ran, they share that crash. Never blocks; whoever was
+    /// announced before has had its turn. Engines that know no suspects have nothing to do.
+    fn announce(&mut self, next: &[Receipt], now: Time) -> Result<Announced, EngineError> {
+        let _ = (next, now);
         Ok(Announced::Yes)
     }
 

@@ -262,11 +262,11 @@ impl Dispatcher {
 
     /// A suspect whose turn it is runs, once everybody will know that it did.
     fn start_suspect(&mut self, now: Time) -> Result<(), EngineError> {
-        let Some((run, receipt)) = self.machine.suspect_turn() else { return Ok(()) };
+        let Some(run) = self.machine.suspect_turn() else { return Ok(()) };
         if !self.place.ask(run) {
             return Ok(());
         }
-        match self.engine.announce(&receipt, now)? {
+        match self.engine.announce(&self.machine.suspects_in_turn(), now)? {
             Announced::Yes => self.machine.start_suspect(now, &mut self.buffers.starts),
             Announced::NotYet => {}
             Announced::Gone => self.machine.drop_suspect(),
@@ -280,7 +280,7 @@ impl Dispatcher {
         self.watch.giving();
         let ticket = self.engine.settle(batch)?;
         self.watch.given(ticket, len, retries);
-        self.machine.submitted(ticket, len);
+        self.machine.submitted(ticket, len, self.clock.now());
         Ok(true)
     }
 

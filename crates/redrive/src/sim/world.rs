@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::witness::{Record, Told, Witness};
 use crate::dispatch::{CallId, Ended, Machine, Start};
 use crate::engine::conformance::Rng;
-use crate::engine::{Accepted, Delivery, Engine, Event, Memory, NewMessage, Settlement, Ticket};
+use crate::engine::{Accepted, Announced, Delivery, Engine, Event, Memory, NewMessage, Settlement, Ticket};
 
 /// One step, as the report of a failing seed shows it.
 #[expect(dead_code, reason = "read through Debug, in the report")]
@@ -142,10 +142,12 @@ impl World {
         let (before, running) = (self.machine.health(now), self.machine.running());
         self.machine.taken(&mut deliveries, now, &mut starts);
         checkers::nothing_sent_while_open(&before, running, starts.len())?;
-        if let Some((run, receipt)) = self.machine.suspect_turn() {
+        if let Some(run) = self.machine.suspect_turn()
+            && let in_turn = self.machine.suspects_in_turn()
+            && self.engine.announce(&in_turn, now).map_err(storage)? == Announced::Yes
+        {
+            let receipt = in_turn[0];
             checkers::alone(run, self.machine.running())?;
-            // In memory it is known at once.
-            let _announced = self.engine.announce(&receipt, now).map_err(storage)?;
             self.alone = Some(receipt.seq);
             seqs.push((self.record(receipt.seq)?.message.clone(), receipt.seq));
             self.machine.start_suspect(now, &mut starts);
@@ -255,7 +257,7 @@ impl World {
         let Some(batch) = self.machine.batch() else { return Ok(()) };
         self.note(Step::Give { verdicts: batch.len() });
         let ticket = self.engine.settle(batch.clone()).map_err(storage)?;
-        self.machine.submitted(ticket, batch.len());
+        self.machine.submitted(ticket, batch.len(), self.now());
         batch.iter().try_for_each(|settlement| self.given(settlement, ticket))
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use redrive::timestamp;
 use redrive_lab::kafka::audit::{Audit, Told};
 use redrive_lab::kafka::broker::{Broker, SHARED};
 use redrive_lab::kafka::load::Loader;
@@ -18,8 +19,12 @@ use super::{Member, PATIENCE};
 const ATTEMPTS_MAX: u8 = 4;
 /// Short, so that a test sees messages to their end; long enough that many wait whenever something is killed.
 const TIERS: &str = "300ms,600ms,1200ms";
-/// How long a member may be silent before its partitions go to another.
+/// How long a member may be silent before its partitions go to another. Short, since a test waits for that.
 pub(crate) const SESSION: Duration = Duration::from_secs(3);
+/// The same where nobody is meant to be put out, so that a machine that is busy elsewhere does not do it.
+const PATIENT_SESSION: Duration = Duration::from_secs(30);
+/// What a member says when it goes on where another has lost its partitions.
+const TOOK_OVER: &str = "the last owner did not end in order";
 
 /// A pipeline under test. Its topics go when this is dropped.
 #[derive(Debug)]
@@ -29,6 +34,7 @@ pub(crate) struct World {
     pub(crate) name: String,
     partitions: u64,
     scratch: TempDir,
+    session: Duration,
     begun_us: u64,
     interruptions_us: Vec<u64>,
 }
@@ -52,7 +58,14 @@ impl World {
         });
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let (brokers, begun_us) = (brokers.to_owned(), trace::wall_us());
-        Self { brokers, name, partitions, scratch, begun_us, interruptions_us: Vec::new() }
+        let (session, interruptions_us) = (SESSION, Vec::new());
+        Self { brokers, name, partitions, scratch, session, begun_us, interruptions_us }
+    }
+
+    /// Nobody is to be put out of the group for being slow.
+    pub(crate) fn patient(mut self) -> Self {
+        self.session = PATIENT_SESSION;
+        self
     }
 
     pub(crate) fn loader(&self) -> Loader {
@@ -74,7 +87,7 @@ impl World {
         let mut args: Vec<String> = vec!["--brokers".into(), self.brokers.clone()];
         args.extend(["--name".into(), self.name.clone(), "--tiers".into(), TIERS.into()]);
         args.extend(["--trace".into(), trace.to_string_lossy().into_owned()]);
-        args.extend(["--session-ms".into(), SESSION.as_millis().to_string()]);
+        args.extend(["--session-ms".into(), self.session.as_millis().to_string()]);
         args.extend(["--dir".into(), self.scratch.path().to_string_lossy().into_owned()]);
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
         Member::spawn(&args, &self.scratch.path().join("log"))
@@ -151,6 +164,18 @@ impl World {
         println!("{what}: {told}");
         told.all_ended_once().unwrap_or_else(|error| panic!("{what}: {error}\n{}", self.log()));
         told
+    }
+
+    /// Adds what nobody did on purpose, to be called before the audit: a member was put out of its group, or replaced, and
+    /// another one went on in its place. What that one says about it counts.
+    pub(crate) fn members_were_replaced(&mut self) {
+        let said = self.said();
+        let times =
+            said.lines().filter(|line| line.contains(TOOK_OVER)).filter_map(|line| line.split(' ').next());
+        let at_us: Vec<u64> =
+            times.filter_map(timestamp::parse).map(|time| time.as_millis() * 1_000).collect();
+        println!("{} partitions were taken over from owners that did not end in order", at_us.len());
+        self.interruptions_us.extend(at_us);
     }
 
     /// A machine that lost its disk.

@@ -38,9 +38,14 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         self.guard(taken)
     }
 
-    fn announce(&mut self, receipt: &Receipt, _now: Time) -> Result<Announced, EngineError> {
+    fn announce(&mut self, next: &[Receipt], _now: Time) -> Result<Announced, EngineError> {
         self.check()?;
-        let announced = self.suspects.announce(receipt.seq).map_err(|error| marking(&error));
+        let Some(first) = next.first() else { return Ok(Announced::Gone) };
+        // The end of the one before is on its way into the journal; until it is there, that one counts as running.
+        if self.suspects.is_another_running(first.seq) {
+            return Ok(Announced::NotYet);
+        }
+        let announced = self.suspects.announce(first.seq).map_err(|error| marking(&error));
         self.guard(announced)?;
         Ok(Announced::Yes)
     }

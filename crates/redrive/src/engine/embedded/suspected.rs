@@ -24,6 +24,8 @@ pub struct Suspected<F> {
     file: F,
     len: u64,
     known: BTreeMap<u64, Known>,
+    /// The one that was announced, until its end is durable.
+    running: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ impl<F: DiskFile> Suspected<F> {
             .collect();
         let marks = known.values().map(|known| known.mark).collect();
         let len = (read - read % RECORD_BYTES) as u64;
-        Ok((Self { file, len, known }, marks))
+        Ok((Self { file, len, known, running: None }, marks))
     }
 
     /// Keeps those that are still open, adds what was started, and writes all of them down. Doing it twice changes nothing,
@@ -121,7 +123,13 @@ impl<F: DiskFile> Suspected<F> {
         let Some(known) = self.known.get(&seq) else { return Ok(()) };
         let mut raw = Vec::with_capacity(RECORD_BYTES);
         write_record(&mut raw, RUNS, known);
+        self.running = Some(seq);
         self.append(&raw)
+    }
+
+    /// Whether somebody else was announced and has no durable end.
+    pub fn is_another_running(&self, seq: u64) -> bool {
+        self.running.is_some_and(|running| running != seq)
     }
 
     /// It came back unstarted, or its run was given up: it waits again.
@@ -129,11 +137,13 @@ impl<F: DiskFile> Suspected<F> {
         let Some(known) = self.known.get(&seq) else { return Ok(()) };
         let mut raw = Vec::with_capacity(RECORD_BYTES);
         write_record(&mut raw, WAITS, known);
+        self.running = self.running.filter(|running| *running != seq);
         self.append(&raw)
     }
 
     /// It came to an end, durably.
     pub fn settled(&mut self, seq: u64) -> io::Result<()> {
+        self.running = self.running.filter(|running| *running != seq);
         if self.known.remove(&seq).is_some() && self.known.is_empty() {
             return self.forget();
         }
