@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redrive_core::Random;
 
 use super::checkers::{self, Check};
-use super::witness::Told;
+use super::witness::{State, Told};
 use super::world::{Step, World, storage};
 use crate::dispatch::{Ended, Machine};
 use crate::engine::Engine;
@@ -28,8 +28,10 @@ impl World {
     pub(super) fn crash(&mut self) -> Check {
         self.note(Step::Crash);
         let before = self.machine.health(self.now());
-        let alone = self.alone.take().filter(|_| self.machine.suspect_runs());
-        if let Some(record) = alone.and_then(|seq| self.witness.records.get_mut(&seq)) {
+        // Whose end is not stored yet counts as running.
+        if let Some(record) = self.alone.take().and_then(|seq| self.witness.records.get_mut(&seq))
+            && record.state == State::InFlight
+        {
             record.died_alone += 1;
         }
         self.lose_calls();
