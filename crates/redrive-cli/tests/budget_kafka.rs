@@ -10,29 +10,14 @@ use world::{kafka, wait_for};
 const BUDGET: u64 = 60;
 
 fn config(pipeline: &str, member: &str, url: &str) -> String {
-    format!(
-        r#"
-[engine]
-kind    = "kafka"
-brokers = ["{}"]
-group   = "{pipeline}"
-member  = "{member}"
-start   = "earliest"
-topics  = "create"
-dir     = "@DIR@"
-[server]
-listen = "@LISTEN@"
-[[pipeline]]
-name   = "{pipeline}"
+    let lines = format!(
+        r#"name   = "{pipeline}"
 source = "{pipeline}"
 tiers  = ["1s"]
 [pipeline.budget]
-retries_per_minute = {BUDGET}
-[pipeline.sink.webhook]
-url = "{url}"
-"#,
-        kafka::address()
-    )
+retries_per_minute = {BUDGET}"#
+    );
+    world::config(&kafka::engine(pipeline, member), &lines, url)
 }
 
 #[test]

@@ -17,28 +17,11 @@ const REFUSED: Reply = ("422 Unprocessable Content", "");
 const VARIABLE: &str = "REDRIVE_TEST_KAFKA_PASSWORD";
 
 fn config(dir: &Path, port: u16, brokers: &str, url: &str, client: &str) {
-    let text = format!(
-        r#"
-[engine]
-kind    = "kafka"
-brokers = ["{brokers}"]
-group   = "orders-delivery"
-start   = "earliest"
-topics  = "create"
-dir     = "{}"
-[engine.kafka]
-{client}
-[server]
-listen = "127.0.0.1:{port}"
-[[pipeline]]
-source = "orders"
-id     = "json:/order_id"
-tiers  = ["200ms"]
-[pipeline.sink.webhook]
-url = "{url}"
-"#,
-        dir.join("data").display()
-    );
+    let engine = kafka::engine_at(brokers, "orders-delivery", "create");
+    let lines = "source = \"orders\"\nid     = \"json:/order_id\"\ntiers  = [\"200ms\"]";
+    let text = world::config(&format!("{engine}\n[engine.kafka]\n{client}"), lines, url)
+        .replace("@DIR@", &dir.join("data").to_string_lossy())
+        .replace("@LISTEN@", &format!("127.0.0.1:{port}"));
     std::fs::write(dir.join("redrive.toml"), text).unwrap();
 }
 

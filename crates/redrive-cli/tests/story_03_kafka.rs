@@ -18,27 +18,9 @@ use world::{free_port, kafka, wait_for};
 const REFUSED: Reply = ("422 Unprocessable Content", "redrive-reason: no_lines\r\n");
 
 fn config(pipeline: &str, url: &str, topics: &str, more: &str) -> String {
-    format!(
-        r#"
-[engine]
-kind    = "kafka"
-brokers = ["{}"]
-group   = "{pipeline}-delivery"
-start   = "earliest"
-topics  = "{topics}"
-dir     = "@DIR@"
-[server]
-listen = "@LISTEN@"
-[[pipeline]]
-source = "{pipeline}"
-id     = "json:/order_id"
-jitter = "none"
-{more}
-[pipeline.sink.webhook]
-url = "{url}"
-"#,
-        kafka::address()
-    )
+    let engine = kafka::engine_at(&kafka::address(), &format!("{pipeline}-delivery"), topics);
+    let lines = format!("source = \"{pipeline}\"\nid     = \"json:/order_id\"\njitter = \"none\"\n{more}");
+    world::config(&engine, &lines, url)
 }
 
 /// A topic with so many partitions, and orders `o-0` to `o-(count-1)` in it.

@@ -8,14 +8,6 @@ use world::outage::Scene;
 use world::process::Processor;
 use world::{kafka, wait_for};
 
-fn engine(pipeline: &str) -> String {
-    format!(
-        "kind = \"kafka\"\nbrokers = [\"{}\"]\ngroup = \"{pipeline}\"\nmember = \"one\"\nstart = \"earliest\"\n\
-         topics = \"create\"",
-        kafka::address()
-    )
-}
-
 /// Records in the tiers and in the dead-letter topic.
 fn rewritten(pipeline: &str) -> usize {
     let topics = ["retry.100ms", "retry.200ms", "retry.400ms", "DLQ"];
@@ -33,7 +25,7 @@ fn an_outage_costs_few_calls_and_no_message_also_over_a_restart() {
         kafka::produce(&orders, ids.map(record));
     };
     let source = format!("name = \"{orders}\"\nsource = \"{orders}\"\nid = \"json:/id\"");
-    let scene = Scene { pipeline: &orders, engine: engine(&orders), source, bring: &bring };
+    let scene = Scene { pipeline: &orders, engine: kafka::engine(&orders, "one"), source, bring: &bring };
     let dir = tempfile::tempdir().unwrap();
     scene.an_outage_costs_few_calls_and_no_message(dir.path(), |processor| {
         let rounds = || scene.shown(processor)["health"]["rounds"].as_u64().unwrap();

@@ -13,30 +13,15 @@ use world::stub::Stub;
 use world::{kafka, wait_for};
 
 fn config(pipeline: &str, url: &str) -> String {
-    format!(
-        r#"
-[engine]
-kind    = "kafka"
-brokers = ["{}"]
-group   = "{pipeline}-delivery"
-member  = "redrive-0"
-start   = "earliest"
-topics  = "create"
-state_dir = "@DIR@"
-[server]
-listen = "@LISTEN@"
-[[pipeline]]
-name   = "{pipeline}"
+    let lines = format!(
+        r#"name   = "{pipeline}"
 id     = "json:/order_id"
 tiers  = ["100ms", "1s"]
 jitter = "none"
 [pipeline.guard]
-share  = "100%"          # all of them are to be dead
-[pipeline.sink.webhook]
-url = "{url}"
-"#,
-        kafka::address()
-    )
+share  = "100%"          # all of them are to be dead"#
+    );
+    world::config(&kafka::engine(&format!("{pipeline}-delivery"), "redrive-0"), &lines, url)
 }
 
 /// A processor with so many dead letters: orders with a negative amount, which the stub refuses until it is fixed.

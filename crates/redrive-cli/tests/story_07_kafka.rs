@@ -13,26 +13,8 @@ use world::stub::Stub;
 use world::{kafka, wait_for};
 
 fn config(topic: &str, url: &str) -> String {
-    format!(
-        r#"
-[engine]
-kind    = "kafka"
-brokers = ["{}"]
-group   = "{topic}-delivery"
-start   = "earliest"
-topics  = "create"
-dir     = "@DIR@"
-[server]
-listen = "@LISTEN@"
-[[pipeline]]
-source = "{topic}"
-id     = "json:/order_id"
-tiers  = ["200ms"]
-[pipeline.sink.webhook]
-url = "{url}"
-"#,
-        kafka::address()
-    )
+    let lines = format!("source = \"{topic}\"\nid     = \"json:/order_id\"\ntiers  = [\"200ms\"]");
+    world::config(&kafka::engine(&format!("{topic}-delivery"), "redrive-0"), &lines, url)
 }
 
 fn audit(dir: &Path, topic: &str, applied: &str, more: &[&str]) -> (Option<i32>, Value) {

@@ -15,14 +15,6 @@ use world::process::Processor;
 use world::receiver::{OK, Receiver};
 use world::{kafka, wait_for};
 
-fn engine(pipeline: &str) -> String {
-    format!(
-        "kind = \"kafka\"\nbrokers = [\"{}\"]\ngroup = \"{pipeline}\"\nmember = \"one\"\nstart = \"earliest\"\n\
-         topics = \"create\"",
-        kafka::address()
-    )
-}
-
 fn record(id: &str) -> (String, String) {
     (id.to_owned(), format!("{{\"id\":\"{id}\"}}"))
 }
@@ -33,7 +25,7 @@ fn a_message_that_kills_its_receiver_is_found_by_three_broken_connections() {
     kafka::create(&orders, 2);
     let bring = |_: &Processor, id: &str| kafka::produce(&orders, [record(id)]);
     let source = format!("name = \"{orders}\"\nsource = \"{orders}\"\nid = \"json:/id\"");
-    let scene = Scene { pipeline: &orders, engine: engine(&orders), source, bring: &bring };
+    let scene = Scene { pipeline: &orders, engine: kafka::engine(&orders, "one"), source, bring: &bring };
     let dir = tempfile::tempdir().unwrap();
     scene.a_pill_is_found_by_three_broken_connections(dir.path());
 }
@@ -52,7 +44,7 @@ fn what_was_in_flight_at_a_kill_runs_alone_on_another_machine_and_is_cleared() {
         OK
     });
     let source = format!("name = \"{orders}\"\nsource = \"{orders}\"\nid = \"json:/id\"\nconcurrency = 64");
-    let scene = Scene { pipeline: &orders, engine: engine(&orders), source, bring: &|_, _| {} };
+    let scene = Scene { pipeline: &orders, engine: kafka::engine(&orders, "one"), source, bring: &|_, _| {} };
     let dir = tempfile::tempdir().unwrap();
     let mut processor = Processor::start(dir.path(), &scene.config(&receiver.url()));
     let shown = |processor: &Processor| processor.get(&format!("/v1/pipelines/{orders}")).json();

@@ -25,30 +25,14 @@ const RATE: &str = "400";
 const PATIENCE: Duration = Duration::from_mins(4);
 
 fn config(member: &str, topic: &str, url: &str, timeout: &str) -> String {
-    format!(
-        r#"
-[engine]
-kind    = "kafka"
-brokers = ["{}"]
-group   = "{topic}-delivery"
-member  = "{member}"
-start   = "earliest"
-topics  = "create"
-dir     = "@DIR@"
-[engine.kafka]
-"session.timeout.ms" = 20000
-[server]
-listen = "@LISTEN@"
-[[pipeline]]
-source  = "{topic}"
+    let engine = kafka::engine(&format!("{topic}-delivery"), member);
+    let lines = format!(
+        r#"source  = "{topic}"
 id      = "json:/order_id"
 tiers   = ["300ms", "1s", "2s"]
-timeout = "{timeout}"
-[pipeline.sink.webhook]
-url = "{url}"
-"#,
-        kafka::address()
-    )
+timeout = "{timeout}""#
+    );
+    world::config(&format!("{engine}\n[engine.kafka]\n\"session.timeout.ms\" = 20000"), &lines, url)
 }
 
 /// Orders without end, until it is told to stop.

@@ -16,29 +16,14 @@ const KEYS: u32 = 12;
 const EACH: u32 = 15;
 
 fn config(pipeline: &str, url: &str) -> String {
-    format!(
-        r#"
-[engine]
-kind    = "kafka"
-brokers = ["{}"]
-group   = "{pipeline}-delivery"
-member  = "redrive-0"
-start   = "earliest"
-topics  = "create"
-dir     = "@DIR@"
-[server]
-listen = "@LISTEN@"
-[[pipeline]]
-source   = "{pipeline}"
+    let lines = format!(
+        r#"source   = "{pipeline}"
 id       = "json:/id"
 ordering = "key"
 jitter   = "none"
-tiers    = ["100ms", "300ms", "500ms"]
-[pipeline.sink.webhook]
-url = "{url}"
-"#,
-        kafka::address()
-    )
+tiers    = ["100ms", "300ms", "500ms"]"#
+    );
+    world::config(&kafka::engine(&format!("{pipeline}-delivery"), "redrive-0"), &lines, url)
 }
 
 /// What the receiver saw, in one order: `(key, number, whether this ended it)`.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// How many are named in a note: twice as many as are announced together.
+/// How many are named in a note: several times as many as are announced together.
 const NAMED_MAX: usize = 32;
 
 /// How often processes ended while somebody ran, and when; in milliseconds, 0 where nobody has looked at a clock yet.

@@ -91,10 +91,12 @@ impl Started {
     }
 
     pub fn ended(&mut self, place: u64, offset: u64) {
+        self.started(place, offset | ENDED);
         if self.alone == Some((place, offset)) {
             self.alone = None;
+            // At once: whatever ends the process from here on, it was not this one.
+            self.flush();
         }
-        self.started(place, offset | ENDED);
     }
 
     /// Whether the file has to begin anew; then [`Self::begin`] wants everything that is in flight.

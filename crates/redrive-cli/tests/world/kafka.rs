@@ -22,6 +22,22 @@ pub fn address() -> String {
     address.trim().to_owned()
 }
 
+/// The lines of `[engine]` for a member of a group on this broker; topics are made.
+pub fn engine(group: &str, member: &str) -> String {
+    format!("{}\nmember  = \"{member}\"", engine_at(&address(), group, "create"))
+}
+
+/// The same for somebody without a name, on some broker.
+pub fn engine_at(address: &str, group: &str, topics: &str) -> String {
+    format!(
+        r#"kind    = "kafka"
+brokers = ["{address}"]
+group   = "{group}"
+start   = "earliest"
+topics  = "{topics}""#
+    )
+}
+
 /// A name that no other test has, nor an earlier run of this one.
 pub fn name(prefix: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use super::process::{Processor, stdout};
 use super::receiver::{OK, Receiver, UNAVAILABLE};
-use super::wait_for;
+use super::{config, wait_for};
 
 pub const MIN: usize = 20;
 pub const CONCURRENCY: usize = 16;
@@ -27,16 +27,8 @@ pub struct Scene<'a> {
 
 impl Scene<'_> {
     pub fn config(&self, url: &str) -> String {
-        let Self { engine, source, .. } = self;
-        format!(
-            r#"
-[engine]
-{engine}
-dir = "@DIR@"
-[server]
-listen = "@LISTEN@"
-[[pipeline]]
-{source}
+        let pipeline = format!(
+            r#"{}
 tiers = ["100ms", "200ms", "400ms"]
 concurrency = {CONCURRENCY}
 [pipeline.breaker]
@@ -45,11 +37,10 @@ cooldown_max = "2s"
 probes = {PROBES}
 [pipeline.breaker.fast]
 window = "10s"
-min = {MIN}
-[pipeline.sink.webhook]
-url = "{url}"
-"#
-        )
+min = {MIN}"#,
+            self.source
+        );
+        config(&self.engine, &pipeline, url)
     }
 
     pub fn shown(&self, processor: &Processor) -> serde_json::Value {

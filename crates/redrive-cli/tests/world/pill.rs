@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::process::{Processor, stdout};
 use super::receiver::{HANG_UP, OK, Receiver};
-use super::wait_for;
+use super::{config, wait_for};
 
 pub const PILL: &str = "o-88120";
 
@@ -22,22 +22,13 @@ pub struct Scene<'a> {
 
 impl Scene<'_> {
     pub fn config(&self, url: &str) -> String {
-        let Self { engine, source, .. } = self;
-        format!(
-            r#"
-[engine]
-{engine}
-dir = "@DIR@"
-[server]
-listen = "@LISTEN@"
-[[pipeline]]
-{source}
+        let pipeline = format!(
+            r#"{}
 tiers = ["1s", "1200ms", "1500ms"]
-jitter = "none"
-[pipeline.sink.webhook]
-url = "{url}"
-"#
-        )
+jitter = "none""#,
+            self.source
+        );
+        config(&self.engine, &pipeline, url)
     }
 
     /// Three broken connections, one letter, and everybody else is delivered.

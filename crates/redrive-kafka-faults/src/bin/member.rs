@@ -56,6 +56,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
             state_dir: PathBuf::new(),
             concurrency: 64,
             blocking: false,
+            crash_threshold: None,
             passed_on: Vec::new(),
         },
         trace: PathBuf::new(),
@@ -73,6 +74,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
             "--member" => processor.member = Some(value()?),
             "--tiers" => processor.tiers = value()?.split(',').map(str::to_owned).collect(),
             "--concurrency" => processor.concurrency = value()?.parse()?,
+            "--crash-threshold" => processor.crash_threshold = Some(value()?.parse()?),
             "--blocking" => processor.blocking = true,
             "--session-ms" => {
                 let session_ms: u64 = value()?.parse()?;

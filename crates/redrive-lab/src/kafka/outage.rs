@@ -31,6 +31,7 @@ pub async fn run(brokers: &str, name: &str, state_dir: &Path, plan: &Plan) -> Re
         state_dir: state_dir.to_owned(),
         concurrency: plan.limit,
         blocking: false,
+        crash_threshold: None,
         passed_on: Vec::new(),
     };
     let downstream = Arc::new(Downstream::default());

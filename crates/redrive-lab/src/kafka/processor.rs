@@ -22,6 +22,8 @@ pub struct Processor {
     pub concurrency: u32,
     /// Retries in place, one delivery at a time for each partition.
     pub blocking: bool,
+    /// Crashes that convict, if not the default.
+    pub crash_threshold: Option<u32>,
     /// Settings of librdkafka.
     pub passed_on: Vec<(String, String)>,
 }
@@ -30,6 +32,10 @@ impl Processor {
     /// The pipeline, still without a handler. Failures are not classified, as in all comparisons.
     pub fn pipeline(&self) -> Pipeline {
         let policy = Policy::tiers(self.tiers.iter().map(String::as_str)).jitter("none").classify(false);
+        let policy = match self.crash_threshold {
+            Some(threshold) => policy.crash(threshold, "5m"),
+            None => policy,
+        };
         // Near the end of a run only poison is left, which looks like an outage and would not be counted.
         let policy = policy.outage_gate(false);
         let mode = if self.blocking { Mode::Blocking } else { Mode::NonBlocking };

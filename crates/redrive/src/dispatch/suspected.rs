@@ -16,7 +16,7 @@ use crate::settle;
 
 /// Suspects that are announced together. If nobody can tell which of them ran when the process died, all of them have their
 /// last run in silence, one after the other.
-const ANNOUNCED_MAX: usize = 16;
+const ANNOUNCED_MAX: usize = 8;
 
 impl Machine {
     /// A suspect came: it waits for its turn, or has had its last one.

@@ -32,6 +32,7 @@ pub fn processor(options: &Options) -> Processor {
         state_dir: options.dir.clone(),
         concurrency: options.concurrency,
         blocking: options.mode == Mode::Blocking,
+        crash_threshold: None,
         passed_on: options.passed_on.clone(),
     }
 }
