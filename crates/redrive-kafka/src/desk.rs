@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -17,6 +18,7 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
 
 use crate::mailbox::locked;
+use crate::trouble::Trouble;
 
 #[derive(Debug)]
 pub enum Change {
@@ -30,6 +32,7 @@ pub struct Desk {
     ends: Mutex<Vec<(String, i32, u64)>>,
     /// The consumer is being closed: nobody will look here any more.
     closing: AtomicBool,
+    trouble: Trouble,
 }
 
 impl Desk {
@@ -39,6 +42,13 @@ impl Desk {
 
     pub fn ends(&self) -> Vec<(String, i32, u64)> {
         std::mem::take(&mut *locked(&self.ends))
+    }
+
+    /// The consumer reports a problem.
+    pub fn met(&self, error: &KafkaError, reason: &str) {
+        if let Some(times) = self.trouble.times(error, Instant::now()) {
+            tracing::warn!(%error, reason, times, "the Kafka consumer met a problem; it goes on by itself");
+        }
     }
 
     pub fn close(&self) {
@@ -56,7 +66,7 @@ impl ClientContext for Desk {
         if matches!(error, KafkaError::Global(RDKafkaErrorCode::PartitionEOF)) {
             return;
         }
-        tracing::warn!(%error, reason, "the Kafka consumer met a problem; it goes on by itself");
+        self.met(&error, reason);
     }
 
     fn stats(&self, statistics: Statistics) {

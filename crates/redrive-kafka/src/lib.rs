@@ -34,6 +34,7 @@ mod read;
 mod rebalance;
 mod rejoin;
 pub mod room;
+mod trouble;
 
 mod late;
 pub mod record;

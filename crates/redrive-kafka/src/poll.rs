@@ -248,7 +248,7 @@ impl Polling {
             match event {
                 Ok(record) => self.route(&record),
                 Err(KafkaError::MessageConsumptionFatal(code)) => self.fail(code),
-                Err(error) => tracing::warn!(%error, "the Kafka consumer reports"),
+                Err(error) => consumer.context().met(&error, ""),
             }
         }
         if let Some((round, problem)) = self.committer.answer() {

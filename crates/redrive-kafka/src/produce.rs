@@ -16,6 +16,7 @@ use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, T
 
 use crate::mailbox::{Mailbox, locked};
 use crate::record::{CopyRecord, Origin, headers};
+use crate::trouble::Trouble;
 
 /// How long a copy waits after an error that may pass.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
@@ -66,6 +67,7 @@ struct Report {
 struct Reports {
     reports: Arc<Mutex<Vec<Report>>>,
     mailbox: Arc<Mailbox>,
+    trouble: Trouble,
 }
 
 impl ClientContext for Reports {
@@ -74,7 +76,9 @@ impl ClientContext for Reports {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::warn!(%error, reason, "the Kafka producer met a problem; it goes on by itself");
+        if let Some(times) = self.trouble.times(&error, Instant::now()) {
+            tracing::warn!(%error, reason, times, "the Kafka producer met a problem; it goes on by itself");
+        }
     }
 }
 
@@ -250,7 +254,8 @@ fn connect(
     reports: &Arc<Mutex<Vec<Report>>>,
     mailbox: &Arc<Mailbox>,
 ) -> Result<ThreadedProducer<Reports>, KafkaError> {
-    config.create_with_context(Reports { reports: Arc::clone(reports), mailbox: Arc::clone(mailbox) })
+    let (reports, mailbox) = (Arc::clone(reports), Arc::clone(mailbox));
+    config.create_with_context(Reports { reports, mailbox, trouble: Trouble::default() })
 }
 
 fn send<T>(
