@@ -1,4 +1,5 @@
-//! The endpoints of a sink that has one per message: which of them fails, asks for patience, or has its hands full.
+//! The endpoints of a sink that has one per message: which of them fails, asks for patience, has its hands full, or was
+//! called as often as it may be.
 //!
 //! One customer's endpoint that is down must not stop everybody, so its messages are put off and nothing is closed. There
 //! may be millions of endpoints: only those that have failed are remembered, and of these the latest.
@@ -7,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::breaker::BreakerSettings;
+use crate::pace::Pace;
 use crate::time::millis;
 use crate::views::Gate;
 use crate::window::Sum;
@@ -30,7 +32,7 @@ pub enum Passage {
     Go,
     /// As many as may run there do.
     Full,
-    /// Not before then: it is failing, or has asked for patience.
+    /// Not before then: it is failing, has asked for patience, or was called as often as it may be.
     NotBefore(Time),
 }
 
@@ -48,6 +50,7 @@ pub struct EndpointCall {
 pub struct Endpoints {
     settings: BreakerSettings,
     per_endpoint: u32,
+    pace: Option<Pace>,
     origins: Troubled,
     own: Troubled,
     /// Bounded by the calls that run.
@@ -78,11 +81,13 @@ struct Trouble {
 
 impl Endpoints {
     /// `per_endpoint` calls may run at once against one of them, and never more than a quarter of `permits`.
-    pub fn new(settings: BreakerSettings, per_endpoint: u32, permits: usize) -> Self {
+    /// `rate` is how many may begin in a second, if there is a limit.
+    pub fn new(settings: BreakerSettings, per_endpoint: u32, rate: Option<f64>, permits: usize) -> Self {
         let quarter = u32::try_from(permits / 4).unwrap_or(u32::MAX).max(1);
         Self {
             settings,
             per_endpoint: per_endpoint.clamp(1, quarter),
+            pace: rate.map(Pace::new),
             origins: Troubled::default(),
             own: Troubled::default(),
             running: HashMap::new(),
@@ -105,18 +110,24 @@ impl Endpoints {
         (closed(&self.own), closed(&self.origins))
     }
 
-    /// Whether a message may go. One that may is a probe if its endpoint was closed.
-    pub fn ask(&mut self, to: Endpoint, now: Time, random: Random) -> Passage {
+    /// Whether a message may go; `waited` if it was put off before. One that may is a probe if its endpoint was closed.
+    pub fn ask(&mut self, to: Endpoint, waited: bool, now: Time, random: Random) -> Passage {
         let closed = [self.origins.not_before(to.origin, now), self.own.not_before(to.endpoint, now)];
         if let Some(until) = closed.into_iter().flatten().max() {
             // Those that wait must not come back at one instant: they are spread over half the wait once more.
             let spread = millis(until.since(now)) / 2 + 1_000;
             return Passage::NotBefore(until.plus(Duration::from_millis(random.below_ms(spread))));
         }
-        if self.running.get(&to.endpoint).is_some_and(|running| *running >= self.per_endpoint) {
+        if self.is_full(to) {
             return Passage::Full;
         }
-        Passage::Go
+        let wait = self.pace.as_mut().and_then(|pace| pace.ask(to.endpoint, now, waited));
+        wait.map_or(Passage::Go, Passage::NotBefore)
+    }
+
+    /// Whether as many run as may.
+    pub fn is_full(&self, to: Endpoint) -> bool {
+        self.running.get(&to.endpoint).is_some_and(|running| *running >= self.per_endpoint)
     }
 
     /// What a decision is told of an endpoint that is not well; `None` if it is.
@@ -128,7 +139,10 @@ impl Endpoints {
         Some(Health::Gated { by: Gate::Breaker, retry_in })
     }
 
-    pub fn started(&mut self, to: Endpoint) {
+    pub fn started(&mut self, to: Endpoint, now: Time) {
+        if let Some(pace) = &mut self.pace {
+            pace.started(to.endpoint, now);
+        }
         *self.running.entry(to.endpoint).or_default() += 1;
         self.origins.started(to.origin);
         self.own.started(to.endpoint);
@@ -272,29 +286,33 @@ mod tests {
     }
 
     fn endpoints() -> Endpoints {
-        Endpoints::new(BreakerSettings::default(), 5, 64)
+        Endpoints::new(BreakerSettings::default(), 5, None, 64)
     }
 
     fn call(endpoints: &mut Endpoints, to: Endpoint, call: EndpointCall, now: Time) {
-        endpoints.started(to);
+        endpoints.started(to, now);
         endpoints.ended(to, call, now);
     }
 
     fn goes(endpoints: &mut Endpoints, to: Endpoint, now: Time) -> bool {
-        endpoints.ask(to, now, Random(0)) == Passage::Go
+        endpoints.ask(to, false, now, Random(0)) == Passage::Go
     }
 
     #[test]
     fn one_endpoint_that_is_down_is_left_alone_and_its_neighbours_are_not() {
         let mut all = endpoints();
         (0..20).for_each(|_| call(&mut all, TO, BAD, at(0)));
-        assert_eq!(all.ask(TO, at(0), Random(0)), Passage::NotBefore(at(30_000)));
+        assert_eq!(all.ask(TO, false, at(0), Random(0)), Passage::NotBefore(at(30_000)));
         assert!(goes(&mut all, OTHER, at(0)), "one endpoint says nothing about its origin");
         assert!(goes(&mut all, TO, at(30_000)));
-        all.started(TO);
+        all.started(TO, at(30_000));
         assert!(!goes(&mut all, TO, at(30_000)), "one probe at a time");
         all.ended(TO, BAD, at(30_100));
-        assert_eq!(all.ask(TO, at(30_100), Random(0)), Passage::NotBefore(at(90_100)), "twice as long");
+        assert_eq!(
+            all.ask(TO, false, at(30_100), Random(0)),
+            Passage::NotBefore(at(90_100)),
+            "twice as long"
+        );
         call(&mut all, TO, GOOD, at(90_100));
         assert!(goes(&mut all, TO, at(90_100)));
         assert_eq!(all.troubled(at(90_100)), (0, 0), "and forgotten");
@@ -314,13 +332,21 @@ mod tests {
     #[test]
     fn five_run_at_once_and_never_more_than_a_quarter() {
         let mut all = endpoints(); // S3-43
-        (0..5).for_each(|_| all.started(TO));
-        assert_eq!(all.ask(TO, at(0), Random(0)), Passage::Full);
+        (0..5).for_each(|_| all.started(TO, at(0)));
+        assert_eq!(all.ask(TO, false, at(0), Random(0)), Passage::Full);
         assert!(goes(&mut all, OTHER, at(0)));
         all.ended(TO, GOOD, at(1));
         assert!(goes(&mut all, TO, at(1)));
-        assert_eq!(Endpoints::new(BreakerSettings::default(), 50, 64).per_endpoint(), 16);
-        assert_eq!(Endpoints::new(BreakerSettings::default(), 5, 1).per_endpoint(), 1);
+        assert_eq!(Endpoints::new(BreakerSettings::default(), 50, None, 64).per_endpoint(), 16);
+        assert_eq!(Endpoints::new(BreakerSettings::default(), 5, None, 1).per_endpoint(), 1);
+    }
+
+    #[test]
+    fn a_rate_holds_for_each_endpoint() {
+        let mut all = Endpoints::new(BreakerSettings::default(), 16, Some(10.0), 64);
+        (0..2).for_each(|_| call(&mut all, TO, GOOD, at(0)));
+        assert_eq!(all.ask(TO, false, at(0), Random(0)), Passage::NotBefore(at(300)));
+        assert!(goes(&mut all, OTHER, at(0)));
     }
 
     #[test]
@@ -328,7 +354,7 @@ mod tests {
         let mut all = endpoints();
         let wait = EndpointCall { is_good: None, retry_after: Some(Duration::from_secs(7)), ..BAD };
         call(&mut all, TO, wait, at(0));
-        assert_eq!(all.ask(TO, at(0), Random(0)), Passage::NotBefore(at(7_000)));
+        assert_eq!(all.ask(TO, false, at(0), Random(0)), Passage::NotBefore(at(7_000)));
         assert!(goes(&mut all, OTHER, at(0)) && goes(&mut all, TO, at(7_000)));
     }
 

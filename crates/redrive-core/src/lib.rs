@@ -12,7 +12,7 @@
 //! - [`failure_kind`], [`window`]: what failures are counted, and over which time
 //! - [`breaker`], [`ramp`], [`pulse`]: whether a sink may be called, and how much
 //! - [`closed`]: for how long a message was kept from a sink that was closed
-//! - [`endpoints`]: the same for each endpoint of a sink that has many
+//! - [`endpoints`], [`pace`]: the same for each endpoint of a sink that has many, and how often it may be called
 //! - [`budget`], [`guard`]: how many retries and dead letters are too many
 //! - [`suspects`]: who may have killed the process
 //! - [`views`]: the health of the sink and the retry budget, as a decision sees them
@@ -38,6 +38,7 @@ pub mod message;
 pub mod meta;
 pub mod nearest;
 pub mod outcome;
+pub mod pace;
 pub mod pick;
 pub mod policy;
 pub mod profiles;

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use redrive_core::Message;
 use redrive_core::endpoints::Endpoint;
+use redrive_core::{Message, rate};
 use serde::de::DeserializeOwned;
 
 use crate::dispatch::routes::Router;
@@ -73,6 +73,12 @@ pub trait Sink: Send + Sync + 'static {
         None
     }
 
+    /// For a sink with [`Self::per_endpoint`]: how many calls may begin in a second against one endpoint. What goes
+    /// beyond waits in the store, in its turn, and uses up no attempt. On Kafka each process keeps to it for itself.
+    fn per_endpoint_rate(&self) -> Option<f64> {
+        None
+    }
+
     /// Whether every message goes to the same place. Then what it asks of one message holds for all: nothing is sent
     /// before a Retry-After is over.
     fn is_one_endpoint(&self) -> bool {
@@ -121,8 +127,9 @@ impl AnyHandler {
     pub(crate) fn sink(sink: impl Sink) -> Self {
         let sink = Arc::new(sink);
         let router = sink.per_endpoint().map(|per_endpoint| {
+            let rate = sink.per_endpoint_rate().filter(|rate| rate::is_sound(*rate));
             let sink = Arc::clone(&sink);
-            Router { per_endpoint, of: Arc::new(move |message| sink.endpoint(message)) }
+            Router { per_endpoint, rate, of: Arc::new(move |message| sink.endpoint(message)) }
         });
         let one_endpoint = sink.is_one_endpoint();
         Self {

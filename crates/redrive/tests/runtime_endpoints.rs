@@ -31,6 +31,8 @@ struct World {
     ended: Mutex<Vec<String>>,
     calls: Mutex<Vec<(String, Instant)>>,
     repaired: AtomicBool,
+    /// Calls to one endpoint in a second.
+    rate: Option<f64>,
 }
 
 impl World {
@@ -76,6 +78,10 @@ impl Sink for Many {
         Some(5)
     }
 
+    fn per_endpoint_rate(&self) -> Option<f64> {
+        self.world.rate
+    }
+
     fn endpoint(&self, message: &Message) -> Option<Endpoint> {
         let mut hasher = DefaultHasher::new();
         endpoint(message).hash(&mut hasher);
@@ -111,6 +117,29 @@ async fn a_slow_endpoint_does_not_hold_up_its_neighbours() {
     let last_fine = ended.iter().rposition(|to| to.starts_with("fine")).unwrap();
     let slow_before = ended[..last_fine].iter().filter(|to| *to == "slow").count();
     assert!(slow_before < 30, "{slow_before} of 60 slow ones ended before the last neighbour");
+}
+
+#[tokio::test]
+async fn an_endpoint_is_called_no_faster_than_its_rate_and_its_neighbours_do_not_wait() {
+    const RATE: usize = 50;
+    let world = World { rate: Some(RATE as f64), ..World::default() };
+    let sink = Many { world: Arc::new(world) };
+    let redrive = built(&sink);
+    let handle = redrive.pipeline("hooks").unwrap();
+    handle.ingest(messages("crowded", 100)).await.unwrap();
+    handle.ingest((0..100).flat_map(|other| messages(&format!("fine{other}"), 2))).await.unwrap();
+    guarded(redrive.run_until(at_rest(&handle))).await.unwrap();
+    let calls = sink.world.calls_to("crowded");
+    let took = calls[calls.len() - 1].duration_since(calls[0]);
+    // A tenth of a second's worth at once, and one; then one after the other.
+    let at_least = Duration::from_secs_f64((100 - RATE / 10 - 1) as f64 / RATE as f64);
+    assert!(took > at_least - Duration::from_millis(100), "100 calls at {RATE}/s took {took:?}");
+    let ended = sink.world.ended.lock().unwrap().clone();
+    let last_fine = ended.iter().rposition(|to| to.starts_with("fine")).unwrap();
+    let crowded_before = ended[..last_fine].iter().filter(|to| *to == "crowded").count();
+    assert!(crowded_before < 80, "{crowded_before} of 100 ended before the last neighbour");
+    let figures = handle.figures();
+    assert_eq!((figures.succeeded, figures.attempts.ok, figures.dead.total()), (300, 300, 0));
 }
 
 #[tokio::test]

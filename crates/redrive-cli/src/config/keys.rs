@@ -87,6 +87,7 @@ pub const TABLES: &[TableKeys] = &[
             "timeout",
             "concurrency",
             "per_endpoint",
+            "per_endpoint_rate",
             "allow_private_addresses",
             "classes",
         ],

@@ -194,6 +194,9 @@ fn webhook_lines(webhook: &WebhookConfig, origin: &dyn Fn(&str) -> Origin) -> Ve
     if let Some(per_endpoint) = per_endpoint {
         lines.push(line("per_endpoint", per_endpoint.to_string()));
     }
+    if let Some(rate) = &webhook.per_endpoint_rate {
+        lines.push(line("per_endpoint_rate", quoted(rate)));
+    }
     lines.push(line("allow_private_addresses", webhook.allow_private_addresses.to_string()));
     if !webhook.classes.is_empty() {
         let rows = webhook.classes.iter();

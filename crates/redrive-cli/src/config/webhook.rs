@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use redrive_core::Pick;
 use redrive_core::nearest::nearest;
+use redrive_core::{Pick, rate};
 use redrive_sinks::webhook::options::{HeaderFrom, PER_ENDPOINT};
 use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions};
 
@@ -56,6 +56,8 @@ pub struct WebhookConfig {
     pub ca_file: Option<PathBuf>,
     /// Attempts at once against one endpoint; `None`: what the sink thinks right.
     pub per_endpoint: Option<u32>,
+    /// Attempts against one endpoint in a second, as written. It was checked.
+    pub per_endpoint_rate: Option<String>,
     pub allow_private_addresses: bool,
     /// What an answer means, over the class table, as written: `("404", "gone")`. Each was checked.
     pub classes: Vec<(String, String)>,
@@ -79,6 +81,7 @@ impl WebhookConfig {
             Target::Url(url) => WebhookOptions::to_url(Secret::from(url.as_str())),
             Target::Endpoint(pick) => WebhookOptions {
                 per_endpoint: self.per_endpoint,
+                per_endpoint_rate: self.per_endpoint_rate.as_deref().and_then(|text| rate::parse(text).ok()),
                 ..WebhookOptions::per_message(pick.clone())
             },
         };
@@ -111,6 +114,7 @@ impl WebhookConfig {
             headers,
             ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
             per_endpoint: per_endpoint.filter(|limit| *limit > 0),
+            per_endpoint_rate: per_endpoint_rate(reader, section),
             allow_private_addresses: reader
                 .switch(section, "allow_private_addresses")
                 .is_some_and(|set| set.value),
@@ -119,6 +123,25 @@ impl WebhookConfig {
         };
         (webhook, has_target)
     }
+}
+
+fn per_endpoint_rate(reader: &mut Reader, section: &Section<'_>) -> Option<String> {
+    let value = reader.text(section, "per_endpoint_rate")?.value;
+    let name = section.name("per_endpoint_rate");
+    let at = || section.at("per_endpoint_rate").into_iter().collect();
+    if let Err(wrong) = rate::parse(&value) {
+        let fix = format!("{name} = \"20/s\"");
+        reader.fault(section, Fault::line(name, wrong.to_string(), fix, at()));
+        return None;
+    }
+    if section.get("endpoint").is_none() {
+        let problem =
+            format!("`{name}` is for messages that name their endpoints, and all of these go to one");
+        let fix = "endpoint = \"json:/url\", or leave it out".to_owned();
+        reader.fault(section, Fault::line(name, problem, fix, at()));
+        return None;
+    }
+    Some(value)
 }
 
 fn target(reader: &mut Reader, section: &Section<'_>) -> Option<Target> {

@@ -107,6 +107,7 @@ ca_file = "ca.pem"
 timeout = "10s"
 concurrency = 7
 per_endpoint = 3
+per_endpoint_rate = "600/m"
 allow_private_addresses = true
 classes = { "404" = "gone", 5xx = "permanent", "409" = "ok", timeout = "permanent", preset = "seed-strict" }
 "#;
@@ -122,6 +123,7 @@ classes = { "404" = "gone", 5xx = "permanent", "409" = "ok", timeout = "permanen
     assert_eq!(webhook.headers[1].name, "authorization");
     assert_eq!(webhook.classes[0], ("404".to_owned(), "gone".to_owned()));
     assert_eq!((webhook.classes.len(), webhook.per_endpoint), (5, Some(3)));
+    assert_eq!(webhook.options().unwrap().per_endpoint_rate, Some(10.0));
 }
 
 #[test]
@@ -204,6 +206,15 @@ fn the_class_table_takes_statuses_and_classes_only() {
     ] {
         assert!(report.contains(said), "{said}\n{report}");
     }
+}
+
+#[test]
+fn a_rate_per_endpoint_needs_endpoints_and_is_a_rate() {
+    let report = wrong(&format!("{ORDERS}per_endpoint_rate = \"20/s\"\n"));
+    assert!(report.contains("is for messages that name their endpoints"), "{report}");
+    let endpoint = ORDERS.replace("url = \"http://127.0.0.1:8000/orders\"", "endpoint = \"json:/url\"");
+    let report = wrong(&format!("{endpoint}per_endpoint_rate = \"often\"\n"));
+    assert!(report.contains("`often` is not a rate; write it like 20, 20/s"), "{report}");
 }
 
 #[test]

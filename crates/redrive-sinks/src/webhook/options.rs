@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
-use redrive_core::Pick;
+use redrive_core::{Pick, rate};
 
 use super::classes::ClassTable;
 use super::endpoint::{self, EndpointSource};
@@ -53,6 +53,8 @@ pub struct WebhookOptions {
     pub classes: ClassTable,
     /// Requests at once to one endpoint; [`PER_ENDPOINT`] where messages name endpoints, else no limit of its own.
     pub per_endpoint: Option<u32>,
+    /// Requests to one endpoint in a second, where messages name endpoints; no limit of its own unless set.
+    pub per_endpoint_rate: Option<f64>,
     /// Lets messages name endpoints in private networks and on this host.
     pub allow_private_addresses: bool,
     pub signing: Signing,
@@ -71,6 +73,7 @@ impl Default for WebhookOptions {
             timeout: TIMEOUT,
             classes: ClassTable::default(),
             per_endpoint: None,
+            per_endpoint_rate: None,
             allow_private_addresses: false,
             signing: Signing::None,
             hash_key: None,
@@ -128,6 +131,13 @@ impl WebhookOptions {
             let value = format!("{:?}", self.timeout);
             let problem = format!("`timeout` is {value}, which is not between nothing and an hour");
             return Err(SinkFault::of("timeout", &value, problem, "timeout = \"30s\""));
+        }
+        if let Some(rate) = self.per_endpoint_rate
+            && !rate::is_sound(rate)
+        {
+            let (key, value) = ("per_endpoint_rate", rate.to_string());
+            let problem = format!("`{key}` is {value}: no message could ever be sent at that pace");
+            return Err(SinkFault::of(key, &value, problem, "per_endpoint_rate = \"20/s\", or leave it out"));
         }
         match self.per_endpoint {
             Some(0) => {
@@ -215,6 +225,9 @@ mod tests {
             ..WebhookOptions::per_message(Pick::Json("/u".into()))
         };
         assert_eq!(keys(&both), ["endpoint"]);
+        let mut paced = WebhookOptions::per_message(Pick::Json("/u".into()));
+        paced.per_endpoint_rate = Some(0.0);
+        assert_eq!(keys(&paced), ["per_endpoint_rate"]);
         let never = WebhookOptions { timeout: Duration::ZERO, ..WebhookOptions::to_url("http://a.example") };
         assert_eq!(keys(&never), ["timeout"]);
     }

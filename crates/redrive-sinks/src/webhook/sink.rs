@@ -27,6 +27,8 @@ pub struct WebhookSink {
     target: Target,
     template: Template,
     places: Option<Places>,
+    /// Calls to one endpoint in a second.
+    rate: Option<f64>,
     pool: Pool,
     timeout: Duration,
     classes: ClassTable,
@@ -66,6 +68,7 @@ impl WebhookSink {
         Ok(Self {
             target,
             template: Template { headers, signing: options.signing, source },
+            rate: options.per_endpoint_rate,
             places: per_endpoint.map(|limit| Places::new(limit as usize)),
             pool: connect::pool(options.names, guard, tls),
             timeout: options.timeout,
@@ -159,6 +162,10 @@ impl Sink for WebhookSink {
 
     fn per_endpoint(&self) -> Option<u32> {
         self.places.as_ref().map(|places| u32::try_from(places.limit()).unwrap_or(u32::MAX))
+    }
+
+    fn per_endpoint_rate(&self) -> Option<f64> {
+        self.rate
     }
 
     fn is_one_endpoint(&self) -> bool {

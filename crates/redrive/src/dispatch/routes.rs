@@ -29,6 +29,8 @@ type Route = dyn Fn(&Message) -> Option<Endpoint> + Send + Sync;
 #[derive(Clone)]
 pub struct Router {
     pub(crate) per_endpoint: u32,
+    /// Calls that may begin in a second.
+    pub(crate) rate: Option<f64>,
     pub(crate) of: Arc<Route>,
 }
 
@@ -65,7 +67,7 @@ pub(super) enum Routed {
 impl Routes {
     pub(super) fn new(router: Router, breaker: &BreakerSettings, permits: usize) -> Self {
         Self {
-            endpoints: Endpoints::new(breaker.clone(), router.per_endpoint, permits),
+            endpoints: Endpoints::new(breaker.clone(), router.per_endpoint, router.rate, permits),
             router,
             lot: HashMap::new(),
             lot_len: 0,
@@ -92,9 +94,9 @@ impl Routes {
         let Some(to) = (self.router.of)(&delivery.message) else { return Routed::Start(delivery, None) };
         // Whoever came before goes before.
         let waits = !self.from_lot && self.lot.contains_key(&to.endpoint);
-        match self.endpoints.ask(to, now, spread(&delivery)) {
+        match self.endpoints.ask(to, delivery.meta.held_ms > 0, now, spread(&delivery)) {
             Passage::Go if !waits => {
-                self.endpoints.started(to);
+                self.endpoints.started(to, now);
                 Routed::Start(delivery, Some(to))
             }
             Passage::NotBefore(due) => Routed::PutOff(delivery, due),
@@ -125,13 +127,13 @@ impl Routes {
     }
 
     /// The next message from the lot whose endpoint has room again.
-    pub(super) fn next_freed(&mut self, now: Time) -> Option<(Delivery, u64)> {
+    pub(super) fn next_freed(&mut self) -> Option<(Delivery, u64)> {
         loop {
             let endpoint = self.freed.pop_front()?;
             let Some(waiting) = self.lot.get_mut(&endpoint) else { continue };
             let to = waiting.front().and_then(|next| (self.router.of)(&next.message));
             // Full again: one of the calls that run there will say when it is not.
-            if to.is_some_and(|to| self.endpoints.ask(to, now, Random(0)) == Passage::Full) {
+            if to.is_some_and(|to| self.endpoints.is_full(to)) {
                 continue;
             }
             let delivery = waiting.pop_front();

@@ -42,7 +42,7 @@ impl Machine {
     /// Starts what waited for its endpoint, as far as there are permits.
     pub(super) fn start_freed(&mut self, now: Time, starts: &mut Vec<Start>) {
         while self.room_for_due() > 0
-            && let Some((delivery, endpoint)) = self.routes.as_mut().and_then(|routes| routes.next_freed(now))
+            && let Some((delivery, endpoint)) = self.routes.as_mut().and_then(Routes::next_freed)
         {
             let (mut one, before) = (vec![delivery], starts.len());
             self.look_at_lot(true);
