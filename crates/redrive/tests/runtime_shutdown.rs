@@ -35,7 +35,11 @@ async fn a_handler_that_runs_may_finish_within_the_drain_time() {
     redrive.pipeline("p").unwrap().ingest([message("a")]).await.unwrap();
     let stop = async {
         started.notified().await;
-        finish.notify_one();
+        // The word to stop goes its way while the handler still runs.
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            finish.notify_one();
+        });
     };
     let report = guarded(redrive.run_until(stop)).await.unwrap();
     assert_eq!((report.total().succeeded, report.total().drained, report.total().interrupted), (1, 1, 0));
