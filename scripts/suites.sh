@@ -19,10 +19,10 @@ while IFS=$'\t' read -r manifest name executable; do
     began=$SECONDS status=0
     # As cargo does it: in the directory of the crate.
     (cd "$(dirname "$manifest")" && exec "$executable" --show-output) >"$out" 2>&1 </dev/null || status=$?
+    ((status == 0)) || failed=1
     {
         flock 9
         if ((status)); then
-            failed=1
             # What failed tests said comes last in the output of a suite.
             { printf '\n== %s %s\n' "$crate" "$name" && sed -n '/^failures:$/,$p' "$out" | head -n 60 | cut -c 1-600; } >>"$log.failed"
         fi

@@ -36,6 +36,16 @@ pub enum Passage {
     NotBefore(Time),
 }
 
+/// What matters of the message that wants to go.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    /// Whether it was put off before.
+    pub waited: bool,
+    /// It will not be sent after that.
+    pub latest: Time,
+    pub random: Random,
+}
+
 /// How a call to an endpoint ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointCall {
@@ -110,8 +120,9 @@ impl Endpoints {
         (closed(&self.own), closed(&self.origins))
     }
 
-    /// Whether a message may go; `waited` if it was put off before. One that may is a probe if its endpoint was closed.
-    pub fn ask(&mut self, to: Endpoint, waited: bool, now: Time, random: Random) -> Passage {
+    /// Whether a message may go. One that may is a probe if its endpoint was closed.
+    pub fn ask(&mut self, to: Endpoint, asking: Asking, now: Time) -> Passage {
+        let Asking { waited, latest, random } = asking;
         let closed = [self.origins.not_before(to.origin, now), self.own.not_before(to.endpoint, now)];
         if let Some(until) = closed.into_iter().flatten().max() {
             // Those that wait must not come back at one instant: they are spread over half the wait once more.
@@ -121,7 +132,7 @@ impl Endpoints {
         if self.is_full(to) {
             return Passage::Full;
         }
-        let wait = self.pace.as_mut().and_then(|pace| pace.ask(to.endpoint, now, waited));
+        let wait = self.pace.as_mut().and_then(|pace| pace.ask(to.endpoint, waited, now, latest));
         wait.map_or(Passage::Go, Passage::NotBefore)
     }
 
@@ -281,6 +292,8 @@ mod tests {
     const BAD: EndpointCall = EndpointCall { is_first: true, is_good: Some(false), retry_after: None };
     const GOOD: EndpointCall = EndpointCall { is_good: Some(true), ..BAD };
 
+    const ANY: Asking = Asking { waited: false, latest: Time::MAX, random: Random(0) };
+
     fn at(ms: u64) -> Time {
         Time::from_millis(1_800_000_000_000 + ms)
     }
@@ -295,24 +308,20 @@ mod tests {
     }
 
     fn goes(endpoints: &mut Endpoints, to: Endpoint, now: Time) -> bool {
-        endpoints.ask(to, false, now, Random(0)) == Passage::Go
+        endpoints.ask(to, ANY, now) == Passage::Go
     }
 
     #[test]
     fn one_endpoint_that_is_down_is_left_alone_and_its_neighbours_are_not() {
         let mut all = endpoints();
         (0..20).for_each(|_| call(&mut all, TO, BAD, at(0)));
-        assert_eq!(all.ask(TO, false, at(0), Random(0)), Passage::NotBefore(at(30_000)));
+        assert_eq!(all.ask(TO, ANY, at(0)), Passage::NotBefore(at(30_000)));
         assert!(goes(&mut all, OTHER, at(0)), "one endpoint says nothing about its origin");
         assert!(goes(&mut all, TO, at(30_000)));
         all.started(TO, at(30_000));
         assert!(!goes(&mut all, TO, at(30_000)), "one probe at a time");
         all.ended(TO, BAD, at(30_100));
-        assert_eq!(
-            all.ask(TO, false, at(30_100), Random(0)),
-            Passage::NotBefore(at(90_100)),
-            "twice as long"
-        );
+        assert_eq!(all.ask(TO, ANY, at(30_100)), Passage::NotBefore(at(90_100)), "twice as long");
         call(&mut all, TO, GOOD, at(90_100));
         assert!(goes(&mut all, TO, at(90_100)));
         assert_eq!(all.troubled(at(90_100)), (0, 0), "and forgotten");
@@ -333,7 +342,7 @@ mod tests {
     fn five_run_at_once_and_never_more_than_a_quarter() {
         let mut all = endpoints(); // S3-43
         (0..5).for_each(|_| all.started(TO, at(0)));
-        assert_eq!(all.ask(TO, false, at(0), Random(0)), Passage::Full);
+        assert_eq!(all.ask(TO, ANY, at(0)), Passage::Full);
         assert!(goes(&mut all, OTHER, at(0)));
         all.ended(TO, GOOD, at(1));
         assert!(goes(&mut all, TO, at(1)));
@@ -345,7 +354,7 @@ mod tests {
     fn a_rate_holds_for_each_endpoint() {
         let mut all = Endpoints::new(BreakerSettings::default(), 16, Some(10.0), 64);
         (0..2).for_each(|_| call(&mut all, TO, GOOD, at(0)));
-        assert_eq!(all.ask(TO, false, at(0), Random(0)), Passage::NotBefore(at(300)));
+        assert_eq!(all.ask(TO, ANY, at(0)), Passage::NotBefore(at(200)));
         assert!(goes(&mut all, OTHER, at(0)));
     }
 
@@ -354,7 +363,7 @@ mod tests {
         let mut all = endpoints();
         let wait = EndpointCall { is_good: None, retry_after: Some(Duration::from_secs(7)), ..BAD };
         call(&mut all, TO, wait, at(0));
-        assert_eq!(all.ask(TO, false, at(0), Random(0)), Passage::NotBefore(at(7_000)));
+        assert_eq!(all.ask(TO, ANY, at(0)), Passage::NotBefore(at(7_000)));
         assert!(goes(&mut all, OTHER, at(0)) && goes(&mut all, TO, at(7_000)));
     }
 

@@ -1,7 +1,8 @@
 //! How often one endpoint may be called: a rate per second for each, with a tenth of a second's worth at once.
 //!
 //! Whoever has to wait gets a place behind those that wait already, so that they come back one after the other and not all
-//! at once; and whoever comes back goes before whoever has not waited yet.
+//! at once; and whoever comes back goes before whoever has not waited yet. A place is a promise of one side only: whoever
+//! has one may die or go elsewhere, so an endpoint that nobody comes to is free, whatever places were given.
 
 use std::collections::HashMap;
 
@@ -11,6 +12,10 @@ use crate::Time;
 const REMEMBERED_MAX: usize = 100_000;
 /// So far ahead of an even pace calls may be.
 const AT_ONCE_US: u64 = 100_000;
+/// So late may those be that have a place, before the others stop waiting for them.
+const LATE_US: u64 = 1_000_000;
+/// One call an hour; nothing is slower.
+pub const RATE_MIN: f64 = 1.0 / 3_600.0;
 
 #[derive(Clone, Debug)]
 pub struct Pace {
@@ -30,23 +35,32 @@ struct Turns {
 }
 
 impl Pace {
-    /// `per_second` is above zero.
     pub fn new(per_second: f64) -> Self {
-        Self { gap_us: ((1e6 / per_second) as u64).max(1), known: HashMap::new() }
+        Self { gap_us: ((1e6 / per_second.max(RATE_MIN)) as u64).max(1), known: HashMap::new() }
     }
 
-    /// When a message may go, if that is not now: it has its place then. `waited` if it had one before.
-    pub fn ask(&mut self, endpoint: u64, now: Time, waited: bool) -> Option<Time> {
+    /// When a message may go, if that is not now: it has its place then, unless that is after `latest`, when nobody needs
+    /// it any more. `waited` if it had a place before.
+    pub fn ask(&mut self, endpoint: u64, waited: bool, now: Time, latest: Time) -> Option<Time> {
         let now = us(now);
         let turns = self.known.get_mut(&endpoint)?;
+        let nobody_came = turns.next + self.gap_us + LATE_US < now;
+        let clock_went_back = turns.next > now + AT_ONCE_US + self.gap_us;
+        if nobody_came || clock_went_back {
+            self.known.remove(&endpoint);
+            return None;
+        }
         let is_early = turns.next > now + AT_ONCE_US;
-        let others_wait = !waited && turns.last > now;
+        let others_wait = !waited && turns.last.max(turns.last_again) > now;
         if !is_early && !others_wait {
             return None;
         }
-        let before = if waited { &mut turns.last_again } else { &mut turns.last };
-        *before = turns.next.max(*before).max(now) + self.gap_us;
-        Some(Time::from_millis(before.div_ceil(1_000)))
+        let line = if waited { turns.last_again } else { turns.last.max(turns.last_again) };
+        let place = turns.next.max(line + self.gap_us).max(now);
+        if place <= us(latest) {
+            *(if waited { &mut turns.last_again } else { &mut turns.last }) = place;
+        }
+        Some(Time::from_millis(place.div_ceil(1_000)))
     }
 
     /// A call begins.
@@ -54,8 +68,8 @@ impl Pace {
         let now = us(now);
         if self.known.len() >= REMEMBERED_MAX {
             self.known.retain(|_, turns| turns.next.max(turns.last) > now);
-            // So many at once: rather a few calls too early than more memory.
-            if self.known.len() >= REMEMBERED_MAX {
+            // So many at once: rather a few calls too early than more memory, or a look at all of them for each.
+            if self.known.len() > REMEMBERED_MAX / 2 {
                 self.known.clear();
             }
         }
@@ -82,7 +96,7 @@ mod tests {
 
     /// Whether it may go; if so, it does.
     fn goes(pace: &mut Pace, ms: u64, waited: bool) -> Option<Time> {
-        let wait = pace.ask(TO, at(ms), waited);
+        let wait = pace.ask(TO, waited, at(ms), Time::MAX);
         if wait.is_none() {
             pace.started(TO, at(ms));
         }
@@ -93,12 +107,55 @@ mod tests {
     fn whoever_waits_has_a_place_of_its_own() {
         let mut pace = Pace::new(20.0);
         assert!((0..3).all(|_| goes(&mut pace, 0, false).is_none()), "a tenth of a second's worth, and one");
-        assert_eq!([0, 0].map(|ms| goes(&mut pace, ms, false)), [Some(at(200)), Some(at(250))]);
-        assert_eq!(goes(&mut pace, 180, false), Some(at(300)), "not before those that wait");
-        assert_eq!(goes(&mut pace, 200, true), None);
-        assert_eq!(goes(&mut pace, 250, true), None);
+        assert_eq!([0, 0].map(|ms| goes(&mut pace, ms, false)), [Some(at(150)), Some(at(200))]);
+        assert_eq!(goes(&mut pace, 140, false), Some(at(250)), "not before those that wait");
+        assert_eq!([150, 200, 250].map(|ms| goes(&mut pace, ms, true)), [None; 3]);
         assert_eq!(goes(&mut pace, 301, false), None, "nobody waits any more");
-        assert_eq!(pace.ask(8, at(301), false), None, "others are others");
+        assert_eq!(pace.ask(8, false, at(301), Time::MAX), None, "others are others");
+    }
+
+    /// More came at once than anybody waits for: those beyond it are dead letters, and so are some that had a place.
+    #[test]
+    fn places_that_nobody_comes_back_to_keep_nobody_waiting() {
+        let mut pace = Pace::new(1.0);
+        pace.started(TO, at(0));
+        let latest = at(3_600_000);
+        let places = (0..1_000_000).filter_map(|_| pace.ask(TO, false, at(0), latest));
+        assert_eq!(places.filter(|place| *place <= latest).count(), 3_600);
+        assert_eq!(pace.ask(TO, false, at(0), Time::MAX), Some(at(3_601_000)));
+        assert_eq!(pace.ask(TO, false, at(2_900), latest), Some(at(3_602_000)), "they may be late");
+        assert_eq!(goes(&mut pace, 3_100, false), None, "but not for ever");
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_for_a_moment_freezes_nothing() {
+        let mut pace = Pace::new(20.0);
+        pace.started(TO, at(365 * 86_400_000));
+        assert_eq!(goes(&mut pace, 0, false), None);
+        let mut pace = Pace::new(crate::rate::parse("0.000000000000001/h").unwrap());
+        assert_eq!([goes(&mut pace, 0, false), goes(&mut pace, 10, false)], [None, Some(at(3_600_000))]);
+    }
+
+    /// An endpoint is back after an outage: its messages were put off, and newcomers come at the rate.
+    #[test]
+    fn whoever_waited_goes_before_newcomers() {
+        let mut pace = Pace::new(1.0);
+        pace.started(TO, at(0));
+        let mut waiting: std::collections::BTreeSet<(u64, u32)> = (0..10).map(|i| (1, i)).collect();
+        let mut newcomers = 0;
+        for now in (1..60).map(|second| second * 1_000 + 999) {
+            while let Some((ms, i)) = waiting.pop_first() {
+                if ms > now {
+                    waiting.insert((ms, i));
+                    break;
+                }
+                if let Some(due) = goes(&mut pace, ms, true) {
+                    waiting.insert((due.since(at(0)).as_millis() as u64, i));
+                }
+            }
+            newcomers += u32::from(goes(&mut pace, now, false).is_none());
+        }
+        assert!(waiting.is_empty(), "{newcomers} newcomers went, {} still wait", waiting.len());
     }
 
     #[test]

@@ -230,7 +230,7 @@ impl Lane {
 
     /// What the last note of an owner says; `leaves` if suspects of a tier are left.
     pub fn standing_at_end(&self, leaves: bool, run: Option<u64>) -> Standing<'_> {
-        let (taken, named) = (self.taken, Some(self.suspected.named()));
+        let (taken, named) = (self.taken, Some(self.suspected.named_at_end()));
         let by = self.vouched(run);
         if self.is_busy() {
             let taken = taken.max(self.suspected.below());

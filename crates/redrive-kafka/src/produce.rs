@@ -65,7 +65,7 @@ struct Report {
 
 /// Where delivery reports are put, by a thread of the producer.
 struct Reports {
-    reports: Arc<Mutex<Vec<Report>>>,
+    tray: Arc<Mutex<Vec<Report>>>,
     mailbox: Arc<Mailbox>,
     trouble: Trouble,
 }
@@ -90,7 +90,7 @@ impl ProducerContext for Reports {
             Ok(message) => Ok((message.partition(), message.offset())),
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)),
         };
-        let mut reports = locked(&self.reports);
+        let mut reports = locked(&self.tray);
         let first = reports.is_empty();
         reports.push(Report { opaque, result });
         drop(reports);
@@ -254,8 +254,8 @@ fn connect(
     reports: &Arc<Mutex<Vec<Report>>>,
     mailbox: &Arc<Mailbox>,
 ) -> Result<ThreadedProducer<Reports>, KafkaError> {
-    let (reports, mailbox) = (Arc::clone(reports), Arc::clone(mailbox));
-    config.create_with_context(Reports { reports, mailbox, trouble: Trouble::default() })
+    let (tray, mailbox) = (Arc::clone(reports), Arc::clone(mailbox));
+    config.create_with_context(Reports { tray, mailbox, trouble: Trouble::default() })
 }
 
 fn send<T>(

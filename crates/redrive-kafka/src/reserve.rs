@@ -77,7 +77,8 @@ impl KafkaEngine {
         if !self.lanes[at].suspected.is_announced(first.at) {
             self.announce_these(next, now);
         }
-        if self.lanes.iter().any(|lane| lane.suspected.is_awaited()) {
+        // Who stood still does not know whose the partitions are before a commit is answered.
+        if self.unsure.is_some() || self.lanes.iter().any(|lane| lane.suspected.is_awaited()) {
             self.commit_when_due(Instant::now());
             return Announced::NotYet;
         }
@@ -85,7 +86,7 @@ impl KafkaEngine {
         if let Some(out) = lane.out.get_mut(&first.at) {
             out.waits = false;
         }
-        self.started.runs_alone(Some((lane.place, first.at)));
+        self.started.runs_alone(lane.place, first.at);
         self.started.flush();
         Announced::Yes
     }

@@ -78,11 +78,17 @@ impl Started {
         Some((left.marks.get(&place).cloned().unwrap_or_default(), alone))
     }
 
-    /// Of the suspects this one runs, or nobody.
-    pub fn runs_alone(&mut self, who: Option<(u64, u64)>) {
-        self.alone = who;
-        let (place, offset) = who.unwrap_or((0, ENDED));
+    /// Of the suspects this one runs.
+    pub fn runs_alone(&mut self, place: u64, offset: u64) {
+        self.alone = Some((place, offset));
         self.started(place, offset | ALONE);
+    }
+
+    /// A suspect came back unstarted, or its run was given up: it stays a suspect, and nobody runs.
+    pub fn did_not_run(&mut self, place: u64, offset: u64) {
+        if self.alone.take_if(|alone| *alone == (place, offset)).is_some() {
+            self.started(place, offset | ALONE | ENDED);
+        }
     }
 
     pub fn started(&mut self, place: u64, offset: u64) {
@@ -223,14 +229,16 @@ mod tests {
             Started::open(dir.path(), "orders").left_by(run, here).unwrap()
         };
         first.begin([(here, 3), (here, 4)].into_iter());
-        first.runs_alone(Some((here, 3)));
+        first.runs_alone(here, 3);
         assert_eq!(left(&mut first), (BTreeSet::from([3, 4]), Some(3)));
         first.begin([(here, 3), (here, 4)].into_iter());
         assert_eq!(left(&mut first).1, Some(3), "a file that begins anew knows it too");
         first.ended(here, 3);
         assert_eq!(left(&mut first), (BTreeSet::from([4]), None));
-        first.runs_alone(Some((here, 4)));
-        first.runs_alone(None);
+        first.runs_alone(here, 4);
+        first.did_not_run(here, 5);
+        assert_eq!(left(&mut first).1, Some(4), "another one came back");
+        first.did_not_run(here, 4);
         assert_eq!(left(&mut first), (BTreeSet::from([4]), None), "it was given up in order");
     }
 

@@ -150,7 +150,14 @@ impl Suspected {
         self.changed(true);
     }
 
-    /// Nobody runs alone: the turn of those that were announced has not come, or one came back unstarted.
+    /// It came back unstarted, or its run was given up.
+    pub fn take_turn_back(&mut self, offset: u64) {
+        if self.alone.remove(&offset) {
+            self.changed(false);
+        }
+    }
+
+    /// The turn of those that were announced has not come.
     pub fn recall(&mut self) {
         if !self.alone.is_empty() {
             self.alone.clear();
@@ -190,6 +197,12 @@ impl Suspected {
 
     pub fn committed(&mut self, changes: u64) {
         self.kept = self.kept.max(changes);
+    }
+
+    /// Whom the last note of an owner names: whatever runs or was to run, nobody has died of it.
+    pub fn named_at_end(&self) -> Named<'_> {
+        static NOBODY: BTreeSet<u64> = BTreeSet::new();
+        Named { crashed: &self.crashed, alone: &NOBODY }
     }
 
     /// Whom a note names.

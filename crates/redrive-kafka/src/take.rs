@@ -214,10 +214,9 @@ impl KafkaEngine {
         };
         let at = receipt.lane as usize;
         let lane = &mut self.lanes[at];
-        if lane.suspected.is_announced(waiting.offset) {
-            lane.suspected.recall();
-            self.started.runs_alone(None);
-        }
+        // The others that were announced with it may run, or have their turn yet.
+        lane.suspected.take_turn_back(waiting.offset);
+        self.started.did_not_run(lane.place, waiting.offset);
         // A suspect stays one.
         if suspect.is_none() {
             self.started.ended(lane.place, waiting.offset);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use redrive_core::nearest::nearest;
+use redrive_core::pace::RATE_MIN;
 use redrive_core::{Pick, rate};
 use redrive_sinks::webhook::options::{HeaderFrom, PER_ENDPOINT};
 use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions};
@@ -129,9 +130,14 @@ fn per_endpoint_rate(reader: &mut Reader, section: &Section<'_>) -> Option<Strin
     let value = reader.text(section, "per_endpoint_rate")?.value;
     let name = section.name("per_endpoint_rate");
     let at = || section.at("per_endpoint_rate").into_iter().collect();
-    if let Err(wrong) = rate::parse(&value) {
+    let slow = || format!("`{name} = \"{value}\"` is less than one an hour");
+    let problem = match rate::parse(&value) {
+        Ok(rate) => (rate < RATE_MIN).then(slow),
+        Err(wrong) => Some(wrong.to_string()),
+    };
+    if let Some(problem) = problem {
         let fix = format!("{name} = \"20/s\"");
-        reader.fault(section, Fault::line(name, wrong.to_string(), fix, at()));
+        reader.fault(section, Fault::line(name, problem, fix, at()));
         return None;
     }
     if section.get("endpoint").is_none() {

@@ -215,6 +215,8 @@ fn a_rate_per_endpoint_needs_endpoints_and_is_a_rate() {
     let endpoint = ORDERS.replace("url = \"http://127.0.0.1:8000/orders\"", "endpoint = \"json:/url\"");
     let report = wrong(&format!("{endpoint}per_endpoint_rate = \"often\"\n"));
     assert!(report.contains("`often` is not a rate; write it like 20, 20/s"), "{report}");
+    let report = wrong(&format!("{endpoint}per_endpoint_rate = \"0.5/h\"\n"));
+    assert!(report.contains("is less than one an hour"), "{report}");
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
-use redrive_core::{Pick, rate};
+use redrive_core::Pick;
+use redrive_core::pace::RATE_MIN;
+use redrive_core::rate::{self, RATE_MAX};
 
 use super::classes::ClassTable;
 use super::endpoint::{self, EndpointSource};
@@ -133,10 +135,10 @@ impl WebhookOptions {
             return Err(SinkFault::of("timeout", &value, problem, "timeout = \"30s\""));
         }
         if let Some(rate) = self.per_endpoint_rate
-            && !rate::is_sound(rate)
+            && !(rate::is_sound(rate) && rate >= RATE_MIN)
         {
             let (key, value) = ("per_endpoint_rate", rate.to_string());
-            let problem = format!("`{key}` is {value}: no message could ever be sent at that pace");
+            let problem = format!("`{key}` is {value} a second; it may be from one an hour to {RATE_MAX}");
             return Err(SinkFault::of(key, &value, problem, "per_endpoint_rate = \"20/s\", or leave it out"));
         }
         match self.per_endpoint {

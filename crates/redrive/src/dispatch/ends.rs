@@ -147,7 +147,7 @@ impl Machine {
             if expired(&call.delivery.meta, now) {
                 self.settle(settle::dead(call.delivery, Reason::TtlExceeded, now), None);
             } else {
-                self.begin(Call { started: now, ..call }, starts);
+                self.go_on(call, now, starts);
             }
         }
     }

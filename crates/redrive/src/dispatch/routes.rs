@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::endpoints::{Endpoint, EndpointCall, Endpoints, Passage};
+use redrive_core::endpoints::{Asking, Endpoint, EndpointCall, Endpoints, Passage};
 use redrive_core::time::millis;
 use redrive_core::{BreakerSettings, Message, Random, Time};
 
@@ -19,6 +19,9 @@ const LOT_PER_PERMIT: usize = 4;
 const PUT_OFF_MIN: Duration = Duration::from_secs(1);
 /// … and at most, each time longer.
 const PUT_OFF_MAX: Duration = Duration::from_mins(1);
+
+/// How long one that waits in place for a full endpoint waits on.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// How often it is counted who is left alone.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -90,11 +93,13 @@ impl Routes {
         figures
     }
 
-    pub(super) fn route(&mut self, delivery: Delivery, now: Time) -> Routed {
+    /// What becomes of a delivery that will not be sent after `latest`.
+    pub(super) fn route(&mut self, delivery: Delivery, latest: Time, now: Time) -> Routed {
         let Some(to) = (self.router.of)(&delivery.message) else { return Routed::Start(delivery, None) };
         // Whoever came before goes before.
         let waits = !self.from_lot && self.lot.contains_key(&to.endpoint);
-        match self.endpoints.ask(to, delivery.meta.held_ms > 0, now, spread(&delivery)) {
+        let asking = Asking { waited: delivery.meta.held_ms > 0, latest, random: spread(&delivery) };
+        match self.endpoints.ask(to, asking, now) {
             Passage::Go if !waits => {
                 self.endpoints.started(to, now);
                 Routed::Start(delivery, Some(to))
@@ -110,6 +115,20 @@ impl Routes {
                 let jitter = spread(&delivery).below_ms(millis(wait) / 2);
                 Routed::PutOff(delivery, now.plus(wait + Duration::from_millis(jitter)))
             }
+        }
+    }
+
+    /// Whether one that waited in place may go on now; else when to ask again.
+    pub(super) fn go_on(&mut self, delivery: &Delivery, now: Time) -> Result<Option<Endpoint>, Time> {
+        let Some(to) = (self.router.of)(&delivery.message) else { return Ok(None) };
+        let asking = Asking { waited: true, latest: Time::MAX, random: spread(delivery) };
+        match self.endpoints.ask(to, asking, now) {
+            Passage::Go => {
+                self.endpoints.started(to, now);
+                Ok(Some(to))
+            }
+            Passage::NotBefore(due) => Err(due),
+            Passage::Full => Err(now.plus(ASK_AGAIN)),
         }
     }
 

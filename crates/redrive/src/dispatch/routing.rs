@@ -1,5 +1,7 @@
 //! How the machine uses the routes: who may start as far as its endpoint is concerned, and what becomes of the others.
 
+use std::time::Duration;
+
 use redrive_core::endpoints::{Endpoint, EndpointCall};
 use redrive_core::time::millis;
 use redrive_core::{Meta, Reason, Time, outlasts_hold};
@@ -14,7 +16,9 @@ impl Machine {
     /// Whether a delivery may start as far as its endpoint is concerned; otherwise it has been seen to.
     pub(super) fn route(&mut self, delivery: Delivery, now: Time) -> Option<(Delivery, Option<Endpoint>)> {
         let Some(routes) = &mut self.routes else { return Some((delivery, None)) };
-        match routes.route(delivery, now) {
+        let hold_left = self.policy.hold_max().saturating_sub(Duration::from_millis(delivery.meta.held_ms));
+        let latest = now.plus(hold_left).min(delivery.meta.deadline.unwrap_or(Time::MAX));
+        match routes.route(delivery, latest, now) {
             Routed::Start(delivery, to) => Some((delivery, to)),
             Routed::Kept => None,
             Routed::PutOff(delivery, due) => {
@@ -37,6 +41,17 @@ impl Machine {
         self.figures.deferred += 1;
         self.deferred.add(due);
         settle::put_off(Delivery { meta: Meta { held_ms, ..meta }, ..delivery }, due)
+    }
+
+    /// One that waited in place starts again, or waits on for its endpoint.
+    pub(super) fn go_on(&mut self, call: Call, now: Time, starts: &mut Vec<Start>) {
+        match self.routes.as_mut().map_or(Ok(None), |routes| routes.go_on(&call.delivery, now)) {
+            Ok(to) => self.begin(Call { started: now, to, ..call }, starts),
+            Err(due) => {
+                let call = self.calls.insert(call);
+                self.waiting.insert(due, call);
+            }
+        }
     }
 
     /// Starts what waited for its endpoint, as far as there are permits.

@@ -1,5 +1,7 @@
 //! Who is suspected after a process died, on a real broker: what may have run, in whatever topic, and nobody else.
 
+mod groups;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::collections::BTreeMap;
