@@ -45,6 +45,7 @@ broker_pid() {
     local home pid
     home=$(cat "$home_file" 2>/dev/null) || return 0
     pid=$(cat "$home/pid" 2>/dev/null) || return 0
+    [[ -r /proc/$pid/cmdline ]] || return 0
     tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF -- "$home/server.properties" && echo "$pid"
     return 0
 }

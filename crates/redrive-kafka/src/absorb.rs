@@ -119,7 +119,12 @@ impl KafkaEngine {
         for start in starts {
             let LaneStart { kind, topic, partition, done, mut suspected, written, room } = start;
             let place = started::place(&topic, partition);
-            if let Some((ran, alone)) = suspected.by().and_then(|run| self.started.left_by(run, place)) {
+            let before = self.suspected_before.remove(&(Arc::clone(&topic), partition));
+            let own = suspected.of_run() == Some(self.started.id());
+            if let Some(before) = before.filter(|_| own) {
+                suspected = before.of_the_living();
+            } else if let Some((ran, alone)) = suspected.by().and_then(|run| self.started.left_by(run, place))
+            {
                 suspected.narrow(ran.into_iter().filter(|offset| !done.contains(*offset)).collect(), alone);
             }
             if suspected.below() > done.prefix() {
@@ -166,7 +171,9 @@ impl KafkaEngine {
         // later one, and nothing is begun before it.
         self.epoch = self.epoch.wrapping_add(1);
         self.count_voided_keys();
-        self.lanes.clear();
+        for lane in self.lanes.drain(..) {
+            self.suspected_before.insert((lane.topic, lane.partition), lane.suspected);
+        }
         self.by_name.clear();
         self.ahead.clear();
         self.under_way.clear();

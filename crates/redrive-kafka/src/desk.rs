@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -26,6 +26,9 @@ pub enum Change {
     Revoke,
 }
 
+/// The client tells of itself once a second.
+const SILENT_MAX: Duration = Duration::from_secs(30);
+
 #[derive(Debug, Default)]
 pub struct Desk {
     changes: Mutex<VecDeque<Change>>,
@@ -33,6 +36,8 @@ pub struct Desk {
     /// The consumer is being closed: nobody will look here any more.
     closing: AtomicBool,
     trouble: Trouble,
+    /// What its client last said of the membership, and when.
+    membership: Mutex<Option<(bool, Instant)>>,
 }
 
 impl Desk {
@@ -42,6 +47,13 @@ impl Desk {
 
     pub fn ends(&self) -> Vec<(String, i32, u64)> {
         std::mem::take(&mut *locked(&self.ends))
+    }
+
+    /// Whether the client says that it is a member of its group, or has said nothing for too long. `None` before it has
+    /// said anything.
+    pub fn is_member(&self, now: Instant) -> Option<bool> {
+        let (is_member, at) = (*locked(&self.membership))?;
+        Some(is_member && now.duration_since(at) < SILENT_MAX)
     }
 
     /// The consumer reports a problem.
@@ -70,6 +82,10 @@ impl ClientContext for Desk {
     }
 
     fn stats(&self, statistics: Statistics) {
+        if let Some(group) = &statistics.cgrp {
+            let is_member = group.state == "up" && group.join_state == "steady";
+            *locked(&self.membership) = Some((is_member, Instant::now()));
+        }
         let mut ends = locked(&self.ends);
         ends.clear();
         for (topic, of_topic) in statistics.topics {
@@ -111,11 +127,13 @@ pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
         | RDKafkaLogLevel::Alert
         | RDKafkaLogLevel::Critical
         | RDKafkaLogLevel::Error => {
-            tracing::warn!(facility, message, "librdkafka");
+            tracing::warn!(facility, said = message, "librdkafka");
         }
         RDKafkaLogLevel::Warning | RDKafkaLogLevel::Notice => {
-            tracing::info!(facility, message, "librdkafka");
+            tracing::info!(facility, said = message, "librdkafka");
         }
-        RDKafkaLogLevel::Info | RDKafkaLogLevel::Debug => tracing::debug!(facility, message, "librdkafka"),
+        RDKafkaLogLevel::Info | RDKafkaLogLevel::Debug => {
+            tracing::debug!(facility, said = message, "librdkafka");
+        }
     }
 }

@@ -21,6 +21,7 @@ use crate::produce::{Ended, Outbox, Production};
 use crate::reservation::Advance;
 use crate::spool::Spool;
 use crate::started::Started;
+use crate::suspects::Suspected;
 use crate::trim::Trimmer;
 use crate::twins::Twins;
 
@@ -114,6 +115,8 @@ pub struct KafkaEngine {
     pub(crate) epoch: u32,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) by_name: HashMap<(Arc<str>, i32), usize>,
+    /// Of partitions that went: who was suspected. Nobody forgets that by losing them.
+    pub(crate) suspected_before: HashMap<(Arc<str>, i32), Suspected>,
     pub(crate) ahead: LookAhead,
     /// Copies that are acknowledged and not read yet, by due, lane and offset.
     pub(crate) under_way: BTreeSet<(u64, usize, u64)>,

@@ -11,7 +11,7 @@ use crate::progress::{CHUNK, Standing};
 use crate::replaces::topic_hash;
 use crate::reservation::Reservation;
 use crate::room::Room;
-use crate::started;
+use crate::started::{self, Started};
 use crate::suspects::Suspected;
 use crate::waiting::{Carried, Waiting};
 
@@ -229,13 +229,13 @@ impl Lane {
     }
 
     /// What the last note of an owner says; `leaves` if suspects of a tier are left.
-    pub fn standing_at_end(&self, leaves: bool, run: Option<u64>) -> Standing<'_> {
+    pub fn standing_at_end(&self, leaves: bool, started: &Started) -> Standing<'_> {
         let (taken, named) = (self.taken, Some(self.suspected.named_at_end()));
-        let by = self.vouched(run);
+        let (by, of) = (self.vouched(started.run()), Some(started.id()));
         if self.is_busy() {
             let taken = taken.max(self.suspected.below());
             let until = self.until();
-            return Standing { clean: false, taken, until, by, named, out: 0 };
+            return Standing { clean: false, taken, until, by, of, named, out: 0 };
         }
         // Whoever was suspected still is, and nobody else.
         let (below, until) = (self.suspected.below(), self.suspected.due_by());
@@ -245,7 +245,7 @@ impl Lane {
             LaneKind::Tier | LaneKind::Replay => leaves || self.suspected.ran().next().is_some(),
         };
         if is_left {
-            return Standing { clean: false, taken: below.max(prefix), until, by, named, out: 0 };
+            return Standing { clean: false, taken: below.max(prefix), until, by, of, named, out: 0 };
         }
         Standing { named, ..Standing::clean(taken) }
     }

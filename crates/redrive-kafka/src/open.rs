@@ -114,6 +114,7 @@ impl KafkaEngine {
             epoch: 0,
             lanes: Vec::new(),
             by_name: HashMap::new(),
+            suspected_before: HashMap::new(),
             ahead: LookAhead::new(Spill::new(&state_dir, &pipeline.name)),
             under_way: BTreeSet::new(),
             put_back: NumberMap::default(),

@@ -18,7 +18,7 @@ use rdkafka::{ClientConfig, Message as _};
 use crate::assign::Plan;
 use crate::committer::Committer;
 use crate::desk::Desk;
-use crate::fenced::{self, Fenced};
+use crate::fenced::{self, Absent, Fenced};
 use crate::mailbox::{Mailbox, Note, Order, Place};
 use crate::record::Reader;
 use crate::room::Room;
@@ -72,6 +72,7 @@ impl Poller {
             committing: None,
             config: config.clone(),
             fenced: Fenced::default(),
+            absent: Absent::default(),
         };
         let name = format!("poll-{}", polling.plan.pipeline);
         let thread = std::thread::Builder::new().name(name).spawn(move || polling.run());
@@ -132,6 +133,7 @@ pub(crate) struct Polling {
     pub(crate) committing: Option<u64>,
     pub(crate) config: ClientConfig,
     pub(crate) fenced: Fenced,
+    pub(crate) absent: Absent,
 }
 
 impl Polling {
@@ -155,6 +157,7 @@ impl Polling {
             if reminded.elapsed() >= REMIND_EVERY {
                 reminded = Instant::now();
                 self.mailbox.remind_engine();
+                self.look_for_group();
             }
             if !served && !read {
                 std::thread::park_timeout(SLEEP);

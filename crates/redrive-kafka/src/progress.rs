@@ -30,6 +30,8 @@ pub struct CommitNote {
     pub until: Option<u64>,
     /// The run of a process whose local file says exactly what was handed out.
     pub by: Option<u64>,
+    /// The run of the process that wrote it.
+    pub of: Option<u64>,
     /// Who ran alone when a process died, by offset.
     pub crashed: Vec<(u64, Crashes)>,
     /// Who was announced to run alone, one after the other.
@@ -49,6 +51,7 @@ pub struct Standing<'a> {
     pub taken: u64,
     pub until: Option<u64>,
     pub by: Option<u64>,
+    pub of: Option<u64>,
     pub named: Option<Named<'a>>,
     /// How many are being delivered.
     pub out: usize,
@@ -63,13 +66,15 @@ impl Standing<'_> {
 
 /// The text for a partition whose completions are `done`, and whether it says all of them.
 pub fn note(standing: &Standing<'_>, done: &CompletionSet) -> (String, bool) {
-    let Standing { clean, taken, until, by, named, out } = standing;
+    let Standing { clean, taken, until, by, of, named, out } = standing;
     let mut text = format!("{VERSION} {} taken={taken}", if *clean { "clean" } else { "open" });
     if let Some(until) = until {
         let _ = write!(text, " until={until}");
     }
-    if let Some(by) = by {
-        let _ = write!(text, " by={by:x}");
+    match (by, of) {
+        (Some(by), _) => drop(write!(text, " by={by:x}")),
+        (None, Some(of)) => drop(write!(text, " of={of:x}")),
+        (None, None) => {}
     }
     if let Some(named) = named {
         named.write(&mut text);
@@ -114,7 +119,11 @@ impl CommitNote {
                 Some(("taken", value)) => note.taken = value.parse().unwrap_or(offset).max(offset),
                 Some(("out", value)) => note.out = value.parse().unwrap_or(0),
                 Some(("until", value)) => note.until = value.parse().ok(),
-                Some(("by", value)) => note.by = u64::from_str_radix(value, 16).ok(),
+                Some(("by", value)) => {
+                    note.by = u64::from_str_radix(value, 16).ok();
+                    note.of = note.by;
+                }
+                Some(("of", value)) => note.of = u64::from_str_radix(value, 16).ok(),
                 Some(("crashed", value)) => note.crashed = read_crashed(value),
                 Some(("alone", value)) => note.alone = read_alone(value),
                 Some(("done", value)) => note.runs = runs(value, offset),
@@ -261,7 +270,12 @@ mod tests {
         let tier = Standing { until: Some(77), by: Some(171), ..open(3) };
         assert_eq!(note(&tier, &set(3, &[])).0, "v1 open taken=3 until=77 by=ab");
         let read = CommitNote::read("v1 open taken=3 until=77 by=ab", 3);
-        assert_eq!((read.until, read.by), (Some(77), Some(171)));
+        assert_eq!((read.until, read.by, read.of), (Some(77), Some(171), Some(171)));
+        let inexact = Standing { of: Some(171), ..open(3) };
+        let text = note(&inexact, &set(3, &[])).0;
+        assert_eq!(text, "v1 open taken=3 of=ab");
+        let read = CommitNote::read(&text, 3);
+        assert_eq!((read.by, read.of), (None, Some(171)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 use rdkafka::consumer::Consumer;
 
 use crate::committer::Committer;
-use crate::fenced::{JOIN_AGAIN_AFTER, join};
+use crate::fenced::{ABSENT_MAX, JOIN_AGAIN_AFTER, UNANSWERED_MAX, join};
 use crate::mailbox::Note;
 use crate::poll::Polling;
 
@@ -33,14 +33,34 @@ impl Polling {
             return true;
         }
         tracing::warn!("the group has replaced this member; it joins again in a moment");
-        self.fenced.joining_at = Some(now + JOIN_AGAIN_AFTER);
+        self.step_back(now + JOIN_AGAIN_AFTER);
+        false
+    }
+
+    /// A client that has lost its way tells nobody: it is in no group, and nothing comes.
+    pub(crate) fn look_for_group(&mut self) {
+        let now = Instant::now();
+        // The group has given it partitions, and nobody answers when it asks where they begin.
+        let is_unanswered = self.assigning.is_some();
+        let is_member = self.releasing.is_some() || self.consumer.context().is_member(now).unwrap_or(true);
+        let patience = if is_unanswered { UNANSWERED_MAX } else { ABSENT_MAX };
+        if self.absent.for_too_long(is_member && !is_unanswered, patience, now) {
+            let seconds = patience.as_secs();
+            tracing::warn!(
+                "for {seconds} s this member has been in no group, or has had no answer; it joins again with a new client"
+            );
+            self.step_back(now);
+        }
+    }
+
+    fn step_back(&mut self, joining_at: Instant) {
+        self.fenced.joining_at = Some(joining_at);
         // They are somebody else's already: there is nothing to drain and nothing to commit.
         self.assigning = None;
         self.releasing = None;
         self.committing = None;
         self.lanes.clear();
         self.mailbox.tell(Note::Gone { epoch: self.epoch });
-        false
     }
 
     /// A consumer after a fatal error is of no use; another one takes its place.

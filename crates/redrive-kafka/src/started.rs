@@ -71,6 +71,11 @@ impl Started {
         (!self.is_broken).then_some(self.run)
     }
 
+    /// The name of this run, whatever became of the file.
+    pub fn id(&self) -> u64 {
+        self.run
+    }
+
     /// What `run` had in flight of a partition, and which suspect of it was running, if this is the file of that run.
     pub fn left_by(&self, run: u64, place: u64) -> Option<(BTreeSet<u64>, Option<u64>)> {
         let left = self.left.as_ref().filter(|left| left.run == run)?;

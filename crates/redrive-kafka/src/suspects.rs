@@ -31,8 +31,9 @@ pub struct Suspected {
     region: Region,
     /// What was due by then is reserved.
     until: Option<u64>,
-    /// The run that has a file of what ran.
+    /// The run that has a file of what ran, and the run that the last owner was.
     by: Option<u64>,
+    of: Option<u64>,
     /// Whoever ran alone, by offset.
     crashed: BTreeMap<u64, Crashes>,
     /// Those that were announced when the last owner died, and have one crash more for it.
@@ -59,12 +60,33 @@ impl Suspected {
             crashed.insert(*alone, Crashes { count: before.count.saturating_add(1), last: 0, ..before });
         }
         let until = if let Region::DueBy(due) = region { Some(due) } else { None };
-        Self { region, until, by: note.by, crashed, blamed: note.alone.clone(), ..Self::default() }
+        Self {
+            region,
+            until,
+            by: note.by,
+            of: note.of,
+            crashed,
+            blamed: note.alone.clone(),
+            ..Self::default()
+        }
     }
 
     /// The run whose file would say more.
     pub fn by(&self) -> Option<u64> {
         self.by
+    }
+
+    /// The run that the last owner was.
+    pub fn of_run(&self) -> Option<u64> {
+        self.of
+    }
+
+    /// The partition was lost, and comes back to the process that had it: nobody has died meanwhile. Whoever was suspected
+    /// still is, nobody else, and nobody runs alone.
+    #[must_use]
+    pub fn of_the_living(self) -> Self {
+        let nobody = BTreeSet::new();
+        Self { alone: nobody.clone(), blamed: nobody, changes: 1, awaited: 0, kept: 0, ..self }
     }
 
     /// Exactly these ran and did not come back, and of those that were announced only `alone` was running. The next note is
@@ -300,6 +322,17 @@ mod tests {
         let mut before_it_ran = died(&by_the_file, 10);
         before_it_ran.narrow(BTreeSet::from([7, 8]), None);
         assert_eq!([7, 8].map(|offset| crashes(&mut before_it_ran, offset)), [Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn who_lost_its_partitions_and_lives_blames_nobody() {
+        let mut suspected = died(&Suspected::default(), 10);
+        announce(&mut suspected, &[7, 8]);
+        suspected.settled(9);
+        let again = suspected.clone().of_the_living();
+        assert!(!again.is_announced(7) && again.has_news() && !again.is_awaited());
+        let mut again = again;
+        assert_eq!([7, 8, 12].map(|offset| crashes(&mut again, offset)), [Some(1), Some(1), None]);
     }
 
     #[test]

@@ -54,14 +54,14 @@ impl KafkaEngine {
 
     /// Commits every lane that has news.
     fn commit(&mut self, now: Instant) {
-        let (unsure, run) = (self.unsure.is_some(), self.started.run());
+        let (unsure, run, id) = (self.unsure.is_some(), self.started.run(), self.started.id());
         let mut places = Vec::new();
         let mut covered = Vec::new();
         for (at, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| unsure || lane.has_news()) {
             let (taken, due) = lane.reserved.renew(now, lane.taken, lane.suspected.below());
             let until = (lane.kind != LaneKind::Source).then_some(due);
             let (by, named, out) = (lane.vouched(run), Some(lane.suspected.named()), lane.out.len());
-            let standing = Standing { clean: false, taken, until, by, named, out };
+            let standing = Standing { clean: false, taken, until, by, of: Some(id), named, out };
             let (note, whole) = note(&standing, &lane.done);
             lane.overflows = !whole;
             if !whole {
@@ -228,7 +228,7 @@ impl KafkaEngine {
             let is_early = |due: Time| due_by.is_some_and(|by| due.as_millis() <= by);
             let waits = !lane.out.is_empty() || self.ahead.next_due().is_some_and(is_early);
             let leaves = !lane.suspected.is_exact() && (waits || !lane.ended);
-            let (note, _) = note(&lane.standing_at_end(leaves, self.started.run()), &lane.done);
+            let (note, _) = note(&lane.standing_at_end(leaves, &self.started), &lane.done);
             Place {
                 topic: Arc::clone(&lane.topic),
                 partition: lane.partition,

@@ -10,6 +10,7 @@ mod pill;
 mod poison;
 mod proxy;
 mod rolling;
+mod stall;
 mod storm;
 mod support;
 mod zombie;

@@ -27,6 +27,8 @@ const TELL_EVERY: Duration = Duration::from_secs(2);
 /// How long between two looks at whether a topic has more partitions.
 const RECOUNT_EVERY: Duration = Duration::from_secs(5);
 const METADATA_WAIT: Duration = Duration::from_secs(10);
+/// After so long without an answer a consumer is replaced.
+const LOST_AFTER: Duration = Duration::from_secs(30);
 
 /// One topic and how far it was read.
 struct Followed {
@@ -38,6 +40,8 @@ struct Followed {
     next: HashMap<i32, i64>,
     /// Partitions that were not yet read to their ends since the consumer was made.
     left: HashSet<i32>,
+    /// Since when nobody answers.
+    unanswered: Option<Instant>,
 }
 
 pub struct Mirror {
@@ -83,6 +87,7 @@ impl Followed {
             partitions: 0,
             next: HashMap::new(),
             left: HashSet::new(),
+            unanswered: None,
         };
         followed.partitions = followed.count()?.max(1);
         followed.follow()?;
@@ -103,15 +108,27 @@ impl Followed {
         self.consumer.assign(&list)
     }
 
-    /// If there are more partitions by now, a new consumer takes over.
+    /// If there are more partitions by now, or the consumer has found nobody for long, a new one takes over: a client that
+    /// was once told of no brokers at all never asks again.
     fn grow(&mut self) -> KafkaResult<()> {
-        let count = self.count()?;
-        if count > self.partitions {
+        let (count, problem) = match self.count() {
+            Ok(count) => (count, None),
+            Err(error) => (self.partitions, Some(error)),
+        };
+        let is_lost = match &problem {
+            None => {
+                self.unanswered = None;
+                false
+            }
+            Some(_) => self.unanswered.get_or_insert_with(Instant::now).elapsed() >= LOST_AFTER,
+        };
+        if count > self.partitions || is_lost {
+            self.unanswered = None;
             self.consumer = self.config.create()?;
             self.partitions = count;
             self.follow()?;
         }
-        Ok(())
+        problem.map_or(Ok(()), Err)
     }
 
     fn poll(&mut self, wait: Duration, take_in: impl FnOnce(&BorrowedMessage<'_>)) -> Came {

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::Error;
 
@@ -62,6 +63,23 @@ impl Broker {
             End::Kill => self.run(&["restart", "-9"]),
         }
         .map(drop)
+    }
+
+    /// Freezes it for a while: connections stay, and nobody answers.
+    pub fn stall(&self, time: Duration) -> Result<(), Error> {
+        let home = std::fs::read_to_string(self.dir.join("home"))?;
+        let process = std::fs::read_to_string(Path::new(home.trim()).join("pid"))?;
+        let signal = |name: &str| -> Result<(), Error> {
+            let sent = Command::new("kill").args([name, process.trim()]).status()?;
+            if sent.success() {
+                Ok(())
+            } else {
+                Err(format!("kill {name} {process} ended with {sent}").into())
+            }
+        };
+        signal("-STOP")?;
+        std::thread::sleep(time);
+        signal("-CONT")
     }
 
     fn run(&self, args: &[&str]) -> Result<String, Error> {
