@@ -133,6 +133,15 @@ impl KafkaConfig {
         if meant {
             check_brokers(reader, section, brokers.as_ref());
             check_group(reader, section, group.as_ref());
+            if member.as_deref() == Some("") {
+                let name = section.name("member");
+                let problem = format!("`{name} = \"\"` names nobody");
+                let fix = format!("{name} = \"redrive-0\", different for each process, or leave it out");
+                reader.fault(
+                    section,
+                    Fault::line(name, problem, fix, section.at("member").into_iter().collect()),
+                );
+            }
             let looked_at = passed_on.clone();
             reader.named.push(Named::new(Some("engine"), move || passed_on_faults(&looked_at)));
         }

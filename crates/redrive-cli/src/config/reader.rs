@@ -169,7 +169,10 @@ impl Reader {
     }
 
     pub fn share(&mut self, section: &Section<'_>, key: &str) -> Option<Set<Ratio>> {
-        self.word(section, key, str::parse::<Ratio>)
+        let whole = Ratio::percent(100).basis_points();
+        let at_most_whole =
+            |text: &str| text.parse::<Ratio>().ok().filter(|share| share.basis_points() <= whole);
+        self.word(section, key, |text| at_most_whole(text).ok_or(()))
     }
 
     /// Where in a message a value stands.

@@ -133,7 +133,7 @@ fn per_endpoint_rate(reader: &mut Reader, section: &Section<'_>) -> Option<Strin
     let slow = || format!("`{name} = \"{value}\"` is less than one an hour");
     let problem = match rate::parse(&value) {
         Ok(rate) => (rate < RATE_MIN).then(slow),
-        Err(wrong) => Some(wrong.to_string()),
+        Err(wrong) => Some(format!("`{name}`: {wrong}")),
     };
     if let Some(problem) = problem {
         let fix = format!("{name} = \"20/s\"");

@@ -22,6 +22,12 @@ fn the_keys_of_kafka_belong_to_it_and_what_it_needs_is_asked_for() {
 const KAFKA: &str = "[engine]\nkind = \"kafka\"\nbrokers = [\"k:9092\"]\ngroup = \"g\"\n";
 
 #[test]
+fn a_member_without_a_name_is_refused() {
+    let report = wrong(&format!("{KAFKA}member = \"\"\n{ORDERS}"));
+    assert!(report.contains("names nobody") && report.contains("redrive-0"), "{report}");
+}
+
+#[test]
 fn a_kafka_pipeline_is_named_after_its_topic_or_the_other_way_round() {
     let both = |lines: &str| {
         let text =

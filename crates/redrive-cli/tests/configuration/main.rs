@@ -209,6 +209,12 @@ fn the_class_table_takes_statuses_and_classes_only() {
 }
 
 #[test]
+fn a_share_is_at_most_the_whole() {
+    let report = wrong(&orders_with("[pipeline.breaker.fast]\nfailures = \"150%\""));
+    assert!(report.contains("150%") && report.contains("failures"), "{report}");
+}
+
+#[test]
 fn a_rate_per_endpoint_needs_endpoints_and_is_a_rate() {
     let report = wrong(&format!("{ORDERS}per_endpoint_rate = \"20/s\"\n"));
     assert!(report.contains("is for messages that name their endpoints"), "{report}");

@@ -17,6 +17,7 @@ use super::index::Told;
 use super::shelf::Shelf;
 use super::slot::Place;
 use crate::record::{Read, Reader};
+use crate::trouble::Trouble;
 
 /// How long the thread waits for a state when there is nothing to do.
 const WAIT: Duration = Duration::from_millis(10);
@@ -50,6 +51,7 @@ pub struct Mirror {
     reader: Reader,
     shelf: Arc<Shelf>,
     pipeline: String,
+    trouble: Trouble,
 }
 
 /// Partitions of the one topic that was asked for; 0 if there is no such topic.
@@ -158,7 +160,14 @@ impl Mirror {
         let config = settings(config);
         let letters = Followed::new(&config, letters)?;
         let states = Followed::new(&config, states)?;
-        Ok(Self { letters, states, reader, shelf, pipeline: pipeline.to_owned() })
+        Ok(Self {
+            letters,
+            states,
+            reader,
+            shelf,
+            pipeline: pipeline.to_owned(),
+            trouble: Trouble::default(),
+        })
     }
 
     /// Reads both topics to their ends, then follows them until the shelf is closed.
@@ -180,9 +189,18 @@ impl Mirror {
             if loaded && counted.elapsed() >= RECOUNT_EVERY && !letters && !states {
                 counted = Instant::now();
                 let grown = self.letters.grow().and_then(|()| self.states.grow());
-                grown.unwrap_or_else(|error| in_trouble(&self.shelf, &self.pipeline, &error));
+                grown.unwrap_or_else(|error| self.in_trouble(&error));
             }
         }
+    }
+
+    fn in_trouble(&self, error: &KafkaError) {
+        let pipeline = &self.pipeline;
+        let said = format!("the letters of `{pipeline}` cannot be read: {error}");
+        if self.trouble.times(error, Instant::now()).is_some() {
+            tracing::warn!("{said}");
+        }
+        self.shelf.change(|inner| inner.trouble = Some(said));
     }
 
     /// Takes in what has come of the letters; whether there was something.
@@ -205,7 +223,7 @@ impl Mirror {
             match came {
                 Came::Something => {}
                 Came::Nothing => return turn > 0,
-                Came::Trouble(error) => in_trouble(&self.shelf, &self.pipeline, &error),
+                Came::Trouble(error) => self.in_trouble(&error),
             }
         }
         true
@@ -229,18 +247,10 @@ impl Mirror {
                     wake.inspect(|wake| wake());
                     return turn > 0;
                 }
-                Came::Trouble(error) => in_trouble(&self.shelf, &self.pipeline, &error),
+                Came::Trouble(error) => self.in_trouble(&error),
             }
         }
         wake.inspect(|wake| wake());
         true
-    }
-}
-
-fn in_trouble(shelf: &Shelf, pipeline: &str, error: &KafkaError) {
-    let said = format!("the letters of `{pipeline}` cannot be read: {error}");
-    let before = shelf.change(|inner| inner.trouble.replace(said.clone()));
-    if before.as_ref() != Some(&said) {
-        tracing::warn!("{said}");
     }
 }
