@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::disk::{Disk as _, RealDisk, Traffic, make_dir};
 use super::open::{self, Place, StoreReport};
@@ -163,11 +164,25 @@ fn check_name(name: &str) -> Result<(), EngineError> {
     })
 }
 
+/// A child that is being started has all that its parent has open, until it becomes another program. So a directory that
+/// was closed may be locked for a moment longer.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+const LOCK_AGAIN: Duration = Duration::from_millis(10);
+
 fn lock(path: &Path) -> Result<File, EngineError> {
     let name = path.join(LOCK_FILE);
     let file = private::options().create(true).truncate(false).write(true).open(&name);
     let mut file = file.map_err(|error| failed("opening", &name, &error))?;
-    match file.try_lock() {
+    let began = Instant::now();
+    let locked = loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => {
+                std::thread::sleep(LOCK_AGAIN)
+            }
+            tried => break tried,
+        }
+    };
+    match locked {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let owner = fs::read_to_string(&name).unwrap_or_default();
