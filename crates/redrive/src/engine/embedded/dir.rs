@@ -177,7 +177,7 @@ fn lock(path: &Path) -> Result<File, EngineError> {
     let locked = loop {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => {
-                std::thread::sleep(LOCK_AGAIN)
+                std::thread::sleep(LOCK_AGAIN);
             }
             tried => break tried,
         }
