@@ -123,6 +123,9 @@ impl KafkaEngine {
             let own = suspected.of_run() == Some(self.started.id());
             if let Some(before) = before.filter(|_| own) {
                 suspected = before.of_the_living();
+                if kind == LaneKind::Source {
+                    tracing::info!(%topic, partition, "the partition was lost, and has come back to this process");
+                }
             } else if let Some((ran, alone)) = suspected.by().and_then(|run| self.started.left_by(run, place))
             {
                 suspected.narrow(ran.into_iter().filter(|offset| !done.contains(*offset)).collect(), alone);

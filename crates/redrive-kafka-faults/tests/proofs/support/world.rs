@@ -26,8 +26,9 @@ const PATIENT_SESSION: Duration = Duration::from_secs(30);
 /// Whoever runs alone whenever somebody ends the process from outside cannot be told from one that ends it, and many kills
 /// come right after a start, when the most suspicious one runs. Who is convicted is the matter of the proofs of pills.
 const NOBODY_IS_CONVICTED: &str = "100";
-/// What a member says when it goes on where another has lost its partitions.
-const TOOK_OVER: &str = "the last owner did not end in order";
+/// What a member says when it goes on where another, or itself, has lost a partition.
+const TOOK_OVER: [&str; 2] =
+    ["the last owner did not end in order", "the partition was lost, and has come back to this process"];
 
 /// A pipeline under test. Its topics go when this is dropped.
 #[derive(Debug)]
@@ -173,8 +174,10 @@ impl World {
     /// another one went on in its place. What that one says about it counts.
     pub(crate) fn members_were_replaced(&mut self) {
         let said = self.said();
-        let times =
-            said.lines().filter(|line| line.contains(TOOK_OVER)).filter_map(|line| line.split(' ').next());
+        let times = said
+            .lines()
+            .filter(|line| TOOK_OVER.iter().any(|said| line.contains(said)))
+            .filter_map(|line| line.split(' ').next());
         let at_us: Vec<u64> =
             times.filter_map(timestamp::parse).map(|time| time.as_millis() * 1_000).collect();
         println!("{} partitions were taken over from owners that did not end in order", at_us.len());
