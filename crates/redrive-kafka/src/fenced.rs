@@ -34,32 +34,6 @@ impl Fenced {
     }
 }
 
-/// Since when a client is in no group though it should be.
-#[derive(Debug, Default)]
-pub(crate) struct Absent {
-    since: Option<Instant>,
-}
-
-/// A group may take a while to form: others finish their work first. Beyond this a client does not find its way back: one
-/// that was once told of no brokers at all never asks again.
-pub(crate) const ABSENT_MAX: Duration = Duration::from_mins(2);
-pub(crate) const UNANSWERED_MAX: Duration = Duration::from_secs(30);
-
-impl Absent {
-    /// Whether another client has to take its place.
-    pub(crate) fn for_too_long(&mut self, is_member: bool, patience: Duration, now: Instant) -> bool {
-        if is_member {
-            self.since = None;
-            return false;
-        }
-        let too_long = now.duration_since(*self.since.get_or_insert(now)) >= patience;
-        if too_long {
-            self.since = None;
-        }
-        too_long
-    }
-}
-
 /// A consumer that joins the group and calls the polling thread when there is something for it.
 pub(crate) fn join(
     config: &ClientConfig,
@@ -77,16 +51,6 @@ pub(crate) fn join(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn who_is_in_no_group_for_long_is_replaced_once_in_a_while() {
-        let (mut absent, now) = (Absent::default(), Instant::now());
-        let mut at = |is_member, seconds| {
-            absent.for_too_long(is_member, ABSENT_MAX, now + Duration::from_secs(seconds))
-        };
-        assert!(!at(false, 0) && !at(true, 100) && !at(false, 119) && !at(false, 238));
-        assert!(at(false, 239) && !at(false, 240) && !at(false, 300) && at(false, 360));
-    }
 
     #[test]
     fn being_replaced_is_believed_when_it_happens_again_and_again() {

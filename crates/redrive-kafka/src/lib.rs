@@ -24,6 +24,7 @@ pub mod options;
 pub mod reach;
 pub mod topics;
 
+mod absent;
 pub mod assign;
 pub mod committer;
 pub mod desk;

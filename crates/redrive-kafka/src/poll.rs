@@ -15,10 +15,11 @@ use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::{ClientConfig, Message as _};
 
+use crate::absent::Absent;
 use crate::assign::Plan;
 use crate::committer::Committer;
 use crate::desk::Desk;
-use crate::fenced::{self, Absent, Fenced};
+use crate::fenced::{self, Fenced};
 use crate::mailbox::{Mailbox, Note, Order, Place};
 use crate::record::Reader;
 use crate::room::Room;

@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use rdkafka::consumer::Consumer;
 
+use crate::absent::{ABSENT_MAX, UNANSWERED_MAX};
 use crate::committer::Committer;
-use crate::fenced::{ABSENT_MAX, JOIN_AGAIN_AFTER, UNANSWERED_MAX, join};
+use crate::fenced::{JOIN_AGAIN_AFTER, join};
 use crate::mailbox::Note;
 use crate::poll::Polling;
 

@@ -16,6 +16,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::index::Told;
 use super::shelf::Shelf;
 use super::slot::Place;
+use crate::absent::{Absent, UNANSWERED_MAX};
 use crate::record::{Read, Reader};
 use crate::trouble::Trouble;
 
@@ -28,8 +29,6 @@ const TELL_EVERY: Duration = Duration::from_secs(2);
 /// How long between two looks at whether a topic has more partitions.
 const RECOUNT_EVERY: Duration = Duration::from_secs(5);
 const METADATA_WAIT: Duration = Duration::from_secs(10);
-/// After so long without an answer a consumer is replaced.
-const LOST_AFTER: Duration = Duration::from_secs(30);
 
 /// One topic and how far it was read.
 struct Followed {
@@ -41,8 +40,7 @@ struct Followed {
     next: HashMap<i32, i64>,
     /// Partitions that were not yet read to their ends since the consumer was made.
     left: HashSet<i32>,
-    /// Since when nobody answers.
-    unanswered: Option<Instant>,
+    absent: Absent,
 }
 
 pub struct Mirror {
@@ -89,7 +87,7 @@ impl Followed {
             partitions: 0,
             next: HashMap::new(),
             left: HashSet::new(),
-            unanswered: None,
+            absent: Absent::default(),
         };
         followed.partitions = followed.count()?.max(1);
         followed.follow()?;
@@ -110,22 +108,14 @@ impl Followed {
         self.consumer.assign(&list)
     }
 
-    /// If there are more partitions by now, or the consumer has found nobody for long, a new one takes over: a client that
-    /// was once told of no brokers at all never asks again.
+    /// If there are more partitions by now, or nobody has answered for long, a new consumer takes over.
     fn grow(&mut self) -> KafkaResult<()> {
         let (count, problem) = match self.count() {
             Ok(count) => (count, None),
             Err(error) => (self.partitions, Some(error)),
         };
-        let is_lost = match &problem {
-            None => {
-                self.unanswered = None;
-                false
-            }
-            Some(_) => self.unanswered.get_or_insert_with(Instant::now).elapsed() >= LOST_AFTER,
-        };
+        let is_lost = self.absent.for_too_long(problem.is_none(), UNANSWERED_MAX, Instant::now());
         if count > self.partitions || is_lost {
-            self.unanswered = None;
             self.consumer = self.config.create()?;
             self.partitions = count;
             self.follow()?;
