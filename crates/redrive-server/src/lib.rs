@@ -4,6 +4,7 @@
 //!
 //! - [`options`], [`service`], [`server`]: what is served, where, and until when; [`readiness`]; [`readers`]: who else
 //!   reads what is served
+//! - `connections`: who is connected, and who has to go when there are too many
 //! - [`routes`]: the table of all routes; `router`: each with its handler
 //! - [`auth`], [`token`]: who may; `guard` asks it of each request
 //! - `request`: query strings and bodies; `answer`: JSON
@@ -17,6 +18,7 @@
 //!
 //! Nothing here knows a sink or a configuration file: whoever starts a server says what it serves.
 
+mod connections;
 pub mod options;
 pub mod readers;
 pub mod readiness;
