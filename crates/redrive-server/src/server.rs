@@ -72,8 +72,9 @@ impl Server {
             // Replay jobs that an earlier process left running go on. There is a runtime here, so this cannot fail.
             let _ = shared.service.replays.attach(&served.handle);
         }
+        let mut listening =
+            Listening { listener, connections: Arc::clone(&shared.connections), files: shared.files };
         let router = router(shared);
-        let mut door = Listening::new(listener, &options);
         let graceful = GracefulShutdown::new();
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT).max_buf_size(READ_BYTES_MAX);
@@ -81,7 +82,7 @@ impl Server {
         loop {
             let (stream, place) = tokio::select! {
                 _ = &mut shutdown => break,
-                next = door.next() => next,
+                next = listening.next() => next,
             };
             let connection = Arc::clone(&place.connection);
             let serve = Serve { router: router.clone(), connection: Arc::clone(&connection) };
@@ -97,7 +98,7 @@ impl Server {
             });
         }
         readiness.stopping();
-        drop(door);
+        drop(listening);
         // What is not finished by then is cut off: a stop must come to an end.
         let _ = tokio::time::timeout(options.grace, graceful.shutdown()).await;
         Ok(())
@@ -113,12 +114,6 @@ struct Listening {
 }
 
 impl Listening {
-    fn new(listener: TcpListener, options: &ServerOptions) -> Self {
-        let files = FileBudget::of_process();
-        let connections = Connections::new(files.connections(options.connections_max));
-        Self { listener, connections, files }
-    }
-
     /// The next connection for which there is a place and a file.
     async fn next(&mut self) -> (TcpStream, Place) {
         loop {

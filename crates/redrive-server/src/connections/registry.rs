@@ -29,6 +29,7 @@ struct Open {
     next: u64,
     all: HashMap<u64, Arc<Connection>>,
     by_peer: HashMap<IpAddr, usize>,
+    evicted: u64,
 }
 
 /// What is known of one connection. Shared between the registry, its stream and its requests.
@@ -107,6 +108,12 @@ impl Connections {
         self.lock().make_room(self.places.div_ceil(BATCH_SHARE));
     }
 
+    /// How many there are, and how many had to go so far.
+    pub fn counts(&self) -> (u64, u64) {
+        let open = self.lock();
+        (open.all.len() as u64, open.evicted)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,6 +135,7 @@ impl Open {
         for (_, _, number) in idle.into_iter().take(count) {
             if let Some(connection) = self.remove(number) {
                 connection.evicted.notify_one();
+                self.evicted += 1;
             }
         }
     }

@@ -197,8 +197,9 @@ impl Running {
         parse(&answer)
     }
 
+    /// A GET with the scope `read`.
     pub async fn get(&self, path: &str) -> Answer {
-        self.send(Request { path, ..Request::default() }).await
+        self.send(Request { path, token: Some(READER), ..Request::default() }).await
     }
 
     /// A POST with all scopes.
