@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::registry::Connection;
@@ -21,8 +20,8 @@ const DISCARD_WAIT: Duration = Duration::from_secs(30);
 const DISCARD_PIECE_BYTES: usize = 16 * 1024;
 
 #[derive(Debug)]
-pub(crate) struct Stream {
-    inner: TcpStream,
+pub(crate) struct Stream<S> {
+    inner: S,
     connection: Arc<Connection>,
     pace: WritePace,
     timer: Option<Pin<Box<Sleep>>>,
@@ -35,8 +34,8 @@ enum Closing {
     Discarding { left: usize, until: Instant },
 }
 
-impl Stream {
-    pub fn new(inner: TcpStream, connection: Arc<Connection>) -> Self {
+impl<S> Stream<S> {
+    pub fn new(inner: S, connection: Arc<Connection>) -> Self {
         Self { inner, connection, pace: WritePace::default(), timer: None, closing: Closing::Open }
     }
 
@@ -70,7 +69,7 @@ impl Stream {
     }
 }
 
-impl AsyncRead for Stream {
+impl<S: AsyncRead + Unpin> AsyncRead for Stream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -80,7 +79,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.inner).poll_write(cx, data);
         self.judge(wrote, cx)
@@ -131,5 +130,81 @@ impl AsyncWrite for Stream {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::super::registry::{Connections, Place};
+    use super::*;
+
+    fn pair(buffer: usize) -> (Stream<DuplexStream>, DuplexStream, Place) {
+        let (ours, theirs) = duplex(buffer);
+        let place = Connections::new(1).admit([192, 0, 2, 1].into()).unwrap();
+        (Stream::new(ours, Arc::clone(&place.connection)), theirs, place)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_cut_off() {
+        let (mut ours, _theirs, _place) = pair(1_000);
+        let began = Instant::now();
+        let error = ours.write_all(&[0; 1_000_000]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(began.elapsed(), Duration::from_secs(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_a_little_now_and_then_is_cut_off_too() {
+        let (mut ours, mut theirs, _place) = pair(1_000);
+        let began = Instant::now();
+        let reading = tokio::spawn(async move {
+            let mut piece = [0; 1_000];
+            while theirs.read(&mut piece).await.is_ok_and(|read| read > 0) {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let error = ours.write_all(&[0; 1_000_000]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+        reading.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_steadily_gets_everything() {
+        let (mut ours, mut theirs, _place) = pair(64 * 1024);
+        let reading = tokio::spawn(async move {
+            let (mut piece, mut all) = (vec![0; 64 * 1024], 0);
+            while all < 10_000_000 {
+                all += theirs.read(&mut piece).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(900)).await;
+            }
+            all
+        });
+        ours.write_all(&vec![0; 10_000_000]).await.unwrap();
+        assert_eq!(reading.await.unwrap(), 10_000_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_of_a_refused_body_is_thrown_away_for_a_while() {
+        let (mut ours, mut theirs, place) = pair(1_000);
+        place.connection.left_unread();
+        let sending = tokio::spawn(async move {
+            theirs.write_all(&[0; 100_000]).await.unwrap();
+            theirs
+        });
+        let began = Instant::now();
+        ours.shutdown().await.unwrap();
+        assert_eq!(began.elapsed(), DISCARD_WAIT, "it has not closed its end");
+        drop(sending.await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_such_a_rest_is_closed_at_once() {
+        let (mut ours, _theirs, _place) = pair(1_000);
+        let began = Instant::now();
+        ours.shutdown().await.unwrap();
+        assert_eq!(began.elapsed(), Duration::ZERO);
     }
 }
