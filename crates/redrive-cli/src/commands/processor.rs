@@ -8,7 +8,7 @@ use crate::args::Global;
 use crate::config::{Config, EngineKind, PipelineConfig, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
-use crate::service::{Runtimes, Signals, alerts, assemble, log, run, supervise, tokens};
+use crate::service::{Runtimes, Signals, alerts, assemble, files, log, run, supervise, tokens};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -50,6 +50,9 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
 
 /// From the stores to their end.
 fn process(config: &Config, is_worker: bool, global: &Global, out: &mut Output) -> Result<RunReport, Failed> {
+    if let Some(few) = files::raise_limit() {
+        tracing::warn!("{few}");
+    }
     let assembled = assemble(config, global)?;
     let runtimes = Runtimes::start()?;
     let signals = {

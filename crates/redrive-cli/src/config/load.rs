@@ -13,6 +13,7 @@ use super::flags::{EngineFlags, PipelineFlags, ProcessorFlags, in_words_of_flags
 use super::named::Named;
 use super::pipeline::{Found, PipelineConfig};
 use super::reader::{Reader, Section};
+use super::secrets;
 use super::server::ServerConfig;
 use super::source::Source;
 use super::tree::{At, Data, Node, Table};
@@ -128,7 +129,11 @@ impl Loaded {
 /// Reads the file, if one is meant, builds the configuration, and looks at what it names: everything that would stop a
 /// processor is told.
 pub fn load(global: &Global, flags: &ProcessorFlags, environment: &Environment) -> Result<Loaded, Failed> {
-    let (mut loaded, named) = build_naming(find(global, flags)?, flags, environment);
+    let (mut loaded, mut named) = build_naming(find(global, flags)?, flags, environment);
+    named.extend(global.token_file.clone().map(|path| {
+        let at = At::Flag("--token-file");
+        Named::new(None, move || secrets::exposed("token_file", &path, &at).into_iter().collect())
+    }));
     loaded.look_at(&named);
     Ok(loaded)
 }

@@ -61,6 +61,12 @@ pub fn get(url: &str) -> Answer {
     send("GET", url, &[], "")
 }
 
+/// A GET with the token of the tests.
+pub fn get_with_token(url: &str) -> Answer {
+    let bearer = format!("Bearer {}", super::process::TOKEN);
+    send("GET", url, &[("authorization", &bearer)], "")
+}
+
 fn unchunk(body: &str) -> String {
     let mut rest = body;
     let mut whole = String::new();
