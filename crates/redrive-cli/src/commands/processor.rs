@@ -34,8 +34,12 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
     if args.worker_of.is_some_and(|supervisor| !supervise::end_with(supervisor)) {
         return Ok(Exit::Ok);
     }
-    let config = Config::load(global, &args.flags, out)?;
     log::start(global);
+    let config = if log::is_read_by_people() {
+        Config::load(global, &args.flags, out)?
+    } else {
+        Config::load_warning(global, &args.flags, out, |warning| tracing::warn!("{warning}"))?
+    };
     let ended = process(&config, args.worker_of.is_some(), global, out);
     if let Err(failed) = &ended {
         alerts::tell_of_failed_storage(&config, failed);

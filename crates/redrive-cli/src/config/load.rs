@@ -19,7 +19,7 @@ use super::source::Source;
 use super::tree::{At, Data, Node, Table};
 use crate::args::Global;
 use crate::exit::{Exit, Failed};
-use crate::output::Output;
+use crate::output::{Output, Paint};
 
 pub const FILE_DEFAULT: &str = "redrive.toml";
 /// Far above any configuration; a larger file was named by mistake.
@@ -89,6 +89,27 @@ impl Config {
         let mut environment = Environment::of_process();
         environment.token |= global.token_file.is_some();
         let loaded = load(global, flags, &environment)?;
+        loaded.report(out)
+    }
+
+    /// The same for a service: what is worth a warning goes to `warn`, which is its log, and not between its lines.
+    pub fn load_warning(
+        global: &Global,
+        flags: &ProcessorFlags,
+        out: &mut Output,
+        warn: impl Fn(&str),
+    ) -> Result<Self, Failed> {
+        let mut environment = Environment::of_process();
+        environment.token |= global.token_file.is_some();
+        let mut loaded = load(global, flags, &environment)?;
+        if loaded.config.is_some() {
+            loaded
+                .faults
+                .lines(Paint::OFF)
+                .iter()
+                .for_each(|line| warn(line.trim_start_matches("warning: ")));
+            loaded.faults.all.clear();
+        }
         loaded.report(out)
     }
 }

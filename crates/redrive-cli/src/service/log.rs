@@ -27,8 +27,8 @@ pub fn start(global: &Global) {
     };
     let builder = tracing_subscriber::fmt().with_max_level(level);
     let started = if is_read_by_people() {
-        let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let builder = builder.with_writer(io::stderr).with_ansi(colour).with_target(false);
+        // Colours would need another dependency, and without it asking for them is a panic in a debug build.
+        let builder = builder.with_writer(io::stderr).with_ansi(false).with_target(false);
         builder.fmt_fields(for_people()).try_init()
     } else {
         builder.with_writer(|| Escaped(io::stderr())).json().flatten_event(true).try_init()
