@@ -99,3 +99,18 @@ fn through_a_proxy_nothing_is_readable_without_a_token() {
         }
     }
 }
+
+/// What the guide prints is what was tested.
+#[test]
+fn the_guide_prints_the_recipes_as_they_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guide = std::fs::read_to_string(root.join("docs/guide/operations.md")).unwrap();
+    for recipe in ["nginx.conf", "Caddyfile"] {
+        let text = std::fs::read_to_string(root.join("deploy/proxy").join(recipe)).unwrap();
+        let lines =
+            text.lines().filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+        for line in lines {
+            assert!(guide.lines().any(|printed| printed == line), "{recipe}: {line}");
+        }
+    }
+}

@@ -167,3 +167,20 @@ async fn wrong_tokens_are_limited_and_right_ones_never_are() {
     assert_eq!(counted, Some("201"));
     server.stop().await;
 }
+
+/// A page of somebody else's may send requests, but reads no answer, and has no token to send along.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_answer_is_shared_with_other_origins_and_nothing_is_in_a_cookie() {
+    let server = start_with(without_tokens()).await;
+    for path in ["/", "/livez", "/v1/pipelines", "/metrics", "/v1/openapi.json"] {
+        let answer =
+            get(&server, &format!("{path} HTTP/1.1\r\nhost: localhost\r\norigin: https://evil.example"))
+                .await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(!answer.headers.iter().any(|(name, _)| name.starts_with("access-control-")), "{path}");
+        assert_eq!(answer.header("set-cookie"), None, "{path}");
+    }
+    let asked = server.send(Request { method: "OPTIONS", path: "/v1/replays", ..Request::default() }).await;
+    assert_eq!(asked.status, 405);
+    server.stop().await;
+}
