@@ -3,6 +3,7 @@
 
 mod world;
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -92,7 +93,7 @@ fn no_output_lets_a_stranger_drive_the_terminal() {
     assert_eq!(letters[8]["message"], format!("4-{}", HOSTILE[4]), "it means what was sent");
     for letter in letters.as_array().unwrap() {
         let id = letter["message"].as_str().unwrap();
-        let escaped: String = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let escaped = escape(id);
         for path in ["letters", "messages", "keys"] {
             get(&format!("/v1/pipelines/orders/{path}/{escaped}"));
         }
@@ -171,7 +172,7 @@ fn the_log_on_a_terminal_is_no_way_to_drive_it() {
         let headers = [("authorization", bearer.as_str())];
         assert_eq!(http::send("POST", &format!("{url}{MESSAGES}"), &headers, &message).status, 202);
         // A wrong token is logged with the path that was asked for.
-        let escaped: String = hostile.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let escaped = escape(hostile);
         let wrong = [("authorization", "Bearer nobody-knows-this-one")];
         http::send("GET", &format!("{url}/v1/pipelines/{escaped}"), &wrong, "");
     }
@@ -182,6 +183,14 @@ fn the_log_on_a_terminal_is_no_way_to_drive_it() {
     Command::new("pkill").args(["-TERM", "-P", &child.id().to_string()]).status().unwrap();
     child.wait().unwrap();
     harmless(&log(), "the log on a terminal");
+}
+
+/// Every byte as a part of a path.
+fn escape(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut escaped, byte| {
+        write!(escaped, "%{byte:02X}").unwrap();
+        escaped
+    })
 }
 
 fn text(value: &Value) -> String {

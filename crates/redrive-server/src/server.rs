@@ -1,6 +1,7 @@
 //! Listens, serves connections, and stops in good order.
 
 use std::future::Future;
+use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::connections::files::FileBudget;
@@ -117,10 +119,15 @@ impl Listening {
     /// The next connection for which there is a place and a file.
     async fn next(&mut self) -> (TcpStream, Place) {
         loop {
-            let Ok((stream, peer)) = self.listener.accept().await else {
-                self.connections.make_room();
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
+            let (stream, peer) = match self.listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    if is_lack(&error) {
+                        self.connections.make_room();
+                    }
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
             };
             if !self.files.may_keep(stream.as_raw_fd()) {
                 self.connections.make_room();
@@ -138,4 +145,11 @@ impl Listening {
             }
         }
     }
+}
+
+/// Whether a connection could not be accepted for want of files or memory, which others can give up. A client that has
+/// gone meanwhile is no reason for that.
+fn is_lack(error: &io::Error) -> bool {
+    let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    lacks.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

@@ -30,7 +30,7 @@ fn routes() -> impl Iterator<Item = (String, String, Access)> {
 }
 
 async fn status(server: &Running, method: &str, path: &str, token: Option<&str>, host: &str) -> u16 {
-    server.send(Request { method, path, token, host, ..Request::default() }).await.status
+    server.send(Request { method, path, host, token, ..Request::default() }).await.status
 }
 
 fn is_refused(status: u16) -> bool {

@@ -150,7 +150,7 @@ mod tests {
     async fn a_client_that_does_not_read_is_cut_off() {
         let (mut ours, _theirs, _place) = pair(1_000);
         let began = Instant::now();
-        let error = ours.write_all(&[0; 1_000_000]).await.unwrap_err();
+        let error = ours.write_all(&vec![0; 1_000_000]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(began.elapsed(), Duration::from_secs(10));
     }
@@ -165,7 +165,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         });
-        let error = ours.write_all(&[0; 1_000_000]).await.unwrap_err();
+        let error = ours.write_all(&vec![0; 1_000_000]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
         reading.abort();
@@ -191,7 +191,7 @@ mod tests {
         let (mut ours, mut theirs, place) = pair(1_000);
         place.connection.left_unread();
         let sending = tokio::spawn(async move {
-            theirs.write_all(&[0; 100_000]).await.unwrap();
+            theirs.write_all(&vec![0; 100_000]).await.unwrap();
             theirs
         });
         let began = Instant::now();
