@@ -43,6 +43,8 @@ soak: ## the tests with many more seeds and kills; takes hours, stop it when you
 	REDRIVE_INDEX_ROUNDS=$${REDRIVE_INDEX_ROUNDS:-1000} \
 	REDRIVE_FAILURES=$${REDRIVE_FAILURES:-1000000} \
 	REDRIVE_SYSCALLS=$${REDRIVE_SYSCALLS:-long} \
+	REDRIVE_ATTACK_CLIENTS=$${REDRIVE_ATTACK_CLIENTS:-4200} \
+	REDRIVE_ATTACK_SECONDS=$${REDRIVE_ATTACK_SECONDS:-600} \
 	REDRIVE_TEST_PROFILE=release REDRIVE_TEST_TIMEOUT=24h scripts/test.sh
 
 soak-kafka: ## 20 minutes at 50k/s with kills, audited by id

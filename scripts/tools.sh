@@ -14,11 +14,12 @@ fi
 # program:package. jq reads what cargo has built. curl is what the README tells people to type, strace makes system calls fail, mkfs.ext4 makes the disk of
 # the power-cut tests. rdkafka builds librdkafka with c++ and make. java runs the broker, Maven fetches it, kcat reads it.
 # With --all-features librdkafka takes the system's OpenSSL, which pkg-config finds; a plain build needs neither.
+# nginx and caddy stand in front of a processor, as the recipes of deploy/proxy say; the tests start their own.
 # promtool tests the alert rules; Debian ships it with the server and starts that, but the tests need the tool alone.
 broker=(java:default-jre-headless mvn:maven)
 [[ -z ${REDRIVE_TEST_KAFKA:-} ]] || broker=()
 missing=()
-for pair in cc:gcc cc:libc6-dev strace:strace curl:curl mkfs.ext4:e2fsprogs python3:python3 jq:jq c++:g++ promtool:prometheus make:make kcat:kcat pkg-config:pkg-config "${broker[@]}"; do
+for pair in cc:gcc cc:libc6-dev strace:strace curl:curl mkfs.ext4:e2fsprogs python3:python3 jq:jq c++:g++ promtool:prometheus nginx:nginx-light caddy:caddy make:make kcat:kcat pkg-config:pkg-config "${broker[@]}"; do
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
 done
 # A library has no program to look for.

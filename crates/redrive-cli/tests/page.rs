@@ -75,7 +75,30 @@ fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
         now["succeeded"] == 1_200 && now["pending"]["delayed"] == 3 && now["letters"]["open"] == 2
     });
 
-    let mut browser = Browser::open(&program, dir.path(), &processor.url(&format!("/?token={TOKEN}")));
+    // A token is configured, so that there is nothing to see without one.
+    let mut browser = Browser::open(&program, dir.path(), &processor.url("/"));
+    let log_in = "document.querySelector('#login').hidden";
+    wait_for("the page to ask for a token", || browser.evaluate(log_in) == false);
+    assert_eq!(browser.text("#pipelines") + &browser.text("#rows"), "");
+    for (token, fault) in [("nobody-knows-this-one", "not known here"), (TOKEN, "")] {
+        browser.evaluate(&format!("document.querySelector('#login-token').value = '{token}'"));
+        browser.evaluate("document.querySelector('#login-form button').click()");
+        let is_told = |browser: &mut Browser| match fault {
+            "" => browser.evaluate(log_in) == true,
+            fault => browser.text("#login-fault").contains(fault),
+        };
+        wait_for("the token to be judged", || is_told(&mut browser));
+    }
+    wait_for("the pipelines", || browser.text("#pipelines").contains("orders"));
+    assert_eq!(browser.text("#token-button"), "Log out");
+    browser.evaluate("document.querySelector('#token-button').click()");
+    wait_for("the page to be empty again", || {
+        browser.evaluate("document.readyState === 'complete' && !document.querySelector('#login').hidden")
+            == true
+    });
+    assert_eq!(browser.text("#pipelines"), "");
+    // A link brings it along, in the part of an address that is sent to nobody.
+    browser.evaluate(&format!("location.hash = '#token={TOKEN}'"));
     let shown = json!([
         ["produced", "1,205"],
         ["succeeded", "1,200"],
@@ -100,6 +123,7 @@ fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
     assert!(browser.text("#rows").contains("key c-0<i>"), "{}", browser.text("#rows"));
     // The token is neither in the address nor in the document.
     assert_eq!(browser.evaluate("location.search"), "");
+    assert_eq!(browser.evaluate("location.hash"), "#orders");
     let document = browser.evaluate("document.documentElement.outerHTML");
     assert!(!document.as_str().unwrap().contains(TOKEN));
 

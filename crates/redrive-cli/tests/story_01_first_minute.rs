@@ -114,7 +114,7 @@ fn it_starts_without_a_question_and_ctrl_c_ends_it_while_deliveries_wait() {
     assert_eq!(header[1], "  producer    50 orders/s, 512 B, 1% poison, seed 42");
     assert_eq!(header[2], "  downstream  15% transient failures, full outage 2s@2s");
     assert_eq!(header[3], "  pipeline    orders   tiers 2s,5s,15s   jitter equal   breaker on");
-    assert!(header[4].starts_with(&format!("  dashboard   {}/?token=", demo.url)), "{}", header[4]);
+    assert!(header[4].starts_with(&format!("  dashboard   {}/#token=", demo.url)), "{}", header[4]);
     assert!(header[4].ends_with("   ← open this"), "{}", header[4]);
     assert!(header[5].starts_with("  try it      "), "{}", header[5]);
     assert!(header[6].ends_with("(in another terminal)"), "{}", header[6]);
@@ -131,7 +131,8 @@ fn it_starts_without_a_question_and_ctrl_c_ends_it_while_deliveries_wait() {
     assert!(status.contains("   p99 ") && status.ends_with(" ms"), "{status}");
 
     // Whatever failed in the outage waits for its tier, some of it for many seconds more.
-    let pending = http::get(&format!("{}/v1/pipelines/orders", demo.url)).json()["pending"].clone();
+    let pending =
+        http::get_with_token(&format!("{}/v1/pipelines/orders", demo.url)).json()["pending"].clone();
     assert!(pending["delayed"].as_u64().unwrap() > 0, "{pending}");
     demo.interrupt();
     let (lines, status) = demo.end();
@@ -197,7 +198,7 @@ fn a_busy_port_is_said_with_exit_2_and_leaves_nothing() {
 
 /// The five numbers of the page, made of the API's answer as the page makes them.
 fn five_of_the_api(url: &str) -> [u64; 5] {
-    let pipeline = http::get(&format!("{url}/v1/pipelines/orders")).json();
+    let pipeline = http::get_with_token(&format!("{url}/v1/pipelines/orders")).json();
     let at = |pointer: &str| pipeline.pointer(pointer).and_then(serde_json::Value::as_u64).unwrap();
     let waiting: u64 = ["ready", "delayed", "key_wait", "in_flight"]
         .iter()
@@ -216,7 +217,8 @@ fn the_page_is_served_and_the_api_has_the_numbers_of_the_status_line() {
     let mut demo = Demo::start(tmp.path(), &more);
     let header = demo.until("dashboard");
     let page = header.last().unwrap().split_whitespace().nth(1).unwrap();
-    let answer = http::get(page);
+    // What stands behind # stays in the browser.
+    let answer = http::get(page.split('#').next().unwrap());
     assert_eq!(answer.status, 200);
     assert!(answer.header("content-type").unwrap().starts_with("text/html"), "{}", answer.head);
     for name in FIVE {

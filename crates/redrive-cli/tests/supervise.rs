@@ -154,9 +154,9 @@ fn a_configuration_that_is_wrong_is_not_tried_again() {
     assert!(stderr(&output).contains("is not started again"), "{}", stderr(&output));
 }
 
-/// Opening again is the recovery of failed storage. Where that fails too, a person has to look.
+/// Somebody may repair the disk without thinking of the supervisor: it goes on as soon as the storage does.
 #[test]
-fn storage_that_fails_twice_is_not_tried_a_third_time() {
+fn storage_that_keeps_failing_is_tried_again_until_it_is_repaired() {
     let dir = tempfile::tempdir().unwrap();
     let url = Receiver::start(|_| OK).url();
     let port = free_port();
@@ -164,10 +164,26 @@ fn storage_that_fails_twice_is_not_tried_a_third_time() {
     first.signal("TERM");
     assert_eq!(first.wait(), Some(0), "{}", first.log());
     let journal = dir.path().join("store/orders/journal");
-    std::fs::rename(journal.join("j-0000000000000000.seg"), journal.join("j-0000000000010000.seg")).unwrap();
-    let output = command(dir.path(), port, &url, &["--supervise"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(74), "{}", stderr(&output));
-    assert_eq!(workers(&stderr(&output)).len(), 2, "{}", stderr(&output));
+    let (segment, elsewhere) =
+        (journal.join("j-0000000000000000.seg"), journal.join("j-0000000000010000.seg"));
+    std::fs::rename(&segment, &elsewhere).unwrap();
+    let log = dir.path().join("processor.log");
+    std::fs::remove_file(&log).unwrap();
+    let repairing = std::thread::spawn(move || {
+        wait_for("three attempts", || {
+            let log = std::fs::read_to_string(&log).unwrap_or_default();
+            events(&log, "worker died").len() >= 3
+        });
+        std::fs::rename(elsewhere, segment).unwrap();
+    });
+    let mut processor =
+        Processor::run(dir.path(), port, &mut command(dir.path(), port, &url, &["--supervise"]));
+    repairing.join().unwrap();
+    let died = events(&processor.log(), "worker died");
+    assert!(died.iter().all(|died| died["end"].as_str().unwrap().starts_with("exit code 74")), "{died:?}");
+    assert_eq!(processor.post(MESSAGES, r#"{"id":"o-1"}"#).status, 202);
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
 }
 
 #[test]

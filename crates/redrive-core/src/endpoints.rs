@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::breaker::BreakerSettings;
+use crate::breaker::{BreakerSettings, FastWindow};
 use crate::pace::Pace;
 use crate::time::millis;
 use crate::views::Gate;
@@ -54,6 +54,32 @@ pub struct EndpointCall {
     pub is_good: Option<bool>,
     /// What it asked for.
     pub retry_after: Option<Duration>,
+    /// On whose behalf it counts for the origin; see [`voice`]. `None`: it says nothing about the origin.
+    pub voice: Option<u64>,
+}
+
+/// On whose behalf a call counts for its origin.
+///
+/// Several customers may have endpoints at one origin (an automation service, a shared gateway), and what one of them
+/// does must not stop deliveries to the others. So failures are counted per tenant: a tenant has one voice, however many
+/// of its endpoints fail. An origin that cannot be reached at all is nobody's doing, so there each endpoint has a voice.
+/// An answered failure of a message without a tenant has none: it may come from the same customer as all the others.
+pub fn voice(to: Endpoint, tenant: Option<u64>, how: Contact) -> Option<u64> {
+    match how {
+        Contact::Unreachable => Some(to.endpoint),
+        Contact::Served => Some(tenant.unwrap_or(to.endpoint)),
+        Contact::Failed => tenant,
+    }
+}
+
+/// How far a call came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contact {
+    /// No connection was made: refused, no such name, a broken handshake.
+    Unreachable,
+    /// The request was sent, and failed.
+    Failed,
+    Served,
 }
 
 #[derive(Clone, Debug)]
@@ -65,6 +91,52 @@ pub struct Endpoints {
     own: Troubled,
     /// Bounded by the calls that run.
     running: HashMap<u64, u32>,
+}
+
+/// What the share of failures is a share of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    /// For an endpoint: its calls.
+    Calls,
+    /// For an origin: those who were heard.
+    Voices,
+}
+
+/// An origin that has served so many in the window is not down, whoever else fails.
+const SERVED_MAX: usize = 64;
+
+/// Who was heard about an origin, each once.
+#[derive(Clone, Debug, Default)]
+struct Voices {
+    /// At most the number that is needed.
+    failed: Vec<u64>,
+    /// At most [`SERVED_MAX`].
+    served: Vec<u64>,
+}
+
+impl Voices {
+    /// One success is enough: whoever was served can reach the origin.
+    fn hear(&mut self, voice: u64, is_good: bool, failed_max: u32) {
+        if self.served.contains(&voice) {
+            return;
+        }
+        if is_good {
+            self.failed.retain(|failed| *failed != voice);
+            if self.served.len() < SERVED_MAX {
+                self.served.push(voice);
+            }
+        } else if !self.failed.contains(&voice) && self.failed.len() < failed_max as usize {
+            self.failed.push(voice);
+        }
+    }
+
+    /// Whether enough of them failed, and a large enough share.
+    fn reach(&self, limit: &FastWindow) -> bool {
+        let count = |all: &[u64]| u32::try_from(all.len()).unwrap_or(u32::MAX);
+        let (failed, served) = (count(&self.failed), count(&self.served));
+        let share = Sum { calls: failed + served, failed };
+        self.served.len() < SERVED_MAX && failed >= limit.min && share.reaches(limit.failures)
+    }
 }
 
 /// Those that have failed, by when they were touched last.
@@ -80,8 +152,8 @@ struct Trouble {
     began: Time,
     calls: u32,
     failed: u32,
-    /// For an origin: endpoints that failed, as many as are needed to say that it is not one of them alone.
-    distinct: Vec<u64>,
+    /// For an origin, instead of calls: who was heard in the window.
+    voices: Voices,
     open_until: Option<Time>,
     probing: bool,
     rounds: u32,
@@ -170,8 +242,8 @@ impl Endpoints {
             let trouble = self.own.touch(to.endpoint, now);
             trouble.not_before = trouble.not_before.max(now.plus(wait));
         }
-        self.own.ended(to.endpoint, None, call, &self.settings, now);
-        self.origins.ended(to.origin, Some(to.endpoint), call, &self.settings, now);
+        self.own.ended(to.endpoint, Counted::Calls, call, &self.settings, now);
+        self.origins.ended(to.origin, Counted::Voices, call, &self.settings, now);
     }
 }
 
@@ -204,7 +276,7 @@ impl Troubled {
     fn ended(
         &mut self,
         key: u64,
-        distinct: Option<u64>,
+        counted: Counted,
         call: EndpointCall,
         settings: &BreakerSettings,
         now: Time,
@@ -215,7 +287,10 @@ impl Troubled {
         }
         let trouble = self.touch(key, now);
         if trouble.open_until.is_some() {
-            trouble.probe_ended(call.is_good, settings, now);
+            // An origin that answers is back, whatever the answer is worth to one customer.
+            let answers = counted == Counted::Voices && call.voice.is_none();
+            let is_good = call.is_good.map(|is_good| is_good || answers);
+            trouble.probe_ended(is_good, settings, now);
             if trouble.open_until.is_none() && trouble.not_before <= now {
                 self.known.remove(&key);
             }
@@ -224,20 +299,23 @@ impl Troubled {
         let Some(is_good) = call.is_good.filter(|_| call.is_first) else { return };
         if now.since(trouble.began) >= settings.fast.window || now < trouble.began {
             (trouble.began, trouble.calls, trouble.failed) = (now, 0, 0);
-            trouble.distinct.clear();
+            trouble.voices = Voices::default();
         }
-        trouble.calls = trouble.calls.saturating_add(1);
-        trouble.failed = trouble.failed.saturating_add(u32::from(!is_good));
-        let min = settings.fast.min;
-        if let Some(other) = distinct.filter(|_| !is_good)
-            && trouble.distinct.len() < min as usize
-            && !trouble.distinct.contains(&other)
-        {
-            trouble.distinct.push(other);
-        }
-        let many = distinct.is_none() || trouble.distinct.len() >= min as usize;
-        let sum = Sum { calls: trouble.calls, failed: trouble.failed };
-        if many && sum.calls >= min && !is_good && sum.reaches(settings.fast.failures) {
+        let limit = &settings.fast;
+        let reached = match counted {
+            Counted::Calls => {
+                trouble.calls = trouble.calls.saturating_add(1);
+                trouble.failed = trouble.failed.saturating_add(u32::from(!is_good));
+                let sum = Sum { calls: trouble.calls, failed: trouble.failed };
+                sum.calls >= limit.min && sum.reaches(limit.failures)
+            }
+            Counted::Voices => {
+                let Some(voice) = call.voice else { return };
+                trouble.voices.hear(voice, is_good, limit.min);
+                trouble.voices.reach(limit)
+            }
+        };
+        if reached && !is_good {
             trouble.open_until = Some(now.plus(settings.cooldown_of(0)));
             trouble.rounds = 0;
         }
@@ -289,7 +367,8 @@ mod tests {
 
     const TO: Endpoint = Endpoint { origin: 1, endpoint: 2 };
     const OTHER: Endpoint = Endpoint { origin: 1, endpoint: 3 };
-    const BAD: EndpointCall = EndpointCall { is_first: true, is_good: Some(false), retry_after: None };
+    const BAD: EndpointCall =
+        EndpointCall { is_first: true, is_good: Some(false), retry_after: None, voice: None };
     const GOOD: EndpointCall = EndpointCall { is_good: Some(true), ..BAD };
 
     const ANY: Asking = Asking { waited: false, latest: Time::MAX, random: Random(0) };
@@ -327,15 +406,70 @@ mod tests {
         assert_eq!(all.troubled(at(90_100)), (0, 0), "and forgotten");
     }
 
+    /// A call of `tenant` to an endpoint of origin 1, and what it says about the origin.
+    fn heard(all: &mut Endpoints, endpoint: u64, tenant: Option<u64>, how: Contact, now: Time) {
+        let to = Endpoint { origin: 1, endpoint };
+        let said =
+            EndpointCall { is_good: Some(how == Contact::Served), voice: voice(to, tenant, how), ..BAD };
+        call(all, to, said, now);
+    }
+
+    /// An endpoint of origin 1 that nobody else in these tests has.
+    const NEIGHBOUR: Endpoint = Endpoint { origin: 1, endpoint: 9_999 };
+
     #[test]
-    fn many_endpoints_that_are_down_are_their_origin() {
-        let mut all = endpoints();
-        for endpoint in 0..20 {
-            call(&mut all, Endpoint { origin: 1, endpoint }, BAD, at(0));
+    fn an_origin_that_cannot_be_reached_is_closed_whoever_asks() {
+        for tenant in [None, Some(7)] {
+            let mut all = endpoints();
+            (0..20).for_each(|n| heard(&mut all, n, tenant, Contact::Unreachable, at(0)));
+            assert!(!goes(&mut all, NEIGHBOUR, at(0)));
+            assert_eq!((all.left_alone(at(0)), all.left_alone(at(30_000))), ((0, 1), (0, 0)));
+            assert!(goes(&mut all, Endpoint { origin: 2, endpoint: 99 }, at(0)));
+            // The probe is answered, if only with an error: the origin is there again.
+            heard(&mut all, 3, None, Contact::Failed, at(30_000));
+            assert!(goes(&mut all, NEIGHBOUR, at(30_000)));
         }
-        assert!(!goes(&mut all, Endpoint { origin: 1, endpoint: 99 }, at(0)));
-        assert_eq!((all.left_alone(at(0)), all.left_alone(at(30_000))), ((0, 1), (0, 0)));
-        assert!(goes(&mut all, Endpoint { origin: 2, endpoint: 99 }, at(0)));
+    }
+
+    /// One customer of a shared origin must not stop deliveries to the others, however many endpoints it makes fail.
+    #[test]
+    fn one_tenant_with_many_failing_endpoints_does_not_close_the_origin_for_its_neighbours() {
+        for tenant in [None, Some(7)] {
+            let mut all = endpoints();
+            for n in 0..5_000 {
+                heard(&mut all, n, tenant, Contact::Failed, at(n));
+                assert!(goes(&mut all, NEIGHBOUR, at(n)), "{tenant:?}: closed after {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_origin_that_fails_most_of_its_tenants_is_closed() {
+        let mut all = endpoints();
+        for tenant in 0..20 {
+            heard(&mut all, tenant, Some(tenant), Contact::Failed, at(0));
+        }
+        assert!(!goes(&mut all, NEIGHBOUR, at(0)));
+        // Served tenants outweigh those that fail, and one success speaks for all endpoints of a tenant.
+        let mut all = endpoints();
+        heard(&mut all, 0, Some(100), Contact::Failed, at(0));
+        (0..21).for_each(|tenant| heard(&mut all, tenant, Some(tenant), Contact::Served, at(0)));
+        for tenant in 0..41 {
+            heard(&mut all, tenant, Some(tenant), Contact::Failed, at(1));
+        }
+        assert!(goes(&mut all, NEIGHBOUR, at(1)), "20 of 41 failed");
+    }
+
+    #[test]
+    fn an_origin_that_serves_many_is_not_closed_however_many_others_fail() {
+        let mut all = endpoints();
+        heard(&mut all, 0, Some(5_000), Contact::Failed, at(0));
+        (0..SERVED_MAX as u64)
+            .for_each(|tenant| heard(&mut all, tenant, Some(tenant), Contact::Served, at(0)));
+        (1_000..2_000).for_each(|tenant| heard(&mut all, tenant, Some(tenant), Contact::Failed, at(0)));
+        assert!(goes(&mut all, NEIGHBOUR, at(0)));
+        let known = &all.origins.known[&1].voices;
+        assert!(known.failed.len() <= 20 && known.served.len() <= SERVED_MAX, "bounded: {known:?}");
     }
 
     #[test]
@@ -371,7 +505,8 @@ mod tests {
     fn a_million_endpoints_take_no_more_room_than_a_hundred_thousand() {
         let mut all = endpoints();
         for endpoint in 0..250_000 {
-            call(&mut all, Endpoint { origin: endpoint, endpoint }, BAD, at(endpoint));
+            let bad = EndpointCall { voice: Some(endpoint), ..BAD };
+            call(&mut all, Endpoint { origin: endpoint, endpoint }, bad, at(endpoint));
         }
         assert_eq!(all.troubled(at(250_000)).0, REMEMBERED_MAX);
         assert!(all.own.touched.len() <= 2 * REMEMBERED_MAX + 1);

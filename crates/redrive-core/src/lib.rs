@@ -18,6 +18,7 @@
 //! - [`views`]: the health of the sink and the retry budget, as a decision sees them
 //! - [`mod@decide`]: the one function that decides
 //! - [`forecast`], [`forecast_outage`]: what a policy implies, before anything runs
+//! - [`printable`]: text of others made safe for terminals, logs and JSON
 //!
 //! Nothing in this crate does I/O, reads a clock or draws a random number: all of them are arguments.
 
@@ -41,6 +42,7 @@ pub mod outcome;
 pub mod pace;
 pub mod pick;
 pub mod policy;
+pub mod printable;
 pub mod profiles;
 pub mod pulse;
 pub mod ramp;

@@ -1,8 +1,11 @@
 //! JSON answers.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use redrive_core::printable;
 use serde::Serialize;
 
 /// A value as a JSON answer.
@@ -12,9 +15,14 @@ pub struct Json<T>(pub T);
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         // Serialising plain values to memory cannot fail; should it ever, an empty object is an honest non-answer.
-        let mut body = serde_json::to_vec(&self.0).unwrap_or_else(|_| b"{}".to_vec());
+        let text = serde_json::to_string(&self.0).unwrap_or_else(|_| "{}".to_owned());
+        // Answers are read on terminals too, and hold text of others.
+        let mut body = match printable::json(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(safe) => safe,
+        };
         // A prompt after `curl` begins a line of its own.
-        body.push(b'\n');
+        body.push('\n');
         let mut response = Response::new(Body::from(body));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response

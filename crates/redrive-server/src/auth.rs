@@ -1,8 +1,11 @@
 //! Who may make a request. The judgement is a pure function; the guard in front of each route carries it out.
 //!
-//! Reads are open on loopback, for people at this machine. Everything else needs a token with the right scope. A page of
-//! somebody else's that has its name resolved to this machine (DNS rebinding) sends its own name as `Host`, and is not
-//! served without a token.
+//! Everything that changes something needs a token with the right scope, always. Reads need one as soon as a token is
+//! configured, or the server listens beyond loopback. Without either they are open to people at this machine, which is
+//! all that can be said of a connection from loopback: a proxy may stand there too, and it hands on the requests of
+//! others. So a request that shows signs of having come through one, or that asks for a name which is not this machine's
+//! (a page of somebody else's that has its name resolved to loopback: DNS rebinding), needs a token all the same. The
+//! signs can be missing; a configured token, or `reads = "token"`, is what closes the reads for good.
 
 use crate::problem::{Code, Problem};
 use crate::token::{self, Scope, Token};
@@ -20,20 +23,29 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor(pub String);
 
+/// Who may read without a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unguarded {
+    Nobody,
+    /// People at this machine: nothing about the request says otherwise.
+    Neighbours,
+    /// Somebody has said so: `reads = "open"`.
+    Everybody,
+}
+
 /// What is known of the server when a request is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Door<'a> {
-    pub loopback: bool,
+    pub unguarded: Unguarded,
     pub tokens: &'a [Token],
-    /// Names beside localhost under which the server may be reached without a token.
-    pub hosts: &'a [String],
 }
 
 /// What a request shows of itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caller<'a> {
     pub authorization: Option<&'a str>,
-    pub host: Option<&'a str>,
+    /// Whether nothing about it says that it comes from another machine.
+    pub neighbour: bool,
 }
 
 /// Lets a request in under a name, or says why not.
@@ -44,8 +56,12 @@ pub fn judge(door: Door<'_>, access: Access, caller: Caller<'_>) -> Result<Actor
     if let Some(token) = token.filter(|token| token.allows(scope)) {
         return Ok(Actor(token.name().to_owned()));
     }
-    let is_read = scope == Scope::Read;
-    if is_read && door.loopback && caller.host.is_none_or(|host| is_local(host, door.hosts)) {
+    let open = match door.unguarded {
+        Unguarded::Nobody => false,
+        Unguarded::Neighbours => caller.neighbour,
+        Unguarded::Everybody => true,
+    };
+    if open && scope.is_read() {
         return Ok(anonymous());
     }
     if let Some(token) = token {
@@ -59,8 +75,10 @@ pub fn judge(door: Door<'_>, access: Access, caller: Caller<'_>) -> Result<Actor
                     `token` in the data directory";
         return Err(Problem::new(Code::Unauthorized, message, hint));
     }
-    let message = if is_read && door.loopback {
-        "without a token this server answers only under the names localhost, 127.0.0.1 and [::1]".to_owned()
+    let message = if scope.is_read() && door.unguarded == Unguarded::Neighbours {
+        "without a token this is answered only to requests straight from this machine, under the names localhost, \
+         127.0.0.1 and [::1]"
+            .to_owned()
     } else {
         format!("this needs a token with the scope `{scope}`")
     };
@@ -78,80 +96,68 @@ fn bearer(authorization: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
 }
 
-/// Whether a `Host` header, with or without a port, names this machine.
-fn is_local(host: &str, more: &[String]) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let local = ["localhost", "127.0.0.1", "[::1]"];
-    local.into_iter().chain(more.iter().map(String::as_str)).any(|allowed| allowed.eq_ignore_ascii_case(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const OPS: &str = "Bearer ops-secret-0123456789";
     const READER: &str = "bearer reader-secret-0123456789";
+    const SCRAPER: &str = "Bearer scraper-secret-0123456789";
+    const READS: [Scope; 2] = [Scope::Read, Scope::Metrics];
 
     fn judged(
-        loopback: bool,
+        unguarded: Unguarded,
         scope: Scope,
         authorization: Option<&str>,
-        host: Option<&str>,
+        neighbour: bool,
     ) -> Result<String, Code> {
         let tokens = [
             Token::new("ops", "ops-secret-0123456789", Scope::ALL).unwrap(),
             Token::new("reader", "reader-secret-0123456789", [Scope::Read]).unwrap(),
+            Token::new("scraper", "scraper-secret-0123456789", [Scope::Metrics]).unwrap(),
         ];
-        let door = Door { loopback, tokens: &tokens, hosts: &[] };
-        let verdict = judge(door, Access::Needs(scope), Caller { authorization, host });
+        let door = Door { unguarded, tokens: &tokens };
+        let verdict = judge(door, Access::Needs(scope), Caller { authorization, neighbour });
         verdict.map(|actor| actor.0).map_err(|problem| problem.code)
     }
 
     #[test]
-    fn reads_are_open_on_loopback_and_nowhere_else() {
-        assert_eq!(judged(true, Scope::Read, None, Some("127.0.0.1:7333")), Ok("anonymous".into()));
-        assert_eq!(judged(false, Scope::Read, None, Some("127.0.0.1:7333")), Err(Code::Unauthorized));
-        assert_eq!(judged(false, Scope::Read, Some(READER), Some("redrive.example")), Ok("reader".into()));
+    fn reads_are_open_to_those_for_whom_they_are_and_to_nobody_else() {
+        let anonymous = || Ok("anonymous".to_owned());
+        for scope in READS {
+            assert_eq!(judged(Unguarded::Nobody, scope, None, true), Err(Code::Unauthorized));
+            assert_eq!(judged(Unguarded::Neighbours, scope, None, true), anonymous());
+            assert_eq!(judged(Unguarded::Neighbours, scope, None, false), Err(Code::Unauthorized));
+            assert_eq!(judged(Unguarded::Everybody, scope, None, false), anonymous());
+            assert_eq!(judged(Unguarded::Nobody, scope, Some(READER), false), Ok("reader".into()));
+        }
+    }
+
+    #[test]
+    fn a_token_for_metrics_reads_nothing_else() {
+        assert_eq!(judged(Unguarded::Nobody, Scope::Metrics, Some(SCRAPER), false), Ok("scraper".into()));
+        for scope in Scope::ALL.into_iter().filter(|scope| *scope != Scope::Metrics) {
+            assert_eq!(judged(Unguarded::Nobody, scope, Some(SCRAPER), true), Err(Code::Forbidden));
+        }
     }
 
     #[test]
     fn what_changes_state_needs_a_token_with_the_scope() {
-        for scope in [Scope::Ingest, Scope::Replay, Scope::Edit, Scope::Discard, Scope::Admin] {
-            for loopback in [true, false] {
-                assert_eq!(judged(loopback, scope, None, None), Err(Code::Unauthorized));
-                assert_eq!(
-                    judged(loopback, scope, Some("Bearer nobody-knows-this"), None),
-                    Err(Code::Unauthorized)
-                );
-                assert_eq!(
-                    judged(loopback, scope, Some("Basic b3BzOm9wcw=="), None),
-                    Err(Code::Unauthorized)
-                );
-                assert_eq!(judged(loopback, scope, Some(READER), None), Err(Code::Forbidden));
-                assert_eq!(judged(loopback, scope, Some(OPS), None), Ok("ops".into()));
+        for scope in Scope::ALL.into_iter().filter(|scope| !READS.contains(scope)) {
+            for unguarded in [Unguarded::Nobody, Unguarded::Neighbours, Unguarded::Everybody] {
+                let judged = |authorization| judged(unguarded, scope, authorization, true);
+                assert_eq!(judged(None), Err(Code::Unauthorized));
+                assert_eq!(judged(Some("Bearer nobody-knows-this")), Err(Code::Unauthorized));
+                assert_eq!(judged(Some("Basic b3BzOm9wcw==")), Err(Code::Unauthorized));
+                assert_eq!(judged(Some(READER)), Err(Code::Forbidden));
+                assert_eq!(judged(Some(OPS)), Ok("ops".into()));
             }
         }
     }
 
     #[test]
-    fn a_rebound_name_reads_nothing_without_a_token() {
-        assert_eq!(judged(true, Scope::Read, None, Some("evil.example:7333")), Err(Code::Unauthorized));
-        assert_eq!(judged(true, Scope::Read, Some(READER), Some("evil.example:7333")), Ok("reader".into()));
-        for host in ["localhost", "LOCALHOST:7333", "[::1]:7333", "[::1]", "127.0.0.1"] {
-            assert!(is_local(host, &[]), "{host}");
-        }
-        for host in ["localhost.evil.example", "127.0.0.1.evil.example:80", "127.0.0.2", "", "localhost:x"] {
-            assert!(!is_local(host, &[]), "{host}");
-        }
-        assert!(is_local("redrive.internal:7333", &["redrive.internal".to_owned()]));
-    }
-
-    #[test]
     fn an_unknown_token_does_not_close_what_is_open() {
         let wrong = Some("Bearer nobody-knows-this");
-        assert_eq!(judged(true, Scope::Read, wrong, Some("localhost")), Ok("anonymous".into()));
+        assert_eq!(judged(Unguarded::Neighbours, Scope::Read, wrong, true), Ok("anonymous".into()));
     }
 }

@@ -1,11 +1,18 @@
 //! Stands in front of each route: lets a request in as [`auth`](crate::auth) has judged, or answers why not.
 
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::time::Instant;
 
-use crate::auth::{Access, Caller, judge};
+use crate::auth::{Access, judge};
+use crate::caller::{caller, check_host};
+use crate::connections::registry::Connection;
+use crate::problem::{Code, Problem};
 use crate::state::Shared;
 
 pub(crate) async fn guard(
@@ -13,36 +20,40 @@ pub(crate) async fn guard(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let verdict = judge(shared.door(), access, caller(request.headers()));
-    match verdict {
+    let caller = caller(&request, &shared.hosts);
+    match judge(shared.door(), access, caller) {
         Ok(actor) => {
             request.extensions_mut().insert(actor);
             next.run(request).await
+        }
+        Err(problem) if problem.code == Code::Unauthorized && caller.authorization.is_some() => {
+            wrong_token(&shared, &request, problem)
         }
         Err(problem) => problem.into_response(),
     }
 }
 
-fn caller(headers: &HeaderMap) -> Caller<'_> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    // A name that is not text is not this machine's; only one that is not sent at all says nothing.
-    let host = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default());
-    Caller { authorization: text(header::AUTHORIZATION), host }
+/// Before all routes, also those that there are not.
+pub(crate) async fn one_host(request: Request, next: Next) -> Response {
+    match check_host(&request) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use axum::http::HeaderValue;
-
-    use super::*;
-
-    #[test]
-    fn a_host_that_is_not_text_is_a_foreign_one() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(caller(&headers).host, None);
-        headers.insert(header::HOST, HeaderValue::from_bytes(b"evil\xff.example").unwrap());
-        assert_eq!(caller(&headers).host, Some(""));
-        headers.insert(header::HOST, HeaderValue::from_static("localhost"));
-        assert_eq!(caller(&headers).host, Some("localhost"));
+fn wrong_token(shared: &Shared, request: &Request, problem: Problem) -> Response {
+    let peer = request.extensions().get::<Arc<Connection>>().map(|connection| connection.peer);
+    let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let noticed = shared.wrong_tokens.notice(peer, Instant::now());
+    if let Some(count) = noticed.tell {
+        tracing::warn!(%peer, count, path = request.uri().path(), "wrong token");
     }
+    if !noticed.too_many {
+        return problem.into_response();
+    }
+    let hint = "right tokens are still taken; check the one that is sent, and try again after Retry-After";
+    let mut response =
+        Problem::new(Code::TooManyWrongTokens, "too many wrong tokens were sent", hint).into_response();
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }

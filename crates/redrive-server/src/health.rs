@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::answer::Json;
-use crate::metrics::{self, PipelineFigures, ReplayCounts, Snapshot};
+use crate::metrics::{self, DoorCounts, PipelineFigures, ReplayCounts, Snapshot};
 use crate::readiness::Phase;
 use crate::service::Served;
 use crate::state::Shared;
@@ -41,5 +41,7 @@ fn snapshot(shared: &Shared) -> Snapshot {
         replays.skipped += job.skipped;
     }
     let pipelines = shared.service.pipelines.iter().map(figures).collect();
-    Snapshot { pipelines, replays, started: shared.started }
+    let (connections, evicted) = shared.connections.counts();
+    let door = DoorCounts { connections, evicted, wrong_tokens: shared.wrong_tokens.total() };
+    Snapshot { pipelines, replays, started: shared.started, door }
 }

@@ -4,9 +4,11 @@
 //!
 //! - [`options`], [`service`], [`server`]: what is served, where, and until when; [`readiness`]; [`readers`]: who else
 //!   reads what is served
+//! - `connections`: who is connected, and who has to go when there are too many
 //! - [`routes`]: the table of all routes; `router`: each with its handler
-//! - [`auth`], [`token`]: who may; `guard` asks it of each request
-//! - `request`: query strings and bodies; `answer`: JSON
+//! - [`auth`], [`token`]: who may; `guard` asks it of each request, by what `caller` finds in it; `wrong_tokens`
+//! - `request`: query strings and bodies; `answer`: JSON; `answers`: how much
+//!   memory they take
 //! - [`ingest`], `extract`: messages coming in
 //! - [`api`]: pipelines, messages, letters, replays, actions
 //! - [`metrics`], [`exposition`]: figures as Prometheus reads them
@@ -17,6 +19,7 @@
 //!
 //! Nothing here knows a sink or a configuration file: whoever starts a server says what it serves.
 
+mod connections;
 pub mod options;
 pub mod readers;
 pub mod readiness;
@@ -25,10 +28,12 @@ pub mod service;
 mod state;
 
 pub mod auth;
+mod caller;
 mod guard;
 mod router;
 pub mod routes;
 pub mod token;
+mod wrong_tokens;
 
 mod body;
 mod extract;
@@ -46,13 +51,14 @@ pub mod openapi;
 mod page;
 
 mod answer;
+mod answers;
 pub mod problem;
 mod request;
 
 pub mod log;
 
 pub use ingest::Intake;
-pub use options::{ServerError, ServerOptions};
+pub use options::{Reads, ServerError, ServerOptions};
 pub use readers::Readers;
 pub use readiness::{Phase, Readiness};
 pub use server::Server;

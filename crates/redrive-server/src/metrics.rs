@@ -31,6 +31,15 @@ pub struct Snapshot {
     pub replays: ReplayCounts,
     /// When the process began to serve.
     pub started: Time,
+    pub door: DoorCounts,
+}
+
+/// Who knocks at the server, and who was sent away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DoorCounts {
+    pub connections: u64,
+    pub evicted: u64,
+    pub wrong_tokens: u64,
 }
 
 const fn metric(
@@ -200,11 +209,21 @@ static SUSPECTS: Metric = metric(
     PIPELINE,
     "Messages that were running when a process ended without a clean stop, and have not run alone yet.",
 );
+static CONNECTIONS: Metric =
+    metric("redrive_connections", Kind::Gauge, &[], "Connections to the API that are open now.");
+static CONNECTIONS_EVICTED: Metric = metric(
+    "redrive_connections_evicted_total",
+    Kind::Counter,
+    &[],
+    "Connections on which nothing happened that were closed to make room for others.",
+);
+static WRONG_TOKENS: Metric =
+    metric("redrive_wrong_tokens_total", Kind::Counter, &[], "Requests that were refused for a wrong token.");
 static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 29] = [
+pub static METRICS: [&Metric; 32] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -233,6 +252,9 @@ pub static METRICS: [&Metric; 29] = [
     &BUDGET_REMAINING,
     &ENDPOINTS_LEFT_ALONE,
     &SUSPECTS,
+    &CONNECTIONS,
+    &CONNECTIONS_EVICTED,
+    &WRONG_TOKENS,
     &BUILD_INFO,
 ];
 
@@ -308,6 +330,9 @@ pub fn render(snapshot: &Snapshot) -> String {
         alone.iter().for_each(|alone| samples.count(&[name], *alone));
     });
     each(out, &SUSPECTS, snapshot, |samples, name, figures| samples.count(&[name], figures.health.suspects));
+    out.metric(&CONNECTIONS).count(&[], snapshot.door.connections);
+    out.metric(&CONNECTIONS_EVICTED).count(&[], snapshot.door.evicted);
+    out.metric(&WRONG_TOKENS).count(&[], snapshot.door.wrong_tokens);
     out.metric(&BUILD_INFO).count(&[env!("CARGO_PKG_VERSION")], 1);
     exposition.finish()
 }

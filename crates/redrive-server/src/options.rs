@@ -4,6 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use crate::auth::Unguarded;
 use crate::token::Token;
 
 /// Settings of a server; the defaults are those of `redrive processor`.
@@ -11,13 +12,18 @@ use crate::token::Token;
 pub struct ServerOptions {
     pub listen: SocketAddr,
     pub tokens: Vec<Token>,
+    /// Who may read without a token.
+    pub reads: Reads,
     /// Names beside localhost under which reads on loopback are open; see [`crate::auth`].
     pub hosts: Vec<String>,
     /// The largest body of a request.
     pub body_bytes_max: usize,
     /// Bodies that are held in memory at once, all requests together.
     pub bodies_bytes_max: usize,
-    /// Connections at once; the next ones wait to be accepted.
+    /// Large answers that are held in memory at once, all requests together.
+    pub answers_bytes_max: usize,
+    /// Connections at once, and no more than half of the files that the process may open. Beyond it those make room on
+    /// which nothing happens.
     pub connections_max: usize,
     /// How long requests may go on after the word to stop.
     pub grace: Duration,
@@ -28,13 +34,27 @@ impl Default for ServerOptions {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7333)),
             tokens: Vec::new(),
+            reads: Reads::default(),
             hosts: Vec::new(),
             body_bytes_max: 64 * 1024 * 1024,
             bodies_bytes_max: 256 * 1024 * 1024,
+            answers_bytes_max: 256 * 1024 * 1024,
             connections_max: 4096,
             grace: Duration::from_secs(10),
         }
     }
+}
+
+/// Whether reads need a token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reads {
+    /// As soon as one is configured, and always beyond loopback.
+    #[default]
+    Auto,
+    /// Always.
+    Token,
+    /// Never: whoever reaches the port may read everything.
+    Open,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -53,10 +73,24 @@ pub enum ServerError {
 }
 
 impl ServerOptions {
+    /// Who may read without a token.
+    pub(crate) fn unguarded(&self) -> Unguarded {
+        let configured = self.tokens.iter().any(|token| !token.is_generated());
+        match self.reads {
+            Reads::Open => Unguarded::Everybody,
+            Reads::Auto if self.is_loopback() && !configured => Unguarded::Neighbours,
+            Reads::Auto | Reads::Token => Unguarded::Nobody,
+        }
+    }
+
+    fn is_loopback(&self) -> bool {
+        self.listen.ip().to_canonical().is_loopback()
+    }
+
     /// What is wrong with these settings before a socket is opened.
     pub(crate) fn check(&self) -> Result<(), ServerError> {
         let configured = self.tokens.iter().any(|token| !token.is_generated());
-        if !self.listen.ip().to_canonical().is_loopback() && !configured {
+        if !self.is_loopback() && !configured {
             return Err(ServerError::Exposed { listen: self.listen });
         }
         let names: Vec<&str> = self.tokens.iter().map(Token::name).collect();
@@ -80,6 +114,24 @@ mod tests {
 
     fn token(name: &str) -> Token {
         Token::new(name, "a-secret-of-some-length", [Scope::Read]).unwrap()
+    }
+
+    #[test]
+    fn reads_need_a_token_as_soon_as_one_is_configured() {
+        let made = || vec![Token::ephemeral().unwrap()];
+        let unguarded = |listen: &str, tokens: Vec<Token>, reads| {
+            ServerOptions { reads, ..options(listen, tokens) }.unguarded()
+        };
+        for (listen, tokens, reads, expected) in [
+            ("127.0.0.1:7333", made(), Reads::Auto, Unguarded::Neighbours),
+            ("127.0.0.1:7333", vec![token("ops")], Reads::Auto, Unguarded::Nobody),
+            ("192.0.2.1:7333", made(), Reads::Auto, Unguarded::Nobody),
+            ("127.0.0.1:7333", made(), Reads::Token, Unguarded::Nobody),
+            ("127.0.0.1:7333", vec![token("ops")], Reads::Open, Unguarded::Everybody),
+            ("192.0.2.1:7333", vec![token("ops")], Reads::Open, Unguarded::Everybody),
+        ] {
+            assert_eq!(unguarded(listen, tokens, reads), expected, "{listen} {reads:?}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub enum Code {
     BadMessage,
     Unauthorized,
     Forbidden,
+    TooManyWrongTokens,
     NotFound,
     MethodNotAllowed,
     Timeout,
@@ -32,13 +33,14 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::BadRequest,
         Self::BadFilter,
         Self::EmptySelection,
         Self::BadMessage,
         Self::Unauthorized,
         Self::Forbidden,
+        Self::TooManyWrongTokens,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::Timeout,
@@ -60,6 +62,7 @@ impl Code {
             Self::BadMessage => "bad_message",
             Self::Unauthorized => "unauthorized",
             Self::Forbidden => "forbidden",
+            Self::TooManyWrongTokens => "too_many_wrong_tokens",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::Timeout => "timeout",
@@ -85,7 +88,7 @@ impl Code {
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
             Self::Conflict => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Busy => StatusCode::TOO_MANY_REQUESTS,
+            Self::Busy | Self::TooManyWrongTokens => StatusCode::TOO_MANY_REQUESTS,
             Self::TooManyPending
             | Self::DiskFull
             | Self::Stopping
@@ -99,7 +102,7 @@ impl Code {
         match self {
             Self::Busy => Some(1),
             Self::TooManyPending | Self::Stopping | Self::Unavailable => Some(5),
-            Self::DiskFull => Some(30),
+            Self::DiskFull | Self::TooManyWrongTokens => Some(30),
             _ => None,
         }
     }

@@ -7,11 +7,11 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
 use crate::api::{actions, keys, letters, messages, pipelines, replays};
-use crate::guard::guard;
+use crate::guard::{guard, one_host};
 use crate::problem::{Code, Problem};
 use crate::routes::{Operation, ROUTES, Route};
 use crate::state::Shared;
-use crate::{health, ingest, openapi, page};
+use crate::{answers, health, ingest, openapi, page};
 
 pub(crate) fn router(shared: Shared) -> Router {
     let mut router = Router::new();
@@ -22,6 +22,8 @@ pub(crate) fn router(shared: Shared) -> Router {
     router
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::map_response_with_state(shared.clone(), answers::count))
+        .layer(middleware::from_fn(one_host))
         .layer(middleware::map_response(careful))
         .with_state(shared)
 }

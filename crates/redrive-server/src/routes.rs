@@ -59,7 +59,7 @@ pub static ROUTES: [Route; 25] = [
     route(Operation::Live, "/livez", Access::Open),
     route(Operation::Health, "/healthz", Access::Open),
     route(Operation::Ready, "/readyz", Access::Open),
-    route(Operation::Metrics, "/metrics", READ),
+    route(Operation::Metrics, "/metrics", Access::Needs(Scope::Metrics)),
     route(Operation::OpenApi, "/v1/openapi.json", Access::Open),
     route(Operation::ListPipelines, "/v1/pipelines", READ),
     route(Operation::ShowPipeline, "/v1/pipelines/{pipeline}", READ),

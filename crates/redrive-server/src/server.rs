@@ -1,17 +1,22 @@
 //! Listens, serves connections, and stops in good order.
 
 use std::future::Future;
+use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
+use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
+use crate::connections::files::FileBudget;
+use crate::connections::registry::{Connections, Place};
+use crate::connections::serve::Serve;
+use crate::connections::stream::Stream;
 use crate::options::{ServerError, ServerOptions};
 use crate::readiness::Readiness;
 use crate::router::router;
@@ -20,6 +25,10 @@ use crate::state::Shared;
 
 /// How long a client may take for the head of a request, and how long a connection may idle.
 const HEAD_WAIT: Duration = Duration::from_secs(30);
+/// The longest head of a request, and what is read of a body at once.
+const READ_BYTES_MAX: usize = 64 * 1024;
+/// What the operating system holds of an answer for a client that is slow to read it. It would take megabytes for each.
+const SEND_BUFFER_BYTES: usize = 256 * 1024;
 /// How long to wait after a connection could not be accepted, for example because there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -65,46 +74,82 @@ impl Server {
             // Replay jobs that an earlier process left running go on. There is a runtime here, so this cannot fail.
             let _ = shared.service.replays.attach(&served.handle);
         }
-        let service = TowerToHyperService::new(router(shared));
-        let connections = Arc::new(Semaphore::new(options.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+        let mut listening =
+            Listening { listener, connections: Arc::clone(&shared.connections), files: shared.files };
+        let router = router(shared);
         let graceful = GracefulShutdown::new();
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT);
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT).max_buf_size(READ_BYTES_MAX);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             let (stream, place) = tokio::select! {
                 _ = &mut shutdown => break,
-                next = accept(&listener, &connections) => next,
+                next = listening.next() => next,
             };
-            // Answers are small and awaited; waiting to fill a packet only adds latency. A socket that refuses works too.
-            let _ = stream.set_nodelay(true);
-            let connection = builder.serve_connection(TokioIo::new(stream), service.clone());
-            let watched = graceful.watch(connection);
+            let connection = Arc::clone(&place.connection);
+            let serve = Serve { router: router.clone(), connection: Arc::clone(&connection) };
+            let stream = Stream::new(stream, Arc::clone(&connection));
+            let watched = graceful.watch(builder.serve_connection(TokioIo::new(stream), serve));
             tokio::spawn(async move {
-                // A client that breaks off is its own business.
-                let _ = watched.await;
+                tokio::select! {
+                    // A client that breaks off is its own business.
+                    _ = watched => {}
+                    () = connection.evicted.notified() => {}
+                }
                 drop(place);
             });
         }
         readiness.stopping();
-        drop(listener);
+        drop(listening);
         // What is not finished by then is cut off: a stop must come to an end.
         let _ = tokio::time::timeout(options.grace, graceful.shutdown()).await;
         Ok(())
     }
 }
 
-/// The next connection once there is a place for it.
-async fn accept(
-    listener: &TcpListener,
-    connections: &Arc<Semaphore>,
-) -> (TcpStream, Option<tokio::sync::OwnedSemaphorePermit>) {
-    // The semaphore is never closed, so there always comes a place.
-    let place = connections.clone().acquire_owned().await.ok();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+/// The open port, and who has come through it.
+#[derive(Debug)]
+struct Listening {
+    listener: TcpListener,
+    connections: Arc<Connections>,
+    files: FileBudget,
+}
+
+impl Listening {
+    /// The next connection for which there is a place and a file.
+    async fn next(&mut self) -> (TcpStream, Place) {
+        loop {
+            let (stream, peer) = match self.listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    if is_lack(&error) {
+                        self.connections.make_room();
+                    }
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            if !self.files.may_keep(stream.as_raw_fd()) {
+                self.connections.make_room();
+                continue;
+            }
+            // Answers are small and awaited; waiting to fill a packet only adds latency. A socket that refuses works too.
+            let _ = stream.set_nodelay(true);
+            let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
+            loop {
+                let ended = self.connections.ended.notified();
+                if let Some(place) = self.connections.admit(peer.ip().to_canonical()) {
+                    return (stream, place);
+                }
+                let _ = tokio::time::timeout(ACCEPT_PAUSE, ended).await;
+            }
         }
     }
+}
+
+/// Whether a connection could not be accepted for want of files or memory, which others can give up. A client that has
+/// gone meanwhile is no reason for that.
+fn is_lack(error: &io::Error) -> bool {
+    let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    lacks.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

@@ -5,14 +5,19 @@ use std::sync::Arc;
 
 use redrive::{Clock, Time, WallClock};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
-use crate::auth::Door;
+use crate::answers::Answers;
+use crate::auth::{Door, Unguarded};
+use crate::connections::files::FileBudget;
+use crate::connections::registry::Connections;
 use crate::options::ServerOptions;
 use crate::readiness::Readiness;
 use crate::service::Service;
 use crate::token::Token;
+use crate::wrong_tokens::WrongTokens;
 
-/// The unit in which the memory for bodies is handed out.
+/// The unit in which the memory for bodies and answers is handed out.
 pub(crate) const GRAIN_BYTES: usize = 1024;
 
 /// A handle to the shared parts; clone it freely.
@@ -27,29 +32,39 @@ pub(crate) struct Parts {
     pub body_bytes_max: usize,
     /// The memory for bodies, in grains.
     pub bodies: Arc<Semaphore>,
-    loopback: bool,
+    pub answers: Answers,
+    pub wrong_tokens: WrongTokens,
+    pub connections: Arc<Connections>,
+    pub files: FileBudget,
+    /// Names of this machine besides localhost.
+    pub hosts: Vec<String>,
+    unguarded: Unguarded,
     tokens: Vec<Token>,
-    hosts: Vec<String>,
 }
 
 impl Shared {
     pub fn new(options: &ServerOptions, service: Service) -> Self {
         let grains = (options.bodies_bytes_max.max(options.body_bytes_max) / GRAIN_BYTES + 1)
             .min(Semaphore::MAX_PERMITS);
+        let files = FileBudget::of_process();
         Self(Arc::new(Parts {
             service,
             readiness: Readiness::default(),
             started: now(),
             body_bytes_max: options.body_bytes_max,
             bodies: Arc::new(Semaphore::new(grains)),
-            loopback: options.listen.ip().to_canonical().is_loopback(),
-            tokens: options.tokens.clone(),
+            answers: Answers::new(options.answers_bytes_max),
+            wrong_tokens: WrongTokens::new(Instant::now()),
+            connections: Connections::new(files.connections(options.connections_max)),
+            files,
             hosts: options.hosts.clone(),
+            unguarded: options.unguarded(),
+            tokens: options.tokens.clone(),
         }))
     }
 
     pub fn door(&self) -> Door<'_> {
-        Door { loopback: self.loopback, tokens: &self.tokens, hosts: &self.hosts }
+        Door { unguarded: self.unguarded, tokens: &self.tokens }
     }
 }
 

@@ -9,12 +9,15 @@ use std::path::Path;
 use subtle::ConstantTimeEq;
 
 /// The shortest secret that is accepted; shorter ones can be guessed.
-pub const SECRET_BYTES_MIN: usize = 8;
+pub const SECRET_BYTES_MIN: usize = 16;
 
 /// What a token may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
+    /// Everything that can be read, metrics included.
     Read,
+    /// `/metrics` and nothing else.
+    Metrics,
     Ingest,
     Replay,
     Edit,
@@ -24,18 +27,24 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Self; 6] =
-        [Self::Read, Self::Ingest, Self::Replay, Self::Edit, Self::Discard, Self::Admin];
+    pub const ALL: [Self; 7] =
+        [Self::Read, Self::Metrics, Self::Ingest, Self::Replay, Self::Edit, Self::Discard, Self::Admin];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
+            Self::Metrics => "metrics",
             Self::Ingest => "ingest",
             Self::Replay => "replay",
             Self::Edit => "edit",
             Self::Discard => "discard",
             Self::Admin => "admin",
         }
+    }
+
+    /// Whether it changes nothing.
+    pub const fn is_read(self) -> bool {
+        matches!(self, Self::Read | Self::Metrics)
     }
 
     pub fn from_name(name: &str) -> Option<Self> {
@@ -62,14 +71,17 @@ pub struct Token {
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     #[error(
-        "the secret of token `{name}` has {bytes} bytes; give it at least {SECRET_BYTES_MIN} random ones"
+        "the secret of token `{name}` has {bytes} bytes, which can be guessed; give it at least {SECRET_BYTES_MIN}, for \
+         example with `openssl rand -hex 20`"
     )]
     Short { name: String, bytes: usize },
     #[error(
         "the secret of token `{name}` has characters that cannot stand in a header; use letters and digits"
     )]
     Unprintable { name: String },
-    #[error("token `{name}` has no scopes; give it some of read, ingest, replay, edit, discard, admin")]
+    #[error(
+        "token `{name}` has no scopes; give it some of read, metrics, ingest, replay, edit, discard, admin"
+    )]
     NoScopes { name: String },
     #[error("the token file {path}: {source}")]
     File { path: String, source: io::Error },
@@ -128,7 +140,7 @@ impl Token {
     }
 
     pub fn allows(&self, scope: Scope) -> bool {
-        self.scopes.contains(&scope)
+        self.scopes.contains(&scope) || (scope == Scope::Metrics && self.scopes.contains(&Scope::Read))
     }
 
     pub(crate) fn is_generated(&self) -> bool {
@@ -184,8 +196,9 @@ mod tests {
     fn secrets_are_in_no_debug_output_and_no_error() {
         let token = Token::new("ops", "correct-horse-battery", [Scope::Read]).unwrap();
         assert!(!format!("{token:?}").contains("correct"));
-        let error = Token::new("ops", "s3cret!", [Scope::Read]).unwrap_err();
+        let error = Token::new("ops", "s3cret!-15bytes", [Scope::Read]).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("s3cret!"));
+        assert!(error.to_string().contains("openssl rand"), "{error}");
     }
 
     #[test]

@@ -37,6 +37,20 @@ impl Secret {
         Ok(Self(text.trim().to_owned()))
     }
 
+    /// What is wrong with who else may read or change this file: every user of the machine. `None` if that is not so, or
+    /// cannot be known.
+    pub fn exposure(path: &Path) -> Option<String> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
+        let may = match (mode & 0o004 != 0, mode & 0o002 != 0) {
+            (true, false) => "read",
+            (false, true) => "change",
+            (true, true) => "read and change",
+            (false, false) => return None,
+        };
+        Some(format!("every user of this machine may {may} it (mode {mode:04o})"))
+    }
+
     /// The text itself. Whoever asks for it sees to it that it goes nowhere else.
     pub fn expose(&self) -> &str {
         &self.0
@@ -70,6 +84,22 @@ mod tests {
         let path = dir.path().join("token");
         std::fs::write(&path, "Bearer abc\r\n").unwrap();
         assert_eq!(Secret::read(&path).unwrap().expose(), "Bearer abc");
+    }
+
+    #[test]
+    fn a_file_that_everybody_may_read_or_change_is_noticed() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        std::fs::write(&path, "secret").unwrap();
+        let exposure = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            Secret::exposure(&path)
+        };
+        assert_eq!((exposure(0o600), exposure(0o640), exposure(0o400)), (None, None, None));
+        assert_eq!(exposure(0o644).unwrap(), "every user of this machine may read it (mode 0644)");
+        assert_eq!(exposure(0o666).unwrap(), "every user of this machine may read and change it (mode 0666)");
+        assert_eq!(Secret::exposure(&dir.path().join("nowhere")), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use redrive_lab::share;
 use crate::args::Global;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
+use crate::service::files;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -44,6 +45,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    // It is for a look, not for a load: what an operator should know is nothing for here.
+    let _ = files::raise_limit();
     let scene = scene::Scene::new(args)?;
     let played = scene.play(args, global, out);
     let missing = played.and_then(|report| audit::run(&scene, &report, global, out));

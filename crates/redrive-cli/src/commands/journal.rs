@@ -10,7 +10,7 @@ use crate::args::Global;
 use crate::config::load::FILE_DEFAULT;
 use crate::config::{Config, EngineKind, ProcessorFlags};
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Style, Table, bytes, count};
+use crate::output::{Align, Output, Style, Table, bytes, count, safe};
 
 /// More damage than this is counted and not listed.
 const DAMAGE_LISTED_MAX: usize = 100;
@@ -88,14 +88,13 @@ fn read(dir: &Path, pipeline: &str, frames: bool, out: &mut Output) -> Result<In
             return;
         }
         let inspect::Entry { log, position, kind, number, bytes, id } = entry;
-        let line = if json {
-            json!({"log": log, "position": position, "kind": kind, "number": number, "bytes": bytes, "id": id})
-                .to_string()
+        let written = if json {
+            out.json(&json!({"log": log, "position": position, "kind": kind, "number": number, "bytes": bytes, "id": id}))
         } else {
-            let id = id.map(|id| format!("  {id}")).unwrap_or_default();
-            format!("{log:<7} {position:>12}  {kind:<12} {number:>10} {bytes:>9} B{id}")
+            let id = id.map(|id| format!("  {}", safe::line(&id))).unwrap_or_default();
+            out.line(&format!("{log:<7} {position:>12}  {kind:<12} {number:>10} {bytes:>9} B{id}"))
         };
-        stopped = out.line(&line).err();
+        stopped = written.err();
     };
     let inspection = inspect::inspect(dir, pipeline, &mut each).map_err(|error| cannot_read(&error))?;
     match stopped {

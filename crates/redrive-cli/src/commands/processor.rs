@@ -8,7 +8,7 @@ use crate::args::Global;
 use crate::config::{Config, EngineKind, PipelineConfig, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
-use crate::service::{Runtimes, Signals, alerts, assemble, log, run, supervise, tokens};
+use crate::service::{Runtimes, Signals, alerts, assemble, files, log, run, supervise, tokens};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -34,8 +34,12 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
     if args.worker_of.is_some_and(|supervisor| !supervise::end_with(supervisor)) {
         return Ok(Exit::Ok);
     }
-    let config = Config::load(global, &args.flags, out)?;
     log::start(global);
+    let config = if log::is_read_by_people() {
+        Config::load(global, &args.flags, out)?
+    } else {
+        Config::load_warning(global, &args.flags, out, |warning| tracing::warn!("{warning}"))?
+    };
     let ended = process(&config, args.worker_of.is_some(), global, out);
     if let Err(failed) = &ended {
         alerts::tell_of_failed_storage(&config, failed);
@@ -50,6 +54,9 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
 
 /// From the stores to their end.
 fn process(config: &Config, is_worker: bool, global: &Global, out: &mut Output) -> Result<RunReport, Failed> {
+    if let Some(few) = files::raise_limit() {
+        tracing::warn!("{few}");
+    }
     let assembled = assemble(config, global)?;
     let runtimes = Runtimes::start()?;
     let signals = {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::fault::Fault;
 use super::named::Named;
 use super::reader::{Reader, Section, Set};
+use super::secrets;
 use super::tree::{At, Data};
 
 /// One cluster, as the file names it.
@@ -239,6 +240,12 @@ fn flatten(
             }
         };
         let (key, value) = if let Some(key) = name.strip_suffix("_file") {
+            if is_secret(key) {
+                let (full, path) = (format!("kafka.{name}"), PathBuf::from(&value));
+                let at = entry.key_at.clone();
+                let look = move || secrets::exposed(&full, &path, &at).into_iter().collect();
+                reader.named.push(Named::new(section.part_name(), look));
+            }
             (key.to_owned(), PassedValue::File(value.into()))
         } else if let Some(key) = name.strip_suffix("_env") {
             (key.to_owned(), PassedValue::Variable(value))

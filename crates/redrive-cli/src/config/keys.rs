@@ -25,7 +25,7 @@ pub const TABLES: &[TableKeys] = &[
         path: "engine",
         keys: &["kind", "dir", "brokers", "group", "member", "start", "topics", "state_dir", "only", "kafka"],
     },
-    TableKeys { path: "server", keys: &["listen", "tls_cert_file", "tls_key_file", "token"] },
+    TableKeys { path: "server", keys: &["listen", "reads", "tls_cert_file", "tls_key_file", "token"] },
     TableKeys { path: "server.token", keys: &["name", "scopes", "secret_file"] },
     TableKeys {
         path: "pipeline",

@@ -13,12 +13,13 @@ use super::flags::{EngineFlags, PipelineFlags, ProcessorFlags, in_words_of_flags
 use super::named::Named;
 use super::pipeline::{Found, PipelineConfig};
 use super::reader::{Reader, Section};
+use super::secrets;
 use super::server::ServerConfig;
 use super::source::Source;
 use super::tree::{At, Data, Node, Table};
 use crate::args::Global;
 use crate::exit::{Exit, Failed};
-use crate::output::Output;
+use crate::output::{Output, Paint};
 
 pub const FILE_DEFAULT: &str = "redrive.toml";
 /// Far above any configuration; a larger file was named by mistake.
@@ -90,6 +91,27 @@ impl Config {
         let loaded = load(global, flags, &environment)?;
         loaded.report(out)
     }
+
+    /// The same for a service: what is worth a warning goes to `warn`, which is its log, and not between its lines.
+    pub fn load_warning(
+        global: &Global,
+        flags: &ProcessorFlags,
+        out: &mut Output,
+        warn: impl Fn(&str),
+    ) -> Result<Self, Failed> {
+        let mut environment = Environment::of_process();
+        environment.token |= global.token_file.is_some();
+        let mut loaded = load(global, flags, &environment)?;
+        if loaded.config.is_some() {
+            loaded
+                .faults
+                .lines(Paint::OFF)
+                .iter()
+                .for_each(|line| warn(line.trim_start_matches("warning: ")));
+            loaded.faults.all.clear();
+        }
+        loaded.report(out)
+    }
 }
 
 impl Loaded {
@@ -128,7 +150,11 @@ impl Loaded {
 /// Reads the file, if one is meant, builds the configuration, and looks at what it names: everything that would stop a
 /// processor is told.
 pub fn load(global: &Global, flags: &ProcessorFlags, environment: &Environment) -> Result<Loaded, Failed> {
-    let (mut loaded, named) = build_naming(find(global, flags)?, flags, environment);
+    let (mut loaded, mut named) = build_naming(find(global, flags)?, flags, environment);
+    named.extend(global.token_file.clone().map(|path| {
+        let at = At::Flag("--token-file");
+        Named::new(None, move || secrets::exposed("token_file", &path, &at).into_iter().collect())
+    }));
     loaded.look_at(&named);
     Ok(loaded)
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::engine::EngineKind;
 use super::kafka::{KafkaConfig, PassedOn};
 use super::load::Config;
+use super::server::READS;
 use super::source::Source;
 use super::tree::At;
 use super::words::quoted;
@@ -101,6 +102,9 @@ impl Config {
             engine.extend(kafka.passed_on.iter().map(passed));
         }
         let mut server = vec![line("server", "listen", quoted(&self.server.listen.to_string()))];
+        if let Some((name, _)) = READS.into_iter().find(|(_, reads)| *reads == self.server.reads) {
+            server.push(line("server", "reads", quoted(name)));
+        }
         if let Some((cert, key)) = &self.server.tls {
             server.push(line("server", "tls_cert_file", quoted(&cert.display().to_string())));
             server.push(line("server", "tls_key_file", quoted(&key.display().to_string())));

@@ -6,7 +6,7 @@ use redrive_server::alerts::AlertKind;
 use super::alert::{AlertConfig, AlertTarget};
 use super::resolved::{Origin, Resolved, ResolvedTable, place};
 use super::source::Source;
-use super::words::{quoted, without_secrets};
+use super::words::{quoted, without_path};
 
 impl AlertConfig {
     pub(super) fn resolved(&self, source: Option<&Source>) -> ResolvedTable {
@@ -20,7 +20,7 @@ impl AlertConfig {
             format!("[{}]", words.join(", "))
         };
         let target = match &self.to {
-            AlertTarget::Webhook { url, .. } => line("webhook", quoted(&without_secrets(url.expose()))),
+            AlertTarget::Webhook { url, .. } => line("webhook", quoted(&without_path(url.expose()))),
             // Its arguments may be anything.
             AlertTarget::Command(words) => {
                 let program = words.first().map(String::as_str).into_iter();

@@ -1,6 +1,21 @@
 //! What of a configuration may be secret: kept out of messages, and better out of the file too.
 
+use std::path::Path;
+
+use redrive_sinks::Secret;
+
+use super::fault::Fault;
 use super::keys;
+use super::tree::At;
+
+/// A warning about a file with a secret that every user of the machine may read or change. `key` is the setting that names
+/// the file.
+pub(super) fn exposed(key: &str, path: &Path, at: &At) -> Option<Fault> {
+    let exposure = Secret::exposure(path)?;
+    let shown = path.display();
+    let problem = format!("`{key}` names {shown}, which holds a secret, and {exposure}");
+    Some(Fault::line(key, problem, format!("chmod o-rwx {shown}"), vec![at.clone()]).warning())
+}
 
 /// Headers whose value is a secret more often than not.
 pub(super) fn is_secret_header(name: &str) -> bool {

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use redrive_core::nearest::nearest;
-use redrive_server::{Scope, Token};
+use redrive_server::{Reads, Scope, Token};
 use redrive_sinks::Secret;
 
 use super::fault::Fault;
 use super::named::Named;
 use super::reader::{Reader, Section};
+use super::secrets;
 use super::tree::At;
 
 pub const LISTEN_DEFAULT: SocketAddr =
@@ -28,13 +29,15 @@ pub struct TokenConfig {
 pub struct ServerConfig {
     pub listen: SocketAddr,
     pub tokens: Vec<TokenConfig>,
+    /// Who may read without a token.
+    pub reads: Reads,
     /// Certificate and key, in PEM.
     pub tls: Option<(PathBuf, PathBuf)>,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { listen: LISTEN_DEFAULT, tokens: Vec::new(), tls: None }
+        Self { listen: LISTEN_DEFAULT, tokens: Vec::new(), reads: Reads::Auto, tls: None }
     }
 }
 
@@ -50,6 +53,7 @@ impl ServerConfig {
             .filter_map(|(i, (token, at))| token_config(reader, &token, i, &at))
             .collect();
         duplicates(reader, section, &tokens);
+        let reads = reads(reader, section);
         let cert = reader.text(section, "tls_cert_file");
         let key = reader.text(section, "tls_key_file");
         let tls = match (cert, key) {
@@ -87,8 +91,27 @@ impl ServerConfig {
                 reader.fault(section, Fault::line("listen", problem, "", at).warning());
             }
         }
-        Self { listen, tokens, tls }
+        if reads == Reads::Open && (has_tokens || !listen.ip().is_loopback()) {
+            let at = section.at("reads").into_iter().collect();
+            let problem = "`reads = \"open\"` shows payloads, metrics and actions to whoever reaches the port, a proxy's clients too";
+            reader.fault(section, Fault::line("reads", problem, "", at).warning());
+        }
+        Self { listen, tokens, reads, tls }
     }
+}
+
+/// The names of what `reads` may be; without it the rest decides.
+pub(super) const READS: [(&str, Reads); 2] = [("token", Reads::Token), ("open", Reads::Open)];
+
+fn reads(reader: &mut Reader, section: &Section<'_>) -> Reads {
+    let Some(given) = reader.text(section, "reads") else { return Reads::Auto };
+    if let Some((_, reads)) = READS.into_iter().find(|(name, _)| *name == given.value) {
+        return reads;
+    }
+    let problem = format!("`reads = \"{}\"` is neither \"token\" nor \"open\"", given.value);
+    let fix = "leave it out: reads need a token as soon as one is configured";
+    reader.fault(section, Fault::value("reads", problem, fix, given.at));
+    Reads::Token
 }
 
 fn listen(reader: &mut Reader, section: &Section<'_>) -> SocketAddr {
@@ -152,7 +175,10 @@ fn token_config(
     let at = secret_file.at;
     let token = TokenConfig { name, scopes: allowed, secret_file: secret_file.value.into() };
     let looked_at = token.clone();
-    let look = move || token_fault(&looked_at.name, &looked_at.secret_file, &at).into_iter().collect();
+    let look = move || {
+        let fault = token_fault(&looked_at.name, &looked_at.secret_file, &at);
+        fault.into_iter().chain(secrets::exposed("secret_file", &looked_at.secret_file, &at)).collect()
+    };
     reader.named.push(Named::new(section.part_name(), look));
     Some(token)
 }

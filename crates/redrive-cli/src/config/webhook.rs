@@ -10,8 +10,9 @@ use redrive_sinks::webhook::options::{HeaderFrom, PER_ENDPOINT};
 use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions};
 
 use super::fault::Fault;
+use super::named::Named;
 use super::reader::{Reader, Section};
-use super::secrets::is_secret_header;
+use super::secrets::{self, is_secret_header};
 use super::tree::{At, Data};
 
 const PER_ENDPOINT_MAX: u64 = 10_000;
@@ -199,7 +200,12 @@ pub(super) fn headers(
             continue;
         };
         let (name, value) = match entry.key.strip_suffix("_file") {
-            Some(name) => (name, HeaderValue::File(text.into())),
+            Some(name) => {
+                let (key, path, at) = (full.clone(), PathBuf::from(text), entry.key_at.clone());
+                let look = move || secrets::exposed(&key, &path, &at).into_iter().collect();
+                reader.named.push(Named::new(section.part_name(), look));
+                (name, HeaderValue::File(text.into()))
+            }
             None => (entry.key.as_str(), HeaderValue::Plain(Secret::from(text))),
         };
         if !is_header_name(name) {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use redrive::{AfterDead, Ordering};
 use redrive_core::Schedule;
 use redrive_core::duration::print;
+use redrive_core::printable;
 
 /// An address without what may be secret in it: credentials and the query.
 pub fn without_secrets(url: &str) -> String {
@@ -20,6 +21,14 @@ pub fn without_secrets(url: &str) -> String {
         None => path.to_owned(),
     };
     format!("{scheme}://{authority}{path}")
+}
+
+/// An address without its path too: with chat services whoever knows that may write there.
+pub(super) fn without_path(url: &str) -> String {
+    let shown = without_secrets(url);
+    let (scheme, rest) = shown.split_once("://").unwrap_or(("", &shown));
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if host.len() == rest.len() { shown } else { format!("{scheme}://{host}/…") }
 }
 
 pub fn ordering_name(ordering: Ordering) -> &'static str {
@@ -59,8 +68,8 @@ pub(super) fn quoted(text: &str) -> String {
         match c {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
-            c if c.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            c if printable::is_unsafe(c) => {
+                let _ = write!(quoted, "\\U{:08X}", u32::from(c));
             }
             c => quoted.push(c),
         }
@@ -87,7 +96,19 @@ mod tests {
     }
 
     #[test]
+    fn the_path_of_a_chat_service_is_a_secret() {
+        for (url, shown) in [
+            ("https://chat.example.com/hooks/T0/B0/hunter2", "https://chat.example.com/…"),
+            ("https://u:p@chat.example.com/hunter2?a=hunter2#hunter2", "https://…@chat.example.com/…"),
+            ("https://chat.example.com?hunter2", "https://chat.example.com/…"),
+            ("https://chat.example.com:8443", "https://chat.example.com:8443"),
+        ] {
+            assert_eq!(without_path(url), shown);
+        }
+    }
+
+    #[test]
     fn texts_are_quoted_so_that_they_are_read_back() {
-        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000A\"");
+        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\U0000000A\"");
     }
 }

@@ -1,19 +1,40 @@
 //! Text that others wrote (errors, payloads, headers) on our user's terminal.
 
+use std::borrow::Cow;
+
+use redrive_core::printable;
+
+use super::style::Paint;
+
 /// The text on one line, with control characters written out: a dead letter must not be able to move the cursor,
 /// change the colours or set the title of the terminal it is looked at in.
 pub fn line(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' => safe.push_str("\\n"),
-            '\r' => safe.push_str("\\r"),
-            '\t' => safe.push(' '),
-            c if c.is_control() || turns_direction(c) => safe.extend(c.escape_unicode()),
-            c => safe.push(c),
-        }
+    printable::line(text).into_owned()
+}
+
+/// What is about to be printed, once more: whatever a command forgot to make safe does nothing but show itself. Line ends
+/// and our own colours pass.
+pub(super) fn screen(text: &str, paint: Paint) -> Cow<'_, str> {
+    let passes = |c: char| c == '\n' || !printable::is_unsafe(c);
+    if text.chars().all(passes) {
+        return Cow::Borrowed(text);
     }
-    safe
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(|c| !passes(c)) {
+        let (before, after) = rest.split_at(at);
+        safe.push_str(before);
+        if let Some(code) = paint.code_at_start(after) {
+            safe.push_str(code);
+            rest = &after[code.len()..];
+            continue;
+        }
+        let len = after.chars().next().map_or(1, char::len_utf8);
+        safe.push_str(&printable::line(&after[..len]));
+        rest = &after[len..];
+    }
+    safe.push_str(rest);
+    Cow::Owned(safe)
 }
 
 /// As [`line`], and at most `chars` long; what was cut off shows as `…`.
@@ -26,11 +47,6 @@ pub fn short(text: &str, chars: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// Characters that make the rest of a line read in another order than it is written.
-fn turns_direction(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
-}
-
 /// Whether a header's value is a secret by its name; such values are neither shown nor exported.
 pub fn is_secret_header(name: &str) -> bool {
     const WORDS: [&str; 8] =
@@ -41,14 +57,15 @@ pub fn is_secret_header(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::style::Style;
     use super::*;
 
     #[test]
-    fn an_error_text_cannot_drive_the_terminal() {
-        assert_eq!(line("a\x1b[2Jb\u{7}\u{9b}31m"), "a\\u{1b}[2Jb\\u{7}\\u{9b}31m");
-        assert_eq!(line("one\ntwo\r\tthree"), "one\\ntwo\\r three");
-        assert_eq!(line("abc\u{202e}cba"), "abc\\u{202e}cba");
-        assert_eq!(line("Grüße, 漢字"), "Grüße, 漢字");
+    fn what_a_command_forgot_is_made_safe_at_the_end() {
+        let painted = Paint::ON.paint(Style::Error, "a\u{1b}[2Jb\u{9b}c");
+        assert_eq!(screen(&painted, Paint::ON), "\u{1b}[1;31ma\\u{1b}[2Jb\\u{9b}c\u{1b}[0m");
+        assert_eq!(screen("\u{1b}[1;31mred\nline", Paint::OFF), "\\u{1b}[1;31mred\nline");
+        assert_eq!(screen("plain ✓\n", Paint::ON), "plain ✓\n");
     }
 
     #[test]

@@ -12,6 +12,22 @@ pub enum Style {
     Faint,
 }
 
+impl Style {
+    const ALL: [Self; 5] = [Self::Error, Self::Warning, Self::Good, Self::Strong, Self::Faint];
+
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Error => "\u{1b}[1;31m",
+            Self::Warning => "\u{1b}[1;33m",
+            Self::Good => "\u{1b}[32m",
+            Self::Strong => "\u{1b}[1m",
+            Self::Faint => "\u{1b}[2m",
+        }
+    }
+}
+
+const PLAIN: &str = "\u{1b}[0m";
+
 /// Whether to colour. `NO_COLOR` of any content but an empty one means no (no-color.org), as does `TERM=dumb`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paint {
@@ -20,6 +36,8 @@ pub struct Paint {
 
 impl Paint {
     pub const OFF: Self = Self { on: false };
+    #[cfg(test)]
+    pub(super) const ON: Self = Self { on: true };
 
     pub fn for_stream(stream: &impl IsTerminal) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -31,14 +49,13 @@ impl Paint {
         if !self.on {
             return text.to_owned();
         }
-        let code = match style {
-            Style::Error => "1;31",
-            Style::Warning => "1;33",
-            Style::Good => "32",
-            Style::Strong => "1",
-            Style::Faint => "2",
-        };
-        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        format!("{}{text}{PLAIN}", style.code())
+    }
+
+    /// The code of ours that `text` begins with, where there is colour.
+    pub(super) fn code_at_start(self, text: &str) -> Option<&'static str> {
+        let codes = Style::ALL.map(Style::code).into_iter().chain([PLAIN]);
+        codes.filter(|_| self.on).find(|code| text.starts_with(code))
     }
 }
 

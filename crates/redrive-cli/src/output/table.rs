@@ -1,5 +1,7 @@
 //! Tables: a header in capitals, two spaces between columns, numbers to the right.
 
+use super::safe;
+
 /// On which side a column stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -23,7 +25,7 @@ impl Table {
 
     /// Cells beyond the last column are left out, missing ones are empty.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let mut cells: Vec<String> = cells.into_iter().map(|cell| printable(&cell)).collect();
+        let mut cells: Vec<String> = cells.into_iter().map(|cell| safe::line(&cell)).collect();
         cells.resize(self.columns.len(), String::new());
         self.rows.push(cells);
     }
@@ -64,11 +66,6 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// What comes from messages must neither break a row nor talk to the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +86,6 @@ mod tests {
     fn what_a_message_says_cannot_break_a_row_or_colour_the_terminal() {
         let mut table = Table::new([("ERROR", Align::Left)]);
         table.row(["a\nb\u{1b}[31mc".to_owned()]);
-        assert_eq!(table.lines()[1], "a·b·[31mc");
+        assert_eq!(table.lines()[1], "a\\nb\\u{1b}[31mc");
     }
 }

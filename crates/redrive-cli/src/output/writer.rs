@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
+use redrive_core::printable;
+
 use super::progress::Progress;
+use super::safe;
 use super::style::{Paint, Style};
 use super::table::Table;
 use crate::args::Global;
@@ -53,7 +56,7 @@ impl Output {
 
     /// A line of data.
     pub fn line(&mut self, text: &str) -> Result<(), Failed> {
-        writeln!(self.data, "{text}")?;
+        writeln!(self.data, "{}", safe::screen(text, self.data_paint))?;
         Ok(())
     }
 
@@ -74,7 +77,8 @@ impl Output {
 
     /// One JSON document on one line.
     pub fn json(&mut self, value: &serde_json::Value) -> Result<(), Failed> {
-        self.line(&value.to_string())
+        writeln!(self.data, "{}", printable::json(&value.to_string()))?;
+        Ok(())
     }
 
     pub fn paint(&self, style: Style, text: &str) -> String {
@@ -85,13 +89,13 @@ impl Output {
     pub fn note(&mut self, text: &str) {
         if !self.quiet {
             // A remark that cannot be written is no reason to stop.
-            let _ = writeln!(self.notes, "{text}");
+            let _ = writeln!(self.notes, "{}", safe::screen(text, self.notes_paint));
         }
     }
 
     /// What is wrong: stderr, also with `-q`.
     pub fn complain(&mut self, text: &str) {
-        let _ = writeln!(self.notes, "{text}");
+        let _ = writeln!(self.notes, "{}", safe::screen(text, self.notes_paint));
     }
 
     pub fn paint_note(&self, style: Style, text: &str) -> String {
@@ -116,7 +120,8 @@ impl Output {
             let error = serde_json::json!({
                 "error": failed.message, "hint": failed.hint, "exit": failed.exit.code(),
             });
-            self.complain(&error.to_string());
+            // An error that cannot be written cannot be helped.
+            let _ = writeln!(self.notes, "{}", printable::json(&error.to_string()));
         } else {
             let label = self.notes_paint.paint(Style::Error, "error:");
             self.complain(&format!("{label} {failed}"));

@@ -57,7 +57,12 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
         Some(given) => given,
         None => vec![tokens::made(&config.engine)?],
     };
-    let server = ServerOptions { listen: config.server.listen, tokens, ..ServerOptions::default() };
+    let server = ServerOptions {
+        listen: config.server.listen,
+        tokens,
+        reads: config.server.reads,
+        ..ServerOptions::default()
+    };
     let (alerts, dir) = (config.alerts.clone(), watch::watched_dir(config));
     Ok(Assembled { redrive, service, server, findings, alerts, pills, dir })
 }

@@ -3,11 +3,12 @@
 //! Read in this order: [`assemble`] makes pipelines and what serves them, [`orphans`] finds stores that nobody serves,
 //! `kafka` says where messages live that come from topics, [`sink`] makes a sink, [`tokens`] says who may, [`run`] starts and
 //! ends it all, [`signals`] hears when, [`log`] writes what happens, [`health_log`] what happens to the health of a sink,
-//! [`stuck`] ends a process that hangs. [`alerts`] tells people what is wrong. [`supervise`] starts all of that again when it
+//! [`stuck`] ends a process that hangs. [`files`] raises the limit of open files. [`alerts`] tells people what is wrong. [`supervise`] starts all of that again when it
 //! dies, as [`restarts`] says.
 
 pub mod alerts;
 pub mod assemble;
+pub mod files;
 mod health_log;
 #[cfg(feature = "kafka")]
 pub mod kafka;

@@ -7,6 +7,8 @@ use crate::exit::Exit;
 
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Storage that keeps failing needs a person, who is told at each attempt.
+const STORAGE_WAIT_MAX: Duration = Duration::from_mins(5);
 /// A worker that ran so long was sound; the next death is a new story.
 const SOUND_AFTER: Duration = Duration::from_mins(1);
 
@@ -31,34 +33,44 @@ pub enum Next {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restarts {
     wait: Duration,
-    storage_failed: bool,
+    /// A worker ran for a while: the service is one that somebody relies on.
+    was_sound: bool,
 }
 
 impl Default for Restarts {
     fn default() -> Self {
-        Self { wait: WAIT_FIRST, storage_failed: false }
+        Self { wait: WAIT_FIRST, was_sound: false }
     }
 }
 
 impl Restarts {
-    /// What to do about a worker that nobody asked to end.
+    /// What to do about a worker that nobody asked to end. It never gives up on a service that ran: whatever is in the way
+    /// (a disk, a configuration that is being edited, a lack of files) may be repaired without anybody thinking of this
+    /// process.
     pub fn next(&mut self, end: End, ran: Duration) -> Next {
         if ran >= SOUND_AFTER {
-            *self = Self::default();
+            *self = Self { was_sound: true, ..Self::default() };
         }
         let is = |exit: Exit| end == End::Code(exit.code());
-        // An end in good order, an answer that a person has to look at, a configuration that will be no better the next
-        // time, and a worker that somebody interrupted by itself.
-        if [Exit::Ok, Exit::Bad, Exit::Usage, Exit::Interrupted].into_iter().any(is) {
+        // An end in good order, an answer that a person has to look at, and a worker that somebody interrupted by itself.
+        let is_over = [Exit::Ok, Exit::Bad, Exit::Interrupted].into_iter().any(is);
+        // Somebody who starts it with a wrong configuration wants to hear of it, and waits for that.
+        let is_refused = is(Exit::Usage) && !self.was_sound;
+        if is_over || is_refused {
             return Next::Leave(end.code());
         }
-        // Opening again is the recovery. If that fails too, the disk is broken, and going on would only hide it.
-        if is(Exit::Storage) && std::mem::replace(&mut self.storage_failed, true) {
-            return Next::Leave(end.code());
-        }
-        let after = self.wait;
-        self.wait = WAIT_MAX.min(after * 2);
-        Next::Restart { after }
+        Next::Restart { after: self.back_off(if is(Exit::Storage) { STORAGE_WAIT_MAX } else { WAIT_MAX }) }
+    }
+
+    /// A worker could not even be started. How long to wait, unless there never was one.
+    pub fn not_started(&mut self) -> Option<Duration> {
+        self.was_sound.then(|| self.back_off(WAIT_MAX))
+    }
+
+    fn back_off(&mut self, max: Duration) -> Duration {
+        let after = self.wait.min(max);
+        self.wait = max.min(after * 2);
+        after
     }
 }
 
@@ -130,20 +142,29 @@ mod tests {
         for code in [0, 1, 2, 130] {
             assert_eq!(Restarts::default().next(End::Code(code), SHORT), Next::Leave(code));
         }
-        for code in [70, 75, 101, 137, 255] {
+        for code in [70, 74, 75, 101, 137, 255] {
             assert_eq!(seconds(Restarts::default().next(End::Code(code), SHORT)), 1, "{code}");
         }
     }
 
     #[test]
-    fn failed_storage_is_opened_again_once() {
+    fn storage_that_keeps_failing_is_tried_again_for_ever_and_ever_more_slowly() {
         let mut restarts = Restarts::default();
-        assert_eq!(seconds(restarts.next(End::Code(74), SHORT)), 1);
-        assert_eq!(seconds(restarts.next(End::Signal(9), SHORT)), 2, "something else in between");
-        assert_eq!(restarts.next(End::Code(74), SHORT), Next::Leave(74));
-        let mut restarts = Restarts::default();
-        assert_eq!(seconds(restarts.next(End::Code(74), SHORT)), 1);
+        let waits: Vec<u64> = (0..12).map(|_| seconds(restarts.next(End::Code(74), SHORT))).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+        assert_eq!(seconds(restarts.next(End::Signal(9), SHORT)), 30, "something else is tried sooner");
         assert_eq!(seconds(restarts.next(End::Code(74), Duration::from_hours(1))), 1, "another story");
+    }
+
+    #[test]
+    fn a_service_that_ran_is_not_given_up_for_a_configuration_that_is_being_edited() {
+        let mut restarts = Restarts::default();
+        assert!(restarts.not_started().is_none());
+        assert_eq!(seconds(restarts.next(End::Signal(9), Duration::from_hours(1))), 1);
+        assert_eq!(seconds(restarts.next(End::Code(2), SHORT)), 2);
+        assert_eq!(seconds(restarts.next(End::Code(2), SHORT)), 4);
+        assert_eq!(restarts.not_started(), Some(Duration::from_secs(8)));
+        assert_eq!(restarts.next(End::Code(0), SHORT), Next::Leave(0), "but an end in good order is one");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redrive_core::duration::print;
 use rustix::process::{Pid, Signal, kill_process};
@@ -35,7 +35,17 @@ pub fn supervise() -> Result<u8, Failed> {
         let program = std::env::current_exe().map_err(failed)?;
         let mut restarts = Restarts::default();
         loop {
-            let worker = start(&program).map_err(failed)?;
+            let worker = match start(&program) {
+                Ok(worker) => worker,
+                Err(error) => {
+                    let Some(after) = restarts.not_started() else { return Err(failed(error)) };
+                    tracing::error!(%error, try_again_in = print(after), "no worker could be started");
+                    if wait(after, &mut signals).await {
+                        return Ok(Exit::Ok.code());
+                    }
+                    continue;
+                }
+            };
             let began = Instant::now();
             tracing::info!(worker = worker.id(), "worker started");
             let (end, asked) = follow(worker, &mut signals).await.map_err(failed)?;
@@ -51,15 +61,21 @@ pub fn supervise() -> Result<u8, Failed> {
                 }
                 Next::Restart { after } => {
                     tracing::error!(%end, ran, restart_in = print(after), "worker died");
-                    tokio::select! {
-                        () = tokio::time::sleep(after) => {}
-                        // There is nobody to pass it on to.
-                        _ = signals.recv() => return Ok(Exit::Ok.code()),
+                    if wait(after, &mut signals).await {
+                        return Ok(Exit::Ok.code());
                     }
                 }
             }
         }
     })
+}
+
+/// Waits; whether somebody asked for the end meanwhile. There is nobody to pass it on to.
+async fn wait(after: Duration, signals: &mut mpsc::Receiver<Signal>) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(after) => false,
+        _ = signals.recv() => true,
+    }
 }
 
 /// Every signal that is passed on, as it comes.

@@ -3,6 +3,7 @@
 mod files;
 mod flags;
 mod kafka;
+mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -16,7 +17,7 @@ use redrive_cli::config::{
     Config, Environment, Faults, HeaderValue, Loaded, ProcessorFlags, SinkConfig, Source, Target, load,
 };
 use redrive_cli::output::Paint;
-use redrive_server::Scope;
+use redrive_server::{Reads, Scope};
 use support::{ORDERS, redrive, redrive_with, with_config};
 
 fn loaded(text: &str) -> Loaded {

@@ -32,9 +32,25 @@ pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 
 /// Sends a request; `None` if nobody answers.
 pub fn try_send(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> Option<Answer> {
+    try_send_as(None, method, url, headers, body)
+}
+
+/// The same under another name for the server.
+pub fn send_as(host: &str, method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    try_send_as(Some(host), method, url, headers, body).unwrap_or_else(|| panic!("no answer from {url}"))
+}
+
+fn try_send_as(
+    host: Option<&str>,
+    method: &str,
+    url: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Option<Answer> {
     let rest = url.strip_prefix("http://").unwrap();
-    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let mut stream = TcpStream::connect(host).ok()?;
+    let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let host = host.unwrap_or(address);
+    let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
     let mut request = format!("{method} /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
     for (name, value) in headers {
@@ -59,6 +75,12 @@ pub fn send(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> An
 
 pub fn get(url: &str) -> Answer {
     send("GET", url, &[], "")
+}
+
+/// A GET with the token of the tests.
+pub fn get_with_token(url: &str) -> Answer {
+    let bearer = format!("Bearer {}", super::process::TOKEN);
+    send("GET", url, &[("authorization", &bearer)], "")
 }
 
 fn unchunk(body: &str) -> String {

@@ -13,6 +13,7 @@ pub mod outage;
 pub mod pill;
 pub mod postgres;
 pub mod process;
+pub mod proxy;
 pub mod receiver;
 pub mod stub;
 

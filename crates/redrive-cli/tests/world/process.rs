@@ -98,8 +98,9 @@ impl Processor {
         http::send("POST", &self.url(path), &headers, body)
     }
 
+    /// A GET with the token.
     pub fn get(&self, path: &str) -> http::Answer {
-        http::get(&self.url(path))
+        http::get_with_token(&self.url(path))
     }
 
     /// A command of the binary that talks to this processor.

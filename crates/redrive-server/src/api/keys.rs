@@ -1,6 +1,6 @@
 //! One key, where keys are ordered: whom its messages wait for.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use redrive::Ordering;
 use redrive::letters::select::LetterIds;
 use serde::Serialize;
@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::view::{self, MessageView};
 use crate::answer::Json;
 use crate::problem::{Code, Problem};
+use crate::request::Path;
 use crate::state::Shared;
 
 #[derive(Debug, Serialize)]

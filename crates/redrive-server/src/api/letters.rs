@@ -55,7 +55,7 @@ pub(crate) async fn list(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
     Params(params): Params<ListParams>,
-) -> Result<Json<LettersPage>, Problem> {
+) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     let selection = Selection {
@@ -70,6 +70,7 @@ pub(crate) async fn list(
         all: true,
     };
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, select::PAGE_MAX);
+    let room = shared.answers.room().await?;
     let page = if params.payload {
         selection.page(&served.handle, params.cursor, limit).await?
     } else {
@@ -88,14 +89,16 @@ pub(crate) async fn list(
         letters.push(shown(served, letter, params.payload));
         before = Some(letter.id);
     }
-    Ok(Json(LettersPage { letters, next: next.map(|next| next.to_string()), scanned: page.scanned }))
+    let page = LettersPage { letters, next: next.map(|next| next.to_string()), scanned: page.scanned };
+    shared.answers.hold(Json(page).into_response(), Some(room)).await
 }
 
 pub(crate) async fn show(
     State(shared): State<Shared>,
     Path((pipeline, id)): Path<(String, String)>,
-) -> Result<Json<LetterView>, Problem> {
+) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
+    let room = shared.answers.room().await?;
     let numbers = select::resolve(&served.handle, std::slice::from_ref(&id)).await?;
     let letter = match numbers.first() {
         Some(number) => served.handle.letter(*number).await?,
@@ -103,7 +106,8 @@ pub(crate) async fn show(
     };
     let letter =
         letter.ok_or_else(|| Problem::not_found(format!("there is no letter `{id}`"), "list them first"))?;
-    Ok(Json(shown(served, &letter, true)))
+    let shown = Json(shown(served, &letter, true)).into_response();
+    shared.answers.hold(shown, Some(room)).await
 }
 
 /// A letter with the place it came from.

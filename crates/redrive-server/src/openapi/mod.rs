@@ -3,19 +3,32 @@
 mod operations;
 mod schemas;
 
-use axum::http::Method;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Method, header};
+use axum::response::Response;
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::answer::Json;
+use crate::answers::Held;
 use crate::auth::Access;
 use crate::ingest::batch::LINES_MAX;
 use crate::problem::Code;
-use crate::routes::{ROUTES, Route};
+use crate::routes::{Operation, ROUTES, Route};
 use operations::{Described, describe};
 
-pub(crate) async fn serve() -> Json<Value> {
-    Json(document())
+/// The same bytes for everybody: a client that does not read them holds no memory.
+pub(crate) async fn serve() -> Response {
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| format!("{}\n", document()).into());
+    let mut response = Response::new(Body::from(DOCUMENT.clone()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+    response.extensions_mut().insert(Held);
+    response
 }
+
+const JSON: &str = "application/json";
 
 /// The whole document.
 pub fn document() -> Value {
@@ -30,8 +43,11 @@ pub fn document() -> Value {
         "info": {
             "title": "Redrive",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Messages in, dead letters out and back. Reads are open on loopback; everything else needs a \
-                            bearer token with the scope named at each request. Times are RFC 3339 in UTC.",
+            "description": "Messages in, dead letters out and back. Each request needs a bearer token with the scope that \
+                            is named at it. Reads go without one only on a server that listens on loopback and has no \
+                            configured token, or is set up with `reads = \"open\"`. Every error is JSON: \
+                            `{\"code\",\"message\",\"hint\"}`; what is not HTTP at all, or has a head of more than 64 KiB, \
+                            is answered by 400 or 431 without a body. Times are RFC 3339 in UTC.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "servers": [{ "url": "http://127.0.0.1:7333" }],
@@ -55,9 +71,10 @@ fn operation(route: &Route) -> Value {
         let content = json!({ *media: { "schema": schema_of(schema) } });
         responses.insert((*status).to_owned(), json!({ "description": text, "content": content }));
     }
-    let guarded: &[Code] =
-        if matches!(route.access, Access::Needs(_)) { &[Code::Unauthorized, Code::Forbidden] } else { &[] };
-    for code in codes.iter().chain(guarded) {
+    let mut all = codes.to_vec();
+    all.extend(common(route, body.is_some()));
+    let mut named = BTreeSet::new();
+    for code in all.iter().filter(|code| named.insert(code.name())) {
         let status = code.status().as_u16().to_string();
         let entry = responses.entry(status).or_insert_with(|| {
             let content = json!({ "application/json": { "schema": schema_of("Problem") } });
@@ -90,6 +107,28 @@ fn operation(route: &Route) -> Value {
         operation["description"] = json!(format!("Scope `{scope}`."));
     }
     operation
+}
+
+/// What a route answers by its shape, whatever it does: nobody has to remember to write it down.
+fn common(route: &Route, has_body: bool) -> Vec<Code> {
+    // No Host header or several; a path or a query string that cannot be read.
+    let mut codes = vec![Code::BadRequest];
+    if !matches!(route.operation, Operation::Live | Operation::Health | Operation::Ready) {
+        codes.push(Code::Busy);
+    }
+    if matches!(route.access, Access::Needs(_)) {
+        codes.extend([Code::Unauthorized, Code::Forbidden, Code::TooManyWrongTokens]);
+    }
+    if has_body {
+        codes.extend([Code::Timeout, Code::TooLarge]);
+    }
+    if route.path.contains('{') {
+        codes.push(Code::NotFound);
+    }
+    if route.path.contains("{pipeline}") || route.path.starts_with("/v1/replays") {
+        codes.extend([Code::Stopping, Code::Unavailable, Code::StorageFailed]);
+    }
+    codes
 }
 
 fn path_parameters(path: &str) -> Vec<Value> {

@@ -197,8 +197,26 @@ impl Running {
         parse(&answer)
     }
 
+    /// As [`Self::send`], by a client that cannot do without having sent everything.
+    pub async fn send_all(&self, request: Request<'_>) -> Answer {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let Request { method, path, host, token, body, .. } = request;
+        let authorization =
+            token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {}\r\n{authorization}\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(body).await.expect("the whole body is taken");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.expect("and answered");
+        parse(&answer)
+    }
+
+    /// A GET with the scope `read`.
     pub async fn get(&self, path: &str) -> Answer {
-        self.send(Request { path, ..Request::default() }).await
+        self.send(Request { path, token: Some(READER), ..Request::default() }).await
     }
 
     /// A POST with all scopes.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redrive_core::breaker::Sign;
-use redrive_core::endpoints::EndpointCall;
+use redrive_core::endpoints::{Contact, EndpointCall};
 use redrive_core::policy::Mode;
-use redrive_core::{Decision, Meta, Random, Reason, Time, expired};
+use redrive_core::{Decision, FailureKind, Meta, Random, Reason, Time, expired};
 
 use super::calls::Call;
 use super::failed::AttemptFailed;
@@ -26,13 +26,20 @@ impl Machine {
         }
         self.protection.took(now.since(call.started));
         self.clear_of_reset(&call, now);
-        self.tell_protection(&call, Told::Sign(Sign::Good), None, now);
+        self.tell_protection(&call, Told::Sign(Sign::Good), Contact::Served, None, now);
         self.protection.succeeded(now);
         self.settle(settle::succeeded(call.delivery), None);
     }
 
     /// What the end of a call says about the sink, before anything is decided about the message.
-    fn tell_protection(&mut self, call: &Call, told: Told, retry_after: Option<Duration>, now: Time) {
+    fn tell_protection(
+        &mut self,
+        call: &Call,
+        told: Told,
+        contact: Contact,
+        retry_after: Option<Duration>,
+        now: Time,
+    ) {
         let Call { delivery, is_probe, is_suspect, .. } = call;
         if *is_suspect {
             self.suspect_settling = Settling::InBatch { cleared: true };
@@ -43,7 +50,7 @@ impl Machine {
             Told::Sign(sign) => Some(sign == Sign::Good),
             Told::Busy | Told::Nothing => None,
         };
-        self.tell_endpoint(call, EndpointCall { is_first, is_good, retry_after }, now);
+        self.tell_endpoint(call, EndpointCall { is_first, is_good, retry_after, voice: None }, contact, now);
         if opened {
             // Nothing is sent any more, so nothing waits in place for being sent.
             self.interrupt_waits();
@@ -53,7 +60,8 @@ impl Machine {
     pub(super) fn attempt_failed(&mut self, mut call: Call, failure: Failure, now: Time, random: Random) {
         let failure = self.blame_for_reset(&mut call, failure, now);
         let asked = failure.retry_after().map(|asked| asked.min(self.policy.retry_after_max()));
-        self.tell_protection(&call, Told::of(&failure, &call.delivery.meta), asked, now);
+        let told = Told::of(&failure, &call.delivery.meta);
+        self.tell_protection(&call, told, contact(&failure), asked, now);
         if let Some(asked) = asked {
             self.protection.asked_to_wait(asked, now);
         }
@@ -111,7 +119,7 @@ impl Machine {
     /// A call without an end: as if it had not been started, but attempts in place that it made before are kept.
     pub(super) fn put_back(&mut self, call: Call) {
         if let Some(to) = call.to {
-            let nothing = EndpointCall { is_first: false, is_good: None, retry_after: None };
+            let nothing = EndpointCall { is_first: false, is_good: None, retry_after: None, voice: None };
             if let Some(routes) = &mut self.routes {
                 routes.ended(to, nothing, Time::ZERO);
             }
@@ -160,6 +168,15 @@ impl Machine {
             self.release_suspects();
             self.release_lot();
         }
+    }
+}
+
+/// How far a failed call came. A timeout before anything was sent is one of connecting.
+fn contact(failure: &Failure) -> Contact {
+    match failure.kind() {
+        FailureKind::Refused => Contact::Unreachable,
+        FailureKind::Timeout if !failure.is_ambiguous() => Contact::Unreachable,
+        _ => Contact::Failed,
     }
 }
 

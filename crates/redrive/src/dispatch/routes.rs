@@ -3,10 +3,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::endpoints::{Asking, Endpoint, EndpointCall, Endpoints, Passage};
+use redrive_core::endpoints::{Asking, Contact, Endpoint, EndpointCall, Endpoints, Passage, voice};
 use redrive_core::time::millis;
 use redrive_core::{BreakerSettings, Message, Random, Time};
 
@@ -55,6 +56,8 @@ pub(super) struct Routes {
     freed: VecDeque<u64>,
     /// Whether what is looked at comes from the lot, so that it is its turn.
     pub(super) from_lot: bool,
+    /// Numbers for tenants. Keyed at random: nobody outside can choose two tenants with one number.
+    tenants: RandomState,
     /// What was shown last, and when it was counted: there may be many.
     shown: (EndpointFigures, Time),
 }
@@ -77,6 +80,7 @@ impl Routes {
             lot_max: permits.saturating_mul(LOT_PER_PERMIT),
             freed: VecDeque::new(),
             from_lot: false,
+            tenants: RandomState::new(),
             shown: (EndpointFigures::default(), Time::ZERO),
         }
     }
@@ -136,6 +140,11 @@ impl Routes {
     fn has_place_for(&self, to: Endpoint) -> bool {
         let own = self.lot.get(&to.endpoint).map_or(0, VecDeque::len);
         self.lot_len < self.lot_max && own < (self.lot_max / 4).max(1)
+    }
+
+    /// On whose behalf a call counts for its origin.
+    pub(super) fn voice(&self, to: Endpoint, tenant: Option<&str>, contact: Contact) -> Option<u64> {
+        voice(to, tenant.map(|tenant| self.tenants.hash_one(tenant)), contact)
     }
 
     pub(super) fn ended(&mut self, to: Endpoint, call: EndpointCall, now: Time) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_core::endpoints::{Endpoint, EndpointCall};
+use redrive_core::endpoints::{Contact, Endpoint, EndpointCall};
 use redrive_core::time::millis;
 use redrive_core::{Meta, Reason, Time, outlasts_hold};
 
@@ -86,9 +86,10 @@ impl Machine {
     }
 
     /// Tells the endpoint of a call how it ended.
-    pub(super) fn tell_endpoint(&mut self, call: &Call, ended: EndpointCall, now: Time) {
+    pub(super) fn tell_endpoint(&mut self, call: &Call, ended: EndpointCall, contact: Contact, now: Time) {
         if let (Some(routes), Some(to)) = (&mut self.routes, call.to) {
-            routes.ended(to, ended, now);
+            let voice = routes.voice(to, call.delivery.message.tenant(), contact);
+            routes.ended(to, EndpointCall { voice, ..ended }, now);
         }
     }
 }

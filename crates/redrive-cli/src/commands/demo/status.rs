@@ -30,7 +30,7 @@ pub fn opening(args: &Args, dir: &Path, address: SocketAddr, token: Option<&str>
             args.transient_rate, args.outage_window
         ),
         "  pipeline    orders   tiers 2s,5s,15s   jitter equal   breaker on".to_owned(),
-        format!("  dashboard   http://{address}/?token={token}   ← open this"),
+        format!("  dashboard   http://{address}/#token={token}   ← open this"),
         format!("  try it      export REDRIVE_URL=http://{address} REDRIVE_TOKEN={token}"),
         format!("              {} dlq inspect orders          (in another terminal)", started_as()),
         String::new(),

@@ -47,6 +47,13 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
     }
 }
 
+/// Whether a file could not be opened because too many are open, in this process or on this machine. It says nothing about
+/// the disk, nothing was changed, and it passes.
+pub(super) fn is_out_of_files(error: &io::Error) -> bool {
+    let errno = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    errno.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
 /// A directory of the operating system's file system.
 #[derive(Debug, Clone)]
 pub struct RealDisk {

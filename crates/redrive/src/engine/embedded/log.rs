@@ -190,7 +190,12 @@ impl<D: Disk> Log<D> {
     fn roll(&mut self) -> Result<(), LogError> {
         self.sync()?;
         let header = self.options.segment_header(self.end(), self.start);
-        let (next, file) = Segment::create(&self.disk, &header)?;
+        let (next, file) = match Segment::create(&self.disk, &header) {
+            Ok(made) => made,
+            // The segment that is open takes what comes, until there is a descriptor for the next one.
+            Err(error) if error.lacks_a_file() => return Ok(()),
+            Err(error) => return Err(error),
+        };
         self.current = Arc::new(next);
         self.file = file;
         self.segments.push(self.current.clone());

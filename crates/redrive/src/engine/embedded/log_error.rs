@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::disk::is_out_of_files;
 use super::frame::{Rot, RotHeader};
 
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,11 @@ pub enum LogError {
 }
 
 impl LogError {
+    /// Whether a file could not be made for want of a descriptor. Nothing has happened then.
+    pub(super) fn lacks_a_file(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_out_of_files(source))
+    }
+
     pub(super) fn io(what: &'static str, name: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let name = name.into();
         move |source| Self::Io { what, name, source }

@@ -3,12 +3,17 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
-use super::disk::Disk;
+use super::disk::{Disk, is_out_of_files};
 use super::segment::Segment;
 
 /// A log may have thousands of segments; this many of them are held open for reading.
 const OPEN_MAX: usize = 64;
+
+/// How often and how long a reader waits for a descriptor when all are in use, and none of its own can be given up.
+const WAITS_MAX: u32 = 500;
+const WAIT: Duration = Duration::from_millis(10);
 
 /// Shared between the writer and the readers.
 #[derive(Debug)]
@@ -63,7 +68,7 @@ impl<D: Disk> Segments<D> {
         if let Some((_, file)) = open.iter().rev().find(|(base, _)| *base == segment.base) {
             return Ok(file.clone());
         }
-        let file = Arc::new(self.0.disk.open(&segment.name)?);
+        let file = Arc::new(open_patiently(&self.0.disk, &segment.name, &mut open)?);
         if open.len() == OPEN_MAX {
             open.pop_front();
         }
@@ -77,5 +82,25 @@ impl<D: Disk> Segments<D> {
 
     fn write(&self) -> RwLockWriteGuard<'_, Vec<Arc<Segment>>> {
         self.0.segments.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Opens a file. Where there is no descriptor for it, files that are only held open for later are closed first.
+fn open_patiently<D: Disk>(
+    disk: &D,
+    name: &str,
+    held: &mut VecDeque<(u64, Arc<D::File>)>,
+) -> io::Result<D::File> {
+    let mut waits = 0;
+    loop {
+        match disk.open(name) {
+            Err(error) if is_out_of_files(&error) && waits < WAITS_MAX => {
+                if held.pop_front().is_none() {
+                    waits += 1;
+                    std::thread::sleep(WAIT);
+                }
+            }
+            opened => return opened,
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! How the log behaves as long as the disk does what it is told.
 
 mod damage;
+mod files;
 mod power;
 
 use std::io::ErrorKind;

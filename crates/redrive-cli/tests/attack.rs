@@ -1,0 +1,261 @@
+//! The real processor under clients that mean it no good: they connect and say nothing, ask and do not read, or ask for more
+//! than fits into memory. It goes on taking messages and delivering them, and `/livez` answers all the while.
+//!
+//! `REDRIVE_ATTACK_CLIENTS` (1,200) attack at once, in rounds for `REDRIVE_ATTACK_SECONDS` (one round).
+
+mod world;
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use world::process::{Processor, TOKEN};
+use world::receiver::{OK, Receiver, Reply};
+use world::{free_port, http, wait_for};
+
+const MESSAGES: &str = "/v1/pipelines/orders/messages";
+const REFUSED: Reply = ("422 Unprocessable Content", "");
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The attackers are many, and all of them are this process.
+fn clients() -> usize {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    let clients = setting("REDRIVE_ATTACK_CLIENTS", 1_200) as usize;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    assert!(
+        limit > clients as u64 + 100,
+        "{clients} clients need more than the {limit} files of this machine"
+    );
+    clients
+}
+
+/// One round at least, and more of them in a soak.
+fn rounds(mut round: impl FnMut()) {
+    let (began, span) = (Instant::now(), Duration::from_secs(setting("REDRIVE_ATTACK_SECONDS", 0)));
+    loop {
+        round();
+        if began.elapsed() >= span {
+            break;
+        }
+    }
+}
+
+/// A processor that may open no more than `files` files, soft and hard.
+fn processor(dir: &Path, url: &str, files: u64) -> Processor {
+    let port = free_port();
+    let mut command = std::process::Command::new("sh");
+    command
+        .arg("-c")
+        .arg(format!("ulimit -n {files} && exec \"$0\" \"$@\""))
+        .arg(env!("CARGO_BIN_EXE_redrive"));
+    command.args([
+        "processor",
+        "--name",
+        "orders",
+        "--sink-url",
+        url,
+        "--tiers",
+        "50ms,100ms",
+        "--dir",
+        "store",
+    ]);
+    command.args(["--listen", &format!("127.0.0.1:{port}")]);
+    command.current_dir(dir).env("REDRIVE_TOKEN", TOKEN).env("NO_COLOR", "1");
+    Processor::run(dir, port, &mut command)
+}
+
+/// As many as wanted, each with a request that it will not read the answer of.
+fn attack(processor: &Processor, count: usize, request: &[u8]) -> Vec<TcpStream> {
+    (0..count).filter_map(|_| attacker(processor.port, request)).collect()
+}
+
+fn attacker(port: u16, request: &[u8]) -> Option<TcpStream> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
+    stream.set_nonblocking(true).ok()?;
+    // What does not fit waits at our end, which is as good.
+    let _ = stream.write(request);
+    Some(stream)
+}
+
+/// Attackers that do not give up: whoever is sent away comes back.
+struct Siege {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Siege {
+    /// Returns when each of them has been there once.
+    fn lay(processor: &Processor, count: usize, request: &'static str, times: usize) -> Self {
+        let (over, came) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (port, stop, connected) = (processor.port, Arc::clone(&over), Arc::clone(&came));
+        let request = request.repeat(times);
+        let thread = std::thread::spawn(move || {
+            let mut all: Vec<Option<TcpStream>> = (0..count).map(|_| None).collect();
+            while !stop.load(Ordering::SeqCst) {
+                for slot in all.iter_mut().filter(|slot| slot.as_ref().is_none_or(is_gone)) {
+                    *slot = attacker(port, request.as_bytes());
+                    connected.fetch_add(usize::from(slot.is_some()), Ordering::SeqCst);
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        wait_for("the attackers to be there", || came.load(Ordering::SeqCst) >= count);
+        Self { over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Siege {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(ended.is_none_or(|ended| ended.is_ok()));
+    }
+}
+
+fn is_gone(stream: &TcpStream) -> bool {
+    match stream.peek(&mut [0]) {
+        Ok(read) => read == 0,
+        Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+    }
+}
+
+fn lives(processor: &Processor) {
+    for path in ["/livez", "/readyz"] {
+        wait_for(path, || {
+            http::try_send("GET", &processor.url(path), &[], "").is_some_and(|answer| answer.status == 200)
+        });
+    }
+}
+
+/// Accepted and delivered, once.
+fn works(processor: &Processor, receiver: &Receiver, id: &str) {
+    let bearer = format!("Bearer {TOKEN}");
+    let body = format!(r#"{{"id":"{id}"}}"#);
+    wait_for("a message to be accepted", || {
+        let headers = [("authorization", bearer.as_str())];
+        let sent = http::try_send("POST", &processor.url(MESSAGES), &headers, &body);
+        sent.is_some_and(|answer| matches!(answer.status, 200 | 202))
+    });
+    wait_for("it to be delivered", || receiver.requests_for(id).len() == 1);
+    assert_eq!(processor.get("/v1/pipelines").status, 200);
+}
+
+fn memory_kib(processor: &Processor, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", processor.id().unwrap())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// The usual limit of 1,024 files, and more connections than that. The store needs another file for each 64 MiB.
+#[test]
+fn clients_that_connect_and_say_nothing_do_not_stop_it() {
+    let clients = clients();
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(|_| OK);
+    let mut processor = processor(dir.path(), &receiver.url(), 1_024);
+    let bearer = format!("Bearer {TOKEN}");
+    let mut round = 0;
+    rounds(|| {
+        let idle = Siege::lay(&processor, clients, "", 1);
+        // And some that never come to the end of their request.
+        let slow = Siege::lay(&processor, clients / 4, "GET /livez HTTP/1.1\r\nhost: x\r\nx-slow: ", 1);
+        lives(&processor);
+        let payload = "x".repeat(1 << 20);
+        for number in 0..96 {
+            let body = format!(r#"{{"id":"large-{round}-{number}","delay":"1h","payload":"{payload}"}}"#);
+            wait_for("a large message to be accepted", || {
+                let sent =
+                    http::try_send("POST", &processor.url(MESSAGES), &[("authorization", &bearer)], &body);
+                sent.is_some_and(|answer| matches!(answer.status, 200 | 202))
+            });
+        }
+        works(&processor, &receiver, &format!("o-{round}"));
+        lives(&processor);
+        drop((idle, slow));
+        round += 1;
+    });
+    let segments = std::fs::read_dir(dir.path().join("store/orders/journal")).unwrap();
+    let segments =
+        segments.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|e| e == "seg"));
+    assert!(segments.count() > 2, "the journal went on to its next segment");
+    assert!(!processor.log().contains("storage"), "{}", processor.log());
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
+}
+
+#[test]
+fn clients_that_do_not_read_their_answers_do_not_stop_it() {
+    let clients = clients();
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(|_| OK);
+    let mut processor = processor(dir.path(), &receiver.url(), 8_192);
+    let mut round = 0;
+    rounds(|| {
+        // A route that is open to all, with the largest answer of these, as often as it takes to fill every buffer.
+        let greedy = "GET /v1/openapi.json HTTP/1.1\r\nhost: x\r\n\r\n";
+        let unread = Siege::lay(&processor, clients, greedy, 100);
+        lives(&processor);
+        works(&processor, &receiver, &format!("o-{round}"));
+        drop(unread);
+        round += 1;
+    });
+    let peak = memory_kib(&processor, "VmHWM");
+    println!("{clients} clients that do not read: at most {} MiB", peak >> 10);
+    assert!(peak < 1 << 20, "{} MiB", peak >> 10);
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
+}
+
+/// 200 readers of 48 letters of 1 MiB each, which is three pages' worth: the answers do not fit into memory together.
+#[test]
+fn readers_of_large_letters_get_no_more_memory_than_there_is_for_them() {
+    clients();
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(|request| if request.id().starts_with("large") { REFUSED } else { OK });
+    let processor = processor(dir.path(), &receiver.url(), 8_192);
+    let payload = "x".repeat(1 << 20);
+    for number in 0..48 {
+        let body = format!(r#"{{"id":"large-{number}","payload":"{payload}"}}"#);
+        assert_eq!(processor.post(MESSAGES, &body).status, 202);
+    }
+    wait_for("the letters", || processor.get("/v1/pipelines/orders").json()["letters"]["open"] == 48);
+    let request = format!(
+        "GET /v1/pipelines/orders/letters?payload=true&limit=48 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n\r\n"
+    );
+    let mut round = 0;
+    rounds(|| {
+        let readers = attack(&processor, 200, request.as_bytes());
+        lives(&processor);
+        works(&processor, &receiver, &format!("o-{round}"));
+        // Each of them is answered: with letters, or that there is no room for them now.
+        let mut answered = 0;
+        for mut reader in readers {
+            reader.set_nonblocking(false).unwrap();
+            reader.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
+            let mut head = [0; 12];
+            if reader.read_exact(&mut head).is_ok() {
+                assert!(head.ends_with(b" 200") || head.ends_with(b" 429"), "{}", head.escape_ascii());
+                answered += 1;
+            }
+        }
+        assert!(answered > 0);
+        round += 1;
+    });
+    let peak = memory_kib(&processor, "VmHWM");
+    println!("200 readers of large letters: at most {} MiB", peak >> 10);
+    assert!(peak < 1_536 << 10, "{} MiB", peak >> 10);
+    wait_for("somebody who reads to get the letters", || {
+        let answer = processor.get("/v1/pipelines/orders/letters?payload=true&limit=4");
+        answer.status == 200 && answer.json()["letters"].as_array().unwrap().len() == 4
+    });
+}

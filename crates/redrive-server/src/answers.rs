@@ -1,0 +1,160 @@
+//! Memory for answers: bounded for all of them together, as it is for the bodies of requests. A client that is slow to read
+//! a large answer holds its share of it, and nobody else's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::problem::{Code, Problem};
+use crate::state::{GRAIN_BYTES, Shared};
+
+/// Answers up to this size are not counted: their number is that of the connections.
+const SMALL_BYTES: u64 = 64 * 1024;
+/// What is set aside while a page of letters is read and written as JSON: the letters, their text, and the answer.
+const BUILD_BYTES: usize = 64 * 1024 * 1024;
+/// How long a request waits for that much.
+const ROOM_WAIT: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Answers {
+    /// In grains.
+    pool: Arc<Semaphore>,
+}
+
+/// A share of the memory for answers.
+#[derive(Debug)]
+pub(crate) struct Room(OwnedSemaphorePermit);
+
+/// Marks an answer that has its share, or needs none because all of its kind are the same bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held;
+
+impl Answers {
+    pub fn new(bytes_max: usize) -> Self {
+        let grains = bytes_max.max(BUILD_BYTES).div_ceil(GRAIN_BYTES).min(Semaphore::MAX_PERMITS);
+        Self { pool: Arc::new(Semaphore::new(grains)) }
+    }
+
+    /// Room for a large answer, before anything is read for it. Those who want some wait in line.
+    pub async fn room(&self) -> Result<Room, Problem> {
+        let room = self.pool.clone().acquire_many_owned(grains(BUILD_BYTES));
+        match tokio::time::timeout(ROOM_WAIT, room).await {
+            Ok(Ok(room)) => Ok(Room(room)),
+            _ => Err(busy()),
+        }
+    }
+
+    /// An answer that keeps its share of the memory until the client has taken it.
+    pub async fn hold(&self, response: Response, room: Option<Room>) -> Result<Response, Problem> {
+        let (mut head, body) = response.into_parts();
+        let bytes = body.collect().await.map_err(|_| busy())?.to_bytes();
+        let wanted = grains(bytes.len());
+        let mut share = match room {
+            Some(Room(mut room)) => {
+                // What was set aside beyond the answer goes back.
+                let beyond = (room.num_permits() as u32).saturating_sub(wanted);
+                drop(room.split(beyond as usize));
+                room
+            }
+            None => self.more(0)?,
+        };
+        let more = wanted.saturating_sub(share.num_permits() as u32);
+        share.merge(self.more(more)?);
+        head.extensions.insert(Held);
+        Ok(Response::from_parts(head, Body::from(Bytes::from_owner(Owned { bytes, _share: share }))))
+    }
+
+    fn more(&self, grains: u32) -> Result<OwnedSemaphorePermit, Problem> {
+        self.pool.clone().try_acquire_many_owned(grains).map_err(|_| busy())
+    }
+}
+
+/// The bytes of an answer; the connection holds them until they are written.
+struct Owned {
+    bytes: Bytes,
+    _share: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Counts whatever a handler has not counted itself.
+pub(crate) async fn count(State(shared): State<Shared>, response: Response) -> Response {
+    let is_small = response.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BYTES);
+    if is_small || response.extensions().get::<Held>().is_some() {
+        return response;
+    }
+    shared.answers.hold(response, None).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+fn grains(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(GRAIN_BYTES)).unwrap_or(u32::MAX)
+}
+
+fn busy() -> Problem {
+    let message = "too many large answers are being read";
+    Problem::new(Code::Busy, message, "ask again after Retry-After, or for less at once with `limit`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1024 * 1024;
+
+    fn answer(bytes: usize) -> Response {
+        vec![b'x'; bytes].into_response()
+    }
+
+    #[tokio::test]
+    async fn an_answer_gives_its_share_back_when_it_was_read() {
+        let answers = Answers::new(128 * MIB);
+        let all = answers.pool.available_permits();
+        let room = answers.room().await.unwrap();
+        assert_eq!(all - answers.pool.available_permits(), BUILD_BYTES / GRAIN_BYTES);
+        let response = answers.hold(answer(3 * MIB), Some(room)).await.unwrap();
+        assert_eq!(all - answers.pool.available_permits(), 3 * MIB / GRAIN_BYTES);
+        // The connection takes the bytes out of the body and may hold them for long.
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(bytes.len(), 3 * MIB);
+        assert_eq!(all - answers.pool.available_permits(), 3 * MIB / GRAIN_BYTES);
+        drop(bytes);
+        assert_eq!(answers.pool.available_permits(), all);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_that_nobody_reads_leave_no_room_for_more() {
+        let answers = Answers::new(64 * MIB);
+        let unread: Vec<Response> = {
+            let mut unread = Vec::new();
+            while let Ok(response) = answers.hold(answer(MIB), None).await {
+                unread.push(response);
+            }
+            unread
+        };
+        assert_eq!(unread.len(), 64);
+        assert_eq!(answers.room().await.unwrap_err().code, Code::Busy);
+        drop(unread);
+        assert!(answers.room().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_larger_than_was_thought_takes_more_if_there_is_more() {
+        let answers = Answers::new(100 * MIB);
+        let room = answers.room().await.unwrap();
+        let larger = answers.hold(answer(90 * MIB), Some(room)).await.unwrap();
+        drop(larger);
+        let room = answers.room().await.unwrap();
+        assert!(answers.hold(answer(110 * MIB), Some(room)).await.is_err());
+    }
+}

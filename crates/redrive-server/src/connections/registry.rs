@@ -1,0 +1,265 @@
+//! Who is connected. When there are too many, those that stand still make room: a connection on which nothing happens is
+//! worth less than one that just came.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Connections beyond the others, for probes, when each of the others is in the middle of a request.
+const PROBE_PLACES: usize = 32;
+/// When it is full, this share of the places is made free at once, so that a flood costs little for each connection.
+const BATCH_SHARE: usize = 64;
+
+/// All connections of a server.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    places: usize,
+    epoch: Instant,
+    open: Mutex<Open>,
+    /// A connection has ended.
+    pub ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    all: HashMap<u64, Arc<Connection>>,
+    by_peer: HashMap<IpAddr, usize>,
+    evicted: u64,
+}
+
+/// What is known of one connection. Shared between the registry, its stream and its requests.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub peer: IpAddr,
+    pub lane: Lane,
+    /// A request is being worked on: it will come to an end by itself, and must not be lost.
+    busy: AtomicBool,
+    /// Since when nothing has happened, in milliseconds of the registry. Bytes of a request that is not complete count for
+    /// nothing: a client could send one now and then.
+    still_since_ms: AtomicU64,
+    /// A request was answered before its body had been read.
+    unread: AtomicBool,
+    /// It has to go.
+    pub evicted: Notify,
+    epoch: Instant,
+}
+
+/// What a connection is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Ordinary,
+    /// Only `/livez` and its like are answered.
+    Probes,
+}
+
+/// A place that is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    number: u64,
+    pub connection: Arc<Connection>,
+    connections: Arc<Connections>,
+}
+
+impl Connections {
+    pub fn new(places: usize) -> Arc<Self> {
+        Arc::new(Self {
+            places: places.max(1),
+            epoch: Instant::now(),
+            open: Mutex::default(),
+            ended: Notify::new(),
+        })
+    }
+
+    /// A place for a new connection. `None` if there is none although everybody who could was asked to go; the next one
+    /// that ends tells [`Self::ended`].
+    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+        let mut open = self.lock();
+        if open.all.len() >= self.places {
+            open.make_room(self.places.div_ceil(BATCH_SHARE));
+        }
+        let lane = match open.all.len() {
+            held if held < self.places => Lane::Ordinary,
+            held if held < self.places + PROBE_PLACES => Lane::Probes,
+            _ => return None,
+        };
+        let connection = Arc::new(Connection {
+            peer,
+            lane,
+            busy: AtomicBool::new(false),
+            still_since_ms: AtomicU64::new(millis_since(self.epoch)),
+            unread: AtomicBool::new(false),
+            evicted: Notify::new(),
+            epoch: self.epoch,
+        });
+        let number = open.next;
+        open.next += 1;
+        open.all.insert(number, Arc::clone(&connection));
+        *open.by_peer.entry(peer).or_default() += 1;
+        Some(Place { number, connection, connections: Arc::clone(self) })
+    }
+
+    /// Asks some that stand still to go, because there is a lack of something else, such as files.
+    pub fn make_room(&self) {
+        self.lock().make_room(self.places.div_ceil(BATCH_SHARE));
+    }
+
+    /// How many there are, and how many had to go so far.
+    pub fn counts(&self) -> (u64, u64) {
+        let open = self.lock();
+        (open.all.len() as u64, open.evicted)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    /// Whoever has the most connections gives some up, those first that have stood still the longest.
+    fn make_room(&mut self, count: usize) {
+        let mut idle: Vec<(usize, u64, u64)> = self
+            .all
+            .iter()
+            .filter(|(_, connection)| !connection.busy.load(Ordering::Relaxed))
+            .map(|(number, connection)| {
+                let held = self.by_peer.get(&connection.peer).copied().unwrap_or_default();
+                (usize::MAX - held, connection.still_since_ms.load(Ordering::Relaxed), *number)
+            })
+            .collect();
+        idle.sort_unstable();
+        for (_, _, number) in idle.into_iter().take(count) {
+            if let Some(connection) = self.remove(number) {
+                connection.evicted.notify_one();
+                self.evicted += 1;
+            }
+        }
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Arc<Connection>> {
+        let connection = self.all.remove(&number)?;
+        if let Some(held) = self.by_peer.get_mut(&connection.peer) {
+            *held -= 1;
+            if *held == 0 {
+                self.by_peer.remove(&connection.peer);
+            }
+        }
+        Some(connection)
+    }
+}
+
+impl Connection {
+    /// A request has come.
+    pub fn begin(&self) {
+        self.unread.store(false, Ordering::Relaxed);
+        self.busy.store(true, Ordering::Relaxed);
+    }
+
+    /// It has its answer, which is not written yet.
+    pub fn answered(&self) {
+        self.moved();
+        self.busy.store(false, Ordering::Relaxed);
+    }
+
+    /// The client has taken something.
+    pub fn moved(&self) {
+        self.still_since_ms.store(millis_since(self.epoch), Ordering::Relaxed);
+    }
+
+    pub fn left_unread(&self) {
+        self.unread.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.lock().remove(self.number);
+        self.connections.ended.notify_one();
+    }
+}
+
+fn millis_since(epoch: Instant) -> u64 {
+    u64::try_from(epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const HOME: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn peer(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    fn is_evicted(place: &Place) -> bool {
+        !place.connections.lock().all.contains_key(&place.number)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_one_that_stood_still_the_longest_makes_room() {
+        let all = Connections::new(3);
+        let mut places = Vec::new();
+        for _ in 0..3 {
+            places.push(all.admit(HOME).unwrap());
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        // The first one reads its answer; the second one has only sent a part of a request.
+        places[0].connection.moved();
+        let new = all.admit(HOME).unwrap();
+        assert_eq!(new.connection.lane, Lane::Ordinary);
+        assert_eq!(places.iter().map(is_evicted).collect::<Vec<_>>(), [false, true, false]);
+        places[1].connection.evicted.notified().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_has_the_most_connections_gives_one_up() {
+        let all = Connections::new(4);
+        let old = all.admit(peer(1)).unwrap();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let many: Vec<Place> = (0..3).map(|_| all.admit(peer(2)).unwrap()).collect();
+        let new = all.admit(peer(3)).unwrap();
+        assert!(!is_evicted(&old), "it is older, but alone");
+        assert_eq!(many.iter().filter(|place| is_evicted(place)).count(), 1);
+        assert_eq!(new.connection.lane, Lane::Ordinary);
+    }
+
+    #[tokio::test]
+    async fn requests_that_run_are_not_lost_and_probes_get_through() {
+        let all = Connections::new(2);
+        let begun = || {
+            let place = all.admit(HOME).unwrap();
+            place.connection.begin();
+            place
+        };
+        let busy: Vec<Place> = (0..2).map(|_| begun()).collect();
+        let probes: Vec<Place> = (0..PROBE_PLACES).map(|_| begun()).collect();
+        assert!(probes.iter().all(|place| place.connection.lane == Lane::Probes));
+        assert!(all.admit(HOME).is_none(), "and there is an end to it");
+        assert!(!busy.iter().chain(&probes).any(is_evicted));
+        drop(probes);
+        busy[0].connection.answered();
+        assert_eq!(all.admit(HOME).unwrap().connection.lane, Lane::Ordinary);
+        assert!(is_evicted(&busy[0]) && !is_evicted(&busy[1]));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_remembered_of_those_that_left() {
+        let all = Connections::new(100);
+        for _ in 0..3 {
+            drop((0..250).map(|last| all.admit(peer(last)).unwrap()).collect::<Vec<_>>());
+        }
+        let open = all.lock();
+        assert!(open.all.is_empty() && open.by_peer.is_empty());
+    }
+}

@@ -1,0 +1,182 @@
+//! A limit on wrong tokens, by address and for all together. A right token is never counted, and never refused: it is
+//! looked at first, so nobody can lock somebody else out by guessing.
+//!
+//! Guessing is hopeless by the length of a secret alone. The limit makes it loud, and costs whoever tries a new connection
+//! for each guess.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Wrong tokens of one address at once, and in a second after that.
+const PEER: Allowance = Allowance { burst: 10.0, per_second: 1.0 };
+/// The same for all addresses together.
+const ALL: Allowance = Allowance { burst: 100.0, per_second: 20.0 };
+/// Addresses that are remembered. Beyond it new ones share what is allowed for all.
+const PEERS_MAX: usize = 1_024;
+/// How often the log tells of them.
+const TELL_EVERY: Duration = Duration::from_mins(1);
+
+#[derive(Debug)]
+pub(crate) struct WrongTokens {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    all: Bucket,
+    by_peer: HashMap<IpAddr, Bucket>,
+    total: u64,
+    untold: u64,
+    told: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    burst: f64,
+    per_second: f64,
+}
+
+/// What is left of an allowance.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+/// What follows from a wrong token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Noticed {
+    /// It was one too many.
+    pub too_many: bool,
+    /// How many there were since the log told of them, if it is time to do so.
+    pub tell: Option<u64>,
+}
+
+impl WrongTokens {
+    pub fn new(now: Instant) -> Self {
+        let all = Bucket { left: ALL.burst, at: now };
+        let state = State { all, by_peer: HashMap::new(), total: 0, untold: 0, told: None };
+        Self { state: Mutex::new(state) }
+    }
+
+    /// Somebody has sent a wrong token.
+    pub fn notice(&self, peer: IpAddr, now: Instant) -> Noticed {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.total += 1;
+        state.untold += 1;
+        let is_time = state.told.is_none_or(|told| now.duration_since(told) >= TELL_EVERY);
+        let tell = is_time.then(|| std::mem::take(&mut state.untold));
+        if is_time {
+            state.told = Some(now);
+        }
+        let of_all = state.all.take(ALL, now);
+        let of_peer = state.bucket(network(peer), now).is_none_or(|bucket| bucket.take(PEER, now));
+        Noticed { too_many: !(of_all && of_peer), tell }
+    }
+
+    /// All that there were.
+    pub fn total(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).total
+    }
+}
+
+impl State {
+    fn bucket(&mut self, peer: IpAddr, now: Instant) -> Option<&mut Bucket> {
+        if self.by_peer.len() >= PEERS_MAX && !self.by_peer.contains_key(&peer) {
+            self.by_peer.retain(|_, bucket| !bucket.is_full(PEER, now));
+        }
+        if self.by_peer.len() >= PEERS_MAX && !self.by_peer.contains_key(&peer) {
+            return None;
+        }
+        Some(self.by_peer.entry(peer).or_insert(Bucket { left: PEER.burst, at: now }))
+    }
+}
+
+impl Bucket {
+    fn take(&mut self, allowance: Allowance, now: Instant) -> bool {
+        self.left = self.level(allowance, now);
+        self.at = now;
+        let enough = self.left >= 1.0;
+        if enough {
+            self.left -= 1.0;
+        }
+        enough
+    }
+
+    fn is_full(&self, allowance: Allowance, now: Instant) -> bool {
+        self.level(allowance, now) >= allowance.burst
+    }
+
+    fn level(&self, allowance: Allowance, now: Instant) -> f64 {
+        let earned = now.saturating_duration_since(self.at).as_secs_f64() * allowance.per_second;
+        (self.left + earned).min(allowance.burst)
+    }
+}
+
+/// One customer of a provider has 2⁶⁴ addresses of the new kind: they count as one.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer {
+        IpAddr::V4(_) => peer,
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(number: u32) -> IpAddr {
+        IpAddr::from((0xc000_0000 | number).to_be_bytes())
+    }
+
+    fn wrong(all: &WrongTokens, peer: IpAddr, times: u32, now: Instant) -> u32 {
+        (0..times).filter(|_| !all.notice(peer, now).too_many).count() as u32
+    }
+
+    #[test]
+    fn an_address_may_be_wrong_ten_times_and_then_once_a_second() {
+        let now = Instant::now();
+        let all = WrongTokens::new(now);
+        assert_eq!(wrong(&all, peer(1), 50, now), 10);
+        assert_eq!(wrong(&all, peer(2), 5, now), 5, "others are not counted with it");
+        assert_eq!(wrong(&all, peer(1), 50, now + Duration::from_secs(3)), 3);
+        assert_eq!(all.total(), 105);
+    }
+
+    #[test]
+    fn many_addresses_have_a_limit_together() {
+        let now = Instant::now();
+        let all = WrongTokens::new(now);
+        let allowed: u32 = (0..10_000).map(|number| wrong(&all, peer(number), 1, now)).sum();
+        assert_eq!(allowed, 100);
+        assert!(all.state.lock().unwrap().by_peer.len() <= PEERS_MAX);
+        let later = now + Duration::from_mins(1);
+        assert_eq!(wrong(&all, peer(50_000), 1, later), 1);
+        assert_eq!(all.state.lock().unwrap().by_peer.len(), 1, "those that are quiet again are forgotten");
+    }
+
+    #[test]
+    fn the_addresses_of_one_network_count_as_one() {
+        let now = Instant::now();
+        let all = WrongTokens::new(now);
+        let address = |last: u16| IpAddr::from([0x2001, 0xdb8, 1, 2, 0, 0, 0, last]);
+        let allowed: u32 = (0..50).map(|last| wrong(&all, address(last), 1, now)).sum();
+        assert_eq!(allowed, 10);
+    }
+
+    #[test]
+    fn the_log_tells_of_them_once_a_minute() {
+        let now = Instant::now();
+        let all = WrongTokens::new(now);
+        assert_eq!(all.notice(peer(1), now).tell, Some(1));
+        assert!((0..9).all(|_| all.notice(peer(1), now).tell.is_none()));
+        assert_eq!(all.notice(peer(1), now + TELL_EVERY).tell, Some(10));
+    }
+}
