@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use redrive::engine::conformance::{Harness, check_seeds, seeds_from_env};
 use redrive::engine::embedded::disk_sim::SimDisk;
+use redrive::engine::embedded::open::seed;
 use redrive::engine::embedded::open::{Place, open_by_hand};
-use redrive::engine::embedded::shelf::MemoryShelf;
+use redrive::engine::embedded::runs::SortedRuns;
 use redrive::engine::embedded::store::Store;
 use redrive::engine::embedded::{Embedded, Tuning, dir::EmbeddedStore};
 use redrive::engine::seam::{Engine, StoreOptions};
@@ -26,17 +27,20 @@ fn tiny() -> Tuning {
     }
 }
 
+type SimStore = Store<SimDisk, SortedRuns<SimDisk>>;
+
 struct SimHarness {
     place: Place<SimDisk>,
-    shelf: MemoryShelf,
-    store: Option<Store<SimDisk, MemoryShelf>>,
+    /// The disk of the index.
+    index: SimDisk,
+    store: Option<SimStore>,
     cuts: u64,
 }
 
 impl SimHarness {
     fn reopen(&mut self) {
         self.store = None;
-        self.store = Some(open_sim(&self.place, &self.shelf));
+        self.store = Some(open_sim(&self.place, &self.index));
     }
 }
 
@@ -46,7 +50,7 @@ impl SimHarness {
         let running = self.store.as_ref().expect("open").dump_index().expect("the running index can be read");
         // The disk as a power cut would leave it now: the index may only reflect what is durable.
         let place = Place { disk: self.place.disk.power_cut(self.cuts), ..self.place.clone() };
-        let rebuilt = open_sim(&place, &MemoryShelf::default());
+        let rebuilt = open_sim(&place, &SimDisk::new());
         let mut rebuilt = rebuilt.dump_index().expect("the rebuilt index can be read");
         // What was written and not reported yet may be in the journal already; then the two cannot be compared.
         if rebuilt[0].split(' ').nth(1) != running[0].split(' ').nth(1) {
@@ -60,12 +64,11 @@ impl SimHarness {
     }
 }
 
-fn open_sim(place: &Place<SimDisk>, shelf: &MemoryShelf) -> Store<SimDisk, MemoryShelf> {
+fn open_sim(place: &Place<SimDisk>, index: &SimDisk) -> SimStore {
+    let (seed, base) = (seed(&place.store_id), place.tuning.checkpoint_changes);
     let open_shelf = |anew: bool| {
-        if anew {
-            shelf.clear();
-        }
-        Ok(Arc::new(shelf.clone()))
+        let open = if anew { SortedRuns::anew } else { SortedRuns::open };
+        open(index.clone(), seed, base).map(Arc::new)
     };
     let (store, _) = open_by_hand(place, &open_shelf).expect("a store that was cut off opens again");
     store
@@ -82,11 +85,7 @@ impl Harness for SimHarness {
         self.cuts += 1;
         let cuts = self.cuts;
         self.place.disk = self.place.disk.power_cut(cuts);
-        match cuts % 4 {
-            0 => self.shelf.clear(),
-            1 => self.shelf.power_cut(|batches| batches),
-            _ => self.shelf.power_cut(|batches| (cuts as usize).wrapping_mul(7) % (batches + 1)),
-        }
+        self.index = if cuts.is_multiple_of(4) { SimDisk::new() } else { self.index.power_cut(cuts) };
         self.reopen();
     }
 
@@ -103,9 +102,9 @@ impl Harness for SimHarness {
 
 fn sim(options: StoreOptions) -> Box<dyn Harness> {
     let place = Place { disk: SimDisk::new(), store_id: *b"conformance test", options, tuning: tiny() };
-    let shelf = MemoryShelf::default();
-    let store = Some(open_sim(&place, &shelf));
-    Box::new(SimHarness { place, shelf, store, cuts: 0 })
+    let index = SimDisk::new();
+    let store = Some(open_sim(&place, &index));
+    Box::new(SimHarness { place, index, store, cuts: 0 })
 }
 
 struct DirHarness {

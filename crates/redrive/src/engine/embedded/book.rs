@@ -220,8 +220,8 @@ impl<S: Shelf> Book<S> {
         if self.options.after_dead == AfterDead::Continue {
             return Ok(false);
         }
-        let first = self.doors.range(&(hash, 0), 1, &self.table(Space::Doors))?;
-        Ok(first.first().is_some_and(|((door, letter), ())| *door == hash && *letter < seq))
+        let first = self.doors.first(&(hash, 0), &(hash, u64::MAX), &self.table(Space::Doors))?;
+        Ok(first.is_some_and(|((_, letter), ())| letter < seq))
     }
 
     /// The hash of a message's key, where keys are ordered.

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::disk::{Disk as _, RealDisk, Traffic, make_dir};
+use super::disk::{Disk as _, RealDisk, Traffic};
 use super::open::{self, Place, StoreReport};
+use super::runs::SortedRuns;
 use super::shelf::ShelfError;
-use super::shelf_fjall::FjallShelf;
 use super::store::Store;
 use super::tuning::Tuning;
 use super::unusable::failed;
@@ -60,7 +60,7 @@ impl Drop for Taken {
 }
 
 /// The store of a pipeline on a real disk.
-pub type EmbeddedStore = Store<RealDisk, FjallShelf>;
+pub type EmbeddedStore = Store<RealDisk, SortedRuns<RealDisk>>;
 
 impl Embedded {
     /// Opens or makes a directory and becomes its only owner.
@@ -92,7 +92,8 @@ impl Embedded {
         }
         let place = Place { disk, store_id: self.dir.id, options, tuning: self.tuning };
         let index = path.join("index");
-        let (mut store, report) = open::open(&place, &|anew| open_index(&index, anew))?;
+        let (mut store, report) =
+            open::open(&place, &|anew| open_index(&index, open::seed(&self.dir.id), &self.tuning, anew))?;
         if is_new {
             write_durably(&path, &made, b"").map_err(|error| failed("writing", &made, &error))?;
         }
@@ -140,20 +141,42 @@ fn journal_is_there(disk: &RealDisk, path: &Path) -> Result<(), EngineError> {
     )))
 }
 
-fn open_index(path: &Path, anew: bool) -> Result<Arc<FjallShelf>, ShelfError> {
-    if anew {
-        match fs::remove_dir_all(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(ShelfError(format!("removing {}: {error}", path.display())));
-            }
-            _ => {}
+/// Opens the tables, or makes empty ones.
+fn open_index(
+    path: &Path,
+    seed: u64,
+    tuning: &Tuning,
+    anew: bool,
+) -> Result<Arc<SortedRuns<RealDisk>>, ShelfError> {
+    let making = |error| ShelfError(format!("making {}: {error}", path.display()));
+    if !anew {
+        let disk = RealDisk::new(path).map_err(making)?;
+        return SortedRuns::open(disk, seed, tuning.checkpoint_changes).map(Arc::new);
+    }
+    remove_strangers(path).map_err(|error| ShelfError(format!("removing {}: {error}", path.display())))?;
+    let disk = RealDisk::new(path).map_err(making)?;
+    SortedRuns::anew(disk, seed, tuning.checkpoint_changes).map(Arc::new)
+}
+
+/// Directories in the index are those of an older version.
+fn remove_strangers(path: &Path) -> std::io::Result<()> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let is_ours = entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with("r-") || name.starts_with("catalog-"));
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else if !is_ours {
+            fs::remove_file(entry.path())?;
         }
     }
-    // Its files are made as the process makes files; the directory keeps them private.
-    make_dir(path).map_err(|error| ShelfError(format!("making {}: {error}", path.display())))?;
-    // fjall asserts what it reads from its own journal. The index is a cache: damage in it must not stop us.
-    let opened = std::panic::catch_unwind(|| FjallShelf::open(path));
-    opened.unwrap_or_else(|_| Err(ShelfError("opening it panicked".into()))).map(Arc::new)
+    Ok(())
 }
 
 /// A pipeline's name is the name of a directory in ours.

@@ -80,9 +80,24 @@ impl<D: Disk, S: Shelf> Keeper<D, S> {
 
     fn load(&self, from: &DelayKey, limit: usize) -> Result<Note, ShelfError> {
         let table = Table { shelf: &*self.shelf, space: Space::Delay };
-        let entries = Far::<DelayKey, Pointer>::range(&table, from, limit)?;
+        let entries = Far::<DelayKey, Pointer>::range(&table, from, None, limit)?;
         Ok(Note::Loaded { entries, limit })
     }
+}
+
+/// Merges runs of the tables whenever a checkpoint was written, on a thread of its own: a large merge takes seconds.
+pub fn run_merges<S: Shelf>(shelf: &S, asked: &Mailbox<()>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
+    while asked.wait(None).is_some() {
+        if let Err(error) = merge_all(shelf) {
+            notes.post(Note::Failed(error.to_string()), 0);
+            wake();
+        }
+    }
+}
+
+pub fn merge_all<S: Shelf>(shelf: &S) -> Result<(), ShelfError> {
+    while shelf.merge()? {}
+    Ok(())
 }
 
 fn collect<K: Cell + Ord, V: Cell>(writes: &mut Vec<Write>, space: Space, changes: &Changes<K, V>) {

@@ -24,8 +24,8 @@ pub mod lines;
 mod live;
 mod ready;
 pub mod record;
+pub mod runs;
 pub mod shelf;
-pub mod shelf_fjall;
 
 mod clean;
 mod command;

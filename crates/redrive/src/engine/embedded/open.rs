@@ -55,6 +55,11 @@ pub struct Place<D> {
     pub tuning: Tuning,
 }
 
+/// What keys and ids of a store are hashed with, so that nobody outside can choose ones that collide.
+pub fn seed(store_id: &[u8; 16]) -> u64 {
+    u64::from_le_bytes(store_id[..8].try_into().unwrap_or_default())
+}
+
 /// Opens the tables; with `true`, throws away what is there first.
 pub type OpenShelf<'a, S> = dyn Fn(bool) -> Result<Arc<S>, ShelfError> + 'a;
 
@@ -77,7 +82,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     shelf: &OpenShelf<'_, S>,
 ) -> Result<(Store<D, S>, StoreReport), EngineError> {
     let Place { disk, store_id, options, tuning } = place;
-    let seed = u64::from_le_bytes(store_id[..8].try_into().unwrap_or_default());
+    let seed = seed(store_id);
     let mut report = StoreReport::default();
     let (shelf_now, loaded) = load(place, seed, shelf, &mut report.rebuilt);
 
@@ -157,6 +162,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         suspects_ending: Vec::new(),
         commands: Arc::new(Mailbox::default()),
         tasks: Arc::new(Mailbox::default()),
+        merges: Arc::new(Mailbox::default()),
         notes: Arc::new(Mailbox::default()),
         hands: Hands::Gone,
         wake: Arc::default(),
@@ -219,7 +225,7 @@ fn load<D: Disk, S: Shelf>(
     let opened = shelf(false);
     let book = opened.as_ref().map_err(ShelfError::clone).and_then(|shelf| {
         let book = Book::load(place.options, seed, Arc::clone(shelf), place.tuning.near_max)?;
-        if book.is_none() && !shelf.range(Space::Meta, &[], 1)?.is_empty() {
+        if book.is_none() && !shelf.range(Space::Meta, &[], None, 1)?.is_empty() {
             return Err(ShelfError("its meta entry is missing".into()));
         }
         Ok(book)

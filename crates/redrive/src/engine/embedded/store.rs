@@ -9,7 +9,7 @@ use redrive_core::Time;
 use super::book::Book;
 use super::command::{Closing, Command, Note};
 use super::disk::Disk;
-use super::keeper::{Keeper, Task};
+use super::keeper::{Keeper, Task, merge_all, run_merges};
 use super::lines::LineKey;
 use super::log::ReadError;
 use super::mailbox::Mailbox;
@@ -61,6 +61,8 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) suspects_ending: Vec<(Ticket, u64)>,
     pub(super) commands: Arc<Mailbox<Command>>,
     pub(super) tasks: Arc<Mailbox<Task>>,
+    /// A checkpoint was written: there may be something to merge.
+    pub(super) merges: Arc<Mailbox<()>>,
     pub(super) notes: Arc<Mailbox<Note>>,
     pub(super) hands: Hands<D, S>,
     pub(super) wake: Wake,
@@ -122,7 +124,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let (notes, wake) = (Arc::clone(&self.notes), Arc::clone(&self.wake));
         let keep = std::thread::Builder::new().name("redrive-keeper".into());
         let keeping = keep.spawn(move || keeper.run(&tasks, &notes, &|| call(&wake)))?;
-        self.hands = Hands::Threads(vec![writing, keeping]);
+        let (notes, wake) = (Arc::clone(&self.notes), Arc::clone(&self.wake));
+        let (merges, shelf) = (Arc::clone(&self.merges), Arc::clone(&self.book.shelf));
+        let merge = std::thread::Builder::new().name("redrive-merger".into());
+        let merging = merge.spawn(move || run_merges(&*shelf, &merges, &notes, &|| call(&wake)))?;
+        self.hands = Hands::Threads(vec![writing, keeping, merging]);
         Ok(())
     }
 
@@ -142,6 +148,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             if let Some(note) = keeper.work(task) {
                 self.notes.post(note, 0);
             }
+        }
+        if !self.merges.drain().is_empty()
+            && let Err(error) = merge_all(&*keeper.shelf)
+        {
+            self.notes.post(Note::Failed(error.to_string()), 0);
         }
         let commands = self.commands.drain();
         if commands.is_empty() {
@@ -242,6 +253,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     pub(super) fn finish(&mut self) {
         self.commands.close();
         self.tasks.close();
+        self.merges.close();
         match std::mem::replace(&mut self.hands, Hands::Gone) {
             Hands::Threads(threads) => threads.into_iter().for_each(|thread| drop(thread.join())),
             Hands::Own(writer, _) => {

@@ -41,6 +41,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.tending.checkpoint = checkpoint.position;
         let frozen = self.book.thaw();
         self.task(Task::Forget(frozen));
+        self.merges.post((), 0);
         if self.options.dedup.is_some() {
             self.post(Command::ForgetIds { below: checkpoint.next_seq });
         }
