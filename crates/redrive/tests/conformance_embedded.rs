@@ -101,7 +101,8 @@ impl Harness for SimHarness {
 }
 
 fn sim(options: StoreOptions) -> Box<dyn Harness> {
-    let place = Place { disk: SimDisk::new(), store_id: *b"conformance test", options, tuning: tiny() };
+    let place =
+        Place { disk: SimDisk::new(), store_id: *b"conformance test", options, tuning: tiny(), owner: 1 };
     let index = SimDisk::new();
     let store = Some(open_sim(&place, &index));
     Box::new(SimHarness { place, index, store, cuts: 0 })

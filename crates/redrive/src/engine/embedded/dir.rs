@@ -19,7 +19,7 @@ use crate::engine::seam::{EngineError, StoreOptions};
 use crate::{name, private};
 
 /// What this program writes. A directory with a higher number is refused.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 const FORMAT_FILE: &str = "FORMAT";
 /// Says that the store of a pipeline was made, beside its journal: without it a lost journal would look like a new one.
 const MADE_FILE: &str = "made";
@@ -90,7 +90,8 @@ impl Embedded {
         if !is_new && !self.tuning.accept_missing {
             journal_is_there(&disk, &path)?;
         }
-        let place = Place { disk, store_id: self.dir.id, options, tuning: self.tuning };
+        let owner = RandomState::new().hash_one(std::process::id());
+        let place = Place { disk, store_id: self.dir.id, options, tuning: self.tuning, owner };
         let index = path.join("index");
         let (mut store, report) =
             open::open(&place, &|anew| open_index(&index, open::seed(&self.dir.id), &self.tuning, anew))?;
@@ -223,15 +224,26 @@ fn lock(path: &Path) -> Result<File, EngineError> {
 fn format(path: &Path) -> Result<[u8; 16], EngineError> {
     let name = path.join(FORMAT_FILE);
     match fs::read_to_string(&name) {
-        Ok(text) => read_format(&text, &name),
+        Ok(text) => {
+            let (found, id) = read_format(&text, &name)?;
+            if found < FORMAT {
+                // An older program would not keep the watermark; it must refuse from now on.
+                write_format(path, &name, id)?;
+            }
+            Ok(id)
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let id = new_id();
-            let text = format!("redrive store\nformat {FORMAT}\nid {:032x}\n", u128::from_be_bytes(id));
-            write_durably(path, &name, text.as_bytes()).map_err(|error| failed("writing", &name, &error))?;
+            write_format(path, &name, id)?;
             Ok(id)
         }
         Err(error) => Err(failed("reading", &name, &error)),
     }
+}
+
+fn write_format(path: &Path, name: &Path, id: [u8; 16]) -> Result<(), EngineError> {
+    let text = format!("redrive store\nformat {FORMAT}\nid {:032x}\n", u128::from_be_bytes(id));
+    write_durably(path, name, text.as_bytes()).map_err(|error| failed("writing", name, &error))
 }
 
 /// The format and the id of a directory that is there already; nothing is made or written.
@@ -245,13 +257,10 @@ pub(super) fn format_of(path: &Path) -> Result<(u32, [u8; 16]), EngineError> {
         }
         Err(error) => return Err(failed("reading", &name, &error)),
     };
-    let id = read_format(&text, &name)?;
-    let found =
-        text.lines().find_map(|line| line.strip_prefix("format ")).and_then(|n| n.trim().parse().ok());
-    Ok((found.unwrap_or(FORMAT), id))
+    read_format(&text, &name)
 }
 
-fn read_format(text: &str, name: &Path) -> Result<[u8; 16], EngineError> {
+fn read_format(text: &str, name: &Path) -> Result<(u32, [u8; 16]), EngineError> {
     let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
     let damaged = |what: &str| {
         EngineError::Damaged(format!(
@@ -268,7 +277,8 @@ fn read_format(text: &str, name: &Path) -> Result<[u8; 16], EngineError> {
         )));
     }
     let id = field("id ").filter(|hex| hex.len() == 32).and_then(|hex| u128::from_str_radix(hex, 16).ok());
-    id.map(u128::to_be_bytes).ok_or_else(|| damaged("no store id of 32 hexadecimal digits"))
+    let id = id.map(u128::to_be_bytes);
+    id.map(|id| (found, id)).ok_or_else(|| damaged("no store id of 32 hexadecimal digits"))
 }
 
 /// Complete or not there at all, also after a power cut.

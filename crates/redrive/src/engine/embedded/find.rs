@@ -81,7 +81,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         // long as no letter of it can have been forgotten.
         let since_accepted = now.since(Time::from_millis(slot.at));
         let certain = since_accepted < window.min(self.tuning.closed_keep);
-        Ok(certain.then(|| MessageState::new(id, MessagePhase::Succeeded)))
+        // Where something was lost, the trace may have been in it.
+        let phase = if seq < self.doubtful_below { MessagePhase::Unknown } else { MessagePhase::Succeeded };
+        Ok(certain.then(|| MessageState::new(id, phase)))
     }
 
     /// Where a message waits, and the frame with its content.

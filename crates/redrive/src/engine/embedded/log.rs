@@ -11,6 +11,7 @@ use super::log_open;
 use super::reader::Reader;
 use super::segment::{BATCH_HEADER_BYTES, Segment, SegmentHeader};
 use super::segments::Segments;
+use super::watermark::Extent;
 
 pub use super::batch::{Batch, Written};
 pub use super::log_error::{LogError, ReadError};
@@ -67,10 +68,8 @@ impl<D: Disk> Log<D> {
     /// Begins a batch. The segment it goes into is decided now, so that positions are known when frames are pushed.
     pub fn batch(&mut self) -> Result<Batch, LogError> {
         self.check()?;
-        let empty = self.current.len() <= SegmentHeader::len_of(&self.options.prefix);
-        if self.current.len() >= self.options.segment_bytes && !empty {
-            let rolled = self.roll();
-            self.guard(rolled)?;
+        if self.current.len() >= self.options.segment_bytes {
+            self.begin_segment()?;
         }
         Ok(self.begin())
     }
@@ -121,8 +120,18 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
+    /// Begins a new segment, unless nothing is in the one that is there.
+    pub fn begin_segment(&mut self) -> Result<(), LogError> {
+        self.check()?;
+        if self.current.len() <= SegmentHeader::len_of(&self.options.prefix) {
+            return Ok(());
+        }
+        let rolled = self.roll();
+        self.guard(rolled)
+    }
+
     /// Ends the log so that every frame in it is known to be durable.
-    pub fn close(mut self) -> Result<(), LogError> {
+    pub fn close(&mut self) -> Result<(), LogError> {
         self.sync()?;
         self.mark()?;
         self.sync()?;
@@ -171,6 +180,11 @@ impl<D: Disk> Log<D> {
         self.segments.snapshot().iter().map(info).collect()
     }
 
+    /// The positions that a power cut does not take.
+    pub fn extent(&self) -> Extent {
+        Extent { start: self.start, end: self.durable }
+    }
+
     /// The first position that has not been given up.
     pub fn start(&self) -> u64 {
         self.start
@@ -179,6 +193,11 @@ impl<D: Disk> Log<D> {
     /// Where the next batch goes.
     pub fn end(&self) -> u64 {
         self.current.end()
+    }
+
+    /// Where the segment begins that is written to.
+    pub fn last_base(&self) -> u64 {
+        self.current.base
     }
 
     /// Everything below survives a power cut.

@@ -16,6 +16,7 @@ pub mod reader;
 mod scan;
 mod segment;
 mod segments;
+pub mod watermark;
 
 pub mod book;
 mod fold;
@@ -46,6 +47,7 @@ pub mod inspection;
 mod key_line;
 mod oldest;
 pub mod open;
+mod open_logs;
 mod serve;
 pub mod store;
 mod store_ingest;

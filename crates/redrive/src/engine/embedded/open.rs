@@ -11,8 +11,9 @@ use super::book::{Book, Loaded};
 use super::clean::Cleaner;
 use super::disk::Disk;
 use super::keeper::{Keeper, Task};
-use super::log::{Log, LogError, LogOptions, OpenReport};
+use super::log::OpenReport;
 use super::mailbox::Mailbox;
+use super::open_logs::{IndexKnows, Logs, open_logs};
 use super::reader::{Reader, Scanned};
 use super::ready::Ready;
 use super::record::kind;
@@ -23,7 +24,9 @@ use super::store::{Hands, Store};
 use super::suspected::Suspected;
 use super::tending::Tending;
 use super::tuning::Tuning;
+use super::watermark::Vouched;
 use super::writer::{LETTER_LOG, Writer};
+use crate::engine::completion::CompletionSet;
 use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{EngineError, StoreOptions};
 
@@ -53,6 +56,8 @@ pub struct Place<D> {
     pub store_id: [u8; 16],
     pub options: StoreOptions,
     pub tuning: Tuning,
+    /// Tells this opening from any other, in whatever process.
+    pub owner: u64,
 }
 
 /// What keys and ids of a store are hashed with, so that nobody outside can choose ones that collide.
@@ -81,29 +86,19 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     place: &Place<D>,
     shelf: &OpenShelf<'_, S>,
 ) -> Result<(Store<D, S>, StoreReport), EngineError> {
-    let Place { disk, store_id, options, tuning } = place;
+    let Place { disk, store_id, options, tuning, .. } = place;
     let seed = seed(store_id);
     let mut report = StoreReport::default();
     let (shelf_now, loaded) = load(place, seed, shelf, &mut report.rebuilt);
 
-    let verify_from = loaded.as_ref().map_or(0, |loaded| loaded.book.position);
-    let log = |prefix: &str, verify_from| {
-        let accept_missing = tuning.accept_missing;
-        let options = LogOptions::new(prefix, tuning.segment_bytes, *store_id);
-        Log::open(disk.clone(), LogOptions { accept_missing, verify_from, ..options })
-    };
-    let (mut journal, journal_report) = log("j", verify_from)?;
-    let (letters, letters_report) = log("l", 0)?;
-    report.journal = journal_report;
-    report.letters = letters_report;
+    // The index reflects only what was durable: the journal was at least as long.
+    let known = loaded.as_ref().map(|Loaded { book, .. }| (book.position, book.next_seq)).unwrap_or_default();
+    let (verify_from, next_seq) = known;
+    let logs = open_logs(place, IndexKnows { position: verify_from, next_seq })?;
+    let Logs { mut journal, letters, mut watermark, reports, vouched } = logs;
+    [report.journal, report.letters] = reports;
     let (start, end) = (journal.start(), journal.end());
 
-    // The index reflects only what was durable, so the journal has been longer than it is.
-    if let Some(Loaded { book, .. }) =
-        loaded.as_ref().filter(|loaded| loaded.book.position > end && !tuning.accept_missing)
-    {
-        return Err(LogError::MissingSegment { from: end, to: book.position }.into());
-    }
     let usable = loaded.filter(|Loaded { book, ready_at, .. }| {
         let fits = book.position <= end && book.position >= start && *ready_at >= start;
         if !fits {
@@ -128,12 +123,30 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         closed_keep: tuning.closed_keep,
     };
     let keeper = Keeper { shelf: Arc::clone(&shelf_now), cleaner };
+    let mut doubtful = !report.journal.missing.is_empty() || !report.letters.missing.is_empty();
     if anew {
         book.position = start;
-        fold_letters(&mut book, &letters.reader())?;
+        if doubtful && start >= vouched.journal.end {
+            // Nothing is left of the journal: whatever waited in it is gone, and its numbers are not used again.
+            book.departed = CompletionSet::starting_at(vouched.next_seq);
+        }
+        doubtful |= fold_letters(&mut book, &letters.reader())?;
     }
-    let (frames, first_seq) = fold_journal(&mut book, &journal.reader(), &keeper, (start, anew), tuning)?;
+    let folded = fold_journal(&mut book, &journal.reader(), &keeper, (start, anew), tuning)?;
+    let Folding { frames, first_seq, met_rot } = folded;
+    book.next_seq = book.next_seq.max(vouched.next_seq);
     report.brought_forward = frames;
+    let doubtful_below = if doubtful || met_rot { book.next_seq } else { vouched.doubtful_below };
+    let vouched = Vouched {
+        journal: journal.extent(),
+        letters: letters.extent(),
+        next_seq: book.next_seq,
+        doubtful_below,
+        owner: place.owner,
+        ..vouched
+    };
+    let vouching = watermark.note(vouched).and_then(|()| watermark.sync());
+    vouching.map_err(|error| EngineError::Storage(format!("writing the watermark: {error}")))?;
     if anew && frames > 0 && report.rebuilt.is_none() {
         report.rebuilt = Some("there was none".to_owned());
     }
@@ -183,6 +196,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         epoch: OPENINGS.fetch_add(1, Ordering::Relaxed),
         now: Time::ZERO,
         failed: None,
+        doubtful_below,
         tending,
         kept: None,
         book,
@@ -198,6 +212,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         recent,
         next_seq: store.book.next_seq,
         reserve_bytes: tuning.reserve_bytes,
+        watermark,
     };
     store.hands = Hands::Own(Box::new(writer), keeper);
     let in_line = !store.book.lines.range(&(0, 0), 1, &store.book.table(Space::Lines))?.is_empty();
@@ -239,9 +254,10 @@ fn load<D: Disk, S: Shelf>(
     }
 }
 
-fn fold_letters<D: Disk, S: Shelf>(book: &mut Book<S>, letters: &Reader<D>) -> Result<(), EngineError> {
-    let Some((start, _)) = letters.segments().first().copied() else { return Ok(()) };
-    let mut failed = None;
+/// Folds the letter log; whether something in it is damaged.
+fn fold_letters<D: Disk, S: Shelf>(book: &mut Book<S>, letters: &Reader<D>) -> Result<bool, EngineError> {
+    let Some((start, _)) = letters.segments().first().copied() else { return Ok(false) };
+    let (mut failed, mut met_rot) = (None, false);
     letters.scan(start, letters.end(), |scanned| match scanned {
         Scanned::Frame(frame) => match book.fold_letter(&frame, frame.position | LETTER_LOG) {
             Ok(()) => ControlFlow::Continue(()),
@@ -250,21 +266,32 @@ fn fold_letters<D: Disk, S: Shelf>(book: &mut Book<S>, letters: &Reader<D>) -> R
                 ControlFlow::Break(())
             }
         },
-        Scanned::Batch(_) | Scanned::Rot(_) => ControlFlow::Continue(()),
+        Scanned::Rot(rot) => {
+            met_rot |= rot.is_of_somebody();
+            ControlFlow::Continue(())
+        }
+        Scanned::Batch(_) => ControlFlow::Continue(()),
     })?;
-    failed.map_or(Ok(()), |error| Err(error.into()))
+    failed.map_or(Ok(met_rot), |error| Err(error.into()))
 }
 
-/// Folds the journal from where the book stands. Returns how many frames that were and, if everything was built anew,
-/// the number of the first message the journal still holds.
+/// What folding the journal met.
+struct Folding {
+    frames: u64,
+    /// If everything was built anew, the number of the first message the journal still holds.
+    first_seq: Option<u64>,
+    met_rot: bool,
+}
+
+/// Folds the journal from where the book stands.
 fn fold_journal<D: Disk, S: Shelf>(
     book: &mut Book<S>,
     journal: &Reader<D>,
     keeper: &Keeper<D, S>,
     (start, anew): (u64, bool),
     tuning: &Tuning,
-) -> Result<(u64, Option<u64>), EngineError> {
-    let mut frames = 0;
+) -> Result<Folding, EngineError> {
+    let (mut frames, mut met_rot) = (0, false);
     let mut failed: Option<EngineError> = None;
     // A batch header says which number comes after its batch; what lies before the journal's first message is over.
     let mut begun = !anew;
@@ -272,7 +299,7 @@ fn fold_journal<D: Disk, S: Shelf>(
     // That number, and where the batch it belongs to ends. A batch that was torn counts messages that are not there.
     let mut note: Option<(u64, u64)> = None;
     let begin = |book: &mut Book<S>, seq: u64| {
-        book.departed = crate::engine::completion::CompletionSet::starting_at(seq);
+        book.departed = CompletionSet::starting_at(seq);
         book.next_seq = book.next_seq.max(seq);
         Some(seq)
     };
@@ -309,6 +336,7 @@ fn fold_journal<D: Disk, S: Shelf>(
             }
             Scanned::Rot(rot) => {
                 book.damaged = true;
+                met_rot |= rot.is_of_somebody();
                 if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
                     if !begun {
                         first_seq = begin(book, header.tag);
@@ -331,7 +359,7 @@ fn fold_journal<D: Disk, S: Shelf>(
     }
     book.position = book.position.max(end);
     book.damaged = false;
-    Ok((frames, first_seq))
+    Ok(Folding { frames, first_seq, met_rot })
 }
 
 /// The marks whose messages are not settled.

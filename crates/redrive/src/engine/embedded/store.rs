@@ -91,6 +91,8 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) epoch: u32,
     pub(super) now: Time,
     pub(super) failed: Option<String>,
+    /// Something of messages below this number was lost: no trace of one does not mean that it succeeded.
+    pub(super) doubtful_below: u64,
     pub(super) tending: Tending,
     /// Dropped last, after the threads have ended.
     pub(super) kept: Option<Box<dyn std::fmt::Debug + Send>>,
@@ -256,7 +258,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.merges.close();
         match std::mem::replace(&mut self.hands, Hands::Gone) {
             Hands::Threads(threads) => threads.into_iter().for_each(|thread| drop(thread.join())),
-            Hands::Own(writer, _) => {
+            Hands::Own(mut writer, _) => {
                 if let Err(error) = writer.close() {
                     self.failed = Some(error.to_string());
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redrive_core::{Meta, Time};
 use tokio::sync::oneshot;
@@ -14,6 +14,7 @@ use super::log::{Log, LogError};
 use super::mailbox::Mailbox;
 use super::record::{AcceptedBody, Blocked, Ended, LetterMoved, Seen, Stored, kind, put_seqs};
 use super::shelf::{IdSlot, Shelf, Space, Table};
+use super::watermark::{self, Vouched, Watermark};
 use crate::engine::ingest::{Accepted, IngestAnswer, IngestError, NewMessage};
 use crate::engine::overlay::Far;
 use crate::engine::seam::{Ticket, Verdict};
@@ -27,6 +28,8 @@ const BATCH_BYTES_MAX: u64 = 4 << 20;
 const LIST_MAX: usize = 64 * 1024;
 /// How long the writer waits for more before it marks the last batch as durable.
 const IDLE: Duration = Duration::from_millis(5);
+/// How long the watermark may lack a sync while there is work.
+const SYNC_AFTER: Duration = Duration::from_secs(1);
 
 pub struct Writer<D: Disk, S> {
     pub disk: D,
@@ -40,6 +43,7 @@ pub struct Writer<D: Disk, S> {
     pub next_seq: u64,
     /// Below this much free space nothing is accepted.
     pub reserve_bytes: u64,
+    pub watermark: Watermark<D::File>,
 }
 
 impl<D: Disk, S> std::fmt::Debug for Writer<D, S> {
@@ -75,15 +79,24 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
     pub fn run(mut self, commands: &Mailbox<Command>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
         let _end = End { commands, notes, wake };
         let mut marked = true;
+        let mut synced = Instant::now();
         loop {
-            let Some(arrived) = commands.wait((!marked).then_some(IDLE)) else { break };
-            let result = if arrived.is_empty() {
-                marked = true;
-                self.journal.mark().map_err(|error| error.to_string())
-            } else {
+            let patience =
+                if marked { self.watermark.is_unsynced().then_some(SYNC_AFTER) } else { Some(IDLE) };
+            let Some(arrived) = commands.wait(patience) else { break };
+            let mut result = if !arrived.is_empty() {
                 marked = false;
                 self.commit_all(arrived, &mut |note| note.leave(notes)).map_err(|error| error.to_string())
+            } else if marked {
+                Ok(())
+            } else {
+                marked = true;
+                self.journal.mark().map_err(|error| error.to_string())
             };
+            if result.is_ok() && self.watermark.is_unsynced() && synced.elapsed() >= SYNC_AFTER {
+                result = self.sync_watermark().map_err(|error| error.to_string());
+                synced = Instant::now();
+            }
             if let Err(error) = result {
                 notes.post(Note::Failed(error), 0);
                 return;
@@ -96,9 +109,33 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
     }
 
     /// Leaves a clean end behind.
-    pub fn close(self) -> Result<(), LogError> {
+    pub fn close(&mut self) -> Result<(), LogError> {
         self.journal.close()?;
-        self.letters.close()
+        self.letters.close()?;
+        let vouched = self.vouched();
+        self.watermark.close(vouched).map_err(LogError::io("writing", watermark::NAME))
+    }
+
+    /// What is durable now.
+    fn vouched(&self) -> Vouched {
+        let (journal, letters) = (self.journal.extent(), self.letters.extent());
+        Vouched { journal, letters, next_seq: self.next_seq, ..self.watermark.vouched() }
+    }
+
+    /// Says outside of the logs how far they are durable.
+    fn vouch(&mut self) -> Result<(), LogError> {
+        let (before, now) = (self.watermark.vouched(), self.vouched());
+        self.watermark.note(now).map_err(LogError::io("writing", watermark::NAME))?;
+        // Where files came or went, or were moved to, a power cut must not take the word.
+        let rolled = self.journal.last_base() >= before.journal.end;
+        if rolled || before.letters != now.letters || before.journal.start != now.journal.start {
+            self.sync_watermark()?;
+        }
+        Ok(())
+    }
+
+    fn sync_watermark(&mut self) -> Result<(), LogError> {
+        self.watermark.sync().map_err(LogError::io("syncing", watermark::NAME))
     }
 
     /// Commits commands in as many batches as their size asks for.
@@ -163,7 +200,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
                     if let Some(before) = letters {
                         self.letters.advance_start(before)?;
                     }
-                    return Ok(());
+                    return self.vouch();
                 }
                 Command::ForgetIds { below } => self.recent.retain(|_, slot| slot.seq >= below),
             }
@@ -183,7 +220,8 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             Ok(None)
         } else {
             batch.set_note(self.next_seq);
-            self.journal.write(batch).and_then(|written| self.journal.sync().map(|_| Some(written)))
+            let written = self.journal.write(batch).and_then(|written| self.journal.sync().map(|_| written));
+            written.and_then(|written| self.vouch().map(|()| Some(written)))
         };
         let fresh_until = fresh.then_some(self.next_seq);
         let result = result.map(|written| note(Note::Committed { written, ticket, fresh_until }));
@@ -257,6 +295,10 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             self.letters.write(letters)?;
             self.letters.sync()?;
             self.letters.mark()?;
+            let vouched = self.watermark.vouched();
+            let letters_moved = vouched.letters_moved + relocation.letters.len() as u64;
+            let moved = Vouched { letters_moved, ..vouched };
+            self.watermark.note(moved).map_err(LogError::io("writing", watermark::NAME))?;
         }
         for (flags, seq, stored) in &relocation.moves {
             batch.push(kind::MOVED, *flags, *seq, stored.len_hint(), |buf| stored.write(buf));
