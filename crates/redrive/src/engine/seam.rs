@@ -190,7 +190,7 @@ pub struct Oldest {
     pub letter: Option<Time>,
 }
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
     /// A write or a sync failed. Nothing can be trusted until the store is opened again.
     #[error("storage failed: {0}; stop, repair the disk and open the store again")]

@@ -1,14 +1,16 @@
 //! A directory with one owner and a format version; in it one store per pipeline.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use super::disk::{Disk as _, RealDisk, Traffic};
+pub use super::format::FORMAT;
+use super::format::{format, write_durably};
+use super::lock::DirLock;
 use super::open::{self, Place, StoreReport};
 use super::runs::SortedRuns;
 use super::shelf::ShelfError;
@@ -16,14 +18,10 @@ use super::store::Store;
 use super::tuning::Tuning;
 use super::unusable::failed;
 use crate::engine::seam::{EngineError, StoreOptions};
-use crate::{name, private};
+use crate::name;
 
-/// What this program writes. A directory with a higher number is refused.
-pub const FORMAT: u32 = 2;
-const FORMAT_FILE: &str = "FORMAT";
 /// Says that the store of a pipeline was made, beside its journal: without it a lost journal would look like a new one.
 const MADE_FILE: &str = "made";
-pub(super) const LOCK_FILE: &str = "LOCK";
 
 /// The durable engine of one machine: a directory that holds a store per pipeline.
 ///
@@ -42,8 +40,7 @@ struct Owned {
     id: [u8; 16],
     /// The stores that are open: a journal has one writer, also within a process.
     open: Mutex<HashSet<String>>,
-    /// Held for as long as anybody uses the directory.
-    _lock: File,
+    _lock: DirLock,
 }
 
 /// A store's name is taken for as long as this lives.
@@ -72,7 +69,7 @@ impl Embedded {
         let path = path.into();
         // RealDisk makes the directory durable, not only present.
         RealDisk::new(&path).map_err(|error| failed("making", &path, &error))?;
-        let lock = lock(&path)?;
+        let lock = DirLock::take(&path)?;
         let id = format(&path)?;
         let dir = Arc::new(Owned { path, id, open: Mutex::default(), _lock: lock });
         Ok(Self { dir, tuning, reports: Arc::default(), traffic: Arc::default() })
@@ -186,114 +183,4 @@ fn check_name(name: &str) -> Result<(), EngineError> {
         problem: format!("no store can be named {name:?}: {}", fault.problem()),
         fix: name::RULE,
     })
-}
-
-/// A child that is being started has all that its parent has open, until it becomes another program. So a directory that
-/// was closed may be locked for a moment longer.
-const LOCK_PATIENCE: Duration = Duration::from_millis(500);
-const LOCK_AGAIN: Duration = Duration::from_millis(10);
-
-fn lock(path: &Path) -> Result<File, EngineError> {
-    let name = path.join(LOCK_FILE);
-    let file = private::options().create(true).truncate(false).write(true).open(&name);
-    let mut file = file.map_err(|error| failed("opening", &name, &error))?;
-    let began = Instant::now();
-    let locked = loop {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => {
-                std::thread::sleep(LOCK_AGAIN);
-            }
-            tried => break tried,
-        }
-    };
-    match locked {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let owner = fs::read_to_string(&name).unwrap_or_default();
-            let path = path.display();
-            return Err(EngineError::Owned(format!("{path} (process {})", owner.trim())));
-        }
-        Err(TryLockError::Error(error)) => return Err(failed("locking", &name, &error)),
-    }
-    // For people who look; the lock itself is what counts.
-    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    Ok(file)
-}
-
-/// Reads the format file, or writes it for a new directory. Returns the directory's id.
-fn format(path: &Path) -> Result<[u8; 16], EngineError> {
-    let name = path.join(FORMAT_FILE);
-    match fs::read_to_string(&name) {
-        Ok(text) => {
-            let (found, id) = read_format(&text, &name)?;
-            if found < FORMAT {
-                // An older program would not keep the watermark; it must refuse from now on.
-                write_format(path, &name, id)?;
-            }
-            Ok(id)
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let id = new_id();
-            write_format(path, &name, id)?;
-            Ok(id)
-        }
-        Err(error) => Err(failed("reading", &name, &error)),
-    }
-}
-
-fn write_format(path: &Path, name: &Path, id: [u8; 16]) -> Result<(), EngineError> {
-    let text = format!("redrive store\nformat {FORMAT}\nid {:032x}\n", u128::from_be_bytes(id));
-    write_durably(path, name, text.as_bytes()).map_err(|error| failed("writing", name, &error))
-}
-
-/// The format and the id of a directory that is there already; nothing is made or written.
-pub(super) fn format_of(path: &Path) -> Result<(u32, [u8; 16]), EngineError> {
-    let name = path.join(FORMAT_FILE);
-    let text = match fs::read_to_string(&name) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let what = "there is no store here: the file FORMAT is missing";
-            return Err(EngineError::Damaged(format!("{}: {what}", path.display())));
-        }
-        Err(error) => return Err(failed("reading", &name, &error)),
-    };
-    read_format(&text, &name)
-}
-
-fn read_format(text: &str, name: &Path) -> Result<(u32, [u8; 16]), EngineError> {
-    let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-    let damaged = |what: &str| {
-        EngineError::Damaged(format!(
-            "{}: {what}; restore the file from a backup of the directory",
-            name.display()
-        ))
-    };
-    let found: u32 =
-        field("format ").and_then(|n| n.parse().ok()).ok_or_else(|| damaged("no format number"))?;
-    if found > FORMAT {
-        return Err(EngineError::Version(format!(
-            "{} has format {found}, this program reads up to {FORMAT}; use the newer program",
-            name.display()
-        )));
-    }
-    let id = field("id ").filter(|hex| hex.len() == 32).and_then(|hex| u128::from_str_radix(hex, 16).ok());
-    let id = id.map(u128::to_be_bytes);
-    id.map(|id| (found, id)).ok_or_else(|| damaged("no store id of 32 hexadecimal digits"))
-}
-
-/// Complete or not there at all, also after a power cut.
-fn write_durably(dir: &Path, name: &Path, content: &[u8]) -> std::io::Result<()> {
-    let unfinished = name.with_extension("new");
-    let mut file = private::create_file(&unfinished)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&unfinished, name)?;
-    File::open(dir)?.sync_all()
-}
-
-fn new_id() -> [u8; 16] {
-    // RandomState is seeded by the operating system; that is all an id needs.
-    let half = || RandomState::new().hash_one(std::process::id()).to_le_bytes();
-    let (a, b) = (half(), half());
-    std::array::from_fn(|index| if index < 8 { a[index] } else { b[index - 8] })
 }

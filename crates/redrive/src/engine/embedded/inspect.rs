@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::dir;
+use super::format::format_of;
 use super::inspect_letters::Letters;
 use super::inspect_log::LogWalk;
 use super::inspection::failed;
@@ -16,7 +16,7 @@ use crate::engine::seam::EngineError;
 
 /// The pipelines that have a store in a directory of the embedded engine.
 pub fn pipelines(path: &Path) -> Result<Vec<String>, EngineError> {
-    dir::format_of(path)?;
+    format_of(path)?;
     let listed = fs::read_dir(path).map_err(|error| failed("listing", path, &error))?;
     let mut names = Vec::new();
     for entry in listed {
@@ -33,7 +33,7 @@ pub fn pipelines(path: &Path) -> Result<Vec<String>, EngineError> {
 
 /// Reads the whole store of a pipeline; `each` sees every frame.
 pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Result<Inspection, EngineError> {
-    let (format, store_id) = dir::format_of(path)?;
+    let (format, store_id) = format_of(path)?;
     let store = path.join(pipeline);
     let journal = store.join("journal");
     if !journal.is_dir() {
@@ -65,7 +65,7 @@ pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Resu
 
 /// Who holds the lock, by the list the kernel keeps: asking by locking could get in the way of an owner that starts.
 fn owner(path: &Path) -> Option<u32> {
-    let inode = fs::metadata(path.join(dir::LOCK_FILE)).ok()?.ino();
+    let inode = fs::metadata(path).ok()?.ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| {
         let mut fields = line.split_whitespace().skip(1).filter(|field| *field != "->");

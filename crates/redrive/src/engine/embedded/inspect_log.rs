@@ -9,7 +9,7 @@ use std::path::Path;
 use bytes::Bytes;
 use redrive_core::Message;
 
-use super::disk::DiskFile;
+use super::disk::{DiskFile, Standing};
 use super::frame::{Frame, KIND_LOG, Rot, RotHeader, Seal, frame_len};
 use super::inspect_letters::Letters;
 use super::inspection::{Damage, Entry, LogInspection, SegmentInspection, failed, kind_name};
@@ -227,6 +227,10 @@ impl DiskFile for ReadOnly {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn standing(&self) -> io::Result<Standing> {
+        Ok(Standing { len: self.len()?, has_name: true })
     }
 
     fn set_len(&self, _len: u64) -> io::Result<()> {

@@ -41,7 +41,8 @@ impl<D: Disk, S: Shelf> Keeper<D, S> {
             for task in arrived {
                 // A panic in the index library must not leave the owner waiting for an answer.
                 let worked = catch_unwind(AssertUnwindSafe(|| self.work(task)));
-                let note = worked.unwrap_or_else(|_| Some(Note::Failed("the index panicked".into())));
+                let note =
+                    worked.unwrap_or_else(|_| Some(Note::Failed(ShelfError("it panicked".into()).into())));
                 if let Some(note) = note {
                     notes.post(note, 0);
                     wake();
@@ -62,7 +63,7 @@ impl<D: Disk, S: Shelf> Keeper<D, S> {
                 return None;
             }
         };
-        Some(note.unwrap_or_else(|error| Note::Failed(error.to_string())))
+        Some(note.unwrap_or_else(|error| Note::Failed(error.into())))
     }
 
     fn apply(&self, frozen: &Frozen, persist: bool) -> Result<(), ShelfError> {
@@ -89,7 +90,7 @@ impl<D: Disk, S: Shelf> Keeper<D, S> {
 pub fn run_merges<S: Shelf>(shelf: &S, asked: &Mailbox<()>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
     while asked.wait(None).is_some() {
         if let Err(error) = merge_all(shelf) {
-            notes.post(Note::Failed(error.to_string()), 0);
+            notes.post(Note::Failed(error.into()), 0);
             wake();
         }
     }

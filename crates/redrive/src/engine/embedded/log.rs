@@ -85,6 +85,8 @@ impl<D: Disk> Log<D> {
     pub fn write(&mut self, mut batch: Batch) -> Result<Written, LogError> {
         self.check()?;
         assert_eq!(batch.start(), self.end(), "another batch was written after this one was begun");
+        let undisturbed = self.check_file();
+        self.guard(undisturbed)?;
         let header = batch.seal(self.durable, self.start);
         let written = self.file.write_at(header.position - self.current.base, batch.bytes());
         self.guard(written.map_err(|error| self.failed("writing", error)))?;
@@ -94,6 +96,20 @@ impl<D: Disk> Log<D> {
         self.announced = header.durable_up_to;
         self.note = header.note;
         Ok(written)
+    }
+
+    /// Refuses to go on if somebody else has written to the last segment, cut or removed it: what stands there may have
+    /// been acknowledged by another process.
+    pub fn check_file(&self) -> Result<(), LogError> {
+        let standing = self.file.standing().map_err(|error| self.failed("looking at", error))?;
+        let how = if !standing.has_name {
+            "removed".to_owned()
+        } else if standing.len != self.current.len() {
+            format!("changed from {} to {} bytes", self.current.len(), standing.len)
+        } else {
+            return Ok(());
+        };
+        Err(LogError::Disturbed { name: self.current.name.clone(), how })
     }
 
     /// Makes everything written durable and returns the position up to which that is so.

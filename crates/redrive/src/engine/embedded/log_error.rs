@@ -14,6 +14,11 @@ pub enum LogError {
     Poisoned { cause: String },
     #[error("{name} is missing or too short: {} bytes, positions {from} to {to}, are gone", to - from)]
     MissingSegment { name: String, from: u64, to: u64 },
+    #[error(
+        "{name} was {how} while it is in use, by another process or by a person: nothing more is written; stop whoever \
+         else uses this directory, and start again"
+    )]
+    Disturbed { name: String, how: String },
     #[error("{name} has format version {found}, this program reads up to {ours}; use the newer program")]
     NewerFormat { name: String, found: u32, ours: u32 },
     #[error(

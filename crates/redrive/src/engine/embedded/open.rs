@@ -328,7 +328,7 @@ fn fold_journal<D: Disk, S: Shelf>(
                     if let Some(super::command::Note::Failed(error)) =
                         keeper.work(Task::Apply { frozen, persist: false })
                     {
-                        failed = Some(EngineError::Storage(error));
+                        failed = Some(error);
                         return ControlFlow::Break(());
                     }
                     drop(book.thaw());

@@ -22,6 +22,7 @@ use super::started::Started;
 use super::suspected::Suspected;
 use super::tending::Tending;
 use super::tuning::Tuning;
+use super::unusable::stopped;
 use super::writer::Writer;
 use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{Delivery, EngineError, Settlement, StoreOptions, Ticket, Verdict};
@@ -90,7 +91,7 @@ pub struct Store<D: Disk, S: Shelf> {
     /// A receipt of another opening settles nothing here.
     pub(super) epoch: u32,
     pub(super) now: Time,
-    pub(super) failed: Option<String>,
+    pub(super) failed: Option<EngineError>,
     /// Something of messages below this number was lost: no trace of one does not mean that it succeeded.
     pub(super) doubtful_below: u64,
     pub(super) tending: Tending,
@@ -154,7 +155,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         if !self.merges.drain().is_empty()
             && let Err(error) = merge_all(&*keeper.shelf)
         {
-            self.notes.post(Note::Failed(error.to_string()), 0);
+            self.notes.post(Note::Failed(error.into()), 0);
         }
         let commands = self.commands.drain();
         if commands.is_empty() {
@@ -162,7 +163,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         }
         let notes = &self.notes;
         if let Err(error) = writer.commit_all(commands, &mut |note| notes.post(note, 0)) {
-            self.notes.post(Note::Failed(error.to_string()), 0);
+            self.notes.post(Note::Failed(stopped(&error)), 0);
             self.commands.close();
         }
     }
@@ -177,17 +178,17 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     /// Whatever failed, the journal or only the index or a mark: nothing more is accepted or settled from here on.
-    pub(super) fn fail(&mut self, error: String) {
+    pub(super) fn fail(&mut self, error: EngineError) {
         self.commands.close();
         self.failed.get_or_insert(error);
     }
 
     pub(super) fn check(&self) -> Result<(), EngineError> {
-        self.failed.as_ref().map_or(Ok(()), |error| Err(EngineError::Storage(error.clone())))
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     pub(super) fn guard<T>(&mut self, result: Result<T, EngineError>) -> Result<T, EngineError> {
-        if let Err(EngineError::Storage(error)) = &result {
+        if let Err(error @ EngineError::Storage(_)) = &result {
             self.fail(error.clone());
         }
         result
@@ -260,7 +261,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             Hands::Threads(threads) => threads.into_iter().for_each(|thread| drop(thread.join())),
             Hands::Own(mut writer, _) => {
                 if let Err(error) = writer.close() {
-                    self.failed = Some(error.to_string());
+                    self.failed = Some(stopped(&error));
                 }
             }
             Hands::Gone => {}

@@ -22,6 +22,14 @@ impl From<LogError> for EngineError {
     }
 }
 
+/// What stopped a log that was running.
+pub(super) fn stopped(error: &LogError) -> EngineError {
+    match error {
+        LogError::Disturbed { .. } => EngineError::Damaged(error.to_string()),
+        _ => EngineError::Storage(error.to_string()),
+    }
+}
+
 pub(super) fn failed(what: &str, path: &Path, error: &std::io::Error) -> EngineError {
     unusable(format!("{what} {}: {error}", path.display()), error.kind())
 }

@@ -143,10 +143,12 @@ impl<F: DiskFile> Watermark<F> {
         self.sync()
     }
 
-    /// Whether the file still says what was written here, and not what another process wrote.
+    /// Whether nobody else has written here since. Whoever opens the store writes into the slot whose turn is next.
     pub fn is_ours(&self) -> io::Result<bool> {
-        let found = newest(&self.file, self.salt)?;
-        Ok(found.is_some_and(|(turn, vouched)| turn == self.turn && vouched.owner == self.vouched.owner))
+        let offset = SLOT_OFFSETS[((self.turn + 1) % 2) as usize];
+        let found = read(&self.file.read_vec(offset, SLOT_BYTES)?, self.salt);
+        // A damaged slot says nothing of anybody.
+        Ok(found.is_none_or(|(turn, _)| turn + 1 == self.turn))
     }
 
     fn write(&mut self) -> io::Result<()> {

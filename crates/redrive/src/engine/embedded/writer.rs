@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 use redrive_core::{Meta, Time};
 use tokio::sync::oneshot;
 
-use super::batch::Batch;
+use super::batch::{Batch, Written};
 use super::command::{Closing, Command, Note, Relocation};
 use super::disk::Disk;
 use super::log::{Log, LogError};
 use super::mailbox::Mailbox;
 use super::record::{AcceptedBody, Blocked, Ended, LetterMoved, Seen, Stored, kind, put_seqs};
 use super::shelf::{IdSlot, Shelf, Space, Table};
+use super::unusable::stopped;
 use super::watermark::{self, Vouched, Watermark};
 use crate::engine::ingest::{Accepted, IngestAnswer, IngestError, NewMessage};
 use crate::engine::overlay::Far;
-use crate::engine::seam::{Ticket, Verdict};
+use crate::engine::seam::{EngineError, Ticket, Verdict};
 
 /// Positions in the letter log have this bit, so that a pointer says which log it means.
 pub const LETTER_LOG: u64 = 1 << 63;
@@ -30,6 +31,8 @@ const LIST_MAX: usize = 64 * 1024;
 const IDLE: Duration = Duration::from_millis(5);
 /// How long the watermark may lack a sync while there is work.
 const SYNC_AFTER: Duration = Duration::from_secs(1);
+/// How often a writer that has nothing to do looks whether its files are still its own.
+const LOOK_AFTER: Duration = Duration::from_secs(10);
 
 pub struct Writer<D: Disk, S> {
     pub disk: D,
@@ -63,7 +66,7 @@ struct End<'a> {
 impl Drop for End<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.notes.post(Note::Failed("the writer has panicked".into()), 0);
+            self.notes.post(Note::Failed(EngineError::Storage("the writer has panicked".into())), 0);
         }
         self.commands.close();
         drop(self.commands.drain());
@@ -81,30 +84,33 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
         let mut marked = true;
         let mut synced = Instant::now();
         loop {
-            let patience =
-                if marked { self.watermark.is_unsynced().then_some(SYNC_AFTER) } else { Some(IDLE) };
-            let Some(arrived) = commands.wait(patience) else { break };
+            let patience = match (marked, self.watermark.is_unsynced()) {
+                (false, _) => IDLE,
+                (true, true) => SYNC_AFTER,
+                (true, false) => LOOK_AFTER,
+            };
+            let Some(arrived) = commands.wait(Some(patience)) else { break };
             let mut result = if !arrived.is_empty() {
                 marked = false;
-                self.commit_all(arrived, &mut |note| note.leave(notes)).map_err(|error| error.to_string())
+                self.commit_all(arrived, &mut |note| note.leave(notes))
             } else if marked {
-                Ok(())
+                self.check_owner().and_then(|()| self.journal.check_file())
             } else {
                 marked = true;
-                self.journal.mark().map_err(|error| error.to_string())
+                self.journal.mark()
             };
             if result.is_ok() && self.watermark.is_unsynced() && synced.elapsed() >= SYNC_AFTER {
-                result = self.sync_watermark().map_err(|error| error.to_string());
+                result = self.sync_watermark();
                 synced = Instant::now();
             }
             if let Err(error) = result {
-                notes.post(Note::Failed(error), 0);
+                notes.post(Note::Failed(stopped(&error)), 0);
                 return;
             }
             wake();
         }
         if let Err(error) = self.close() {
-            notes.post(Note::Failed(error.to_string()), 0);
+            notes.post(Note::Failed(stopped(&error)), 0);
         }
     }
 
@@ -132,6 +138,15 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             self.sync_watermark()?;
         }
         Ok(())
+    }
+
+    /// Stops before it writes where another process has written.
+    fn check_owner(&self) -> Result<(), LogError> {
+        let name = watermark::NAME;
+        if self.watermark.is_ours().map_err(LogError::io("reading", name))? {
+            return Ok(());
+        }
+        Err(LogError::Disturbed { name: name.into(), how: "written".into() })
     }
 
     fn sync_watermark(&mut self) -> Result<(), LogError> {
@@ -220,8 +235,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             Ok(None)
         } else {
             batch.set_note(self.next_seq);
-            let written = self.journal.write(batch).and_then(|written| self.journal.sync().map(|_| written));
-            written.and_then(|written| self.vouch().map(|()| Some(written)))
+            self.make_durable(batch).map(Some)
         };
         let fresh_until = fresh.then_some(self.next_seq);
         let result = result.map(|written| note(Note::Committed { written, ticket, fresh_until }));
@@ -234,6 +248,14 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             let _ = answer.send(answered);
         }
         result
+    }
+
+    fn make_durable(&mut self, batch: Batch) -> Result<Written, LogError> {
+        self.check_owner()?;
+        let written = self.journal.write(batch)?;
+        self.journal.sync()?;
+        self.vouch()?;
+        Ok(written)
     }
 
     fn ingest(&mut self, batch: &mut Batch, new: Vec<NewMessage>, now: Time) -> IngestAnswer {
