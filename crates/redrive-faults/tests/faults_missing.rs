@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use redrive::engine::embedded::accept::accept_loss;
 use redrive::engine::embedded::{Embedded, Tuning};
 use redrive::engine::{Engine, EngineError, MessagePhase};
 use redrive_core::Time;
@@ -174,6 +175,53 @@ fn a_watermark_that_is_gone_or_says_nothing_is_refused() {
         let found = sample::look(&dir, "plain", &sample.fates).expect("it opens from now on");
         assert_eq!(found.missing(&sample.fates), [""; 0]);
     }
+}
+
+/// 780 acknowledged ids once went this way without a word.
+#[test]
+fn a_store_that_was_removed_is_refused_with_what_it_held_until_the_loss_is_accepted() {
+    let sample = Sample::new();
+    let pending = sample.fates.values().filter(|fate| **fate == Fate::Pending).count();
+    let open = sample.fates.values().filter(|fate| **fate == Fate::Open).count();
+    for whole in [true, false] {
+        let dir = sample.copy(&format!("removed-{whole}"), true);
+        if whole {
+            fs::remove_dir_all(dir.join("plain")).expect("removed");
+        } else {
+            fs::remove_dir_all(dir.join("plain/journal")).expect("removed");
+            fs::create_dir(dir.join("plain/journal")).expect("made");
+        }
+        let text = refused(&dir, &sample.fates);
+        assert!(text.contains("plain") && text.contains("--accept-loss"), "{text}");
+        let held = format!("{pending} pending messages and {open} dead letters");
+        assert!(!whole || text.contains(&held), "{held}: {text}");
+        assert!(!dir.join("plain/journal/watermark").exists(), "nothing was made anew");
+
+        let loss = accept_loss(&dir, "plain").expect("accepted");
+        assert!(loss.to_string().contains(&held), "{loss}");
+        let found = sample::look(&dir, "plain", &Fates::new()).expect("a new store");
+        assert!(found.letters.is_empty() && found.delivered.is_empty());
+    }
+}
+
+#[test]
+fn accepting_a_loss_gives_up_what_is_missing_and_nothing_else() {
+    let sample = Sample::new();
+    let dir = sample.copy("accept", true);
+    assert!(accept_loss(&dir, "plain").expect("accepted").is_nothing());
+    let gone = segments(&dir, "l-").pop().expect("a segment");
+    let bytes = fs::metadata(&gone).expect("it is there").len();
+    fs::remove_file(&gone).expect("removed");
+    let loss = accept_loss(&dir, "plain").expect("accepted");
+    let lost: u64 = loss.letters.iter().map(|range| range.end - range.start).sum();
+    assert_eq!((lost, loss.journal.len(), loss.end_unknown), (bytes, 0, false));
+    assert!(loss.to_string().contains("of the letter log, with at most"), "{loss}");
+    assert!(accept_loss(&dir, "plain").expect("accepted").is_nothing(), "once is enough");
+    let found = sample::look(&dir, "plain", &sample.fates).expect("it opens from now on");
+    // The index still knows the letters; their content is gone.
+    let open = sample.fates.values().filter(|fate| **fate == Fate::Open).count();
+    let whole = found.missing(&sample.fates).len() + found.corrupt.len();
+    assert!(!found.corrupt.is_empty() && whole < open, "{:?}", found.corrupt);
 }
 
 /// After a kill the last acknowledgement counts, not the last sync of the watermark.

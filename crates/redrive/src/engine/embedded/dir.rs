@@ -5,21 +5,27 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redrive_core::Time;
 
 use super::disk::{Disk as _, RealDisk, Traffic};
 pub use super::format::FORMAT;
 use super::format::{format, write_durably};
+use super::keeper::Census;
 use super::lock::DirLock;
+use super::manifest::{Holding, Manifest};
 use super::open::{self, Place, StoreReport};
 use super::runs::SortedRuns;
 use super::shelf::ShelfError;
 use super::store::Store;
 use super::tuning::Tuning;
-use super::unusable::failed;
-use crate::engine::seam::{EngineError, StoreOptions};
+use super::unusable::{HOW_TO_GO_ON, failed};
+use crate::engine::seam::{Engine as _, EngineError, StoreOptions};
 use crate::name;
 
+/// Since this format, a directory is never without its manifest of pipelines.
+const MANIFEST_SINCE: u32 = 2;
 /// Says that the store of a pipeline was made, beside its journal: without it a lost journal would look like a new one.
 const MADE_FILE: &str = "made";
 
@@ -35,12 +41,31 @@ pub struct Embedded {
 }
 
 #[derive(Debug)]
-struct Owned {
+pub(super) struct Owned {
     path: PathBuf,
-    id: [u8; 16],
+    pub(super) id: [u8; 16],
+    manifest: Mutex<Manifest>,
+    /// What was wrong with the directory itself, for the report of each store.
+    note: Option<String>,
     /// The stores that are open: a journal has one writer, also within a process.
     open: Mutex<HashSet<String>>,
     _lock: DirLock,
+}
+
+impl Owned {
+    pub(super) fn open(path: &Path) -> Result<Self, EngineError> {
+        // RealDisk makes the directory durable, not only present.
+        RealDisk::new(path).map_err(|error| failed("making", path, &error))?;
+        let lock = DirLock::take(path)?;
+        let (was, id) = format(path)?;
+        let (manifest, note) = Manifest::open(path, was < MANIFEST_SINCE)?;
+        let manifest = Mutex::new(manifest);
+        Ok(Self { path: path.to_owned(), id, manifest, note, open: Mutex::default(), _lock: lock })
+    }
+
+    pub(super) fn manifest(&self) -> MutexGuard<'_, Manifest> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A store's name is taken for as long as this lives.
@@ -66,12 +91,7 @@ impl Embedded {
     }
 
     pub fn open_with(path: impl Into<PathBuf>, tuning: Tuning) -> Result<Self, EngineError> {
-        let path = path.into();
-        // RealDisk makes the directory durable, not only present.
-        RealDisk::new(&path).map_err(|error| failed("making", &path, &error))?;
-        let lock = DirLock::take(&path)?;
-        let id = format(&path)?;
-        let dir = Arc::new(Owned { path, id, open: Mutex::default(), _lock: lock });
+        let dir = Arc::new(Owned::open(&path.into())?);
         Ok(Self { dir, tuning, reports: Arc::default(), traffic: Arc::default() })
     }
 
@@ -80,21 +100,31 @@ impl Embedded {
         check_name(pipeline)?;
         let taken = self.take(pipeline)?;
         let path = self.dir.path.join(pipeline);
+        if !self.tuning.accept_missing {
+            self.dir.manifest().check(pipeline)?;
+        }
         let disk = RealDisk::new(path.join("journal")).map_err(|error| failed("making", &path, &error))?;
         let disk = disk.counting(Arc::clone(&self.traffic));
         let made = path.join(MADE_FILE);
         let is_new = !made.exists();
-        if !is_new && !self.tuning.accept_missing {
+        let was_there = !is_new || self.dir.manifest().holding(pipeline).is_some();
+        if was_there && !self.tuning.accept_missing {
             journal_is_there(&disk, &path)?;
         }
         let owner = RandomState::new().hash_one(std::process::id());
         let place = Place { disk, store_id: self.dir.id, options, tuning: self.tuning, owner };
         let index = path.join("index");
-        let (mut store, report) =
-            open::open(&place, &|anew| open_index(&index, open::seed(&self.dir.id), &self.tuning, anew))?;
+        let open_index = |anew| open_index(&index, open::seed(&self.dir.id), &self.tuning, anew);
+        let (mut store, mut report) =
+            open::open(&place, &open_index).map_err(|error| in_store(&path, error))?;
         if is_new {
             write_durably(&path, &made, b"").map_err(|error| failed("writing", &made, &error))?;
         }
+        self.dir.manifest().set(pipeline, Holding::of(&store.counts(), Time::ZERO))?;
+        report.notes.extend(self.dir.note.clone());
+        let (dir, name) = (Arc::clone(&self.dir), pipeline.to_owned());
+        // It is for people in trouble: one that is a minute old does as well.
+        store.tell_holdings(Census::new(move |holding| drop(dir.manifest().set(&name, holding))));
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline.to_owned(), report);
         store.keep_until_the_end(Box::new(taken));
         Ok(store)
@@ -126,6 +156,14 @@ impl Embedded {
     }
 }
 
+/// Says of which store the error is.
+fn in_store(path: &Path, error: EngineError) -> EngineError {
+    match error {
+        EngineError::Damaged(text) => EngineError::Damaged(format!("{}: {text}", path.display())),
+        other => other,
+    }
+}
+
 /// A store that was made once has at least one segment, however little it holds.
 fn journal_is_there(disk: &RealDisk, path: &Path) -> Result<(), EngineError> {
     let names = disk.list().map_err(|error| failed("reading", path, &error))?;
@@ -133,14 +171,13 @@ fn journal_is_there(disk: &RealDisk, path: &Path) -> Result<(), EngineError> {
         return Ok(());
     }
     Err(EngineError::Damaged(format!(
-        "{}: the journal has no segment left, and with it went every message; restore it from a backup, or move this \
-         directory away to begin anew",
+        "{}: the journal has no segment left, and with it went every message; {HOW_TO_GO_ON}",
         path.display()
     )))
 }
 
 /// Opens the tables, or makes empty ones.
-fn open_index(
+pub(super) fn open_index(
     path: &Path,
     seed: u64,
     tuning: &Tuning,

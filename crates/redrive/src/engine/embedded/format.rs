@@ -13,8 +13,8 @@ use crate::private;
 pub const FORMAT: u32 = 2;
 const FORMAT_FILE: &str = "FORMAT";
 
-/// Reads the format file, or writes it for a new directory. Returns the directory's id.
-pub(super) fn format(path: &Path) -> Result<[u8; 16], EngineError> {
+/// Reads the format file, or writes it for a new directory. Returns the format it had and its id.
+pub(super) fn format(path: &Path) -> Result<(u32, [u8; 16]), EngineError> {
     let name = path.join(FORMAT_FILE);
     match fs::read_to_string(&name) {
         Ok(text) => {
@@ -23,12 +23,12 @@ pub(super) fn format(path: &Path) -> Result<[u8; 16], EngineError> {
                 // An older program would not keep the watermark; it must refuse from now on.
                 write_format(path, &name, id)?;
             }
-            Ok(id)
+            Ok((found, id))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let id = new_id();
             write_format(path, &name, id)?;
-            Ok(id)
+            Ok((FORMAT, id))
         }
         Err(error) => Err(failed("reading", &name, &error)),
     }

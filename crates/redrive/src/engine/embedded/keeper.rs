@@ -8,6 +8,7 @@ use super::clean::{Cleaner, Piece};
 use super::command::Note;
 use super::disk::Disk;
 use super::mailbox::Mailbox;
+use super::manifest::Holding;
 use super::shelf::{Cell, Pointer, Shelf, ShelfError, Space, Table, Write};
 use crate::engine::delay::DelayKey;
 use crate::engine::overlay::{Changes, Far};
@@ -25,8 +26,26 @@ pub enum Task {
         limit: usize,
     },
     Scan(Piece),
+    /// Write down how much the store holds.
+    Tell(Census, Holding),
     /// Memory whose release takes long.
     Forget(Frozen),
+}
+
+/// Takes down how much a store holds.
+#[derive(Clone)]
+pub struct Census(Arc<dyn Fn(Holding) + Send + Sync>);
+
+impl Census {
+    pub fn new(tell: impl Fn(Holding) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+}
+
+impl std::fmt::Debug for Census {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Census")
+    }
 }
 
 #[derive(Debug)]
@@ -57,6 +76,10 @@ impl<D: Disk, S: Shelf> Keeper<D, S> {
             Task::Load { from, limit } => self.load(&from, limit),
             Task::Scan(piece) => {
                 self.cleaner.scan(&piece).map(|(relocation, next)| Note::Scanned { relocation, next })
+            }
+            Task::Tell(census, holding) => {
+                (census.0)(holding);
+                return None;
             }
             Task::Forget(frozen) => {
                 drop(frozen);

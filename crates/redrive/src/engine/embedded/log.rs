@@ -187,6 +187,11 @@ impl<D: Disk> Log<D> {
         self.note = note;
     }
 
+    /// The number that the last batch carries.
+    pub fn note(&self) -> u64 {
+        self.note
+    }
+
     pub fn reader(&self) -> Reader<D> {
         Reader::new(self.segments.clone(), self.seal, SegmentHeader::len_of(&self.options.prefix))
     }

@@ -38,6 +38,7 @@ pub mod suspected;
 mod writer;
 
 mod absorb;
+pub mod accept;
 pub mod dir;
 mod find;
 mod format;
@@ -47,6 +48,7 @@ mod inspect_log;
 pub mod inspection;
 mod key_line;
 mod lock;
+pub mod manifest;
 mod oldest;
 pub mod open;
 mod open_logs;

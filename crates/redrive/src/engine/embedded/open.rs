@@ -45,6 +45,8 @@ pub struct StoreReport {
     /// Deliveries that were running when the last process ended without a clean stop. They are reported again until
     /// something is taken.
     pub started: Vec<Mark>,
+    /// What else was wrong and is right again.
+    pub notes: Vec<String>,
     /// Messages that are suspected of having ended a process: these, and those of earlier runs that had no turn yet.
     pub suspects: Vec<u64>,
 }
@@ -95,7 +97,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let known = loaded.as_ref().map(|Loaded { book, .. }| (book.position, book.next_seq)).unwrap_or_default();
     let (verify_from, next_seq) = known;
     let logs = open_logs(place, IndexKnows { position: verify_from, next_seq })?;
-    let Logs { mut journal, letters, mut watermark, reports, vouched } = logs;
+    let Logs { mut journal, letters, mut watermark, reports, vouched, end_unknown } = logs;
     [report.journal, report.letters] = reports;
     let (start, end) = (journal.start(), journal.end());
 
@@ -123,7 +125,8 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         closed_keep: tuning.closed_keep,
     };
     let keeper = Keeper { shelf: Arc::clone(&shelf_now), cleaner };
-    let mut doubtful = !report.journal.missing.is_empty() || !report.letters.missing.is_empty();
+    let mut doubtful =
+        end_unknown || !report.journal.missing.is_empty() || !report.letters.missing.is_empty();
     if anew {
         book.position = start;
         if doubtful && start >= vouched.journal.end {
@@ -198,6 +201,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         failed: None,
         doubtful_below,
         tending,
+        census: None,
         kept: None,
         book,
     };

@@ -29,6 +29,8 @@ pub(super) struct Logs<D: Disk> {
     pub(super) reports: [OpenReport; 2],
     /// What was vouched for before this opening.
     pub(super) vouched: Vouched,
+    /// There should have been a watermark and was none, and that was accepted.
+    pub(super) end_unknown: bool,
 }
 
 /// Opens the logs. What is missing is refused, unless that was accepted; then it is in the reports.
@@ -53,6 +55,7 @@ pub(super) fn open_logs<D: Disk>(place: &Place<D>, index: IndexKnows) -> Result<
         (Found::Nothing, _) => return Err(unknown_end("is missing")),
         (Found::Damaged, _) => return Err(unknown_end("is damaged")),
     };
+    let end_unknown = watermark.is_none() && newest.is_some_and(|version| version >= WATERMARK_SINCE);
     let vouched = watermark.as_ref().map(Watermark::vouched).unwrap_or_default();
     let journal_end = vouched.journal.end.max(index.position);
     let journal_known = Extent { end: journal_end, ..vouched.journal };
@@ -77,7 +80,7 @@ pub(super) fn open_logs<D: Disk>(place: &Place<D>, index: IndexKnows) -> Result<
         }
     };
     let vouched = Vouched { next_seq, ..watermark.vouched() };
-    Ok(Logs { journal, letters, watermark, reports: [journal_report, letters_report], vouched })
+    Ok(Logs { journal, letters, watermark, reports: [journal_report, letters_report], vouched, end_unknown })
 }
 
 fn unknown_end(how: &str) -> EngineError {

@@ -255,6 +255,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
                 self.wait_for_notes()?;
             }
         }
+        self.tell_holding();
         self.started.clear().map_err(|error| EngineError::Storage(error.to_string()))?;
         self.finish();
         self.absorb()

@@ -9,7 +9,7 @@ use redrive_core::Time;
 use super::book::Book;
 use super::command::{Closing, Command, Note};
 use super::disk::Disk;
-use super::keeper::{Keeper, Task, merge_all, run_merges};
+use super::keeper::{Census, Keeper, Task, merge_all, run_merges};
 use super::lines::LineKey;
 use super::log::ReadError;
 use super::mailbox::Mailbox;
@@ -95,6 +95,7 @@ pub struct Store<D: Disk, S: Shelf> {
     /// Something of messages below this number was lost: no trace of one does not mean that it succeeded.
     pub(super) doubtful_below: u64,
     pub(super) tending: Tending,
+    pub(super) census: Option<Census>,
     /// Dropped last, after the threads have ended.
     pub(super) kept: Option<Box<dyn std::fmt::Debug + Send>>,
 }
@@ -271,6 +272,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     /// Keeps something alive until the store and its threads are gone.
     pub(super) fn keep_until_the_end(&mut self, kept: Box<dyn std::fmt::Debug + Send>) {
         self.kept = Some(kept);
+    }
+
+    /// From now on, somebody writes down how much the store holds.
+    pub(super) fn tell_holdings(&mut self, census: Census) {
+        self.census = Some(census);
     }
 
     pub(super) fn set_wake(&self, wake: Arc<dyn Fn() + Send + Sync>) {

@@ -1,16 +1,23 @@
 //! Tending the store between deliveries: loading what comes due, checkpoints of the index, cleaning of the journal.
 
+use std::time::Duration;
+
 use redrive_core::Message;
 
 use super::clean::Piece;
 use super::command::{Command, Relocation};
 use super::disk::Disk;
 use super::keeper::Task;
+use super::manifest::Holding;
 use super::record::{FLAG_BLOCKED, Stored, Was};
 use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::store::Store;
 use super::tending::{Checkpoint, Cleaning, Segment};
 use super::writer::LETTER_LOG;
+use crate::engine::seam::Engine as _;
+
+/// How often it is written down how much the store holds.
+const COUNT_EVERY: Duration = Duration::from_mins(1);
 
 impl<D: Disk, S: Shelf> Store<D, S> {
     pub(super) fn tend(&mut self) {
@@ -22,6 +29,18 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             self.checkpoint(false);
         }
         self.clean();
+        if self.now.since(self.tending.counted) >= COUNT_EVERY {
+            self.tell_holding();
+        }
+    }
+
+    /// Has it written down how much the store holds.
+    pub(super) fn tell_holding(&mut self) {
+        self.tending.counted = self.now;
+        if let Some(census) = self.census.clone() {
+            let holding = Holding::of(&self.counts(), self.now);
+            self.task(Task::Tell(census, holding));
+        }
     }
 
     /// Starts a checkpoint unless one is under way.
