@@ -9,7 +9,9 @@ use redrive_core::Message;
 
 use super::lines::{LineKey, Lines};
 use super::live::Live;
-use super::shelf::{Cell, IdSlot, LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table, WaitPlace};
+use super::shelf::{
+    Cell, IdSlot, LetterSlot, LineSlot, Patience, Pointer, Shelf, ShelfError, Space, Table, WaitPlace, Write,
+};
 use crate::engine::completion::CompletionSet;
 use crate::engine::delay::{DelayIndex, DelayKey};
 use crate::engine::overlay::{Changes, Overlay};
@@ -89,6 +91,13 @@ impl Cell for Vec<u64> {
     }
 }
 
+/// The journal position that the tables reflect after these changes.
+pub(super) fn position_of(writes: &[Write]) -> Option<u64> {
+    let is_meta = |(space, key, _): &&Write| *space == Space::Meta && *key == META_KEY.bytes();
+    let (_, _, value) = writes.iter().rev().find(is_meta)?;
+    <Vec<u64>>::read(value.as_ref()?)?.get(1).copied()
+}
+
 /// The one key of the meta table.
 pub const META_KEY: u64 = 0;
 /// Raised whenever the tables or the entry mean something else: an index of another version is built anew from the
@@ -133,11 +142,13 @@ impl<S: Shelf> Book<S> {
         near_max: usize,
     ) -> Result<Option<Loaded<S>>, ShelfError> {
         let Some(raw) = shelf.get(Space::Meta, &META_KEY.bytes())? else { return Ok(None) };
-        let damaged = || ShelfError("its meta entry cannot be read".into());
+        let damaged = || ShelfError::Damaged("its meta entry cannot be read".into());
         let meta = <Vec<u64>>::read(&raw).filter(|m| m.len() >= META_FIXED && m[0] == META_VERSION);
         let meta = meta.ok_or_else(damaged)?;
         if options.dedup.is_some() && meta[12] == 0 {
-            return Err(ShelfError("it was kept without ids, which are remembered from now on".into()));
+            return Err(ShelfError::Damaged(
+                "it was kept without ids, which are remembered from now on".into(),
+            ));
         }
         let runs_end = META_FIXED + meta[13] as usize * 2;
         let runs = meta.get(META_FIXED..runs_end).ok_or_else(damaged)?;
@@ -202,7 +213,17 @@ impl<S: Shelf> Book<S> {
     }
 
     pub fn table(&self, space: Space) -> Table<'_, S> {
-        Table { shelf: &self.shelf, space }
+        Table { shelf: &self.shelf, space, patience: Patience::Wait }
+    }
+
+    /// A table for somebody who would rather be told than wait while it is built anew.
+    pub fn asked(&self, space: Space) -> Table<'_, S> {
+        Table { shelf: &self.shelf, space, patience: Patience::Ask }
+    }
+
+    /// A letter that somebody asks for.
+    pub fn asked_letter(&self, seq: u64) -> Result<Option<LetterSlot>, ShelfError> {
+        self.letters.get(&seq, &self.asked(Space::Letters))
     }
 
     pub fn letter(&self, seq: u64) -> Result<Option<LetterSlot>, ShelfError> {
@@ -211,7 +232,7 @@ impl<S: Shelf> Book<S> {
 
     /// The first of a key's line.
     pub fn first_in_line(&mut self, hash: u64) -> Result<Option<(LineKey, LineSlot)>, ShelfError> {
-        let table = Table { shelf: &*self.shelf, space: Space::Lines };
+        let table = Table { shelf: &*self.shelf, space: Space::Lines, patience: Patience::Wait };
         self.lines.first(hash, &table)
     }
 

@@ -15,7 +15,7 @@ use super::format::{format, write_durably};
 use super::keeper::Census;
 use super::lock::DirLock;
 use super::manifest::{Holding, Manifest};
-use super::open::{self, Place, StoreReport};
+use super::open::{self, OpenShelf, Place, StoreReport};
 use super::runs::SortedRuns;
 use super::shelf::ShelfError;
 use super::store::Store;
@@ -114,7 +114,8 @@ impl Embedded {
         let owner = RandomState::new().hash_one(std::process::id());
         let place = Place { disk, store_id: self.dir.id, options, tuning: self.tuning, owner };
         let index = path.join("index");
-        let open_index = |anew| open_index(&index, open::seed(&self.dir.id), &self.tuning, anew);
+        let (seed, tuning) = (open::seed(&self.dir.id), self.tuning);
+        let open_index: OpenShelf<_> = Arc::new(move |anew| open_index(&index, seed, &tuning, anew));
         let (mut store, mut report) =
             open::open(&place, &open_index).map_err(|error| in_store(&path, error))?;
         if is_new {
@@ -183,12 +184,13 @@ pub(super) fn open_index(
     tuning: &Tuning,
     anew: bool,
 ) -> Result<Arc<SortedRuns<RealDisk>>, ShelfError> {
-    let making = |error| ShelfError(format!("making {}: {error}", path.display()));
+    let making = |error| ShelfError::Damaged(format!("making {}: {error}", path.display()));
     if !anew {
         let disk = RealDisk::new(path).map_err(making)?;
         return SortedRuns::open(disk, seed, tuning.checkpoint_changes).map(Arc::new);
     }
-    remove_strangers(path).map_err(|error| ShelfError(format!("removing {}: {error}", path.display())))?;
+    remove_strangers(path)
+        .map_err(|error| ShelfError::Damaged(format!("removing {}: {error}", path.display())))?;
     let disk = RealDisk::new(path).map_err(making)?;
     SortedRuns::anew(disk, seed, tuning.checkpoint_changes).map(Arc::new)
 }

@@ -7,9 +7,10 @@ use super::book::{Frozen, META_KEY};
 use super::clean::{Cleaner, Piece};
 use super::command::Note;
 use super::disk::Disk;
+use super::healing::Healing;
 use super::mailbox::Mailbox;
 use super::manifest::Holding;
-use super::shelf::{Cell, Pointer, Shelf, ShelfError, Space, Table, Write};
+use super::shelf::{Cell, Patience, Pointer, Shelf, ShelfError, Space, Table, Write};
 use crate::engine::delay::DelayKey;
 use crate::engine::overlay::{Changes, Far};
 
@@ -60,8 +61,8 @@ impl<D: Disk, S: Shelf> Keeper<D, S> {
             for task in arrived {
                 // A panic in the index library must not leave the owner waiting for an answer.
                 let worked = catch_unwind(AssertUnwindSafe(|| self.work(task)));
-                let note =
-                    worked.unwrap_or_else(|_| Some(Note::Failed(ShelfError("it panicked".into()).into())));
+                let note = worked
+                    .unwrap_or_else(|_| Some(Note::Failed(ShelfError::Damaged("it panicked".into()).into())));
                 if let Some(note) = note {
                     notes.post(note, 0);
                     wake();
@@ -90,38 +91,51 @@ impl<D: Disk, S: Shelf> Keeper<D, S> {
     }
 
     fn apply(&self, frozen: &Frozen, persist: bool) -> Result<(), ShelfError> {
-        let mut writes = Vec::new();
-        collect(&mut writes, Space::Delay, &frozen.delay);
-        collect(&mut writes, Space::Lines, &frozen.lines);
-        collect(&mut writes, Space::Doors, &frozen.doors);
-        collect(&mut writes, Space::Letters, &frozen.letters);
-        collect(&mut writes, Space::Ids, &frozen.ids);
-        collect(&mut writes, Space::Places, &frozen.places);
-        writes.push((Space::Meta, META_KEY.bytes(), Some(frozen.meta.bytes())));
-        self.shelf.apply(writes)?;
+        write_checkpoint(&*self.shelf, frozen)?;
         if persist { self.shelf.persist() } else { Ok(()) }
     }
 
     fn load(&self, from: &DelayKey, limit: usize) -> Result<Note, ShelfError> {
-        let table = Table { shelf: &*self.shelf, space: Space::Delay };
+        let table = Table { shelf: &*self.shelf, space: Space::Delay, patience: Patience::Wait };
         let entries = Far::<DelayKey, Pointer>::range(&table, from, None, limit)?;
         Ok(Note::Loaded { entries, limit })
     }
 }
 
-/// Merges runs of the tables whenever a checkpoint was written, on a thread of its own: a large merge takes seconds.
-pub fn run_merges<S: Shelf>(shelf: &S, asked: &Mailbox<()>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
-    while asked.wait(None).is_some() {
-        if let Err(error) = merge_all(shelf) {
-            notes.post(Note::Failed(error.into()), 0);
-            wake();
-        }
+/// Writes everything that has changed into the tables, as one.
+pub fn write_checkpoint<S: Shelf>(shelf: &S, frozen: &Frozen) -> Result<(), ShelfError> {
+    let mut writes = Vec::new();
+    collect(&mut writes, Space::Delay, &frozen.delay);
+    collect(&mut writes, Space::Lines, &frozen.lines);
+    collect(&mut writes, Space::Doors, &frozen.doors);
+    collect(&mut writes, Space::Letters, &frozen.letters);
+    collect(&mut writes, Space::Ids, &frozen.ids);
+    collect(&mut writes, Space::Places, &frozen.places);
+    writes.push((Space::Meta, META_KEY.bytes(), Some(frozen.meta.bytes())));
+    shelf.apply(&mut writes)
+}
+
+/// Merges runs of the tables whenever a checkpoint was written, and builds the tables anew when they are damaged: on a
+/// thread of its own, for both may take long.
+pub fn run_upkeep<S: Shelf>(shelf: &Healing<S>, called: &Mailbox<()>, wake: &dyn Fn()) {
+    while called.wait(None).is_some() {
+        upkeep(shelf);
+        wake();
     }
 }
 
-pub fn merge_all<S: Shelf>(shelf: &S) -> Result<(), ShelfError> {
-    while shelf.merge()? {}
-    Ok(())
+/// One round of it.
+pub fn upkeep<S: Shelf>(shelf: &Healing<S>) {
+    if shelf.is_broken() {
+        shelf.heal();
+    }
+    loop {
+        match shelf.merge() {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => return shelf.untidy(error.to_string()),
+        }
+    }
 }
 
 fn collect<K: Cell + Ord, V: Cell>(writes: &mut Vec<Write>, space: Space, changes: &Changes<K, V>) {

@@ -1,7 +1,6 @@
 //! Opening a store: the journal says what is true, the index is brought forward to it or built anew.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,13 +9,13 @@ use redrive_core::Time;
 use super::book::{Book, Loaded};
 use super::clean::Cleaner;
 use super::disk::Disk;
-use super::keeper::{Keeper, Task};
+use super::healing::Healing;
+use super::keeper::Keeper;
 use super::log::OpenReport;
 use super::mailbox::Mailbox;
 use super::open_logs::{IndexKnows, Logs, open_logs};
-use super::reader::{Reader, Scanned};
 use super::ready::Ready;
-use super::record::kind;
+use super::rebuild::{Folding, Rebuilder, fold_journal, fold_letters};
 use super::reminder::Reminder;
 use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::started::{Mark, Started};
@@ -25,7 +24,7 @@ use super::suspected::Suspected;
 use super::tending::Tending;
 use super::tuning::Tuning;
 use super::watermark::Vouched;
-use super::writer::{LETTER_LOG, Writer};
+use super::writer::Writer;
 use crate::engine::completion::CompletionSet;
 use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{EngineError, StoreOptions};
@@ -68,12 +67,12 @@ pub fn seed(store_id: &[u8; 16]) -> u64 {
 }
 
 /// Opens the tables; with `true`, throws away what is there first.
-pub type OpenShelf<'a, S> = dyn Fn(bool) -> Result<Arc<S>, ShelfError> + 'a;
+pub type OpenShelf<S> = Arc<dyn Fn(bool) -> Result<Arc<S>, ShelfError> + Send + Sync>;
 
 /// Opens a store whose writing is done by threads of its own.
 pub fn open<D: Disk, S: Shelf>(
     place: &Place<D>,
-    shelf: &OpenShelf<'_, S>,
+    shelf: &OpenShelf<S>,
 ) -> Result<(Store<D, S>, StoreReport), EngineError> {
     let (mut store, report) = open_by_hand(place, shelf)?;
     let Hands::Own(writer, keeper) = std::mem::replace(&mut store.hands, Hands::Gone) else {
@@ -86,7 +85,7 @@ pub fn open<D: Disk, S: Shelf>(
 /// Opens a store that writes when it is polled: every step is the caller's, which is what the simulation needs.
 pub fn open_by_hand<D: Disk, S: Shelf>(
     place: &Place<D>,
-    shelf: &OpenShelf<'_, S>,
+    shelf: &OpenShelf<S>,
 ) -> Result<(Store<D, S>, StoreReport), EngineError> {
     let Place { disk, store_id, options, tuning, .. } = place;
     let seed = seed(store_id);
@@ -111,11 +110,15 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let (shelf_now, mut book, from) = if let Some(Loaded { book, ready_at, ready_seq }) = usable {
         (shelf_now?, book, (ready_at, Some(ready_seq)))
     } else {
-        let shelf_now = shelf(true)?;
+        let shelf_now = Arc::new(Healing::new(shelf(true)?));
         let book = Book::new(*options, seed, Arc::clone(&shelf_now), tuning.near_max);
         (shelf_now, book, (start, None))
     };
     let anew = from.1.is_none();
+    let (options, tuning, open) = (*options, *tuning, Arc::clone(shelf));
+    let (reader, letter_reader) = (journal.reader(), letters.reader());
+    let rebuilder = Rebuilder { journal: reader, letters: letter_reader, options, tuning, seed, open };
+    shelf_now.repair_with(book.position, Box::new(move |to| rebuilder.rebuild(to)));
     let cleaner = Cleaner {
         shelf: Arc::clone(&shelf_now),
         journal: journal.reader(),
@@ -135,7 +138,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         }
         doubtful |= fold_letters(&mut book, &letters.reader())?;
     }
-    let folded = fold_journal(&mut book, &journal.reader(), &keeper, (start, anew), tuning)?;
+    let folded = fold_journal(&mut book, &journal.reader(), (start, end), anew, &tuning)?;
     let Folding { frames, first_seq, met_rot } = folded;
     book.next_seq = book.next_seq.max(vouched.next_seq);
     report.brought_forward = frames;
@@ -167,8 +170,8 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let ready = Ready::new(journal.reader(), from.0, end, Some(expected));
     let tending = Tending::after(if anew { 0 } else { verify_from });
     let mut store = Store {
-        options: *options,
-        tuning: *tuning,
+        options,
+        tuning,
         ready,
         journal: journal.reader(),
         letter_log: letters.reader(),
@@ -178,7 +181,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         suspects_ending: Vec::new(),
         commands: Arc::new(Mailbox::default()),
         tasks: Arc::new(Mailbox::default()),
-        merges: Arc::new(Mailbox::default()),
+        upkeep: Arc::new(Mailbox::default()),
         notes: Arc::new(Mailbox::default()),
         hands: Hands::Gone,
         wake: Arc::default(),
@@ -231,6 +234,9 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     if store.book.blocked > 0 {
         store.release_all()?;
     }
+    if store.book.shelf.rebuilds() > 0 {
+        report.rebuilt = Some("it was damaged, which showed when it was brought forward".to_owned());
+    }
     Ok((store, report))
 }
 
@@ -238,14 +244,14 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
 fn load<D: Disk, S: Shelf>(
     place: &Place<D>,
     seed: u64,
-    shelf: &OpenShelf<'_, S>,
+    shelf: &OpenShelf<S>,
     rebuilt: &mut Option<String>,
-) -> (Result<Arc<S>, ShelfError>, Option<Loaded<S>>) {
-    let opened = shelf(false);
+) -> (Result<Arc<Healing<S>>, ShelfError>, Option<Loaded<Healing<S>>>) {
+    let opened = shelf(false).map(|tables| Arc::new(Healing::new(tables)));
     let book = opened.as_ref().map_err(ShelfError::clone).and_then(|shelf| {
         let book = Book::load(place.options, seed, Arc::clone(shelf), place.tuning.near_max)?;
         if book.is_none() && !shelf.range(Space::Meta, &[], None, 1)?.is_empty() {
-            return Err(ShelfError("its meta entry is missing".into()));
+            return Err(ShelfError::Damaged("its meta entry is missing".into()));
         }
         Ok(book)
     });
@@ -256,114 +262,6 @@ fn load<D: Disk, S: Shelf>(
             (opened, None)
         }
     }
-}
-
-/// Folds the letter log; whether something in it is damaged.
-fn fold_letters<D: Disk, S: Shelf>(book: &mut Book<S>, letters: &Reader<D>) -> Result<bool, EngineError> {
-    let Some((start, _)) = letters.segments().first().copied() else { return Ok(false) };
-    let (mut failed, mut met_rot) = (None, false);
-    letters.scan(start, letters.end(), |scanned| match scanned {
-        Scanned::Frame(frame) => match book.fold_letter(&frame, frame.position | LETTER_LOG) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
-        },
-        Scanned::Rot(rot) => {
-            met_rot |= rot.is_of_somebody();
-            ControlFlow::Continue(())
-        }
-        Scanned::Batch(_) => ControlFlow::Continue(()),
-    })?;
-    failed.map_or(Ok(met_rot), |error| Err(error.into()))
-}
-
-/// What folding the journal met.
-struct Folding {
-    frames: u64,
-    /// If everything was built anew, the number of the first message the journal still holds.
-    first_seq: Option<u64>,
-    met_rot: bool,
-}
-
-/// Folds the journal from where the book stands.
-fn fold_journal<D: Disk, S: Shelf>(
-    book: &mut Book<S>,
-    journal: &Reader<D>,
-    keeper: &Keeper<D, S>,
-    (start, anew): (u64, bool),
-    tuning: &Tuning,
-) -> Result<Folding, EngineError> {
-    let (mut frames, mut met_rot) = (0, false);
-    let mut failed: Option<EngineError> = None;
-    // A batch header says which number comes after its batch; what lies before the journal's first message is over.
-    let mut begun = !anew;
-    let mut first_seq = None;
-    // That number, and where the batch it belongs to ends. A batch that was torn counts messages that are not there.
-    let mut note: Option<(u64, u64)> = None;
-    let begin = |book: &mut Book<S>, seq: u64| {
-        book.departed = CompletionSet::starting_at(seq);
-        book.next_seq = book.next_seq.max(seq);
-        Some(seq)
-    };
-    let end = journal.scan(book.position, journal.end(), |scanned| {
-        match scanned {
-            Scanned::Batch(header) => {
-                if let Some((seq, _)) = note.filter(|(_, end)| !begun && *end <= header.position) {
-                    first_seq = begin(book, seq);
-                    begun = true;
-                }
-                note = Some((header.note, header.end()));
-            }
-            Scanned::Frame(frame) => {
-                frames += 1;
-                if frame.kind == kind::ACCEPTED && !begun {
-                    first_seq = begin(book, frame.tag);
-                    begun = true;
-                }
-                if let Err(error) = book.fold(&frame, &mut |_| {}) {
-                    failed = Some(error.into());
-                    return ControlFlow::Break(());
-                }
-                if book.changes() > tuning.checkpoint_changes {
-                    let resume = (start, first_seq.unwrap_or(0));
-                    let frozen = book.freeze(resume);
-                    if let Some(super::command::Note::Failed(error)) =
-                        keeper.work(Task::Apply { frozen, persist: false })
-                    {
-                        failed = Some(error);
-                        return ControlFlow::Break(());
-                    }
-                    drop(book.thaw());
-                }
-            }
-            Scanned::Rot(rot) => {
-                book.damaged = true;
-                met_rot |= rot.is_of_somebody();
-                if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
-                    if !begun {
-                        first_seq = begin(book, header.tag);
-                        begun = true;
-                    }
-                    book.next_seq = book.next_seq.max(header.tag + 1);
-                }
-            }
-        }
-        ControlFlow::Continue(())
-    })?;
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    if let Some((seq, _)) = note.filter(|(_, batch_end)| *batch_end <= end) {
-        if !begun {
-            first_seq = begin(book, seq);
-        }
-        book.next_seq = book.next_seq.max(seq);
-    }
-    book.position = book.position.max(end);
-    book.damaged = false;
-    Ok(Folding { frames, first_seq, met_rot })
 }
 
 /// The marks whose messages are not settled.

@@ -1,7 +1,5 @@
 //! The tables of the index: a cache beside the journal that can be thrown away at any time.
 
-use std::sync::Arc;
-
 use redrive_core::{Reason, Time};
 
 use crate::engine::letter::LetterState;
@@ -55,8 +53,17 @@ impl Space {
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the index: {0}")]
-pub struct ShelfError(pub String);
+pub enum ShelfError {
+    /// What was written cannot be read any more: the tables have to be built anew.
+    #[error("the index: {0}")]
+    Damaged(String),
+    /// They could not be written. What is there is still right.
+    #[error("the index: {0}")]
+    Failed(String),
+    /// They are being built anew, and who asked did not want to wait.
+    #[error("the index is damaged and is being built anew; deliveries go on meanwhile")]
+    Rebuilding,
+}
 
 /// A put (`Some`) or a removal (`None`).
 pub type Write = (Space, Vec<u8>, Option<Vec<u8>>);
@@ -73,8 +80,22 @@ pub trait Shelf: Send + Sync + 'static {
         to: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Pair>, ShelfError>;
+    /// Like `get` for somebody who would rather hear [`ShelfError::Rebuilding`] than wait.
+    fn ask(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, ShelfError> {
+        self.get(space, key)
+    }
+    /// Like `range`, in the same way.
+    fn ask_range(
+        &self,
+        space: Space,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Pair>, ShelfError> {
+        self.range(space, from, to, limit)
+    }
     /// All or nothing.
-    fn apply(&self, writes: Vec<Write>) -> Result<(), ShelfError>;
+    fn apply(&self, writes: &mut Vec<Write>) -> Result<(), ShelfError>;
     /// Makes everything applied so far survive a power cut.
     fn persist(&self) -> Result<(), ShelfError>;
     /// Tidies up for a while, if there is need; whether there may be more. From any thread, while others read and apply.
@@ -84,33 +105,6 @@ pub trait Shelf: Send + Sync + 'static {
     /// Ids that were accepted before this moment, in milliseconds, may be forgotten.
     fn forget_ids_before(&self, at: u64) {
         let _ = at;
-    }
-}
-
-impl<S: Shelf + ?Sized> Shelf for Arc<S> {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, ShelfError> {
-        (**self).get(space, key)
-    }
-    fn range(
-        &self,
-        space: Space,
-        from: &[u8],
-        to: Option<&[u8]>,
-        limit: usize,
-    ) -> Result<Vec<Pair>, ShelfError> {
-        (**self).range(space, from, to, limit)
-    }
-    fn apply(&self, writes: Vec<Write>) -> Result<(), ShelfError> {
-        (**self).apply(writes)
-    }
-    fn persist(&self) -> Result<(), ShelfError> {
-        (**self).persist()
-    }
-    fn merge(&self) -> Result<bool, ShelfError> {
-        (**self).merge()
-    }
-    fn forget_ids_before(&self, at: u64) {
-        (**self).forget_ids_before(at);
     }
 }
 
@@ -305,26 +299,44 @@ impl Cell for LetterSlot {
 pub struct Table<'a, S> {
     pub shelf: &'a S,
     pub space: Space,
+    pub patience: Patience,
+}
+
+/// What a reader does while the tables are being built anew and do not have what it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Waits: it cannot go on without.
+    Wait,
+    /// Is told so.
+    Ask,
 }
 
 impl<K: Cell, V: Cell, S: Shelf> Far<K, V> for Table<'_, S> {
     type Error = ShelfError;
 
     fn get(&self, key: &K) -> Result<Option<V>, ShelfError> {
-        let Some(raw) = self.shelf.get(self.space, &key.bytes())? else { return Ok(None) };
+        let raw = match self.patience {
+            Patience::Wait => self.shelf.get(self.space, &key.bytes())?,
+            Patience::Ask => self.shelf.ask(self.space, &key.bytes())?,
+        };
+        let Some(raw) = raw else { return Ok(None) };
         Ok(Some(V::read(&raw).ok_or_else(|| damaged(self.space))?))
     }
 
     fn range(&self, from: &K, to: Option<&K>, limit: usize) -> Result<Vec<(K, V)>, ShelfError> {
         let to = to.map(Cell::bytes);
-        let pairs = self.shelf.range(self.space, &from.bytes(), to.as_deref(), limit)?;
+        let (from, to) = (from.bytes(), to.as_deref());
+        let pairs = match self.patience {
+            Patience::Wait => self.shelf.range(self.space, &from, to, limit)?,
+            Patience::Ask => self.shelf.ask_range(self.space, &from, to, limit)?,
+        };
         let read = |(key, value): Pair| Some((K::read(&key)?, V::read(&value)?));
         pairs.into_iter().map(|pair| read(pair).ok_or_else(|| damaged(self.space))).collect()
     }
 }
 
 fn damaged(space: Space) -> ShelfError {
-    ShelfError(format!("an entry of table {} cannot be read", space.name()))
+    ShelfError::Damaged(format!("an entry of table {} cannot be read", space.name()))
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use redrive_core::Time;
 use super::book::Book;
 use super::command::{Closing, Command, Note};
 use super::disk::Disk;
-use super::keeper::{Census, Keeper, Task, merge_all, run_merges};
+use super::healing::Healing;
+use super::keeper::{Census, Keeper, Task, run_upkeep, upkeep};
 use super::lines::LineKey;
 use super::log::ReadError;
 use super::mailbox::Mailbox;
@@ -44,14 +45,14 @@ type Wake = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
 /// Who writes: threads of their own, or the caller itself, step by step, in the simulation.
 pub(super) enum Hands<D: Disk, S> {
     Threads(Vec<JoinHandle<()>>),
-    Own(Box<Writer<D, S>>, Keeper<D, S>),
+    Own(Box<Writer<D, Healing<S>>>, Keeper<D, Healing<S>>),
     Gone,
 }
 
 pub struct Store<D: Disk, S: Shelf> {
     pub(super) options: StoreOptions,
     pub(super) tuning: Tuning,
-    pub(super) book: Book<S>,
+    pub(super) book: Book<Healing<S>>,
     pub(super) ready: Ready<D>,
     pub(super) journal: Reader<D>,
     pub(super) letter_log: Reader<D>,
@@ -62,8 +63,8 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) suspects_ending: Vec<(Ticket, u64)>,
     pub(super) commands: Arc<Mailbox<Command>>,
     pub(super) tasks: Arc<Mailbox<Task>>,
-    /// A checkpoint was written: there may be something to merge.
-    pub(super) merges: Arc<Mailbox<()>>,
+    /// Calls for upkeep of the tables: a checkpoint was written, or they are damaged.
+    pub(super) upkeep: Arc<Mailbox<()>>,
     pub(super) notes: Arc<Mailbox<Note>>,
     pub(super) hands: Hands<D, S>,
     pub(super) wake: Wake,
@@ -108,7 +109,10 @@ impl<D: Disk, S: Shelf> std::fmt::Debug for Store<D, S> {
 
 impl From<ShelfError> for EngineError {
     fn from(error: ShelfError) -> Self {
-        Self::Storage(error.to_string())
+        match error {
+            ShelfError::Rebuilding => Self::Unavailable(error.to_string()),
+            ShelfError::Damaged(_) | ShelfError::Failed(_) => Self::Storage(error.to_string()),
+        }
     }
 }
 
@@ -120,7 +124,11 @@ impl From<ReadError> for EngineError {
 
 impl<D: Disk, S: Shelf> Store<D, S> {
     /// Gives the writing to threads.
-    pub(super) fn spawn(&mut self, writer: Writer<D, S>, keeper: Keeper<D, S>) -> std::io::Result<()> {
+    pub(super) fn spawn(
+        &mut self,
+        writer: Writer<D, Healing<S>>,
+        keeper: Keeper<D, Healing<S>>,
+    ) -> std::io::Result<()> {
         let (commands, tasks) = (Arc::clone(&self.commands), Arc::clone(&self.tasks));
         let (notes, wake) = (Arc::clone(&self.notes), Arc::clone(&self.wake));
         let write = std::thread::Builder::new().name("redrive-writer".into());
@@ -128,11 +136,13 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let (notes, wake) = (Arc::clone(&self.notes), Arc::clone(&self.wake));
         let keep = std::thread::Builder::new().name("redrive-keeper".into());
         let keeping = keep.spawn(move || keeper.run(&tasks, &notes, &|| call(&wake)))?;
-        let (notes, wake) = (Arc::clone(&self.notes), Arc::clone(&self.wake));
-        let (merges, shelf) = (Arc::clone(&self.merges), Arc::clone(&self.book.shelf));
-        let merge = std::thread::Builder::new().name("redrive-merger".into());
-        let merging = merge.spawn(move || run_merges(&*shelf, &merges, &notes, &|| call(&wake)))?;
-        self.hands = Hands::Threads(vec![writing, keeping, merging]);
+        let (calls, wake, shelf) =
+            (Arc::clone(&self.upkeep), Arc::clone(&self.wake), Arc::clone(&self.book.shelf));
+        let called = Arc::clone(&calls);
+        shelf.on_damage(Box::new(move || called.post((), 0)));
+        let upkeep = std::thread::Builder::new().name("redrive-upkeep".into());
+        let upkeeping = upkeep.spawn(move || run_upkeep(&*shelf, &calls, &|| call(&wake)))?;
+        self.hands = Hands::Threads(vec![writing, keeping, upkeeping]);
         Ok(())
     }
 
@@ -153,10 +163,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 self.notes.post(note, 0);
             }
         }
-        if !self.merges.drain().is_empty()
-            && let Err(error) = merge_all(&*keeper.shelf)
-        {
-            self.notes.post(Note::Failed(error.into()), 0);
+        if !self.upkeep.drain().is_empty() {
+            upkeep(&*keeper.shelf);
         }
         let commands = self.commands.drain();
         if commands.is_empty() {
@@ -257,7 +265,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     pub(super) fn finish(&mut self) {
         self.commands.close();
         self.tasks.close();
-        self.merges.close();
+        self.upkeep.close();
         match std::mem::replace(&mut self.hands, Hands::Gone) {
             Hands::Threads(threads) => threads.into_iter().for_each(|thread| drop(thread.join())),
             Hands::Own(mut writer, _) => {

@@ -14,13 +14,15 @@ use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::store::Store;
 use super::tending::{Checkpoint, Cleaning, Segment};
 use super::writer::LETTER_LOG;
-use crate::engine::seam::Engine as _;
+use crate::engine::seam::{Engine as _, EngineError};
 
+/// Changes of so many checkpoints may wait for the tables.
+const CHECKPOINTS_BEHIND_MAX: usize = 4;
 /// How often it is written down how much the store holds.
 const COUNT_EVERY: Duration = Duration::from_mins(1);
 
 impl<D: Disk, S: Shelf> Store<D, S> {
-    pub(super) fn tend(&mut self) {
+    pub(super) fn tend(&mut self) -> Result<(), EngineError> {
         if let Some((from, limit)) = self.book.delay.wants_load() {
             self.task(Task::Load { from, limit });
         }
@@ -32,6 +34,17 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         if self.now.since(self.tending.counted) >= COUNT_EVERY {
             self.tell_holding();
         }
+        self.wait_for_room()
+    }
+
+    /// Changes must not pile up while the tables take none: then nothing is delivered for a while, and ingest is refused.
+    fn wait_for_room(&mut self) -> Result<(), EngineError> {
+        let most = self.tuning.checkpoint_changes.saturating_mul(CHECKPOINTS_BEHIND_MAX);
+        while self.tending.checkpointing.is_some() && self.book.changes() > most {
+            self.wait_for_notes()?;
+            self.absorb()?;
+        }
+        Ok(())
     }
 
     /// Has it written down how much the store holds.
@@ -60,7 +73,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.tending.checkpoint = checkpoint.position;
         let frozen = self.book.thaw();
         self.task(Task::Forget(frozen));
-        self.merges.post((), 0);
+        self.upkeep.post((), 0);
         if self.options.dedup.is_some() {
             self.post(Command::ForgetIds { below: checkpoint.next_seq });
         }
@@ -79,6 +92,10 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     fn clean(&mut self) {
+        if self.book.shelf.is_broken() {
+            // Whoever builds them anew needs all segments.
+            return;
+        }
         match self.tending.cleaning {
             Cleaning::Idle => self.consider(),
             Cleaning::Preparing(..) => self.checkpoint(false),

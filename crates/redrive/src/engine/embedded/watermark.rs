@@ -72,6 +72,8 @@ pub struct Watermark<F> {
     file: F,
     salt: u32,
     turn: u64,
+    /// The turn in the other slot.
+    before: Option<u64>,
     vouched: Vouched,
     unsynced: bool,
 }
@@ -91,8 +93,17 @@ impl<F: DiskFile> Watermark<F> {
             return Ok(Found::Nothing);
         }
         let (file, salt) = (disk.open(NAME)?, crc32fast::hash(store_id));
-        Ok(match newest(&file, salt)? {
-            Some((turn, vouched)) => Found::Whole(Self { file, salt, turn, vouched, unsynced: false }),
+        let [first, second] = slots(&file, salt)?;
+        let (newer, older) = if first.map(|found| found.0) >= second.map(|found| found.0) {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        Ok(match newer {
+            Some((turn, vouched)) => {
+                let before = older.map(|found| found.0);
+                Found::Whole(Self { file, salt, turn, before, vouched, unsynced: false })
+            }
             None => Found::Damaged,
         })
     }
@@ -101,7 +112,8 @@ impl<F: DiskFile> Watermark<F> {
     pub fn create<D: Disk<File = F>>(disk: &D, store_id: &[u8; 16], vouched: Vouched) -> io::Result<Self> {
         let is_there = disk.list()?.iter().any(|name| name == NAME);
         let file = if is_there { disk.open(NAME)? } else { disk.create(NAME)? };
-        let mut made = Self { file, salt: crc32fast::hash(store_id), turn: 0, vouched, unsynced: true };
+        let salt = crc32fast::hash(store_id);
+        let mut made = Self { file, salt, turn: 0, before: None, vouched, unsynced: true };
         made.write()?;
         made.write()?;
         made.sync()?;
@@ -148,10 +160,11 @@ impl<F: DiskFile> Watermark<F> {
         let offset = SLOT_OFFSETS[((self.turn + 1) % 2) as usize];
         let found = read(&self.file.read_vec(offset, SLOT_BYTES)?, self.salt);
         // A damaged slot says nothing of anybody.
-        Ok(found.is_none_or(|(turn, _)| turn + 1 == self.turn))
+        Ok(found.is_none_or(|(turn, _)| Some(turn) == self.before))
     }
 
     fn write(&mut self) -> io::Result<()> {
+        self.before = Some(self.turn);
         self.turn += 1;
         let mut raw = Vec::with_capacity(SLOT_BYTES);
         raw.extend_from_slice(MAGIC);
@@ -163,17 +176,15 @@ impl<F: DiskFile> Watermark<F> {
     }
 }
 
-/// The newer of the slots that are whole.
-fn newest<F: DiskFile>(file: &F, salt: u32) -> io::Result<Option<(u64, Vouched)>> {
-    let mut found: Option<(u64, Vouched)> = None;
-    for offset in SLOT_OFFSETS {
-        let raw = file.read_vec(offset, SLOT_BYTES)?;
-        found = [found, read(&raw, salt)].into_iter().flatten().max_by_key(|(turn, _)| *turn);
-    }
-    Ok(found)
+type Slot = Option<(u64, Vouched)>;
+
+/// What stands in the slots that are whole.
+fn slots<F: DiskFile>(file: &F, salt: u32) -> io::Result<[Slot; 2]> {
+    let [first, second] = SLOT_OFFSETS.map(|offset| file.read_vec(offset, SLOT_BYTES));
+    Ok([read(&first?, salt), read(&second?, salt)])
 }
 
-fn read(raw: &[u8], salt: u32) -> Option<(u64, Vouched)> {
+fn read(raw: &[u8], salt: u32) -> Slot {
     let (body, sum) = raw.split_last_chunk::<4>().filter(|_| raw.len() == SLOT_BYTES)?;
     if checksum(salt, body) != u32::from_le_bytes(*sum) {
         return None;

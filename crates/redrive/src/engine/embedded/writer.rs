@@ -13,7 +13,7 @@ use super::disk::Disk;
 use super::log::{Log, LogError};
 use super::mailbox::Mailbox;
 use super::record::{AcceptedBody, Blocked, Ended, LetterMoved, Seen, Stored, kind, put_seqs};
-use super::shelf::{IdSlot, Shelf, Space, Table};
+use super::shelf::{IdSlot, Patience, Shelf, ShelfError, Space, Table};
 use super::unusable::stopped;
 use super::watermark::{self, Vouched, Watermark};
 use crate::engine::ingest::{Accepted, IngestAnswer, IngestError, NewMessage};
@@ -263,9 +263,12 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
         if free_bytes < self.reserve_bytes {
             return Err(IngestError::DiskFull { free_bytes, reserve_bytes: self.reserve_bytes });
         }
+        // All or nothing: whatever can go wrong does so before the first is written.
+        let known = self.known(&new)?;
         let mut accepted = Vec::with_capacity(new.len());
-        for NewMessage { message, due } in new {
-            if let Some(seq) = self.duplicate(message.id(), now)? {
+        for (NewMessage { message, due }, known) in new.into_iter().zip(known) {
+            let seen = self.recent.get(message.id()).copied().or(known);
+            if let Some(seq) = seen.filter(|slot| self.is_repeated(slot, now)).map(|slot| slot.seq) {
                 accepted.push(Accepted::Duplicate { seq });
                 continue;
             }
@@ -283,17 +286,25 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
         Ok(accepted)
     }
 
-    fn duplicate(&self, id: &str, now: Time) -> Result<Option<u64>, IngestError> {
-        let Some(window) = self.dedup else { return Ok(None) };
-        let seen = if let Some(seen) = self.recent.get(id) {
-            Some(*seen)
-        } else {
-            let table = Table { shelf: &*self.shelf, space: Space::Ids };
-            let id = id.as_bytes().to_vec();
-            Far::<Vec<u8>, IdSlot>::get(&table, &id)
-                .map_err(|error| IngestError::Storage(error.to_string()))?
+    /// What the tables know of the ids of these messages.
+    fn known(&self, new: &[NewMessage]) -> Result<Vec<Option<IdSlot>>, IngestError> {
+        if self.dedup.is_none() {
+            return Ok(vec![None; new.len()]);
+        }
+        let table = Table { shelf: &*self.shelf, space: Space::Ids, patience: Patience::Ask };
+        let look = |new: &NewMessage| {
+            let id = new.message.id().as_bytes().to_vec();
+            Far::<Vec<u8>, IdSlot>::get(&table, &id).map_err(|error| match error {
+                // Settling must go on meanwhile, so nobody waits for the tables here.
+                ShelfError::Rebuilding => IngestError::Busy,
+                error => IngestError::Storage(error.to_string()),
+            })
         };
-        Ok(seen.filter(|slot| now.since(Time::from_millis(slot.at)) < window).map(|slot| slot.seq))
+        new.iter().map(look).collect()
+    }
+
+    fn is_repeated(&self, slot: &IdSlot, now: Time) -> bool {
+        self.dedup.is_some_and(|window| now.since(Time::from_millis(slot.at)) < window)
     }
 
     /// Letters go to the letter log and are durable there before the journal says so.

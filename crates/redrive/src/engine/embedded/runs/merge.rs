@@ -69,11 +69,10 @@ impl<D: Disk> SortedRuns<D> {
             None => !is_oldest,
             Some(value) => space != Space::Ids || IdSlot::at_of(value) >= ids_from,
         };
-        let writing = || ShelfError(format!("writing {}", file_name(number)));
         while let Some(pushed) =
             merged.next(|key, value| if counts(value) { section.push(key, value) } else { Ok(()) })?
         {
-            pushed.map_err(|error| ShelfError(format!("{}: {error}", writing())))?;
+            pushed.map_err(failed("writing", &file_name(number)))?;
         }
         let (section, _) = section.end().map_err(failed("writing", &file_name(number)))?;
         file.sync_data().map_err(failed("syncing", &file_name(number)))?;

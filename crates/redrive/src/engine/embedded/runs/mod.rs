@@ -75,7 +75,7 @@ impl<D: Disk> SortedRuns<D> {
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_in(name, CATALOG, "")).collect();
         numbers.sort_unstable();
         if numbers.is_empty() && !names.is_empty() {
-            return Err(ShelfError("it has no catalog, or is of another version".into()));
+            return Err(ShelfError::Damaged("it has no catalog, or is of another version".into()));
         }
         // A power cut may have torn the newest one, or taken a file of it; then the one before it is still there.
         let mut last: Option<(Catalog, Version<D::File>, u64)> = None;
@@ -201,7 +201,7 @@ fn read_catalog<D: Disk>(disk: &D, number: u64) -> Result<Catalog, ShelfError> {
     let file = disk.open(&name).map_err(failed("opening", &name))?;
     let len = file.len().map_err(failed("reading", &name))?;
     let raw = file.read_vec(0, len as usize).map_err(failed("reading", &name))?;
-    Catalog::read(&raw).ok_or_else(|| ShelfError(format!("{name} is damaged")))
+    Catalog::read(&raw).ok_or_else(|| ShelfError::Damaged(format!("{name} is damaged")))
 }
 
 fn load<D: Disk>(disk: &D, catalog: &Catalog) -> Result<Version<D::File>, ShelfError> {
@@ -233,7 +233,14 @@ fn number_in(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
 }
 
 fn failed<'a>(what: &'static str, name: &'a str) -> impl FnOnce(std::io::Error) -> ShelfError + 'a {
-    move |error| ShelfError(format!("{what} {name}: {error}"))
+    move |error| {
+        let text = format!("{what} {name}: {error}");
+        if what == "opening" || what == "reading" {
+            ShelfError::Damaged(text)
+        } else {
+            ShelfError::Failed(text)
+        }
+    }
 }
 
 impl<D: Disk> Shelf for SortedRuns<D> {
@@ -283,7 +290,7 @@ impl<D: Disk> Shelf for SortedRuns<D> {
         Ok(pairs)
     }
 
-    fn apply(&self, mut writes: Vec<Write>) -> Result<(), ShelfError> {
+    fn apply(&self, writes: &mut Vec<Write>) -> Result<(), ShelfError> {
         // Later ones of the same key count more; the sort keeps their order.
         writes.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let mut written = self.written();

@@ -27,7 +27,8 @@ pub(super) enum Found {
 impl<F: DiskFile> Run<F> {
     /// Reads and checks everything but the blocks.
     pub(super) fn open(section: Section, file: Arc<F>) -> Result<Self, ShelfError> {
-        let damaged = || ShelfError(format!("{}: the end of a section is damaged", file_name(section.file)));
+        let damaged =
+            || ShelfError::Damaged(format!("{}: the end of a section is damaged", file_name(section.file)));
         let len = section.index_len.checked_add(section.filter_len).ok_or_else(damaged)?;
         let bytes = read(&section, &*file, section.index_at, len)?;
         if crc32fast::hash(&bytes) != section.checksum {
@@ -67,7 +68,7 @@ impl<F: DiskFile> Run<F> {
         let bytes = read(&self.section, &*self.file, offset, u64::from(len))?;
         if crc32fast::hash(&bytes) != checksum {
             let name = file_name(self.section.file);
-            return Err(ShelfError(format!("{name}: the block at {offset} is damaged")));
+            return Err(ShelfError::Damaged(format!("{name}: the block at {offset} is damaged")));
         }
         Ok(Block::new(bytes))
     }
@@ -77,9 +78,9 @@ fn read<F: DiskFile>(section: &Section, file: &F, offset: u64, len: u64) -> Resu
     let name = || file_name(section.file);
     let bytes = file
         .read_vec(offset, len as usize)
-        .map_err(|error| ShelfError(format!("reading {} at {offset}: {error}", name())))?;
+        .map_err(|error| ShelfError::Damaged(format!("reading {} at {offset}: {error}", name())))?;
     if bytes.len() as u64 != len {
-        return Err(ShelfError(format!("{} is shorter than it was", name())));
+        return Err(ShelfError::Damaged(format!("{} is shorter than it was", name())));
     }
     Ok(bytes)
 }

@@ -32,7 +32,7 @@ fn filled(disk: &SimDisk) -> SortedRuns<SimDisk> {
             writes.push(put(Space::Ids, n * 1000 + i, &id(i)));
         }
         writes.push((Space::Letters, ((n * 13) % 400).bytes(), None));
-        runs.apply(writes).unwrap();
+        runs.apply(&mut writes).unwrap();
         if n % 3 == 0 {
             while runs.merge().unwrap() {}
         }
@@ -58,14 +58,14 @@ proptest! {
                         let value = (*value > 0).then(|| vec![*value, n as u8]);
                         (Space::Letters, key.bytes(), value)
                     };
-                    let writes: Vec<_> = changes.iter().map(write).collect();
+                    let mut writes: Vec<_> = changes.iter().map(write).collect();
                     for (_, key, value) in &writes {
                         match value {
                             Some(value) => drop(plain.insert(key.clone(), value.clone())),
                             None => drop(plain.remove(key)),
                         }
                     }
-                    runs.apply(writes).unwrap();
+                    runs.apply(&mut writes).unwrap();
                 }
             }
             let expected: Vec<Pair> = plain.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
@@ -84,7 +84,8 @@ proptest! {
 fn lines_are_found_by_the_first_half_of_their_keys() {
     let runs = open(&SimDisk::new()).unwrap();
     for n in 0..20u64 {
-        runs.apply((0..5).map(|i| (Space::Lines, (n, i).bytes(), Some(vec![n as u8]))).collect()).unwrap();
+        let mut writes = (0..5).map(|i| (Space::Lines, (n, i).bytes(), Some(vec![n as u8]))).collect();
+        runs.apply(&mut writes).unwrap();
     }
     while runs.merge().unwrap() {}
     for n in 0..40u64 {
@@ -98,7 +99,7 @@ fn a_power_cut_leaves_one_checkpoint_or_the_other() {
     let disk = SimDisk::new();
     let runs = filled(&disk);
     let before = all(&runs, Space::Letters);
-    runs.apply(vec![put(Space::Letters, 9999, b"new"), put(Space::Meta, 0, b"new")]).unwrap();
+    runs.apply(&mut vec![put(Space::Letters, 9999, b"new"), put(Space::Meta, 0, b"new")]).unwrap();
     let after = all(&runs, Space::Letters);
     for seed in 0..200 {
         let found = open(&disk.power_cut(seed)).expect("what was published is durable");
@@ -114,7 +115,7 @@ fn a_power_cut_leaves_one_checkpoint_or_the_other() {
             let disk = SimDisk::new();
             let runs = filled(&disk);
             disk.fail_next(op, nth, std::io::ErrorKind::Other);
-            if runs.apply(vec![put(Space::Letters, 9999, b"new"), put(Space::Meta, 0, b"new")]).is_ok() {
+            if runs.apply(&mut vec![put(Space::Letters, 9999, b"new"), put(Space::Meta, 0, b"new")]).is_ok() {
                 continue;
             }
             for seed in 0..20 {
@@ -180,7 +181,7 @@ fn tables_that_are_built_anew_leave_nothing_of_the_old_ones() {
     let new = SortedRuns::anew(disk.clone(), SEED, BASE).unwrap();
     assert!(all(&new, Space::Letters).is_empty());
     assert!(!all(&old, Space::Letters).is_empty(), "who still reads the old ones is not disturbed");
-    new.apply(vec![put(Space::Letters, 1, b"x")]).unwrap();
+    new.apply(&mut vec![put(Space::Letters, 1, b"x")]).unwrap();
     assert_eq!(all(&open(&disk).unwrap(), Space::Letters).len(), 1);
     assert_eq!(disk.list().unwrap().len(), 2, "one run and a catalog");
 }
