@@ -207,7 +207,7 @@ fn the_journal_on_a_simulated_disk_conforms() {
 /// Damaged tables are built anew below whatever happens, and nobody is answered wrongly.
 #[test]
 fn an_index_that_is_damaged_all_the_time_conforms() {
-    let seeds = seeds_from_env("REDRIVE_SEEDS").unwrap_or(1_500) / 3;
+    let seeds = seeds_from_env("REDRIVE_SEEDS").unwrap_or(1_500) / 10;
     REBUILDS.store(0, Ordering::Relaxed);
     check_seeds(&sim_with_damage, 0..seeds / 10 * 9, 60);
     check_seeds(&sim_with_damage, seeds / 10 * 9..seeds, 250);

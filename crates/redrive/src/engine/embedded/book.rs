@@ -56,6 +56,9 @@ pub struct Book<S> {
     pub discarded: u64,
     /// No open letter has a lower number, as far as the search for the oldest has come.
     pub oldest_open: u64,
+    /// The latest time at which a message was accepted, in milliseconds. What has expired by then does not come back when
+    /// the clock is set back.
+    pub latest: u64,
     /// Frames of the journal that is being folded are damaged; a message may be found where it no longer waits.
     pub damaged: bool,
 }
@@ -102,8 +105,8 @@ pub(super) fn position_of(writes: &[Write]) -> Option<u64> {
 pub const META_KEY: u64 = 0;
 /// Raised whenever the tables or the entry mean something else: an index of another version is built anew from the
 /// journal.
-const META_VERSION: u64 = 3;
-const META_FIXED: usize = 14;
+const META_VERSION: u64 = 4;
+const META_FIXED: usize = 15;
 /// Replay jobs that are remembered per letter; more happen only by force.
 pub const JOBS_MAX: usize = 64;
 
@@ -130,6 +133,7 @@ impl<S: Shelf> Book<S> {
             succeeded: 0,
             discarded: 0,
             oldest_open: 0,
+            latest: 0,
             damaged: false,
         }
     }
@@ -150,7 +154,7 @@ impl<S: Shelf> Book<S> {
                 "it was kept without ids, which are remembered from now on".into(),
             ));
         }
-        let runs_end = META_FIXED + meta[13] as usize * 2;
+        let runs_end = META_FIXED + meta[14] as usize * 2;
         let runs = meta.get(META_FIXED..runs_end).ok_or_else(damaged)?;
         let mut departed = CompletionSet::starting_at(meta[3]);
         for run in runs.chunks_exact(2) {
@@ -168,6 +172,7 @@ impl<S: Shelf> Book<S> {
         book.replaying = meta[9];
         book.succeeded = meta[10];
         book.discarded = meta[11];
+        book.latest = meta[13];
         book.live = Live::from_numbers(&meta[runs_end..]);
         Ok(Some(Loaded { book, ready_at: meta[4], ready_seq: meta[5] }))
     }
@@ -179,7 +184,7 @@ impl<S: Shelf> Book<S> {
             vec![META_VERSION, self.position, self.next_seq, self.departed.prefix(), ready.0, ready.1];
         let letters = [self.open, self.replaying, self.succeeded, self.discarded];
         meta.extend([self.delay.len(), self.blocked].into_iter().chain(letters));
-        meta.extend([u64::from(self.options.dedup.is_some()), runs.len() as u64]);
+        meta.extend([u64::from(self.options.dedup.is_some()), self.latest, runs.len() as u64]);
         meta.extend(runs.into_iter().flat_map(|(first, count)| [first, count]));
         meta.extend(self.live.numbers());
         Frozen {

@@ -77,6 +77,7 @@ impl<S: Shelf> Book<S> {
         let seq = frame.tag;
         self.next_seq = self.next_seq.max(seq + 1);
         let Some(body) = AcceptedBody::read(frame.body.clone()) else { return };
+        self.latest = self.latest.max(body.at);
         if let Some(due) = body.due {
             self.departed.insert(seq);
             self.delay.put((due, seq), pointer);

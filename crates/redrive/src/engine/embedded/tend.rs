@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_core::Message;
+use redrive_core::{Message, Time};
 
 use super::clean::Piece;
 use super::command::{Command, Relocation};
@@ -47,6 +47,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         Ok(())
     }
 
+    /// The latest time anybody has told of.
+    fn latest(&self) -> Time {
+        self.now.max(Time::from_millis(self.book.latest))
+    }
+
     /// Has it written down how much the store holds.
     pub(super) fn tell_holding(&mut self) {
         self.tending.counted = self.now;
@@ -65,6 +70,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let checkpoint = Checkpoint { position: self.book.position, next_seq: self.book.next_seq, persist };
         self.tending.checkpointing = Some(checkpoint);
         let frozen = self.book.freeze(ready);
+        if let Some(window) = self.options.dedup {
+            self.book
+                .shelf
+                .forget_ids_before(self.latest().as_millis().saturating_sub(window.as_millis() as u64));
+        }
         self.task(Task::Apply { frozen, persist });
     }
 
@@ -163,7 +173,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
 
     fn scan(&mut self, segment: Segment, from: u64) {
         self.tending.cleaning = Cleaning::Scanning(segment);
-        let piece = Piece { from, to: segment.end, letters: segment.letters, now: self.now };
+        let piece = Piece { from, to: segment.end, letters: segment.letters, now: self.latest() };
         self.task(Task::Scan(piece));
     }
 
