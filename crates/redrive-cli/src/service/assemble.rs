@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redrive::actions::Actions;
 use redrive::replay::Replays;
+use redrive::engine::StoreNotice;
 use redrive::{BuildError, Clock as _, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock};
 use redrive_server::alerts::AlertKind;
 use redrive_server::{Intake, Readers, Served, ServerOptions, Service, Token};
@@ -152,10 +153,23 @@ fn pipeline_of(config: &PipelineConfig, sink: WebhookSink, health: HealthLog) ->
         .guard(config.guard.clone())
         .on_stuck(super::stuck::leave)
         .on_health(move |changed| health.tell(changed))
+        .on_store(store_log(&config.name))
         .on_failure(redrive_server::log::attempt_failed);
     match config.dedup {
         Some(window) => pipeline.dedup(window),
         None => pipeline,
+    }
+}
+
+/// Writes the log of what a store says about itself.
+fn store_log(pipeline: &str) -> impl Fn(&StoreNotice) + Send + Sync + 'static {
+    let pipeline = pipeline.to_owned();
+    move |notice| {
+        if notice.is_bad() {
+            tracing::warn!(target: "redrive::store", pipeline, "{notice}");
+        } else {
+            tracing::info!(target: "redrive::store", pipeline, "{notice}");
+        }
     }
 }
 
@@ -196,6 +210,7 @@ fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
     if let Some(why) = &report.rebuilt {
         found.push(format!("pipeline {pipeline}: the index was built anew: {why}"));
     }
+    found.extend(report.notes.iter().map(|note| format!("pipeline {pipeline}: {note}")));
     if !report.started.is_empty() {
         let count = report.started.len();
         found.push(format!(
@@ -208,6 +223,12 @@ fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
         if rot > 0 {
             found.push(format!(
                 "pipeline {pipeline}: {rot} damaged frames in the {log}; see `redrive journal`"
+            ));
+        }
+        for missing in &damage.missing {
+            found.push(format!(
+                "pipeline {pipeline}: positions {} to {} of the {log} are missing",
+                missing.start, missing.end
             ));
         }
     }

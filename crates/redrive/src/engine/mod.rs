@@ -31,4 +31,4 @@ pub use seam::{
     AfterDead, Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt,
     Settlement, StoreOptions, Suspect, Ticket, Verdict,
 };
-pub use store_notice::StoreNotice;
+pub use store_notice::{StoreNotice, Upkeep};
