@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::actions::Actions;
-use redrive::replay::Replays;
 use redrive::engine::StoreNotice;
+use redrive::replay::Replays;
 use redrive::{BuildError, Clock as _, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock};
 use redrive_server::alerts::AlertKind;
 use redrive_server::{Intake, Readers, Served, ServerOptions, Service, Token};

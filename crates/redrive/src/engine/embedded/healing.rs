@@ -234,6 +234,10 @@ impl<S: Shelf> Shelf for Healing<S> {
         }
     }
 
+    fn verify(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), ShelfError> {
+        self.tables().verify(go_on)
+    }
+
     fn forget_ids_before(&self, at: u64) {
         self.tables().forget_ids_before(at);
     }

@@ -4,6 +4,7 @@
 //! follows from them, the [`writer`] makes them durable, the [`store`] joins both behind the seam.
 
 pub mod disk;
+mod disk_read;
 pub mod disk_sim;
 
 mod batch;
@@ -35,6 +36,7 @@ mod command;
 mod keeper;
 mod mailbox;
 pub mod reminder;
+mod scrub;
 pub mod started;
 pub mod suspected;
 mod writer;

@@ -203,6 +203,8 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         now: Time::ZERO,
         failed: None,
         doubtful_below,
+        scrubbed: Arc::default(),
+        scrub_stop: Arc::new(Mailbox::default()),
         tending,
         census: None,
         kept: None,

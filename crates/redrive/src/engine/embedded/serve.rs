@@ -90,10 +90,12 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
 
     fn notices(&mut self, out: &mut Vec<StoreNotice>) {
         self.book.shelf.take_notices(out);
+        self.scrubbed.take_notices(out);
     }
 
     fn upkeep(&self) -> Upkeep {
-        Upkeep { index_rebuilds: self.book.shelf.rebuilds(), ..Upkeep::default() }
+        let index_rebuilds = self.book.shelf.rebuilds();
+        self.scrubbed.add_to(Upkeep { index_rebuilds, ..Upkeep::default() })
     }
 
     fn next_due(&self) -> Option<Time> {

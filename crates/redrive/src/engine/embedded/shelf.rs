@@ -102,6 +102,11 @@ pub trait Shelf: Send + Sync + 'static {
     fn merge(&self) -> Result<bool, ShelfError> {
         Ok(false)
     }
+    /// Reads everything, telling how many bytes each step took, until there is nothing left or `go_on` says no.
+    fn verify(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), ShelfError> {
+        let _ = go_on;
+        Ok(())
+    }
     /// Ids that were accepted before this moment, in milliseconds, may be forgotten.
     fn forget_ids_before(&self, at: u64) {
         let _ = at;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use redrive_core::Time;
 
@@ -18,6 +19,7 @@ use super::reader::Reader;
 use super::ready::Ready;
 use super::record::Was;
 use super::reminder::Reminder;
+use super::scrub::{Scrub, Scrubbed};
 use super::shelf::{Pointer, Shelf, ShelfError};
 use super::started::Started;
 use super::suspected::Suspected;
@@ -95,6 +97,9 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) failed: Option<EngineError>,
     /// Something of messages below this number was lost: no trace of one does not mean that it succeeded.
     pub(super) doubtful_below: u64,
+    pub(super) scrubbed: Arc<Scrubbed>,
+    /// Closed to end the scrub.
+    pub(super) scrub_stop: Arc<Mailbox<()>>,
     pub(super) tending: Tending,
     pub(super) census: Option<Census>,
     /// Dropped last, after the threads have ended.
@@ -129,6 +134,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         writer: Writer<D, Healing<S>>,
         keeper: Keeper<D, Healing<S>>,
     ) -> std::io::Result<()> {
+        let disk = writer.disk.clone();
         let (commands, tasks) = (Arc::clone(&self.commands), Arc::clone(&self.tasks));
         let (notes, wake) = (Arc::clone(&self.notes), Arc::clone(&self.wake));
         let write = std::thread::Builder::new().name("redrive-writer".into());
@@ -142,8 +148,21 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         shelf.on_damage(Box::new(move || called.post((), 0)));
         let upkeep = std::thread::Builder::new().name("redrive-upkeep".into());
         let upkeeping = upkeep.spawn(move || run_upkeep(&*shelf, &calls, &|| call(&wake)))?;
-        self.hands = Hands::Threads(vec![writing, keeping, upkeeping]);
+        let mut threads = vec![writing, keeping, upkeeping];
+        if let Some(every) = self.tuning.scrub {
+            threads.push(self.spawn_scrub(disk, every)?);
+        }
+        self.hands = Hands::Threads(threads);
         Ok(())
+    }
+
+    fn spawn_scrub(&self, disk: D, every: Duration) -> std::io::Result<JoinHandle<()>> {
+        let logs = [("j", self.journal.clone()), ("l", self.letter_log.clone())];
+        let (index, scrubbed) = (Arc::clone(&self.book.shelf), Arc::clone(&self.scrubbed));
+        let scrub = Scrub { disk, logs, index, scrubbed, every };
+        let (stop, wake) = (Arc::clone(&self.scrub_stop), Arc::clone(&self.wake));
+        let thread = std::thread::Builder::new().name("redrive-scrub".into());
+        thread.spawn(move || scrub.run(&stop, &|| call(&wake)))
     }
 
     pub(super) fn post(&self, command: Command) {
@@ -266,6 +285,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.commands.close();
         self.tasks.close();
         self.upkeep.close();
+        self.scrub_stop.close();
         match std::mem::replace(&mut self.hands, Hands::Gone) {
             Hands::Threads(threads) => threads.into_iter().for_each(|thread| drop(thread.join())),
             Hands::Own(mut writer, _) => {

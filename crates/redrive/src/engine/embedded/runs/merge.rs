@@ -95,8 +95,14 @@ impl<D: Disk> SortedRuns<D> {
 }
 
 impl<F: DiskFile> Run<F> {
-    /// Reads every block, telling how many bytes each took.
-    pub(super) fn verify(&self, read: &mut impl FnMut(u64)) -> Result<(), ShelfError> {
-        (0..self.blocks_len()).try_for_each(|number| self.block(number).map(|block| read(block.len())))
+    /// Reads every block, telling how many bytes each took, until it is told to stop; whether it was not.
+    pub(super) fn verify(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<bool, ShelfError> {
+        for number in 0..self.blocks_len() {
+            if !go_on(self.block(number)?.len()) {
+                return Ok(false);
+            }
+        }
+        self.check_end()?;
+        Ok(true)
     }
 }

@@ -71,28 +71,9 @@ pub struct SortedRuns<D: Disk> {
 impl<D: Disk> SortedRuns<D> {
     /// Opens the tables that are there. `seed` is that of the store, `base` the size of a usual checkpoint.
     pub fn open(disk: D, seed: u64, base: usize) -> Result<Self, ShelfError> {
-        let names = disk.list().map_err(failed("listing", "the index"))?;
-        let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_in(name, CATALOG, "")).collect();
-        numbers.sort_unstable();
-        if numbers.is_empty() && !names.is_empty() {
-            return Err(ShelfError::Damaged("it has no catalog, or is of another version".into()));
-        }
-        // A power cut may have torn the newest one, or taken a file of it; then the one before it is still there.
-        let mut last: Option<(Catalog, Version<D::File>, u64)> = None;
-        let mut wrong = None;
-        for number in numbers.iter().rev() {
-            match read_catalog(&disk, *number).and_then(|catalog| Ok((load(&disk, &catalog)?, catalog))) {
-                Ok((version, catalog)) => {
-                    last = Some((catalog, version, *number));
-                    break;
-                }
-                Err(error) => wrong = wrong.or(Some(error)),
-            }
-        }
-        let (catalog, version, number) = match (last, wrong) {
-            (Some(found), _) => found,
-            (None, Some(error)) => return Err(error),
-            (None, None) => (Catalog::default(), load(&disk, &Catalog::default())?, 0),
+        let (catalog, version, number) = match newest(&disk)? {
+            Some(Newest { catalog, version, number }) => (catalog, version, number),
+            None => (Catalog::default(), load(&disk, &Catalog::default())?, 0),
         };
         let runs = Self::with(disk, seed, base, version, Written { catalog, number });
         runs.remove_others()?;
@@ -183,17 +164,45 @@ impl<D: Disk> SortedRuns<D> {
         }
         Ok(())
     }
+}
 
-    /// Reads every block of every run.
-    pub fn verify(&self, mut read: impl FnMut(u64)) -> Result<(), ShelfError> {
-        let version = self.version();
-        for runs in &version.tables {
-            for run in runs {
-                run.verify(&mut read)?;
-            }
-        }
-        Ok(())
+/// Reads every block of the tables in a directory that others may own, and returns how many bytes those were. Nothing is
+/// changed.
+pub fn check<D: Disk>(disk: &D) -> Result<u64, ShelfError> {
+    let Some(found) = newest(disk)? else { return Ok(0) };
+    let mut bytes = 0;
+    for run in found.version.tables.iter().flatten() {
+        run.verify(&mut |read| {
+            bytes += read;
+            true
+        })?;
     }
+    Ok(bytes)
+}
+
+struct Newest<F> {
+    catalog: Catalog,
+    version: Version<F>,
+    number: u64,
+}
+
+/// The newest tables that are whole; `None` if there are none at all.
+fn newest<D: Disk>(disk: &D) -> Result<Option<Newest<D::File>>, ShelfError> {
+    let names = disk.list().map_err(failed("listing", "the index"))?;
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_in(name, CATALOG, "")).collect();
+    numbers.sort_unstable();
+    if numbers.is_empty() && !names.is_empty() {
+        return Err(ShelfError::Damaged("it has no catalog, or is of another version".into()));
+    }
+    // A power cut may have torn the newest one, or taken a file of it; then the one before it is still there.
+    let mut wrong = None;
+    for number in numbers.into_iter().rev() {
+        match read_catalog(disk, number).and_then(|catalog| Ok((load(disk, &catalog)?, catalog))) {
+            Ok((version, catalog)) => return Ok(Some(Newest { catalog, version, number })),
+            Err(error) => wrong = wrong.or(Some(error)),
+        }
+    }
+    wrong.map_or(Ok(None), Err)
 }
 
 fn read_catalog<D: Disk>(disk: &D, number: u64) -> Result<Catalog, ShelfError> {
@@ -349,6 +358,23 @@ impl<D: Disk> Shelf for SortedRuns<D> {
 
     fn merge(&self) -> Result<bool, ShelfError> {
         self.merge_once()
+    }
+
+    fn verify(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), ShelfError> {
+        {
+            // Nobody replaces it meanwhile.
+            let written = self.written();
+            if written.catalog != Catalog::default() {
+                read_catalog(&self.disk, written.number)?;
+            }
+        }
+        let version = self.version();
+        for run in version.tables.iter().flatten() {
+            if !run.verify(go_on)? {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     fn forget_ids_before(&self, at: u64) {

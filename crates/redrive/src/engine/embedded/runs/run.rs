@@ -27,17 +27,27 @@ pub(super) enum Found {
 impl<F: DiskFile> Run<F> {
     /// Reads and checks everything but the blocks.
     pub(super) fn open(section: Section, file: Arc<F>) -> Result<Self, ShelfError> {
+        let (blocks, filter) = Self::read_end(&section, &*file)?;
+        Ok(Self { section, file, blocks, filter })
+    }
+
+    /// Reads again what is in memory, to see whether it is still in the file.
+    pub(super) fn check_end(&self) -> Result<(), ShelfError> {
+        Self::read_end(&self.section, &*self.file).map(drop)
+    }
+
+    fn read_end(section: &Section, file: &F) -> Result<(Blocks, Filter), ShelfError> {
         let damaged =
             || ShelfError::Damaged(format!("{}: the end of a section is damaged", file_name(section.file)));
         let len = section.index_len.checked_add(section.filter_len).ok_or_else(damaged)?;
-        let bytes = read(&section, &*file, section.index_at, len)?;
+        let bytes = read(section, file, section.index_at, len)?;
         if crc32fast::hash(&bytes) != section.checksum {
             return Err(damaged());
         }
         let (index, filter) = bytes.split_at(section.index_len as usize);
         let blocks = Blocks::read(index.to_vec()).ok_or_else(damaged)?;
         let filter = Filter::read(filter).ok_or_else(damaged)?;
-        Ok(Self { section, file, blocks, filter })
+        Ok((blocks, filter))
     }
 
     pub(super) fn may_hold(&self, hash: u64) -> bool {
