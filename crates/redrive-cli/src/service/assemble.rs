@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redrive::actions::Actions;
 use redrive::engine::StoreNotice;
+use redrive::engine::embedded::Tuning;
 use redrive::replay::Replays;
 use redrive::{BuildError, Clock as _, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock};
 use redrive_server::alerts::AlertKind;
@@ -42,7 +43,9 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let (redrive, findings) = match config.engine.kind {
         EngineKind::Memory => (build(pipelines, MemoryStores::new())?, Vec::new()),
         EngineKind::Embedded => {
-            let stores = Embedded::open(&config.engine.dir).map_err(|error| engine_failed(&error))?;
+            let tuning = Tuning { scrub: config.engine.scrub, ..Tuning::default() };
+            let stores = Embedded::open_with(&config.engine.dir, tuning);
+            let stores = stores.map_err(|error| engine_failed(&error))?;
             let stores = Arc::new(stores);
             let redrive = build(pipelines, Arc::clone(&stores))?;
             let findings = config.pipelines.iter().flat_map(|pipeline| findings(&stores, &pipeline.name));
