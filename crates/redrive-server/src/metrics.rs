@@ -224,7 +224,7 @@ static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 29] = [
+pub static METRICS: [&Metric; 33] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -245,6 +245,10 @@ pub static METRICS: [&Metric; 29] = [
     &REPLAY_MESSAGES,
     &REPEATS,
     &KEY_ORDER_VOIDED,
+    &SCRUB_BYTES,
+    &SCRUB_DAMAGED,
+    &SCRUB_LAST,
+    &INDEX_REBUILDS,
     &PAUSED,
     &RUNNING,
     &START,
