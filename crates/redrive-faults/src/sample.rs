@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use redrive::engine::embedded::{Embedded, StoreReport, dir::EmbeddedStore};
 use redrive::engine::{
     Delivery, Engine, EngineError, Event, LetterChange, LetterState, MessagePhase, NewMessage, Settlement,
-    StoreOptions, Ticket,
+    StoreNotice, StoreOptions, Ticket,
 };
 use redrive_core::{Reason, Time};
 
@@ -185,6 +185,7 @@ pub struct Found {
     /// What the store says of each id, asked before anything is delivered.
     pub phases: BTreeMap<String, Option<MessagePhase>>,
     pub report: StoreReport,
+    pub notices: Vec<StoreNotice>,
 }
 
 /// Opens the store of a pipeline, asks for every id, and drives what is pending to its end.
@@ -192,7 +193,7 @@ pub fn look(dir: &Path, pipeline: &str, fates: &Fates) -> Result<Found, EngineEr
     let embedded = Embedded::open_with(dir, plan::tuning())?;
     let mut store = embedded.store(pipeline, options(pipeline))?;
     let mut found = Found { report: embedded.report(pipeline).unwrap_or_default(), ..Found::default() };
-    for letter in store.letters(None, None, usize::MAX)? {
+    for letter in patiently(|| store.letters(None, None, usize::MAX))? {
         if letter.reason == Reason::Corrupt {
             found.corrupt.insert(letter.id);
         }
@@ -200,7 +201,7 @@ pub fn look(dir: &Path, pipeline: &str, fates: &Fates) -> Result<Found, EngineEr
     }
     let now = Time::from_millis(NOW.as_millis() + 1000);
     for id in fates.keys() {
-        let state = store.message(id, now)?;
+        let state = patiently(|| store.message(id, now))?;
         found.phases.insert(id.clone(), state.map(|state| state.state));
     }
     let later = Time::from_millis(NOW.as_millis() + 100 * LONG.as_millis() as u64);
@@ -210,6 +211,7 @@ pub fn look(dir: &Path, pipeline: &str, fates: &Fates) -> Result<Found, EngineEr
         store.poll(&mut Vec::new())?;
         store.take(later, 64, &mut taken)?;
         if taken.is_empty() && store.counts().pending() == 0 {
+            store.notices(&mut found.notices);
             return Ok(found);
         }
         assert!(begun.elapsed() < HANG_GUARD, "it does not come to its end: {:?}", store.counts());
@@ -226,6 +228,19 @@ pub fn look(dir: &Path, pipeline: &str, fates: &Fates) -> Result<Found, EngineEr
             }
         }
         store.settle(batch)?;
+    }
+}
+
+/// Asks until the answer is not that the index is being built anew.
+pub fn patiently<T>(mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    let begun = Instant::now();
+    loop {
+        match ask() {
+            Err(EngineError::Unavailable(_)) if begun.elapsed() < HANG_GUARD => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            answer => return answer,
+        }
     }
 }
 

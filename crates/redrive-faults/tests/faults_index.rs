@@ -11,7 +11,7 @@ use redrive::engine::{
 };
 use redrive_core::Reason;
 use redrive_faults::plan::{self, PIPELINES, Random};
-use redrive_faults::sample;
+use redrive_faults::sample::{self, patiently};
 use redrive_faults::verify::{Scratch, Seen, copy_dir};
 use support::{Rig, files_in, often};
 
@@ -109,13 +109,13 @@ fn tables_that_are_damaged_while_they_are_open_are_built_anew_and_every_answer_i
             let len = fs::metadata(file).expect("it is there").len();
             damage(file, random.below(len), round % 3 == 2 && len > 100);
         }
-        let letters = patiently(|| store.letters(None, None, usize::MAX));
+        let letters = patiently(|| store.letters(None, None, usize::MAX)).expect("listed");
         let open = letters.iter().filter(|letter| letter.state == LetterState::Open).count();
         let expected = fates.values().filter(|fate| **fate == sample::Fate::Open).count();
         assert_eq!(open, expected, "round {round}");
         assert!(letters.iter().all(|letter| letter.reason != Reason::Corrupt), "round {round}");
         for (id, fate) in &fates {
-            let state = patiently(|| store.message(id, sample::NOW)).map(|state| state.state);
+            let state = patiently(|| store.message(id, sample::NOW)).expect("found").map(|state| state.state);
             let right = match fate {
                 sample::Fate::Done => state == Some(MessagePhase::Succeeded),
                 sample::Fate::Open => state == Some(MessagePhase::Dead),
@@ -133,7 +133,8 @@ fn tables_that_are_damaged_while_they_are_open_are_built_anew_and_every_answer_i
                 IngestError::Busy => EngineError::Unavailable(error.to_string()),
                 error => EngineError::Storage(error.to_string()),
             })
-        });
+        })
+        .expect("answered");
         assert!(matches!(answer[..], [Accepted::Duplicate { .. }]), "round {round}: {answer:?}");
         store.poll(&mut Vec::new()).expect("it goes on");
         rebuilt += store.upkeep().index_rebuilds;
@@ -155,15 +156,4 @@ fn damage(file: &std::path::Path, at: u64, cut: bool) {
     open.read_exact_at(&mut byte, at).expect("read");
     byte[0] ^= 1 << (at % 8);
     open.write_all_at(&byte, at).expect("written");
-}
-
-/// Asks until the answer is not that the index is being built anew.
-fn patiently<T>(mut ask: impl FnMut() -> Result<T, EngineError>) -> T {
-    loop {
-        match ask() {
-            Ok(answer) => return answer,
-            Err(EngineError::Unavailable(_)) => std::thread::sleep(std::time::Duration::from_millis(1)),
-            Err(error) => panic!("{error}"),
-        }
-    }
 }

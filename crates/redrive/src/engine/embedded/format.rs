@@ -30,6 +30,7 @@ pub(super) fn format(path: &Path) -> Result<(u32, [u8; 16]), EngineError> {
             write_format(path, &name, id)?;
             Ok((FORMAT, id))
         }
+        Err(error) if error.kind() == ErrorKind::InvalidData => Err(damaged(&name, "it is not text")),
         Err(error) => Err(failed("reading", &name, &error)),
     }
 }
@@ -48,21 +49,23 @@ pub(super) fn format_of(path: &Path) -> Result<(u32, [u8; 16]), EngineError> {
             let what = "there is no store here: the file FORMAT is missing";
             return Err(EngineError::Damaged(format!("{}: {what}", path.display())));
         }
+        Err(error) if error.kind() == ErrorKind::InvalidData => return Err(damaged(&name, "it is not text")),
         Err(error) => return Err(failed("reading", &name, &error)),
     };
     read_format(&text, &name)
 }
 
+fn damaged(name: &Path, what: &str) -> EngineError {
+    EngineError::Damaged(format!(
+        "{}: {what}; restore the file from a backup of the directory",
+        name.display()
+    ))
+}
+
 fn read_format(text: &str, name: &Path) -> Result<(u32, [u8; 16]), EngineError> {
     let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-    let damaged = |what: &str| {
-        EngineError::Damaged(format!(
-            "{}: {what}; restore the file from a backup of the directory",
-            name.display()
-        ))
-    };
     let found: u32 =
-        field("format ").and_then(|n| n.parse().ok()).ok_or_else(|| damaged("no format number"))?;
+        field("format ").and_then(|n| n.parse().ok()).ok_or_else(|| damaged(name, "no format number"))?;
     if found > FORMAT {
         return Err(EngineError::Version(format!(
             "{} has format {found}, this program reads up to {FORMAT}; use the newer program",
@@ -71,7 +74,7 @@ fn read_format(text: &str, name: &Path) -> Result<(u32, [u8; 16]), EngineError> 
     }
     let id = field("id ").filter(|hex| hex.len() == 32).and_then(|hex| u128::from_str_radix(hex, 16).ok());
     let id = id.map(u128::to_be_bytes);
-    id.map(|id| (found, id)).ok_or_else(|| damaged("no store id of 32 hexadecimal digits"))
+    id.map(|id| (found, id)).ok_or_else(|| damaged(name, "no store id of 32 hexadecimal digits"))
 }
 
 /// Complete or not there at all, also after a power cut.
