@@ -214,3 +214,56 @@ fn what_is_no_store_and_what_cannot_be_read_are_told_apart() {
     assert_eq!(ran.code, Some(74), "{}", ran.stderr);
     assert!(ran.stderr.contains("has format 99, this program reads up to"), "{}", ran.stderr);
 }
+
+#[test]
+fn verify_prints_only_what_is_wrong_and_reads_the_index_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("data");
+    make_store(&store);
+    let before = state(&store);
+    let ran = redrive(dir.path(), &["journal", "data", "--verify"]);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 1), "{}", ran.stdout);
+    assert!(ran.stdout.contains("verified"), "{}", ran.stdout);
+    assert_eq!(state(&store), before, "bytes and times are as they were");
+
+    let runs = fs::read_dir(store.join("orders/index")).unwrap().map(|entry| entry.unwrap().path());
+    let newest = runs.filter(|file| file.extension().is_some()).max().unwrap();
+    let mut bytes = fs::read(&newest).unwrap();
+    bytes[20] ^= 1;
+    fs::write(&newest, bytes).unwrap();
+    let ran = redrive(dir.path(), &["journal", "data", "--verify"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stdout.contains("index") && ran.stdout.contains("rebuilds it"), "{}", ran.stdout);
+    let ran = redrive(dir.path(), &["journal", "data", "--verify", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(report["damaged"], true);
+}
+
+/// The letter log went missing once, and `journal` said that every frame is whole.
+#[test]
+fn what_is_missing_is_named_and_given_up_only_when_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("data");
+    make_store(&store);
+    let segment = journal_file(&store);
+    let len = fs::metadata(&segment).unwrap().len();
+    fs::File::options().write(true).open(&segment).unwrap().set_len(len / 2).unwrap();
+    for flags in [&["journal", "data"][..], &["journal", "data", "--verify"][..]] {
+        let ran = redrive(dir.path(), flags);
+        assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+        assert!(ran.stdout.contains("missing: positions"), "{}", ran.stdout);
+    }
+    let opened = Embedded::open(&store).unwrap().store("orders", redrive::engine::StoreOptions::default());
+    assert!(opened.unwrap_err().to_string().contains("--accept-loss"));
+
+    let ran = redrive(dir.path(), &["journal", "data", "--accept-loss"]);
+    assert_eq!(ran.code, Some(2), "which pipeline has to be said: {}", ran.stderr);
+    let ran = redrive(dir.path(), &["journal", "data", "--pipeline", "orders", "--accept-loss"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("bytes of the journal, with at most"), "{}", ran.stdout);
+    let actions = fs::read_to_string(store.join("actions.ndjson")).unwrap();
+    assert!(actions.contains("accept_loss") && actions.contains("bytes of the journal"), "{actions}");
+    drop(Embedded::open(&store).unwrap().store("orders", redrive::engine::StoreOptions::default()).unwrap());
+    let ran = redrive(dir.path(), &["journal", "data", "--pipeline", "orders", "--accept-loss"]);
+    assert!(ran.stderr.contains("nothing is missing"), "{}{}", ran.stdout, ran.stderr);
+}

@@ -1,11 +1,13 @@
-//! The words people write for spans of time: `100ms 5s 5m 24h 1h30m`.
+//! The words people write for spans of time: `100ms 5s 5m 24h 1h30m 7d`.
 
 use std::time::Duration;
 
 use crate::time::millis;
 
-/// The units in the order they are written, with their milliseconds.
-const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+/// The units in the order they stand, with their milliseconds.
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+/// A day is written as 24 hours.
+const WRITTEN_FROM: usize = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a duration; write it like 100ms, 5s, 5m, 24h or 1h30m")]
@@ -41,7 +43,7 @@ pub fn print(span: Duration) -> String {
         return "0s".to_owned();
     }
     let mut text = String::new();
-    for (unit, unit_ms) in UNITS {
+    for &(unit, unit_ms) in &UNITS[WRITTEN_FROM..] {
         if rest_ms >= unit_ms {
             text.push_str(&(rest_ms / unit_ms).to_string());
             text.push_str(unit);
@@ -78,6 +80,8 @@ mod tests {
             assert_eq!(print(Duration::from_millis(ms)), text);
         }
         assert_eq!(print(parse("90s").unwrap()), "1m30s");
+        assert_eq!(print(parse("7d").unwrap()), "168h");
+        assert_eq!(parse("1d12h").unwrap(), parse("36h").unwrap());
     }
 
     #[test]
@@ -91,7 +95,7 @@ mod tests {
             "5S",
             "1.5s",
             "-1s",
-            "1d",
+            "5h1d",
             "5s5s",
             "30m1h",
             "1s1m",

@@ -10,6 +10,7 @@ pub mod ledger;
 pub mod pill;
 pub mod plan;
 pub mod replaying;
+pub mod sample;
 pub mod settle;
 pub mod verify;
 pub mod workload;

@@ -25,6 +25,7 @@ pub fn tuning() -> Tuning {
         clean_above_bytes: 32 * 1024,
         // Closed letters must be found by who verifies.
         closed_keep: Duration::from_hours(1_000_000),
+        scrub: None,
         accept_missing: false,
     }
 }

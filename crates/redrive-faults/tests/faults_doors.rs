@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use redrive::engine::embedded::{Embedded, Tuning};
+use redrive::engine::embedded::{Embedded, Tuning, dir::FORMAT};
 use redrive::engine::{Engine, EngineError};
 use redrive_faults::plan;
 use redrive_faults::verify::copy_dir;
@@ -89,10 +89,11 @@ fn a_newer_format_is_refused() {
     let rig = used();
     let file = rig.dir.join("FORMAT");
     let text = fs::read_to_string(&file).expect("a format file");
-    fs::write(&file, text.replace("format 1", "format 2")).expect("written");
+    fs::write(&file, text.replace(&format!("format {FORMAT}"), &format!("format {}", FORMAT + 1)))
+        .expect("written");
     let error = open(&rig.dir, plan::tuning()).expect_err("refused");
     assert!(
-        matches!(&error, EngineError::Version(text) if text.contains("FORMAT") && text.contains('2')),
+        matches!(&error, EngineError::Version(text) if text.contains("FORMAT") && text.contains(&(FORMAT + 1).to_string())),
         "{error}"
     );
 }

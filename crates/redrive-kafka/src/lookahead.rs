@@ -241,7 +241,12 @@ mod tests {
             fn get(&self, _: &DelayKey) -> Result<Option<Arc<Waiting>>, Infallible> {
                 Ok(None)
             }
-            fn range(&self, _: &DelayKey, _: usize) -> Result<Vec<(DelayKey, Arc<Waiting>)>, Infallible> {
+            fn range(
+                &self,
+                _: &DelayKey,
+                _: Option<&DelayKey>,
+                _: usize,
+            ) -> Result<Vec<(DelayKey, Arc<Waiting>)>, Infallible> {
                 Ok(Vec::new())
             }
         }

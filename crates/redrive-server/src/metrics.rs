@@ -169,6 +169,26 @@ static REPEATS: Metric = metric(
 );
 static KEY_ORDER_VOIDED: Metric =
     metric("redrive_key_order_voided_total", Kind::Counter, PIPELINE, "Keys whose order could not be kept.");
+static SCRUB_BYTES: Metric = metric(
+    "redrive_scrub_bytes_total",
+    Kind::Counter,
+    PIPELINE,
+    "Stored bytes that were read to verify them.",
+);
+static SCRUB_DAMAGED: Metric =
+    metric("redrive_scrub_damaged", Kind::Gauge, PIPELINE, "Damaged places that the last scrub found.");
+static SCRUB_LAST: Metric = metric(
+    "redrive_scrub_last_timestamp_seconds",
+    Kind::Gauge,
+    PIPELINE,
+    "When the last complete scrub ended.",
+);
+static INDEX_REBUILDS: Metric = metric(
+    "redrive_index_rebuilds_total",
+    Kind::Counter,
+    PIPELINE,
+    "Times a damaged index was rebuilt while the pipeline ran.",
+);
 static PAUSED: Metric =
     metric("redrive_paused", Kind::Gauge, PIPELINE, "1 while the pipeline is paused, 0 otherwise.");
 static RUNNING: Metric =
@@ -223,7 +243,7 @@ static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 32] = [
+pub static METRICS: [&Metric; 36] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -244,6 +264,10 @@ pub static METRICS: [&Metric; 32] = [
     &REPLAY_MESSAGES,
     &REPEATS,
     &KEY_ORDER_VOIDED,
+    &SCRUB_BYTES,
+    &SCRUB_DAMAGED,
+    &SCRUB_LAST,
+    &INDEX_REBUILDS,
     &PAUSED,
     &RUNNING,
     &START,
@@ -311,6 +335,16 @@ pub fn render(snapshot: &Snapshot) -> String {
     each(out, &REPEATS, snapshot, |samples, name, figures| samples.count(&[name], figures.repeats));
     each(out, &KEY_ORDER_VOIDED, snapshot, |samples, name, figures| {
         samples.count(&[name], figures.key_order_voided);
+    });
+    each(out, &SCRUB_BYTES, snapshot, |samples, name, figures| {
+        samples.count(&[name], figures.upkeep.scrubbed_bytes);
+    });
+    each(out, &SCRUB_DAMAGED, snapshot, |samples, name, figures| {
+        samples.count(&[name], figures.upkeep.damaged);
+    });
+    moment(out, &SCRUB_LAST, snapshot, |figures| figures.upkeep.scrubbed);
+    each(out, &INDEX_REBUILDS, snapshot, |samples, name, figures| {
+        samples.count(&[name], figures.upkeep.index_rebuilds);
     });
     each(out, &PAUSED, snapshot, |samples, name, figures| samples.count(&[name], u64::from(figures.paused)));
     each(out, &RUNNING, snapshot, |samples, name, figures| samples.count(&[name], figures.running as u64));

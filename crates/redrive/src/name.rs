@@ -7,7 +7,8 @@ pub const NAME_BYTES_MAX: usize = 200;
 pub const RULE: &str = "use 1 to 200 of the characters a-z A-Z 0-9 - _ . , without a dot in front";
 
 /// Names that mean something else in the directory of an engine, in any case: not every file system tells cases apart.
-const TAKEN: [&str; 6] = ["LOCK", "FORMAT", "FORMAT.new", "replays", "actions.ndjson", "token"];
+const TAKEN: [&str; 8] =
+    ["LOCK", "FORMAT", "FORMAT.new", "PIPELINES", "PIPELINES.new", "replays", "actions.ndjson", "token"];
 
 /// Why a name is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,14 @@
 //! directory with its threads.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redrive::engine::conformance::{Harness, check_seeds, seeds_from_env};
+use redrive::engine::embedded::disk::{Disk as _, DiskFile as _};
 use redrive::engine::embedded::disk_sim::SimDisk;
-use redrive::engine::embedded::open::{Place, open_by_hand};
-use redrive::engine::embedded::shelf::MemoryShelf;
+use redrive::engine::embedded::open::{OpenShelf, Place, open_by_hand, seed};
+use redrive::engine::embedded::runs::SortedRuns;
 use redrive::engine::embedded::store::Store;
 use redrive::engine::embedded::{Embedded, Tuning, dir::EmbeddedStore};
 use redrive::engine::seam::{Engine, StoreOptions};
@@ -22,21 +24,43 @@ fn tiny() -> Tuning {
         checkpoint_changes: 5,
         clean_above_bytes: 4096,
         closed_keep: Duration::from_hours(1_000_000),
+        scrub: None,
         accept_missing: false,
     }
 }
 
+type SimStore = Store<SimDisk, SortedRuns<SimDisk>>;
+
 struct SimHarness {
     place: Place<SimDisk>,
-    shelf: MemoryShelf,
-    store: Option<Store<SimDisk, MemoryShelf>>,
+    /// The disk of the index.
+    index: SimDisk,
+    store: Option<SimStore>,
     cuts: u64,
+    /// Damage the index before each so many calls; 0: never.
+    damage_every: u64,
+    calls: u64,
+}
+
+/// How often running indexes were built anew.
+static REBUILDS: AtomicU64 = AtomicU64::new(0);
+
+impl Drop for SimHarness {
+    fn drop(&mut self) {
+        self.count_rebuilds();
+    }
 }
 
 impl SimHarness {
+    fn count_rebuilds(&self) {
+        let rebuilds = self.store.as_ref().map_or(0, |store| store.upkeep().index_rebuilds);
+        REBUILDS.fetch_add(rebuilds, Ordering::Relaxed);
+    }
+
     fn reopen(&mut self) {
+        self.count_rebuilds();
         self.store = None;
-        self.store = Some(open_sim(&self.place, &self.shelf));
+        self.store = Some(open_sim(&self.place, &self.index));
     }
 }
 
@@ -46,7 +70,7 @@ impl SimHarness {
         let running = self.store.as_ref().expect("open").dump_index().expect("the running index can be read");
         // The disk as a power cut would leave it now: the index may only reflect what is durable.
         let place = Place { disk: self.place.disk.power_cut(self.cuts), ..self.place.clone() };
-        let rebuilt = open_sim(&place, &MemoryShelf::default());
+        let rebuilt = open_sim(&place, &SimDisk::new());
         let mut rebuilt = rebuilt.dump_index().expect("the rebuilt index can be read");
         // What was written and not reported yet may be in the journal already; then the two cannot be compared.
         if rebuilt[0].split(' ').nth(1) != running[0].split(' ').nth(1) {
@@ -60,33 +84,47 @@ impl SimHarness {
     }
 }
 
-fn open_sim(place: &Place<SimDisk>, shelf: &MemoryShelf) -> Store<SimDisk, MemoryShelf> {
-    let open_shelf = |anew: bool| {
-        if anew {
-            shelf.clear();
+impl SimHarness {
+    /// Flips bits in a file of the running index.
+    fn damage_index(&mut self) {
+        let names = self.index.list().expect("the simulated disk lists");
+        let runs: Vec<_> = names.iter().filter(|name| name.starts_with("r-")).collect();
+        let Some(name) = runs.get(self.calls as usize % runs.len().max(1)) else { return };
+        let len = self.index.open(name).and_then(|file| file.len()).expect("it is there");
+        for i in 0..4 {
+            self.index.flip_bit(name, (self.calls * 7919 + i * 131) % len.max(1), (self.calls % 8) as u8);
         }
-        Ok(Arc::new(shelf.clone()))
-    };
+    }
+}
+
+fn open_sim(place: &Place<SimDisk>, index: &SimDisk) -> SimStore {
+    let (seed, base) = (seed(&place.store_id), place.tuning.checkpoint_changes);
+    let index = index.clone();
+    let open_shelf: OpenShelf<_> = Arc::new(move |anew: bool| {
+        let open = if anew { SortedRuns::anew } else { SortedRuns::open };
+        open(index.clone(), seed, base).map(Arc::new)
+    });
     let (store, _) = open_by_hand(place, &open_shelf).expect("a store that was cut off opens again");
     store
 }
 
 impl Harness for SimHarness {
     fn engine(&mut self) -> &mut dyn Engine {
+        self.calls += 1;
+        if self.damage_every > 0 && self.calls.is_multiple_of(self.damage_every) {
+            self.damage_index();
+        }
         self.store.as_mut().expect("open")
     }
 
     fn crash_and_reopen(&mut self) {
         self.compare_with_rebuilt();
+        self.count_rebuilds();
         self.store = None;
         self.cuts += 1;
         let cuts = self.cuts;
         self.place.disk = self.place.disk.power_cut(cuts);
-        match cuts % 4 {
-            0 => self.shelf.clear(),
-            1 => self.shelf.power_cut(|batches| batches),
-            _ => self.shelf.power_cut(|batches| (cuts as usize).wrapping_mul(7) % (batches + 1)),
-        }
+        self.index = if cuts.is_multiple_of(4) { SimDisk::new() } else { self.index.power_cut(cuts) };
         self.reopen();
     }
 
@@ -102,10 +140,20 @@ impl Harness for SimHarness {
 }
 
 fn sim(options: StoreOptions) -> Box<dyn Harness> {
-    let place = Place { disk: SimDisk::new(), store_id: *b"conformance test", options, tuning: tiny() };
-    let shelf = MemoryShelf::default();
-    let store = Some(open_sim(&place, &shelf));
-    Box::new(SimHarness { place, shelf, store, cuts: 0 })
+    let place =
+        Place { disk: SimDisk::new(), store_id: *b"conformance test", options, tuning: tiny(), owner: 1 };
+    let index = SimDisk::new();
+    let store = Some(open_sim(&place, &index));
+    Box::new(SimHarness { place, index, store, cuts: 0, damage_every: 0, calls: 0 })
+}
+
+/// The same, with an index that is damaged all the time.
+fn sim_with_damage(options: StoreOptions) -> Box<dyn Harness> {
+    let place =
+        Place { disk: SimDisk::new(), store_id: *b"conformance test", options, tuning: tiny(), owner: 1 };
+    let index = SimDisk::new();
+    let store = Some(open_sim(&place, &index));
+    Box::new(SimHarness { place, index, store, cuts: 0, damage_every: 5, calls: 0 })
 }
 
 struct DirHarness {
@@ -155,6 +203,18 @@ fn the_journal_on_a_simulated_disk_conforms() {
     let seeds = seeds_from_env("REDRIVE_SEEDS").unwrap_or(1_500);
     check_seeds(&sim, 0..seeds / 10 * 9, 60);
     check_seeds(&sim, seeds / 10 * 9..seeds, 250);
+}
+
+/// Damaged tables are built anew below whatever happens, and nobody is answered wrongly.
+#[test]
+fn an_index_that_is_damaged_all_the_time_conforms() {
+    let seeds = seeds_from_env("REDRIVE_SEEDS").unwrap_or(1_500) / 10;
+    REBUILDS.store(0, Ordering::Relaxed);
+    check_seeds(&sim_with_damage, 0..seeds / 10 * 9, 60);
+    check_seeds(&sim_with_damage, seeds / 10 * 9..seeds, 250);
+    let rebuilds = REBUILDS.load(Ordering::Relaxed);
+    println!("{seeds} seeds, the index was rebuilt {rebuilds} times while it was used");
+    assert!(rebuilds >= seeds, "the damage was met: {rebuilds}");
 }
 
 #[test]

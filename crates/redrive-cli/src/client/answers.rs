@@ -35,6 +35,15 @@ pub struct Pipelines {
     pub pipelines: Vec<PipelineView>,
 }
 
+/// What a store has found about itself.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct StoreHealth {
+    pub damaged: u64,
+    pub scrubbed: Option<Instant>,
+    pub index_rebuilds: u64,
+}
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PipelineView {
@@ -53,6 +62,7 @@ pub struct PipelineView {
     /// `closed`, `open` or `half_open`.
     pub breaker: String,
     pub health: Health,
+    pub store: StoreHealth,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

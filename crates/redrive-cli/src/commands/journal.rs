@@ -1,9 +1,14 @@
-//! `redrive journal`: prints and verifies a store of the embedded engine. Reads only; a running owner is no hindrance.
+//! `redrive journal`: prints and verifies a store of the embedded engine. Reads only, and a running owner is no hindrance;
+//! except with `--accept-loss`, which gives up what is missing so that the store opens again.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use redrive::actions::{Action, ActionError, ActionKind, Actions};
 use redrive::engine::EngineError;
+use redrive::engine::embedded::accept;
 use redrive::engine::embedded::inspect::{self, Inspection, LogInspection};
+use redrive::{Clock as _, WallClock};
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -11,7 +16,10 @@ use crate::config::load::FILE_DEFAULT;
 use crate::config::{Config, EngineKind, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, Style, Table, bytes, count, safe};
+use crate::service::assemble::engine_failed;
 
+/// Who accepts a loss: whoever may write the directory.
+const ACTOR: &str = "journal";
 /// More damage than this is counted and not listed.
 const DAMAGE_LISTED_MAX: usize = 100;
 
@@ -25,6 +33,12 @@ pub struct Args {
     /// Print every frame too: position, kind, number and id; never a payload
     #[arg(long)]
     pub frames: bool,
+    /// Read the index too, and print only what is wrong; exit 1 if anything is
+    #[arg(long, conflicts_with = "frames")]
+    pub verify: bool,
+    /// Give up what is missing, so that the store opens again without it; recorded in the action log
+    #[arg(long, requires = "pipeline", conflicts_with_all = ["frames", "verify"])]
+    pub accept_loss: bool,
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
@@ -36,6 +50,9 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         let problem = format!("{}: this is no directory of the embedded engine", dir.display());
         return Err(Failed::usage(problem).hint("it has a file FORMAT, and a directory for each pipeline"));
     }
+    if let Some(pipeline) = args.pipeline.as_ref().filter(|_| args.accept_loss) {
+        return accept(&dir, pipeline, out);
+    }
     let stores = match &args.pipeline {
         Some(name) => vec![name.clone()],
         None => inspect::pipelines(&dir).map_err(|error| cannot_read(&error))?,
@@ -45,12 +62,17 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
     }
     let mut inspections = Vec::new();
     for (i, name) in stores.iter().enumerate() {
-        if i > 0 && !out.is_json() {
+        if i > 0 && !out.is_json() && !args.verify {
             out.line("")?;
         }
-        let inspection = read(&dir, name, args.frames, out)?;
-        if !out.is_json() {
-            print(&inspection, out)?;
+        let mut inspection = read(&dir, name, args.frames, out)?;
+        if args.verify {
+            inspection.index = inspect::check_index(&dir, name);
+        }
+        match (out.is_json(), args.verify) {
+            (true, _) => {}
+            (false, true) => print_verified(&inspection, out)?,
+            (false, false) => print(&inspection, out)?,
         }
         inspections.push(inspection);
     }
@@ -103,6 +125,67 @@ fn read(dir: &Path, pipeline: &str, frames: bool, out: &mut Output) -> Result<In
     }
 }
 
+/// Gives up what is missing of a pipeline's store, and records that.
+fn accept(dir: &Path, pipeline: &str, out: &mut Output) -> Result<Exit, Failed> {
+    let loss = accept::accept_loss(dir, pipeline).map_err(|error| engine_failed(&error))?;
+    if loss.is_nothing() {
+        out.note(&format!("{pipeline}: nothing is missing, so nothing was changed"));
+        return Ok(Exit::Ok);
+    }
+    let recorded = |error: ActionError| {
+        Failed::new(Exit::Storage, format!("the loss was accepted, but not recorded: {error}"))
+    };
+    let actions = Actions::open(Some(dir)).map_err(recorded)?;
+    let mut action = Action::new(WallClock.now(), ACTOR, ActionKind::AcceptLoss, pipeline);
+    action.letters = loss.letters_max;
+    action.note = Some(loss.to_string());
+    actions.record_now(&action).map_err(recorded)?;
+    if out.is_json() {
+        let ranges = |ranges: &[Range<u64>]| -> Vec<Value> {
+            ranges.iter().map(|range| json!({"from": range.start, "to": range.end})).collect()
+        };
+        out.json(&json!({
+            "pipeline": pipeline, "lost": loss.to_string(), "journal": ranges(&loss.journal),
+            "letter_log": ranges(&loss.letters), "messages_max": loss.messages_max, "letters_max": loss.letters_max,
+        }))?;
+    } else {
+        out.line(&format!("{pipeline}: accepted as lost: {loss}"))?;
+        out.line("recorded in the action log; the store opens again")?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Only what is wrong.
+fn print_verified(inspection: &Inspection, out: &mut Output) -> Result<(), Failed> {
+    let logs = [("journal", &inspection.journal), ("letter log", &inspection.letter_log)];
+    let bytes_read: u64 = logs.iter().flat_map(|(_, log)| &log.segments).map(|segment| segment.bytes).sum();
+    let store = inspection.path.display();
+    if !inspection.is_damaged() {
+        let mark = out.paint(Style::Good, "✓");
+        return out.line(&format!("{mark} {store}: {} verified", bytes(bytes_read)));
+    }
+    let mark = out.paint(Style::Error, "✗");
+    out.line(&format!("{mark} {store}: {} read", bytes(bytes_read)))?;
+    for (name, log) in logs {
+        if !log.damage.is_empty() || !log.missing.is_empty() {
+            out.line(&format!("  {name}"))?;
+            print_wrong(log, out)?;
+        }
+    }
+    print_others(inspection, out)
+}
+
+/// What is wrong apart from the logs.
+fn print_others(inspection: &Inspection, out: &mut Output) -> Result<(), Failed> {
+    if let Some(what) = inspection.watermark {
+        out.line(&out.paint(Style::Error, &format!("  {what}")))?;
+    }
+    if let Some(what) = &inspection.index {
+        out.line(&out.paint(Style::Error, &format!("  {what}; its owner rebuilds it from the logs")))?;
+    }
+    Ok(())
+}
+
 fn print(inspection: &Inspection, out: &mut Output) -> Result<(), Failed> {
     let head = format!(
         "store {} · format {} · id {}",
@@ -122,8 +205,17 @@ fn print(inspection: &Inspection, out: &mut Output) -> Result<(), Failed> {
         .map(|state| format!("{state} {}", count(inspection.letters.get(state).copied().unwrap_or(0))))
         .collect();
     out.line(&format!("letters     {}", letters.join(" · ")))?;
+    print_others(inspection, out)?;
+    let mark = out.paint(Style::Error, "✗");
+    let missing = [&inspection.journal, &inspection.letter_log].iter().any(|log| !log.missing.is_empty());
+    if missing || inspection.watermark.is_some() {
+        return out.line(&format!(
+            "{mark} something is missing; the store does not open until it is restored from a backup, or the loss is \
+             accepted: `redrive journal --pipeline {} --accept-loss`",
+            inspection.pipeline
+        ));
+    }
     if inspection.is_damaged() {
-        let mark = out.paint(Style::Error, "✗");
         return out.line(&format!(
             "{mark} damage was found; opening the store keeps what is whole and parks the rest as `corrupt`"
         ));
@@ -151,6 +243,20 @@ fn print_log(name: &str, log: &LogInspection, out: &mut Output) -> Result<(), Fa
         }
         out.table(&table)?;
     }
+    print_wrong(log, out)?;
+    if log.unfinished_bytes > 0 {
+        out.line(&format!(
+            "  {} unfinished bytes at the end; opening cuts them off",
+            count(log.unfinished_bytes)
+        ))?;
+    }
+    if log.leftovers > 0 {
+        out.line(&format!("  {} given-up segments are still there; opening removes them", log.leftovers))?;
+    }
+    Ok(())
+}
+
+fn print_wrong(log: &LogInspection, out: &mut Output) -> Result<(), Failed> {
     for damage in log.damage.iter().take(DAMAGE_LISTED_MAX) {
         let was = match damage.was {
             Some((kind, number)) => format!("was {kind} of message {number}"),
@@ -169,15 +275,6 @@ fn print_log(name: &str, log: &LogInspection, out: &mut Output) -> Result<(), Fa
         out.line(
             &out.paint(Style::Error, &format!("  missing: positions {} to {}", missing.start, missing.end)),
         )?;
-    }
-    if log.unfinished_bytes > 0 {
-        out.line(&format!(
-            "  {} unfinished bytes at the end; opening cuts them off",
-            count(log.unfinished_bytes)
-        ))?;
-    }
-    if log.leftovers > 0 {
-        out.line(&format!("  {} given-up segments are still there; opening removes them", log.leftovers))?;
     }
     Ok(())
 }
@@ -220,5 +317,7 @@ fn to_json(inspection: &Inspection) -> Value {
         "letter_log": log(&inspection.letter_log),
         "pending": inspection.pending,
         "letters": inspection.letters,
+        "watermark": inspection.watermark,
+        "index": inspection.index,
     })
 }

@@ -1,6 +1,9 @@
 //! `[engine]`: where messages live.
 
 use std::path::PathBuf;
+use std::time::Duration;
+
+use redrive_core::duration;
 
 use super::fault::Fault;
 use super::kafka::{self, KafkaConfig};
@@ -8,6 +11,9 @@ use super::reader::{Reader, Section, Set};
 use super::tree::At;
 
 pub const DIR_DEFAULT: &str = "./redrive-data";
+pub const SCRUB_DEFAULT: Duration = Duration::from_hours(7 * 24);
+const SCRUB_MIN: Duration = Duration::from_hours(1);
+const SCRUB_MAX: Duration = Duration::from_hours(366 * 24);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineKind {
@@ -34,13 +40,15 @@ pub struct EngineConfig {
     pub kind: EngineKind,
     /// The directory of the embedded engine; with Kafka a cache, the replay jobs and what Kafka refused.
     pub dir: PathBuf,
+    /// How often the embedded engine reads everything it stores.
+    pub scrub: Option<Duration>,
     /// Set where the engine is Kafka.
     pub kafka: Option<KafkaConfig>,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { kind: EngineKind::Embedded, dir: DIR_DEFAULT.into(), kafka: None }
+        Self { kind: EngineKind::Embedded, dir: DIR_DEFAULT.into(), scrub: Some(SCRUB_DEFAULT), kafka: None }
     }
 }
 
@@ -74,6 +82,28 @@ impl EngineConfig {
             }
         }
         let dir = dir.map_or_else(|| DIR_DEFAULT.to_owned(), |dir| dir.value);
-        Self { kind: given, dir: dir.into(), kafka: (given == EngineKind::Kafka).then_some(kafka) }
+        let scrub = scrub(reader, section, given);
+        Self { kind: given, dir: dir.into(), scrub, kafka: (given == EngineKind::Kafka).then_some(kafka) }
     }
+}
+
+fn scrub(reader: &mut Reader, section: &Section<'_>, kind: EngineKind) -> Option<Duration> {
+    let Some(set) = reader.text(section, "scrub") else { return Some(SCRUB_DEFAULT) };
+    if kind != EngineKind::Embedded {
+        let problem =
+            format!("`scrub` means something to the embedded engine only, and this is {}", kind.name());
+        reader.fault(section, Fault::line("scrub", problem, "remove `scrub`", vec![set.at]));
+        return None;
+    }
+    if set.value == "off" {
+        return None;
+    }
+    let every = duration::parse(&set.value).ok().filter(|every| (SCRUB_MIN..=SCRUB_MAX).contains(every));
+    if every.is_none() {
+        let problem =
+            format!("`scrub = \"{}\"` is neither a duration from an hour to a year nor off", set.value);
+        let fix = "scrub = \"7d\", or scrub = \"off\"";
+        reader.fault(section, Fault::value("scrub", problem, fix, set.at));
+    }
+    every
 }

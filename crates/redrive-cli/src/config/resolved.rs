@@ -92,6 +92,8 @@ impl Config {
         let mut engine = vec![line("engine", "kind", quoted(self.engine.kind.name()))];
         if self.engine.kind == EngineKind::Embedded {
             engine.push(line("engine", "dir", quoted(&self.engine.dir.display().to_string())));
+            let scrub = self.engine.scrub.map_or_else(|| "off".to_owned(), redrive_core::duration::print);
+            engine.push(line("engine", "scrub", quoted(&scrub)));
         }
         if let Some(kafka) = &self.engine.kafka {
             engine

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::actions::Actions;
+use redrive::engine::StoreNotice;
+use redrive::engine::embedded::Tuning;
 use redrive::replay::Replays;
 use redrive::{BuildError, Clock as _, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock};
 use redrive_server::alerts::AlertKind;
@@ -41,7 +43,9 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let (redrive, findings) = match config.engine.kind {
         EngineKind::Memory => (build(pipelines, MemoryStores::new())?, Vec::new()),
         EngineKind::Embedded => {
-            let stores = Embedded::open(&config.engine.dir).map_err(|error| engine_failed(&error))?;
+            let tuning = Tuning { scrub: config.engine.scrub, ..Tuning::default() };
+            let stores = Embedded::open_with(&config.engine.dir, tuning);
+            let stores = stores.map_err(|error| engine_failed(&error))?;
             let stores = Arc::new(stores);
             let redrive = build(pipelines, Arc::clone(&stores))?;
             let findings = config.pipelines.iter().flat_map(|pipeline| findings(&stores, &pipeline.name));
@@ -157,10 +161,23 @@ fn pipeline_of(config: &PipelineConfig, sink: WebhookSink, health: HealthLog) ->
         .guard(config.guard.clone())
         .on_stuck(super::stuck::leave)
         .on_health(move |changed| health.tell(changed))
+        .on_store(store_log(&config.name))
         .on_failure(redrive_server::log::attempt_failed);
     match config.dedup {
         Some(window) => pipeline.dedup(window),
         None => pipeline,
+    }
+}
+
+/// Writes the log of what a store says about itself.
+fn store_log(pipeline: &str) -> impl Fn(&StoreNotice) + Send + Sync + 'static {
+    let pipeline = pipeline.to_owned();
+    move |notice| {
+        if notice.is_bad() {
+            tracing::warn!(target: "redrive::store", pipeline, "{notice}");
+        } else {
+            tracing::info!(target: "redrive::store", pipeline, "{notice}");
+        }
     }
 }
 
@@ -201,6 +218,7 @@ fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
     if let Some(why) = &report.rebuilt {
         found.push(format!("pipeline {pipeline}: the index was built anew: {why}"));
     }
+    found.extend(report.notes.iter().map(|note| format!("pipeline {pipeline}: {note}")));
     if !report.started.is_empty() {
         let count = report.started.len();
         found.push(format!(
@@ -213,6 +231,12 @@ fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
         if rot > 0 {
             found.push(format!(
                 "pipeline {pipeline}: {rot} damaged frames in the {log}; see `redrive journal`"
+            ));
+        }
+        for missing in &damage.missing {
+            found.push(format!(
+                "pipeline {pipeline}: positions {} to {} of the {log} are missing",
+                missing.start, missing.end
             ));
         }
     }

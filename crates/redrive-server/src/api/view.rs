@@ -44,6 +44,18 @@ pub struct PipelineView<'a> {
     end_to_end_p99_ms: Option<f64>,
     breaker: &'static str,
     health: HealthView,
+    store: StoreView,
+}
+
+/// What the store has found about itself.
+#[derive(Debug, Serialize)]
+struct StoreView {
+    /// Damaged places that the last scrub found.
+    damaged: u64,
+    /// When everything was last read; null if that has not happened yet, or if it never does.
+    scrubbed: Option<String>,
+    /// How often the index was rebuilt since the process started.
+    index_rebuilds: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -108,6 +120,11 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
         end_to_end_p99_ms: p99_ms(figures.end_to_end.quantile(0.99)),
         breaker: figures.health.breaker.state.name(),
         health: HealthView::of(figures),
+        store: StoreView {
+            damaged: figures.upkeep.damaged,
+            scrubbed: time(figures.upkeep.scrubbed),
+            index_rebuilds: figures.upkeep.index_rebuilds,
+        },
     }
 }
 

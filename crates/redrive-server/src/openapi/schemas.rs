@@ -101,6 +101,22 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("end_to_end_p99_ms", number_or_null()),
             ("breaker", json!({ "enum": ["closed", "open", "half_open"] })),
             ("health", one("SinkHealth")),
+            ("store", one("StoreHealth")),
+        ],
+    );
+    add(
+        "StoreHealth",
+        &["damaged", "scrubbed", "index_rebuilds"],
+        vec![
+            (
+                "damaged",
+                json!({ "type": "integer", "description": "Damaged places that the last scrub found." }),
+            ),
+            ("scrubbed", time_or_null()),
+            (
+                "index_rebuilds",
+                json!({ "type": "integer", "description": "How often the index was rebuilt since the process started." }),
+            ),
         ],
     );
     add(

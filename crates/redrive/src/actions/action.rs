@@ -19,10 +19,12 @@ pub enum ActionKind {
     Undo,
     Pause,
     Resume,
+    /// What was missing of a store was given up.
+    AcceptLoss,
 }
 
 impl ActionKind {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
@@ -31,6 +33,7 @@ impl ActionKind {
         Self::Undo,
         Self::Pause,
         Self::Resume,
+        Self::AcceptLoss,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -43,6 +46,7 @@ impl ActionKind {
             Self::Undo => "undo",
             Self::Pause => "pause",
             Self::Resume => "resume",
+            Self::AcceptLoss => "accept_loss",
         }
     }
 

@@ -125,6 +125,11 @@ impl Actions {
         self.with(move |state| state.append(&action)).await
     }
 
+    /// The same, for somebody who has no runtime and may wait.
+    pub fn record_now(&self, action: &Action) -> Result<(), ActionError> {
+        Ok(self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).append(action)?)
+    }
+
     /// The latest `limit` actions since a time, oldest first, without the ids of their letters.
     pub async fn list(&self, since: Option<Time>, limit: usize) -> Result<Vec<Action>, ActionError> {
         let limit = limit.clamp(1, LIST_MAX);

@@ -10,7 +10,7 @@ use redrive_core::{BreakerSettings, GuardSettings, Message, Policy, PolicyFaults
 
 use super::faults::BuildFault;
 use crate::dispatch::{AttemptFailed, HealthChanged, ProtectionSettings};
-use crate::engine::{AfterDead, Ordering, StoreOptions};
+use crate::engine::{AfterDead, Ordering, StoreNotice, StoreOptions};
 use crate::failure::Failure;
 use crate::handler::{AnyHandler, Handler, Sink};
 use crate::name;
@@ -148,6 +148,13 @@ impl Pipeline {
     /// kill the process. It runs on the runtime and should be quick.
     pub fn on_health(mut self, hook: impl Fn(&HealthChanged) + Send + Sync + 'static) -> Self {
         self.listeners.health = Some(Arc::new(hook));
+        self
+    }
+
+    /// Called when the store repairs itself, or finds damage: what [`StoreNotice::is_bad`] says should reach a person. It
+    /// runs on the runtime and should be quick.
+    pub fn on_store(mut self, hook: impl Fn(&StoreNotice) + Send + Sync + 'static) -> Self {
+        self.listeners.store = Some(Arc::new(hook));
         self
     }
 

@@ -205,8 +205,14 @@ mod tests {
         fn get(&self, key: &DelayKey) -> Result<Option<u32>, Infallible> {
             Ok(BTreeMap::get(self, key).copied())
         }
-        fn range(&self, from: &DelayKey, limit: usize) -> Result<Vec<(DelayKey, u32)>, Infallible> {
-            Ok(BTreeMap::range(self, from..).take(limit).map(|(k, v)| (*k, *v)).collect())
+        fn range(
+            &self,
+            from: &DelayKey,
+            to: Option<&DelayKey>,
+            limit: usize,
+        ) -> Result<Vec<(DelayKey, u32)>, Infallible> {
+            let entries = BTreeMap::range(self, from..).take_while(|(key, _)| to.is_none_or(|to| *key <= to));
+            Ok(entries.take(limit).map(|(k, v)| (*k, *v)).collect())
         }
     }
 
@@ -238,7 +244,7 @@ mod tests {
                         index.thaw();
                     }
                     8 => if let Some((from, limit)) = index.wants_load() {
-                        load = Some((Far::range(&table, &from, limit).unwrap(), limit));
+                        load = Some((Far::range(&table, &from, None, limit).unwrap(), limit));
                     },
                     _ => if let Some((entries, limit)) = load.take() { index.loaded(entries, limit, |key| out.contains(key)); },
                 }
@@ -253,7 +259,7 @@ mod tests {
             for _ in 0..2000 {
                 while let Some((key, _)) = index.pop_due(Time::MAX) { prop_assert!(out.insert(key)); }
                 let Some((from, limit)) = index.wants_load() else { break };
-                let entries = Far::range(&table, &from, limit).unwrap();
+                let entries = Far::range(&table, &from, None, limit).unwrap();
                 index.loaded(entries, limit, |key| out.contains(key));
             }
             prop_assert_eq!(out.into_iter().collect::<Vec<_>>(), plain.keys().copied().collect::<Vec<_>>());

@@ -23,10 +23,12 @@ pub enum MessagePhase {
     /// Is a dead letter that somebody discarded.
     Discarded,
     Succeeded,
+    /// It was accepted, and what became of it was lost: damage, or a loss that was accepted.
+    Unknown,
 }
 
 impl MessagePhase {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Ready,
         Self::Delayed,
         Self::Delivering,
@@ -35,6 +37,7 @@ impl MessagePhase {
         Self::Replaying,
         Self::Discarded,
         Self::Succeeded,
+        Self::Unknown,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -47,6 +50,7 @@ impl MessagePhase {
             Self::Replaying => "replaying",
             Self::Discarded => "discarded",
             Self::Succeeded => "succeeded",
+            Self::Unknown => "unknown",
         }
     }
 }

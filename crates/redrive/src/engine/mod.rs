@@ -7,6 +7,7 @@ pub mod letter;
 pub mod message_state;
 pub mod place;
 pub mod seam;
+pub mod store_notice;
 
 pub mod completion;
 pub mod delay;
@@ -30,3 +31,4 @@ pub use seam::{
     AfterDead, Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt,
     Settlement, StoreOptions, Suspect, Ticket, Verdict,
 };
+pub use store_notice::{StoreNotice, Upkeep};

@@ -33,8 +33,8 @@ pub type Changes<K, V> = BTreeMap<K, Change<V>>;
 pub trait Far<K, V> {
     type Error;
     fn get(&self, key: &K) -> Result<Option<V>, Self::Error>;
-    /// Entries at or after `from`, in order, at most `limit`.
-    fn range(&self, from: &K, limit: usize) -> Result<Vec<(K, V)>, Self::Error>;
+    /// Entries at or after `from`, and not after `to` if it is given, in order, at most `limit`.
+    fn range(&self, from: &K, to: Option<&K>, limit: usize) -> Result<Vec<(K, V)>, Self::Error>;
 }
 
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
             && found.len() < limit
         {
             let chunk_len = limit.saturating_add(1).max(4);
-            let mut chunk = far.range(first, chunk_len)?;
+            let mut chunk = far.range(first, to, chunk_len)?;
             let last = if chunk.len() < chunk_len { None } else { chunk.last().map(|(key, _)| key.clone()) };
             let last = last.filter(|last| to.is_none_or(|to| last < to));
             if matches!(from, Bound::Excluded(_)) && chunk.first().is_some_and(|(key, _)| key == first) {
@@ -194,8 +194,9 @@ mod tests {
         fn get(&self, key: &u8) -> Result<Option<u32>, Infallible> {
             Ok(BTreeMap::get(self, key).copied())
         }
-        fn range(&self, from: &u8, limit: usize) -> Result<Vec<(u8, u32)>, Infallible> {
-            Ok(BTreeMap::range(self, from..).take(limit).map(|(k, v)| (*k, *v)).collect())
+        fn range(&self, from: &u8, to: Option<&u8>, limit: usize) -> Result<Vec<(u8, u32)>, Infallible> {
+            let entries = BTreeMap::range(self, from..).take_while(|(key, _)| to.is_none_or(|to| *key <= to));
+            Ok(entries.take(limit).map(|(k, v)| (*k, *v)).collect())
         }
     }
 

@@ -14,6 +14,7 @@ use super::ingest::Ingest;
 use super::key_line::KeyLine;
 use super::letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
 use super::message_state::MessageState;
+use super::store_notice::{StoreNotice, Upkeep};
 
 /// Whether messages of one key wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -190,7 +191,7 @@ pub struct Oldest {
     pub letter: Option<Time>,
 }
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
     /// A write or a sync failed. Nothing can be trusted until the store is opened again.
     #[error("storage failed: {0}; stop, repair the disk and open the store again")]
@@ -251,6 +252,16 @@ pub trait Engine: Send + 'static {
 
     /// Says what happened since the last call. Never blocks.
     fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError>;
+
+    /// What the store has to say about itself since the last call. Never blocks.
+    fn notices(&mut self, out: &mut Vec<StoreNotice>) {
+        let _ = out;
+    }
+
+    /// How often it repaired itself and how far it has checked itself.
+    fn upkeep(&self) -> Upkeep {
+        Upkeep::default()
+    }
 
     /// The earliest moment at which time alone makes `take` hand out more; `None` if time changes nothing.
     fn next_due(&self) -> Option<Time>;

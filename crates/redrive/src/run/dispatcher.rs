@@ -19,7 +19,7 @@ use super::wake::Wake;
 use super::watch::Watch;
 use super::watchdog::{Stuck, Watchdog};
 use crate::dispatch::{AttemptFailed, Ended, HealthEntry, Machine, Parked, Start, Tally};
-use crate::engine::{Announced, Delivery, Engine, EngineError, Event};
+use crate::engine::{Announced, Delivery, Engine, EngineError, Event, StoreNotice};
 
 /// The longest sleep: a step of the wall clock is noticed within it.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -83,6 +83,7 @@ pub(crate) struct Buffers {
     parked: Vec<Parked>,
     failed: Vec<AttemptFailed>,
     health: Vec<HealthEntry>,
+    notices: Vec<StoreNotice>,
 }
 
 impl Default for Buffers {
@@ -95,6 +96,7 @@ impl Default for Buffers {
             parked: Vec::new(),
             failed: Vec::new(),
             health: Vec::new(),
+            notices: Vec::new(),
         }
     }
 }
@@ -191,6 +193,8 @@ impl Dispatcher {
         }
         self.machine.health_changes(&mut self.buffers.health);
         self.hooks.tell_health(&mut self.buffers.health);
+        self.engine.notices(&mut self.buffers.notices);
+        self.hooks.tell_store(&mut self.buffers.notices);
         if self.watchdog.is_due() {
             let longest = self.machine.longest_running();
             let message_id = longest.map(|(_, message)| message.id().to_owned());

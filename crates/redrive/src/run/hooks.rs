@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use super::wake::Wake;
 use crate::dispatch::{AttemptFailed, HealthChanged, HealthEntry, Parked};
+use crate::engine::StoreNotice;
 use crate::failure::Failure;
 
 /// Events that wait for a hook; beyond it nothing new is taken.
@@ -40,6 +41,7 @@ impl fmt::Display for DeadLetter {
 pub(crate) type Hook = Arc<dyn Fn(&DeadLetter) + Send + Sync>;
 pub(crate) type FailureHook = Arc<dyn Fn(&AttemptFailed) + Send + Sync>;
 pub(crate) type HealthHook = Arc<dyn Fn(&HealthChanged) + Send + Sync>;
+pub(crate) type StoreHook = Arc<dyn Fn(&StoreNotice) + Send + Sync>;
 
 /// Everything that wants to hear of something.
 #[derive(Clone, Default)]
@@ -47,6 +49,7 @@ pub(crate) struct Listeners {
     pub(crate) dead: Option<Hook>,
     pub(crate) failed: Option<FailureHook>,
     pub(crate) health: Option<HealthHook>,
+    pub(crate) store: Option<StoreHook>,
 }
 
 /// Something a hook is told.
@@ -55,6 +58,7 @@ enum Event {
     Parked(Parked),
     Failed(AttemptFailed),
     Health(HealthEntry),
+    Store(StoreNotice),
 }
 
 /// The dispatch thread's end: hands over what it can and keeps the rest.
@@ -64,6 +68,7 @@ pub(crate) struct Hooks {
     waiting: VecDeque<Event>,
     wants_parked: bool,
     wants_health: bool,
+    wants_store: bool,
 }
 
 impl Hooks {
@@ -73,10 +78,10 @@ impl Hooks {
         listeners: Listeners,
         wake: &Arc<Wake>,
     ) -> (Self, Option<impl Future<Output = ()> + Send + 'static>) {
-        let Listeners { dead, failed, health } = &listeners;
-        let (wants_parked, wants_health) = (dead.is_some(), health.is_some());
-        let hooks = Self { sender: None, waiting: VecDeque::new(), wants_parked, wants_health };
-        if dead.is_none() && failed.is_none() && health.is_none() {
+        let Listeners { dead, failed, health, store } = &listeners;
+        let (wants_parked, wants_health, wants_store) = (dead.is_some(), health.is_some(), store.is_some());
+        let hooks = Self { sender: None, waiting: VecDeque::new(), wants_parked, wants_health, wants_store };
+        if dead.is_none() && failed.is_none() && health.is_none() && store.is_none() {
             return (hooks, None);
         }
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
@@ -101,6 +106,14 @@ impl Hooks {
             self.waiting.extend(changes.drain(..).map(Event::Health));
         } else {
             changes.clear();
+        }
+    }
+
+    pub(crate) fn tell_store(&mut self, notices: &mut Vec<StoreNotice>) {
+        if self.wants_store {
+            self.waiting.extend(notices.drain(..).map(Event::Store));
+        } else {
+            notices.clear();
         }
     }
 
@@ -136,6 +149,7 @@ async fn call_all(
                 let letter = DeadLetter { pipeline, message, reason, meta, failure };
                 listeners.dead.iter().for_each(|hook| hook(&letter));
             }
+            Event::Store(notice) => listeners.store.iter().for_each(|hook| hook(&notice)),
             Event::Failed(failed) => listeners.failed.iter().for_each(|hook| hook(&failed)),
             Event::Health(HealthEntry { at, change }) => {
                 let changed = HealthChanged { pipeline: Arc::clone(&pipeline), at, change };

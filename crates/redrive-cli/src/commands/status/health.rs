@@ -34,6 +34,15 @@ pub fn head(view: &PipelineView, now: Time) -> Option<String> {
     Some(parts.join("   "))
 }
 
+/// Damage in the store.
+fn store(view: &PipelineView) -> Option<String> {
+    let damaged = view.store.damaged;
+    (damaged > 0).then(|| {
+        let places = format!("{} damaged place{}", count(damaged), if damaged == 1 { "" } else { "s" });
+        format!("{places} in stored data: keep the last backup, see `redrive journal --verify`")
+    })
+}
+
 /// What there is to say beyond that.
 pub fn lines(view: &PipelineView) -> Vec<String> {
     let health = &view.health;
@@ -46,6 +55,7 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
         lines.push(format!("permits {} of {}, growing after the outage", health.permits, health.permits_max));
     }
     lines.extend(incident(health));
+    lines.extend(store(view));
     if let Some(why) = &health.paused_because {
         let name = &view.name;
         lines.push(format!(

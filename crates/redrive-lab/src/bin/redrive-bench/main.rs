@@ -1,5 +1,6 @@
 //! Measures the embedded engine on the common workload, everything in one run. See docs/benchmarks.md.
 
+mod dedup;
 mod options;
 mod plan;
 mod rig;

@@ -32,6 +32,7 @@ pub fn run(name: &str, options: &Options) -> Result<Figures, Error> {
             "fill" => fill(options).await,
             "open" => open(options).await,
             "crash" => crash(options).await,
+            "dedup" => super::dedup::dedup(options).await,
             "resume" => resume(options).await,
             other => Err(format!("no scenario `{other}`").into()),
         }

@@ -9,7 +9,9 @@ use redrive_core::Message;
 
 use super::lines::{LineKey, Lines};
 use super::live::Live;
-use super::shelf::{Cell, IdSlot, LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table, WaitPlace};
+use super::shelf::{
+    Cell, IdSlot, LetterSlot, LineSlot, Patience, Pointer, Shelf, ShelfError, Space, Table, WaitPlace, Write,
+};
 use crate::engine::completion::CompletionSet;
 use crate::engine::delay::{DelayIndex, DelayKey};
 use crate::engine::overlay::{Changes, Overlay};
@@ -54,6 +56,9 @@ pub struct Book<S> {
     pub discarded: u64,
     /// No open letter has a lower number, as far as the search for the oldest has come.
     pub oldest_open: u64,
+    /// The latest time at which a message was accepted, in milliseconds. What has expired by then does not come back when
+    /// the clock is set back.
+    pub latest: u64,
     /// Frames of the journal that is being folded are damaged; a message may be found where it no longer waits.
     pub damaged: bool,
 }
@@ -89,12 +94,19 @@ impl Cell for Vec<u64> {
     }
 }
 
+/// The journal position that the tables reflect after these changes.
+pub(super) fn position_of(writes: &[Write]) -> Option<u64> {
+    let is_meta = |(space, key, _): &&Write| *space == Space::Meta && *key == META_KEY.bytes();
+    let (_, _, value) = writes.iter().rev().find(is_meta)?;
+    <Vec<u64>>::read(value.as_ref()?)?.get(1).copied()
+}
+
 /// The one key of the meta table.
 pub const META_KEY: u64 = 0;
 /// Raised whenever the tables or the entry mean something else: an index of another version is built anew from the
 /// journal.
-const META_VERSION: u64 = 3;
-const META_FIXED: usize = 14;
+const META_VERSION: u64 = 4;
+const META_FIXED: usize = 15;
 /// Replay jobs that are remembered per letter; more happen only by force.
 pub const JOBS_MAX: usize = 64;
 
@@ -121,6 +133,7 @@ impl<S: Shelf> Book<S> {
             succeeded: 0,
             discarded: 0,
             oldest_open: 0,
+            latest: 0,
             damaged: false,
         }
     }
@@ -133,13 +146,15 @@ impl<S: Shelf> Book<S> {
         near_max: usize,
     ) -> Result<Option<Loaded<S>>, ShelfError> {
         let Some(raw) = shelf.get(Space::Meta, &META_KEY.bytes())? else { return Ok(None) };
-        let damaged = || ShelfError("its meta entry cannot be read".into());
+        let damaged = || ShelfError::Damaged("its meta entry cannot be read".into());
         let meta = <Vec<u64>>::read(&raw).filter(|m| m.len() >= META_FIXED && m[0] == META_VERSION);
         let meta = meta.ok_or_else(damaged)?;
         if options.dedup.is_some() && meta[12] == 0 {
-            return Err(ShelfError("it was kept without ids, which are remembered from now on".into()));
+            return Err(ShelfError::Damaged(
+                "it was kept without ids, which are remembered from now on".into(),
+            ));
         }
-        let runs_end = META_FIXED + meta[13] as usize * 2;
+        let runs_end = META_FIXED + meta[14] as usize * 2;
         let runs = meta.get(META_FIXED..runs_end).ok_or_else(damaged)?;
         let mut departed = CompletionSet::starting_at(meta[3]);
         for run in runs.chunks_exact(2) {
@@ -157,6 +172,7 @@ impl<S: Shelf> Book<S> {
         book.replaying = meta[9];
         book.succeeded = meta[10];
         book.discarded = meta[11];
+        book.latest = meta[13];
         book.live = Live::from_numbers(&meta[runs_end..]);
         Ok(Some(Loaded { book, ready_at: meta[4], ready_seq: meta[5] }))
     }
@@ -168,7 +184,7 @@ impl<S: Shelf> Book<S> {
             vec![META_VERSION, self.position, self.next_seq, self.departed.prefix(), ready.0, ready.1];
         let letters = [self.open, self.replaying, self.succeeded, self.discarded];
         meta.extend([self.delay.len(), self.blocked].into_iter().chain(letters));
-        meta.extend([u64::from(self.options.dedup.is_some()), runs.len() as u64]);
+        meta.extend([u64::from(self.options.dedup.is_some()), self.latest, runs.len() as u64]);
         meta.extend(runs.into_iter().flat_map(|(first, count)| [first, count]));
         meta.extend(self.live.numbers());
         Frozen {
@@ -202,7 +218,17 @@ impl<S: Shelf> Book<S> {
     }
 
     pub fn table(&self, space: Space) -> Table<'_, S> {
-        Table { shelf: &self.shelf, space }
+        Table { shelf: &self.shelf, space, patience: Patience::Wait }
+    }
+
+    /// A table for somebody who would rather be told than wait while it is built anew.
+    pub fn asked(&self, space: Space) -> Table<'_, S> {
+        Table { shelf: &self.shelf, space, patience: Patience::Ask }
+    }
+
+    /// A letter that somebody asks for.
+    pub fn asked_letter(&self, seq: u64) -> Result<Option<LetterSlot>, ShelfError> {
+        self.letters.get(&seq, &self.asked(Space::Letters))
     }
 
     pub fn letter(&self, seq: u64) -> Result<Option<LetterSlot>, ShelfError> {
@@ -211,7 +237,7 @@ impl<S: Shelf> Book<S> {
 
     /// The first of a key's line.
     pub fn first_in_line(&mut self, hash: u64) -> Result<Option<(LineKey, LineSlot)>, ShelfError> {
-        let table = Table { shelf: &*self.shelf, space: Space::Lines };
+        let table = Table { shelf: &*self.shelf, space: Space::Lines, patience: Patience::Wait };
         self.lines.first(hash, &table)
     }
 
@@ -220,8 +246,8 @@ impl<S: Shelf> Book<S> {
         if self.options.after_dead == AfterDead::Continue {
             return Ok(false);
         }
-        let first = self.doors.range(&(hash, 0), 1, &self.table(Space::Doors))?;
-        Ok(first.first().is_some_and(|((door, letter), ())| *door == hash && *letter < seq))
+        let first = self.doors.first(&(hash, 0), &(hash, u64::MAX), &self.table(Space::Doors))?;
+        Ok(first.is_some_and(|((_, letter), ())| letter < seq))
     }
 
     /// The hash of a message's key, where keys are ordered.

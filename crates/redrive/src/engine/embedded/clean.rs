@@ -19,7 +19,7 @@ use super::reader::{Reader, Scanned};
 use super::record::{
     AcceptedBody, Ended, FLAG_BLOCKED, LetterChanged, Seen, SlotCopy, Stored, Was, get_seqs, kind,
 };
-use super::shelf::{LetterSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table};
+use super::shelf::{LetterSlot, LineSlot, Patience, Pointer, Shelf, ShelfError, Space, Table};
 use super::writer::LETTER_LOG;
 use crate::engine::delay::DelayKey;
 use crate::engine::letter::LetterState;
@@ -72,7 +72,7 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
         if let Some(error) = failed {
             return Err(error);
         }
-        let next = next.map_err(|error| ShelfError(error.to_string()))?;
+        let next = next.map_err(|error| ShelfError::Damaged(error.to_string()))?;
         Ok((kept, (next < piece.to).then_some(next)))
     }
 
@@ -136,7 +136,7 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
     fn carry(&self, frame: &Frame, stored: Stored, kept: &mut Relocation) -> Result<(), ShelfError> {
         let seq = frame.tag;
         if let Some(due) = stored.due {
-            let table = Table { shelf: &*self.shelf, space: Space::Delay };
+            let table = Table { shelf: &*self.shelf, space: Space::Delay, patience: Patience::Wait };
             let pointer = Far::<DelayKey, Pointer>::get(&table, &(due, seq))?;
             if pointer.is_some_and(|pointer| pointer.at == frame.position) {
                 kept.bytes += stored.len_hint();
@@ -157,14 +157,14 @@ impl<D: Disk, S: Shelf> Cleaner<D, S> {
         let Ok(message) = Message::from_wire(stored.wire.clone()) else { return Ok(None) };
         let Some(key) = message.key() else { return Ok(None) };
         let hash = key_hash(key, self.hash_seed);
-        let table = Table { shelf: &*self.shelf, space: Space::Lines };
+        let table = Table { shelf: &*self.shelf, space: Space::Lines, patience: Patience::Wait };
         let slot = Far::<LineKey, LineSlot>::get(&table, &(hash, seq))?;
         let here = |slot: &LineSlot| matches!(slot, LineSlot::Blocked(pointer) if pointer.at == position);
         Ok(slot.filter(here).map(|_| hash))
     }
 
     fn slot(&self, seq: u64) -> Result<Option<LetterSlot>, ShelfError> {
-        let table = Table { shelf: &*self.shelf, space: Space::Letters };
+        let table = Table { shelf: &*self.shelf, space: Space::Letters, patience: Patience::Wait };
         Far::<u64, LetterSlot>::get(&table, &seq)
     }
 

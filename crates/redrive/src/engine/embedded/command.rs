@@ -11,7 +11,7 @@ use super::shelf::Pointer;
 use crate::engine::delay::DelayKey;
 use crate::engine::history::Attempt;
 use crate::engine::ingest::{IngestAnswer, NewMessage};
-use crate::engine::seam::{Delivery, Ticket, Verdict};
+use crate::engine::seam::{Delivery, EngineError, Ticket, Verdict};
 
 /// A verdict that needs more than a number in a list.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ pub enum Note {
         relocation: Relocation,
         next: Option<u64>,
     },
-    Failed(String),
+    Failed(EngineError),
 }
 
 impl Note {

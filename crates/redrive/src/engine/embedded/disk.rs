@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +25,13 @@ pub trait Disk: Clone + Debug + Send + Sync + 'static {
     fn free_bytes(&self) -> io::Result<u64>;
 }
 
+/// What others may have done to a file that is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    pub len: u64,
+    pub has_name: bool,
+}
+
 /// A file that is read and written at explicit offsets, from any thread.
 pub trait DiskFile: Debug + Send + Sync + 'static {
     /// Writes all of `data` or fails; after a failure any part of it may have been written.
@@ -39,6 +46,8 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
         Ok(bytes)
     }
     fn len(&self) -> io::Result<u64>;
+    /// Its length, and whether it still has a name.
+    fn standing(&self) -> io::Result<Standing>;
     fn set_len(&self, len: u64) -> io::Result<()>;
     fn sync_data(&self) -> io::Result<()>;
 
@@ -206,6 +215,11 @@ impl DiskFile for RealFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    fn standing(&self) -> io::Result<Standing> {
+        let metadata = self.file.metadata()?;
+        Ok(Standing { len: metadata.len(), has_name: metadata.nlink() > 0 })
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

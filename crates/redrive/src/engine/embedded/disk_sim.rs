@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::disk::{Disk, DiskFile};
+use super::disk::{Disk, DiskFile, Standing};
 use inode::{Change, Inode, Random};
 
 /// The operations that can be made to fail.
@@ -201,6 +201,12 @@ impl DiskFile for SimFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.disk.lock().inodes[self.inode].live.len() as u64)
+    }
+
+    fn standing(&self) -> io::Result<Standing> {
+        let state = self.disk.lock();
+        let len = state.inodes[self.inode].live.len() as u64;
+        Ok(Standing { len, has_name: state.names.values().any(|inode| *inode == self.inode) })
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

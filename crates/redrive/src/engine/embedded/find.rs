@@ -16,7 +16,7 @@ use crate::engine::seam::EngineError;
 impl<D: Disk, S: Shelf> Store<D, S> {
     pub(super) fn find_message(&self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
         let Some(window) = self.options.dedup else { return Err(EngineError::NotRemembered) };
-        let found = self.book.ids.get(&id.as_bytes().to_vec(), &self.book.table(Space::Ids))?;
+        let found = self.book.ids.get(&id.as_bytes().to_vec(), &self.book.asked(Space::Ids))?;
         let Some(slot) = found else { return Ok(None) };
         let is_repeated = now.since(Time::from_millis(slot.at)) < window;
         let state = self.message_of(id, &slot, window, now)?;
@@ -32,7 +32,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         now: Time,
     ) -> Result<Option<MessageState>, EngineError> {
         let seq = slot.seq;
-        let letter = self.book.letter(seq)?;
+        let letter = self.book.asked_letter(seq)?;
         let place = self.place_of(seq)?;
         let with_letter = |state: MessageState| MessageState {
             letter: letter.as_ref().map(|_| seq),
@@ -81,18 +81,20 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         // long as no letter of it can have been forgotten.
         let since_accepted = now.since(Time::from_millis(slot.at));
         let certain = since_accepted < window.min(self.tuning.closed_keep);
-        Ok(certain.then(|| MessageState::new(id, MessagePhase::Succeeded)))
+        // Where something was lost, the trace may have been in it.
+        let phase = if seq < self.doubtful_below { MessagePhase::Unknown } else { MessagePhase::Succeeded };
+        Ok(certain.then(|| MessageState::new(id, phase)))
     }
 
     /// Where a message waits, and the frame with its content.
     pub(super) fn place_of(&self, seq: u64) -> Result<Option<(WaitPlace, Pointer)>, EngineError> {
-        let Some(place) = self.book.places.get(&seq, &self.book.table(Space::Places))? else {
+        let Some(place) = self.book.places.get(&seq, &self.book.asked(Space::Places))? else {
             return Ok(None);
         };
         let pointer = match place {
-            WaitPlace::Due(due) => self.book.delay.get(&(due, seq), &self.book.table(Space::Delay))?,
+            WaitPlace::Due(due) => self.book.delay.get(&(due, seq), &self.book.asked(Space::Delay))?,
             WaitPlace::Line(hash) => {
-                match self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))? {
+                match self.book.lines.get(&(hash, seq), &self.book.asked(Space::Lines))? {
                     Some(LineSlot::Blocked(pointer)) => Some(pointer),
                     Some(LineSlot::Delayed) | None => None,
                 }
@@ -121,7 +123,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let Some(from) = after.map_or(Some(0), |id| id.checked_add(1)) else {
             return Ok(LetterScan::default());
         };
-        let slots = self.book.letters.range(&from, look_max, &self.book.table(Space::Letters))?;
+        let slots = self.book.letters.range(&from, look_max, &self.book.asked(Space::Letters))?;
         let at_the_end = slots.len() < look_max;
         let mut bytes = 0;
         for (seq, slot) in slots {
@@ -146,7 +148,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         ids: &[u64],
     ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
         let standing = |seq: &u64| {
-            Ok(self.book.letter(*seq)?.map(|slot| LetterStanding {
+            Ok(self.book.asked_letter(*seq)?.map(|slot| LetterStanding {
                 state: slot.state,
                 dead_at: slot.dead_at,
                 replays: slot.replays,

@@ -7,7 +7,7 @@ use super::frame::{Frame, frame_len};
 use super::record::{
     AcceptedBody, Blocked, Ended, FLAG_BLOCKED, LetterChanged, LetterMoved, Seen, Stored, Was, get_seqs, kind,
 };
-use super::shelf::{IdSlot, LineSlot, Pointer, Shelf, ShelfError, Space, Table, WaitPlace};
+use super::shelf::{IdSlot, LineSlot, Patience, Pointer, Shelf, ShelfError, Space, Table, WaitPlace};
 use crate::engine::letter::LetterState;
 
 impl<S: Shelf> Book<S> {
@@ -77,6 +77,7 @@ impl<S: Shelf> Book<S> {
         let seq = frame.tag;
         self.next_seq = self.next_seq.max(seq + 1);
         let Some(body) = AcceptedBody::read(frame.body.clone()) else { return };
+        self.latest = self.latest.max(body.at);
         if let Some(due) = body.due {
             self.departed.insert(seq);
             self.delay.put((due, seq), pointer);
@@ -195,7 +196,7 @@ impl<S: Shelf> Book<S> {
         let pointer = match was {
             Was::Fresh | Was::Letter => None,
             Was::Waiting { due } => {
-                let table = Table { shelf: &self.shelf, space: Space::Delay };
+                let table = Table { shelf: &*self.shelf, space: Space::Delay, patience: Patience::Wait };
                 self.delay.remove(&(due, seq), &table)?
             }
             Was::Blocked => {
@@ -220,7 +221,7 @@ impl<S: Shelf> Book<S> {
 
     /// The frame that moved a message on is damaged, so it still waits where it was before: it must not wait twice.
     pub(super) fn forget_strays(&mut self, seq: u64, key: Option<u64>) -> Result<(), ShelfError> {
-        let table = Table { shelf: &self.shelf, space: Space::Delay };
+        let table = Table { shelf: &*self.shelf, space: Space::Delay, patience: Patience::Wait };
         for (entry, pointer) in self.delay.dump(&table)?.into_iter().filter(|(entry, _)| entry.1 == seq) {
             self.delay.remove(&entry, &table)?;
             self.live.sub(pointer);

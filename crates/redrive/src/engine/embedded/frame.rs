@@ -51,6 +51,13 @@ pub struct Rot {
     pub header: Option<RotHeader>,
 }
 
+impl Rot {
+    /// Whether a caller's frame may have been in it; the log's own frames carry nothing.
+    pub fn is_of_somebody(&self) -> bool {
+        self.header.is_none_or(|header| header.kind != KIND_LOG)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RotHeader {
     pub kind: u8,

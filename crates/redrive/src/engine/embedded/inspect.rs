@@ -7,16 +7,25 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::dir;
+use super::disk_read::ReadOnlyDisk;
+use super::format::format_of;
 use super::inspect_letters::Letters;
 use super::inspect_log::LogWalk;
 use super::inspection::failed;
 pub use super::inspection::{Damage, Entry, Inspection, LogInspection, SegmentInspection, kind_name};
+use super::log::LogOptions;
+use super::log_open::newest_version;
+use super::runs;
+use super::segment::WATERMARK_SINCE;
+use super::watermark::{Found, Vouched, Watermark};
 use crate::engine::seam::EngineError;
+
+/// How often the index of a running owner is read again before it counts as damaged.
+const INDEX_TRIES: usize = 3;
 
 /// The pipelines that have a store in a directory of the embedded engine.
 pub fn pipelines(path: &Path) -> Result<Vec<String>, EngineError> {
-    dir::format_of(path)?;
+    format_of(path)?;
     let listed = fs::read_dir(path).map_err(|error| failed("listing", path, &error))?;
     let mut names = Vec::new();
     for entry in listed {
@@ -33,21 +42,22 @@ pub fn pipelines(path: &Path) -> Result<Vec<String>, EngineError> {
 
 /// Reads the whole store of a pipeline; `each` sees every frame.
 pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Result<Inspection, EngineError> {
-    let (format, store_id) = dir::format_of(path)?;
+    let (format, store_id) = format_of(path)?;
     let store = path.join(pipeline);
     let journal = store.join("journal");
     if !journal.is_dir() {
         return Err(EngineError::Damaged(format!("{}: there is no store `{pipeline}`", path.display())));
     }
+    // Before the logs: they only grow.
+    let (vouched, watermark) = watermark(&journal, store_id)?;
     let mut letters = Letters::default();
-    let mut read = |prefix, log| {
-        let mut walk =
-            LogWalk { dir: &journal, prefix, log, store_id, letters: &mut letters, each: &mut *each };
-        walk.read()
+    let mut read = |prefix, log, known| {
+        let (letters, each) = (&mut letters, &mut *each);
+        LogWalk { dir: &journal, prefix, log, store_id, known, letters, each }.read()
     };
     // The letter log comes first: the journal says what became of its letters later.
-    let letter_log = read("l", "letters")?;
-    let journal = read("j", "journal")?;
+    let letter_log = read("l", "letters", vouched.letters)?;
+    let journal = read("j", "journal", vouched.journal)?;
     let store_id = format!("{:032x}", u128::from_be_bytes(store_id));
     let (owner, pending, letters) = (owner(path), letters.pending(), letters.counts());
     Ok(Inspection {
@@ -60,12 +70,51 @@ pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Resu
         letter_log,
         pending,
         letters,
+        watermark,
+        index: None,
+    })
+}
+
+/// Reads the whole index of a pipeline's store too; what is wrong with it, if anything. It is a cache: its owner builds it
+/// anew from the logs.
+pub fn check_index(path: &Path, pipeline: &str) -> Option<String> {
+    let disk = ReadOnlyDisk(path.join(pipeline).join("index"));
+    let mut checked = runs::check(&disk);
+    for _ in 0..INDEX_TRIES {
+        // A running owner replaces files.
+        if checked.is_err() {
+            checked = runs::check(&disk);
+        }
+    }
+    match checked {
+        Err(_) if !disk.0.is_dir() => None,
+        checked => checked.err().map(|error| error.to_string()),
+    }
+}
+
+/// What the watermark vouches for, and what is wrong with it.
+fn watermark(journal: &Path, store_id: [u8; 16]) -> Result<(Vouched, Option<&'static str>), EngineError> {
+    let disk = ReadOnlyDisk(journal.to_owned());
+    let found = Watermark::open(&disk, &store_id).map_err(|error| failed("reading", journal, &error))?;
+    let is_older = || -> Result<bool, EngineError> {
+        let newest = newest_version(&disk, &LogOptions::new("j", 0, store_id))?;
+        Ok(newest.is_none_or(|version| version < WATERMARK_SINCE))
+    };
+    Ok(match found {
+        Found::Whole(watermark) => (watermark.vouched(), None),
+        Found::Nothing if is_older()? => (Vouched::default(), None),
+        Found::Nothing => {
+            (Vouched::default(), Some("the watermark is missing: where the logs end is not known"))
+        }
+        Found::Damaged => {
+            (Vouched::default(), Some("the watermark is damaged: where the logs end is not known"))
+        }
     })
 }
 
 /// Who holds the lock, by the list the kernel keeps: asking by locking could get in the way of an owner that starts.
 fn owner(path: &Path) -> Option<u32> {
-    let inode = fs::metadata(path.join(dir::LOCK_FILE)).ok()?.ino();
+    let inode = fs::metadata(path).ok()?.ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| {
         let mut fields = line.split_whitespace().skip(1).filter(|field| *field != "->");

@@ -3,13 +3,13 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
 use redrive_core::Message;
 
 use super::disk::DiskFile;
+use super::disk_read::ReadOnly;
 use super::frame::{Frame, KIND_LOG, Rot, RotHeader, Seal, frame_len};
 use super::inspect_letters::Letters;
 use super::inspection::{Damage, Entry, LogInspection, SegmentInspection, failed, kind_name};
@@ -17,6 +17,7 @@ use super::log_error::LogError;
 use super::record::{AcceptedBody, Stored, kind};
 use super::scan::{Piece, Walk};
 use super::segment::{self, BatchHeader, SegmentHeader};
+use super::watermark::Extent;
 use crate::engine::seam::EngineError;
 
 /// Where to read, and whom to tell.
@@ -25,6 +26,8 @@ pub(super) struct LogWalk<'a> {
     pub(super) prefix: &'static str,
     pub(super) log: &'static str,
     pub(super) store_id: [u8; 16],
+    /// What must be there.
+    pub(super) known: Extent,
     pub(super) letters: &'a mut Letters,
     pub(super) each: &'a mut dyn FnMut(Entry),
 }
@@ -53,10 +56,17 @@ impl LogWalk<'_> {
                 Err(SegmentError::Failed(error)) => return Err(error),
             }
         }
+        // Whoever owns it may have dropped segments since the watermark was read.
+        let log_start = log_start.max(self.known.start);
         found.start = log_start;
         found.leftovers = found.segments.iter().filter(|segment| segment.base < log_start).count();
         found.end = found.segments.last().map_or(0, |segment| segment.base + segment.bytes);
         found.missing = missing(&found, log_start);
+        let (end, known) = (found.end.max(log_start), self.known.end);
+        if known > end && known > SegmentHeader::len_of(self.prefix) && found.vanished == 0 {
+            found.missing.push(end..known);
+        }
+        let durable = durable.max(known.min(found.end));
         let last = found.segments.len().saturating_sub(1);
         for Bad { segment, rot } in bad {
             let (at, behind) = (&found.segments[segment], rot.position + rot.len);
@@ -201,39 +211,4 @@ fn id_of(frame: &Frame) -> Option<String> {
         _ => return None,
     };
     Message::from_wire(wire).ok().map(|message| message.id().to_owned())
-}
-
-/// A file that cannot be written through this handle, whatever the code above it tries.
-#[derive(Debug)]
-struct ReadOnly(File);
-
-impl DiskFile for ReadOnly {
-    fn write_at(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let mut done = 0;
-        while done < into.len() {
-            match self.0.read_at(&mut into[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(read) => done += read,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
 }

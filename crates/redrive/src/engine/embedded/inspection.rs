@@ -24,6 +24,10 @@ pub struct Inspection {
     pub pending: u64,
     /// How many letters are in each state.
     pub letters: BTreeMap<&'static str, u64>,
+    /// What is wrong with the file that says where the logs end.
+    pub watermark: Option<&'static str>,
+    /// What is wrong with the index, where somebody asked ([`super::inspect::check_index`]).
+    pub index: Option<String>,
 }
 
 /// One of the two logs of a store.
@@ -81,7 +85,9 @@ pub struct Entry {
 
 impl Inspection {
     pub fn is_damaged(&self) -> bool {
-        [&self.journal, &self.letter_log].iter().any(|log| !log.damage.is_empty() || !log.missing.is_empty())
+        let logs = [&self.journal, &self.letter_log];
+        let in_logs = logs.iter().any(|log| !log.damage.is_empty() || !log.missing.is_empty());
+        in_logs || self.watermark.is_some() || self.index.is_some()
     }
 }
 

@@ -7,8 +7,10 @@ use super::book::{Frozen, META_KEY};
 use super::clean::{Cleaner, Piece};
 use super::command::Note;
 use super::disk::Disk;
+use super::healing::Healing;
 use super::mailbox::Mailbox;
-use super::shelf::{Cell, Pointer, Shelf, ShelfError, Space, Table, Write};
+use super::manifest::Holding;
+use super::shelf::{Cell, Patience, Pointer, Shelf, ShelfError, Space, Table, Write};
 use crate::engine::delay::DelayKey;
 use crate::engine::overlay::{Changes, Far};
 
@@ -25,8 +27,26 @@ pub enum Task {
         limit: usize,
     },
     Scan(Piece),
+    /// Write down how much the store holds.
+    Tell(Census, Holding),
     /// Memory whose release takes long.
     Forget(Frozen),
+}
+
+/// Takes down how much a store holds.
+#[derive(Clone)]
+pub struct Census(Arc<dyn Fn(Holding) + Send + Sync>);
+
+impl Census {
+    pub fn new(tell: impl Fn(Holding) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+}
+
+impl std::fmt::Debug for Census {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Census")
+    }
 }
 
 #[derive(Debug)]
@@ -41,7 +61,8 @@ impl<D: Disk, S: Shelf> Keeper<D, S> {
             for task in arrived {
                 // A panic in the index library must not leave the owner waiting for an answer.
                 let worked = catch_unwind(AssertUnwindSafe(|| self.work(task)));
-                let note = worked.unwrap_or_else(|_| Some(Note::Failed("the index panicked".into())));
+                let note = worked
+                    .unwrap_or_else(|_| Some(Note::Failed(ShelfError::Damaged("it panicked".into()).into())));
                 if let Some(note) = note {
                     notes.post(note, 0);
                     wake();
@@ -57,31 +78,63 @@ impl<D: Disk, S: Shelf> Keeper<D, S> {
             Task::Scan(piece) => {
                 self.cleaner.scan(&piece).map(|(relocation, next)| Note::Scanned { relocation, next })
             }
+            Task::Tell(census, holding) => {
+                (census.0)(holding);
+                return None;
+            }
             Task::Forget(frozen) => {
                 drop(frozen);
                 return None;
             }
         };
-        Some(note.unwrap_or_else(|error| Note::Failed(error.to_string())))
+        Some(note.unwrap_or_else(|error| Note::Failed(error.into())))
     }
 
     fn apply(&self, frozen: &Frozen, persist: bool) -> Result<(), ShelfError> {
-        let mut writes = Vec::new();
-        collect(&mut writes, Space::Delay, &frozen.delay);
-        collect(&mut writes, Space::Lines, &frozen.lines);
-        collect(&mut writes, Space::Doors, &frozen.doors);
-        collect(&mut writes, Space::Letters, &frozen.letters);
-        collect(&mut writes, Space::Ids, &frozen.ids);
-        collect(&mut writes, Space::Places, &frozen.places);
-        writes.push((Space::Meta, META_KEY.bytes(), Some(frozen.meta.bytes())));
-        self.shelf.apply(writes)?;
+        write_checkpoint(&*self.shelf, frozen)?;
         if persist { self.shelf.persist() } else { Ok(()) }
     }
 
     fn load(&self, from: &DelayKey, limit: usize) -> Result<Note, ShelfError> {
-        let table = Table { shelf: &*self.shelf, space: Space::Delay };
-        let entries = Far::<DelayKey, Pointer>::range(&table, from, limit)?;
+        let table = Table { shelf: &*self.shelf, space: Space::Delay, patience: Patience::Wait };
+        let entries = Far::<DelayKey, Pointer>::range(&table, from, None, limit)?;
         Ok(Note::Loaded { entries, limit })
+    }
+}
+
+/// Writes everything that has changed into the tables, as one.
+pub fn write_checkpoint<S: Shelf>(shelf: &S, frozen: &Frozen) -> Result<(), ShelfError> {
+    let mut writes = Vec::new();
+    collect(&mut writes, Space::Delay, &frozen.delay);
+    collect(&mut writes, Space::Lines, &frozen.lines);
+    collect(&mut writes, Space::Doors, &frozen.doors);
+    collect(&mut writes, Space::Letters, &frozen.letters);
+    collect(&mut writes, Space::Ids, &frozen.ids);
+    collect(&mut writes, Space::Places, &frozen.places);
+    writes.push((Space::Meta, META_KEY.bytes(), Some(frozen.meta.bytes())));
+    shelf.apply(&mut writes)
+}
+
+/// Merges runs of the tables whenever a checkpoint was written, and builds the tables anew when they are damaged: on a
+/// thread of its own, for both may take long.
+pub fn run_upkeep<S: Shelf>(shelf: &Healing<S>, called: &Mailbox<()>, wake: &dyn Fn()) {
+    while called.wait(None).is_some() {
+        upkeep(shelf);
+        wake();
+    }
+}
+
+/// One round of it.
+pub fn upkeep<S: Shelf>(shelf: &Healing<S>) {
+    if shelf.is_broken() {
+        shelf.heal();
+    }
+    loop {
+        match shelf.merge() {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => return shelf.untidy(error.to_string()),
+        }
     }
 }
 

@@ -32,7 +32,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let running = self.running.get(&hash).copied();
         let first = running.or_else(|| line.first().copied());
         if let Some(letter) = letters.first().filter(|letter| first.is_none_or(|first| **letter < first))
-            && let Some(slot) = self.book.letter(*letter)?
+            && let Some(slot) = self.book.asked_letter(*letter)?
         {
             let shown = self.open_letter(*letter, &slot)?;
             let head = MessageState::new(shown.message.id(), MessagePhase::Dead);
@@ -68,7 +68,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     /// The numbers that stand in the line of a key, with those that are about to be put there.
     fn line_of(&self, hash: u64) -> Result<BTreeSet<u64>, EngineError> {
         let mut line = numbers_of(hash, |from| {
-            let slots = self.book.lines.range(from, READ_AT_ONCE, &self.book.table(Space::Lines))?;
+            let slots = self.book.lines.range(from, READ_AT_ONCE, &self.book.asked(Space::Lines))?;
             Ok(slots.into_iter().map(|(key, _)| key).collect())
         })?;
         line.extend(self.passed.iter().filter(|(_, (key, _))| *key == hash).map(|(seq, _)| *seq));
@@ -81,7 +81,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return Ok(BTreeSet::new());
         }
         numbers_of(hash, |from| {
-            let doors = self.book.doors.range(from, READ_AT_ONCE, &self.book.table(Space::Doors))?;
+            let doors = self.book.doors.range(from, READ_AT_ONCE, &self.book.asked(Space::Doors))?;
             Ok(doors.into_iter().map(|(key, ())| key).collect())
         })
     }

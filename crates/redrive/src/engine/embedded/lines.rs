@@ -104,8 +104,14 @@ mod tests {
         fn get(&self, key: &LineKey) -> Result<Option<LineSlot>, Infallible> {
             Ok(BTreeMap::get(self, key).copied())
         }
-        fn range(&self, from: &LineKey, limit: usize) -> Result<Vec<(LineKey, LineSlot)>, Infallible> {
-            Ok(BTreeMap::range(self, from..).take(limit).map(|(k, v)| (*k, *v)).collect())
+        fn range(
+            &self,
+            from: &LineKey,
+            to: Option<&LineKey>,
+            limit: usize,
+        ) -> Result<Vec<(LineKey, LineSlot)>, Infallible> {
+            let entries = BTreeMap::range(self, from..).take_while(|(key, _)| to.is_none_or(|to| *key <= to));
+            Ok(entries.take(limit).map(|(k, v)| (*k, *v)).collect())
         }
     }
 

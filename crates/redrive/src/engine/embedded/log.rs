@@ -11,6 +11,7 @@ use super::log_open;
 use super::reader::Reader;
 use super::segment::{BATCH_HEADER_BYTES, Segment, SegmentHeader};
 use super::segments::Segments;
+use super::watermark::Extent;
 
 pub use super::batch::{Batch, Written};
 pub use super::log_error::{LogError, ReadError};
@@ -67,10 +68,8 @@ impl<D: Disk> Log<D> {
     /// Begins a batch. The segment it goes into is decided now, so that positions are known when frames are pushed.
     pub fn batch(&mut self) -> Result<Batch, LogError> {
         self.check()?;
-        let empty = self.current.len() <= SegmentHeader::len_of(&self.options.prefix);
-        if self.current.len() >= self.options.segment_bytes && !empty {
-            let rolled = self.roll();
-            self.guard(rolled)?;
+        if self.current.len() >= self.options.segment_bytes {
+            self.begin_segment()?;
         }
         Ok(self.begin())
     }
@@ -86,6 +85,8 @@ impl<D: Disk> Log<D> {
     pub fn write(&mut self, mut batch: Batch) -> Result<Written, LogError> {
         self.check()?;
         assert_eq!(batch.start(), self.end(), "another batch was written after this one was begun");
+        let undisturbed = self.check_file();
+        self.guard(undisturbed)?;
         let header = batch.seal(self.durable, self.start);
         let written = self.file.write_at(header.position - self.current.base, batch.bytes());
         self.guard(written.map_err(|error| self.failed("writing", error)))?;
@@ -95,6 +96,20 @@ impl<D: Disk> Log<D> {
         self.announced = header.durable_up_to;
         self.note = header.note;
         Ok(written)
+    }
+
+    /// Refuses to go on if somebody else has written to the last segment, cut or removed it: what stands there may have
+    /// been acknowledged by another process.
+    pub fn check_file(&self) -> Result<(), LogError> {
+        let standing = self.file.standing().map_err(|error| self.failed("looking at", error))?;
+        let how = if !standing.has_name {
+            "removed".to_owned()
+        } else if standing.len != self.current.len() {
+            format!("changed from {} to {} bytes", self.current.len(), standing.len)
+        } else {
+            return Ok(());
+        };
+        Err(LogError::Disturbed { name: self.current.name.clone(), how })
     }
 
     /// Makes everything written durable and returns the position up to which that is so.
@@ -121,8 +136,18 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
+    /// Begins a new segment, unless nothing is in the one that is there.
+    pub fn begin_segment(&mut self) -> Result<(), LogError> {
+        self.check()?;
+        if self.current.len() <= SegmentHeader::len_of(&self.options.prefix) {
+            return Ok(());
+        }
+        let rolled = self.roll();
+        self.guard(rolled)
+    }
+
     /// Ends the log so that every frame in it is known to be durable.
-    pub fn close(mut self) -> Result<(), LogError> {
+    pub fn close(&mut self) -> Result<(), LogError> {
         self.sync()?;
         self.mark()?;
         self.sync()?;
@@ -162,6 +187,11 @@ impl<D: Disk> Log<D> {
         self.note = note;
     }
 
+    /// The number that the last batch carries.
+    pub fn note(&self) -> u64 {
+        self.note
+    }
+
     pub fn reader(&self) -> Reader<D> {
         Reader::new(self.segments.clone(), self.seal, SegmentHeader::len_of(&self.options.prefix))
     }
@@ -169,6 +199,11 @@ impl<D: Disk> Log<D> {
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let info = |segment: &Arc<Segment>| SegmentInfo { base: segment.base, len: segment.len() };
         self.segments.snapshot().iter().map(info).collect()
+    }
+
+    /// The positions that a power cut does not take.
+    pub fn extent(&self) -> Extent {
+        Extent { start: self.start, end: self.durable }
     }
 
     /// The first position that has not been given up.
@@ -179,6 +214,11 @@ impl<D: Disk> Log<D> {
     /// Where the next batch goes.
     pub fn end(&self) -> u64 {
         self.current.end()
+    }
+
+    /// Where the segment begins that is written to.
+    pub fn last_base(&self) -> u64 {
+        self.current.base
     }
 
     /// Everything below survives a power cut.

@@ -13,11 +13,13 @@ pub enum LogError {
     /// the data is gone. Only opening the log again tells.
     #[error("the log has stopped after an earlier failure ({cause}); open it again to recover")]
     Poisoned { cause: String },
+    #[error("{name} is missing or too short: {} bytes, positions {from} to {to}, are gone", to - from)]
+    MissingSegment { name: String, from: u64, to: u64 },
     #[error(
-        "the log lacks the bytes {from} to {to}: a segment file is missing or too short; \
-         restore it from a backup, or open with accept_missing to go on without these messages"
+        "{name} was {how} while it is in use, by another process or by a person: nothing more is written; stop whoever \
+         else uses this directory, and start again"
     )]
-    MissingSegment { from: u64, to: u64 },
+    Disturbed { name: String, how: String },
     #[error("{name} has format version {found}, this program reads up to {ours}; use the newer program")]
     NewerFormat { name: String, found: u32, ours: u32 },
     #[error(

@@ -17,6 +17,7 @@ use super::log_error::LogError;
 use super::log_options::{LogOptions, OpenReport};
 use super::scan::{Piece, Walk};
 use super::segment::{self, BatchHeader, FLAG_SEGMENT, Segment, SegmentHeader};
+use super::watermark::Extent;
 
 const REWRITE_BYTES: u64 = 1024 * 1024;
 
@@ -32,7 +33,7 @@ pub(super) struct Opened<F> {
 pub(super) fn open<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::File>, LogError> {
     let mut files = find(disk, options)?;
     if files.is_empty() {
-        return fresh(disk, options);
+        return none_left(disk, options);
     }
     let mut report = OpenReport::default();
     clip_overlaps(&mut files, &mut report);
@@ -40,7 +41,7 @@ pub(super) fn open<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::
     let last = files.last().expect("not empty");
     let last_base = last.base;
     let tail = examine(disk, last, options)?;
-    let durable = tail.seen.durable.max(last.base);
+    let durable = tail.seen.durable.max(last.base).max(options.known.end.min(last.end()));
     let torn = tail.bad.iter().position(|(rot, _)| rot.position + rot.len > durable);
     let (cut, kept) = match torn {
         Some(i) => (tail.bad[i].0.position.max(durable), tail.bad[i].1),
@@ -50,6 +51,8 @@ pub(super) fn open<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::
 
     report.log_start = log_start(disk, &files, kept, options)?;
     fill_gaps(disk, &mut files, options, &mut report)?;
+    let last = files.last_mut().expect("not empty");
+    let cut = cut.max(fill_end(disk, last, cut, options, &mut report)?);
     for file in files.iter().filter(|file| file.base >= report.log_start) {
         if file.base == last_base {
             report.rot.extend(tail.bad.iter().filter_map(|(rot, _)| below(*rot, durable)));
@@ -73,11 +76,28 @@ pub(super) fn open<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::
     Ok(Opened { segments, file, report, announced: kept.durable.max(first_batch), note: kept.note })
 }
 
-fn fresh<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::File>, LogError> {
-    let (segment, file) = Segment::create(disk, &options.segment_header(0, 0))?;
-    let end = segment.end();
-    let report = OpenReport { end, durable: end, bytes: end, ..OpenReport::default() };
+/// A new log, or one of which nothing is left.
+fn none_left<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::File>, LogError> {
+    let mut report = OpenReport::default();
+    if !options.is_known_to_be_empty() {
+        let Extent { start, end } = options.known;
+        if !options.accept_missing {
+            return Err(LogError::MissingSegment { name: options.file_name(start), from: start, to: end });
+        }
+        report.missing.push(start..end);
+        report.log_start = end;
+    }
+    // What is gone had positions, and something may still point at them: they are not used again.
+    let (segment, file) = Segment::create(disk, &options.segment_header(report.log_start, report.log_start))?;
+    let (end, bytes) = (segment.end(), segment.len());
+    let report = OpenReport { end, durable: end, bytes, ..report };
     Ok(Opened { segments: vec![Arc::new(segment)], file, report, announced: end, note: 0 })
+}
+
+/// The newest format of any segment; `None` if there is no segment, or none whose header can be read.
+pub(super) fn newest_version<D: Disk>(disk: &D, options: &LogOptions) -> Result<Option<u32>, LogError> {
+    let files = find(disk, options)?;
+    Ok(files.iter().filter_map(|file| file.header.as_ref()).map(|header| header.version).max())
 }
 
 struct Found {
@@ -179,16 +199,17 @@ fn below(rot: Rot, durable: u64) -> Option<Rot> {
 
 /// The newest start of the log that is told by anything that stays.
 fn log_start<D: Disk>(disk: &D, files: &[Found], kept: Seen, options: &LogOptions) -> Result<u64, LogError> {
+    let known = options.known.start;
     if let Some(start) = kept.log_start {
-        return Ok(start);
+        return Ok(start.max(known));
     }
     // The last segment was torn at birth, or its headers are rotten: the one before it knows.
     for file in files.iter().rev().skip(1) {
         if let Some(start) = examine(disk, file, options)?.seen.log_start {
-            return Ok(start);
+            return Ok(start.max(known));
         }
     }
-    Ok(0)
+    Ok(known)
 }
 
 /// Accepts what is missing, if that was asked for: zeros take its place and read as damage from then on.
@@ -207,7 +228,9 @@ fn fill_gaps<D: Disk>(
         let base = files[i].base;
         if base > expected {
             if !options.accept_missing {
-                return Err(LogError::MissingSegment { from: expected, to: base });
+                let name =
+                    before.map_or_else(|| options.file_name(expected), |i| short_or_next(&files[i], options));
+                return Err(LogError::MissingSegment { name, from: expected, to: base });
             }
             report.missing.push(expected..base);
             if let Some(before) = before {
@@ -224,6 +247,34 @@ fn fill_gaps<D: Disk>(
         before = Some(i);
     }
     Ok(())
+}
+
+/// Behind a segment something is missing: it was cut short, or the next one is gone.
+fn short_or_next(segment: &Found, options: &LogOptions) -> String {
+    if segment.len < options.segment_bytes { segment.name.clone() } else { options.file_name(segment.end()) }
+}
+
+/// The end of the log as it must be. Zeros take the place of what is missing, if that is accepted.
+fn fill_end<D: Disk>(
+    disk: &D,
+    last: &mut Found,
+    cut: u64,
+    options: &LogOptions,
+    report: &mut OpenReport,
+) -> Result<u64, LogError> {
+    let known = options.known.end;
+    if known <= cut {
+        return Ok(cut);
+    }
+    if !options.accept_missing {
+        return Err(LogError::MissingSegment { name: short_or_next(last, options), from: cut, to: known });
+    }
+    report.missing.push(cut..known);
+    last.len = known - last.base;
+    let open = last.open(disk)?;
+    open.set_len(last.len).map_err(LogError::io("extending", &last.name))?;
+    open.sync_data().map_err(LogError::io("syncing", &last.name))?;
+    Ok(known)
 }
 
 /// Cuts the last segment and makes what stays durable.

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::frame::Rot;
-use super::segment::{FORMAT_VERSION, SegmentHeader};
+use super::segment::{self, FORMAT_VERSION, SegmentHeader};
+use super::watermark::Extent;
 
 #[derive(Debug, Clone)]
 pub struct LogOptions {
@@ -14,13 +15,32 @@ pub struct LogOptions {
     pub store_id: [u8; 16],
     /// Go on although a stretch of the log is missing; it is reported.
     pub accept_missing: bool,
+    /// What must be there, as far as anybody outside of the log knows.
+    pub known: Extent,
     /// Segments that end below are not searched for damage when the log is opened. Reading finds it all the same.
     pub verify_from: u64,
 }
 
 impl LogOptions {
     pub fn new(prefix: impl Into<String>, segment_bytes: u64, store_id: [u8; 16]) -> Self {
-        Self { prefix: prefix.into(), segment_bytes, store_id, accept_missing: false, verify_from: 0 }
+        Self {
+            prefix: prefix.into(),
+            segment_bytes,
+            store_id,
+            accept_missing: false,
+            known: Extent::default(),
+            verify_from: 0,
+        }
+    }
+
+    /// Nothing of the log was ever used but its first header.
+    pub(super) fn is_known_to_be_empty(&self) -> bool {
+        self.known.end <= SegmentHeader::len_of(&self.prefix)
+    }
+
+    /// The segment that should hold this position.
+    pub(super) fn file_name(&self, base: u64) -> String {
+        segment::file_name(&self.prefix, base)
     }
 
     pub(super) fn segment_header(&self, base: u64, log_start: u64) -> SegmentHeader {

@@ -3,7 +3,7 @@
 use redrive_core::{Message, Time};
 
 use super::disk::Disk;
-use super::shelf::{Shelf, Space};
+use super::shelf::{Shelf, ShelfError, Space};
 use super::store::Store;
 use super::take::Content;
 use crate::engine::letter::LetterState;
@@ -36,8 +36,12 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         if self.book.open == 0 {
             return Ok(None);
         }
-        let table = self.book.table(Space::Letters);
-        let slots = self.book.letters.range(&self.book.oldest_open, LETTERS_PER_STEP, &table)?;
+        let table = self.book.asked(Space::Letters);
+        let slots = match self.book.letters.range(&self.book.oldest_open, LETTERS_PER_STEP, &table) {
+            // Nobody has to know it just now.
+            Err(ShelfError::Rebuilding) => return Ok(None),
+            slots => slots?,
+        };
         let open = slots.iter().find(|(_, slot)| slot.state == LetterState::Open);
         let found = open.map(|(seq, slot)| (*seq, slot.dead_at));
         if let Some(reached) = found.map(|(seq, _)| seq).or(slots.last().map(|(seq, _)| *seq)) {

@@ -1,7 +1,6 @@
 //! Opening a store: the journal says what is true, the index is brought forward to it or built anew.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,12 +9,13 @@ use redrive_core::Time;
 use super::book::{Book, Loaded};
 use super::clean::Cleaner;
 use super::disk::Disk;
-use super::keeper::{Keeper, Task};
-use super::log::{Log, LogError, LogOptions, OpenReport};
+use super::healing::Healing;
+use super::keeper::Keeper;
+use super::log::OpenReport;
 use super::mailbox::Mailbox;
-use super::reader::{Reader, Scanned};
+use super::open_logs::{IndexKnows, Logs, open_logs};
 use super::ready::Ready;
-use super::record::kind;
+use super::rebuild::{Folding, Rebuilder, fold_journal, fold_letters};
 use super::reminder::Reminder;
 use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::started::{Mark, Started};
@@ -23,7 +23,9 @@ use super::store::{Hands, Store};
 use super::suspected::Suspected;
 use super::tending::Tending;
 use super::tuning::Tuning;
-use super::writer::{LETTER_LOG, Writer};
+use super::watermark::Vouched;
+use super::writer::Writer;
+use crate::engine::completion::CompletionSet;
 use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{EngineError, StoreOptions};
 
@@ -42,6 +44,8 @@ pub struct StoreReport {
     /// Deliveries that were running when the last process ended without a clean stop. They are reported again until
     /// something is taken.
     pub started: Vec<Mark>,
+    /// What else was wrong and is right again.
+    pub notes: Vec<String>,
     /// Messages that are suspected of having ended a process: these, and those of earlier runs that had no turn yet.
     pub suspects: Vec<u64>,
 }
@@ -53,15 +57,22 @@ pub struct Place<D> {
     pub store_id: [u8; 16],
     pub options: StoreOptions,
     pub tuning: Tuning,
+    /// Tells this opening from any other, in whatever process.
+    pub owner: u64,
+}
+
+/// What keys and ids of a store are hashed with, so that nobody outside can choose ones that collide.
+pub fn seed(store_id: &[u8; 16]) -> u64 {
+    u64::from_le_bytes(store_id[..8].try_into().unwrap_or_default())
 }
 
 /// Opens the tables; with `true`, throws away what is there first.
-pub type OpenShelf<'a, S> = dyn Fn(bool) -> Result<Arc<S>, ShelfError> + 'a;
+pub type OpenShelf<S> = Arc<dyn Fn(bool) -> Result<Arc<S>, ShelfError> + Send + Sync>;
 
 /// Opens a store whose writing is done by threads of its own.
 pub fn open<D: Disk, S: Shelf>(
     place: &Place<D>,
-    shelf: &OpenShelf<'_, S>,
+    shelf: &OpenShelf<S>,
 ) -> Result<(Store<D, S>, StoreReport), EngineError> {
     let (mut store, report) = open_by_hand(place, shelf)?;
     let Hands::Own(writer, keeper) = std::mem::replace(&mut store.hands, Hands::Gone) else {
@@ -74,31 +85,21 @@ pub fn open<D: Disk, S: Shelf>(
 /// Opens a store that writes when it is polled: every step is the caller's, which is what the simulation needs.
 pub fn open_by_hand<D: Disk, S: Shelf>(
     place: &Place<D>,
-    shelf: &OpenShelf<'_, S>,
+    shelf: &OpenShelf<S>,
 ) -> Result<(Store<D, S>, StoreReport), EngineError> {
-    let Place { disk, store_id, options, tuning } = place;
-    let seed = u64::from_le_bytes(store_id[..8].try_into().unwrap_or_default());
+    let Place { disk, store_id, options, tuning, .. } = place;
+    let seed = seed(store_id);
     let mut report = StoreReport::default();
     let (shelf_now, loaded) = load(place, seed, shelf, &mut report.rebuilt);
 
-    let verify_from = loaded.as_ref().map_or(0, |loaded| loaded.book.position);
-    let log = |prefix: &str, verify_from| {
-        let accept_missing = tuning.accept_missing;
-        let options = LogOptions::new(prefix, tuning.segment_bytes, *store_id);
-        Log::open(disk.clone(), LogOptions { accept_missing, verify_from, ..options })
-    };
-    let (mut journal, journal_report) = log("j", verify_from)?;
-    let (letters, letters_report) = log("l", 0)?;
-    report.journal = journal_report;
-    report.letters = letters_report;
+    // The index reflects only what was durable: the journal was at least as long.
+    let known = loaded.as_ref().map(|Loaded { book, .. }| (book.position, book.next_seq)).unwrap_or_default();
+    let (verify_from, next_seq) = known;
+    let logs = open_logs(place, IndexKnows { position: verify_from, next_seq })?;
+    let Logs { mut journal, letters, mut watermark, reports, vouched, end_unknown } = logs;
+    [report.journal, report.letters] = reports;
     let (start, end) = (journal.start(), journal.end());
 
-    // The index reflects only what was durable, so the journal has been longer than it is.
-    if let Some(Loaded { book, .. }) =
-        loaded.as_ref().filter(|loaded| loaded.book.position > end && !tuning.accept_missing)
-    {
-        return Err(LogError::MissingSegment { from: end, to: book.position }.into());
-    }
     let usable = loaded.filter(|Loaded { book, ready_at, .. }| {
         let fits = book.position <= end && book.position >= start && *ready_at >= start;
         if !fits {
@@ -109,11 +110,15 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let (shelf_now, mut book, from) = if let Some(Loaded { book, ready_at, ready_seq }) = usable {
         (shelf_now?, book, (ready_at, Some(ready_seq)))
     } else {
-        let shelf_now = shelf(true)?;
+        let shelf_now = Arc::new(Healing::new(shelf(true)?));
         let book = Book::new(*options, seed, Arc::clone(&shelf_now), tuning.near_max);
         (shelf_now, book, (start, None))
     };
     let anew = from.1.is_none();
+    let (options, tuning, open) = (*options, *tuning, Arc::clone(shelf));
+    let (reader, letter_reader) = (journal.reader(), letters.reader());
+    let rebuilder = Rebuilder { journal: reader, letters: letter_reader, options, tuning, seed, open };
+    shelf_now.repair_with(book.position, Box::new(move |to| rebuilder.rebuild(to)));
     let cleaner = Cleaner {
         shelf: Arc::clone(&shelf_now),
         journal: journal.reader(),
@@ -123,12 +128,31 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         closed_keep: tuning.closed_keep,
     };
     let keeper = Keeper { shelf: Arc::clone(&shelf_now), cleaner };
+    let mut doubtful =
+        end_unknown || !report.journal.missing.is_empty() || !report.letters.missing.is_empty();
     if anew {
         book.position = start;
-        fold_letters(&mut book, &letters.reader())?;
+        if doubtful && start >= vouched.journal.end {
+            // Nothing is left of the journal: whatever waited in it is gone, and its numbers are not used again.
+            book.departed = CompletionSet::starting_at(vouched.next_seq);
+        }
+        doubtful |= fold_letters(&mut book, &letters.reader())?;
     }
-    let (frames, first_seq) = fold_journal(&mut book, &journal.reader(), &keeper, (start, anew), tuning)?;
+    let folded = fold_journal(&mut book, &journal.reader(), (start, end), anew, &tuning)?;
+    let Folding { frames, first_seq, met_rot } = folded;
+    book.next_seq = book.next_seq.max(vouched.next_seq);
     report.brought_forward = frames;
+    let doubtful_below = if doubtful || met_rot { book.next_seq } else { vouched.doubtful_below };
+    let vouched = Vouched {
+        journal: journal.extent(),
+        letters: letters.extent(),
+        next_seq: book.next_seq,
+        doubtful_below,
+        owner: place.owner,
+        ..vouched
+    };
+    let vouching = watermark.note(vouched).and_then(|()| watermark.sync());
+    vouching.map_err(|error| EngineError::Storage(format!("writing the watermark: {error}")))?;
     if anew && frames > 0 && report.rebuilt.is_none() {
         report.rebuilt = Some("there was none".to_owned());
     }
@@ -146,8 +170,8 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     let ready = Ready::new(journal.reader(), from.0, end, Some(expected));
     let tending = Tending::after(if anew { 0 } else { verify_from });
     let mut store = Store {
-        options: *options,
-        tuning: *tuning,
+        options,
+        tuning,
         ready,
         journal: journal.reader(),
         letter_log: letters.reader(),
@@ -157,6 +181,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         suspects_ending: Vec::new(),
         commands: Arc::new(Mailbox::default()),
         tasks: Arc::new(Mailbox::default()),
+        upkeep: Arc::new(Mailbox::default()),
         notes: Arc::new(Mailbox::default()),
         hands: Hands::Gone,
         wake: Arc::default(),
@@ -177,7 +202,11 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         epoch: OPENINGS.fetch_add(1, Ordering::Relaxed),
         now: Time::ZERO,
         failed: None,
+        doubtful_below,
+        scrubbed: Arc::default(),
+        scrub_stop: Arc::new(Mailbox::default()),
         tending,
+        census: None,
         kept: None,
         book,
     };
@@ -192,6 +221,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         recent,
         next_seq: store.book.next_seq,
         reserve_bytes: tuning.reserve_bytes,
+        watermark,
     };
     store.hands = Hands::Own(Box::new(writer), keeper);
     let in_line = !store.book.lines.range(&(0, 0), 1, &store.book.table(Space::Lines))?.is_empty();
@@ -206,6 +236,9 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     if store.book.blocked > 0 {
         store.release_all()?;
     }
+    if store.book.shelf.rebuilds() > 0 {
+        report.rebuilt = Some("it was damaged, which showed when it was brought forward".to_owned());
+    }
     Ok((store, report))
 }
 
@@ -213,14 +246,14 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
 fn load<D: Disk, S: Shelf>(
     place: &Place<D>,
     seed: u64,
-    shelf: &OpenShelf<'_, S>,
+    shelf: &OpenShelf<S>,
     rebuilt: &mut Option<String>,
-) -> (Result<Arc<S>, ShelfError>, Option<Loaded<S>>) {
-    let opened = shelf(false);
+) -> (Result<Arc<Healing<S>>, ShelfError>, Option<Loaded<Healing<S>>>) {
+    let opened = shelf(false).map(|tables| Arc::new(Healing::new(tables)));
     let book = opened.as_ref().map_err(ShelfError::clone).and_then(|shelf| {
         let book = Book::load(place.options, seed, Arc::clone(shelf), place.tuning.near_max)?;
-        if book.is_none() && !shelf.range(Space::Meta, &[], 1)?.is_empty() {
-            return Err(ShelfError("its meta entry is missing".into()));
+        if book.is_none() && !shelf.range(Space::Meta, &[], None, 1)?.is_empty() {
+            return Err(ShelfError::Damaged("its meta entry is missing".into()));
         }
         Ok(book)
     });
@@ -231,101 +264,6 @@ fn load<D: Disk, S: Shelf>(
             (opened, None)
         }
     }
-}
-
-fn fold_letters<D: Disk, S: Shelf>(book: &mut Book<S>, letters: &Reader<D>) -> Result<(), EngineError> {
-    let Some((start, _)) = letters.segments().first().copied() else { return Ok(()) };
-    let mut failed = None;
-    letters.scan(start, letters.end(), |scanned| match scanned {
-        Scanned::Frame(frame) => match book.fold_letter(&frame, frame.position | LETTER_LOG) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
-        },
-        Scanned::Batch(_) | Scanned::Rot(_) => ControlFlow::Continue(()),
-    })?;
-    failed.map_or(Ok(()), |error| Err(error.into()))
-}
-
-/// Folds the journal from where the book stands. Returns how many frames that were and, if everything was built anew,
-/// the number of the first message the journal still holds.
-fn fold_journal<D: Disk, S: Shelf>(
-    book: &mut Book<S>,
-    journal: &Reader<D>,
-    keeper: &Keeper<D, S>,
-    (start, anew): (u64, bool),
-    tuning: &Tuning,
-) -> Result<(u64, Option<u64>), EngineError> {
-    let mut frames = 0;
-    let mut failed: Option<EngineError> = None;
-    // A batch header says which number comes after its batch; what lies before the journal's first message is over.
-    let mut begun = !anew;
-    let mut first_seq = None;
-    // That number, and where the batch it belongs to ends. A batch that was torn counts messages that are not there.
-    let mut note: Option<(u64, u64)> = None;
-    let begin = |book: &mut Book<S>, seq: u64| {
-        book.departed = crate::engine::completion::CompletionSet::starting_at(seq);
-        book.next_seq = book.next_seq.max(seq);
-        Some(seq)
-    };
-    let end = journal.scan(book.position, journal.end(), |scanned| {
-        match scanned {
-            Scanned::Batch(header) => {
-                if let Some((seq, _)) = note.filter(|(_, end)| !begun && *end <= header.position) {
-                    first_seq = begin(book, seq);
-                    begun = true;
-                }
-                note = Some((header.note, header.end()));
-            }
-            Scanned::Frame(frame) => {
-                frames += 1;
-                if frame.kind == kind::ACCEPTED && !begun {
-                    first_seq = begin(book, frame.tag);
-                    begun = true;
-                }
-                if let Err(error) = book.fold(&frame, &mut |_| {}) {
-                    failed = Some(error.into());
-                    return ControlFlow::Break(());
-                }
-                if book.changes() > tuning.checkpoint_changes {
-                    let resume = (start, first_seq.unwrap_or(0));
-                    let frozen = book.freeze(resume);
-                    if let Some(super::command::Note::Failed(error)) =
-                        keeper.work(Task::Apply { frozen, persist: false })
-                    {
-                        failed = Some(EngineError::Storage(error));
-                        return ControlFlow::Break(());
-                    }
-                    drop(book.thaw());
-                }
-            }
-            Scanned::Rot(rot) => {
-                book.damaged = true;
-                if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
-                    if !begun {
-                        first_seq = begin(book, header.tag);
-                        begun = true;
-                    }
-                    book.next_seq = book.next_seq.max(header.tag + 1);
-                }
-            }
-        }
-        ControlFlow::Continue(())
-    })?;
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    if let Some((seq, _)) = note.filter(|(_, batch_end)| *batch_end <= end) {
-        if !begun {
-            first_seq = begin(book, seq);
-        }
-        book.next_seq = book.next_seq.max(seq);
-    }
-    book.position = book.position.max(end);
-    book.damaged = false;
-    Ok((frames, first_seq))
 }
 
 /// The marks whose messages are not settled.

@@ -9,7 +9,9 @@ use super::frame::{self, Frame, KIND_LOG, Seal};
 use super::log_error::LogError;
 
 /// The newest format this code writes and reads.
-pub(super) const FORMAT_VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 2;
+/// Since this one, a log is never without its watermark.
+pub(super) const WATERMARK_SINCE: u32 = 2;
 
 /// Flags of frames of [`KIND_LOG`].
 const FLAG_BATCH: u8 = 0;

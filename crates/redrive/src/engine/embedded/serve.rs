@@ -24,6 +24,7 @@ use crate::engine::message_state::MessageState;
 use crate::engine::seam::{
     Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Ticket, Verdict,
 };
+use crate::engine::store_notice::{StoreNotice, Upkeep};
 
 impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
@@ -73,7 +74,8 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
         let absorbed = self.absorb();
         self.guard(absorbed)?;
-        self.tend();
+        let tended = self.tend();
+        self.guard(tended)?;
         let ended = self.suspects_ending.partition_point(|(ticket, _)| ticket.0 <= self.durable);
         for (_, seq) in self.suspects_ending.drain(..ended) {
             self.suspects.settled(seq).map_err(|error| marking(&error))?;
@@ -84,6 +86,16 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         }
         out.extend(last.map(Event::Durable));
         Ok(())
+    }
+
+    fn notices(&mut self, out: &mut Vec<StoreNotice>) {
+        self.book.shelf.take_notices(out);
+        self.scrubbed.take_notices(out);
+    }
+
+    fn upkeep(&self) -> Upkeep {
+        let index_rebuilds = self.book.shelf.rebuilds();
+        self.scrubbed.add_to(Upkeep { index_rebuilds, ..Upkeep::default() })
     }
 
     fn next_due(&self) -> Option<Time> {
@@ -135,7 +147,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         let mut found = Vec::new();
         let Some(mut from) = after.map_or(Some(0), |id| id.checked_add(1)) else { return Ok(found) };
         while found.len() < limit {
-            let slots = self.book.letters.range(&from, limit.max(64), &self.book.table(Space::Letters))?;
+            let slots = self.book.letters.range(&from, limit.max(64), &self.book.asked(Space::Letters))?;
             let Some(last) = slots.last().map(|(seq, _)| *seq) else { break };
             for (seq, slot) in slots {
                 if found.len() < limit && state.is_none_or(|state| state == slot.state) {
@@ -159,7 +171,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     }
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
-        match self.book.letter(id)? {
+        match self.book.asked_letter(id)? {
             Some(slot) => self.open_letter(id, &slot).map(Some),
             None => Ok(None),
         }
@@ -188,7 +200,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         let mut letters = Vec::new();
         let mut answers = Vec::with_capacity(ids.len());
         for seq in ids {
-            let answer = match self.book.letter(*seq)? {
+            let answer = match self.book.asked_letter(*seq)? {
                 _ if chosen.contains(seq) => ReplayAnswer::Already,
                 None => ReplayAnswer::NotFound,
                 Some(slot) => match refusal(&slot, job) {
@@ -226,7 +238,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         let mut changed = Vec::with_capacity(ids.len());
         for seq in ids {
             let change =
-                !chosen.contains(seq) && self.book.letter(*seq)?.is_some_and(|slot| slot.state == from);
+                !chosen.contains(seq) && self.book.asked_letter(*seq)?.is_some_and(|slot| slot.state == from);
             if change {
                 chosen.insert(*seq);
                 seqs.push(*seq);
@@ -255,6 +267,7 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
                 self.wait_for_notes()?;
             }
         }
+        self.tell_holding();
         self.started.clear().map_err(|error| EngineError::Storage(error.to_string()))?;
         self.finish();
         self.absorb()

@@ -1,8 +1,5 @@
 //! The tables of the index: a cache beside the journal that can be thrown away at any time.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use redrive_core::{Reason, Time};
 
 use crate::engine::letter::LetterState;
@@ -25,11 +22,21 @@ pub enum Space {
     Ids,
     /// Where a waiting message is, by number; kept only where ids are, so that a message can be found by its id.
     Places,
+    /// Letters by the hash of their message's id, then by number.
+    LetterIds,
 }
 
 impl Space {
-    pub const ALL: [Self; 7] =
-        [Self::Meta, Self::Delay, Self::Lines, Self::Doors, Self::Letters, Self::Ids, Self::Places];
+    pub const ALL: [Self; 8] = [
+        Self::Meta,
+        Self::Delay,
+        Self::Lines,
+        Self::Doors,
+        Self::Letters,
+        Self::Ids,
+        Self::Places,
+        Self::LetterIds,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,13 +47,23 @@ impl Space {
             Self::Letters => "letters",
             Self::Ids => "ids",
             Self::Places => "places",
+            Self::LetterIds => "letter_ids",
         }
     }
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the index: {0}")]
-pub struct ShelfError(pub String);
+pub enum ShelfError {
+    /// What was written cannot be read any more: the tables have to be built anew.
+    #[error("the index: {0}")]
+    Damaged(String),
+    /// They could not be written. What is there is still right.
+    #[error("the index: {0}")]
+    Failed(String),
+    /// They are being built anew, and who asked did not want to wait.
+    #[error("the index is damaged and is being built anew; deliveries go on meanwhile")]
+    Rebuilding,
+}
 
 /// A put (`Some`) or a removal (`None`).
 pub type Write = (Space, Vec<u8>, Option<Vec<u8>>);
@@ -55,100 +72,44 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// A set of ordered tables with atomic batches. Nobody asks it to be durable, except before a segment is unlinked.
 pub trait Shelf: Send + Sync + 'static {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, ShelfError>;
-    /// Pairs at or after `from`, in order.
-    fn range(&self, space: Space, from: &[u8], limit: usize) -> Result<Vec<Pair>, ShelfError>;
+    /// Pairs at or after `from`, and not after `to` if it is given, in order.
+    fn range(
+        &self,
+        space: Space,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Pair>, ShelfError>;
+    /// Like `get` for somebody who would rather hear [`ShelfError::Rebuilding`] than wait.
+    fn ask(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, ShelfError> {
+        self.get(space, key)
+    }
+    /// Like `range`, in the same way.
+    fn ask_range(
+        &self,
+        space: Space,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Pair>, ShelfError> {
+        self.range(space, from, to, limit)
+    }
     /// All or nothing.
-    fn apply(&self, writes: Vec<Write>) -> Result<(), ShelfError>;
+    fn apply(&self, writes: &mut Vec<Write>) -> Result<(), ShelfError>;
     /// Makes everything applied so far survive a power cut.
     fn persist(&self) -> Result<(), ShelfError>;
-}
-
-impl<S: Shelf + ?Sized> Shelf for Arc<S> {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, ShelfError> {
-        (**self).get(space, key)
+    /// Tidies up for a while, if there is need; whether there may be more. From any thread, while others read and apply.
+    fn merge(&self) -> Result<bool, ShelfError> {
+        Ok(false)
     }
-    fn range(&self, space: Space, from: &[u8], limit: usize) -> Result<Vec<Pair>, ShelfError> {
-        (**self).range(space, from, limit)
-    }
-    fn apply(&self, writes: Vec<Write>) -> Result<(), ShelfError> {
-        (**self).apply(writes)
-    }
-    fn persist(&self) -> Result<(), ShelfError> {
-        (**self).persist()
-    }
-}
-
-/// A shelf in memory, for the simulation: it can forget what was applied after the last persist.
-#[derive(Clone, Debug, Default)]
-pub struct MemoryShelf {
-    inner: Arc<Mutex<Shelves>>,
-}
-
-#[derive(Debug, Default)]
-struct Shelves {
-    tables: BTreeMap<(Space, Vec<u8>), Vec<u8>>,
-    /// Batches applied since the last persist; a power cut keeps a prefix of them.
-    unsynced: Vec<Vec<Write>>,
-    persisted: BTreeMap<(Space, Vec<u8>), Vec<u8>>,
-}
-
-impl Shelves {
-    fn write(tables: &mut BTreeMap<(Space, Vec<u8>), Vec<u8>>, writes: &[Write]) {
-        for (space, key, value) in writes {
-            match value {
-                Some(value) => drop(tables.insert((*space, key.clone()), value.clone())),
-                None => drop(tables.remove(&(*space, key.clone()))),
-            }
-        }
-    }
-}
-
-impl MemoryShelf {
-    /// The shelf after a power cut that kept the first `kept` of the batches that were not persisted.
-    pub fn power_cut(&self, kept: impl FnOnce(usize) -> usize) {
-        let mut inner = self.lock();
-        let batches = std::mem::take(&mut inner.unsynced);
-        let kept = kept(batches.len()).min(batches.len());
-        let mut tables = inner.persisted.clone();
-        for writes in &batches[..kept] {
-            Shelves::write(&mut tables, writes);
-        }
-        inner.persisted = tables.clone();
-        inner.tables = tables;
-    }
-
-    pub fn clear(&self) {
-        *self.lock() = Shelves::default();
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Shelves> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Shelf for MemoryShelf {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, ShelfError> {
-        Ok(self.lock().tables.get(&(space, key.to_vec())).cloned())
-    }
-
-    fn range(&self, space: Space, from: &[u8], limit: usize) -> Result<Vec<Pair>, ShelfError> {
-        let inner = self.lock();
-        let pairs = inner.tables.range((space, from.to_vec())..).take_while(|((s, _), _)| *s == space);
-        Ok(pairs.take(limit).map(|((_, key), value)| (key.clone(), value.clone())).collect())
-    }
-
-    fn apply(&self, writes: Vec<Write>) -> Result<(), ShelfError> {
-        let mut inner = self.lock();
-        Shelves::write(&mut inner.tables, &writes);
-        inner.unsynced.push(writes);
+    /// Reads everything, telling how many bytes each step took, until there is nothing left or `go_on` says no.
+    fn verify(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), ShelfError> {
+        let _ = go_on;
         Ok(())
     }
-
-    fn persist(&self) -> Result<(), ShelfError> {
-        let mut inner = self.lock();
-        inner.persisted = inner.tables.clone();
-        inner.unsynced.clear();
-        Ok(())
+    /// Ids that were accepted before this moment, in milliseconds, may be forgotten.
+    fn forget_ids_before(&self, at: u64) {
+        let _ = at;
     }
 }
 
@@ -273,6 +234,13 @@ pub struct IdSlot {
     pub deadline: Option<u64>,
 }
 
+impl IdSlot {
+    /// When the id in a stored entry was accepted; 0 if it cannot be read.
+    pub fn at_of(raw: &[u8]) -> u64 {
+        raw.get(8..16).and_then(u64::read).unwrap_or(0)
+    }
+}
+
 impl Cell for IdSlot {
     fn write(&self, out: &mut Vec<u8>) {
         self.seq.write(out);
@@ -336,25 +304,44 @@ impl Cell for LetterSlot {
 pub struct Table<'a, S> {
     pub shelf: &'a S,
     pub space: Space,
+    pub patience: Patience,
+}
+
+/// What a reader does while the tables are being built anew and do not have what it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Waits: it cannot go on without.
+    Wait,
+    /// Is told so.
+    Ask,
 }
 
 impl<K: Cell, V: Cell, S: Shelf> Far<K, V> for Table<'_, S> {
     type Error = ShelfError;
 
     fn get(&self, key: &K) -> Result<Option<V>, ShelfError> {
-        let Some(raw) = self.shelf.get(self.space, &key.bytes())? else { return Ok(None) };
+        let raw = match self.patience {
+            Patience::Wait => self.shelf.get(self.space, &key.bytes())?,
+            Patience::Ask => self.shelf.ask(self.space, &key.bytes())?,
+        };
+        let Some(raw) = raw else { return Ok(None) };
         Ok(Some(V::read(&raw).ok_or_else(|| damaged(self.space))?))
     }
 
-    fn range(&self, from: &K, limit: usize) -> Result<Vec<(K, V)>, ShelfError> {
-        let pairs = self.shelf.range(self.space, &from.bytes(), limit)?;
+    fn range(&self, from: &K, to: Option<&K>, limit: usize) -> Result<Vec<(K, V)>, ShelfError> {
+        let to = to.map(Cell::bytes);
+        let (from, to) = (from.bytes(), to.as_deref());
+        let pairs = match self.patience {
+            Patience::Wait => self.shelf.range(self.space, &from, to, limit)?,
+            Patience::Ask => self.shelf.ask_range(self.space, &from, to, limit)?,
+        };
         let read = |(key, value): Pair| Some((K::read(&key)?, V::read(&value)?));
         pairs.into_iter().map(|pair| read(pair).ok_or_else(|| damaged(self.space))).collect()
     }
 }
 
 fn damaged(space: Space) -> ShelfError {
-    ShelfError(format!("an entry of table {} cannot be read", space.name()))
+    ShelfError::Damaged(format!("an entry of table {} cannot be read", space.name()))
 }
 
 #[cfg(test)]
@@ -390,22 +377,5 @@ mod tests {
         assert_eq!(IdSlot::read(&[0; 17]), None);
         assert_eq!(WaitPlace::read(&[]), None);
         assert_eq!(WaitPlace::read(&[3; 9]), None);
-    }
-
-    #[test]
-    fn a_power_cut_keeps_whole_batches_in_order() {
-        let shelf = MemoryShelf::default();
-        let put = |n: u8| {
-            shelf.apply(vec![(Space::Meta, vec![n], Some(vec![n])), (Space::Ids, vec![n], Some(vec![n]))])
-        };
-        put(1).unwrap();
-        shelf.persist().unwrap();
-        put(2).unwrap();
-        put(3).unwrap();
-        shelf.power_cut(|batches| batches - 1);
-        let left: Vec<_> =
-            shelf.range(Space::Ids, &[], 10).unwrap().into_iter().map(|(key, _)| key[0]).collect();
-        assert_eq!(left, [1, 2]);
-        assert_eq!(shelf.get(Space::Meta, &[3]).unwrap(), None);
     }
 }

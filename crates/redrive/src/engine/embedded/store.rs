@@ -3,13 +3,15 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use redrive_core::Time;
 
 use super::book::Book;
 use super::command::{Closing, Command, Note};
 use super::disk::Disk;
-use super::keeper::{Keeper, Task};
+use super::healing::Healing;
+use super::keeper::{Census, Keeper, Task, run_upkeep, upkeep};
 use super::lines::LineKey;
 use super::log::ReadError;
 use super::mailbox::Mailbox;
@@ -17,11 +19,13 @@ use super::reader::Reader;
 use super::ready::Ready;
 use super::record::Was;
 use super::reminder::Reminder;
+use super::scrub::{Scrub, Scrubbed};
 use super::shelf::{Pointer, Shelf, ShelfError};
 use super::started::Started;
 use super::suspected::Suspected;
 use super::tending::Tending;
 use super::tuning::Tuning;
+use super::unusable::stopped;
 use super::writer::Writer;
 use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{Delivery, EngineError, Settlement, StoreOptions, Ticket, Verdict};
@@ -43,14 +47,14 @@ type Wake = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
 /// Who writes: threads of their own, or the caller itself, step by step, in the simulation.
 pub(super) enum Hands<D: Disk, S> {
     Threads(Vec<JoinHandle<()>>),
-    Own(Box<Writer<D, S>>, Keeper<D, S>),
+    Own(Box<Writer<D, Healing<S>>>, Keeper<D, Healing<S>>),
     Gone,
 }
 
 pub struct Store<D: Disk, S: Shelf> {
     pub(super) options: StoreOptions,
     pub(super) tuning: Tuning,
-    pub(super) book: Book<S>,
+    pub(super) book: Book<Healing<S>>,
     pub(super) ready: Ready<D>,
     pub(super) journal: Reader<D>,
     pub(super) letter_log: Reader<D>,
@@ -61,6 +65,8 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) suspects_ending: Vec<(Ticket, u64)>,
     pub(super) commands: Arc<Mailbox<Command>>,
     pub(super) tasks: Arc<Mailbox<Task>>,
+    /// Calls for upkeep of the tables: a checkpoint was written, or they are damaged.
+    pub(super) upkeep: Arc<Mailbox<()>>,
     pub(super) notes: Arc<Mailbox<Note>>,
     pub(super) hands: Hands<D, S>,
     pub(super) wake: Wake,
@@ -88,8 +94,14 @@ pub struct Store<D: Disk, S: Shelf> {
     /// A receipt of another opening settles nothing here.
     pub(super) epoch: u32,
     pub(super) now: Time,
-    pub(super) failed: Option<String>,
+    pub(super) failed: Option<EngineError>,
+    /// Something of messages below this number was lost: no trace of one does not mean that it succeeded.
+    pub(super) doubtful_below: u64,
+    pub(super) scrubbed: Arc<Scrubbed>,
+    /// Closed to end the scrub.
+    pub(super) scrub_stop: Arc<Mailbox<()>>,
     pub(super) tending: Tending,
+    pub(super) census: Option<Census>,
     /// Dropped last, after the threads have ended.
     pub(super) kept: Option<Box<dyn std::fmt::Debug + Send>>,
 }
@@ -102,7 +114,10 @@ impl<D: Disk, S: Shelf> std::fmt::Debug for Store<D, S> {
 
 impl From<ShelfError> for EngineError {
     fn from(error: ShelfError) -> Self {
-        Self::Storage(error.to_string())
+        match error {
+            ShelfError::Rebuilding => Self::Unavailable(error.to_string()),
+            ShelfError::Damaged(_) | ShelfError::Failed(_) => Self::Storage(error.to_string()),
+        }
     }
 }
 
@@ -114,7 +129,12 @@ impl From<ReadError> for EngineError {
 
 impl<D: Disk, S: Shelf> Store<D, S> {
     /// Gives the writing to threads.
-    pub(super) fn spawn(&mut self, writer: Writer<D, S>, keeper: Keeper<D, S>) -> std::io::Result<()> {
+    pub(super) fn spawn(
+        &mut self,
+        writer: Writer<D, Healing<S>>,
+        keeper: Keeper<D, Healing<S>>,
+    ) -> std::io::Result<()> {
+        let disk = writer.disk.clone();
         let (commands, tasks) = (Arc::clone(&self.commands), Arc::clone(&self.tasks));
         let (notes, wake) = (Arc::clone(&self.notes), Arc::clone(&self.wake));
         let write = std::thread::Builder::new().name("redrive-writer".into());
@@ -122,8 +142,27 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let (notes, wake) = (Arc::clone(&self.notes), Arc::clone(&self.wake));
         let keep = std::thread::Builder::new().name("redrive-keeper".into());
         let keeping = keep.spawn(move || keeper.run(&tasks, &notes, &|| call(&wake)))?;
-        self.hands = Hands::Threads(vec![writing, keeping]);
+        let (calls, wake, shelf) =
+            (Arc::clone(&self.upkeep), Arc::clone(&self.wake), Arc::clone(&self.book.shelf));
+        let called = Arc::clone(&calls);
+        shelf.on_damage(Box::new(move || called.post((), 0)));
+        let upkeep = std::thread::Builder::new().name("redrive-upkeep".into());
+        let upkeeping = upkeep.spawn(move || run_upkeep(&*shelf, &calls, &|| call(&wake)))?;
+        let mut threads = vec![writing, keeping, upkeeping];
+        if let Some(every) = self.tuning.scrub {
+            threads.push(self.spawn_scrub(disk, every)?);
+        }
+        self.hands = Hands::Threads(threads);
         Ok(())
+    }
+
+    fn spawn_scrub(&self, disk: D, every: Duration) -> std::io::Result<JoinHandle<()>> {
+        let logs = [("j", self.journal.clone()), ("l", self.letter_log.clone())];
+        let (index, scrubbed) = (Arc::clone(&self.book.shelf), Arc::clone(&self.scrubbed));
+        let scrub = Scrub { disk, logs, index, scrubbed, every };
+        let (stop, wake) = (Arc::clone(&self.scrub_stop), Arc::clone(&self.wake));
+        let thread = std::thread::Builder::new().name("redrive-scrub".into());
+        thread.spawn(move || scrub.run(&stop, &|| call(&wake)))
     }
 
     pub(super) fn post(&self, command: Command) {
@@ -143,13 +182,16 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 self.notes.post(note, 0);
             }
         }
+        if !self.upkeep.drain().is_empty() {
+            upkeep(&*keeper.shelf);
+        }
         let commands = self.commands.drain();
         if commands.is_empty() {
             return;
         }
         let notes = &self.notes;
         if let Err(error) = writer.commit_all(commands, &mut |note| notes.post(note, 0)) {
-            self.notes.post(Note::Failed(error.to_string()), 0);
+            self.notes.post(Note::Failed(stopped(&error)), 0);
             self.commands.close();
         }
     }
@@ -164,17 +206,17 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     /// Whatever failed, the journal or only the index or a mark: nothing more is accepted or settled from here on.
-    pub(super) fn fail(&mut self, error: String) {
+    pub(super) fn fail(&mut self, error: EngineError) {
         self.commands.close();
         self.failed.get_or_insert(error);
     }
 
     pub(super) fn check(&self) -> Result<(), EngineError> {
-        self.failed.as_ref().map_or(Ok(()), |error| Err(EngineError::Storage(error.clone())))
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     pub(super) fn guard<T>(&mut self, result: Result<T, EngineError>) -> Result<T, EngineError> {
-        if let Err(EngineError::Storage(error)) = &result {
+        if let Err(error @ EngineError::Storage(_)) = &result {
             self.fail(error.clone());
         }
         result
@@ -242,11 +284,13 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     pub(super) fn finish(&mut self) {
         self.commands.close();
         self.tasks.close();
+        self.upkeep.close();
+        self.scrub_stop.close();
         match std::mem::replace(&mut self.hands, Hands::Gone) {
             Hands::Threads(threads) => threads.into_iter().for_each(|thread| drop(thread.join())),
-            Hands::Own(writer, _) => {
+            Hands::Own(mut writer, _) => {
                 if let Err(error) = writer.close() {
-                    self.failed = Some(error.to_string());
+                    self.failed = Some(stopped(&error));
                 }
             }
             Hands::Gone => {}
@@ -256,6 +300,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     /// Keeps something alive until the store and its threads are gone.
     pub(super) fn keep_until_the_end(&mut self, kept: Box<dyn std::fmt::Debug + Send>) {
         self.kept = Some(kept);
+    }
+
+    /// From now on, somebody writes down how much the store holds.
+    pub(super) fn tell_holdings(&mut self, census: Census) {
+        self.census = Some(census);
     }
 
     pub(super) fn set_wake(&self, wake: Arc<dyn Fn() + Send + Sync>) {

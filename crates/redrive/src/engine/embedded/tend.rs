@@ -1,19 +1,28 @@
 //! Tending the store between deliveries: loading what comes due, checkpoints of the index, cleaning of the journal.
 
-use redrive_core::Message;
+use std::time::Duration;
+
+use redrive_core::{Message, Time};
 
 use super::clean::Piece;
 use super::command::{Command, Relocation};
 use super::disk::Disk;
 use super::keeper::Task;
+use super::manifest::Holding;
 use super::record::{FLAG_BLOCKED, Stored, Was};
 use super::shelf::{LineSlot, Shelf, ShelfError, Space};
 use super::store::Store;
 use super::tending::{Checkpoint, Cleaning, Segment};
 use super::writer::LETTER_LOG;
+use crate::engine::seam::{Engine as _, EngineError};
+
+/// Changes of so many checkpoints may wait for the tables.
+const CHECKPOINTS_BEHIND_MAX: usize = 4;
+/// How often it is written down how much the store holds.
+const COUNT_EVERY: Duration = Duration::from_mins(1);
 
 impl<D: Disk, S: Shelf> Store<D, S> {
-    pub(super) fn tend(&mut self) {
+    pub(super) fn tend(&mut self) -> Result<(), EngineError> {
         if let Some((from, limit)) = self.book.delay.wants_load() {
             self.task(Task::Load { from, limit });
         }
@@ -22,6 +31,34 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             self.checkpoint(false);
         }
         self.clean();
+        if self.now.since(self.tending.counted) >= COUNT_EVERY {
+            self.tell_holding();
+        }
+        self.wait_for_room()
+    }
+
+    /// Changes must not pile up while the tables take none: then nothing is delivered for a while, and ingest is refused.
+    fn wait_for_room(&mut self) -> Result<(), EngineError> {
+        let most = self.tuning.checkpoint_changes.saturating_mul(CHECKPOINTS_BEHIND_MAX);
+        while self.tending.checkpointing.is_some() && self.book.changes() > most {
+            self.wait_for_notes()?;
+            self.absorb()?;
+        }
+        Ok(())
+    }
+
+    /// The latest time anybody has told of.
+    fn latest(&self) -> Time {
+        self.now.max(Time::from_millis(self.book.latest))
+    }
+
+    /// Has it written down how much the store holds.
+    pub(super) fn tell_holding(&mut self) {
+        self.tending.counted = self.now;
+        if let Some(census) = self.census.clone() {
+            let holding = Holding::of(&self.counts(), self.now);
+            self.task(Task::Tell(census, holding));
+        }
     }
 
     /// Starts a checkpoint unless one is under way.
@@ -33,6 +70,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let checkpoint = Checkpoint { position: self.book.position, next_seq: self.book.next_seq, persist };
         self.tending.checkpointing = Some(checkpoint);
         let frozen = self.book.freeze(ready);
+        if let Some(window) = self.options.dedup {
+            self.book
+                .shelf
+                .forget_ids_before(self.latest().as_millis().saturating_sub(window.as_millis() as u64));
+        }
         self.task(Task::Apply { frozen, persist });
     }
 
@@ -41,6 +83,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.tending.checkpoint = checkpoint.position;
         let frozen = self.book.thaw();
         self.task(Task::Forget(frozen));
+        self.upkeep.post((), 0);
         if self.options.dedup.is_some() {
             self.post(Command::ForgetIds { below: checkpoint.next_seq });
         }
@@ -59,6 +102,10 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     fn clean(&mut self) {
+        if self.book.shelf.is_broken() {
+            // Whoever builds them anew needs all segments.
+            return;
+        }
         match self.tending.cleaning {
             Cleaning::Idle => self.consider(),
             Cleaning::Preparing(..) => self.checkpoint(false),
@@ -126,7 +173,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
 
     fn scan(&mut self, segment: Segment, from: u64) {
         self.tending.cleaning = Cleaning::Scanning(segment);
-        let piece = Piece { from, to: segment.end, letters: segment.letters, now: self.now };
+        let piece = Piece { from, to: segment.end, letters: segment.letters, now: self.latest() };
         self.task(Task::Scan(piece));
     }
 

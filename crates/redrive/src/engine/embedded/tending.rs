@@ -1,5 +1,7 @@
 //! How far checkpoints and cleaning have come: plain state, moved on by the store.
 
+use redrive_core::Time;
+
 use crate::engine::seam::Ticket;
 
 #[derive(Debug, Default)]
@@ -9,6 +11,8 @@ pub(super) struct Tending {
     /// The journal position of the last checkpoint in the tables.
     pub(super) checkpoint: u64,
     pub(super) cleaning: Cleaning,
+    /// When it was last written down how much the store holds.
+    pub(super) counted: Time,
     /// The end of the journal when cleaning was last considered.
     pub(super) considered: u64,
 }

@@ -18,6 +18,8 @@ pub struct Tuning {
     pub clean_above_bytes: u64,
     /// How long closed letters are kept.
     pub closed_keep: Duration,
+    /// How often everything that is stored is read to see whether it still can be; `None`: never.
+    pub scrub: Option<Duration>,
     /// Open although a part of the journal is missing.
     pub accept_missing: bool,
 }
@@ -32,6 +34,7 @@ impl Default for Tuning {
             checkpoint_changes: 400_000,
             clean_above_bytes: 512 << 20,
             closed_keep: Duration::from_hours(30 * 24),
+            scrub: None,
             accept_missing: false,
         }
     }

@@ -6,14 +6,27 @@ use std::path::Path;
 use super::log_error::LogError;
 use crate::engine::seam::EngineError;
 
+/// What a person can do about something that is missing.
+pub(super) const HOW_TO_GO_ON: &str = "restore the directory from a backup, or accept the loss with \
+     `redrive journal --accept-loss` (in the library: Tuning::accept_missing), which records it";
+
 impl From<LogError> for EngineError {
     fn from(error: LogError) -> Self {
         match error {
             LogError::NewerFormat { .. } => Self::Version(error.to_string()),
             LogError::Io { ref source, .. } => unusable(error.to_string(), source.kind()),
             LogError::Poisoned { .. } => Self::Storage(error.to_string()),
+            LogError::MissingSegment { .. } => Self::Damaged(format!("{error}; {HOW_TO_GO_ON}")),
             _ => Self::Damaged(error.to_string()),
         }
+    }
+}
+
+/// What stopped a log that was running.
+pub(super) fn stopped(error: &LogError) -> EngineError {
+    match error {
+        LogError::Disturbed { .. } => EngineError::Damaged(error.to_string()),
+        _ => EngineError::Storage(error.to_string()),
     }
 }
 

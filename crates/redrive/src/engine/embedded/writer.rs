@@ -2,21 +2,23 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redrive_core::{Meta, Time};
 use tokio::sync::oneshot;
 
-use super::batch::Batch;
+use super::batch::{Batch, Written};
 use super::command::{Closing, Command, Note, Relocation};
 use super::disk::Disk;
 use super::log::{Log, LogError};
 use super::mailbox::Mailbox;
 use super::record::{AcceptedBody, Blocked, Ended, LetterMoved, Seen, Stored, kind, put_seqs};
-use super::shelf::{IdSlot, Shelf, Space, Table};
+use super::shelf::{IdSlot, Patience, Shelf, ShelfError, Space, Table};
+use super::unusable::stopped;
+use super::watermark::{self, Vouched, Watermark};
 use crate::engine::ingest::{Accepted, IngestAnswer, IngestError, NewMessage};
 use crate::engine::overlay::Far;
-use crate::engine::seam::{Ticket, Verdict};
+use crate::engine::seam::{EngineError, Ticket, Verdict};
 
 /// Positions in the letter log have this bit, so that a pointer says which log it means.
 pub const LETTER_LOG: u64 = 1 << 63;
@@ -27,6 +29,10 @@ const BATCH_BYTES_MAX: u64 = 4 << 20;
 const LIST_MAX: usize = 64 * 1024;
 /// How long the writer waits for more before it marks the last batch as durable.
 const IDLE: Duration = Duration::from_millis(5);
+/// How long the watermark may lack a sync while there is work.
+const SYNC_AFTER: Duration = Duration::from_secs(1);
+/// How often a writer that has nothing to do looks whether its files are still its own.
+const LOOK_AFTER: Duration = Duration::from_secs(10);
 
 pub struct Writer<D: Disk, S> {
     pub disk: D,
@@ -40,6 +46,7 @@ pub struct Writer<D: Disk, S> {
     pub next_seq: u64,
     /// Below this much free space nothing is accepted.
     pub reserve_bytes: u64,
+    pub watermark: Watermark<D::File>,
 }
 
 impl<D: Disk, S> std::fmt::Debug for Writer<D, S> {
@@ -59,7 +66,7 @@ struct End<'a> {
 impl Drop for End<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.notes.post(Note::Failed("the writer has panicked".into()), 0);
+            self.notes.post(Note::Failed(EngineError::Storage("the writer has panicked".into())), 0);
         }
         self.commands.close();
         drop(self.commands.drain());
@@ -75,30 +82,75 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
     pub fn run(mut self, commands: &Mailbox<Command>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
         let _end = End { commands, notes, wake };
         let mut marked = true;
+        let mut synced = Instant::now();
         loop {
-            let Some(arrived) = commands.wait((!marked).then_some(IDLE)) else { break };
-            let result = if arrived.is_empty() {
-                marked = true;
-                self.journal.mark().map_err(|error| error.to_string())
-            } else {
-                marked = false;
-                self.commit_all(arrived, &mut |note| note.leave(notes)).map_err(|error| error.to_string())
+            let patience = match (marked, self.watermark.is_unsynced()) {
+                (false, _) => IDLE,
+                (true, true) => SYNC_AFTER,
+                (true, false) => LOOK_AFTER,
             };
+            let Some(arrived) = commands.wait(Some(patience)) else { break };
+            let mut result = if !arrived.is_empty() {
+                marked = false;
+                self.commit_all(arrived, &mut |note| note.leave(notes))
+            } else if marked {
+                self.check_owner().and_then(|()| self.journal.check_file())
+            } else {
+                marked = true;
+                self.journal.mark()
+            };
+            if result.is_ok() && self.watermark.is_unsynced() && synced.elapsed() >= SYNC_AFTER {
+                result = self.sync_watermark();
+                synced = Instant::now();
+            }
             if let Err(error) = result {
-                notes.post(Note::Failed(error), 0);
+                notes.post(Note::Failed(stopped(&error)), 0);
                 return;
             }
             wake();
         }
         if let Err(error) = self.close() {
-            notes.post(Note::Failed(error.to_string()), 0);
+            notes.post(Note::Failed(stopped(&error)), 0);
         }
     }
 
     /// Leaves a clean end behind.
-    pub fn close(self) -> Result<(), LogError> {
+    pub fn close(&mut self) -> Result<(), LogError> {
         self.journal.close()?;
-        self.letters.close()
+        self.letters.close()?;
+        let vouched = self.vouched();
+        self.watermark.close(vouched).map_err(LogError::io("writing", watermark::NAME))
+    }
+
+    /// What is durable now.
+    fn vouched(&self) -> Vouched {
+        let (journal, letters) = (self.journal.extent(), self.letters.extent());
+        Vouched { journal, letters, next_seq: self.next_seq, ..self.watermark.vouched() }
+    }
+
+    /// Says outside of the logs how far they are durable.
+    fn vouch(&mut self) -> Result<(), LogError> {
+        let (before, now) = (self.watermark.vouched(), self.vouched());
+        self.watermark.note(now).map_err(LogError::io("writing", watermark::NAME))?;
+        // Where files came or went, or were moved to, a power cut must not take the word.
+        let rolled = self.journal.last_base() >= before.journal.end;
+        if rolled || before.letters != now.letters || before.journal.start != now.journal.start {
+            self.sync_watermark()?;
+        }
+        Ok(())
+    }
+
+    /// Stops before it writes where another process has written.
+    fn check_owner(&self) -> Result<(), LogError> {
+        let name = watermark::NAME;
+        if self.watermark.is_ours().map_err(LogError::io("reading", name))? {
+            return Ok(());
+        }
+        Err(LogError::Disturbed { name: name.into(), how: "written".into() })
+    }
+
+    fn sync_watermark(&mut self) -> Result<(), LogError> {
+        self.watermark.sync().map_err(LogError::io("syncing", watermark::NAME))
     }
 
     /// Commits commands in as many batches as their size asks for.
@@ -163,7 +215,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
                     if let Some(before) = letters {
                         self.letters.advance_start(before)?;
                     }
-                    return Ok(());
+                    return self.vouch();
                 }
                 Command::ForgetIds { below } => self.recent.retain(|_, slot| slot.seq >= below),
             }
@@ -183,7 +235,7 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             Ok(None)
         } else {
             batch.set_note(self.next_seq);
-            self.journal.write(batch).and_then(|written| self.journal.sync().map(|_| Some(written)))
+            self.make_durable(batch).map(Some)
         };
         let fresh_until = fresh.then_some(self.next_seq);
         let result = result.map(|written| note(Note::Committed { written, ticket, fresh_until }));
@@ -198,14 +250,25 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
         result
     }
 
+    fn make_durable(&mut self, batch: Batch) -> Result<Written, LogError> {
+        self.check_owner()?;
+        let written = self.journal.write(batch)?;
+        self.journal.sync()?;
+        self.vouch()?;
+        Ok(written)
+    }
+
     fn ingest(&mut self, batch: &mut Batch, new: Vec<NewMessage>, now: Time) -> IngestAnswer {
         let free_bytes = self.disk.free_bytes().map_err(|error| IngestError::Storage(error.to_string()))?;
         if free_bytes < self.reserve_bytes {
             return Err(IngestError::DiskFull { free_bytes, reserve_bytes: self.reserve_bytes });
         }
+        // All or nothing: whatever can go wrong does so before the first is written.
+        let known = self.known(&new)?;
         let mut accepted = Vec::with_capacity(new.len());
-        for NewMessage { message, due } in new {
-            if let Some(seq) = self.duplicate(message.id(), now)? {
+        for (NewMessage { message, due }, known) in new.into_iter().zip(known) {
+            let seen = self.recent.get(message.id()).copied().or(known);
+            if let Some(seq) = seen.filter(|slot| self.is_repeated(slot, now)).map(|slot| slot.seq) {
                 accepted.push(Accepted::Duplicate { seq });
                 continue;
             }
@@ -223,17 +286,25 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
         Ok(accepted)
     }
 
-    fn duplicate(&self, id: &str, now: Time) -> Result<Option<u64>, IngestError> {
-        let Some(window) = self.dedup else { return Ok(None) };
-        let seen = if let Some(seen) = self.recent.get(id) {
-            Some(*seen)
-        } else {
-            let table = Table { shelf: &*self.shelf, space: Space::Ids };
-            let id = id.as_bytes().to_vec();
-            Far::<Vec<u8>, IdSlot>::get(&table, &id)
-                .map_err(|error| IngestError::Storage(error.to_string()))?
+    /// What the tables know of the ids of these messages.
+    fn known(&self, new: &[NewMessage]) -> Result<Vec<Option<IdSlot>>, IngestError> {
+        if self.dedup.is_none() {
+            return Ok(vec![None; new.len()]);
+        }
+        let table = Table { shelf: &*self.shelf, space: Space::Ids, patience: Patience::Ask };
+        let look = |new: &NewMessage| {
+            let id = new.message.id().as_bytes().to_vec();
+            Far::<Vec<u8>, IdSlot>::get(&table, &id).map_err(|error| match error {
+                // Settling must go on meanwhile, so nobody waits for the tables here.
+                ShelfError::Rebuilding => IngestError::Busy,
+                error => IngestError::Storage(error.to_string()),
+            })
         };
-        Ok(seen.filter(|slot| now.since(Time::from_millis(slot.at)) < window).map(|slot| slot.seq))
+        new.iter().map(look).collect()
+    }
+
+    fn is_repeated(&self, slot: &IdSlot, now: Time) -> bool {
+        self.dedup.is_some_and(|window| now.since(Time::from_millis(slot.at)) < window)
     }
 
     /// Letters go to the letter log and are durable there before the journal says so.
@@ -257,6 +328,10 @@ impl<D: Disk, S: Shelf> Writer<D, S> {
             self.letters.write(letters)?;
             self.letters.sync()?;
             self.letters.mark()?;
+            let vouched = self.watermark.vouched();
+            let letters_moved = vouched.letters_moved + relocation.letters.len() as u64;
+            let moved = Vouched { letters_moved, ..vouched };
+            self.watermark.note(moved).map_err(LogError::io("writing", watermark::NAME))?;
         }
         for (flags, seq, stored) in &relocation.moves {
             batch.push(kind::MOVED, *flags, *seq, stored.len_hint(), |buf| stored.write(buf));

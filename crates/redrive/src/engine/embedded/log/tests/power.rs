@@ -86,7 +86,7 @@ fn after_thousands_of_power_cuts_in_a_row_everything_synced_is_there() {
             drop(log);
             disk = disk.power_cut(dice.below(u64::MAX));
         }
-        let (log, report) = open(&disk, segment_bytes);
+        let (mut log, report) = open(&disk, segment_bytes);
         witness.check(&log, &report, seed);
         log.close().unwrap();
         let (log, report) = open(&disk, segment_bytes);

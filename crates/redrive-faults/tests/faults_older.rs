@@ -1,0 +1,38 @@
+//! Stores that earlier versions wrote still open, and everything is in them. `tests/fixtures` has one per format; the
+//! binary `sample` of that version made it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use redrive_faults::plan::PIPELINES;
+use redrive_faults::sample;
+use redrive_faults::verify::{Scratch, copy_dir};
+
+fn fixture(format: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(format)
+}
+
+fn opens(format: &str, with_index: bool) {
+    let scratch = Scratch::new().expect("a scratch directory");
+    let dir = scratch.0.join("store");
+    copy_dir(&fixture(format).join("store"), &dir).expect("a copy");
+    for pipeline in PIPELINES {
+        if !with_index {
+            fs::remove_dir_all(dir.join(pipeline).join("index")).expect("removed");
+        }
+        let text = fs::read_to_string(fixture(format).join(format!("{pipeline}.txt"))).expect("the fates");
+        let fates = sample::read(&text);
+        assert!(fates.len() > 300);
+        let found = sample::look(&dir, pipeline, &fates).expect("it opens");
+        assert_eq!(found.missing(&fates), [""; 0], "{pipeline}");
+        assert!(found.corrupt.is_empty() && found.report.journal.rot.is_empty(), "{pipeline}");
+        let forgotten: Vec<_> = found.phases.iter().filter(|(_, phase)| phase.is_none()).collect();
+        assert!(forgotten.is_empty(), "{pipeline}: {forgotten:?}");
+    }
+}
+
+#[test]
+fn a_store_of_format_1_opens_and_nothing_is_missing() {
+    opens("format-1", true);
+    opens("format-1", false);
+}

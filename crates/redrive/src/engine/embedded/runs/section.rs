@@ -1,0 +1,186 @@
+//! A section: the entries of one table in the order of their keys, written once, with everything checked when it is read.
+//!
+//! ```text
+//! entry    key len u16 | value len u16, 0xFFFF: removed | key | value
+//! block    entries, about 8 KiB
+//! index    for each block: key len u16 | first key | offset u64 | len u32 | checksum u32
+//! section  blocks | index | filter
+//! ```
+//!
+//! The checksum of index and filter stands in the catalog, that of each block in the index.
+
+use std::io;
+
+use super::filter::Filter;
+use super::hash_of;
+use crate::engine::embedded::disk::DiskFile;
+use crate::engine::embedded::shelf::{IdSlot, Space};
+
+const BLOCK_BYTES: usize = 8 * 1024;
+/// Gathered before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+const REMOVED: u16 = u16::MAX;
+
+/// Where a section lies and how it is checked: an entry of the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Section {
+    pub(super) file: u64,
+    pub(super) start: u64,
+    /// Where the index begins, and the blocks end.
+    pub(super) index_at: u64,
+    pub(super) index_len: u64,
+    pub(super) filter_len: u64,
+    /// Of index and filter together.
+    pub(super) checksum: u32,
+    pub(super) entries: u64,
+    /// The youngest acceptance among its ids; 0 in other tables.
+    pub(super) newest: u64,
+}
+
+impl Section {
+    pub(super) const NUMBERS: usize = 8;
+
+    pub(super) fn numbers(&self) -> [u64; Self::NUMBERS] {
+        [
+            self.file,
+            self.start,
+            self.index_at,
+            self.index_len,
+            self.filter_len,
+            u64::from(self.checksum),
+            self.entries,
+            self.newest,
+        ]
+    }
+
+    pub(super) fn of_numbers(numbers: [u64; Self::NUMBERS]) -> Option<Self> {
+        let [file, start, index_at, index_len, filter_len, checksum, entries, newest] = numbers;
+        let checksum = u32::try_from(checksum).ok()?;
+        Some(Self { file, start, index_at, index_len, filter_len, checksum, entries, newest })
+    }
+}
+
+/// Writes a section from entries in the order of their keys.
+pub(super) struct SectionWriter<'a, F> {
+    file: &'a F,
+    space: Space,
+    seed: u64,
+    section: Section,
+    /// Where `out` goes.
+    at: u64,
+    out: Vec<u8>,
+    block: Vec<u8>,
+    first_key: Vec<u8>,
+    index: Vec<u8>,
+    filter: Filter,
+}
+
+impl<'a, F: DiskFile> SectionWriter<'a, F> {
+    /// Begins at `start` of a file, with at most this many entries to come.
+    pub(super) fn new(file: &'a F, number: u64, start: u64, space: Space, seed: u64, entries: u64) -> Self {
+        Self {
+            file,
+            space,
+            seed,
+            section: Section { file: number, start, ..Section::default() },
+            at: start,
+            out: Vec::new(),
+            block: Vec::new(),
+            first_key: Vec::new(),
+            index: Vec::new(),
+            filter: Filter::for_entries(entries),
+        }
+    }
+
+    pub(super) fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> io::Result<()> {
+        if self.block.is_empty() {
+            self.first_key.clear();
+            self.first_key.extend_from_slice(key);
+        }
+        self.block.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        self.block.extend_from_slice(&value.map_or(REMOVED, |value| value.len() as u16).to_le_bytes());
+        self.block.extend_from_slice(key);
+        self.block.extend_from_slice(value.unwrap_or_default());
+        self.filter.add(hash_of(self.space, key, self.seed));
+        self.section.entries += 1;
+        if self.space == Space::Ids
+            && let Some(value) = value
+        {
+            self.section.newest = self.section.newest.max(IdSlot::at_of(value));
+        }
+        if self.block.len() >= BLOCK_BYTES { self.end_block() } else { Ok(()) }
+    }
+
+    fn end_block(&mut self) -> io::Result<()> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        let offset = self.at + self.out.len() as u64;
+        self.index.extend_from_slice(&(self.first_key.len() as u16).to_le_bytes());
+        self.index.extend_from_slice(&self.first_key);
+        self.index.extend_from_slice(&offset.to_le_bytes());
+        self.index.extend_from_slice(&(self.block.len() as u32).to_le_bytes());
+        self.index.extend_from_slice(&crc32fast::hash(&self.block).to_le_bytes());
+        self.out.append(&mut self.block);
+        if self.out.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_at(self.at, &self.out)?;
+        self.at += self.out.len() as u64;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Ends the section and returns it, with where the next one begins. It has to be synced.
+    pub(super) fn end(mut self) -> io::Result<(Section, u64)> {
+        self.end_block()?;
+        let section = &mut self.section;
+        section.index_at = self.at + self.out.len() as u64;
+        section.index_len = self.index.len() as u64;
+        section.filter_len = self.filter.len_bytes() as u64;
+        let checked = self.out.len();
+        self.out.extend_from_slice(&self.index);
+        self.out.extend(self.filter.bytes());
+        section.checksum = crc32fast::hash(&self.out[checked..]);
+        self.flush()?;
+        Ok((self.section, self.at))
+    }
+}
+
+/// The entries of a block, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Block {
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// The current entry, `None` behind the last one; a removal has no value.
+    #[allow(clippy::type_complexity)]
+    pub(super) fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
+        let rest = self.bytes.get(self.at..)?;
+        let (key_len, value_len) = lens(rest)?;
+        let value = rest.get(4 + key_len..4 + key_len + value_len.unwrap_or(0))?;
+        Some((&rest[4..4 + key_len], value_len.map(|_| value)))
+    }
+
+    pub(super) fn advance(&mut self) {
+        let lens = self.bytes.get(self.at..).and_then(lens);
+        self.at = lens.map_or(self.bytes.len(), |(key, value)| self.at + 4 + key + value.unwrap_or(0));
+    }
+}
+
+fn lens(raw: &[u8]) -> Option<(usize, Option<usize>)> {
+    let number = |at: usize| Some(u16::from_le_bytes(raw.get(at..at + 2)?.try_into().ok()?));
+    let value = number(2)?;
+    Some((usize::from(number(0)?), (value != REMOVED).then_some(usize::from(value))))
+}

@@ -1,0 +1,72 @@
+//! What a store has to say about itself while it runs. Nothing of it stops deliveries.
+
+use std::fmt;
+use std::time::Duration;
+
+use redrive_core::Time;
+
+/// Closed: whatever is repaired or found in the background has a case here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreNotice {
+    /// The index is damaged. It is being built anew from the journal.
+    IndexDamaged { why: String },
+    /// The index is whole again.
+    IndexRebuilt { frames: u64, took: Duration },
+    /// The index could not be tidied up; that is tried again.
+    IndexUntidy { why: String },
+    /// Stored bytes cannot be read any more.
+    Damage { file: String, position: u64, bytes: u64 },
+    /// Everything stored was read.
+    Scrubbed { bytes: u64, damaged: u64, took: Duration },
+    /// Reading everything came to an early end; it is begun again later.
+    ScrubFailed { why: String },
+}
+
+/// What a store has done for itself since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Upkeep {
+    /// How often the index was built anew because it was damaged.
+    pub index_rebuilds: u64,
+    /// Bytes that were read to see whether they still can be.
+    pub scrubbed_bytes: u64,
+    /// Damaged places in the logs, as of the last look.
+    pub damaged: u64,
+    /// When everything was last read from beginning to end.
+    pub scrubbed: Option<Time>,
+}
+
+impl StoreNotice {
+    /// Whether a person should look at it.
+    pub fn is_bad(&self) -> bool {
+        match self {
+            Self::IndexDamaged { .. } | Self::IndexUntidy { .. } | Self::Damage { .. } => true,
+            Self::ScrubFailed { .. } => true,
+            Self::Scrubbed { damaged, .. } => *damaged > 0,
+            Self::IndexRebuilt { .. } => false,
+        }
+    }
+}
+
+impl fmt::Display for StoreNotice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IndexDamaged { why } => {
+                write!(f, "the index is damaged and is rebuilt from the journal, deliveries continue: {why}")
+            }
+            Self::IndexRebuilt { frames, took } => {
+                write!(f, "the index was rebuilt from {frames} frames in {:.1} s", took.as_secs_f64())
+            }
+            Self::IndexUntidy { why } => write!(f, "the index could not be compacted, will retry: {why}"),
+            Self::Damage { file, position, bytes } => write!(
+                f,
+                "damage in {file}: {bytes} bytes at position {position}; check the disk, and keep the last backup"
+            ),
+            Self::Scrubbed { bytes, damaged, took } => write!(
+                f,
+                "scrub finished: {bytes} bytes read in {:.0} s, {damaged} damaged places",
+                took.as_secs_f64()
+            ),
+            Self::ScrubFailed { why } => write!(f, "scrub stopped early, will retry: {why}"),
+        }
+    }
+}
