@@ -6,7 +6,7 @@
 //!   reads what is served
 //! - [`routes`]: the table of all routes; `router`: each with its handler
 //! - [`auth`], [`token`]: who may; `guard` asks it of each request
-//! - `request`: query strings and bodies; `answer`: JSON
+//! - `request`, `query`: paths, query strings and bodies; `answer`: JSON
 //! - [`ingest`], `extract`: messages coming in
 //! - [`api`]: pipelines, messages, letters, replays, actions
 //! - [`metrics`], [`exposition`]: figures as Prometheus reads them
@@ -47,6 +47,7 @@ mod page;
 
 mod answer;
 pub mod problem;
+mod query;
 mod request;
 
 pub mod log;
