@@ -150,8 +150,10 @@ fn due(due: Option<When>, delay: Option<&str>, now: Time) -> Result<Option<Time>
 }
 
 fn span(field: &str, text: &str) -> Result<Duration, Problem> {
-    let hint = "write a span like \"100ms\", \"5s\", \"5m\", \"24h\" or \"1h30m\"";
-    duration::parse(text).map_err(|error| Problem::bad_message(format!("`{field}`: {error}"), hint))
+    duration::parse(text).map_err(|_| {
+        let hint = format!("write a duration like {}", duration::EXAMPLES);
+        Problem::bad_message(format!("`{field}`: `{text}` is not a duration"), hint)
+    })
 }
 
 fn out_of_bounds(error: &MessageError) -> Problem {

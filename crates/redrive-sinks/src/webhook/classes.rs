@@ -260,32 +260,28 @@ impl ClassTable {
 
 fn unknown_preset(value: &str) -> SinkFault {
     let problem = format!("`classes.preset` is {value:?}, which is no class table");
-    SinkFault::of("classes.preset", value, problem, "preset = \"webhook\" or \"seed-strict\"")
+    let fix = "classes.preset = \"webhook\", or classes.preset = \"seed-strict\"";
+    SinkFault::of("classes.preset", value, problem, fix)
 }
 
 fn unknown_case(name: &str) -> SinkFault {
     let near = nearest(name, Trouble::ALL.map(Trouble::name).into_iter().chain(["preset"]));
     let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
     let problem = format!("`classes` has a row for {name:?}, which no answer can be{near}");
-    let fix = "a status (\"404\"), a hundred (\"5xx\"), or timeout, refused, dns, tls, reset, blocked";
-    SinkFault::of(format!("classes.{name}"), "", problem, fix)
+    let rows = "a status (\"404\"), a hundred (\"5xx\"), timeout, refused, dns, tls, reset or blocked";
+    let problem = format!("{problem}; a row is {rows}");
+    SinkFault::of(format!("classes.{name}"), "", problem, &format!("remove `classes.{name}`"))
 }
 
 fn unknown_meaning(name: &str, value: &str) -> SinkFault {
-    let near = nearest(value, Meaning::NAMES);
-    let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-    let problem = format!("`classes.{name}` is {value:?}, which is no class{near}");
-    SinkFault::of(
-        format!("classes.{name}"),
-        value,
-        problem,
-        "one of ok, transient, rate_limited, permanent, gone, credential, reconnect",
-    )
+    let near = nearest(value, Meaning::NAMES).unwrap_or("transient");
+    let problem = format!("`classes.{name}` is {value:?}, which is not one of {}", Meaning::NAMES.join(", "));
+    SinkFault::of(format!("classes.{name}"), value, problem, &format!("classes.{name} = \"{near}\""))
 }
 
 fn lost(name: &str) -> SinkFault {
     let problem = format!("`classes.{name}` is \"ok\", but nothing was delivered: the message would be lost");
-    SinkFault::of(format!("classes.{name}"), "ok", problem, "a class of failure, such as transient")
+    SinkFault::of(format!("classes.{name}"), "ok", problem, &format!("classes.{name} = \"transient\""))
 }
 
 #[cfg(test)]
