@@ -88,7 +88,8 @@ fn kinds(reader: &mut Reader, section: &Section<'_>) -> Vec<AlertKind> {
     let names = AlertKind::ALL.map(AlertKind::name);
     let Some(given) = reader.texts(section, "on") else { return AlertKind::ALL.to_vec() };
     if given.value.is_empty() {
-        let problem = format!("`on = []` tells of nothing; name some of {}, or none for all", names.join(", "));
+        let problem =
+            format!("`on = []` tells of nothing; name some of {}, or none for all", names.join(", "));
         reader.fault(section, Fault::value("on", problem, "remove `on`", given.at));
         return Vec::new();
     }
@@ -162,13 +163,14 @@ fn target(reader: &mut Reader, section: &Section<'_>, at: &At) -> Option<AlertTa
     let command = reader.texts(section, "command");
     if let (Some(_), Some(_)) = (section.get("webhook"), section.get("command")) {
         let at = [section.at("webhook"), section.at("command")].into_iter().flatten().collect();
-        let problem = "`webhook` and `command` are both set; each needs an [[alert]] of its own";
+        let problem = "`webhook` and `command` are both set: each needs an [[alert]] of its own";
         reader.fault(section, Fault::line("webhook", problem, "keep `webhook` or `command`", at));
         return None;
     }
     if section.get("webhook").or_else(|| section.get("command")).is_none() {
         let problem = "neither `webhook` nor `command` says who is told";
-        let fix = "webhook = \"https://chat.example.com/hooks/redrive\", or command = [\"/usr/local/bin/page-me\"]";
+        let fix =
+            "webhook = \"https://chat.example.com/hooks/redrive\", or command = [\"/usr/local/bin/page-me\"]";
         reader.fault(section, Fault::line("webhook", problem, fix, vec![at.clone()]));
         return None;
     }

@@ -135,7 +135,7 @@ impl KafkaConfig {
             check_group(reader, section, group.as_ref());
             if member.as_deref() == Some("") {
                 let name = section.name("member");
-                let problem = format!("`{name} = \"\"` names nobody; each process has a name of its own");
+                let problem = format!("`{name} = \"\"` names nobody: each process has a name of its own");
                 let fix = format!("{name} = \"redrive-0\", or remove `{name}`");
                 reader.fault(
                     section,

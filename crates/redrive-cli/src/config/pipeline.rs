@@ -121,7 +121,8 @@ impl PipelineConfig {
             .flatten();
         let id = reader.pick(section, "id");
         let tenant = reader.pick(section, "tenant");
-        let max_pending = reader.whole(section, "max_pending", 0..=i64::MAX as u64).map_or(0, |set| set.value);
+        let max_pending =
+            reader.whole(section, "max_pending", 0..=i64::MAX as u64).map_or(0, |set| set.value);
         let dedup = dedup(reader, section);
         // A profile that nobody knows is a fault of the policy.
         let profile = profiles::find(settings.profile.as_deref().unwrap_or(profiles::DEFAULT));
@@ -235,8 +236,8 @@ fn only(reader: &mut Reader, section: &Section<'_>, ordering: Ordering, kafka: O
     let Some(part) = kafka.map(|kafka| kafka.only).filter(|part| *part != Part::Everything) else { return };
     if ordering == Ordering::Key {
         let problem = format!(
-            "`ordering` is key, and this process takes on only the {}: nobody would see who waits for whom; run it \
-             without --only, or without an order",
+            "`ordering` is key, and this process takes on only the {}: nobody would see who waits for whom (or \
+             run it without --only)",
             part.name()
         );
         let fix = "ordering = \"none\"";

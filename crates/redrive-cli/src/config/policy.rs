@@ -196,7 +196,9 @@ fn placed(section: &Section<'_>, sink: Option<&Table>, fault: PolicyFault) -> Fa
         return Fault::line(key, problem, fix, parent.into_iter().collect());
     };
     // Where words are expected, they are told under the value, and an example is the fix. An item of a list has none.
-    if let (true, None, Some(example)) = (fix.starts_with("write it like"), item, reader::example(section, &key)) {
+    if let (true, None, Some(example)) =
+        (fix.starts_with("write it like"), item, reader::example(section, &key))
+    {
         return Fault::value(key, problem, example, at).note(fix);
     }
     match problem.split_once(": ") {

@@ -153,7 +153,8 @@ impl Reader {
         let (min, max) = bounds.into_inner();
         let too_small = u64::try_from(number).is_ok_and(|number| number < min) || number < 0;
         let fix = format!("{name} = {}", if too_small { min } else { max });
-        let given = if matches!(entry.node.data, Data::Whole(_)) { format!(" = {number}") } else { String::new() };
+        let given =
+            if matches!(entry.node.data, Data::Whole(_)) { format!(" = {number}") } else { String::new() };
         let problem = format!("`{name}{given}` must lie between {min} and {max}");
         self.fault(section, Fault::value(name, problem, fix, entry.node.at.clone()));
         None
@@ -305,9 +306,11 @@ impl Reader {
         let name = section.name(&entry.key);
         let problem = format!("`{name}` must be {wanted}, not {}", entry.node.kind());
         let meant = match (&entry.node.data, wanted) {
-            (Data::Text(text), "a whole number") => {
-                text.parse().ok().filter(|number| (1..=100).contains(number)).map(|number: u64| number.to_string())
-            }
+            (Data::Text(text), "a whole number") => text
+                .parse()
+                .ok()
+                .filter(|number| (1..=100).contains(number))
+                .map(|number: u64| number.to_string()),
             (Data::Text(text), "true or false") => {
                 [("true", "true"), ("on", "true"), ("false", "false"), ("off", "false")]
                     .into_iter()
@@ -350,7 +353,9 @@ fn with_unit(section: &Section<'_>, key: &str, data: &Data) -> Option<String> {
         // Beyond that it was hardly meant in seconds.
         Data::Whole(number) if is_span && (1..=300).contains(number) => Some(format!("\"{number}s\"")),
         Data::Whole(number) if is_share && (1..=100).contains(number) => Some(format!("\"{number}%\"")),
-        Data::Number(part) if is_share && *part > 0.0 => Ratio::of_one(*part).map(|share| format!("\"{share}\"")),
+        Data::Number(part) if is_share && *part > 0.0 => {
+            Ratio::of_one(*part).map(|share| format!("\"{share}\""))
+        }
         _ => None,
     }
 }

@@ -200,7 +200,8 @@ pub(super) fn headers(
             None => (entry.key.as_str(), HeaderValue::Plain(Secret::from(text))),
         };
         if !is_header_name(name) {
-            let problem = format!("`{full}` is not the name of a header: that has letters, digits and hyphens");
+            let problem =
+                format!("`{full}` is not the name of a header: that has letters, digits and hyphens");
             let fix = format!("remove `{full}`");
             reader.fault(section, Fault::line(full, problem, fix, vec![entry.key_at.clone()]));
             continue;
@@ -208,7 +209,10 @@ pub(super) fn headers(
         if let HeaderValue::Plain(_) = value {
             if text.chars().any(|c| c.is_control() && c != '\t') {
                 let problem = format!("`{full}` has a line end or another control character in it");
-                reader.fault(section, Fault::line(&full, problem, format!("remove `{full}`"), vec![entry.key_at.clone()]));
+                reader.fault(
+                    section,
+                    Fault::line(&full, problem, format!("remove `{full}`"), vec![entry.key_at.clone()]),
+                );
                 continue;
             }
             if is_secret_header(name) {
@@ -283,7 +287,8 @@ fn classes(reader: &mut Reader, section: &Section<'_>) -> Vec<(String, String)> 
         }
         let Data::Text(word) = &entry.node.data else {
             let problem = format!("`{full}` must be a text in quotes, not {}", entry.node.kind());
-            let fix = format!("{full} = \"{}\"", if entry.key == "preset" { PRESETS[0] } else { "transient" });
+            let fix =
+                format!("{full} = \"{}\"", if entry.key == "preset" { PRESETS[0] } else { "transient" });
             reader.fault(section, Fault::line(&full, problem, fix, vec![entry.node.at.clone()]));
             continue;
         };

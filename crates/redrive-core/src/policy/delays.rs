@@ -127,8 +127,8 @@ impl Check {
         let share = Ratio::of_one(given).filter(|share| *share > Ratio::ZERO);
         let problem = match share {
             None => Some(("must be above 0 and at most 1", "cap_ttl_share = 0.5")),
-            _ if all.ttl.is_none() => Some(("needs a `ttl` to be a share of", "ttl = \"1h\"")),
             _ if all.tiers.is_some() => Some(("does not cap tiers", "remove `cap_ttl_share`")),
+            _ if all.ttl.is_none() => Some(("needs a `ttl` to be a share of", "ttl = \"1h\"")),
             _ => None,
         };
         if let Some((problem, fix)) = problem {

@@ -192,10 +192,11 @@ impl Check {
                 let name = class.print();
                 let problem =
                     format!("`attempts_for` names `{name}`, which is not one of {}", Class::ACCEPTED);
-                let fix = match nearest(&name, Class::ACCEPTED.split(", ").flat_map(|names| names.split(" or "))) {
-                    Some(near) => format!("rename it to `attempts_for.{near}`"),
-                    None => format!("remove `{key}`"),
-                };
+                let fix =
+                    match nearest(&name, Class::ACCEPTED.split(", ").flat_map(|names| names.split(" or "))) {
+                        Some(near) => format!("rename it to `attempts_for.{near}`"),
+                        None => format!("remove `{key}`"),
+                    };
                 self.fault(key, attempts.to_string(), problem, fix);
                 continue;
             };

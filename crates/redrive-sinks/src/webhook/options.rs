@@ -20,6 +20,7 @@ use crate::secret::Secret;
 /// Requests at once to one endpoint, where messages name their endpoints.
 pub const PER_ENDPOINT: u32 = 5;
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest time one request may have.
 pub const TIMEOUT_MAX: Duration = Duration::from_hours(1);
 
 /// The value of a header: a text, or a file that holds it.
@@ -116,9 +117,12 @@ impl WebhookOptions {
         let fix = "url = \"https://example.com/hook\", or endpoint = \"json:/url\"";
         match (&self.url, &self.endpoint) {
             (None, None) => Err(SinkFault::of("url", "", "neither `url` nor `endpoint` is set", fix)),
-            (Some(_), Some(_)) => {
-                Err(SinkFault::of("endpoint", "", "`url` and `endpoint` are both set", "keep `url` or `endpoint`"))
-            }
+            (Some(_), Some(_)) => Err(SinkFault::of(
+                "endpoint",
+                "",
+                "`url` and `endpoint` are both set",
+                "keep `url` or `endpoint`",
+            )),
             (None, Some(pick)) => Ok(Target::PerMessage(EndpointSource::of(pick))),
             (Some(url), None) => endpoint::judge(url.expose()).map(Target::Fixed).map_err(|fault| {
                 let instead = match fault {
@@ -142,7 +146,12 @@ impl WebhookOptions {
         {
             let (key, value) = ("per_endpoint_rate", rate.to_string());
             let problem = format!("`{key}` is {value} a second; it may be from one an hour to {RATE_MAX}");
-            return Err(SinkFault::of(key, &value, problem, "per_endpoint_rate = \"20/s\", or remove `per_endpoint_rate`"));
+            return Err(SinkFault::of(
+                key,
+                &value,
+                problem,
+                "per_endpoint_rate = \"20/s\", or remove `per_endpoint_rate`",
+            ));
         }
         match self.per_endpoint {
             Some(0) => {
