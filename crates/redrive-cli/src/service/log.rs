@@ -21,8 +21,7 @@ pub fn start(global: &Global) {
     };
     let builder = tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(level);
     let started = if is_read_by_people() {
-        let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        builder.with_ansi(colour).with_target(false).try_init()
+        builder.with_ansi(false).with_target(false).try_init()
     } else {
         builder.json().flatten_event(true).try_init()
     };

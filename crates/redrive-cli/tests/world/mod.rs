@@ -15,6 +15,7 @@ pub mod postgres;
 pub mod process;
 pub mod receiver;
 pub mod stub;
+pub mod terminal;
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
