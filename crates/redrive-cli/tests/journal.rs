@@ -206,8 +206,14 @@ fn what_is_no_store_and_what_cannot_be_read_are_told_apart() {
 
     let store = dir.path().join("data");
     make_store(&store);
-    let ran = redrive(dir.path(), &["journal", "data", "--pipeline", "nobody"]);
-    assert_eq!(ran.code, Some(74), "{}", ran.stderr);
+    // A pipeline that has no store here was misspelled; the disk has nothing to do with it.
+    for (name, said) in
+        [("nobody", "there are orders"), ("order", "did you mean `orders`?"), ("..", "orders")]
+    {
+        let ran = redrive(dir.path(), &["journal", "data", "--pipeline", name]);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    }
     fs::write(store.join("FORMAT"), "redrive store\nformat 99\nid 00000000000000000000000000000000\n")
         .unwrap();
     let ran = redrive(dir.path(), &["journal", "data"]);

@@ -92,7 +92,8 @@ fn started(config: &Config, global: &Global, address: SocketAddr, out: &mut Outp
 }
 
 /// What somebody should know who runs without a disk.
-const FORGETS: &str = "engine memory: a restart loses every message and dead letter; use `embedded` to keep them";
+const FORGETS: &str =
+    "engine memory: a restart loses every message and dead letter; use `embedded` to keep them";
 
 /// What a pipeline does, in a few words.
 fn policy_line(pipeline: &PipelineConfig) -> String {

@@ -27,6 +27,7 @@ pub mod default;
 pub mod load;
 pub mod resolved;
 mod resolved_alert;
+mod resolved_health;
 mod resolved_pipeline;
 pub mod words;
 

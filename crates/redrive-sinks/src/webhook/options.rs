@@ -108,7 +108,7 @@ impl WebhookOptions {
         let mut faults = Vec::new();
         faults.extend(self.target().err());
         faults.extend(self.limits().err());
-        faults.extend(super::connect::tls(self.ca_file.as_deref()).err());
+        faults.extend(crate::tls::client(self.ca_file.as_deref()).err());
         faults.extend(self.headers.iter().filter_map(|(name, from)| header(name, from).err()));
         faults
     }
