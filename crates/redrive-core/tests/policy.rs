@@ -304,9 +304,24 @@ fn an_unknown_profile_is_answered_with_the_nearest() {
         fault(&Policy::profile("webhook")),
         "there is no profile `webhook`\n  fix: profile = \"webhooks\""
     );
-    assert!(fault(&Policy::profile("zzzzzzzz")).contains("fix: one of tiered, tiered-short,"));
+    let unlike_any = fault(&Policy::profile("zzzzzzzz"));
+    assert!(unlike_any.contains("there are tiered, tiered-short,"), "{unlike_any}");
+    assert!(unlike_any.ends_with("fix: profile = \"tiered\""), "{unlike_any}");
     let fault = &faults(&Policy::profile("webhook"))[0];
     assert_eq!((fault.key.as_str(), fault.value.as_str()), ("profile", "webhook"));
+}
+
+/// Senders of webhooks go on for a day; the literal `webhooks` ends after minutes and stays what it is.
+#[test]
+fn webhooks_can_be_tried_for_a_day() {
+    let waits = |profile: &str| Policy::profile(profile).build().unwrap().forecast();
+    let day = waits("webhooks-day");
+    assert_eq!(day.attempts, 8);
+    let hours = |span: Duration| span.as_secs() / 3_600;
+    assert_eq!((hours(day.waiting_min), hours(day.waiting_max)), (22, 27));
+    let literal = Policy::profile("webhooks").build().unwrap();
+    let waits: Vec<u64> = (1..=5).map(|n| literal.schedule().delay_ms(n, Class::Transient) / 1_000).collect();
+    assert_eq!(waits, [5, 10, 20, 40, 80]);
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod webhook;
 
 pub mod default;
 pub mod load;
+mod profile_table;
 pub mod resolved;
 mod resolved_alert;
 mod resolved_health;
