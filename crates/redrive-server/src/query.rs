@@ -58,13 +58,11 @@ impl<'de> Deserializer<'de> for Value {
     }
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.value.parse() {
-            Ok(number) => visitor.visit_u64(number),
-            Err(_) => {
-                let hint = format!("write a number such as `{}=100`, or leave it out", self.name);
-                Err(self.wrong("a whole number from 0 on", hint))
-            }
-        }
+        let Ok(number) = self.value.parse() else {
+            let hint = format!("write a number such as `{}=100`, or leave it out", self.name);
+            return Err(self.wrong("a whole number from 0 on", hint));
+        };
+        visitor.visit_u64(number)
     }
 
     forward_to_deserialize_any! {

@@ -9,10 +9,12 @@ pub mod keys;
 pub mod source;
 mod tree;
 
+mod example;
 mod named;
 mod reader;
 
 mod alert;
+mod classes;
 mod engine;
 mod flags;
 mod health;

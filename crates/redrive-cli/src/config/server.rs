@@ -7,9 +7,10 @@ use redrive_core::nearest::nearest;
 use redrive_server::{Scope, Token};
 use redrive_sinks::Secret;
 
+use super::example;
 use super::fault::Fault;
 use super::named::Named;
-use super::reader::{self, Reader, Section};
+use super::reader::{Reader, Section};
 use super::tree::At;
 
 pub const LISTEN_DEFAULT: SocketAddr =
@@ -67,7 +68,7 @@ impl ServerConfig {
                 };
                 let at = given.or(other).map(|set| set.at).into_iter().collect();
                 let problem = format!("`{is}` is set without `{lacks}`; TLS needs both");
-                let fix = reader::example(section, lacks).unwrap_or_default();
+                let fix = example::example(section, lacks).unwrap_or_default();
                 reader.fault(section, Fault::line(lacks, problem, fix, at));
                 None
             }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use redrive_core::nearest::nearest;
 use redrive_core::pace::RATE_MIN;
 use redrive_core::{Pick, rate};
 use redrive_sinks::webhook::options::HeaderFrom;
 use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions};
 
+use super::classes;
 use super::fault::Fault;
 use super::reader::{Reader, Section};
 use super::secrets::is_secret_header;
@@ -111,7 +111,7 @@ impl WebhookConfig {
             allow_private_addresses: reader
                 .switch(section, "allow_private_addresses")
                 .is_some_and(|set| set.value),
-            classes: classes(reader, section),
+            classes: classes::read(reader, section),
             target: target.unwrap_or_else(|| Target::Url("http://127.0.0.1/".to_owned())),
         };
         (webhook, has_target)
@@ -249,8 +249,11 @@ pub(super) fn headers(
 /// A fix of the sink in the words of the file: its settings get the names they have there.
 pub(super) fn in_table(fix: &str, name_of: impl Fn(&str) -> String) -> String {
     let offers = fix.split(", or ").map(|offer| {
-        if let Some(name) = offer.strip_prefix("remove `").and_then(|rest| rest.strip_suffix('`')) {
-            return format!("remove `{}`", name_of(name));
+        for verb in ["remove", "rename it to"] {
+            let name = offer.strip_prefix(verb).and_then(|rest| rest.strip_prefix(" `")?.strip_suffix('`'));
+            if let Some(name) = name {
+                return format!("{verb} `{}`", name_of(name));
+            }
         }
         match offer.split_once(" = ") {
             Some((name, value)) => format!("{} = {value}", name_of(name)),
@@ -265,67 +268,9 @@ fn is_header_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 256 && name.chars().all(token)
 }
 
-/// What can stand on the left side besides a status: a preset for the whole table, and what happens without an answer.
-const CASES: [&str; 7] = ["preset", "timeout", "refused", "dns", "tls", "reset", "blocked"];
-const PRESETS: [&str; 2] = ["webhook", "seed-strict"];
-/// The right side. That a process died (`crash`) is not for an answer to say.
-const MEANINGS: [&str; 7] =
-    ["ok", "transient", "rate_limited", "permanent", "gone", "credential", "reconnect"];
-
-fn classes(reader: &mut Reader, section: &Section<'_>) -> Vec<(String, String)> {
-    let Some(table) = reader.table(section, "classes") else { return Vec::new() };
-    let mut classes = Vec::new();
-    for entry in &table.table.entries {
-        let full = table.name(&entry.key);
-        let known = CASES.contains(&entry.key.as_str()) || is_status(&entry.key);
-        if !known {
-            let problem =
-                format!("`{full}` is not a status; write \"404\", \"5xx\" or one of {}", CASES.join(", "));
-            let fix = format!("remove `{full}`");
-            reader.fault(section, Fault::line(&full, problem, fix, vec![entry.key_at.clone()]));
-            continue;
-        }
-        let Data::Text(word) = &entry.node.data else {
-            let problem = format!("`{full}` must be a text in quotes, not {}", entry.node.kind());
-            let fix =
-                format!("{full} = \"{}\"", if entry.key == "preset" { PRESETS[0] } else { "transient" });
-            reader.fault(section, Fault::line(&full, problem, fix, vec![entry.node.at.clone()]));
-            continue;
-        };
-        let words = if entry.key == "preset" { &PRESETS[..] } else { &MEANINGS };
-        if !words.contains(&word.as_str()) {
-            let otherwise = if entry.key == "preset" { PRESETS[0] } else { "transient" };
-            let near = nearest(word, words.iter().copied()).unwrap_or(otherwise);
-            let problem = format!("`{full} = \"{word}\"` is not one of {}", words.join(", "));
-            let fix = format!("{full} = \"{near}\"");
-            reader.fault(section, Fault::line(&full, problem, fix, vec![entry.node.at.clone()]));
-        } else {
-            classes.push((entry.key.clone(), word.clone()));
-        }
-    }
-    classes
-}
-
-/// `404`, or `5xx` for a hundred of them.
-fn is_status(text: &str) -> bool {
-    match text.as_bytes() {
-        [b'1'..=b'5', b'x', b'x'] => true,
-        [b'1'..=b'5', rest @ ..] => rest.len() == 2 && rest.iter().all(u8::is_ascii_digit),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_status_or_a_hundred_of_them_can_be_named() {
-        assert!(is_status("404") && is_status("5xx"));
-        for wrong in ["", "xx", "6xx", "0xx", "99", "600", "+404", "4 04", "05xx", "timeout"] {
-            assert!(!is_status(wrong), "{wrong}");
-        }
-    }
 
     #[test]
     fn addresses_and_header_values_are_not_printed() {

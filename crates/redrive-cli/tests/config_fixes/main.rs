@@ -41,7 +41,7 @@ impl Desk {
 
     /// A file in which `key` of `table` can be set, and which is right without it.
     fn around(&self, table: &str, key: &str) -> Document {
-        let secret = self.dir.path().join("secret");
+        let secret = self.dir.path().join("secret").display().to_string();
         let kafka = "[engine]\nkind = \"kafka\"\nbrokers = [\"localhost:9092\"]\ngroup = \"g\"\n";
         let engine = match (table, key) {
             ("engine", "kind" | "dir") => "[engine]\n",

@@ -144,7 +144,7 @@ impl Check {
 }
 
 /// The cap that fixes and examples show.
-const CAP_OF_EXAMPLE: Duration = Duration::from_secs(120);
+const CAP_OF_EXAMPLE: Duration = Duration::from_mins(2);
 
 fn listed(tiers: impl IntoIterator<Item = String>) -> String {
     let tiers: Vec<String> = tiers.into_iter().map(|tier| format!("{tier:?}")).collect();

@@ -110,13 +110,11 @@ impl Check {
     fn profile(&mut self, name: Option<&str>) -> &'static profiles::Profile {
         let name = name.unwrap_or(profiles::DEFAULT);
         profiles::find(name).unwrap_or_else(|| {
-            let (problem, fix) = match profiles::nearest_name(name) {
-                Some(near) => (format!("there is no profile `{name}`"), near),
-                None => {
-                    let names = profiles::ALL.map(|profile| profile.name).join(", ");
-                    (format!("there is no profile `{name}`: there are {names}"), profiles::DEFAULT)
-                }
-            };
+            let near = profiles::nearest_name(name);
+            let names = profiles::ALL.map(|profile| profile.name).join(", ");
+            let others = if near.is_some() { String::new() } else { format!(": there are {names}") };
+            let (problem, fix) =
+                (format!("there is no profile `{name}`{others}"), near.unwrap_or(profiles::DEFAULT));
             self.fault("profile", name, problem, format!("profile = \"{fix}\""));
             &profiles::ALL[0]
         })

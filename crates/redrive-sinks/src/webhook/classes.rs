@@ -265,12 +265,13 @@ fn unknown_preset(value: &str) -> SinkFault {
 }
 
 fn unknown_case(name: &str) -> SinkFault {
-    let near = nearest(name, Trouble::ALL.map(Trouble::name).into_iter().chain(["preset"]));
-    let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-    let problem = format!("`classes` has a row for {name:?}, which no answer can be{near}");
     let rows = "a status (\"404\"), a hundred (\"5xx\"), timeout, refused, dns, tls, reset or blocked";
-    let problem = format!("{problem}; a row is {rows}");
-    SinkFault::of(format!("classes.{name}"), "", problem, &format!("remove `classes.{name}`"))
+    let problem = format!("`classes` has a row for {name:?}, which no answer can be; a row is {rows}");
+    let fix = match nearest(name, Trouble::ALL.map(Trouble::name).into_iter().chain(["preset"])) {
+        Some(near) => format!("rename it to `classes.{near}`"),
+        None => format!("remove `classes.{name}`"),
+    };
+    SinkFault::of(format!("classes.{name}"), "", problem, &fix)
 }
 
 fn unknown_meaning(name: &str, value: &str) -> SinkFault {
@@ -343,7 +344,10 @@ mod tests {
             keys,
             ["classes.4o4", "classes.404", "classes.timeout", "classes.timout", "classes.preset"]
         );
-        assert!(faults[1].problem.ends_with("did you mean `gone`?"), "{}", faults[1]);
-        assert!(faults[3].problem.ends_with("did you mean `timeout`?"), "{}", faults[3]);
+        let fixes: Vec<_> = faults.iter().map(|fault| fault.fix.as_str()).collect();
+        assert_eq!(fixes[0], "remove `classes.4o4`");
+        assert_eq!(fixes[1], "classes.404 = \"gone\"");
+        assert_eq!(fixes[2], "classes.timeout = \"transient\"");
+        assert_eq!(fixes[3], "rename it to `classes.timeout`");
     }
 }
