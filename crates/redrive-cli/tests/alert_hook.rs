@@ -123,8 +123,8 @@ fn a_command_gets_the_record_of_a_poison_pill() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let limit = tokio::time::timeout(Duration::from_mins(1), redrive.run_until(work));
-        limit.await.expect("waited a minute for the notice").unwrap();
+        let limit = tokio::time::timeout(world::PATIENCE, redrive.run_until(work));
+        limit.await.expect("waited for the notice").unwrap();
         watching.end().await;
     });
 

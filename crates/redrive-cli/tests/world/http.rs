@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 #[derive(Debug, Clone)]
 pub struct Answer {
