@@ -27,6 +27,10 @@ pub struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 
+    /// The authorities to trust for an https address, in PEM, instead of the usual ones
+    #[arg(long, global = true, value_name = "FILE", env = "REDRIVE_CA_FILE")]
+    pub ca_file: Option<PathBuf>,
+
     /// Say more; twice for even more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,

@@ -123,8 +123,8 @@ fn a_command_gets_the_record_of_a_poison_pill() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let limit = tokio::time::timeout(Duration::from_mins(1), redrive.run_until(work));
-        limit.await.expect("waited a minute for the notice").unwrap();
+        let limit = tokio::time::timeout(world::PATIENCE, redrive.run_until(work));
+        limit.await.expect("waited for the notice").unwrap();
         watching.end().await;
     });
 
@@ -208,7 +208,10 @@ fn every_fault_of_an_alert_is_told_with_its_place_and_a_fix() {
     let dir = tempfile::tempdir().unwrap();
     let table: &[(&str, &[&str])] = &[
         ("", &["neither `webhook` nor `command`", "alert 1"]),
-        ("webhook = \"http://a.example\"\ncommand = [\"true\"]", &["are both set", "one [[alert]] for each"]),
+        (
+            "webhook = \"http://a.example\"\ncommand = [\"true\"]",
+            &["are both set", "an [[alert]] of its own", "keep `webhook` or `command`"],
+        ),
         ("webhook = \"ftp://a.example/x\"", &["`webhook` cannot be used"]),
         ("command = []", &["names no program"]),
         ("command = [\"/no/such/program\"]", &["/no/such/program", "no such file"]),

@@ -138,6 +138,26 @@ fn a_witness_that_is_away_is_exit_75() {
         .complains("no downstream answers at");
 }
 
+/// The processor's own address is what people give for `--applied` by mistake.
+#[test]
+fn a_witness_that_has_no_ledger_is_blamed_and_not_the_processor() {
+    let not_a_ledger =
+        RecordedApi::new(|_| (404, json!({"code": "not_found", "message": "nothing here", "hint": "x"})));
+    let ran = processor()
+        .redrive(&["audit", "orders", "--applied", &not_a_ledger.url(), "--ids", "o-0..o-9"])
+        .exits(2)
+        .complains(
+            "does not answer as `redrive downstream` does (GET /applied gives 404); is --applied right?",
+        );
+    assert!(ran.stderr.contains(&not_a_ledger.url()), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("the processor answered"), "{}", ran.stderr);
+    let text = RecordedApi::new(|_| (200, json!("hello")));
+    processor()
+        .redrive(&["audit", "orders", "--applied", &text.url(), "--ids", "o-0..o-9"])
+        .exits(2)
+        .complains("is --applied right?");
+}
+
 #[test]
 fn the_action_log_says_who_did_what() {
     let api = RecordedApi::new(|asked| {

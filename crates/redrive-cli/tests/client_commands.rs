@@ -125,11 +125,9 @@ fn the_configuration_says_where_the_processor_and_its_token_are() {
 
 #[test]
 fn addresses_that_cannot_work_are_usage_errors() {
-    for (url, said) in [
-        ("https://ops.example", "plain http"),
-        ("ftp://x", "is not the address of a processor"),
-        ("http://ops:hunter2@127.0.0.1", "--token-file"),
-    ] {
+    for (url, said) in
+        [("ftp://x", "is not the address of a processor"), ("http://ops:hunter2@127.0.0.1", "--token-file")]
+    {
         let ran = run(command(url, &["status"])).exits(2).complains(said);
         assert!(!ran.stderr.contains("hunter2"));
     }

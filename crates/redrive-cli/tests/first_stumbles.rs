@@ -40,5 +40,7 @@ fn a_token_from_a_file_is_enough_to_listen_beyond_loopback() {
     ] {
         let ran = redrive_with(dir.path(), args, variables);
         assert!(ran.stderr.contains(&format!("cannot listen on {listen}")), "{}", ran.stderr);
+        assert!(ran.stderr.contains("this machine has no such address"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("another process"), "{}", ran.stderr);
     }
 }

@@ -167,6 +167,7 @@ fn a_store_is_read_while_its_owner_writes() {
     let redrive =
         Redrive::builder().engine(Embedded::open(&store).unwrap()).pipeline(pipeline).build().unwrap();
     let orders = redrive.pipeline("orders").unwrap();
+    let writer = orders.clone();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = runtime.spawn(async move {
         let until = async {
@@ -177,12 +178,17 @@ fn a_store_is_read_while_its_owner_writes() {
     let writing = runtime.spawn(async move {
         let mut sent = 20;
         // Ends when the pipeline does.
-        while orders.ingest(messages(sent..sent + 50)).await.is_ok() {
+        while writer.ingest(messages(sent..sent + 50)).await.is_ok() {
             sent += 50;
         }
         sent
     });
-    for _ in 0..5 {
+    let dead = || runtime.block_on(orders.letters(Some(LetterState::Open), None, 1_000)).unwrap().len();
+    for look in 1..=5 {
+        // Each look comes while it writes: more has become a dead letter since the one before.
+        while dead() < 8 + look {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         let ran = redrive_at(dir.path());
         assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
         assert!(ran.stdout.contains(&format!("in use by process {}", std::process::id())), "{}", ran.stdout);
@@ -206,8 +212,14 @@ fn what_is_no_store_and_what_cannot_be_read_are_told_apart() {
 
     let store = dir.path().join("data");
     make_store(&store);
-    let ran = redrive(dir.path(), &["journal", "data", "--pipeline", "nobody"]);
-    assert_eq!(ran.code, Some(74), "{}", ran.stderr);
+    // A pipeline that has no store here was misspelled; the disk has nothing to do with it.
+    for (name, said) in
+        [("nobody", "there are orders"), ("order", "did you mean `orders`?"), ("..", "orders")]
+    {
+        let ran = redrive(dir.path(), &["journal", "data", "--pipeline", name]);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    }
     fs::write(store.join("FORMAT"), "redrive store\nformat 99\nid 00000000000000000000000000000000\n")
         .unwrap();
     let ran = redrive(dir.path(), &["journal", "data"]);

@@ -312,3 +312,22 @@ fn a_trace_goes_with_its_message_through_a_retry() {
         assert_eq!(request.header("traceparent"), Some(TRACE));
     }
 }
+
+/// 202 means that a message is on disk; an engine without a disk must not say it.
+#[test]
+fn the_memory_engine_says_with_every_answer_that_a_restart_loses_it() {
+    let receiver = Receiver::start(|_| OK);
+    let dir = tempfile::tempdir().unwrap();
+    let text = config(&receiver.url(), "", "").replace("dir = \"@DIR@\"", "kind = \"memory\"");
+    let mut processor = Processor::start(dir.path(), &text);
+    let one = processor.post(MESSAGES, "{\"id\":\"o-1\"}");
+    assert_eq!((one.status, &one.json()["durable"]), (202, &Value::Bool(false)), "{}", one.body);
+    let many = processor.post_as(MESSAGES, "application/x-ndjson", "{\"id\":\"o-2\"}\n");
+    assert_eq!((many.status, &many.json()["durable"]), (202, &Value::Bool(false)), "{}", many.body);
+    assert_eq!(processor.log().matches("a restart loses every message").count(), 1, "{}", processor.log());
+    processor.kill();
+    let mut processor = Processor::start(dir.path(), &config(&receiver.url(), "", ""));
+    let one = processor.post(MESSAGES, "{\"id\":\"o-1\"}");
+    assert_eq!((one.status, one.json().get("durable")), (202, None), "{}", one.body);
+    processor.kill();
+}

@@ -113,17 +113,21 @@ fn matches(expected: &str, printed: &str) -> bool {
     left.is_empty()
 }
 
-/// Runs the page and returns what was wrong with it.
+/// Runs the page in a directory of its own and returns what was wrong with it.
 fn faults(page: &str) -> (usize, Vec<String>) {
     let text = std::fs::read_to_string(repository().join(page)).unwrap();
-    let steps = steps(&text);
-    let ports = [("7333", free_port()), ("7335", free_port()), ("7334", free_port())];
     let dir = tempfile::tempdir().unwrap();
+    run(&text, dir.path())
+}
+
+fn run(text: &str, dir: &Path) -> (usize, Vec<String>) {
+    let steps = steps(text);
+    let ports = [("7333", free_port()), ("7335", free_port()), ("7334", free_port())];
     let binary = Path::new(env!("CARGO_BIN_EXE_redrive")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
     let output = Command::new("timeout")
         .args(["240", "bash", "-c", &script(&steps, &ports)])
-        .current_dir(dir.path())
+        .current_dir(dir)
         .env("PATH", path)
         .env("NO_COLOR", "1")
         .env_remove("REDRIVE_CONFIG")
@@ -183,6 +187,19 @@ fn the_quickstart_does_what_it_says() {
     let (steps, faults) = faults("docs/quickstart.md");
     assert!(steps >= 8, "docs/quickstart.md has {steps} commands; are its blocks still marked as console?");
     assert!(faults.is_empty(), "docs/quickstart.md:\n{}", faults.join("\n"));
+}
+
+/// A newcomer types the first page and goes on with the second, where the store of the first still is.
+#[test]
+fn the_quickstart_goes_on_where_the_readme_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let queue = readme.split("## Use it as a queue over HTTP").nth(1).unwrap().split("\n## ").next().unwrap();
+    let (steps, faults) = run(queue, dir.path());
+    assert!(steps >= 8 && faults.is_empty(), "README.md:\n{}", faults.join("\n"));
+    let quickstart = std::fs::read_to_string(repository().join("docs/quickstart.md")).unwrap();
+    let (_, faults) = run(&quickstart, dir.path());
+    assert!(faults.is_empty(), "docs/quickstart.md after README.md:\n{}", faults.join("\n"));
 }
 
 #[test]

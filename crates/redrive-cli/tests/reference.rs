@@ -75,6 +75,19 @@ fn the_program_prints_the_default_file_and_the_completions() {
 }
 
 #[test]
+fn every_profile_is_in_the_reference_with_what_it_is_for() {
+    let page = reference::configuration_page();
+    let comment = default::settings().into_iter().find(|setting| setting.key == "profile").unwrap().about;
+    for profile in redrive_core::profiles::ALL {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{}`", profile.name)));
+        let row = row.unwrap_or_else(|| panic!("`{}` has no row", profile.name));
+        assert!(row.contains(profile.about) && profile.about.len() > 20, "{row}");
+        let listed = comment.split([' ', ';']).any(|word| word == profile.name);
+        assert!(listed, "default.toml does not list {}", profile.name);
+    }
+}
+
+#[test]
 fn the_pages_are_current() {
     current("configuration.md", &reference::configuration_page());
     current("cli.md", &reference::cli_page());

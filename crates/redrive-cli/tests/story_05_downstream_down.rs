@@ -2,8 +2,8 @@
 
 mod world;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use world::outage::Scene;
 use world::process::{Processor, stdout};
@@ -72,28 +72,47 @@ fn what_is_held_for_longer_than_hold_max_is_dead_for_that_and_not_for_exhaustion
     assert_eq!(exhausted["letters"].as_array().map(Vec::len), Some(0), "{exhausted}");
 }
 
-/// One URL, one 429: nobody calls before the time is over, and the status says so.
+/// A receiver that answers its first call with 429 and this header, and when each call came.
+fn busy_at_first(retry_after: &'static str) -> (Receiver, Arc<Mutex<Vec<Instant>>>) {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let called = Arc::clone(&calls);
+    let receiver = Receiver::start(move |_| {
+        let mut called = called.lock().unwrap();
+        called.push(Instant::now());
+        if called.len() == 1 { ("429 Too Many Requests", retry_after) } else { OK }
+    });
+    (receiver, calls)
+}
+
+/// One URL, one 429: nobody else calls it meanwhile, and the status says so.
 #[test]
 fn a_retry_after_holds_for_everything_that_goes_to_the_url() {
-    let busy = Arc::new(AtomicBool::new(true));
-    let is_busy = Arc::clone(&busy);
-    let receiver = Receiver::start(move |_| {
-        if is_busy.swap(false, SeqCst) { ("429 Too Many Requests", "retry-after: 4\r\n") } else { OK }
-    });
+    let (receiver, calls) = busy_at_first("retry-after: 3600\r\n");
     let dir = tempfile::tempdir().unwrap();
     let config = scene().config(&receiver.url()).replace("concurrency = 16", "concurrency = 1");
     let processor = Processor::start(dir.path(), &config);
-    let started = std::time::Instant::now();
     ingest(&processor, 0..50);
     wait_for("it to wait", || pipeline(&processor)["health"]["waits_until"].is_string());
     let status = stdout(&processor.cli(&["status", "orders"]));
-    let waits =
-        status.contains("ASKED TO WAIT until ") || started.elapsed() > std::time::Duration::from_secs(3);
-    assert!(waits, "{status}");
-    let calls = receiver.requests().len();
-    assert!(calls == 1 || started.elapsed() > std::time::Duration::from_secs(4), "{calls} calls");
+    assert!(status.contains("ASKED TO WAIT until "), "{status}");
+    assert_eq!(calls.lock().unwrap().len(), 1, "49 others wait as well");
+    assert_eq!(pipeline(&processor)["dead"], 0);
+}
+
+/// When the time is over all of them are delivered, and none before.
+#[test]
+fn after_a_retry_after_everything_is_delivered_and_nothing_before() {
+    let (receiver, calls) = busy_at_first("retry-after: 2\r\n");
+    let dir = tempfile::tempdir().unwrap();
+    let config = scene().config(&receiver.url()).replace("concurrency = 16", "concurrency = 1");
+    let processor = Processor::start(dir.path(), &config);
+    ingest(&processor, 0..50);
     wait_for("all to be delivered", || pipeline(&processor)["succeeded"].as_u64() == Some(50));
-    assert!(started.elapsed() >= std::time::Duration::from_secs(4), "not before its time");
+    let calls = calls.lock().unwrap();
+    assert_eq!(calls.len(), 51);
+    // The receiver's own clock: from the answer that asked to wait to the next call.
+    let waited = calls[1].duration_since(calls[0]);
+    assert!(waited >= Duration::from_secs(2), "the next call came after {waited:?}");
 }
 
 /// A deploy that refuses everything: the guard pauses the pipeline before the queue is empty, a restart does not undo it,

@@ -81,7 +81,7 @@ fn a_replay_survives_five_kills_and_puts_every_letter_back_once() {
     stub.fix();
     let calls_before = stub.stats()["calls"].as_u64().unwrap();
     let replay = redrive(dir.path())
-        .args(["--url", &processor.url(""), "dlq", "replay", "orders", "--all", "--rate", "60/s"])
+        .args(["--url", &processor.url(""), "dlq", "replay", "orders", "--all", "--rate", "20/s"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -22,7 +22,7 @@ const PARTITIONS: i32 = 12;
 /// What three processors without optimisation and the broker can do on a small machine besides starting again.
 const RATE: &str = "400";
 /// What waits at the end of the load is delivered within this, on any machine.
-const PATIENCE: Duration = Duration::from_mins(4);
+const PATIENCE: Duration = world::PATIENCE;
 
 fn config(member: &str, topic: &str, url: &str, timeout: &str) -> String {
     let engine = kafka::engine(&format!("{topic}-delivery"), member);

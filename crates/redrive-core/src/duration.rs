@@ -1,16 +1,19 @@
-//! The words people write for spans of time: `100ms 5s 5m 24h 1h30m 7d`.
+//! The words people write for spans of time: `100ms 5s 5m 1h30m 1d`.
 
 use std::time::Duration;
 
 use crate::time::millis;
 
-/// The units in the order they stand, with their milliseconds.
+/// The units in the order they are written, with their milliseconds.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-/// A day is written as 24 hours.
-const WRITTEN_FROM: usize = 1;
+/// Days are read and not written: names of topics and stored settings have hours in them.
+const WRITTEN: &[(&str, u64)] = UNITS.split_at(1).1;
+
+/// How a duration may look, for the end of "write it like …".
+pub const EXAMPLES: &str = "100ms, 5s, 5m, 1h30m or 1d";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a duration; write it like 100ms, 5s, 5m, 24h or 1h30m")]
+#[error("`{text}` is not a duration; write it like {EXAMPLES}")]
 pub struct DurationError {
     pub text: String,
 }
@@ -43,7 +46,7 @@ pub fn print(span: Duration) -> String {
         return "0s".to_owned();
     }
     let mut text = String::new();
-    for &(unit, unit_ms) in &UNITS[WRITTEN_FROM..] {
+    for &(unit, unit_ms) in WRITTEN {
         if rest_ms >= unit_ms {
             text.push_str(&(rest_ms / unit_ms).to_string());
             text.push_str(unit);
@@ -80,8 +83,13 @@ mod tests {
             assert_eq!(print(Duration::from_millis(ms)), text);
         }
         assert_eq!(print(parse("90s").unwrap()), "1m30s");
-        assert_eq!(print(parse("7d").unwrap()), "168h");
-        assert_eq!(parse("1d12h").unwrap(), parse("36h").unwrap());
+    }
+
+    #[test]
+    fn days_are_read_and_written_as_hours() {
+        for (text, printed) in [("1d", "24h"), ("7d", "168h"), ("1d12h", "36h"), ("2d1ms", "48h1ms")] {
+            assert_eq!(print(parse(text).unwrap()), printed);
+        }
     }
 
     #[test]
@@ -95,7 +103,9 @@ mod tests {
             "5S",
             "1.5s",
             "-1s",
-            "5h1d",
+            "1D",
+            "1w",
+            "1h1d",
             "5s5s",
             "30m1h",
             "1s1m",
@@ -106,7 +116,7 @@ mod tests {
             assert_eq!(error.text, text);
             assert_eq!(
                 error.to_string(),
-                format!("`{text}` is not a duration; write it like 100ms, 5s, 5m, 24h or 1h30m")
+                format!("`{text}` is not a duration; write it like 100ms, 5s, 5m, 1h30m or 1d")
             );
         }
     }

@@ -8,6 +8,8 @@ use crate::nearest::nearest;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
     pub name: &'static str,
+    /// What it is for, as a sentence for the reference.
+    pub about: &'static str,
     pub schedule: ProfileSchedule,
     /// `None`: as many as there are tiers.
     pub retries: Option<u32>,
@@ -35,6 +37,7 @@ pub const DEFAULT: &str = "tiered";
 
 const TIERED: Profile = Profile {
     name: DEFAULT,
+    about: "General default for services you run: rides out a restart or a short outage, dead-letters within minutes.",
     schedule: ProfileSchedule::Tiers(&["5s", "30s", "5m"]),
     retries: None,
     jitter: "equal",
@@ -50,6 +53,7 @@ const TIERED: Profile = Profile {
 
 const PUSH: Profile = Profile {
     name: "push",
+    about: "Push notifications that expire after an hour; `Retry-After` is followed exactly.",
     schedule: doubling("2s", Some("120s")),
     retries: Some(5),
     jitter: "full",
@@ -70,12 +74,23 @@ const REVIEWED: Profile = Profile {
     ..TIERED
 };
 
-pub const ALL: [Profile; 11] = [
+pub const ALL: [Profile; 12] = [
     TIERED,
-    Profile { name: "tiered-short", schedule: ProfileSchedule::Tiers(&["1s", "5s", "30s"]), ..TIERED },
-    Profile { name: "tiered-long", schedule: ProfileSchedule::Tiers(&["10s", "1m", "10m"]), ..TIERED },
+    Profile {
+        name: "tiered-short",
+        about: "Like `tiered` when someone is waiting for the result: dead-letters after about half a minute.",
+        schedule: ProfileSchedule::Tiers(&["1s", "5s", "30s"]),
+        ..TIERED
+    },
+    Profile {
+        name: "tiered-long",
+        about: "Like `tiered` for services that take up to ten minutes to recover.",
+        schedule: ProfileSchedule::Tiers(&["10s", "1m", "10m"]),
+        ..TIERED
+    },
     Profile {
         name: "apns-worker",
+        about: "Workers that call a push gateway: quick retries with upward jitter.",
         schedule: doubling("1s", None),
         retries: Some(3),
         jitter: "plus(50%)",
@@ -84,17 +99,45 @@ pub const ALL: [Profile; 11] = [
     PUSH,
     Profile {
         name: "push-critical",
+        about: "Push notifications that only matter for five minutes, such as codes and alarms.",
         schedule: doubling("2s", None),
         retries: Some(3),
         ttl: Some("5m"),
         cap_ttl_share: Some(0.5),
         ..PUSH
     },
-    Profile { name: "push-campaign", retries: Some(7), ttl: Some("24h"), ..PUSH },
-    Profile { name: "emails", schedule: doubling("2s", None), retries: Some(3), ..REVIEWED },
-    Profile { name: "webhooks", schedule: doubling("5s", None), retries: Some(5), ..REVIEWED },
+    Profile {
+        name: "push-campaign",
+        about: "Bulk push notifications that may arrive any time within a day.",
+        retries: Some(7),
+        ttl: Some("24h"),
+        ..PUSH
+    },
+    Profile {
+        name: "emails",
+        about: "E-mails: a few quick retries, then manual review.",
+        schedule: doubling("2s", None),
+        retries: Some(3),
+        ..REVIEWED
+    },
+    Profile {
+        name: "webhooks",
+        about: "Webhooks whose dead letters are reviewed promptly: gives up after about three minutes.",
+        schedule: doubling("5s", None),
+        retries: Some(5),
+        ..REVIEWED
+    },
+    // The first five steps are those of the peers; the last two bring it to about a day.
+    Profile {
+        name: "webhooks-day",
+        about: "Webhooks to endpoints you do not run, such as your customers': keeps trying for about a day.",
+        schedule: ProfileSchedule::Tiers(&["5s", "5m", "30m", "2h", "5h", "7h", "10h"]),
+        jitter: "around(10%)",
+        ..TIERED
+    },
     Profile {
         name: "payments",
+        about: "Payments: two slow retries under a shared budget, then manual review.",
         schedule: ProfileSchedule::Fixed("60s"),
         retries: Some(2),
         retries_per_minute: Some(100),
@@ -102,6 +145,7 @@ pub const ALL: [Profile; 11] = [
     },
     Profile {
         name: "worker",
+        about: "Calls made inside a worker that waits for the result: retries in place, within seconds.",
         schedule: doubling("100ms", Some("2s")),
         retries: Some(4),
         jitter: "full",
@@ -172,6 +216,7 @@ mod tests {
                 ("push-campaign", Some(7), Some("24h")),
                 ("emails", Some(3), None),
                 ("webhooks", Some(5), None),
+                ("webhooks-day", None, None),
                 ("payments", Some(2), None),
                 ("worker", Some(4), None),
             ]

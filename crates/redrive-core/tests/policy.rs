@@ -49,8 +49,37 @@ fn tiers_must_grow() {
         fault(&Policy::tiers(["30s", "5s", "5m"])),
         "`tiers` must grow: 5s comes after 30s\n  fix: tiers = [\"5s\", \"30s\", \"5m\"]"
     );
-    let twice = &faults(&Policy::tiers(["5s", "5s"]))[0];
-    assert_eq!((twice.value.as_str(), twice.fix.as_str()), ("[\"5s\", \"5s\"]", "tiers = [\"5s\"]"));
+    let twice = &faults(&Policy::tiers(["5s", "5s", "1m"]))[0];
+    assert_eq!(
+        (twice.value.as_str(), twice.fix.as_str()),
+        ("[\"5s\", \"5s\", \"1m\"]", "tiers = [\"5s\", \"10s\", \"1m\"]")
+    );
+}
+
+#[test]
+fn repairing_tiers_loses_no_retry() {
+    let fix = |policy: PolicyBuilder| faults(&policy)[0].fix.clone();
+    assert_eq!(
+        fix(Policy::tiers(["1s", "1s", "1s"])),
+        "backoff.fixed = \"1s\" and retries = 3 instead of `tiers`"
+    );
+    assert_eq!(
+        fix(Policy::tiers(["1s", "1s", "1s"]).retries(2)),
+        "backoff.fixed = \"1s\" instead of `tiers`"
+    );
+    assert_eq!(Policy::fixed("1s").retries(3).build().unwrap().retries(), 3);
+    for (given, repaired) in [
+        (vec!["8760000h"], "tiers = [\"720h\"]"),
+        (vec!["5s", "8760000h"], "tiers = [\"5s\", \"720h\"]"),
+        (vec!["8760000h", "5s"], "tiers = [\"5s\", \"720h\"]"),
+        (vec!["0s", "5s"], "tiers = [\"1ms\", \"5s\"]"),
+        (vec!["721h", "722h"], "backoff.fixed = \"720h\" and retries = 2 instead of `tiers`"),
+        (vec!["1s", "721h", "722h"], "tiers = [\"1s\", \"720h\"]"),
+        (vec!["2s", "1s", "2s", "1s"], "tiers = [\"1s\", \"2s\", \"4s\", \"8s\"]"),
+        (vec!["721h", "x"], "\"720h\""),
+    ] {
+        assert_eq!(fix(Policy::tiers(given.clone())), repaired, "{given:?}");
+    }
 }
 
 #[test]
@@ -63,7 +92,7 @@ fn tiers_are_some_and_not_too_many() {
     assert!(fault(&Policy::tiers(["5s", "721h"])).starts_with("`tiers = \"721h\"` must be at most 720h\n"));
     assert_eq!(
         fault(&Policy::tiers(["five", "5s"])),
-        "`tiers = \"five\"` is not a duration\n  fix: write it like 100ms, 5s, 5m, 24h or 1h30m"
+        "`tiers = \"five\"` is not a duration\n  fix: write it like 100ms, 5s, 5m, 1h30m or 1d"
     );
 }
 
@@ -87,7 +116,7 @@ fn tiers_allow_no_more_retries_than_there_are() {
 fn retries_and_attempts_exclude_each_other() {
     assert_eq!(
         fault(&Policy::fixed("1s").retries(3).attempts(4)),
-        "both `retries = 3` and `attempts = 4` are set\n  fix: keep `retries = 3`, which is attempts = 4"
+        "both `retries = 3` and `attempts = 4` are set\n  fix: keep `retries = 3` or `attempts = 4`"
     );
     // Whatever else is wrong with either number, the one thing to repair first is that there are two.
     for both in [Policy::tiers(["5s"]).retries(9).attempts(2), Policy::fixed("1s").retries(5_000).attempts(0)]
@@ -219,7 +248,7 @@ fn attempts_for_a_class_that_never_uses_them_are_refused() {
         PolicySettings { attempts_for: vec![("ratelimited".into(), 5)], ..PolicySettings::default() };
     assert_eq!(
         fault(&unknown.into()),
-        "`attempts_for` names `ratelimited`, which is not a class\n  fix: write it like transient, rate_limited or crash"
+        "`attempts_for` names `ratelimited`, which is not one of transient, rate_limited or crash\n  fix: rename it to `attempts_for.rate_limited`"
     );
 }
 
@@ -275,9 +304,24 @@ fn an_unknown_profile_is_answered_with_the_nearest() {
         fault(&Policy::profile("webhook")),
         "there is no profile `webhook`\n  fix: profile = \"webhooks\""
     );
-    assert!(fault(&Policy::profile("zzzzzzzz")).contains("fix: one of tiered, tiered-short,"));
+    let unlike_any = fault(&Policy::profile("zzzzzzzz"));
+    assert!(unlike_any.contains("there are tiered, tiered-short,"), "{unlike_any}");
+    assert!(unlike_any.ends_with("fix: profile = \"tiered\""), "{unlike_any}");
     let fault = &faults(&Policy::profile("webhook"))[0];
     assert_eq!((fault.key.as_str(), fault.value.as_str()), ("profile", "webhook"));
+}
+
+/// Senders of webhooks go on for a day; the literal `webhooks` ends after minutes and stays what it is.
+#[test]
+fn webhooks_can_be_tried_for_a_day() {
+    let waits = |profile: &str| Policy::profile(profile).build().unwrap().forecast();
+    let day = waits("webhooks-day");
+    assert_eq!(day.attempts, 8);
+    let hours = |span: Duration| span.as_secs() / 3_600;
+    assert_eq!((hours(day.waiting_min), hours(day.waiting_max)), (22, 27));
+    let literal = Policy::profile("webhooks").build().unwrap();
+    let waits: Vec<u64> = (1..=5).map(|n| literal.schedule().delay_ms(n, Class::Transient) / 1_000).collect();
+    assert_eq!(waits, [5, 10, 20, 40, 80]);
 }
 
 #[test]

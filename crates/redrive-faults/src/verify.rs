@@ -18,7 +18,7 @@ use crate::plan::{self, PIPELINES};
 use crate::settle;
 
 /// Nothing takes this long unless it hangs.
-const HANG_GUARD: Duration = Duration::from_secs(30);
+const HANG_GUARD: Duration = Duration::from_mins(5);
 
 /// What a verification looked at.
 #[derive(Debug, Default, Clone, Copy)]

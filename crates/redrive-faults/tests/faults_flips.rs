@@ -57,7 +57,7 @@ fn look(dir: &Path, pipeline: &str) -> Result<Found, String> {
         if hands.is_empty() && counts.ready + counts.delayed + counts.key_wait + counts.in_flight == 0 {
             return Ok(found);
         }
-        assert!(begun.elapsed() < Duration::from_secs(20), "it does not come to its end: {counts:?}");
+        assert!(begun.elapsed() < support::HANG_GUARD, "it does not come to its end: {counts:?}");
         let mut batch = Vec::new();
         for delivery in hands {
             let seq = delivery.receipt.seq;

@@ -84,7 +84,7 @@ fn below_the_reserve_ingest_waits_and_settling_goes_on() {
     // ext4 gives the blocks of a removed file back with its next commit, a few seconds later.
     let begun = Instant::now();
     while let Err(refused) = offer(&store, "after") {
-        assert!(begun.elapsed() < Duration::from_secs(30), "space came back: {refused}");
+        assert!(begun.elapsed() < support::HANG_GUARD, "space came back: {refused}");
         std::thread::sleep(Duration::from_millis(20));
     }
     store.close().expect("a clean end");

@@ -16,12 +16,12 @@ use redrive::replay::{ReplayState, Replays};
 use redrive_faults::plan::{self, Random};
 use redrive_faults::replaying::{PIPELINE, check_calls, dies_again, options};
 use redrive_faults::verify::Scratch;
-use support::{Victim, often};
+use support::{HANG_GUARD, Victim, often};
 
 const REPLAYER: &str = env!("CARGO_BIN_EXE_replayer");
 const RATE: &str = "300";
 /// More than a run can replay before it is killed.
-const LETTERS_PER_KILL: u64 = 75;
+const LETTERS_PER_KILL: u64 = 150;
 
 fn len(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
@@ -32,7 +32,8 @@ fn random_moment(log: &Path, random: &mut Random) {
     if !random.chance(25) {
         let (before, begun) = (len(log), Instant::now());
         // The line of the opening is shorter than 200 bytes, calls follow it.
-        while len(log) < before + 200 && begun.elapsed() < Duration::from_secs(20) {
+        while len(log) < before + 200 {
+            assert!(begun.elapsed() < HANG_GUARD, "the replay does not go on");
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -192,7 +192,7 @@ async fn connections_that_were_cut_are_replaced() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(Duration::from_mins(1), applied).await.expect("the ledger never recovered");
+        tokio::time::timeout(Duration::from_mins(5), applied).await.expect("the ledger never recovered");
         assert_eq!(ledger.count().await.unwrap(), 2);
     })
     .await;

@@ -262,8 +262,16 @@ async fn nobody_there_is_counted_and_tried_again_until_somebody_is() {
     let addr = reserved.local_addr().unwrap();
     drop(reserved);
     let target = Target::http(&format!("http://{addr}/v1/pipelines/orders/messages"), None).unwrap();
-    let running = tokio::spawn(finished(fast(target, 1)));
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let unreachable = Arc::new(Notify::new());
+    let notify = Arc::clone(&unreachable);
+    let told = OnProgress(Arc::new(move |now: &Progress| {
+        if now.unreachable > 0 {
+            notify.notify_one();
+        }
+    }));
+    let (on_progress, progress_every) = (Some(told), Duration::from_millis(5));
+    let running = tokio::spawn(finished(Options { on_progress, progress_every, ..fast(target, 1) }));
+    tokio::time::timeout(PATIENCE, unreachable.notified()).await.expect("it says that nobody is there");
     let listener = TcpListener::bind(addr).await.unwrap();
     let asked = Arc::new(Mutex::new(Vec::new()));
     let api = tokio::spawn(api(listener, Arc::clone(&asked)));

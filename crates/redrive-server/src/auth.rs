@@ -69,8 +69,16 @@ pub fn judge(door: Door<'_>, access: Access, caller: Caller<'_>) -> Result<Actor
         let hint = "add the scope to the token in the configuration ([[server.token]]), or use another token";
         return Err(Problem::new(Code::Forbidden, message, hint));
     }
-    if caller.authorization.is_some() {
-        let message = "this token is not known here";
+    if let Some(authorization) = caller.authorization {
+        let message = match scheme(authorization) {
+            Some(scheme) if scheme.eq_ignore_ascii_case("bearer") => {
+                "this token is not known here".to_owned()
+            }
+            Some(scheme) => {
+                format!("the scheme `{scheme}` of `Authorization` is not accepted; only `Bearer` is")
+            }
+            None => "`Authorization` names no scheme, and has to begin with `Bearer`".to_owned(),
+        };
         let hint = "send `Authorization: Bearer …` with a token of the configuration, REDRIVE_TOKEN, or the file \
                     `token` in the data directory";
         return Err(Problem::new(Code::Unauthorized, message, hint));
@@ -94,6 +102,13 @@ fn anonymous() -> Actor {
 fn bearer(authorization: &str) -> Option<&str> {
     let (scheme, secret) = authorization.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
+}
+
+/// The scheme, which is no secret; a value without one may be the token itself.
+fn scheme(authorization: &str) -> Option<&str> {
+    let (scheme, _) = authorization.split_once(' ')?;
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+    (!scheme.is_empty() && scheme.len() <= 20 && scheme.bytes().all(is_token)).then_some(scheme)
 }
 
 #[cfg(test)]

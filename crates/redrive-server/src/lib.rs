@@ -7,7 +7,7 @@
 //! - `connections`: who is connected, and who has to go when there are too many
 //! - [`routes`]: the table of all routes; `router`: each with its handler
 //! - [`auth`], [`token`]: who may; `guard` asks it of each request, by what `caller` finds in it; `wrong_tokens`
-//! - `request`: query strings and bodies; `answer`: JSON; `answers`: how much
+//! - `request`, `query`: paths, query strings and bodies; `answer`: JSON; `answers`: how much
 //!   memory they take
 //! - [`ingest`], `extract`: messages coming in
 //! - [`api`]: pipelines, messages, letters, replays, actions
@@ -53,6 +53,7 @@ mod page;
 mod answer;
 mod answers;
 pub mod problem;
+mod query;
 mod request;
 
 pub mod log;

@@ -66,10 +66,22 @@ pub enum ServerError {
     Exposed { listen: SocketAddr },
     #[error("two tokens are named `{name}`; names say who did what, so give each its own")]
     SameName { name: String },
-    #[error(
-        "cannot listen on {listen}: {source}; is another process there? Choose a free port with --listen or `server.listen`"
-    )]
+    #[error("cannot listen on {listen}: {source}; {}", way_out(.source.kind()))]
     Listen { listen: SocketAddr, source: io::Error },
+}
+
+/// What to do about an address that cannot be listened on.
+fn way_out(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address. Choose one it has with --listen or `server.listen`: 127.0.0.1 for this \
+             machine alone, 0.0.0.0 for all of its addresses"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need a privilege. Choose a higher port with --listen or `server.listen`"
+        }
+        _ => "is another process there? Choose a free port with --listen or `server.listen`",
+    }
 }
 
 impl ServerOptions {

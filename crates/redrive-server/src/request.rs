@@ -2,9 +2,10 @@
 
 use axum::extract::{self, FromRequestParts, Query};
 use axum::http::request::Parts;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::problem::Problem;
+use crate::query;
 
 /// The query string, read into `T`; an unknown or malformed parameter is an error that names it.
 #[derive(Clone, Copy, Debug)]
@@ -18,13 +19,13 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        match Query::<T>::from_request_parts(parts, state).await {
-            Ok(Query(params)) => Ok(Self(params)),
-            Err(rejection) => {
-                let hint = "GET /v1/openapi.json lists the parameters of each request";
-                Err(Problem::bad_request(format!("the query string: {}", rejection.body_text()), hint))
-            }
-        }
+        // Pairs of text are always read; what they mean is said by `query`.
+        let pairs = Query::<Vec<(String, String)>>::from_request_parts(parts, state).await;
+        let Query(pairs) = pairs.map_err(|rejection| {
+            let hint = "GET /v1/openapi.json lists the parameters of each request";
+            Problem::bad_request(format!("the query string: {}", rejection.body_text()), hint)
+        })?;
+        query::read(pairs).map(Self)
     }
 }
 
@@ -53,8 +54,29 @@ where
 /// Reads a JSON body into `T`; an empty one counts as `{}`.
 pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
-    serde_json::from_slice(body).map_err(|error| {
-        let hint = "send one JSON object; GET /v1/openapi.json shows its fields";
-        Problem::bad_request(format!("the body: {error}"), hint)
-    })
+    let hint = "send one JSON object; GET /v1/openapi.json shows its fields";
+    if let Some(found) = instead_of_object(body) {
+        return Err(Problem::bad_request(
+            format!("the body must be a JSON object, and this is {found}"),
+            hint,
+        ));
+    }
+    serde_json::from_slice(body).map_err(|error| Problem::bad_request(format!("the body: {error}"), hint))
+}
+
+/// What a text is, if it is not a JSON object. A list has to be refused here: to serde it is as good as an object, with
+/// the fields in the order of the struct.
+pub fn instead_of_object(text: &[u8]) -> Option<&'static str> {
+    let text = text.trim_ascii();
+    let found = match text.first() {
+        Some(b'{') => return None,
+        None => "empty",
+        Some(_) if serde_json::from_slice::<IgnoredAny>(text).is_err() => "not JSON",
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "true or false",
+        Some(b'n') => "null",
+        Some(_) => "a number",
+    };
+    Some(found)
 }

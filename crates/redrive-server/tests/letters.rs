@@ -134,7 +134,7 @@ async fn pages_and_filters_find_each_letter_once() {
         ("filter=", "bad_filter", "empty"),
         ("state=lost", "bad_request", "discarded"),
         ("since=soon", "bad_request", "`since`"),
-        ("cursor=x", "bad_request", "query string"),
+        ("cursor=x", "bad_request", "`cursor`"),
         ("fitler=x", "bad_request", "fitler"),
     ] {
         let problem = server.get(&format!("{LETTERS}?{query}")).await.expect(400);

@@ -3,12 +3,14 @@
 //! # Layout
 //!
 //! - [`secret`], [`fault`]: what is never printed, and what is wrong with a setting
+//! - [`tls`]: who is trusted, and why a handshake failed
 //! - [`webhook`]: a POST per message, to one URL or to an endpoint that the message names
 //!
 //! A sink knows no engine and no policy. It says what came back; what follows from it is decided in `redrive-core`.
 
 pub mod fault;
 pub mod secret;
+pub mod tls;
 
 pub mod webhook;
 

@@ -88,7 +88,7 @@ async fn errors_of(pipeline: Pipeline) -> Vec<String> {
         let letters = orders.letters(Some(LetterState::Open), None, 1).await.unwrap();
         errors.extend(letters[0].history.attempts().into_iter().map(|attempt| attempt.error));
     };
-    tokio::time::timeout(Duration::from_mins(1), redrive.run_until(dead)).await.expect("no hang").unwrap();
+    tokio::time::timeout(Duration::from_mins(5), redrive.run_until(dead)).await.expect("no hang").unwrap();
     errors
 }
 

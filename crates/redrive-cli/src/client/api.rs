@@ -1,5 +1,7 @@
 //! The API: a method per route.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use hyper::http::Method;
 use serde::de::DeserializeOwned;
@@ -13,6 +15,7 @@ use super::fault::ClientFault;
 use super::place::{Place, opaque_segment, query, segment};
 use super::token::Bearer;
 use super::wire::Wire;
+use crate::exit::Failed;
 
 /// Words that are routes where otherwise the id of a letter stands.
 const LETTER_ROUTES: [&str; 3] = ["stats", "discard", "undo"];
@@ -36,8 +39,8 @@ pub struct PageQuery {
 }
 
 impl Api {
-    pub fn new(place: Place, token: Option<Bearer>) -> Self {
-        Self { wire: Wire::new(place, token) }
+    pub fn new(place: Place, token: Option<Bearer>, ca_file: Option<&Path>) -> Result<Self, Failed> {
+        Ok(Self { wire: Wire::new(place, token, ca_file)? })
     }
 
     pub fn place(&self) -> &Place {

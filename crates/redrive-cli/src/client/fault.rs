@@ -14,6 +14,8 @@ pub enum ClientFault {
     NoProcessor { place: String },
     #[error("{place} did not answer within {} s; it may be overloaded, try again", within.as_secs())]
     Slow { place: String, within: Duration },
+    #[error("no TLS with {place}: {problem}")]
+    Untrusted { place: String, problem: &'static str },
     #[error("the connection to {place} broke: {error}")]
     Broken { place: String, error: String },
     /// The processor answered and said no.
@@ -56,7 +58,7 @@ impl ClientFault {
                 409 | 500..=599 => Exit::Bad,
                 _ => Exit::Usage,
             },
-            Self::Strange { .. } | Self::Place(_) => Exit::Usage,
+            Self::Untrusted { .. } | Self::Strange { .. } | Self::Place(_) => Exit::Usage,
         }
     }
 
@@ -90,6 +92,10 @@ impl Refused {
 impl From<ClientFault> for Failed {
     fn from(fault: ClientFault) -> Self {
         let failed = Self::new(fault.exit(), fault.to_string());
+        if let ClientFault::Untrusted { .. } = fault {
+            return failed
+                .hint("--ca-file FILE names the authority to trust, in PEM, if it is one of your own");
+        }
         let ClientFault::Refused(refused) = &fault else { return failed };
         let hint = refused.refusal.hint.as_deref().filter(|hint| !hint.is_empty()).map(safe::line);
         let said: Vec<String> = hint.into_iter().chain(refused.fix().map(str::to_owned)).collect();

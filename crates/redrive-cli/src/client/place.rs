@@ -10,6 +10,7 @@ use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 /// A scheme, a host and a port; a path in front of the API's own is allowed, as behind a reverse proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
+    scheme: Scheme,
     authority: Authority,
     prefix: String,
 }
@@ -18,10 +19,6 @@ pub struct Place {
 pub enum PlaceFault {
     #[error("`{0}` is not the address of a processor; write it like http://127.0.0.1:7333")]
     Unreadable(String),
-    #[error(
-        "`{0}`: this command speaks plain http; give the http address on the processor's own machine, or a tunnel to it"
-    )]
-    Https(String),
     // The address itself is not repeated: what stands before the @ is a secret.
     #[error(
         "an address with a name or a password in it is not accepted; give the token with --token-file or REDRIVE_TOKEN"
@@ -35,11 +32,16 @@ impl Place {
         let full = format!("{}{path}", self.prefix);
         let path = PathAndQuery::from_str(&full).map_err(|_| PlaceFault::Unreadable(full))?;
         Uri::builder()
-            .scheme(Scheme::HTTP)
+            .scheme(self.scheme.clone())
             .authority(self.authority.clone())
             .path_and_query(path)
             .build()
             .map_err(|_| PlaceFault::Unreadable(self.to_string()))
+    }
+
+    /// Whether what is sent is encrypted.
+    pub fn is_https(&self) -> bool {
+        self.scheme == Scheme::HTTPS
     }
 
     /// Whether what is sent stays on this machine.
@@ -61,23 +63,20 @@ impl FromStr for Place {
         // `127.0.0.1:7333` alone is what people type.
         let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         let uri = Uri::from_str(&full).map_err(|_| unreadable())?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(PlaceFault::Https(text.to_owned())),
-            _ => return Err(unreadable()),
-        }
+        let scheme = uri.scheme().filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
+        let scheme = scheme.ok_or_else(unreadable)?.clone();
         let authority = uri.authority().ok_or_else(unreadable)?.clone();
         if authority.host().is_empty() || uri.query().is_some() {
             return Err(unreadable());
         }
         let prefix = uri.path().trim_end_matches('/').trim_end_matches("/v1").to_owned();
-        Ok(Self { authority, prefix })
+        Ok(Self { scheme, authority, prefix })
     }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.prefix)
+        write!(f, "{}://{}{}", self.scheme, self.authority, self.prefix)
     }
 }
 
@@ -130,6 +129,8 @@ mod tests {
             ("http://localhost:7333/v1/", "http://localhost:7333"),
             ("http://proxy/redrive", "http://proxy/redrive"),
             ("http://[::1]:7333", "http://[::1]:7333"),
+            ("https://ops.example/redrive/", "https://ops.example/redrive"),
+            ("HTTPS://ops.example:8443", "https://ops.example:8443"),
         ] {
             assert_eq!(text.parse::<Place>().unwrap().to_string(), shown);
         }
@@ -137,8 +138,6 @@ mod tests {
 
     #[test]
     fn other_schemes_and_credentials_are_refused_with_the_fix() {
-        let fault = "https://ops.example".parse::<Place>().unwrap_err().to_string();
-        assert!(fault.contains("plain http"), "{fault}");
         let fault = "http://ops:hunter2@localhost".parse::<Place>().unwrap_err().to_string();
         assert!(fault.contains("--token-file") && !fault.contains("hunter2"), "{fault}");
         for text in ["", "ftp://x", "http://", "http://a/?q=1", "not an address"] {

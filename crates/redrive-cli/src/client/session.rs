@@ -47,12 +47,13 @@ pub fn with_api(
     }
     .map_err(|fault: PlaceFault| Failed::usage(fault.to_string()))?;
     let token = token(global, &config.dir, &place)?;
-    if token.is_some() && !place.is_loopback() {
+    if token.is_some() && !place.is_loopback() && !place.is_https() {
         out.note(&format!(
-            "warning: the token goes to {place} unencrypted; use a tunnel unless the network is yours"
+            "warning: the token goes to {place} unencrypted; use https unless the network is yours"
         ));
     }
-    let session = Session { api: Api::new(place, token), clock: wall_clock };
+    let api = Api::new(place, token, global.ca_file.as_deref())?;
+    let session = Session { api, clock: wall_clock };
     block_on(command(&session, out))
 }
 

@@ -1,18 +1,22 @@
 //! One request over HTTP/1.1 and its answer, with a bound on time and size.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use hyper::http::{Method, Request, StatusCode};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use redrive_sinks::tls;
 
 use super::fault::{ClientFault, Refused};
 use super::place::Place;
 use super::token::Bearer;
+use crate::exit::Failed;
 
 /// The longest answer we read. A page of letters with their payloads fits.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
@@ -23,19 +27,31 @@ pub const ANSWER_WITHIN: Duration = Duration::from_mins(1);
 /// A pool of connections to one place.
 #[derive(Clone, Debug)]
 pub struct Wire {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     place: Place,
     token: Option<Bearer>,
     within: Duration,
 }
 
 impl Wire {
-    pub fn new(place: Place, token: Option<Bearer>) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(Duration::from_secs(5)));
-        connector.set_nodelay(true);
+    /// `ca_file` holds the authorities that are trusted for https, instead of the usual ones.
+    pub fn new(place: Place, token: Option<Bearer>, ca_file: Option<&Path>) -> Result<Self, Failed> {
+        let mut http = HttpConnector::new();
+        // The connector around this one takes https as well.
+        http.enforce_http(false);
+        http.set_connect_timeout(Some(Duration::from_secs(5)));
+        http.set_nodelay(true);
+        let tls = tls::client(ca_file).map_err(|fault| {
+            Failed::usage(fault.problem.replace("`ca_file` is", "--ca-file"))
+                .hint("name a PEM file with the certificates of the authority")
+        })?;
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Self { client, place, token, within: ANSWER_WITHIN }
+        Ok(Self { client, place, token, within: ANSWER_WITHIN })
     }
 
     pub fn place(&self) -> &Place {
@@ -79,7 +95,9 @@ impl Wire {
             .body(Full::new(body))
             .map_err(|error| ClientFault::Strange { place: place(), problem: error.to_string() })?;
         let answer = self.client.request(request).await.map_err(|error| {
-            if error.is_connect() {
+            if let Some(problem) = tls::problem(&error) {
+                ClientFault::Untrusted { place: place(), problem }
+            } else if error.is_connect() {
                 ClientFault::NoProcessor { place: place() }
             } else {
                 ClientFault::Broken { place: place(), error: root(&error) }

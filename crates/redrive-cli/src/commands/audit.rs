@@ -49,7 +49,7 @@ const NAMED_JSON: usize = 1_000_000;
 pub struct Args {
     /// The pipeline
     pub pipeline: String,
-    /// Who saw the effects: postgres://… with a table `applied`, or http://… of `redrive downstream`
+    /// Who saw the effects: postgres://… with a table `applied`, or http(s)://… of `redrive downstream`
     #[arg(long, value_name = "URL", required_unless_present = "actions")]
     pub applied: Option<String>,
     /// A table with one row per effect, to find effects that happened twice (with postgres://…)
@@ -107,7 +107,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         });
     }
     // What is wrong with the command line is said before anybody is asked.
-    let witness = args.applied.as_deref().unwrap_or_default().parse::<Witness>()?;
+    let witness = Witness::at(args.applied.as_deref().unwrap_or_default(), global.ca_file.as_deref())?;
     let within = Within::of(args)?;
     if let Some(records) = on_kafka(args, global)? {
         let (roll, lost) = if args.ids.is_some() || args.ids_file.is_some() {

@@ -8,6 +8,7 @@ use redrive::actions::{Action, ActionError, ActionKind, Actions};
 use redrive::engine::EngineError;
 use redrive::engine::embedded::accept;
 use redrive::engine::embedded::inspect::{self, Inspection, LogInspection};
+use redrive_core::nearest::nearest;
 use redrive::{Clock as _, WallClock};
 use serde_json::{Value, json};
 
@@ -50,12 +51,14 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         let problem = format!("{}: this is no directory of the embedded engine", dir.display());
         return Err(Failed::usage(problem).hint("it has a file FORMAT, and a directory for each pipeline"));
     }
+    let all = inspect::pipelines(&dir).map_err(|error| cannot_read(&error))?;
     if let Some(pipeline) = args.pipeline.as_ref().filter(|_| args.accept_loss) {
         return accept(&dir, pipeline, out);
     }
     let stores = match &args.pipeline {
-        Some(name) => vec![name.clone()],
-        None => inspect::pipelines(&dir).map_err(|error| cannot_read(&error))?,
+        Some(name) if all.contains(name) => vec![name.clone()],
+        Some(name) => return Err(no_store(&dir, name, &all)),
+        None => all,
     };
     if stores.is_empty() {
         out.note(&format!("{}: there is no store of any pipeline in it", dir.display()));
@@ -95,6 +98,15 @@ fn configured(global: &Global, out: &mut Output) -> Result<PathBuf, Failed> {
         EngineKind::Embedded => Ok(config.engine.dir),
         kind => Err(Failed::usage(format!("the engine is {}, which has no journal of ours", kind.name()))
             .hint("name the directory of an embedded engine: redrive journal DIR")),
+    }
+}
+
+fn no_store(dir: &Path, name: &str, all: &[String]) -> Failed {
+    let failed = Failed::usage(format!("{}: there is no store of a pipeline `{name}`", dir.display()));
+    match nearest(name, all.iter().map(String::as_str)) {
+        Some(near) => failed.hint(format!("did you mean `{near}`?")),
+        None if all.is_empty() => failed.hint("there is no store of any pipeline in it"),
+        None => failed.hint(format!("there are {}", all.join(", "))),
     }
 }
 

@@ -7,7 +7,7 @@ use redrive::RunReport;
 use crate::args::Global;
 use crate::config::{Config, EngineKind, PipelineConfig, ProcessorFlags};
 use crate::exit::{Exit, Failed};
-use crate::output::Output;
+use crate::output::{Output, Style};
 use crate::service::{Runtimes, Signals, alerts, assemble, files, log, run, supervise, tokens};
 
 #[derive(Debug, clap::Args)]
@@ -45,9 +45,10 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         alerts::tell_of_failed_storage(&config, failed);
     }
     let report = ended?;
-    tracing::info!("{report}");
     if log::is_read_by_people() {
         out.note(&report.to_string());
+    } else {
+        tracing::info!("{report}");
     }
     Ok(Exit::Ok)
 }
@@ -73,18 +74,33 @@ fn process(config: &Config, is_worker: bool, global: &Global, out: &mut Output) 
 }
 
 fn started(config: &Config, global: &Global, address: SocketAddr, out: &mut Output) {
+    let forgets = config.engine.kind == EngineKind::Memory;
+    let token = token_line(config, global);
+    // People read it as text, everybody else as lines of the log; nobody needs it twice.
     if log::is_read_by_people() {
         for pipeline in &config.pipelines {
             out.note(&format!("pipeline {} · {}", pipeline.name, policy_line(pipeline)));
         }
-        out.note(&format!("API http://{address} · {}", token_line(config, global)));
+        if forgets {
+            let label = out.paint_note(Style::Warning, "warning:");
+            out.note(&format!("{label} {FORGETS}"));
+        }
+        out.note(&format!("API and page http://{address}/ · {token}"));
+        return;
     }
     for pipeline in &config.pipelines {
         tracing::info!(pipeline = pipeline.name, policy = policy_line(pipeline), "pipeline runs");
     }
-    let token = token_line(config, global);
-    tracing::info!(%address, token, pipelines = config.pipelines.len(), "ready");
+    if forgets {
+        tracing::warn!("{FORGETS}");
+    }
+    let page = format!("http://{address}/");
+    tracing::info!(%address, page, token, pipelines = config.pipelines.len(), "ready");
 }
+
+/// What somebody should know who runs without a disk.
+const FORGETS: &str =
+    "engine memory: a restart loses every message and dead letter; use `embedded` to keep them";
 
 /// What a pipeline does, in a few words.
 fn policy_line(pipeline: &PipelineConfig) -> String {

@@ -13,7 +13,7 @@ use super::fault::Fault;
 use super::named::Named;
 use super::reader::{Reader, Section};
 use super::tree::At;
-use super::webhook::{self, HeaderConfig};
+use super::webhook::{self, HeaderConfig, in_table};
 
 const EVERY_DEFAULT: Duration = Duration::from_mins(15);
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -88,8 +88,9 @@ fn kinds(reader: &mut Reader, section: &Section<'_>) -> Vec<AlertKind> {
     let names = AlertKind::ALL.map(AlertKind::name);
     let Some(given) = reader.texts(section, "on") else { return AlertKind::ALL.to_vec() };
     if given.value.is_empty() {
-        let problem = format!("`on = []` tells of nothing; name some of {}", names.join(", "));
-        reader.fault(section, Fault::value("on", problem, "leave it out for all of them", given.at));
+        let problem =
+            format!("`on = []` tells of nothing; name some of {}, or none for all", names.join(", "));
+        reader.fault(section, Fault::value("on", problem, "remove `on`", given.at));
         return Vec::new();
     }
     let mut kinds = Vec::new();
@@ -112,8 +113,8 @@ fn pipelines(reader: &mut Reader, section: &Section<'_>, names: &[&str]) -> Vec<
         return names.iter().map(|name| (*name).to_owned()).collect();
     };
     if given.value.is_empty() {
-        let problem = "`pipelines = []` watches nothing";
-        reader.fault(section, Fault::value("pipelines", problem, "leave it out for all of them", given.at));
+        let problem = "`pipelines = []` watches nothing; without it all are watched";
+        reader.fault(section, Fault::value("pipelines", problem, "remove `pipelines`", given.at));
         return Vec::new();
     }
     let mut watched = Vec::new();
@@ -122,7 +123,7 @@ fn pipelines(reader: &mut Reader, section: &Section<'_>, names: &[&str]) -> Vec<
             let problem = format!("`pipelines` names `{}`, and there is no such [[pipeline]]", name.value);
             let fix = match nearest(&name.value, names.iter().copied()) {
                 Some(near) => format!("\"{near}\""),
-                None => format!("one of {}", names.join(", ")),
+                None => "remove `pipelines`".to_owned(),
             };
             reader.fault(section, Fault::value("pipelines", problem, fix, name.at));
         } else if !watched.contains(&name.value) {
@@ -134,10 +135,10 @@ fn pipelines(reader: &mut Reader, section: &Section<'_>, names: &[&str]) -> Vec<
 
 fn limits(reader: &mut Reader, section: &Section<'_>) -> Limits {
     let mut limits = Limits::default();
-    if let Some(set) = reader.whole(section, "dead_letters", NUMBER_MAX) {
+    if let Some(set) = reader.whole(section, "dead_letters", 0..=NUMBER_MAX) {
         limits.dead_letters = set.value;
     }
-    if let Some(set) = reader.whole(section, "queue_depth", NUMBER_MAX) {
+    if let Some(set) = reader.whole(section, "queue_depth", 0..=NUMBER_MAX) {
         limits.queue_depth = set.value;
     }
     limits.within = span(reader, section, "within", limits.within, EVERY_MAX);
@@ -162,19 +163,20 @@ fn target(reader: &mut Reader, section: &Section<'_>, at: &At) -> Option<AlertTa
     let command = reader.texts(section, "command");
     if let (Some(_), Some(_)) = (section.get("webhook"), section.get("command")) {
         let at = [section.at("webhook"), section.at("command")].into_iter().flatten().collect();
-        let problem = "`webhook` and `command` are both set";
-        reader.fault(section, Fault::line("webhook", problem, "one [[alert]] for each", at));
+        let problem = "`webhook` and `command` are both set: each needs an [[alert]] of its own";
+        reader.fault(section, Fault::line("webhook", problem, "keep `webhook` or `command`", at));
         return None;
     }
     if section.get("webhook").or_else(|| section.get("command")).is_none() {
         let problem = "neither `webhook` nor `command` says who is told";
-        let fix = "webhook = \"https://…\", or command = [\"/usr/local/bin/page-me\"]";
+        let fix =
+            "webhook = \"https://chat.example.com/hooks/redrive\", or command = [\"/usr/local/bin/page-me\"]";
         reader.fault(section, Fault::line("webhook", problem, fix, vec![at.clone()]));
         return None;
     }
     if let Some(headers) = section.at("headers").filter(|_| section.get("command").is_some()) {
         let problem = "`headers` go with a `webhook`, and this is a `command`";
-        reader.fault(section, Fault::line("headers", problem, "leave them out", vec![headers]));
+        reader.fault(section, Fault::line("headers", problem, "remove `headers`", vec![headers]));
     }
     if let Some(url) = webhook {
         return Some(AlertTarget::Webhook { url: url.value.into(), headers });
@@ -195,7 +197,8 @@ fn target_faults(to: &AlertTarget, timeout: Duration, at: &At) -> Vec<Fault> {
         // The sink's own word for its address is `url`.
         let key = if fault.key == "url" { "webhook" } else { fault.key.as_str() };
         let problem = fault.problem.replace("`url`", "`webhook`");
-        Fault::line(key, problem, fault.fix.as_str(), vec![at.clone()])
+        let fix = in_table(&fault.fix, |name| if name == "url" { key.to_owned() } else { name.to_owned() });
+        Fault::line(key, problem, fix, vec![at.clone()])
     };
     match to {
         AlertTarget::Webhook { .. } => {

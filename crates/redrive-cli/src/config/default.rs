@@ -72,7 +72,8 @@ pub fn page() -> String {
          `redrive.toml`, or the file that `--config` or `REDRIVE_CONFIG` names. Flags go over `REDRIVE_ENGINE`, \
          `REDRIVE_DIR` and `REDRIVE_LISTEN`, those over the file, the file over the defaults. \
          `redrive config show --origin` prints every value that holds and where it came from; `redrive config check` \
-         prints every fault in one run. An unknown key is an error.\n",
+         prints every fault in one run. An unknown key is an error. Durations are written like `100ms`, `5s`, `5m`, \
+         `1h30m` or `1d`.\n",
     );
     let mut table = None;
     for setting in settings() {
@@ -89,6 +90,7 @@ pub fn page() -> String {
         let escape = |text: &str| text.replace('|', "\\|");
         let _ = writeln!(page, "| `{}` | {} | {} |", setting.key, escape(&value), escape(&setting.about));
     }
+    page.push_str(&super::profile_table::section());
     page.push_str("\n## The file\n\n`redrive config default` prints it.\n\n```toml\n");
     page.push_str(TEXT);
     page.push_str("```\n");

@@ -56,12 +56,13 @@ impl EngineConfig {
     pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Self {
         reader.unknown_keys(section);
         let kind = reader.one_of(section, "kind", &EngineKind::WORDS);
-        let dir = reader.text(section, "state_dir").or_else(|| reader.text(section, "dir"));
+        let key = if section.get("state_dir").is_some() { "state_dir" } else { "dir" };
+        let dir = reader.text(section, key);
         let given = kind.as_ref().map_or(EngineKind::Embedded, |kind| kind.value);
         let kafka = KafkaConfig::read(reader, section, given == EngineKind::Kafka);
         if let Some(Set { at, .. }) = dir.as_ref().filter(|dir| dir.value.trim().is_empty()) {
-            let fix = format!("dir = \"{DIR_DEFAULT}\"");
-            let fault = Fault::value("dir", "`dir = \"\"` is not a directory", fix, at.clone());
+            let fix = format!("{key} = \"{DIR_DEFAULT}\"");
+            let fault = Fault::value(key, format!("`{key} = \"\"` is not a directory"), fix, at.clone());
             reader.fault(section, fault);
         }
         if given == EngineKind::Kafka {

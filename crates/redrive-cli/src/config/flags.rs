@@ -77,6 +77,9 @@ pub struct PipelineFlags {
     /// The longest delay of an exponential backoff
     #[arg(long, value_name = "DELAY")]
     pub backoff_cap: Option<String>,
+    /// The same delay before every retry, instead of a growing one
+    #[arg(long, value_name = "DELAY")]
+    pub backoff_fixed: Option<String>,
     /// How delays are spread: none, full, equal, decorrelated, plus(50%), plus(1s) or around(10%)
     #[arg(long)]
     pub jitter: Option<String>,
@@ -120,6 +123,7 @@ pub(super) const FLAGS: &[(&str, &str)] = &[
     ("--tiers", "tiers"),
     ("--backoff-base", "backoff.base"),
     ("--backoff-cap", "backoff.cap"),
+    ("--backoff-fixed", "backoff.fixed"),
     ("--jitter", "jitter"),
     ("--classify", "classify"),
     ("--ordering", "ordering"),
@@ -169,7 +173,7 @@ impl PipelineFlags {
             || self.allow_private_addresses
     }
 
-    fn texts(&self) -> [(&'static str, &'static str, Option<&String>); 12] {
+    fn texts(&self) -> [(&'static str, &'static str, Option<&String>); 13] {
         [
             ("name", "--name", self.name.as_ref()),
             ("source", "--source", self.source.as_ref()),
@@ -178,6 +182,7 @@ impl PipelineFlags {
             ("mode", "--mode", self.mode.as_ref()),
             ("backoff.base", "--backoff-base", self.backoff_base.as_ref()),
             ("backoff.cap", "--backoff-cap", self.backoff_cap.as_ref()),
+            ("backoff.fixed", "--backoff-fixed", self.backoff_fixed.as_ref()),
             ("jitter", "--jitter", self.jitter.as_ref()),
             ("classify", "--classify", self.classify.as_ref()),
             ("ordering", "--ordering", self.ordering.as_ref()),
@@ -188,11 +193,17 @@ impl PipelineFlags {
 
     /// Lays the flags over a pipeline's table. What a flag says replaces whatever else said the same.
     pub(super) fn lay_over(&self, pipeline: &mut Table) {
-        if self.tiers.is_some() && self.backoff_base.is_none() && self.backoff_cap.is_none() {
-            pipeline.remove("backoff");
-        }
-        if (self.backoff_base.is_some() || self.backoff_cap.is_some()) && self.tiers.is_none() {
-            pipeline.remove("tiers");
+        let grows = self.backoff_base.is_some() || self.backoff_cap.is_some();
+        match (self.tiers.is_some(), grows, self.backoff_fixed.is_some()) {
+            (true, false, false) | (false, false, true) => {
+                pipeline.remove("backoff");
+                pipeline.remove("tiers");
+            }
+            (false, true, false) => {
+                pipeline.remove("tiers");
+                set_below(pipeline, "backoff.fixed", None);
+            }
+            _ => {}
         }
         if self.sink_url.is_some() {
             set_below(pipeline, "sink.webhook.endpoint", None);
@@ -252,24 +263,33 @@ pub(super) fn in_words_of_flags(text: &str) -> String {
     let mut said = text.to_owned();
     for (flag, key) in FLAGS {
         said = said.replace(&format!("`{key}`"), &format!("`{flag}`"));
-        for quote in ["", "`"] {
-            let begin = format!("{quote}{key} = ");
-            while let Some(found) = said.find(&begin) {
-                if quote.is_empty() && found > 0 {
-                    break;
-                }
-                let value_at = found + begin.len();
-                let end = match quote {
-                    "" => said.len(),
-                    _ => said[value_at..].find('`').map_or(said.len(), |end| value_at + end),
-                };
-                let value: String = said[value_at..end].chars().filter(|c| !"[]\"".contains(*c)).collect();
-                let value = value.replace(", ", ",");
-                said.replace_range(found..end, &format!("{quote}{flag} {value}"));
-            }
+    }
+    // Settings stand in backticks, or are what a fix is made of.
+    let mut quoted = false;
+    let parts = said.split('`').map(|part| {
+        let flags = if quoted { setting_as_flag(part) } else { settings_as_flags(part) };
+        quoted = !quoted;
+        flags
+    });
+    parts.collect::<Vec<_>>().join("`")
+}
+
+fn settings_as_flags(text: &str) -> String {
+    for between in [", or ", " and ", " instead of "] {
+        if let Some((one, rest)) = text.split_once(between) {
+            return format!("{}{between}{}", settings_as_flags(one), settings_as_flags(rest));
         }
     }
-    said
+    setting_as_flag(text)
+}
+
+fn setting_as_flag(text: &str) -> String {
+    let setting = text.split_once(" = ");
+    let flag =
+        setting.and_then(|(key, value)| Some((FLAGS.iter().find(|(_, known)| *known == key)?.0, value)));
+    let Some((flag, value)) = flag else { return text.to_owned() };
+    let value: String = value.chars().filter(|c| !"[]\"".contains(*c)).collect();
+    format!("{flag} {}", value.replace(", ", ","))
 }
 
 #[cfg(test)]
@@ -285,6 +305,11 @@ mod tests {
             ("both `retries = 5` and 3 tiers are set", "both `--max-retries 5` and 3 tiers are set"),
             ("`jitter = \"fool\"` is not a jitter", "`--jitter fool` is not a jitter"),
             ("write it like 5s", "write it like 5s"),
+            (
+                "backoff.fixed = \"1s\" and retries = 3 instead of `tiers`",
+                "--backoff-fixed 1s and --max-retries 3 instead of `--tiers`",
+            ),
+            ("keep `retries = 3` or `attempts = 4`", "keep `--max-retries 3` or `attempts = 4`"),
         ] {
             assert_eq!(in_words_of_flags(said_of_key), said_of_flag);
         }

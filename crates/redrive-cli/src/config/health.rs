@@ -1,6 +1,7 @@
 //! `[pipeline.breaker]` and `[pipeline.guard]`: when a sink is left alone, and when a pipeline is paused.
 
 use redrive_core::breaker::{BreakerSettings, SlowAction};
+use redrive_core::duration::print;
 use redrive_core::failure_kind::{Counted, CountedError};
 use redrive_core::guard::GuardSettings;
 use redrive_core::profiles::Profile;
@@ -17,12 +18,12 @@ pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Pro
     set(&mut breaker.enabled, reader.switch(&table, "enabled"));
     set(&mut breaker.cooldown, reader.duration(&table, "cooldown"));
     set(&mut breaker.cooldown_max, reader.duration(&table, "cooldown_max"));
-    set_number(&mut breaker.probes, reader.whole(&table, "probes", NUMBER_MAX));
+    set_number(&mut breaker.probes, reader.whole(&table, "probes", 1..=NUMBER_MAX));
     if let Some(fast) = reader.table(&table, "fast") {
         reader.unknown_keys(&fast);
         set(&mut breaker.fast.window, reader.duration(&fast, "window"));
         set(&mut breaker.fast.failures, reader.share(&fast, "failures"));
-        set_number(&mut breaker.fast.min, reader.whole(&fast, "min", NUMBER_MAX));
+        set_number(&mut breaker.fast.min, reader.whole(&fast, "min", 0..=NUMBER_MAX));
     }
     if let Some(slow) = reader.table(&table, "slow") {
         reader.unknown_keys(&slow);
@@ -35,15 +36,11 @@ pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Pro
             breaker.slow.counts = counts.collect();
         }
     }
-    if breaker.probes == 0 {
-        let at = table.at("probes").into_iter().collect();
-        let problem = "`breaker.probes = 0`: a breaker that asks nobody never closes";
-        reader.fault(pipeline, Fault::line("breaker.probes", problem, "probes = 5", at));
-    }
     if breaker.cooldown > breaker.cooldown_max {
         let problem = "`breaker.cooldown` is longer than `breaker.cooldown_max`";
         let at = [table.at("cooldown"), table.at("cooldown_max")].into_iter().flatten().collect();
-        let fault = Fault::line("breaker.cooldown", problem, "make `cooldown_max` the longer one", at);
+        let fix = format!("breaker.cooldown_max = \"{}\"", print(breaker.cooldown));
+        let fault = Fault::line("breaker.cooldown", problem, fix, at);
         reader.fault(pipeline, fault);
     }
     breaker
@@ -55,7 +52,7 @@ pub(super) fn guard(reader: &mut Reader, pipeline: &Section<'_>) -> GuardSetting
     reader.unknown_keys(&table);
     set(&mut guard.share, reader.share(&table, "share"));
     set(&mut guard.over, reader.duration(&table, "over"));
-    set_number(&mut guard.times_baseline, reader.whole(&table, "times_baseline", NUMBER_MAX));
+    set_number(&mut guard.times_baseline, reader.whole(&table, "times_baseline", 0..=NUMBER_MAX));
     guard
 }
 
@@ -64,7 +61,7 @@ fn counted(reader: &mut Reader, pipeline: &Section<'_>, text: &Set<String>) -> O
         Ok(counted) => Some(counted),
         Err(error) => {
             let error: CountedError = error;
-            let fix = "counts = [\"5xx\", \"timeout\", \"refused\"]";
+            let fix = "breaker.slow.counts = [\"5xx\", \"timeout\", \"refused\"]";
             reader.fault(
                 pipeline,
                 Fault::value("breaker.slow.counts", error.to_string(), fix, text.at.clone()),

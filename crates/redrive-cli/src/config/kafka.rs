@@ -136,8 +136,8 @@ impl KafkaConfig {
             check_group(reader, section, group.as_ref());
             if member.as_deref() == Some("") {
                 let name = section.name("member");
-                let problem = format!("`{name} = \"\"` names nobody");
-                let fix = format!("{name} = \"redrive-0\", different for each process, or leave it out");
+                let problem = format!("`{name} = \"\"` names nobody: each process has a name of its own");
+                let fix = format!("{name} = \"redrive-0\", or remove `{name}`");
                 reader.fault(
                     section,
                     Fault::line(name, problem, fix, section.at("member").into_iter().collect()),
@@ -232,7 +232,7 @@ fn flatten(
                 let fault = Fault::line(
                     format!("kafka.{name}"),
                     problem,
-                    "put it in quotes",
+                    format!("remove `kafka.{name}`"),
                     vec![entry.key_at.clone()],
                 );
                 reader.fault(section, fault);
@@ -274,8 +274,10 @@ fn passed_on_faults(passed_on: &[PassedOn]) -> Vec<Fault> {
         let key = format!("kafka.{}", passed.key);
         let fault = match passed.read() {
             Err(problem) => Some((format!("`{key}` cannot be read: {problem}"), String::new())),
-            Ok(value) => redrive_kafka::client::fault_of(&passed.key, &value)
-                .map(|refusal| (format!("`{key}` cannot be passed on: {}", refusal.problem), refusal.fix)),
+            Ok(value) => redrive_kafka::client::fault_of(&passed.key, &value).map(|refusal| {
+                let problem = format!("`{key}` cannot be passed on: {}", refusal.problem);
+                (problem, if refusal.fix.is_empty() { format!("remove `{key}`") } else { refusal.fix })
+            }),
         };
         faults.extend(fault.map(|(problem, fix)| Fault::line(key, problem, fix, vec![passed.at.clone()])));
     }

@@ -9,10 +9,12 @@ pub mod keys;
 pub mod source;
 mod tree;
 
+mod example;
 mod named;
 mod reader;
 
 mod alert;
+mod classes;
 mod engine;
 mod flags;
 mod health;
@@ -25,8 +27,10 @@ mod webhook;
 
 pub mod default;
 pub mod load;
+mod profile_table;
 pub mod resolved;
 mod resolved_alert;
+mod resolved_health;
 mod resolved_pipeline;
 pub mod words;
 

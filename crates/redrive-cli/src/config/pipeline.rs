@@ -17,7 +17,7 @@ use super::named::Named;
 use super::policy;
 use super::reader::{Reader, Section};
 use super::tree::{At, Data, Table};
-use super::webhook::WebhookConfig;
+use super::webhook::{WebhookConfig, in_table};
 
 /// How long an id is remembered, unless set.
 pub const DEDUP_DEFAULT: Duration = Duration::from_hours(24);
@@ -92,7 +92,11 @@ impl PipelineConfig {
         if let (Some(source), false) = (&source, engine.kind == EngineKind::Kafka) {
             let kind = engine.kind.name();
             let problem = format!("`source` means something to the kafka engine only, and this is {kind}");
-            let fix = format!("name = \"{}\"", source.value);
+            let fix = match (&name, name::check(&source.value)) {
+                (None, Ok(())) => format!("name = \"{}\" instead of `source`", source.value),
+                (None, Err(_)) => "name = \"orders\" instead of `source`".to_owned(),
+                (Some(_), _) => "remove `source`".to_owned(),
+            };
             let places = section.at("source").into_iter().collect();
             reader.fault(section, Fault::line("source", problem, fix, places));
         }
@@ -117,7 +121,8 @@ impl PipelineConfig {
             .flatten();
         let id = reader.pick(section, "id");
         let tenant = reader.pick(section, "tenant");
-        let max_pending = reader.whole(section, "max_pending", i64::MAX as u64).map_or(0, |set| set.value);
+        let max_pending =
+            reader.whole(section, "max_pending", 0..=i64::MAX as u64).map_or(0, |set| set.value);
         let dedup = dedup(reader, section);
         // A profile that nobody knows is a fault of the policy.
         let profile = profiles::find(settings.profile.as_deref().unwrap_or(profiles::DEFAULT));
@@ -194,12 +199,21 @@ fn sink_section<'t>(reader: &mut Reader, section: &Section<'t>, at: &At) -> Opti
 fn check_name(reader: &mut Reader, section: &Section<'_>, name: &str, at: &At) {
     if let Err(fault) = name::check(name) {
         let problem = format!("`name` is {name:?}: {}", fault.problem());
-        let fix = match fault {
-            NameFault::Taken(_) => format!("name = \"{name}-pipeline\""),
-            _ => name::RULE.to_owned(),
-        };
+        // The place may be that of `source`, which stands for the name where there is none.
+        let fix = format!("name = \"{}\"", usable_name(name, fault));
         reader.fault(section, Fault::value("name", problem, fix, at.clone()));
     }
+}
+
+/// The nearest name that may be had.
+fn usable_name(name: &str, fault: NameFault) -> String {
+    if let NameFault::Taken(_) = fault {
+        return format!("{name}-pipeline");
+    }
+    let usable = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let cleaned: String = name.trim().chars().map(|c| if usable(c) { c } else { '-' }).take(100).collect();
+    let cleaned = cleaned.trim_matches(['.', '-']);
+    if name::check(cleaned).is_ok() { cleaned.to_owned() } else { "orders".to_owned() }
 }
 
 fn order(reader: &mut Reader, section: &Section<'_>) -> (Ordering, AfterDead) {
@@ -210,7 +224,7 @@ fn order(reader: &mut Reader, section: &Section<'_>) -> (Ordering, AfterDead) {
     let answer = after_dead.as_ref().map_or(AfterDead::Continue, |set| set.value);
     if answer == AfterDead::BlockKey && ordering == Ordering::None {
         let problem = "`after_dead` is block_key, but `ordering` is none: no key is ever blocked";
-        let fix = "ordering = \"key\", or leave `after_dead` out";
+        let fix = "ordering = \"key\", or remove `after_dead`";
         let at = after_dead.map(|set| set.at).into_iter().collect();
         reader.fault(section, Fault::line("after_dead", problem, fix, at));
     }
@@ -222,10 +236,11 @@ fn only(reader: &mut Reader, section: &Section<'_>, ordering: Ordering, kafka: O
     let Some(part) = kafka.map(|kafka| kafka.only).filter(|part| *part != Part::Everything) else { return };
     if ordering == Ordering::Key {
         let problem = format!(
-            "`ordering` is key, and this process takes on only the {}: nobody would see who waits for whom",
+            "`ordering` is key, and this process takes on only the {}: nobody would see who waits for whom (or \
+             run it without --only)",
             part.name()
         );
-        let fix = "ordering = \"none\", or run without --only";
+        let fix = "ordering = \"none\"";
         let at = section.at("ordering").into_iter().collect();
         reader.fault(section, Fault::line("ordering", problem, fix, at));
     }
@@ -277,11 +292,16 @@ fn webhook_faults(
 fn webhook_fault(fault: &SinkFault, given: &BTreeMap<String, At>) -> Fault {
     let (key, at) = place(&fault.key, given);
     let problem = fault.problem.replace(&format!("`{}`", fault.key), &format!("`{key}`"));
-    Fault::line(key, problem, fault.fix.as_str(), at.into_iter().collect())
+    let fix = in_table(&fault.fix, |name| if name == fault.key { key.clone() } else { inside(name) });
+    Fault::line(key, problem, fix, at.into_iter().collect())
+}
+
+fn inside(key: &str) -> String {
+    format!("sink.webhook.{key}")
 }
 
 fn place(key: &str, given: &BTreeMap<String, At>) -> (String, Option<At>) {
-    let inside = format!("sink.webhook.{key}");
+    let inside = inside(key);
     let of_file = format!("{inside}_file");
     // Names of headers are lower case by now; a time limit stands in the sink or in the pipeline.
     let found = given.iter().find(|(name, _)| {

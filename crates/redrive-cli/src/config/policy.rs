@@ -1,10 +1,12 @@
 //! The policy of a pipeline: settings are read here and judged by redrive-core, whose faults get their places here.
 
-use redrive_core::policy::{BackoffSettings, BudgetSettings, CrashSettings, Given};
-use redrive_core::{Policy, PolicyFault, PolicySettings, PolicyWarning};
+use redrive_core::policy::{BackoffSettings, BudgetSettings, CrashSettings, Given, limits};
+use redrive_core::{Policy, PolicyFault, PolicySettings, PolicyWarning, duration};
+use redrive_sinks::webhook::options::TIMEOUT_MAX;
 
+use super::example;
 use super::fault::{Fault, Form};
-use super::reader::{Reader, Section};
+use super::reader::{Reader, Section, Set};
 use super::tree::{At, Data, Table};
 
 /// The settings of the policy, and the policy if nothing is wrong with them. `sink` is the table of the sink, which may
@@ -39,7 +41,7 @@ pub(super) fn read(
         Err(faults) => {
             for fault in faults.0 {
                 if !unread.contains(&fault.key) {
-                    let fault = placed(section.table, sink.map(|sink| sink.table), fault);
+                    let fault = placed(section, sink.map(|sink| sink.table), fault);
                     reader.fault(section, fault);
                 }
             }
@@ -58,8 +60,8 @@ fn settings(reader: &mut Reader, section: &Section<'_>, sink: Option<&Section<'_
         tiers,
         backoff: backoff(reader, section),
         custom: None,
-        retries: reader.count(section, "retries"),
-        attempts: reader.count(section, "attempts"),
+        retries: reader.count(section, "retries", 0..=limits::ATTEMPTS_MAX - 1),
+        attempts: reader.count(section, "attempts", 1..=limits::ATTEMPTS_MAX),
         attempts_for: attempts_for(reader, section),
         jitter: words(reader, "jitter").map(Into::into),
         retry_after_jitter: words(reader, "retry_after_jitter").map(Into::into),
@@ -74,7 +76,7 @@ fn settings(reader: &mut Reader, section: &Section<'_>, sink: Option<&Section<'_
         outage_gate: reader.switch(section, "outage_gate").map(|set| set.value),
         budget: budget(reader, section),
         crash: crash(reader, section),
-        replay_attempts: reader.count(section, "replay_attempts"),
+        replay_attempts: reader.count(section, "replay_attempts", 1..=limits::ATTEMPTS_MAX),
     }
 }
 
@@ -92,7 +94,12 @@ fn backoff(reader: &mut Reader, section: &Section<'_>) -> Option<BackoffSettings
 fn attempts_for(reader: &mut Reader, section: &Section<'_>) -> Vec<(Given<redrive_core::Class>, u32)> {
     let Some(table) = reader.table(section, "attempts_for") else { return Vec::new() };
     let classes: Vec<String> = table.table.entries.iter().map(|entry| entry.key.clone()).collect();
-    let read = |class: String| reader.count(&table, &class).map(|attempts| (Given::Words(class), attempts));
+    let read = |class: String| {
+        // A class that is none is what has to be said about it, whatever its number is.
+        let known = redrive_core::Class::from_name(&class).is_some();
+        let attempts = if known { reader.count(&table, &class, 1..=limits::ATTEMPTS_MAX)? } else { 1 };
+        Some((Given::Words(class), attempts))
+    };
     classes.into_iter().filter_map(read).collect()
 }
 
@@ -100,7 +107,7 @@ fn budget(reader: &mut Reader, section: &Section<'_>) -> BudgetSettings {
     let Some(table) = reader.table(section, "budget") else { return BudgetSettings::default() };
     reader.unknown_keys(&table);
     BudgetSettings {
-        retries_per_minute: reader.count(&table, "retries_per_minute"),
+        retries_per_minute: reader.count(&table, "retries_per_minute", 1..=u32::MAX),
         share_of_successes: reader.text(&table, "share_of_successes").map(|set| set.value.into()),
         on_exhausted: reader.text(&table, "on_exhausted").map(|set| set.value.into()),
     }
@@ -110,7 +117,7 @@ fn crash(reader: &mut Reader, section: &Section<'_>) -> CrashSettings {
     let Some(table) = reader.table(section, "crash") else { return CrashSettings::default() };
     reader.unknown_keys(&table);
     CrashSettings {
-        threshold: reader.count(&table, "threshold"),
+        threshold: reader.count(&table, "threshold", 1..=limits::CRASH_THRESHOLD_MAX),
         window: reader.text(&table, "window").map(|set| set.value.into()),
     }
 }
@@ -134,7 +141,8 @@ fn limits(
         if let [Some(own), Some(of_sink)] = places {
             let problem =
                 format!("both `{key}` and `sink.webhook.{key}` are set, and both say the same thing");
-            let fault = Fault::line(key, problem, "keep one of them", vec![own, of_sink]);
+            let fix = format!("keep `{key}` or `sink.webhook.{key}`");
+            let fault = Fault::line(key, problem, fix, vec![own, of_sink]);
             reader.fault(section, fault);
         }
     }
@@ -142,14 +150,39 @@ fn limits(
         Some(sink) if sink.get(key).is_some() && section.get(key).is_none() => sink.clone(),
         _ => section.clone(),
     };
-    let timeout = reader.text(&place("timeout"), "timeout").map(|set| set.value.into());
-    (timeout, reader.count(&place("concurrency"), "concurrency"))
+    let timeout_in = place("timeout");
+    let timeout = reader.text(&timeout_in, "timeout");
+    let timeout = timeout.and_then(|set| within_sink_limit(reader, &timeout_in, set)).map(Into::into);
+    (timeout, reader.count(&place("concurrency"), "concurrency", 1..=limits::CONCURRENCY_MAX))
+}
+
+/// A timeout that a webhook can have; the policy alone would allow a longer one.
+fn within_sink_limit(reader: &mut Reader, section: &Section<'_>, timeout: Set<String>) -> Option<String> {
+    if duration::parse(&timeout.value).is_ok_and(|given| given > TIMEOUT_MAX) {
+        let (name, max) = (section.name("timeout"), duration::print(TIMEOUT_MAX));
+        let problem = format!("`{name} = \"{}\"` must be at most {max}", timeout.value);
+        let fix = format!("{name} = \"{max}\"");
+        reader.fault(section, Fault::value(name, problem, fix, timeout.at));
+        return None;
+    }
+    Some(timeout.value)
 }
 
 /// A fault of the validator, at the place of its key.
-fn placed(table: &Table, sink: Option<&Table>, fault: PolicyFault) -> Fault {
+fn placed(section: &Section<'_>, sink: Option<&Table>, fault: PolicyFault) -> Fault {
     let PolicyFault { key, problem, fix, item, .. } = fault;
-    let at = find(table, &key, item).or_else(|| find(sink?, &key, item));
+    let table = section.table;
+    let in_sink = find(table, &key, item).is_none().then(|| find(sink?, &key, item)).flatten();
+    if let Some(at) = in_sink {
+        let name = format!("sink.webhook.{key}");
+        let problem = problem.replacen(&key, &name, 1);
+        let fix = match example::example(section, &name).filter(|_| fix.starts_with("write it like")) {
+            Some(example) => example,
+            None => fix.replacen(&key, &name, 1),
+        };
+        return Fault::value(name, problem, fix, at);
+    }
+    let at = find(table, &key, item);
     // Relations between settings name them all; each is a place to look at.
     if problem.starts_with("both ") {
         let mut places: Vec<At> = at.into_iter().collect();
@@ -163,6 +196,12 @@ fn placed(table: &Table, sink: Option<&Table>, fault: PolicyFault) -> Fault {
         let parent = key.split('.').next().and_then(|parent| find(table, parent, None));
         return Fault::line(key, problem, fix, parent.into_iter().collect());
     };
+    // Where words are expected, they are told under the value, and an example is the fix. An item of a list has none.
+    if let (true, None, Some(example)) =
+        (fix.starts_with("write it like"), item, example::example(section, &key))
+    {
+        return Fault::value(key, problem, example, at).note(fix);
+    }
     match problem.split_once(": ") {
         Some((problem, note)) => Fault::value(key, problem, fix, at).note(note),
         None => Fault::value(key, problem, fix, at),

@@ -1,14 +1,16 @@
 //! Reads typed values out of a table, and remembers everything that is wrong on the way.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use redrive_core::policy::Word;
 use redrive_core::{Pick, Ratio, duration};
 
+use super::example::{example, with_unit};
 use super::fault::Fault;
 use super::keys;
 use super::named::Named;
-use super::tree::{At, Data, Entry, Node, Table};
+use super::tree::{At, Data, Entry, HUGE, Node, Table};
 
 /// A value and where it was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,8 +75,13 @@ impl<'t> Section<'t> {
         format!("{}{key}", self.prefix)
     }
 
+    /// Where a key stands in the file.
+    pub(super) fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
     fn below(&self, key: &str, table: &'t Table) -> Self {
-        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        let path = self.path_of(key);
         Self { table, path, prefix: format!("{}{key}.", self.prefix), part: self.part.clone() }
     }
 }
@@ -125,33 +132,38 @@ impl Reader {
         }
     }
 
-    /// A whole number that is not negative and not above `max`.
-    pub fn whole(&mut self, section: &Section<'_>, key: &str, max: u64) -> Option<Set<u64>> {
+    /// A whole number within bounds.
+    pub fn whole(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        bounds: RangeInclusive<u64>,
+    ) -> Option<Set<u64>> {
         let entry = section.get(key)?;
-        let Data::Whole(number) = entry.node.data else {
-            return self.wrong_kind(section, entry, "a whole number");
+        let number = match entry.node.data {
+            Data::Whole(number) => number,
+            Data::Other(HUGE) => i64::MAX,
+            _ => return self.wrong_kind(section, entry, "a whole number"),
         };
-        match u64::try_from(number) {
-            Ok(value) if value <= max => Some(Set { value, at: entry.node.at.clone() }),
-            other => {
-                let name = section.name(key);
-                let fix = format!("{name} = {}", if other.is_ok() { max } else { 0 });
-                let problem = format!("`{name} = {number}` must lie between 0 and {max}");
-                self.fault(section, Fault::value(name, problem, fix, entry.node.at.clone()));
-                None
-            }
+        let value = u64::try_from(number).ok().filter(|value| bounds.contains(value));
+        if let (Some(value), Data::Whole(_)) = (value, &entry.node.data) {
+            return Some(Set { value, at: entry.node.at.clone() });
         }
+        let name = section.name(key);
+        let (min, max) = bounds.into_inner();
+        let too_small = u64::try_from(number).is_ok_and(|number| number < min) || number < 0;
+        let fix = format!("{name} = {}", if too_small { min } else { max });
+        let given =
+            if matches!(entry.node.data, Data::Whole(_)) { format!(" = {number}") } else { String::new() };
+        let problem = format!("`{name}{given}` must lie between {min} and {max}");
+        self.fault(section, Fault::value(name, problem, fix, entry.node.at.clone()));
+        None
     }
 
-    /// A whole number for the policy, which knows its bounds; what does not fit becomes the largest there is.
-    pub fn count(&mut self, section: &Section<'_>, key: &str) -> Option<u32> {
-        let entry = section.get(key)?;
-        if let Data::Whole(number) = entry.node.data
-            && number > i64::from(u32::MAX)
-        {
-            return Some(u32::MAX);
-        }
-        self.whole(section, key, u64::from(u32::MAX)).map(|set| set.value as u32)
+    /// The same for a number of 32 bits.
+    pub fn count(&mut self, section: &Section<'_>, key: &str, bounds: RangeInclusive<u32>) -> Option<u32> {
+        let bounds = u64::from(*bounds.start())..=u64::from(*bounds.end());
+        self.whole(section, key, bounds).and_then(|set| u32::try_from(set.value).ok())
     }
 
     pub fn number(&mut self, section: &Section<'_>, key: &str) -> Option<Set<f64>> {
@@ -200,8 +212,12 @@ impl Reader {
         }
         let name = section.name(key);
         let problem = format!("`{name} = \"{}\"` is not {}", set.value, T::KIND);
-        let fix = format!("write it like {}", T::ACCEPTED);
-        self.fault(section, Fault::value(name, problem, fix, set.at));
+        let words = format!("write it like {}", T::ACCEPTED);
+        let fault = match example(section, key) {
+            Some(example) => Fault::value(name, problem, example, set.at).note(words),
+            None => Fault::value(name, problem, words, set.at),
+        };
+        self.fault(section, fault);
         None
     }
 
@@ -245,7 +261,9 @@ impl Reader {
         let name = section.name(key);
         let problem = format!("`{name}` must be a list of texts");
         let note = format!("this is {}", item.kind());
-        let fault = Fault::value(&name, problem, "put it in quotes", item.at.clone()).note(note);
+        let fix = with_unit(section, key, &item.data).or_else(|| example(section, key));
+        let fix = fix.unwrap_or_else(|| "put it in quotes".to_owned());
+        let fault = Fault::value(&name, problem, fix, item.at.clone()).note(note);
         self.fault(section, fault);
         false
     }
@@ -263,8 +281,9 @@ impl Reader {
         let Some(entry) = section.get(key) else { return Vec::new() };
         let Data::List(items) = &entry.node.data else {
             let name = section.name(key);
-            let problem = format!("`{name}` must be written [[{name}]], it may be there several times");
-            let fault = Fault::line(&name, problem, format!("[[{name}]]"), vec![entry.key_at.clone()]);
+            let path = section.path_of(key);
+            let problem = format!("`{name}` must be written [[{path}]], it may be there several times");
+            let fault = Fault::line(&name, problem, format!("write [[{path}]]"), vec![entry.key_at.clone()]);
             self.fault(section, fault);
             return Vec::new();
         };
@@ -275,7 +294,8 @@ impl Reader {
             } else {
                 let name = section.name(key);
                 let problem = format!("`{name}` must hold tables, this is {}", item.kind());
-                let fault = Fault::line(&name, problem, format!("[[{name}]]"), vec![item.at.clone()]);
+                let fix = format!("write [[{}]]", section.path_of(key));
+                let fault = Fault::line(&name, problem, fix, vec![item.at.clone()]);
                 self.fault(section, fault);
             }
         }
@@ -285,15 +305,23 @@ impl Reader {
     fn wrong_kind<T>(&mut self, section: &Section<'_>, entry: &Entry, wanted: &str) -> Option<T> {
         let name = section.name(&entry.key);
         let problem = format!("`{name}` must be {wanted}, not {}", entry.node.kind());
-        let fix = match (&entry.node.data, wanted) {
-            (Data::Whole(number), "a text in quotes") => format!("{name} = \"{number}\""),
-            (Data::Text(text), "a whole number" | "a number") if text.parse::<f64>().is_ok() => {
-                format!("{name} = {text}")
+        let meant = match (&entry.node.data, wanted) {
+            (Data::Text(text), "a whole number") => text
+                .parse()
+                .ok()
+                .filter(|number| (1..=100).contains(number))
+                .map(|number: u64| number.to_string()),
+            (Data::Text(text), "true or false") => {
+                [("true", "true"), ("on", "true"), ("false", "false"), ("off", "false")]
+                    .into_iter()
+                    .find_map(|(word, meant)| (word == text).then(|| meant.to_owned()))
             }
-            (Data::Text(text), "true or false") if ["true", "false"].contains(&text.as_str()) => {
-                format!("{name} = {text}")
-            }
-            _ => format!("make it {wanted}"),
+            (data, "a text in quotes") => with_unit(section, &entry.key, data),
+            _ => None,
+        };
+        let fix = match meant {
+            Some(meant) => format!("{name} = {meant}"),
+            None => example(section, &entry.key).unwrap_or_else(|| format!("make it {wanted}")),
         };
         self.fault(section, Fault::value(name, problem, fix, entry.node.at.clone()));
         None

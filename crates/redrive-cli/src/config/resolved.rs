@@ -99,8 +99,9 @@ impl Config {
             engine
                 .extend(kafka_lines(kafka, &self.engine.dir).map(|(key, value)| line("engine", key, value)));
             // Never a value: it may be a secret.
-            let passed =
-                |passed: &PassedOn| line("engine", "kafka", format!("{{ {} = \"…\" }}", quoted(&passed.key)));
+            let passed = |passed: &PassedOn| {
+                line("engine", &format!("kafka.{}", quoted(&passed.key)), "\"…\"".to_owned())
+            };
             engine.extend(kafka.passed_on.iter().map(passed));
         }
         let mut server = vec![line("server", "listen", quoted(&self.server.listen.to_string()))];

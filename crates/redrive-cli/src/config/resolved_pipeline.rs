@@ -8,6 +8,7 @@ use redrive_sinks::webhook::options::PER_ENDPOINT;
 
 use super::pipeline::{PipelineConfig, SinkConfig};
 use super::resolved::{Origin, Resolved, ResolvedTable, place};
+use super::resolved_health;
 use super::source::Source;
 use super::webhook::{HeaderValue, Target, WebhookConfig};
 use super::words::{after_dead_name, ordering_name, quoted, without_secrets};
@@ -121,10 +122,10 @@ impl PipelineConfig {
         let SinkConfig::Webhook(webhook) = &self.sink;
         let sink =
             webhook_lines(webhook, &|key| given(&format!("sink.webhook.{key}")).unwrap_or(Origin::Default));
-        vec![
-            ResolvedTable { header: "[[pipeline]]".to_owned(), lines },
-            ResolvedTable { header: "[pipeline.sink.webhook]".to_owned(), lines: sink },
-        ]
+        let mut tables = vec![ResolvedTable { header: "[[pipeline]]".to_owned(), lines }];
+        tables.extend(resolved_health::tables(self, &given));
+        tables.push(ResolvedTable { header: "[pipeline.sink.webhook]".to_owned(), lines: sink });
+        tables
     }
 
     /// What was set over the profile, for the head of a report: `profile tiered, edited: retries 3`.

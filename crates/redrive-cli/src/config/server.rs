@@ -7,6 +7,7 @@ use redrive_core::nearest::nearest;
 use redrive_server::{Reads, Scope, Token};
 use redrive_sinks::Secret;
 
+use super::example;
 use super::fault::Fault;
 use super::named::Named;
 use super::reader::{Reader, Section};
@@ -71,7 +72,8 @@ impl ServerConfig {
                 };
                 let at = given.or(other).map(|set| set.at).into_iter().collect();
                 let problem = format!("`{is}` is set without `{lacks}`; TLS needs both");
-                reader.fault(section, Fault::line(is, problem, format!("{lacks} = \"…\""), at));
+                let fix = example::example(section, lacks).unwrap_or_default();
+                reader.fault(section, Fault::line(lacks, problem, fix, at));
                 None
             }
         };
@@ -79,10 +81,12 @@ impl ServerConfig {
         if !listen.ip().is_loopback() {
             let at = section.at("listen").into_iter().collect::<Vec<_>>();
             if !has_tokens {
+                let local = SocketAddr::new(LISTEN_DEFAULT.ip(), listen.port());
                 let problem = format!(
-                    "`listen = \"{listen}\"` is reachable from other machines, and there is no [[server.token]]"
+                    "`listen = \"{listen}\"` is reachable from other machines, and there is no [[server.token]]; add \
+                     one, give one with --token-file, or listen on {local}"
                 );
-                let fix = "add a token, give one with --token-file, or listen = \"127.0.0.1:7333\"";
+                let fix = format!("listen = \"{local}\"");
                 reader.fault(section, Fault::line("listen", problem, fix, at));
             } else if tls.is_none() {
                 let problem = format!(
@@ -118,8 +122,10 @@ fn listen(reader: &mut Reader, section: &Section<'_>) -> SocketAddr {
     let Some(given) = reader.text(section, "listen") else { return LISTEN_DEFAULT };
     let text = given.value.replace("localhost:", "127.0.0.1:");
     text.parse().unwrap_or_else(|_| {
-        let problem = format!("`listen = \"{}\"` is not an address with a port", given.value);
-        let fix = format!("listen = \"{LISTEN_DEFAULT}\"");
+        let problem = format!("`listen = \"{}\"` is not an IP address with a port", given.value);
+        let port = given.value.rsplit(':').next().and_then(|port| port.parse().ok()).filter(|port| *port > 0);
+        let fix = SocketAddr::new(LISTEN_DEFAULT.ip(), port.unwrap_or(LISTEN_DEFAULT.port()));
+        let fix = format!("listen = \"{fix}\"");
         reader.fault(section, Fault::value("listen", problem, fix, given.at));
         LISTEN_DEFAULT
     })
@@ -189,7 +195,7 @@ fn duplicates(reader: &mut Reader, section: &Section<'_>, tokens: &[TokenConfig]
             let problem =
                 format!("two tokens are named `{}`; the audit could not tell them apart", token.name);
             let at = section.at("token").into_iter().collect();
-            reader.fault(section, Fault::line("token", problem, "give one another name", at));
+            reader.fault(section, Fault::line("token", problem, "give one of them another name", at));
         }
     }
 }

@@ -18,6 +18,9 @@ pub enum At {
     Variable(&'static str),
 }
 
+/// What a whole number beyond 64 bits is called.
+pub const HUGE: &str = "a huge number";
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
     Text(String),
@@ -102,7 +105,7 @@ impl Node {
             DeValue::String(text) => Data::Text(text.to_string()),
             DeValue::Integer(number) => {
                 let digits = number.as_str().replace('_', "");
-                i64::from_str_radix(&digits, number.radix()).map_or(Data::Other("a huge number"), Data::Whole)
+                i64::from_str_radix(&digits, number.radix()).map_or(Data::Other(HUGE), Data::Whole)
             }
             DeValue::Float(number) => number
                 .as_str()

@@ -3,19 +3,19 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use redrive_core::nearest::nearest;
 use redrive_core::pace::RATE_MIN;
 use redrive_core::{Pick, rate};
-use redrive_sinks::webhook::options::{HeaderFrom, PER_ENDPOINT};
+use redrive_sinks::webhook::options::HeaderFrom;
 use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions};
 
+use super::classes;
 use super::fault::Fault;
 use super::named::Named;
 use super::reader::{Reader, Section};
 use super::secrets::{self, is_secret_header};
 use super::tree::{At, Data};
 
-const PER_ENDPOINT_MAX: u64 = 10_000;
+const PER_ENDPOINT_MAX: u32 = 10_000;
 
 /// Where messages go.
 #[derive(Clone, PartialEq, Eq)]
@@ -101,26 +101,18 @@ impl WebhookConfig {
         reader.unknown_keys(section);
         let target = target(reader, section);
         let endpoint_at = section.at("endpoint");
-        let per_endpoint = reader.whole(section, "per_endpoint", PER_ENDPOINT_MAX);
-        let per_endpoint = per_endpoint.map(|set| set.value as u32);
-        if per_endpoint == Some(0) {
-            let name = section.name("per_endpoint");
-            let problem = format!("`{name} = 0` would never send anything");
-            let fix = format!("{name} = {PER_ENDPOINT}");
-            let at = section.get("per_endpoint").map(|entry| entry.node.at.clone());
-            reader.fault(section, Fault::line(name, problem, fix, at.into_iter().collect()));
-        }
+        let per_endpoint = reader.count(section, "per_endpoint", 1..=PER_ENDPOINT_MAX);
         let headers = headers(reader, section, endpoint_at.as_ref());
         let has_target = target.is_some();
         let webhook = Self {
             headers,
             ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
-            per_endpoint: per_endpoint.filter(|limit| *limit > 0),
+            per_endpoint,
             per_endpoint_rate: per_endpoint_rate(reader, section),
             allow_private_addresses: reader
                 .switch(section, "allow_private_addresses")
                 .is_some_and(|set| set.value),
-            classes: classes(reader, section),
+            classes: classes::read(reader, section),
             target: target.unwrap_or_else(|| Target::Url("http://127.0.0.1/".to_owned())),
         };
         (webhook, has_target)
@@ -144,7 +136,7 @@ fn per_endpoint_rate(reader: &mut Reader, section: &Section<'_>) -> Option<Strin
     if section.get("endpoint").is_none() {
         let problem =
             format!("`{name}` is for messages that name their endpoints, and all of these go to one");
-        let fix = "endpoint = \"json:/url\", or leave it out".to_owned();
+        let fix = format!("remove `{name}`");
         reader.fault(section, Fault::line(name, problem, fix, at()));
         return None;
     }
@@ -158,13 +150,16 @@ fn target(reader: &mut Reader, section: &Section<'_>) -> Option<Target> {
     if url_at.is_some() && endpoint_at.is_some() {
         let problem = "both `url` and `endpoint` are set, and both say where messages go";
         let at = [url_at, endpoint_at].into_iter().flatten().collect();
-        reader.fault(section, Fault::line(section.name("url"), problem, "keep `url` or `endpoint`", at));
+        let (url, endpoint) = (section.name("url"), section.name("endpoint"));
+        let fix = format!("keep `{url}` or `{endpoint}`");
+        reader.fault(section, Fault::line(url, problem, fix, at));
         return None;
     }
     if url_at.is_none() && endpoint_at.is_none() {
         let problem = "the webhook has neither `url` nor `endpoint`";
-        let fix = "url = \"http://127.0.0.1:8000/hook\"";
-        reader.fault(section, Fault::line(section.name("url"), problem, fix, Vec::new()));
+        let url = section.name("url");
+        let fix = format!("{url} = \"http://127.0.0.1:8000/hook\"");
+        reader.fault(section, Fault::line(url, problem, fix, Vec::new()));
         return None;
     }
     if let Some(url) = url {
@@ -196,7 +191,9 @@ pub(super) fn headers(
         let full = table.name(&entry.key);
         let Data::Text(text) = &entry.node.data else {
             let problem = format!("`{full}` must be a text in quotes, not {}", entry.node.kind());
-            reader.fault(section, Fault::line(full, problem, "", vec![entry.key_at.clone()]));
+            // Not the value itself: it may be a secret.
+            let fix = format!("{full} = \"value\"");
+            reader.fault(section, Fault::line(full, problem, fix, vec![entry.key_at.clone()]));
             continue;
         };
         let (name, value) = match entry.key.strip_suffix("_file") {
@@ -209,15 +206,19 @@ pub(super) fn headers(
             None => (entry.key.as_str(), HeaderValue::Plain(Secret::from(text))),
         };
         if !is_header_name(name) {
-            let problem = format!("`{full}` is not the name of a header");
-            let fix = "letters, digits and - only";
+            let problem =
+                format!("`{full}` is not the name of a header: that has letters, digits and hyphens");
+            let fix = format!("remove `{full}`");
             reader.fault(section, Fault::line(full, problem, fix, vec![entry.key_at.clone()]));
             continue;
         }
         if let HeaderValue::Plain(_) = value {
             if text.chars().any(|c| c.is_control() && c != '\t') {
                 let problem = format!("`{full}` has a line end or another control character in it");
-                reader.fault(section, Fault::line(&full, problem, "remove it", vec![entry.key_at.clone()]));
+                reader.fault(
+                    section,
+                    Fault::line(&full, problem, format!("remove `{full}`"), vec![entry.key_at.clone()]),
+                );
                 continue;
             }
             if is_secret_header(name) {
@@ -242,7 +243,8 @@ pub(super) fn headers(
         if let Some((_, at)) = headers.iter().find(|(other, _)| other.name == header.name) {
             let problem = format!("header `{}` is set twice", header.name);
             let at = vec![at.clone(), entry.key_at.clone()];
-            reader.fault(section, Fault::line(full, problem, "keep one of them", at));
+            let fix = format!("remove `{full}`");
+            reader.fault(section, Fault::line(full, problem, fix, at));
             continue;
         }
         headers.push((header, entry.key_at.clone()));
@@ -250,67 +252,31 @@ pub(super) fn headers(
     headers.into_iter().map(|(header, _)| header).collect()
 }
 
+/// A fix of the sink in the words of the file: its settings get the names they have there.
+pub(super) fn in_table(fix: &str, name_of: impl Fn(&str) -> String) -> String {
+    let offers = fix.split(", or ").map(|offer| {
+        for verb in ["remove", "rename it to"] {
+            let name = offer.strip_prefix(verb).and_then(|rest| rest.strip_prefix(" `")?.strip_suffix('`'));
+            if let Some(name) = name {
+                return format!("{verb} `{}`", name_of(name));
+            }
+        }
+        match offer.split_once(" = ") {
+            Some((name, value)) => format!("{} = {value}", name_of(name)),
+            None => offer.to_owned(),
+        }
+    });
+    offers.collect::<Vec<_>>().join(", or ")
+}
+
 fn is_header_name(name: &str) -> bool {
     let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !name.is_empty() && name.len() <= 256 && name.chars().all(token)
 }
 
-/// What can stand on the left side besides a status: a preset for the whole table, and what happens without an answer.
-const CASES: [&str; 7] = ["preset", "timeout", "refused", "dns", "tls", "reset", "blocked"];
-const PRESETS: [&str; 2] = ["webhook", "seed-strict"];
-/// The right side. That a process died (`crash`) is not for an answer to say.
-const MEANINGS: [&str; 7] =
-    ["ok", "transient", "rate_limited", "permanent", "gone", "credential", "reconnect"];
-
-fn classes(reader: &mut Reader, section: &Section<'_>) -> Vec<(String, String)> {
-    let Some(table) = reader.table(section, "classes") else { return Vec::new() };
-    let mut classes = Vec::new();
-    for entry in &table.table.entries {
-        let full = table.name(&entry.key);
-        let known = CASES.contains(&entry.key.as_str()) || is_status(&entry.key);
-        if !known {
-            let problem =
-                format!("`{full}` is not a status; write \"404\", \"5xx\" or one of {}", CASES.join(", "));
-            reader.fault(section, Fault::line(&full, problem, "", vec![entry.key_at.clone()]));
-        }
-        let Data::Text(word) = &entry.node.data else {
-            let problem = format!("`{full}` must be a text in quotes, not {}", entry.node.kind());
-            reader.fault(section, Fault::line(&full, problem, "", vec![entry.node.at.clone()]));
-            continue;
-        };
-        let words = if entry.key == "preset" { &PRESETS[..] } else { &MEANINGS };
-        if !words.contains(&word.as_str()) {
-            let near = nearest(word, words.iter().copied()).unwrap_or(words[words.len() - 1]);
-            let problem = format!("`{full} = \"{word}\"` is not one of {}", words.join(", "));
-            let fix = format!("\"{}\" = \"{near}\"", entry.key);
-            reader.fault(section, Fault::line(&full, problem, fix, vec![entry.node.at.clone()]));
-        } else if known {
-            classes.push((entry.key.clone(), word.clone()));
-        }
-    }
-    classes
-}
-
-/// `404`, or `5xx` for a hundred of them.
-fn is_status(text: &str) -> bool {
-    match text.as_bytes() {
-        [b'1'..=b'5', b'x', b'x'] => true,
-        [b'1'..=b'5', rest @ ..] => rest.len() == 2 && rest.iter().all(u8::is_ascii_digit),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_status_or_a_hundred_of_them_can_be_named() {
-        assert!(is_status("404") && is_status("5xx"));
-        for wrong in ["", "xx", "6xx", "0xx", "99", "600", "+404", "4 04", "05xx", "timeout"] {
-            assert!(!is_status(wrong), "{wrong}");
-        }
-    }
 
     #[test]
     fn addresses_and_header_values_are_not_printed() {

@@ -18,12 +18,18 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// A rate per second; small ones keep a digit: `8,000/s`, `0.5/s`.
+/// A rate in the unit that people would choose: `8,000/s`, `0.5/s`, `3/m`, `5/h`.
 pub fn rate(per_second: f64) -> String {
-    if per_second >= 10.0 || per_second.fract() == 0.0 {
-        return format!("{}/s", count(per_second.round().max(0.0) as u64));
+    let (rate, unit) = match per_second {
+        rate if rate >= 0.1 || rate <= 0.0 => (rate, "s"),
+        rate if rate * 60.0 >= 1.0 => (rate * 60.0, "m"),
+        rate => (rate * 3_600.0, "h"),
+    };
+    let tenths = (rate * 10.0).round() / 10.0;
+    if rate >= 10.0 || tenths.fract() == 0.0 {
+        return format!("{}/{unit}", count(rate.round().max(0.0) as u64));
     }
-    format!("{per_second:.1}/s")
+    format!("{tenths:.1}/{unit}")
 }
 
 /// A size in the unit that fits: `126 MB`, `28 GB`. Powers of ten, as disks are sold.
@@ -63,6 +69,16 @@ mod tests {
         assert_eq!(rate(0.5), "0.5/s");
         assert_eq!(rate(12.4), "12/s");
         assert_eq!(rate(3.0), "3/s");
+        for text in ["5/h", "1/h", "59/h", "2/m", "5/m", "0.2/s", "7/s", "0/s"] {
+            let (number, unit) = text.split_once('/').unwrap();
+            let seconds = match unit {
+                "h" => 3_600.0,
+                "m" => 60.0,
+                _ => 1.0,
+            };
+            assert_eq!(rate(number.parse::<f64>().unwrap() / seconds), text);
+        }
+        assert_eq!(rate(1.5 / 60.0), "1.5/m");
         assert_eq!(percent(0.0532), "5.3 %");
         assert_eq!(bytes(512), "512 B");
         assert_eq!(bytes(1_500), "1.5 kB");

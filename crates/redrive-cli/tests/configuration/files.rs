@@ -46,7 +46,7 @@ fn what_would_stop_a_processor_is_told_by_the_check() {
         (format!("{ORDERS}headers = {{ host = \"hunter2\" }}\n"), "belongs to the connection"),
         (format!("{ORDERS}ca_file = \"missing\"\n"), "`sink.webhook.ca_file` is \"missing\""),
         (format!("{ORDERS}ca_file = \"short\"\n"), "there is no certificate in it"),
-        (format!("{ORDERS}timeout = \"2h\"\n"), "`sink.webhook.timeout` is 7200s"),
+        (format!("{ORDERS}timeout = \"2h\"\n"), "`sink.webhook.timeout = \"2h\"` must be at most 1h"),
         (url("http://user:hunter2@127.0.0.1:8000"), "`sink.webhook.url` cannot be used"),
         (url("http://[::1/hunter2"), "`sink.webhook.url` cannot be used"),
         (

@@ -77,7 +77,7 @@ fn a_pipeline_from_flags_goes_through_the_same_validator_and_its_faults_name_the
         "both `--max-retries 7` and 2 tiers are set; 2 tiers allow at most 2 retries",
         "`--jitter fool` is not a jitter",
         "`--sink-url` must begin with http:// or https://",
-        "`--listen ?` is not an address with a port",
+        "`--listen ?` is not an IP address with a port",
         "5 errors.",
     ] {
         assert!(told.contains(said), "{said}\n{told}");

@@ -127,6 +127,146 @@ classes = { "404" = "gone", 5xx = "permanent", "409" = "ok", timeout = "permanen
     assert_eq!(webhook.options().unwrap().per_endpoint_rate, Some(10.0));
 }
 
+/// Every key, each with a value that is not the default.
+const UNUSUAL: &str = r#"
+[engine]
+kind = "embedded"
+dir = "/var/lib/redrive"
+[server]
+listen = "127.0.0.1:7444"
+[[server.token]]
+name = "ops"
+scopes = ["read"]
+secret_file = "/run/ops"
+[[pipeline]]
+name = "push"
+id = "json:/id"
+tenant = "header:x-tenant"
+profile = "push"
+backoff = { base = "3s", multiplier = 3.0, cap = "1m" }
+retries = 7
+attempts_for = { rate_limited = 10 }
+replay_attempts = 2
+jitter = "none"
+retry_after_jitter = "5%"
+retry_after_max = "2h"
+ttl = "2h"
+cap_ttl_share = 0.25
+hold_max = "3h"
+ordering = "key"
+after_dead = "block_key"
+classify = "off"
+mode = "blocking"
+concurrency = 7
+timeout = "10s"
+max_pending = 1000
+dedup = "off"
+outage_gate = false
+budget = { retries_per_minute = 9, on_exhausted = "dead_letter" }
+crash = { threshold = 4, window = "10m" }
+[pipeline.breaker]
+enabled = false
+cooldown = "31s"
+cooldown_max = "6m"
+probes = 6
+[pipeline.breaker.fast]
+window = "11s"
+failures = "51%"
+min = 21
+[pipeline.breaker.slow]
+window = "6m"
+failures = "21%"
+counts = ["5xx", "429"]
+action = "alert"
+[pipeline.guard]
+share = "51%"
+over = "2m"
+times_baseline = 11
+[pipeline.sink.webhook]
+endpoint = "header:x-endpoint"
+headers = { x-key_file = "/run/key" }
+ca_file = "/run/ca.pem"
+per_endpoint = 3
+per_endpoint_rate = "600/m"
+allow_private_addresses = true
+classes = { "404" = "gone" }
+[[alert]]
+on = ["guard"]
+pipelines = ["push"]
+command = ["/usr/local/bin/page-me", "now"]
+every = "16m"
+timeout = "11s"
+dead_letters = 101
+within = "11m"
+oldest_letter = "25h"
+queue_depth = 10001
+"#;
+
+/// The settings of `config show`, as text that is a configuration.
+fn shown(config: &Config) -> String {
+    config.resolved().iter().flat_map(|table| table.text(false)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn what_config_show_prints_is_the_whole_configuration() {
+    let unusual = config(UNUSUAL);
+    let shown_once = shown(&unusual);
+    // Alternatives of what is set, and what another engine or a server with TLS would have.
+    let others = [
+        "tiers",
+        "attempts",
+        "fixed",
+        "share_of_successes",
+        "url",
+        "webhook",
+        "source",
+        "brokers",
+        "group",
+        "member",
+        "start",
+        "topics",
+        "state_dir",
+        "only",
+        "kafka",
+        "tls_cert_file",
+        "tls_key_file",
+    ];
+    for key in redrive_cli::config::keys::TABLES.iter().flat_map(|table| table.keys) {
+        let forms = [format!("{key} = "), format!("{key}]"), format!(".{key}.")];
+        let set = forms.iter().any(|form| UNUSUAL.contains(form));
+        assert!(set || others.contains(key), "`{key}` is a new key: give it an unusual value here");
+    }
+    // Read again it means the same, so nothing that was set is missing.
+    assert_eq!(shown(&config(&shown_once)), shown_once);
+    let settings = |text: &str| -> Vec<String> {
+        let mut table = "";
+        let mut all = Vec::new();
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            match line.split_once(" = ").filter(|_| !line.starts_with('[')) {
+                Some((key, _)) => all.push(format!("{table} {key}")),
+                None => table = line,
+            }
+        }
+        all
+    };
+    let printed = settings(&shown_once);
+    for setting in settings(UNUSUAL) {
+        assert!(printed.contains(&setting), "{setting} is not shown in\n{shown_once}");
+    }
+    // And without anything set, what holds is shown all the same.
+    let shown = shown(&config(ORDERS));
+    for line in [
+        "[pipeline.breaker]",
+        "enabled = true",
+        "cooldown = \"30s\"",
+        "[pipeline.guard]",
+        "times_baseline = 10",
+        "counts = [\"5xx\", \"timeout\", \"refused\", \"other\"]",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line} is not shown in\n{shown}");
+    }
+}
+
 #[test]
 fn what_excludes_each_other_is_told_with_both_places() {
     let report = wrong(&orders_with("tiers = [\"5s\"]\nbackoff = { fixed = \"60s\" }"));
@@ -200,7 +340,7 @@ fn the_class_table_takes_statuses_and_classes_only() {
         wrong(&format!("{ORDERS}classes = {{ 404 = \"gon\", 9xx = \"gone\", 500 = \"crash\", 501 = 3 }}\n"));
     for said in [
         "`sink.webhook.classes.404 = \"gon\"` is not one of ok, transient",
-        "; \"404\" = \"gone\"",
+        "; sink.webhook.classes.404 = \"gone\"",
         "`sink.webhook.classes.9xx` is not a status",
         "`sink.webhook.classes.500 = \"crash\"` is not one of",
         "`sink.webhook.classes.501` must be a text in quotes",
@@ -299,8 +439,9 @@ fn the_library_says_the_same_about_the_same_mistake() {
         .all
         .iter()
         .map(|fault| match &fault.note {
-            Some(note) => format!("{}: {note}", fault.problem),
-            None => fault.problem.clone(),
+            // What may be written is a note here, and the fix there.
+            Some(note) if !note.starts_with("write it like") => format!("{}: {note}", fault.problem),
+            _ => fault.problem.clone(),
         })
         .collect();
     assert_eq!(file, library);

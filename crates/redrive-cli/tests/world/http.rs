@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 #[derive(Debug, Clone)]
 pub struct Answer {
@@ -51,18 +50,22 @@ fn try_send_as(
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
     let host = host.unwrap_or(address);
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+    stream.set_read_timeout(Some(super::PATIENCE)).ok()?;
     let mut request = format!("{method} /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
     for (name, value) in headers {
         write!(request, "{name}: {value}\r\n").ok()?;
     }
-    write!(request, "content-length: {}\r\n\r\n", body.len()).ok()?;
-    stream.write_all(request.as_bytes()).ok()?;
-    stream.write_all(body.as_bytes()).ok()?;
+    write!(request, "content-length: {}\r\n\r\n{body}", body.len()).ok()?;
+    // A server that refuses a request need not read its body: the connection may be reset behind a whole answer.
+    let _ = stream.write_all(request.as_bytes());
     let mut raw = Vec::new();
-    stream.read_to_end(&mut raw).ok()?;
+    let ended = stream.read_to_end(&mut raw);
     let text = String::from_utf8_lossy(&raw).into_owned();
     let (head, body) = text.split_once("\r\n\r\n")?;
+    let announced = header(head, "content-length").and_then(|length| length.parse::<usize>().ok());
+    if ended.is_err() && announced != Some(body.len()) {
+        return None;
+    }
     let status = head.split_whitespace().nth(1)?.parse().ok()?;
     let chunked = header(head, "transfer-encoding").is_some_and(|coding| coding == "chunked");
     let body = if chunked { unchunk(body) } else { body.to_owned() };

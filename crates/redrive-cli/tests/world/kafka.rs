@@ -12,7 +12,7 @@ use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = super::PATIENCE;
 
 /// `host:port` of the broker.
 pub fn address() -> String {

@@ -16,17 +16,36 @@ pub mod process;
 pub mod proxy;
 pub mod receiver;
 pub mod stub;
+pub mod terminal;
 
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes, also on a machine that is busy elsewhere.
-const PATIENCE: Duration = Duration::from_mins(3);
+pub const PATIENCE: Duration = Duration::from_mins(5);
 
-/// A port nobody listens on. Somebody else may take it before it is used; a test that loses that race fails loudly.
+/// A port nobody listens on, for a process that is about to be started. Not one that the system would hand out: between
+/// here and there it would give it to the next connection of anybody.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let handed_out_from =
+        range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768_u16);
+    let ports = handed_out_from.saturating_sub(FIRST_PORT).max(1_000);
+    // Test programs run side by side; each begins somewhere else.
+    let start = std::process::id().wrapping_mul(7_919) as u16;
+    loop {
+        let step = NEXT.fetch_add(1, Ordering::SeqCst);
+        let port = FIRST_PORT + start.wrapping_add(step) % ports;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
+
+/// Below are the ports of well-known services, and those of our own documentation.
+const FIRST_PORT: u16 = 12_000;
 
 /// A configuration of one pipeline that delivers to a webhook: the lines of `[engine]`, which may go on with tables of it, and
 /// of `[[pipeline]]`. [`process::Processor`] puts the directory and the address in.

@@ -13,23 +13,29 @@ use crate::{Jitter, Ratio, Schedule};
 impl Check {
     pub(super) fn schedule(&mut self, all: &PolicySettings) -> Schedule {
         match (&all.tiers, &all.backoff, &all.custom) {
-            (Some(tiers), _, _) => self.tiers(tiers),
+            (Some(tiers), _, _) => self.tiers(tiers, all.retries.or(all.attempts).is_some()),
             (None, Some(backoff), _) => self.backoff(backoff),
             (None, None, Some(custom)) => Schedule::Custom(custom.clone()),
             (None, None, None) => unreachable!("every profile has a schedule"),
         }
     }
 
-    fn tiers(&mut self, given: &[Given<Duration>]) -> Schedule {
-        let listed = |tiers: &[String]| {
-            format!("[{}]", tiers.iter().map(|t| format!("{t:?}")).collect::<Vec<_>>().join(", "))
-        };
-        let value = listed(&given.iter().map(Given::print).collect::<Vec<_>>());
+    fn tiers(&mut self, given: &[Given<Duration>], has_retries: bool) -> Schedule {
+        let value = listed(given.iter().map(Given::print));
         let before = self.faults.len();
         let mut tiers = Vec::new();
         for (item, tier) in given.iter().enumerate() {
             let found = self.faults.len();
-            tiers.push(self.span("tiers", Some(tier), (TICK, DELAY_MAX), TICK));
+            let span = self.span("tiers", Some(tier), (TICK, DELAY_MAX), TICK);
+            // Where all can be read, the list as it should be says more than one of its items.
+            let all: Option<Vec<Duration>> = given.iter().map(Given::read).collect();
+            if let Some(fault) = self.faults.get_mut(found) {
+                fault.fix = match all {
+                    Some(all) => grown(&all, has_retries),
+                    None => fault.fix.trim_start_matches("tiers = ").to_owned(),
+                };
+            }
+            tiers.push(span);
             self.of_item(found, item);
         }
         if tiers.is_empty() {
@@ -37,17 +43,13 @@ impl Check {
         } else if tiers.len() > limits::TIERS_MAX {
             let problem =
                 format!("`tiers` has {} steps, at most {} are allowed", tiers.len(), limits::TIERS_MAX);
-            self.fault("tiers", value, problem, "use fewer, longer steps");
+            self.fault("tiers", value, problem, "use fewer, longer steps, or `backoff`");
         } else if let (Some(item), true) =
             (tiers.windows(2).position(|pair| pair[0] >= pair[1]), self.faults.len() == before)
         {
             let pair = &tiers[item..];
-            let mut grown = tiers.clone();
-            grown.sort();
-            grown.dedup();
-            let grown = listed(&grown.into_iter().map(print).collect::<Vec<_>>());
             let problem = format!("`tiers` must grow: {} comes after {}", print(pair[1]), print(pair[0]));
-            self.fault("tiers", value, problem, format!("tiers = {grown}"));
+            self.fault("tiers", value, problem, grown(&tiers, has_retries));
             self.of_item(before, item + 1);
         }
         Schedule::Tiers(tiers)
@@ -58,7 +60,12 @@ impl Check {
         if let Some(fixed) = &given.fixed {
             if grows {
                 let problem = "`backoff` has both `fixed` and `base`, `multiplier` or `cap`";
-                self.fault("backoff.fixed", fixed.print(), problem, "keep `fixed`, or the others");
+                let fixed_only = format!("backoff = {{ fixed = {:?} }}", fixed.print());
+                let fix = match given.base {
+                    Some(_) => format!("{fixed_only}, or remove `backoff.fixed`"),
+                    None => fixed_only,
+                };
+                self.fault("backoff.fixed", fixed.print(), problem, fix);
             }
             return Schedule::Fixed(self.span("backoff.fixed", Some(fixed), (TICK, DELAY_MAX), TICK));
         }
@@ -89,19 +96,23 @@ impl Check {
         let jitter = self.word("jitter", all.jitter.as_ref(), Jitter::Equal);
         let problem = match (jitter, schedule) {
             (Jitter::Decorrelated, Schedule::Exponential { cap: Some(_), .. }) => return jitter,
-            (Jitter::Decorrelated, Schedule::Exponential { cap: None, .. }) => {
-                Some(("needs a `backoff.cap`: it triples from delay to delay", "backoff.cap = \"120s\""))
+            (Jitter::Decorrelated, Schedule::Exponential { base, multiplier, cap: None }) => {
+                let (base, cap) = (print(*base), print((*base).max(CAP_OF_EXAMPLE)));
+                let fix =
+                    format!("backoff = {{ base = {base:?}, multiplier = {multiplier:.1}, cap = {cap:?} }}");
+                Some(("needs a `backoff.cap`: it triples from delay to delay", fix))
             }
             (Jitter::Decorrelated, _) => {
-                Some(("needs an exponential `backoff` to grow from", "jitter = \"equal\""))
+                Some(("needs an exponential `backoff` to grow from", "jitter = \"equal\"".to_owned()))
             }
             (Jitter::Around(Spread::Ratio(ratio)), _) if ratio > Ratio::WHOLE => {
-                Some(("cannot go below zero", "jitter = \"around(100%)\""))
+                Some(("cannot go below zero", "jitter = \"around(100%)\"".to_owned()))
             }
             (Jitter::Plus(Spread::Time(span)) | Jitter::Around(Spread::Time(span)), _)
                 if span > DELAY_MAX =>
             {
-                Some(("spreads wider than the longest delay there is, 720h", "jitter = \"plus(1s)\""))
+                let problem = "spreads wider than the longest delay there is, 720h";
+                Some((problem, "jitter = \"plus(1s)\"".to_owned()))
             }
             _ => None,
         };
@@ -116,8 +127,8 @@ impl Check {
         let share = Ratio::of_one(given).filter(|share| *share > Ratio::ZERO);
         let problem = match share {
             None => Some(("must be above 0 and at most 1", "cap_ttl_share = 0.5")),
+            _ if all.tiers.is_some() => Some(("does not cap tiers", "remove `cap_ttl_share`")),
             _ if all.ttl.is_none() => Some(("needs a `ttl` to be a share of", "ttl = \"1h\"")),
-            _ if all.tiers.is_some() => Some(("does not cap tiers", "shorten the tiers, or use `backoff`")),
             _ => None,
         };
         if let Some((problem, fix)) = problem {
@@ -130,4 +141,33 @@ impl Check {
         }
         share
     }
+}
+
+/// The cap that fixes and examples show.
+const CAP_OF_EXAMPLE: Duration = Duration::from_mins(2);
+
+fn listed(tiers: impl IntoIterator<Item = String>) -> String {
+    let tiers: Vec<String> = tiers.into_iter().map(|tier| format!("{tier:?}")).collect();
+    format!("[{}]", tiers.join(", "))
+}
+
+/// What to write instead of tiers that do not grow or are out of bounds. No retry gets lost: equal steps are a fixed
+/// delay, and a step that is there twice is doubled.
+fn grown(given: &[Duration], has_retries: bool) -> String {
+    let mut tiers: Vec<Duration> = given.iter().map(|tier| (*tier).clamp(TICK, DELAY_MAX)).collect();
+    tiers.sort();
+    if let ([first, _, ..], true) = (&tiers[..], tiers.first() == tiers.last()) {
+        let retries = if has_retries { String::new() } else { format!(" and retries = {}", tiers.len()) };
+        return format!("backoff.fixed = {:?}{retries} instead of `tiers`", print(*first));
+    }
+    for i in 1..tiers.len() {
+        if tiers[i] <= tiers[i - 1] {
+            tiers[i] = tiers[i - 1] * 2;
+        }
+    }
+    if tiers.last().is_some_and(|last| *last > DELAY_MAX) {
+        tiers.iter_mut().for_each(|tier| *tier = (*tier).min(DELAY_MAX));
+        tiers.dedup();
+    }
+    format!("tiers = {}", listed(tiers.into_iter().map(print)))
 }

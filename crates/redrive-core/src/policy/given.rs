@@ -59,7 +59,7 @@ impl<T: Word> From<T> for Given<T> {
 
 impl Word for Duration {
     const KIND: &'static str = "a duration";
-    const ACCEPTED: &'static str = "100ms, 5s, 5m, 24h or 1h30m";
+    const ACCEPTED: &'static str = duration::EXAMPLES;
 
     fn read(text: &str) -> Option<Self> {
         duration::parse(text).ok()
@@ -72,7 +72,8 @@ impl Word for Duration {
 
 impl Word for Jitter {
     const KIND: &'static str = "a jitter";
-    const ACCEPTED: &'static str = "none, full, equal, decorrelated, plus(50%), plus(1s) or around(10%)";
+    // Not `decorrelated`, which only some schedules can have.
+    const ACCEPTED: &'static str = "none, full, equal, plus(50%), plus(1s) or around(10%)";
 
     fn read(text: &str) -> Option<Self> {
         text.parse().ok()

@@ -8,6 +8,7 @@ use super::faults::{PolicyFaults, PolicyWarning};
 use super::given::{Given, Word};
 use super::rules::{BudgetRate, Mode, OnExhausted, Policy};
 use super::settings::PolicySettings;
+use crate::nearest::nearest;
 use crate::schedule::DELAY_MAX;
 use crate::{Class, Ratio, Schedule, profiles};
 
@@ -21,7 +22,7 @@ impl PolicySettings {
         if !all.budget.has_rate() && self.budget.on_exhausted.is_some() {
             let value = all.budget.on_exhausted.as_ref().map(Given::print).unwrap_or_default();
             let problem = format!("`budget.on_exhausted = \"{value}\"` is set, but no budget is");
-            check.fault("budget.on_exhausted", value, problem, "budget = { retries_per_minute = 100 }");
+            check.fault("budget.on_exhausted", value, problem, "budget.retries_per_minute = 100");
         }
 
         let schedule = check.schedule(&all);
@@ -109,11 +110,12 @@ impl Check {
     fn profile(&mut self, name: Option<&str>) -> &'static profiles::Profile {
         let name = name.unwrap_or(profiles::DEFAULT);
         profiles::find(name).unwrap_or_else(|| {
-            let fix = match profiles::nearest_name(name) {
-                Some(near) => format!("profile = \"{near}\""),
-                None => format!("one of {}", profiles::ALL.map(|profile| profile.name).join(", ")),
-            };
-            self.fault("profile", name, format!("there is no profile `{name}`"), fix);
+            let near = profiles::nearest_name(name);
+            let names = profiles::ALL.map(|profile| profile.name).join(", ");
+            let others = if near.is_some() { String::new() } else { format!(": there are {names}") };
+            let (problem, fix) =
+                (format!("there is no profile `{name}`{others}"), near.unwrap_or(profiles::DEFAULT));
+            self.fault("profile", name, problem, format!("profile = \"{fix}\""));
             &profiles::ALL[0]
         })
     }
@@ -132,8 +134,7 @@ impl Check {
         }
         if let (Some(retries), Some(attempts)) = (given.retries, given.attempts) {
             let problem = format!("both `retries = {retries}` and `attempts = {attempts}` are set");
-            let fix =
-                format!("keep `retries = {retries}`, which is attempts = {}", retries.saturating_add(1));
+            let fix = format!("keep `retries = {retries}` or `attempts = {attempts}`");
             self.fault("retries", retries.to_string(), problem, fix);
         }
         if let (Some(rate), Some(share)) = (given.budget.retries_per_minute, &given.budget.share_of_successes)
@@ -142,7 +143,8 @@ impl Check {
             let problem = format!(
                 "both `budget.retries_per_minute = {rate}` and `budget.share_of_successes = \"{share}\"` are set"
             );
-            self.fault("budget.retries_per_minute", rate.to_string(), problem, "keep one of them");
+            let fix = "keep `budget.retries_per_minute` or `budget.share_of_successes`";
+            self.fault("budget.retries_per_minute", rate.to_string(), problem, fix);
         }
     }
 
@@ -186,8 +188,14 @@ impl Check {
             let key = format!("attempts_for.{}", class.print());
             let Some(class) = class.read() else {
                 let name = class.print();
-                let problem = format!("`attempts_for` names `{name}`, which is not a class");
-                self.fault(key, attempts.to_string(), problem, format!("write it like {}", Class::ACCEPTED));
+                let problem =
+                    format!("`attempts_for` names `{name}`, which is not one of {}", Class::ACCEPTED);
+                let fix =
+                    match nearest(&name, Class::ACCEPTED.split(", ").flat_map(|names| names.split(" or "))) {
+                        Some(near) => format!("rename it to `attempts_for.{near}`"),
+                        None => format!("remove `{key}`"),
+                    };
+                self.fault(key, attempts.to_string(), problem, fix);
                 continue;
             };
             let problem = match class {
@@ -218,7 +226,8 @@ impl Check {
         let share = self.share_up_to_whole("budget.share_of_successes", Some(given), Ratio::WHOLE);
         if share == Ratio::ZERO {
             let problem = "`budget.share_of_successes = \"0%\"` allows no retry at all";
-            self.fault("budget.share_of_successes", "0%", problem, "retries = 0");
+            let fix = "budget.share_of_successes = \"10%\", or retries = 0 instead of `budget`";
+            self.fault("budget.share_of_successes", "0%", problem, fix);
         }
         Some(BudgetRate::ShareOfSuccesses(share))
     }

@@ -19,7 +19,7 @@ use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 
 use crate::broker;
 
-pub const LIMIT: Duration = Duration::from_mins(1);
+pub const LIMIT: Duration = Duration::from_mins(5);
 
 pub struct Desk {
     pub cluster: Cluster,

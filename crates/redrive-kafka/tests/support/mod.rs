@@ -19,7 +19,7 @@ use redrive_kafka::record::{CopyRecord, Origin, headers};
 use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
 
 /// Far longer than anything takes; only a fault waits for its end.
-pub const LIMIT: Duration = Duration::from_mins(1);
+pub const LIMIT: Duration = Duration::from_mins(5);
 /// The header that holds a message's id.
 pub const ID: &str = "x-test-id";
 

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, NoTls};
 
 /// Longer than anything here takes on a busy machine; only a hanging test gets there.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 pub(crate) struct Db {
     config: Config,

@@ -51,6 +51,7 @@ pub(crate) async fn start(
     let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
     let words = given.words();
     let target = target(wish.to.as_deref())?;
+    ReplayError::check_rate(wish.rate)?;
     if target == ReplayTarget::Source && served.handle.takes_messages() {
         return Err(ReplayError::NoSource(wish.pipeline).into());
     }
@@ -58,7 +59,7 @@ pub(crate) async fn start(
     if wish.dry_run {
         let forecast = selection.forecast(&served.handle, wish.force).await?;
         let would_replay = forecast.would_replay;
-        let about_seconds = wish.rate.filter(|rate| *rate > 0.0).map(|rate| would_replay as f64 / rate);
+        let about_seconds = wish.rate.map(|rate| would_replay as f64 / rate);
         let skips = by_reason(&Skipped { too_often: forecast.too_often, ..Skipped::default() });
         let other_groups = match target {
             ReplayTarget::Pipeline => None,
@@ -147,9 +148,14 @@ impl From<ReplayError> for Problem {
     fn from(error: ReplayError) -> Self {
         match error {
             ReplayError::Nothing => Self::new(Code::NotFound, error, "no open letter fits; list them first"),
-            ReplayError::TooMany | ReplayError::Rate(_) | ReplayError::NoSource(_) => {
-                Self::bad_request(error, "change the request")
+            ReplayError::TooMany => {
+                Self::bad_request(error, "narrow it down by `filter` or `since`, and start several replays")
             }
+            ReplayError::Rate(_) => Self::bad_request(
+                error,
+                "leave `rate` out to replay as fast as the pipeline takes them; a replay that shall wait can be paused",
+            ),
+            ReplayError::NoSource(_) => Self::bad_request(error, "leave `to` out"),
             ReplayError::TooManyJobs => Self::new(Code::Conflict, error, "GET /v1/replays lists them"),
             ReplayError::NotFound(_) => Self::not_found(
                 error,

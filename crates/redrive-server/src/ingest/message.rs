@@ -10,12 +10,13 @@ use redrive::{Message, NewMessage, Time};
 use redrive_core::message::MessageError;
 use redrive_core::nearest::nearest;
 use redrive_core::{Pick, duration};
-use serde::de::{MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::extract;
 use crate::problem::{Code, Problem};
+use crate::request::instead_of_object;
 use redrive::timestamp;
 
 /// The fields of the object, for "did you mean".
@@ -67,7 +68,10 @@ pub fn read(
     now: Time,
     fresh_id: impl FnOnce() -> Result<String, Problem>,
 ) -> Result<NewMessage, Problem> {
-    let given: Given<'_> = serde_json::from_slice(text).map_err(|error| not_a_message(&error))?;
+    if let Some(found) = instead_of_object(text) {
+        return Err(not_an_object(found));
+    }
+    let given: Given<'_> = serde_json::from_slice(text).map_err(|error| not_a_message(&error, text))?;
     let payload = payload(given.payload, given.payload_base64.as_deref())?;
     let headers = given.headers.0;
     let id = match (given.id, &intake.id) {
@@ -146,14 +150,17 @@ fn due(due: Option<When>, delay: Option<&str>, now: Time) -> Result<Option<Time>
 }
 
 fn span(field: &str, text: &str) -> Result<Duration, Problem> {
-    let hint = "write a span like \"100ms\", \"5s\", \"5m\", \"24h\" or \"1h30m\"";
-    duration::parse(text).map_err(|error| Problem::bad_message(format!("`{field}`: {error}"), hint))
+    duration::parse(text).map_err(|_| {
+        let hint = format!("write a duration like {}", duration::EXAMPLES);
+        Problem::bad_message(format!("`{field}`: `{text}` is not a duration"), hint)
+    })
 }
 
 fn out_of_bounds(error: &MessageError) -> Problem {
     match error {
-        MessageError::TooLarge { .. } | MessageError::TooManyHeaders { .. } => {
-            Problem::new(Code::TooLarge, error, "keep large bodies elsewhere and send where they are")
+        MessageError::TooLarge { part, .. } => Problem::new(Code::TooLarge, error, hint_for_size(part)),
+        MessageError::TooManyHeaders { .. } => {
+            Problem::new(Code::TooLarge, error, "put what belongs to the content into `payload`")
         }
         MessageError::EmptyId | MessageError::Damaged(_) => {
             Problem::bad_message(error, "leave `id` out to have one made")
@@ -161,7 +168,47 @@ fn out_of_bounds(error: &MessageError) -> Problem {
     }
 }
 
-fn not_a_message(error: &serde_json::Error) -> Problem {
+/// What to do about a part that is too large.
+fn hint_for_size(part: &str) -> &'static str {
+    match part {
+        "id" => "choose a shorter `id`, for example a hash of this one, or leave `id` out to have one made",
+        "key" => {
+            "a `key` names whose messages wait for each other; use a shorter name, or a hash of this one"
+        }
+        "tenant" => "use a shorter name for the `tenant`",
+        "header name" | "headers" => "send fewer or shorter `headers`; content goes into `payload`",
+        _ => "store large content elsewhere and send its address as the `payload`",
+    }
+}
+
+fn not_an_object(found: &str) -> Problem {
+    let hint = match found {
+        "an array" => format!("{EXAMPLE}; many go one per line, with `{NDJSON}`"),
+        _ => EXAMPLE.to_owned(),
+    };
+    Problem::bad_message(format!("a message is a JSON object, and this is {found}"), hint)
+}
+
+const EXAMPLE: &str = "send one JSON object such as {\"id\":\"o-1\",\"payload\":{\"amount\":1999}}";
+const NDJSON: &str = "Content-Type: application/x-ndjson";
+
+fn not_a_message(error: &serde_json::Error, body: &[u8]) -> Problem {
+    if error.is_eof() {
+        return Problem::bad_message(
+            "the JSON object ends in the middle",
+            "send the whole object; where a line is a message, all of it stands on one line",
+        );
+    }
+    let mut objects = serde_json::Deserializer::from_slice(body).into_iter::<IgnoredAny>();
+    if let (true, Some(Ok(_))) = (error.is_syntax(), objects.next()) {
+        let rest = &body[objects.byte_offset()..];
+        return if rest.trim_ascii_start().starts_with(b"{") {
+            let hint = format!("send many messages with `{NDJSON}`, one object per line");
+            Problem::bad_message("there is more than one JSON object in the body", hint)
+        } else {
+            Problem::bad_message("something stands behind the JSON object", EXAMPLE)
+        };
+    }
     let text = error.to_string();
     let unknown = text.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
     let hint = match unknown.map(|field| (field, nearest(field, FIELDS))) {
@@ -169,7 +216,7 @@ fn not_a_message(error: &serde_json::Error) -> Problem {
         Some((_, None)) => {
             format!("the fields are {}; everything of your own goes into `payload`", FIELDS.join(", "))
         }
-        None => "send one JSON object such as {\"id\":\"o-1\",\"payload\":{\"amount\":1999}}".to_owned(),
+        None => EXAMPLE.to_owned(),
     };
     Problem::bad_message(format!("this is not a message: {text}"), hint)
 }
@@ -286,9 +333,12 @@ mod tests {
             (r#"{"payload_base64":"*"}"#, "`payload_base64` is not base64", "alphabet"),
             (r#"{"ttl":"5 minutes"}"#, "`ttl`: `5 minutes`", "5m"),
             (r#"{"id":""}"#, "id is empty", "leave `id` out"),
-            ("[1]", "not a message", "one JSON object"),
-            ("", "not a message", "one JSON object"),
-            ("{}{}", "trailing characters", "one JSON object"),
+            ("[1]", "a message is a JSON object, and this is an array", "application/x-ndjson"),
+            ("", "a message is a JSON object, and this is empty", "one JSON object"),
+            ("truth", "a message is a JSON object, and this is not JSON", "one JSON object"),
+            ("{}{}", "more than one JSON object", "application/x-ndjson"),
+            ("{} x", "behind the JSON object", "one JSON object"),
+            (r#"{"id":"a""#, "ends in the middle", "the whole object"),
         ] {
             let problem = read_plain(text).unwrap_err();
             assert_eq!(problem.code, Code::BadMessage, "{text}");

@@ -58,6 +58,13 @@ struct One {
     id: String,
     state: &'static str,
     duplicate: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durable: Option<bool>,
+}
+
+/// `false` where what was accepted ends with the process; nothing is said where it does not.
+fn durable(served: &Served) -> Option<bool> {
+    (served.engine == "memory").then_some(false)
 }
 
 /// The answer to many.
@@ -67,6 +74,8 @@ struct Many {
     duplicates: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     ids: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durable: Option<bool>,
 }
 
 async fn one(served: &Served, body: &[u8]) -> Result<Response, Problem> {
@@ -79,9 +88,10 @@ async fn one(served: &Served, body: &[u8]) -> Result<Response, Problem> {
         // An id that is remembered, but neither waits nor is a dead letter, has been delivered.
         let known = served.handle.message(&id).await?;
         let state = known.map_or("succeeded", |known| known.state.name());
-        return Ok(Json(One { id, state, duplicate: true }).into_response());
+        return Ok(Json(One { id, state, duplicate: true, durable: durable(served) }).into_response());
     }
-    Ok((StatusCode::ACCEPTED, Json(One { id, state, duplicate: false })).into_response())
+    let answer = One { id, state, duplicate: false, durable: durable(served) };
+    Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
 
 async fn many(served: &Served, params: IngestParams, body: Bytes) -> Result<Response, Problem> {
@@ -92,7 +102,7 @@ async fn many(served: &Served, params: IngestParams, body: Bytes) -> Result<Resp
     let duplicates = accepted.iter().filter(|one| matches!(one, Accepted::Duplicate { .. })).count();
     let news = accepted.len() - duplicates;
     let status = if news == 0 { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((status, Json(Many { accepted: news, duplicates, ids })).into_response())
+    Ok((status, Json(Many { accepted: news, duplicates, ids, durable: durable(served) })).into_response())
 }
 
 async fn read_many(body: Bytes, intake: &Intake, now: Time) -> Result<Vec<NewMessage>, Problem> {

@@ -75,6 +75,10 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("accepted", json!({ "type": "integer", "description": "Of many: how many were new." })),
             ("duplicates", json!({ "type": "integer", "description": "Of many: how many were known." })),
             ("ids", texts()),
+            (
+                "durable",
+                json!({ "type": "boolean", "description": "Only there, and false, where a restart loses it: with the memory engine." }),
+            ),
         ],
     );
     add("Pipelines", &["pipelines"], vec![("pipelines", many("Pipeline"))]);

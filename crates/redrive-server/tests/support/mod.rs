@@ -83,6 +83,9 @@ pub struct Running {
     pipelines: JoinHandle<()>,
 }
 
+/// Longer than anything takes, also on a machine that is busy elsewhere.
+pub const PATIENCE: Duration = Duration::from_mins(5);
+
 pub async fn start() -> Running {
     start_with(Setup::default()).await
 }
@@ -253,7 +256,7 @@ impl Running {
             if answer.status == 200 && wish(&value) {
                 return value;
             }
-            assert!(begun.elapsed() < Duration::from_secs(20), "{path} stays {value}");
+            assert!(begun.elapsed() < PATIENCE, "{path} stays {value}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -271,11 +274,26 @@ impl Running {
         stream
     }
 
+    /// Sends the head of a request, without the empty line behind it, and returns once the server asks for its body:
+    /// then the request is being handled.
+    pub async fn begin(&self, head: &str) -> TcpStream {
+        let mut stream = self.hang(format!("{head}expect: 100-continue\r\n\r\n").as_bytes()).await;
+        let mut said = Vec::new();
+        while !said.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            let read = stream.read(&mut byte).await.unwrap();
+            assert_eq!(read, 1, "the server hung up: {:?}", String::from_utf8_lossy(&said));
+            said.push(byte[0]);
+        }
+        assert!(said.starts_with(b"HTTP/1.1 100 "), "{:?}", String::from_utf8_lossy(&said));
+        stream
+    }
+
     /// Sends a message until it is accepted.
     pub async fn wait_until_accepted(&self, path: &str, body: &str) {
         let begun = Instant::now();
         while self.post(path, body).await.status != 202 {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{path} accepts nothing");
+            assert!(begun.elapsed() < PATIENCE, "{path} accepts nothing");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -260,32 +260,29 @@ impl ClassTable {
 
 fn unknown_preset(value: &str) -> SinkFault {
     let problem = format!("`classes.preset` is {value:?}, which is no class table");
-    SinkFault::of("classes.preset", value, problem, "preset = \"webhook\" or \"seed-strict\"")
+    let fix = "classes.preset = \"webhook\", or classes.preset = \"seed-strict\"";
+    SinkFault::of("classes.preset", value, problem, fix)
 }
 
 fn unknown_case(name: &str) -> SinkFault {
-    let near = nearest(name, Trouble::ALL.map(Trouble::name).into_iter().chain(["preset"]));
-    let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-    let problem = format!("`classes` has a row for {name:?}, which no answer can be{near}");
-    let fix = "a status (\"404\"), a hundred (\"5xx\"), or timeout, refused, dns, tls, reset, blocked";
-    SinkFault::of(format!("classes.{name}"), "", problem, fix)
+    let rows = "a status (\"404\"), a hundred (\"5xx\"), timeout, refused, dns, tls, reset or blocked";
+    let problem = format!("`classes` has a row for {name:?}, which no answer can be; a row is {rows}");
+    let fix = match nearest(name, Trouble::ALL.map(Trouble::name).into_iter().chain(["preset"])) {
+        Some(near) => format!("rename it to `classes.{near}`"),
+        None => format!("remove `classes.{name}`"),
+    };
+    SinkFault::of(format!("classes.{name}"), "", problem, &fix)
 }
 
 fn unknown_meaning(name: &str, value: &str) -> SinkFault {
-    let near = nearest(value, Meaning::NAMES);
-    let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-    let problem = format!("`classes.{name}` is {value:?}, which is no class{near}");
-    SinkFault::of(
-        format!("classes.{name}"),
-        value,
-        problem,
-        "one of ok, transient, rate_limited, permanent, gone, credential, reconnect",
-    )
+    let near = nearest(value, Meaning::NAMES).unwrap_or("transient");
+    let problem = format!("`classes.{name}` is {value:?}, which is not one of {}", Meaning::NAMES.join(", "));
+    SinkFault::of(format!("classes.{name}"), value, problem, &format!("classes.{name} = \"{near}\""))
 }
 
 fn lost(name: &str) -> SinkFault {
     let problem = format!("`classes.{name}` is \"ok\", but nothing was delivered: the message would be lost");
-    SinkFault::of(format!("classes.{name}"), "ok", problem, "a class of failure, such as transient")
+    SinkFault::of(format!("classes.{name}"), "ok", problem, &format!("classes.{name} = \"transient\""))
 }
 
 #[cfg(test)]
@@ -347,7 +344,10 @@ mod tests {
             keys,
             ["classes.4o4", "classes.404", "classes.timeout", "classes.timout", "classes.preset"]
         );
-        assert!(faults[1].problem.ends_with("did you mean `gone`?"), "{}", faults[1]);
-        assert!(faults[3].problem.ends_with("did you mean `timeout`?"), "{}", faults[3]);
+        let fixes: Vec<_> = faults.iter().map(|fault| fault.fix.as_str()).collect();
+        assert_eq!(fixes[0], "remove `classes.4o4`");
+        assert_eq!(fixes[1], "classes.404 = \"gone\"");
+        assert_eq!(fixes[2], "classes.timeout = \"transient\"");
+        assert_eq!(fixes[3], "rename it to `classes.timeout`");
     }
 }

@@ -7,9 +7,7 @@ use std::error::Error;
 use std::future::{Future, ready};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,15 +17,12 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use tower_service::Service;
 
 use super::guard::{Blocked, Guard};
 use super::names::Names;
 use super::payload::Payload;
-use crate::fault::SinkFault;
 
 pub(super) type Pool = Client<HttpsConnector<Connector>, Payload>;
 
@@ -60,34 +55,6 @@ pub(super) fn pool(names: Names, guard: Guard, tls: ClientConfig) -> Pool {
         .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
         .http1_max_buf_size(ANSWER_BUFFER_BYTES_MAX)
         .build(connector)
-}
-
-/// The roots that are trusted: those of the file alone, or Mozilla's list.
-pub(super) fn tls(ca_file: Option<&Path>) -> Result<ClientConfig, SinkFault> {
-    let mut roots = RootCertStore::empty();
-    match ca_file {
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(path) => read_roots(path, &mut roots).map_err(|problem| {
-            let value = path.display().to_string();
-            let problem = format!("`ca_file` is {value:?}, but {problem}");
-            SinkFault::of("ca_file", &value, problem, "a PEM file with the certificates of your authority")
-        })?,
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.map_err(|error| {
-        SinkFault::of("ca_file", "", format!("TLS could not be set up: {error}"), "report this as a bug")
-    })?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
-}
-
-fn read_roots(path: &Path, roots: &mut RootCertStore) -> Result<(), String> {
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| format!("{error}"))?;
-    for certificate in certificates {
-        let certificate = certificate.map_err(|error| format!("it is not PEM: {error}"))?;
-        roots.add(certificate).map_err(|error| format!("a certificate in it cannot be used: {error}"))?;
-    }
-    if roots.is_empty() { Err("there is no certificate in it".into()) } else { Ok(()) }
 }
 
 /// Looks names up and lets only allowed addresses through.
@@ -169,6 +136,8 @@ impl Service<Uri> for Connector {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn ips(texts: &[&str]) -> Vec<IpAddr> {
@@ -204,16 +173,5 @@ mod tests {
         assert_eq!(first, ["1.1.1.1:0".parse().unwrap()], "what was checked is what is connected to");
         assert_eq!(lookups.load(std::sync::atomic::Ordering::SeqCst), 1);
         assert!(guarded.call(name).await.unwrap_err().downcast_ref::<Blocked>().is_some());
-    }
-
-    #[test]
-    fn a_file_without_a_certificate_is_a_fault_that_names_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("ca.pem");
-        assert_eq!(tls(Some(&path)).unwrap_err().key, "ca_file");
-        std::fs::write(&path, "hello").unwrap();
-        let fault = tls(Some(&path)).unwrap_err();
-        assert!(fault.problem.ends_with("there is no certificate in it"), "{fault}");
-        assert!(tls(None).is_ok());
     }
 }

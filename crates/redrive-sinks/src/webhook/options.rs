@@ -10,7 +10,7 @@ use redrive_core::pace::RATE_MIN;
 use redrive_core::rate::{self, RATE_MAX};
 
 use super::classes::ClassTable;
-use super::endpoint::{self, EndpointSource};
+use super::endpoint::{self, EndpointFault, EndpointSource};
 use super::names::Names;
 use super::request::{is_hop_by_hop, is_ours};
 use super::signing::Signing;
@@ -20,7 +20,8 @@ use crate::secret::Secret;
 /// Requests at once to one endpoint, where messages name their endpoints.
 pub const PER_ENDPOINT: u32 = 5;
 const TIMEOUT: Duration = Duration::from_secs(30);
-const TIMEOUT_MAX: Duration = Duration::from_hours(1);
+/// The longest time one request may have.
+pub const TIMEOUT_MAX: Duration = Duration::from_hours(1);
 
 /// The value of a header: a text, or a file that holds it.
 #[derive(Clone, Debug)]
@@ -107,23 +108,29 @@ impl WebhookOptions {
         let mut faults = Vec::new();
         faults.extend(self.target().err());
         faults.extend(self.limits().err());
-        faults.extend(super::connect::tls(self.ca_file.as_deref()).err());
+        faults.extend(crate::tls::client(self.ca_file.as_deref()).err());
         faults.extend(self.headers.iter().filter_map(|(name, from)| header(name, from).err()));
         faults
     }
 
     pub(super) fn target(&self) -> Result<Target, SinkFault> {
-        let fix = "url = \"https://…\" for all messages, or endpoint = \"json:/url\" for one per message";
+        let fix = "url = \"https://example.com/hook\", or endpoint = \"json:/url\"";
         match (&self.url, &self.endpoint) {
             (None, None) => Err(SinkFault::of("url", "", "neither `url` nor `endpoint` is set", fix)),
-            (Some(_), Some(_)) => {
-                Err(SinkFault::of("endpoint", "", "`url` and `endpoint` are both set", &format!("one of them: {fix}")))
-            }
+            (Some(_), Some(_)) => Err(SinkFault::of(
+                "endpoint",
+                "",
+                "`url` and `endpoint` are both set",
+                "keep `url` or `endpoint`",
+            )),
             (None, Some(pick)) => Ok(Target::PerMessage(EndpointSource::of(pick))),
             (Some(url), None) => endpoint::judge(url.expose()).map(Target::Fixed).map_err(|fault| {
-                let problem = format!("`url` cannot be used: {fault}");
-                let fix = "https://host/path; a user and password belong into headers = { authorization_file = \"…\" }";
-                SinkFault::of("url", "", problem, fix)
+                let instead = match fault {
+                    EndpointFault::User => "; they belong into `headers.authorization_file`",
+                    _ => "",
+                };
+                let problem = format!("`url` cannot be used: {fault}{instead}");
+                SinkFault::of("url", "", problem, "url = \"https://example.com/hook\"")
             }),
         }
     }
@@ -139,12 +146,17 @@ impl WebhookOptions {
         {
             let (key, value) = ("per_endpoint_rate", rate.to_string());
             let problem = format!("`{key}` is {value} a second; it may be from one an hour to {RATE_MAX}");
-            return Err(SinkFault::of(key, &value, problem, "per_endpoint_rate = \"20/s\", or leave it out"));
+            return Err(SinkFault::of(
+                key,
+                &value,
+                problem,
+                "per_endpoint_rate = \"20/s\", or remove `per_endpoint_rate`",
+            ));
         }
         match self.per_endpoint {
             Some(0) => {
                 let problem = "`per_endpoint` is 0: no message could ever be sent";
-                Err(SinkFault::of("per_endpoint", "0", problem, "per_endpoint = 5, or leave it out"))
+                Err(SinkFault::of("per_endpoint", "0", problem, "per_endpoint = 5, or remove `per_endpoint`"))
             }
             Some(limit) => Ok(Some(limit)),
             None => Ok(self.endpoint.is_some().then_some(PER_ENDPOINT)),
@@ -158,14 +170,15 @@ pub(super) fn header(name: &str, from: &HeaderFrom) -> Result<(HeaderName, Heade
     let refused = |problem: &str, fix: &str| {
         Err(SinkFault::of(key.as_str(), "", format!("`headers` has {name:?}, {problem}"), fix))
     };
+    let remove = format!("remove `{key}`");
     let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
-        return refused("which is no name of a header", "letters, digits and hyphens");
+        return refused("which is no name of a header: that has letters, digits and hyphens", &remove);
     };
     if is_hop_by_hop(name) {
-        return refused("which belongs to the connection and is set by the client", "leave it out");
+        return refused("which belongs to the connection and is set by the client", &remove);
     }
     if is_ours(name) {
-        return refused("which Redrive sets itself", "another name");
+        return refused("which Redrive sets itself", &remove);
     }
     let secret = match from {
         HeaderFrom::Text(secret) => secret.clone(),
@@ -180,7 +193,8 @@ pub(super) fn header(name: &str, from: &HeaderFrom) -> Result<(HeaderName, Heade
         },
     };
     let Ok(mut value) = HeaderValue::from_str(secret.expose()) else {
-        return refused("whose value cannot be sent in a header", "one line of visible ASCII characters");
+        let problem = "whose value cannot be sent: a header has one line of visible ASCII characters";
+        return refused(problem, &remove);
     };
     value.set_sensitive(true);
     Ok((header, value, secret))

@@ -44,7 +44,7 @@ impl WebhookSink {
     /// The fault is the first one; [`WebhookOptions::check`] has all of them.
     pub fn build(options: WebhookOptions) -> Result<Self, SinkFault> {
         let (target, per_endpoint) = (options.target()?, options.limits()?);
-        let tls = connect::tls(options.ca_file.as_deref())?;
+        let tls = crate::tls::client(options.ca_file.as_deref())?;
         let headers = options.headers.iter().map(|(name, from)| options::header(name, from));
         let headers = headers.collect::<Result<Vec<_>, _>>()?;
         let redactor = Redactor::of(headers.iter().map(|(_, _, secret)| secret));

@@ -83,5 +83,5 @@ async fn a_certificate_for_another_name_is_permanent_and_the_text_names_no_host(
 async fn a_server_without_tls_is_permanent() {
     let server = Server::saying(200, &[], "").await;
     let sink = sink(to(format!("https://localhost:{}/", server.address.port())));
-    assert_eq!(refused(&sink).await, "TLS: the receiver does not speak TLS");
+    assert_eq!(refused(&sink).await, "TLS: the other side does not speak TLS");
 }

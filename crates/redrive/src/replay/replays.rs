@@ -44,7 +44,7 @@ pub enum ReplayError {
     Nothing,
     #[error("more than {SELECTION_MAX} letters are selected; narrow the selection down")]
     TooMany,
-    #[error("the rate is {0} letters per second; give a number above 0 and up to {RATE_MAX}, or none")]
+    #[error("`rate` is {0} letters per second, and has to be above 0 and at most {RATE_MAX}")]
     Rate(f64),
     #[error(
         "letters of `{0}` did not come from a topic, so they cannot be put back onto one; leave the target out"
@@ -60,6 +60,16 @@ pub enum ReplayError {
     NoRuntime,
     #[error("the replay job could not be stored: {0}")]
     Storage(#[from] std::io::Error),
+}
+
+impl ReplayError {
+    /// What is wrong with a pace, if anything is. A dry run asks for it too.
+    pub fn check_rate(rate: Option<f64>) -> Result<(), Self> {
+        match rate {
+            Some(rate) if !(rate > 0.0 && rate <= RATE_MAX) => Err(Self::Rate(rate)),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn cut(words: &str) -> String {
@@ -144,9 +154,7 @@ impl Replays {
         if ids.len() > SELECTION_MAX {
             return Err(ReplayError::TooMany);
         }
-        if let Some(rate) = spec.rate.filter(|rate| !(*rate > 0.0 && *rate <= RATE_MAX)) {
-            return Err(ReplayError::Rate(rate));
-        }
+        ReplayError::check_rate(spec.rate)?;
         if spec.target == ReplayTarget::Source && handle.takes_messages() {
             return Err(ReplayError::NoSource(handle.name().to_owned()));
         }

@@ -13,7 +13,7 @@ use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Redrive, Tim
 use redrive_core::PolicyBuilder;
 
 /// No test takes this long unless something hangs.
-pub(crate) const HANG_GUARD: Duration = Duration::from_mins(1);
+pub(crate) const HANG_GUARD: Duration = Duration::from_mins(5);
 
 pub(crate) fn message(id: impl Into<String>) -> Message {
     Message::builder(id).build().unwrap()

@@ -1,5 +1,7 @@
 //! The ledger of `redrive downstream` as a witness: `GET /applied?after=&limit=`, `GET /stats`.
 
+use std::path::Path;
+
 use hyper::Method;
 use serde::Deserialize;
 
@@ -27,9 +29,9 @@ struct Stats {
 }
 
 impl Stub {
-    pub fn new(place: Place) -> Self {
+    pub fn new(place: Place, ca_file: Option<&Path>) -> Result<Self, Failed> {
         // The stub has no tokens, and ours is none of its business.
-        Self { wire: Wire::new(place, None) }
+        Ok(Self { wire: Wire::new(place, None, ca_file)? })
     }
 
     pub async fn applied(&self, each: &mut impl FnMut(&str)) -> Result<(), Failed> {
@@ -60,6 +62,13 @@ impl Stub {
                 Exit::TryAgain,
                 format!("no downstream answers at {place}; start `redrive downstream` or correct --applied"),
             ),
+            // It is not the processor that answered.
+            ClientFault::Refused(refused) => self.strange(&format!(
+                "GET {} gives {}",
+                path.split('?').next().unwrap_or(path),
+                refused.status
+            )),
+            ClientFault::Strange { problem, .. } => self.strange(&problem),
             other => Failed::from(other),
         })?;
         serde_json::from_slice(&answer).map_err(|error| self.strange(&error.to_string()))

@@ -1,6 +1,6 @@
 //! The witness: somebody other than Redrive who knows which ids had their effect.
 
-use std::str::FromStr;
+use std::path::Path;
 
 use super::postgres::Postgres;
 use super::stub::Stub;
@@ -22,26 +22,23 @@ pub struct Testimony {
     pub repeats_merged: Option<u64>,
 }
 
-impl FromStr for Witness {
-    type Err = Failed;
-
-    fn from_str(url: &str) -> Result<Self, Failed> {
+impl Witness {
+    /// Whom `--applied` means. `ca_file` is for one that is asked over https.
+    pub fn at(url: &str, ca_file: Option<&Path>) -> Result<Self, Failed> {
         // The text is never repeated as a whole: a database's address may hold a password.
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             return url.parse().map(Self::Postgres);
         }
-        if url.starts_with("http://") {
+        if url.starts_with("http://") || url.starts_with("https://") {
             let place: Place = url.parse().map_err(|fault: crate::client::place::PlaceFault| {
                 Failed::usage(format!("--applied: {fault}"))
             })?;
-            return Ok(Self::Stub(Stub::new(place)));
+            return Stub::new(place, ca_file).map(Self::Stub);
         }
         Err(Failed::usage("--applied is neither postgres://… nor http://…")
             .hint("give the database with the table `applied`, or the address of `redrive downstream`, http://127.0.0.1:7335"))
     }
-}
 
-impl Witness {
     /// How the proof is called in the output.
     pub fn proof(&self) -> &'static str {
         match self {

@@ -81,7 +81,7 @@ pub fn moment_at(flag: &str, text: &str, now: Time) -> Result<Time, Failed> {
     }
     let span = redrive_core::duration::parse(text).map_err(|_| {
         Failed::usage(format!("{flag} `{text}` is neither a span nor an instant"))
-            .hint("write it like 90s, 1h, 24h, 2026-11-15 or 2026-11-15T08:00:00Z")
+            .hint("write it like 90s, 1h, 7d, 2026-11-15 or 2026-11-15T08:00:00Z")
     })?;
     Ok(Time::from_millis(now.as_millis().saturating_sub(redrive_core::time::millis(span))))
 }

@@ -112,10 +112,19 @@ fn watermark(journal: &Path, store_id: [u8; 16]) -> Result<(Vouched, Option<&'st
     })
 }
 
+/// How often the kernel's list of locks is read before a lock counts as not there.
+const LOOKS_AT_LOCKS: usize = 5;
+
 /// Who holds the lock, by the list the kernel keeps: asking by locking could get in the way of an owner that starts.
+///
+/// The list is given out in parts and changes between them, so one reading may leave out a lock that was there all
+/// the time.
 fn owner(path: &Path) -> Option<u32> {
     let inode = fs::metadata(path).ok()?.ino();
-    let locks = fs::read_to_string("/proc/locks").ok()?;
+    (0..LOOKS_AT_LOCKS).find_map(|_| holder(&fs::read_to_string("/proc/locks").ok()?, inode))
+}
+
+fn holder(locks: &str, inode: u64) -> Option<u32> {
     locks.lines().find_map(|line| {
         let mut fields = line.split_whitespace().skip(1).filter(|field| *field != "->");
         let is_flock = fields.next() == Some("FLOCK");

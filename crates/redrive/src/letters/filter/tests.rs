@@ -131,7 +131,7 @@ fn a_mistake_is_shown_with_its_column_and_a_way_out() {
         ("state:closed", 7, "`closed` is not a state; there are open, replaying, succeeded, discarded"),
         ("attempts:many", 10, "`many` is not a number for `attempts`; write attempts:>=3"),
         ("attempts:+3", 10, "`+3` is not a number for `attempts`; write attempts:>=3"),
-        ("age:>1d", 5, "`1d` is not a duration; write it like 100ms, 5s, 5m, 24h or 1h30m"),
+        ("age:>1w", 5, "`1w` is not a duration; write it like 100ms, 5s, 5m, 1h30m or 1d"),
         ("age:1h", 5, "no letter is exactly 1h old; write age:>1h or age:<1h"),
         ("error:\"open", 7, "this quote is never closed"),
         ("error:\"a\\n\"", 9, "in quotes, only \\\" and \\\\ are escapes"),

@@ -1,0 +1,175 @@
+//! Requests that cannot be right: each answer says what is wrong in its own words, and its hint works.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{OPS, Request, Running, start};
+
+const MESSAGES: &str = "/v1/pipelines/orders/messages";
+const LETTERS: &str = "/v1/pipelines/orders/letters";
+
+/// Words of the libraries underneath, which say nothing to whoever sent the request.
+const FOREIGN: [&str; 6] =
+    ["Failed to deserialize", "invalid digit", "invalid type", "trailing characters", "EOF while", "struct "];
+
+fn own_words(problem: &Value) -> (&str, &str) {
+    let text = |field: &str| problem[field].as_str().unwrap_or_else(|| panic!("no {field}: {problem}"));
+    let (message, hint) = (text("message"), text("hint"));
+    for foreign in FOREIGN {
+        assert!(!message.contains(foreign), "{problem}");
+    }
+    assert!(!hint.is_empty(), "{problem}");
+    (message, hint)
+}
+
+async fn accepted(server: &Running, id: &str) -> bool {
+    server.get(&format!("{MESSAGES}/{id}")).await.status == 200
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_an_object_and_never_a_list_of_fields() {
+    let server = start().await;
+    for (body, is) in [
+        (r#"["o-1","key",{"n":1}]"#, "an array"),
+        ("[]", "an array"),
+        (r#""o-1""#, "a string"),
+        ("17", "a number"),
+        ("true", "true or false"),
+        ("null", "null"),
+        ("", "empty"),
+    ] {
+        let problem = server.post(MESSAGES, body).await.expect(422);
+        let (message, hint) = own_words(&problem);
+        assert!(message.contains("a message is a JSON object"), "{body}: {message}");
+        assert!(message.contains(is), "{body}: {message}");
+        assert!(hint.contains(r#"{"id":"#), "{body}: {hint}");
+    }
+    assert!(!accepted(&server, "o-1").await);
+    // The same mistake in a line of many, and in the body of another request.
+    let problem = server.post_lines(MESSAGES, "{\"id\":\"o-1\"}\n[\"o-2\"]\n").await.expect(422);
+    let message = problem["message"].as_str().unwrap();
+    assert!(message.starts_with("line 2: ") && message.contains("a message is a JSON object"), "{message}");
+    assert!(!accepted(&server, "o-1").await);
+    let problem = server.post("/v1/replays", r#"["orders"]"#).await.expect(400);
+    assert!(own_words(&problem).0.contains("a JSON object, and this is an array"), "{problem}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_objects_without_their_content_type_are_told_the_content_type() {
+    let server = start().await;
+    let lines = "{\"id\":\"o-1\"}\n{\"id\":\"o-2\"}\n";
+    for body in [lines, r#"{"id":"o-1"}{"id":"o-2"}"#] {
+        let problem = server.post(MESSAGES, body).await.expect(422);
+        let (message, hint) = own_words(&problem);
+        assert!(message.contains("more than one JSON object"), "{message}");
+        assert!(hint.contains("Content-Type: application/x-ndjson"), "{hint}");
+    }
+    assert!(!accepted(&server, "o-1").await);
+    // What the hint says is accepted.
+    server.post_lines(MESSAGES, lines).await.expect(202);
+    // The other way round: one object over several lines, announced as a line each.
+    let problem = server.post_lines(MESSAGES, "{\n\"id\":\"o-3\"\n}\n").await.expect(422);
+    let (message, hint) = own_words(&problem);
+    assert!(message.starts_with("line 1: ") && message.contains("ends in the middle"), "{message}");
+    assert!(hint.contains("one line"), "{hint}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_large_gets_the_hint_of_its_own_limit() {
+    let server = start().await;
+    let long = "x".repeat(513);
+    for (body, part, in_hint) in [
+        (json!({ "id": long }), "id has 513 bytes, at most 512", "`id`"),
+        (json!({ "id": "a", "tenant": long }), "tenant has 513 bytes, at most 256", "`tenant`"),
+        (json!({ "id": "a", "key": "k".repeat(40_000) }), "key has 40000 bytes", "`key`"),
+        (json!({ "id": "a", "headers": { "h": "v".repeat(300_000) } }), "headers has", "`headers`"),
+    ] {
+        let problem = server.post(MESSAGES, &body.to_string()).await.expect(413);
+        let (message, hint) = own_words(&problem);
+        assert!(message.contains(part), "{message}");
+        assert!(hint.contains(in_hint), "{part}: {hint}");
+        assert!(!hint.contains("large bodies"), "{part}: {hint}");
+    }
+    server.post(MESSAGES, &json!({ "id": "x".repeat(512) }).to_string()).await.expect(202);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_are_refused_in_words_of_this_api() {
+    let server = start().await;
+    for (query, said) in [
+        ("limit=-1", "`limit` is \"-1\""),
+        ("limit=many", "`limit` is \"many\""),
+        ("limit=99999999999999999999", "`limit` is \"99999999999999999999\""),
+        ("cursor=abc", "`cursor` is \"abc\""),
+        ("cursor=-1", "`cursor` is \"-1\""),
+        ("payload=yes", "`payload` is \"yes\""),
+        ("limt=3", "`limt`"),
+    ] {
+        let problem = server.get(&format!("{LETTERS}?{query}")).await.expect(400);
+        let (message, hint) = own_words(&problem);
+        assert!(message.contains(said), "{query}: {message}");
+        let way_out = match query.split_once('=').unwrap().0 {
+            "limit" => "limit=100",
+            "cursor" => "`next`",
+            "payload" => "payload=true",
+            _ => "limit",
+        };
+        assert!(hint.contains(way_out), "{query}: {hint}");
+    }
+    let problem = server.get("/v1/actions?limit=-1").await.expect(400);
+    assert!(own_words(&problem).0.contains("`limit` is \"-1\""), "{problem}");
+    let problem = server.post(&format!("{MESSAGES}?ids=yes"), "{}").await.expect(400);
+    assert!(own_words(&problem).0.contains("`ids` is \"yes\""), "{problem}");
+    server.get(&format!("{LETTERS}?limit=100&payload=true")).await.expect(200);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rate_of_nothing_is_refused_also_in_a_dry_run() {
+    let server = start().await;
+    for dry_run in [false, true] {
+        for rate in [json!(0), json!(-5), json!(1e12)] {
+            let body = json!({ "pipeline": "orders", "all": true, "rate": rate, "dry_run": dry_run });
+            let problem = server.post("/v1/replays", &body.to_string()).await.expect(400);
+            let (message, hint) = own_words(&problem);
+            assert!(message.contains("`rate`"), "{message}");
+            assert!(hint.contains("leave `rate` out"), "{hint}");
+        }
+    }
+    let body = json!({ "pipeline": "orders", "all": true, "dry_run": true });
+    server.post("/v1/replays", &body.to_string()).await.expect(200);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_scheme_than_bearer_is_named() {
+    let server = start().await;
+    let asked = |authorization: &'static str| {
+        let head = format!(
+            "POST {MESSAGES} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: {authorization}\r\n\
+             content-length: 2\r\n\r\n{{}}"
+        );
+        let server = &server;
+        async move { server.raw(head.as_bytes()).await.expect(401) }
+    };
+    for (authorization, named) in [
+        ("Basic b3BzOm9wcw==", "`Basic`"),
+        ("Digest username=ops", "`Digest`"),
+        ("ops-secret-0123456789", "no scheme"),
+    ] {
+        let problem = asked(authorization).await;
+        let (message, hint) = own_words(&problem);
+        assert!(message.contains(named), "{authorization}: {message}");
+        assert!(hint.contains("Authorization: Bearer"), "{hint}");
+        assert!(!problem.to_string().contains("b3Bz"), "{problem}");
+        assert!(!problem.to_string().contains("ops-secret"), "{problem}");
+    }
+    assert!(asked("Bearer nobody-knows-this-one").await["message"].as_str().unwrap().contains("not known"));
+    let request =
+        Request { method: "POST", path: MESSAGES, token: Some(OPS), body: b"{}", ..Request::default() };
+    server.send(request).await.expect(202);
+    server.stop().await;
+}

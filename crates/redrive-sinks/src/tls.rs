@@ -1,0 +1,106 @@
+//! TLS for whoever calls somebody: which authorities are trusted, and why a handshake failed.
+
+use std::error::Error;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{CertificateError, ClientConfig, RootCertStore};
+
+use crate::fault::SinkFault;
+
+/// The client's side of TLS. Trusted are the authorities of the file alone, or Mozilla's list.
+pub fn client(ca_file: Option<&Path>) -> Result<ClientConfig, SinkFault> {
+    let mut roots = RootCertStore::empty();
+    match ca_file {
+        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        Some(path) => read_roots(path, &mut roots).map_err(|problem| {
+            let value = path.display().to_string();
+            let problem = format!("`ca_file` is {value:?}, but {problem}");
+            SinkFault::of("ca_file", &value, problem, "a PEM file with the certificates of your authority")
+        })?,
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(|error| {
+        SinkFault::of("ca_file", "", format!("TLS could not be set up: {error}"), "report this as a bug")
+    })?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn read_roots(path: &Path, roots: &mut RootCertStore) -> Result<(), String> {
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| format!("{error}"))?;
+    for certificate in certificates {
+        let certificate = certificate.map_err(|error| format!("it is not PEM: {error}"))?;
+        roots.add(certificate).map_err(|error| format!("a certificate in it cannot be used: {error}"))?;
+    }
+    if roots.is_empty() { Err("there is no certificate in it".into()) } else { Ok(()) }
+}
+
+/// Why a handshake failed, if that is what an error is about. The text names no host: a host can be a customer.
+pub fn problem(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    find::<rustls::Error>(error).map(handshake)
+}
+
+fn handshake(error: &rustls::Error) -> &'static str {
+    use rustls::Error as Tls;
+    match error {
+        Tls::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+            "the certificate has expired"
+        }
+        Tls::InvalidCertificate(CertificateError::UnknownIssuer) => "the certificate's issuer is not trusted",
+        Tls::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "the certificate is for another name",
+        Tls::InvalidCertificate(
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+        ) => "the certificate is not valid yet",
+        Tls::InvalidCertificate(CertificateError::Revoked) => "the certificate was revoked",
+        Tls::InvalidCertificate(_) => "the certificate is not valid",
+        Tls::AlertReceived(_) => "the other side refused the handshake",
+        Tls::InvalidMessage(_) => "the other side does not speak TLS",
+        _ => "the handshake failed",
+    }
+}
+
+/// The first cause of a type.
+pub(crate) fn find<'e, T: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e T> {
+    causes(error).find_map(|cause| cause.downcast_ref::<T>())
+}
+
+/// An error and its causes. An `io::Error` says that its cause is its content's cause, and leaves the content out.
+pub(crate) fn causes<'e>(
+    error: &'e (dyn Error + 'static),
+) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |cause| {
+        let cause: &'e (dyn Error + 'static) = *cause;
+        let content = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        content.map(|content| content as &(dyn Error + 'static)).or_else(|| cause.source())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_handshake_is_found_in_io_errors_and_named_without_a_host() {
+        let error = rustls::Error::InvalidCertificate(CertificateError::NotValidForName);
+        let wrapped = io::Error::other(io::Error::other(error));
+        assert_eq!(problem(&wrapped), Some("the certificate is for another name"));
+        assert_eq!(problem(&io::Error::other("something else")), None);
+    }
+
+    #[test]
+    fn a_file_without_a_certificate_is_a_fault_that_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ca.pem");
+        assert_eq!(client(Some(&path)).unwrap_err().key, "ca_file");
+        std::fs::write(&path, "hello").unwrap();
+        let fault = client(Some(&path)).unwrap_err();
+        assert!(fault.problem.ends_with("there is no certificate in it"), "{fault}");
+        assert!(client(None).is_ok());
+    }
+}
