@@ -94,9 +94,9 @@ impl PipelineHandle {
         });
         let Some((pending, oldest)) = at_rest else { return board.figures() };
         let paused = self.is_paused();
-        let held = if paused { pending.ready + pending.delayed + pending.key_wait } else { 0 };
+        let pending = if paused { pending.all_held() } else { pending };
         let (oldest_pending, oldest_letter) = (oldest.pending, oldest.letter);
-        Figures { pending, held, oldest_pending, oldest_letter, paused, ..board.figures() }
+        Figures { pending, oldest_pending, oldest_letter, paused, ..board.figures() }
     }
 
     /// Accepts messages that wait for `delay` before they are delivered. See [`Self::ingest`].

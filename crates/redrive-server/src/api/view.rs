@@ -95,7 +95,7 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
             delayed: counts.delayed,
             key_wait: counts.key_wait,
             in_flight: counts.in_flight,
-            held: figures.held,
+            held: counts.held,
         },
         letters: figures.into(),
         oldest_pending: time(figures.oldest_pending),

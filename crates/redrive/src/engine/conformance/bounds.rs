@@ -20,7 +20,7 @@ impl Model {
     }
 
     pub(super) fn check_counts(&self, counts: Counts) -> Check {
-        let pending = counts.ready + counts.delayed + counts.key_wait + counts.in_flight;
+        let pending = counts.pending();
         let unanswered = self.unanswered.len() as u64;
         let (sure, possible) = self.range(|s| !s.is_terminal());
         let open = self.range(|s| s.letter_state() == Some(LetterState::Open));
@@ -37,7 +37,7 @@ impl Model {
             ("discarded letters", counts.letters_discarded, discarded),
             ("replaying letters", counts.letters_replaying, replaying),
             ("succeeded letters", counts.letters_succeeded, succeeded),
-            ("delayed", counts.delayed, (self.range(not_due).0, u64::MAX)),
+            ("delayed and held", counts.delayed + counts.held, (self.range(not_due).0, u64::MAX)),
         ];
         for (what, told, (least, most)) in checks {
             if told < least || told > most {

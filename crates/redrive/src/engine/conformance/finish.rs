@@ -50,7 +50,7 @@ impl Suite {
     fn check_end(&mut self) -> Check {
         self.harness.idle();
         let counts = self.harness.engine().counts();
-        if counts.ready + counts.delayed + counts.key_wait + counts.in_flight != 0 {
+        if counts.pending() != 0 {
             return violation("conservation", format!("nothing more comes, but {counts:?}"));
         }
         for (seq, tracked) in &mut self.model.messages {

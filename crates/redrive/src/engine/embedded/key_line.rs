@@ -71,7 +71,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             let slots = self.book.lines.range(from, READ_AT_ONCE, &self.book.table(Space::Lines))?;
             Ok(slots.into_iter().map(|(key, _)| key).collect())
         })?;
-        line.extend(self.passed.iter().filter(|(_, (key, _))| *key == hash).map(|(seq, _)| *seq));
+        line.extend(self.passed.iter().filter(|(_, passed)| passed.key == hash).map(|(seq, _)| *seq));
         Ok(line)
     }
 

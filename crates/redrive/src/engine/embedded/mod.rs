@@ -46,6 +46,7 @@ pub mod inspection;
 mod key_line;
 mod oldest;
 pub mod open;
+mod pending;
 mod serve;
 pub mod store;
 mod store_ingest;

@@ -10,7 +10,7 @@ use super::ready::ReadyMessage;
 use super::record::{AcceptedBody, Blocked, Stored, Was, kind};
 use super::shelf::{LineSlot, Pointer, Shelf, Space};
 use super::started::Mark;
-use super::store::{Held, Store};
+use super::store::{Held, Passed, Store};
 use super::writer::LETTER_LOG;
 use crate::engine::history::History;
 use crate::engine::seam::{Delivery, EngineError, Receipt, share};
@@ -73,6 +73,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return Ok(());
         }
         self.release_looked_at()?;
+        self.forget_claimed();
         let first = out.len();
         let due = self.book.delay.due_count(now, room);
         let ready = self.book.departed.unfinished_below(self.book.next_seq) as usize;
@@ -176,6 +177,10 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             && let Some((hash, seq)) = self.released.pop_front()
         {
             self.released_keys.remove(&hash);
+            // Somebody claimed it; the line moves on when that is settled.
+            if self.in_flight.contains_key(&seq) {
+                continue;
+            }
             let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
             let Some(LineSlot::Blocked(pointer)) = slot else { continue };
             let content = content_of(self.journal.read(pointer.at, u64::from(pointer.len)))?;
@@ -185,6 +190,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         while out.len() - first < upto && passed.len() < PASSED_MAX {
             let Some(message) = self.next_ready()? else { break };
             let ReadyMessage { seq, pointer, wire } = message;
+            if !self.claimed.is_empty() && self.claimed.remove(&seq) {
+                continue;
+            }
             let content = wire.and_then(Content::fresh);
             out.extend(self.admit(Candidate { seq, pointer, was: Was::Fresh, content }, &mut passed)?);
         }
@@ -215,7 +223,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             let looked_at = was == Was::Fresh || content.in_line || self.ready.next_seq() > seq;
             if !looked_at || !self.may_start(hash, seq)? {
                 passed.push(Blocked { seq, was, key: hash, at: pointer.at, len: pointer.len });
-                self.passed.insert(seq, (hash, was));
+                self.passed.insert(seq, Passed { key: hash, was, pointer });
                 *self.passed_keys.entry(hash).or_default() += 1;
                 return Ok(None);
             }
@@ -223,7 +231,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             self.running.insert(hash, seq);
         }
         let receipt = self.receipt(seq);
-        self.in_flight.insert(seq, Held { was, key, pointer, receipt: receipt.at, settling: false });
+        let held = Held { was, key, pointer, receipt: receipt.at, in_line: true, claimed: false, goes: None };
+        self.in_flight.insert(seq, held);
         Ok(Some(Delivery {
             receipt,
             message: content.message,
@@ -235,7 +244,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         }))
     }
 
-    fn receipt(&mut self, seq: u64) -> Receipt {
+    pub(super) fn receipt(&mut self, seq: u64) -> Receipt {
         self.hand_outs += 1;
         Receipt { lane: 0, epoch: self.epoch, seq, at: self.hand_outs }
     }
@@ -268,7 +277,12 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             }
             return Ok(());
         };
-        self.running.remove(&hash);
+        if self.running.get(&hash) == Some(&seq) {
+            self.running.remove(&hash);
+        }
+        if held.claimed {
+            self.key_is_free(hash);
+        }
         let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
         match (slot, held.was) {
             (Some(LineSlot::Delayed), Was::Waiting { due }) => {
@@ -277,13 +291,30 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             (Some(_), _) => {}
             (None, was) => {
                 // It is not in its line yet, and others of its key may come due before it is taken again.
-                let Pointer { at, len } = held.pointer;
-                self.passed.insert(seq, (hash, was));
+                let Pointer { at, len, .. } = held.pointer;
+                self.passed.insert(seq, Passed { key: hash, was, pointer: held.pointer });
                 *self.passed_keys.entry(hash).or_default() += 1;
                 self.pass_over(vec![Blocked { seq, was, key: hash, at, len }]);
             }
         }
         self.release(hash)
+    }
+
+    /// One less of those that keep a key from being started until they are written.
+    pub(super) fn key_is_free(&mut self, hash: u64) {
+        if let Some(count) = self.passed_keys.get_mut(&hash) {
+            *count -= 1;
+            if *count == 0 {
+                self.passed_keys.remove(&hash);
+            }
+        }
+    }
+
+    /// Claimed messages that were settled before their turn came are not met any more.
+    fn forget_claimed(&mut self) {
+        while self.claimed.first().is_some_and(|seq| *seq < self.ready.next_seq()) {
+            self.claimed.pop_first();
+        }
     }
 
     fn pass_over(&mut self, passed: Vec<Blocked>) {
@@ -299,14 +330,15 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             self.running.insert(hash, seq);
         }
         let receipt = self.receipt(seq);
-        self.in_flight.insert(seq, Held { was, key, pointer, receipt: receipt.at, settling: false });
+        let held = Held { was, key, pointer, receipt: receipt.at, in_line: true, claimed: false, goes: None };
+        self.in_flight.insert(seq, held);
         let (message, meta, history) = (damaged_message(seq)?, Meta::default(), History::default());
         let due = if let Was::Waiting { due } = was { Some(Time::from_millis(due)) } else { None };
         Ok(Delivery { receipt, message, meta, history, due, doomed: Some(Reason::Corrupt), suspect: None })
     }
 
     /// The key of a message that stands in line, found the slow way: its content cannot be read.
-    fn key_of(&self, seq: u64) -> Result<Option<u64>, EngineError> {
+    pub(super) fn key_of(&self, seq: u64) -> Result<Option<u64>, EngineError> {
         let table = self.book.table(Space::Lines);
         let mut from = (0, 0);
         loop {
