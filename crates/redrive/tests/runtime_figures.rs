@@ -133,7 +133,11 @@ async fn letters_are_counted_by_state_and_a_restart_still_knows_them() {
         handle.replay([ids[2]]).await.unwrap();
         let paused = shown(&handle, |f| f.paused && f.pending.letters_replaying == 1).await;
         assert!(handle.is_paused());
-        assert_eq!((paused.pending.held, paused.pending.delayed), (1, 0), "what waits behind a closed gate is held");
+        assert_eq!(
+            (paused.pending.held, paused.pending.delayed),
+            (1, 0),
+            "what waits behind a closed gate is held"
+        );
     };
     guarded(first.run_until(work)).await.unwrap();
     let expected = [

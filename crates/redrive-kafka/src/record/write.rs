@@ -92,7 +92,11 @@ pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
 /// The family of a letter that has no failed attempt.
 const fn family(reason: Reason) -> Family {
     match reason {
-        Reason::Permanent | Reason::Gone | Reason::PoisonPill | Reason::KeyBlocked | Reason::Corrupt
+        Reason::Permanent
+        | Reason::Gone
+        | Reason::PoisonPill
+        | Reason::KeyBlocked
+        | Reason::Corrupt
         | Reason::Cancelled => Family::Permanent,
         Reason::MaxRetries | Reason::TtlExceeded | Reason::HoldExpired | Reason::BudgetExhausted => {
             Family::Transient

@@ -96,8 +96,9 @@ impl HealthView {
                 .health
                 .endpoints
                 .map(|all| EndpointsView { left_alone: all.endpoints, origins_left_alone: all.origins }),
-            if_closed_now: is_open
-                .then(|| RecoveryView::of(&figures.health, figures.pending.waiting(), figures.arrivals_per_second)),
+            if_closed_now: is_open.then(|| {
+                RecoveryView::of(&figures.health, figures.pending.waiting(), figures.arrivals_per_second)
+            }),
             incident: figures.health.incident.map(|incident| IncidentView::of(&incident, *limit)),
             history: history.iter().map(change).collect(),
         }

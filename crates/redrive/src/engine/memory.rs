@@ -50,7 +50,10 @@ impl Memory {
         let in_flight: Vec<u64> =
             inner.entries.iter().filter(|(_, e)| e.in_flight.is_some()).map(|(seq, _)| *seq).collect();
         for seq in in_flight {
-            inner.crashed_with(seq);
+            // One that was claimed did not run.
+            if inner.claimed.remove(&seq).is_none() {
+                inner.crashed_with(seq);
+            }
             inner.put_back(seq);
             inner.line_moves(seq);
         }

@@ -24,6 +24,10 @@ use crate::engine::seam::{Delivery, EngineError};
 /// How much of the journal one look for ready messages goes through.
 const READ_BYTES: u64 = 1 << 20;
 
+/// Entries that are read beyond those that are looked at: the one the cursor stands on, and one that says whether there are
+/// more.
+const ONE_MORE: usize = 2;
+
 /// Why a message that was named cannot be claimed where it was said to wait.
 enum Elsewhere {
     Out,
@@ -104,7 +108,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         look_max: usize,
     ) -> Result<PendingScan, EngineError> {
         let from = after.unwrap_or_default();
-        let entries = self.book.delay.range(&from, look_max + 1, &self.book.table(Space::Delay))?;
+        let entries = self.book.delay.range(&from, look_max + ONE_MORE, &self.book.table(Space::Delay))?;
         let entries = entries.into_iter().filter(|(key, _)| Some(*key) != after);
         self.list(state, after, limit, look_max, entries, |(_, seq), pointer| {
             let here = !self.in_flight.contains_key(&seq) && !self.passed.contains_key(&seq);
@@ -119,8 +123,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         look_max: usize,
     ) -> Result<PendingScan, EngineError> {
         let from = after.unwrap_or_default();
-        let mut slots = self.book.lines.range(&from, look_max + 1, &self.book.table(Space::Lines))?;
-        let until = if slots.len() > look_max { slots.last().map(|(key, _)| *key) } else { None };
+        let mut slots = self.book.lines.range(&from, look_max + ONE_MORE, &self.book.table(Space::Lines))?;
+        let until = if slots.len() == look_max + ONE_MORE { slots.last().map(|(key, _)| *key) } else { None };
         // Those whose record of that is on its way to the disk stand among them.
         for (seq, passed) in &self.passed {
             let key = (passed.key, *seq);

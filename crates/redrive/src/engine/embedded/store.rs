@@ -48,7 +48,9 @@ pub(super) struct Held {
 pub(super) enum Goes {
     /// It is terminal.
     Out,
-    Waits { deferred: bool },
+    Waits {
+        deferred: bool,
+    },
 }
 
 impl Goes {
@@ -225,8 +227,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let mut closings = Vec::new();
         for Settlement { delivery, verdict, attempt } in batch {
             let receipt = delivery.receipt;
-            let valid =
-                |held: &&mut Held| held.goes.is_none() && receipt.epoch == epoch && receipt.at == held.receipt;
+            let valid = |held: &&mut Held| {
+                held.goes.is_none() && receipt.epoch == epoch && receipt.at == held.receipt
+            };
             let Some(held) = self.in_flight.get_mut(&receipt.seq).filter(valid) else { continue };
             if verdict == Verdict::Release {
                 let held = *held;

@@ -182,7 +182,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 continue;
             }
             let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
-            let Some(LineSlot::Blocked(pointer)) = slot else { continue };
+            let Some(LineSlot::Blocked(pointer)) = slot else {
+                // It was cancelled meanwhile: the turn is the next one's.
+                self.release(hash)?;
+                continue;
+            };
             let content = content_of(self.journal.read(pointer.at, u64::from(pointer.len)))?;
             let candidate = Candidate { seq, pointer, was: Was::Blocked, content };
             out.extend(self.admit(candidate, &mut passed)?);
@@ -219,8 +223,10 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let mut doomed = None;
         let key = self.book.hash_of(&content.message);
         if let Some(hash) = key {
-            // One that came due and was never looked at must not overtake ready messages nobody has looked at either.
-            let looked_at = was == Was::Fresh || content.in_line || self.ready.next_seq() > seq;
+            // One that came due and was never looked at must not overtake ready messages nobody has looked at either. A
+            // letter may be such a one: it was cancelled before its turn.
+            let was_started = content.in_line && content.meta.replays == 0;
+            let looked_at = was == Was::Fresh || was_started || self.ready.next_seq() > seq;
             if !looked_at || !self.may_start(hash, seq)? {
                 passed.push(Blocked { seq, was, key: hash, at: pointer.at, len: pointer.len });
                 self.passed.insert(seq, Passed { key: hash, was, pointer });
@@ -260,7 +266,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     /// A delivery came back unstarted: it waits again where it was.
     pub(super) fn put_back(&mut self, delivery: Delivery, held: Held) -> Result<(), EngineError> {
         let seq = delivery.receipt.seq;
-        if held.was == Was::Fresh && held.key.is_none() {
+        // One that was claimed before its turn is met again when that comes.
+        let is_ahead = held.was == Was::Fresh && held.claimed && self.claimed.remove(&seq);
+        if held.was == Was::Fresh && held.key.is_none() && !is_ahead {
             self.returned.push_back(delivery);
             return Ok(());
         }
@@ -288,6 +296,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             (Some(LineSlot::Delayed), Was::Waiting { due }) => {
                 self.book.delay.put_back((due, seq), held.pointer);
             }
+            // It was never looked at, and its time need not have come.
+            (None, Was::Waiting { due }) if held.claimed => {
+                self.book.delay.put_back((due, seq), held.pointer);
+            }
+            (None, Was::Fresh) if is_ahead => {}
             (Some(_), _) => {}
             (None, was) => {
                 // It is not in its line yet, and others of its key may come due before it is taken again.

@@ -11,7 +11,8 @@ use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::letter::LetterState;
 use crate::engine::pending::PendingState;
 use crate::engine::seam::{
-    AfterDead, Counts, Delivery, Ordering, Receipt, Settlement, Settling, StoreOptions, Suspect, Ticket, Verdict, share,
+    AfterDead, Counts, Delivery, Ordering, Receipt, Settlement, Settling, StoreOptions, Suspect, Ticket,
+    Verdict, share,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub(super) struct Inner {
     pub(super) delayed: BTreeSet<(Time, u64)>,
     /// Messages of a key that stand in line; only the first may run.
     pub(super) lines: HashMap<Bytes, BTreeSet<u64>>,
+    /// Messages that were claimed by name, with their key: nothing of it starts until they are settled.
+    pub(super) claimed: BTreeMap<u64, Option<Bytes>>,
     pub(super) letters: BTreeMap<u64, LetterEntry>,
     pub(super) seen: HashMap<String, (u64, Time)>,
     /// Messages that were in flight when the process died, with how often.
@@ -148,7 +151,11 @@ impl Inner {
 
     /// Whether it is the first of its key and nothing of the key is out.
     pub(super) fn may_start(&self, seq: u64) -> bool {
-        let Some(line) = self.key_of(seq).and_then(|key| self.lines.get(&key)) else { return true };
+        let Some(key) = self.key_of(seq) else { return true };
+        if self.claimed.values().flatten().any(|claimed| *claimed == key) {
+            return false;
+        }
+        let Some(line) = self.lines.get(&key) else { return true };
         line.first() == Some(&seq) && line.iter().all(|seq| self.entries[seq].in_flight.is_none())
     }
 
@@ -302,9 +309,9 @@ impl Inner {
             };
         }
         self.entry(seq).in_flight = None;
+        self.claimed.remove(&seq);
         self.announced = self.announced.filter(|announced| *announced != seq);
-        // One that was made due without having run is as suspect as before.
-        if verdict != Verdict::Release && delivery.suspect.is_some() {
+        if verdict != Verdict::Release {
             self.suspects.remove(&seq);
         }
         match verdict {

@@ -2,8 +2,8 @@
 
 use super::inner::Inner;
 use crate::engine::letter::SCAN_BYTES;
-use crate::engine::seam::Delivery;
 use crate::engine::pending::{Claimed, PendingAt, PendingMessage, PendingScan, PendingState};
+use crate::engine::seam::Delivery;
 
 impl Inner {
     /// Where a message waits; `None` if it is terminal or out.
@@ -53,6 +53,7 @@ impl Inner {
             Some(_) if self.pending_at(seq).is_some() => {
                 // It is settled by the caller's verdict, whatever its key says.
                 let delivery = Delivery { doomed: None, ..self.hand_out(seq) };
+                self.claimed.insert(seq, self.key_of(seq));
                 Claimed::Taken(Box::new(delivery))
             }
             _ => Claimed::NotThere,
