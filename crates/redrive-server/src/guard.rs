@@ -6,6 +6,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::auth::{Access, Caller, judge};
+use crate::problem::Problem;
+use crate::routes;
 use crate::state::Shared;
 
 pub(crate) async fn guard(
@@ -20,6 +22,18 @@ pub(crate) async fn guard(
             next.run(request).await
         }
         Err(problem) => problem.into_response(),
+    }
+}
+
+/// The same for routes that the last word of the path tells apart.
+pub(crate) async fn guard_steered(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    match routes::steered(request.uri().path()) {
+        Some((route, _)) => guard(State((shared, route.access)), request, next).await,
+        None => {
+            let hint =
+                "POST …/messages/ID/retry makes it due, …/messages/ID/cancel makes a dead letter of it";
+            Problem::not_found("there is nothing under this path for POST", hint).into_response()
+        }
     }
 }
 

@@ -19,10 +19,16 @@ pub enum ActionKind {
     Undo,
     Pause,
     Resume,
+    /// A message was made due.
+    RetryNow,
+    /// A message was made a dead letter.
+    Cancel,
+    BreakerProbe,
+    BreakerClose,
 }
 
 impl ActionKind {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
@@ -31,6 +37,10 @@ impl ActionKind {
         Self::Undo,
         Self::Pause,
         Self::Resume,
+        Self::RetryNow,
+        Self::Cancel,
+        Self::BreakerProbe,
+        Self::BreakerClose,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -43,6 +53,10 @@ impl ActionKind {
             Self::Undo => "undo",
             Self::Pause => "pause",
             Self::Resume => "resume",
+            Self::RetryNow => "retry_now",
+            Self::Cancel => "cancel",
+            Self::BreakerProbe => "breaker_probe",
+            Self::BreakerClose => "breaker_close",
         }
     }
 

@@ -381,8 +381,8 @@ pub trait Engine: Send + 'static {
     }
 
     /// Takes one message out of where it waits, whatever it waits for, also while the gate is closed. The caller settles
-    /// the delivery and does not start it: this is how a message is cancelled, or made due if it waits for its time. Nothing
-    /// of its key starts until it is settled.
+    /// the delivery and does not start it: this is how a message is cancelled, or made due if it waits for its time. No
+    /// later message of its key starts until it is settled.
     fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError>;
 
     /// How letters stand towards a replay job; `None` where there is no such letter.

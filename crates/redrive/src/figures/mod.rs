@@ -115,6 +115,11 @@ impl Figures {
         }
     }
 
+    /// Whether nothing may start but probes: it is paused, its breaker is open, or its sink asked to wait.
+    pub fn is_gated(&self) -> bool {
+        self.paused || self.health.is_gated()
+    }
+
     /// All retries and deferrals.
     pub fn retried(&self) -> u64 {
         self.retries.iter().map(|tier| tier.retries).sum()

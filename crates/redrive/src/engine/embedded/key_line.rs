@@ -57,7 +57,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         };
         let Some(content) = self.content_at(pointer)? else { return Ok(None) };
         let (phase, due) = match place {
-            _ if held.is_some() => (MessagePhase::Delivering, None),
+            _ if held.is_some() => (MessagePhase::InFlight, None),
             Some((WaitPlace::Due(due), _)) => (MessagePhase::Delayed, Some(Time::from_millis(due))),
             _ => (MessagePhase::Ready, None),
         };
