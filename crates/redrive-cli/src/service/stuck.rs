@@ -6,6 +6,7 @@ use crate::exit::Exit;
 
 /// Ends the process at once: whoever starts it again finds out which message it was.
 pub fn leave(stuck: &Stuck) {
-    tracing::error!(pipeline = &*stuck.pipeline, message = stuck.message_id, "{stuck}; the process ends");
+    // `message` is the name of the text of an event.
+    tracing::error!(pipeline = &*stuck.pipeline, message_id = stuck.message_id, "{stuck}; the process ends");
     std::process::exit(i32::from(Exit::Watchdog.code()));
 }
