@@ -172,8 +172,8 @@ fn about(seconds: f64) -> String {
 async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayView>, String), Failed> {
     let mut job = session.api.replay(id).await?;
     match job.view.state {
-        ReplayState::Running | ReplayState::Paused => {}
-        state @ (ReplayState::Done | ReplayState::Aborted | ReplayState::Stopped) => {
+        ReplayState::Running | ReplayState::Paused | ReplayState::Done => {}
+        state @ (ReplayState::Aborted | ReplayState::Stopped) => {
             let message =
                 format!("replay {} is {} and does not go on: {}", job.view.id, state.name(), sum(&job.view));
             let open = job.view.untouched + job.view.dead_again;
@@ -188,6 +188,9 @@ async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayView>, Stri
     }
     if job.view.state == ReplayState::Paused {
         job = session.api.replay_resume(id).await?;
+    }
+    if job.view.state == ReplayState::Done {
+        return Ok((job, "done already   … ".to_owned()));
     }
     let frozen = job.view.created.map(|at| format!(" (frozen at {})", instant::clock(at.0)));
     let prefix = format!(

@@ -15,6 +15,12 @@ const SELECTION_CHARS: usize = 40;
 pub struct Args {
     #[command(subcommand)]
     pub action: Option<Action>,
+    #[command(flatten)]
+    pub list: ListArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ListArgs {
     /// Jobs of this pipeline only
     #[arg(long, value_name = "PIPELINE")]
     pub pipeline: Option<String>,
@@ -23,7 +29,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 pub enum Action {
     /// List the jobs, the latest first
-    List,
+    List(ListArgs),
     /// Show one job
     Show(Job),
     /// Put nothing back until it is resumed; what was put back goes on
@@ -43,7 +49,8 @@ pub struct Job {
 pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let api = &session.api;
     let job = match &args.action {
-        None | Some(Action::List) => return list(args.pipeline.as_deref(), session, out).await,
+        None => return list(&args.list, session, out).await,
+        Some(Action::List(args)) => return list(args, session, out).await,
         Some(Action::Show(job)) => api.replay(&job.replay).await?,
         Some(Action::Pause(job)) => api.replay_pause(&job.replay).await?,
         Some(Action::Resume(job)) => api.replay_resume(&job.replay).await?,
@@ -53,7 +60,8 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-async fn list(pipeline: Option<&str>, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+async fn list(args: &ListArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let pipeline = args.pipeline.as_deref();
     let answer = session.api.replays().await?;
     let views: Result<Vec<ReplayView>, _> = answer.view.replays.iter().map(ReplayView::deserialize).collect();
     let views = views.map_err(|error| session.strange(&error))?;
