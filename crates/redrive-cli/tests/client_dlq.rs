@@ -267,12 +267,21 @@ fn replays_are_listed_paused_resumed_and_aborted() {
         "REPLAY PIPELINE STATE LETTERS SUCCEEDED DEAD AGAIN UNDER WAY SKIPPED UNTOUCHED AGE BY SELECTION"
     );
     let row: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
-    assert_eq!(row[..9], ["r-31", "orders", "running", "300", "140", "2", "0", "0", "158"], "{}", listed.stdout);
+    assert_eq!(
+        row[..9],
+        ["r-31", "orders", "running", "300", "140", "2", "0", "0", "158"],
+        "{}",
+        listed.stdout
+    );
     api.redrive(&["dlq", "replays", "list", "--pipeline", "other"]).exits(0).prints("no replays\n");
     assert_eq!(api.redrive(&["dlq", "replays", "--json"]).exits(0).json()["id"], "r-31");
     for (word, state) in [("pause", "paused"), ("resume", "running"), ("abort", "aborted")] {
         let ran = api.redrive(&["dlq", "replays", word, "r-31"]).exits(0);
-        assert!(ran.stdout.starts_with(&format!("replay r-31   {state}   pipeline orders")), "{}", ran.stdout);
+        assert!(
+            ran.stdout.starts_with(&format!("replay r-31   {state}   pipeline orders")),
+            "{}",
+            ran.stdout
+        );
     }
     api.redrive(&["dlq", "replays", "show", "r-99"]).exits(2);
 }

@@ -42,6 +42,12 @@ impl Machine {
         self.calls.iter().map(|(_, call)| &call.delivery)
     }
 
+    /// Whether the handler of this message runs now.
+    pub fn runs(&self, number: u64) -> bool {
+        let mut calls = self.calls.iter().filter(|(_, call)| call.delivery.receipt.number() == number);
+        calls.any(|(id, _)| !self.waiting.holds(id))
+    }
+
     /// Deliveries that were taken and hold no permit: they wait for their endpoint, or for their turn as suspects.
     pub fn unstarted(&self) -> impl Iterator<Item = &Delivery> {
         self.suspects.waiting().chain(self.routes.iter().flat_map(Routes::waiting))

@@ -67,10 +67,11 @@ async fn letter(handle: &PipelineHandle, name: &str) -> Result<Option<MessageSta
 
 /// Where the message is that is meant by an id, or by a number.
 pub(super) async fn locate(handle: &PipelineHandle, name: &str) -> Result<Located, HandleError> {
-    let found = handle.ask(|reply| Command::Find { id: name.to_owned(), reply }).await?;
+    let number = number_of(handle, name);
+    let found = handle.ask(|reply| Command::Find { id: name.to_owned(), number, reply }).await?;
     let parts: &[Part] = match found {
-        Found::Started => return Ok(Located::InFlight),
-        Found::Unstarted(at) | Found::Waits(at) => return Ok(Located::Waits(at)),
+        Found::Runs => return Ok(Located::InFlight),
+        Found::Waits(at) => return Ok(Located::Waits(at)),
         Found::NotWaiting => match handle.message(name).await {
             Ok(Some(known)) => match known.state {
                 // Ready messages stand in no table.
@@ -81,7 +82,7 @@ pub(super) async fn locate(handle: &PipelineHandle, name: &str) -> Result<Locate
                 }
                 _ => &PARTS,
             },
-            Ok(None) if number_of(handle, name).is_none() => return Ok(Located::NotFound),
+            Ok(None) if number.is_none() => return Ok(Located::NotFound),
             Ok(None) | Err(HandleError::NotRemembered(_)) => &PARTS,
             Err(error) => return Err(error),
         },

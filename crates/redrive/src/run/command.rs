@@ -57,6 +57,7 @@ pub(crate) enum Command {
     },
     Find {
         id: String,
+        number: Option<u64>,
         reply: Reply<Found>,
     },
     Steer {
@@ -122,7 +123,7 @@ impl Command {
             }
             // What the machine would answer: nothing was taken.
             Self::Pending { reply, .. } => reply.send(Ok(PendingScan::default())).is_err(),
-            Self::Find { id, reply } => reply.send(steer::locate(&id, engine)).is_err(),
+            Self::Find { id, reply, .. } => reply.send(steer::locate(&id, engine)).is_err(),
             Self::Steer { at, how, reply } => reply.send(steer::steer_at_rest(at, how, engine, now)).is_err(),
             Self::Breaker { reply, .. } => {
                 let answer = BreakerAnswer { was: BreakerState::Closed, endpoints: 0 };

@@ -191,9 +191,9 @@ impl Dispatcher {
             Command::Pending {
                 part: part @ (Part::Unstarted | Part::Started), after, limit, reply, ..
             } => reply.send(Ok(steer::held(part, &self.machine, after, limit))).is_err(),
-            Command::Find { id, reply } => match steer::find_held(&id, &self.machine) {
+            Command::Find { id, number, reply } => match steer::find_held(&id, number, &self.machine) {
                 Some(found) => reply.send(Ok(found)).is_err(),
-                None => return Some(Command::Find { id, reply }),
+                None => return Some(Command::Find { id, number, reply }),
             },
             other => return Some(other),
         };

@@ -59,8 +59,9 @@ pub(crate) enum Part {
 /// Where the message with an id was found without a search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
-    Started,
-    Unstarted(PendingAt),
+    /// Its handler runs.
+    Runs,
+    /// It waits in the engine, in place, or for its turn.
     Waits(PendingAt),
     /// The engine knows where such an id would wait, and it does not; it may be ready.
     NotWaiting,
@@ -216,13 +217,18 @@ fn shown(delivery: &Delivery, state: PendingState) -> PendingMessage {
     }
 }
 
-/// Where the message with this id is, as far as the machine knows.
-pub(crate) fn find_held(id: &str, machine: &Machine) -> Option<Found> {
-    if machine.started().any(|delivery| delivery.message.id() == id) {
-        return Some(Found::Started);
+/// Where the message with this id, or else this number, is, as far as the machine knows.
+pub(crate) fn find_held(id: &str, number: Option<u64>, machine: &Machine) -> Option<Found> {
+    let by_id = |delivery: &&Delivery| delivery.message.id() == id;
+    let by_number = |delivery: &&Delivery| Some(delivery.receipt.number()) == number;
+    let all = || machine.started().chain(machine.unstarted());
+    let number = all().find(by_id).or_else(|| all().find(by_number))?.receipt.number();
+    if machine.runs(number) {
+        return Some(Found::Runs);
     }
-    let unstarted = machine.unstarted().find(|delivery| delivery.message.id() == id)?;
-    Some(Found::Unstarted(shown(unstarted, PendingState::Ready).at))
+    let is_started = machine.started().any(|delivery| delivery.receipt.number() == number);
+    let state = if is_started { PendingState::InFlight } else { PendingState::Ready };
+    Some(Found::Waits(PendingAt { number, state, key: (number, 0) }))
 }
 
 /// Where the message with this id waits, as far as the engine knows without a search.
