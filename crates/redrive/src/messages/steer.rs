@@ -1,7 +1,9 @@
 //! Makes a message due, or cancels it.
 
+use std::time::Duration;
+
 use super::find::{Located, SEARCH_MAX, locate};
-use crate::engine::{MessagePhase, PendingAt, PendingState};
+use crate::engine::{EngineError, MessagePhase, PendingAt, PendingState};
 use crate::handle::{HandleError, PipelineHandle};
 use crate::letters::select::LetterIds;
 use crate::run::command::Command;
@@ -9,6 +11,9 @@ use crate::run::steer::{Steer, Steered};
 
 /// A message may change its place between being found and being steered: then it is looked for again, so often.
 const TRIES_MAX: u32 = 4;
+/// How long an engine that cannot do it now is asked again, and how often.
+const NOT_NOW_MAX: Duration = Duration::from_secs(10);
+const NOT_NOW_STEP: Duration = Duration::from_millis(100);
 
 /// Why a message was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -88,14 +93,31 @@ impl Steering {
     /// Does it; durable on return.
     pub async fn carry_out(mut self) -> Result<(), SteerError> {
         for _ in 0..TRIES_MAX {
-            let (at, how) = (self.at, self.how);
-            match self.handle.ask(|reply| Command::Steer { at, how, reply }).await? {
+            let how = self.how;
+            match self.ask().await? {
                 Steered::Done => return Ok(()),
                 Steered::NotThere => self = self.handle.steering(&self.name, how).await?,
                 refused => return Err(refusal(&self.name, refused)),
             }
         }
         Err(refusal(&self.name, Steered::NotThere))
+    }
+}
+
+impl Steering {
+    /// Asks the pipeline, and again where its partitions are just being assigned.
+    async fn ask(&self) -> Result<Steered, HandleError> {
+        let (at, how) = (self.at, self.how);
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.handle.ask(|reply| Command::Steer { at, how, reply }).await {
+                Err(HandleError::Engine(EngineError::Unavailable(_))) if waited < NOT_NOW_MAX => {
+                    tokio::time::sleep(NOT_NOW_STEP).await;
+                    waited += NOT_NOW_STEP;
+                }
+                answer => return answer,
+            }
+        }
     }
 }
 
