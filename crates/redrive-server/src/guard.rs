@@ -27,14 +27,11 @@ pub(crate) async fn guard(
 
 /// The same for routes that the last word of the path tells apart.
 pub(crate) async fn guard_steered(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    match routes::steered(request.uri().path()) {
-        Some((route, _)) => guard(State((shared, route.access)), request, next).await,
-        None => {
-            let hint =
-                "POST …/messages/ID/retry makes it due, …/messages/ID/cancel makes a dead letter of it";
-            Problem::not_found("there is nothing under this path for POST", hint).into_response()
-        }
-    }
+    let Some((route, _)) = routes::steered(request.uri().path()) else {
+        let hint = "POST …/messages/ID/retry makes it due, …/messages/ID/cancel makes a dead letter of it";
+        return Problem::not_found("there is nothing under this path for POST", hint).into_response();
+    };
+    guard(State((shared, route.access)), request, next).await
 }
 
 fn caller(headers: &HeaderMap) -> Caller<'_> {

@@ -171,18 +171,18 @@ async fn every_message_is_listed_in_its_state(stores: impl Stores + 'static) {
         assert!(in_state(&handle, PendingState::Delayed).await.is_empty());
         door.open();
     };
-    guarded(redrive.run_until(work)).await.unwrap();
+    Box::pin(guarded(redrive.run_until(work))).await.unwrap();
 }
 
 #[tokio::test]
 async fn every_message_is_listed_in_its_state_in_memory() {
-    every_message_is_listed_in_its_state(MemoryStores::new()).await;
+    Box::pin(every_message_is_listed_in_its_state(MemoryStores::new())).await;
 }
 
 #[tokio::test]
 async fn every_message_is_listed_in_its_state_on_disk() {
     let dir = tempfile::tempdir().unwrap();
-    every_message_is_listed_in_its_state(Embedded::open(dir.path()).unwrap()).await;
+    Box::pin(every_message_is_listed_in_its_state(Embedded::open(dir.path()).unwrap())).await;
 }
 
 async fn a_message_that_waits_is_made_due_or_cancelled(stores: impl Stores + 'static) {

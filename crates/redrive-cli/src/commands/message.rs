@@ -56,19 +56,15 @@ async fn show(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, 
 }
 
 fn lines(pipeline: &str, message: &MessageView, session: &Session) -> Vec<String> {
-    let mut first = format!(
-        "message  {}   pipeline {pipeline}   state {}   attempts {}",
-        safe::line(&message.id),
-        message.state,
-        count(message.attempts)
-    );
-    if let Some(due) = message.due {
-        first.push_str(&format!("   due {}", when(due, session)));
-    }
-    if let Some(deadline) = message.deadline {
-        first.push_str(&format!("   deadline {}", instant::print(deadline.0)));
-    }
-    let mut lines = vec![first];
+    let mut first = vec![
+        format!("message  {}", safe::line(&message.id)),
+        format!("pipeline {pipeline}"),
+        format!("state {}", message.state),
+        format!("attempts {}", count(message.attempts)),
+    ];
+    first.extend(message.due.map(|due| format!("due {}", when(due, session))));
+    first.extend(message.deadline.map(|deadline| format!("deadline {}", instant::print(deadline.0))));
+    let mut lines = vec![first.join("   ")];
     if let Some(letter) = &message.letter {
         let reason = message.reason.as_deref().map(|reason| format!("   reason {reason}"));
         lines.push(format!("letter   {letter}{}", reason.unwrap_or_default()));

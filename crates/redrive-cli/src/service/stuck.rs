@@ -39,7 +39,7 @@ mod tests {
     fn each_field_of_the_event_has_a_name_of_its_own() {
         let events = Arc::new(Mutex::new(Vec::new()));
         let stuck =
-            Stuck { pipeline: "orders".into(), message_id: "o-1".to_owned(), after: Duration::from_secs(60) };
+            Stuck { pipeline: "orders".into(), message_id: "o-1".to_owned(), after: Duration::from_mins(1) };
         let listening = tracing_subscriber::registry().with(Names(Arc::clone(&events)));
         tracing::subscriber::with_default(listening, || report(&stuck));
         let names = events.lock().unwrap().remove(0);
