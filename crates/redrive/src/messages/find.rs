@@ -36,12 +36,16 @@ enum Searched {
 /// A message as it is now, by its id or by the number it is listed with (`orders/17`); `None` if this process knows none.
 /// Where ids are not remembered, what waits here and the dead letters are searched.
 pub async fn message(handle: &PipelineHandle, name: &str) -> Result<Option<MessageState>, HandleError> {
+    let gated = handle.figures().is_gated();
     match handle.message(name).await {
         Ok(None) if number_of(handle, name).is_none() => return Ok(None),
         Err(HandleError::NotRemembered(_)) | Ok(None) => {}
+        // In the words of a listing: while nothing may start, what would be ready or delayed is held.
+        Ok(Some(known)) if gated && matches!(known.state, MessagePhase::Ready | MessagePhase::Delayed) => {
+            return Ok(Some(MessageState { state: MessagePhase::Held, ..known }));
+        }
         known => return known,
     }
-    let gated = handle.figures().is_gated();
     if let Searched::Found(part, found) = search(handle, name, &PARTS).await? {
         let state = MessageState::of_pending(&found);
         let phase = match state.state {
