@@ -16,7 +16,7 @@ pub mod session;
 pub mod token;
 pub mod wire;
 
-pub use api::{Api, PageQuery};
+pub use api::{Api, MessageQuery, PageQuery};
 pub use fault::ClientFault;
 pub use place::Place;
 pub use session::{Session, block_on, wall_clock, with_api};

@@ -145,6 +145,7 @@ fn job(state: &str, succeeded: u64, dead_again: u64) -> Value {
     json!({
         "id": "r-31", "pipeline": "orders", "state": state, "selection": "all", "total": 300,
         "published": succeeded + dead_again, "succeeded": succeeded, "dead_again": dead_again, "skipped": 0,
+        "under_way": 0, "untouched": 300 - succeeded - dead_again,
         "rate": 20.0, "created": "2026-11-15T10:41:07.000Z", "actor": "ops",
     })
 }
@@ -219,6 +220,84 @@ fn a_paused_replay_goes_on_and_a_finished_one_is_only_shown() {
     let api = RecordedApi::new(|_| (200, job("done", 299, 1)));
     api.redrive(&["dlq", "replay", "--resume", "r-31"]).exits(1);
     assert_eq!(api.asked().len(), 1);
+}
+
+/// Numbers of an abort that did not add up: 137 of 322, 169 untouched, and 16 nowhere.
+#[test]
+fn the_numbers_of_an_aborted_replay_add_up() {
+    let api = RecordedApi::new(|_| {
+        let mut aborted = job("aborted", 130, 7);
+        (aborted["total"], aborted["published"]) = (json!(322), json!(153));
+        (aborted["under_way"], aborted["untouched"]) = (json!(16), json!(169));
+        (200, aborted)
+    });
+    let sum = "letters 322   succeeded 130   dead again 7   under way 16   skipped 0   untouched 169";
+    let said = format!(
+        "replay r-31  aborted: {sum}\n  169 letters untouched; they are still open. 16 that were put back are still \
+         being delivered.\n"
+    );
+    api.redrive(&["dlq", "replay", "--abort", "r-31"]).exits(0).prints(&said);
+    let ran = api.redrive(&["dlq", "replays", "show", "r-31"]).exits(0);
+    assert!(ran.stdout.contains(&format!("\n  {sum}\n")), "{}", ran.stdout);
+}
+
+#[test]
+fn a_replay_that_was_aborted_is_not_resumed() {
+    let api = RecordedApi::new(|_| (200, job("aborted", 130, 7)));
+    let ran = api.redrive(&["dlq", "replay", "--resume", "r-31"]).exits(1);
+    assert_eq!(ran.stdout, "");
+    assert!(ran.stderr.contains("replay r-31 is aborted and does not go on"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("170 of its letters are open"), "{}", ran.stderr);
+    assert!(!api.asked().iter().any(|asked| asked.line.starts_with("POST")));
+}
+
+#[test]
+fn replays_are_listed_paused_resumed_and_aborted() {
+    let api = RecordedApi::new(|asked| match asked.line.as_str() {
+        "GET /v1/replays" => (200, json!({"replays": [job("running", 140, 2)]})),
+        "POST /v1/replays/r-31/pause" => (200, job("paused", 140, 2)),
+        "POST /v1/replays/r-31/resume" => (200, job("running", 140, 2)),
+        "POST /v1/replays/r-31/abort" => (200, job("aborted", 140, 2)),
+        _ => (404, json!({"code": "not_found", "message": "there is no replay", "hint": ""})),
+    });
+    let listed = api.redrive(&["dlq", "replays"]).exits(0);
+    let mut lines = listed.stdout.lines();
+    assert_eq!(
+        lines.next().unwrap().split_whitespace().collect::<Vec<_>>().join(" "),
+        "REPLAY PIPELINE STATE LETTERS SUCCEEDED DEAD AGAIN UNDER WAY SKIPPED UNTOUCHED AGE BY SELECTION"
+    );
+    let row: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
+    assert_eq!(
+        row[..9],
+        ["r-31", "orders", "running", "300", "140", "2", "0", "0", "158"],
+        "{}",
+        listed.stdout
+    );
+    api.redrive(&["dlq", "replays", "list", "--pipeline", "other"]).exits(0).prints("no replays\n");
+    assert_eq!(api.redrive(&["dlq", "replays", "--json"]).exits(0).json()["id"], "r-31");
+    for (word, state) in [("pause", "paused"), ("resume", "running"), ("abort", "aborted")] {
+        let ran = api.redrive(&["dlq", "replays", word, "r-31"]).exits(0);
+        assert!(
+            ran.stdout.starts_with(&format!("replay r-31   {state}   pipeline orders")),
+            "{}",
+            ran.stdout
+        );
+    }
+    api.redrive(&["dlq", "replays", "show", "r-99"]).exits(2);
+}
+
+#[test]
+fn stats_say_of_how_many_letters_reasons_were_counted() {
+    let api = RecordedApi::new(|_| {
+        let stats = json!({
+            "open": 200_303, "replaying": 0, "succeeded": 0, "discarded": 0, "scanned": 100_000,
+            "by_reason": {"permanent": 100_000}, "by_class": {},
+        });
+        (200, stats)
+    });
+    let ran = api.redrive(&["dlq", "stats", "orders"]).exits(0);
+    let said = "  by reason and class: the first 100,000 of 200,303 open letters\n";
+    assert!(ran.stdout.contains(said), "{}", ran.stdout);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn produce(dir: &std::path::Path, processor: &Processor) {
 fn settled(processor: &Processor) {
     wait_for("everything to come to its end", || {
         let pending = &processor.get("/v1/pipelines/orders").json()["pending"];
-        ["ready", "delayed", "key_wait", "in_flight"].iter().all(|state| pending[*state] == 0)
+        ["ready", "delayed", "held", "key_wait", "in_flight"].iter().all(|state| pending[*state] == 0)
     });
 }
 

@@ -76,7 +76,7 @@ fn produce(topic: &str) {
 fn ended(processor: &Processor, pipeline: &str) -> bool {
     let view: Value = processor.get(&format!("/v1/pipelines/{pipeline}")).json();
     let pending = &view["pending"];
-    ["ready", "delayed", "key_wait", "in_flight"].iter().all(|state| pending[*state] == 0)
+    ["ready", "delayed", "held", "key_wait", "in_flight"].iter().all(|state| pending[*state] == 0)
 }
 
 fn all_ended(seen: &Seen) -> bool {

@@ -153,7 +153,7 @@ fn with_failures_and_kill_9_no_later_message_of_a_key_arrives_before_an_earlier_
     }
     wait_for("everything to come to its end", || {
         let pending = &status(&processor)["pending"];
-        ["ready", "delayed", "key_wait", "in_flight"].iter().all(|state| pending[*state] == 0)
+        ["ready", "delayed", "held", "key_wait", "in_flight"].iter().all(|state| pending[*state] == 0)
     });
 
     let seen = seen.lock().unwrap();

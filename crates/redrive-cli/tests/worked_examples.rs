@@ -87,7 +87,7 @@ fn after_failures_poison_an_outage_and_kill_9_every_id_is_accounted_for() {
     assert!(producer.wait().unwrap().success());
     wait_for("everything to come to its end", || {
         let pending = &processor.get("/v1/pipelines/orders").json()["pending"];
-        ["ready", "delayed", "in_flight"].iter().all(|state| pending[*state] == 0)
+        ["ready", "delayed", "held", "in_flight"].iter().all(|state| pending[*state] == 0)
     });
     let audit =
         processor.cli(&["audit", "orders", "--applied", &downstream_url, "--ids-file", "ids.txt", "--json"]);

@@ -70,6 +70,7 @@ pub enum Change {
         round: u32,
         next_probe: Time,
     },
+    /// After a good round of probes; with no probes at all somebody closed it by hand.
     Closed {
         good: u32,
         probes: u32,
@@ -286,13 +287,29 @@ impl Breaker {
         if good + bad < self.settings.probes.max(1) {
             return None;
         }
+        Some(self.closed(good, good + bad, now))
+    }
+
+    fn closed(&mut self, good: u32, probes: u32, now: Time) -> Change {
         let open_for = self.since.map_or(Duration::ZERO, |since| now.since(since));
         self.state = State::Closed;
         self.since = Some(now);
         self.heard.clear();
         self.fast.clear();
         self.slow.clear();
-        Some(Change::Closed { good, probes: good + bad, rounds: self.rounds, open_for })
+        Change::Closed { good, probes, rounds: self.rounds, open_for }
+    }
+
+    /// Somebody wants to know now: the cooldown is over. Nothing unless it is open.
+    pub fn probe_now(&mut self, now: Time) -> Option<Change> {
+        let State::Open { .. } = self.state else { return None };
+        self.state = State::Open { until: now };
+        self.tick(now)
+    }
+
+    /// Somebody knows that the sink is back: closes without probes. Nothing if it is closed.
+    pub fn close(&mut self, now: Time) -> Option<Change> {
+        (!self.is_closed()).then(|| self.closed(0, 0, now))
     }
 
     /// What the next process has to know; `None` while it is closed.

@@ -192,6 +192,26 @@ impl Endpoints {
         (closed(&self.own), closed(&self.origins))
     }
 
+    /// Somebody wants to know now: every endpoint and origin in cooldown may be asked at once. How many that are.
+    pub fn probe_now(&mut self, now: Time) -> usize {
+        let mut asked = 0;
+        for trouble in self.own.known.values_mut().chain(self.origins.known.values_mut()) {
+            if trouble.not_before(now).is_some() {
+                trouble.open_until = trouble.open_until.map(|until| until.min(now));
+                trouble.not_before = trouble.not_before.min(now);
+                asked += 1;
+            }
+        }
+        asked
+    }
+
+    /// Somebody knows that they are back: what was known against them is forgotten. How many were in cooldown.
+    pub fn close_all(&mut self, now: Time) -> usize {
+        let (endpoints, origins) = self.left_alone(now);
+        (self.own, self.origins) = (Troubled::default(), Troubled::default());
+        endpoints + origins
+    }
+
     /// Whether a message may go. One that may is a probe if its endpoint was closed.
     pub fn ask(&mut self, to: Endpoint, asking: Asking, now: Time) -> Passage {
         let Asking { waited, latest, random } = asking;

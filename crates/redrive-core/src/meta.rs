@@ -29,6 +29,9 @@ pub struct Meta {
     pub held_ms: u64,
     /// The last counted delay in milliseconds; what decorrelated jitter grows from.
     pub last_delay_ms: u64,
+    /// Whether it waits because it was deferred: its sink, its endpoint or the budget did not allow an attempt. Such a
+    /// message is `held` in all counts; one that waits for a counted retry is `delayed`.
+    pub deferred: bool,
 }
 
 impl Meta {
@@ -46,6 +49,8 @@ impl Meta {
             Decision::DeadLetter(reason) => class != Class::Credential && *reason != Reason::HoldExpired,
         };
         next.first_failed = self.first_failed.or(Some(now));
+        // A stale connection is tried again at once: nothing holds that message back.
+        next.deferred = matches!(decision, Decision::RetryAt(retry) if !retry.counts && retry.due > now);
         if counted {
             next.attempts = self.attempts.saturating_add(1);
         } else {
@@ -94,6 +99,7 @@ impl Meta {
             last_crash: None,
             held_ms: 0,
             last_delay_ms: 0,
+            deferred: false,
             // A letter is replayed because somebody wants it delivered: its old deadline does not apply any more.
             deadline: None,
             replays: self.replays.saturating_add(1),
@@ -125,6 +131,17 @@ mod tests {
         let before = Meta { attempts: 2, last_delay_ms: 7, held_ms: 5, ..Meta::default() };
         let meta = before.after(Class::Credential, &retry(false), NOW);
         assert_eq!((meta.attempts, meta.uncounted, meta.last_delay_ms, meta.held_ms), (2, 1, 7, 3_005));
+    }
+
+    #[test]
+    fn only_what_waits_for_its_sink_is_deferred() {
+        let counted = Meta::default().after(Class::Transient, &retry(true), NOW);
+        let deferred = counted.after(Class::Credential, &retry(false), NOW);
+        assert!(!counted.deferred && deferred.deferred);
+        assert!(!deferred.after(Class::Transient, &retry(true), NOW).deferred);
+        assert!(!deferred.after(Class::Transient, &Decision::DeadLetter(Reason::MaxRetries), NOW).deferred);
+        let at_once = Decision::RetryAt(Retry { due: NOW, counts: false, tier: None, spends: 0 });
+        assert!(!Meta::default().after(Class::Reconnect, &at_once, NOW).deferred);
     }
 
     #[test]
@@ -186,6 +203,7 @@ mod tests {
             first_failed: Some(NOW),
             held_ms: 9,
             last_delay_ms: 8,
+            deferred: true,
         };
         let fresh =
             Meta { created: worn.created, replays: 2, first_failed: worn.first_failed, ..Meta::default() };

@@ -22,10 +22,12 @@ pub enum Reason {
     KeyBlocked,
     /// The stored bytes are damaged; the letter holds what is left.
     Corrupt,
+    /// Somebody cancelled it while it waited.
+    Cancelled,
 }
 
 impl Reason {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Permanent,
         Self::Gone,
         Self::MaxRetries,
@@ -35,6 +37,7 @@ impl Reason {
         Self::PoisonPill,
         Self::KeyBlocked,
         Self::Corrupt,
+        Self::Cancelled,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -48,6 +51,7 @@ impl Reason {
             Self::PoisonPill => "poison_pill",
             Self::KeyBlocked => "key_blocked",
             Self::Corrupt => "corrupt",
+            Self::Cancelled => "cancelled",
         }
     }
 
@@ -63,6 +67,7 @@ impl Reason {
             Self::PoisonPill => 7,
             Self::KeyBlocked => 8,
             Self::Corrupt => 9,
+            Self::Cancelled => 10,
         }
     }
 

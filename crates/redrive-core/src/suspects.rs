@@ -88,6 +88,17 @@ impl<T> Suspects<T> {
         self.waiting.pop_front_if(|(who, _)| gone(who)).map(|(who, _)| who)
     }
 
+    /// Takes one that waits away, whoever's turn it is.
+    pub fn take_if(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let at = self.waiting.iter().position(|(who, _)| wanted(who))?;
+        self.waiting.remove(at).map(|(who, _)| who)
+    }
+
+    /// Those that wait for their turn.
+    pub fn waiting(&self) -> impl Iterator<Item = &T> {
+        self.waiting.iter().map(|(who, _)| who)
+    }
+
     /// The one that ran came to an end; `cleared` unless it was given up.
     pub fn ended(&mut self, cleared: bool) {
         self.running = None;

@@ -193,6 +193,7 @@ proptest! {
             first_failed: None,
             held_ms: spans[2],
             last_delay_ms: spans[3],
+            deferred: false,
         };
         let now = Time::from_millis(now);
         let decision = decide(&policy, &meta, &outcome, &health, &budget, now, random);

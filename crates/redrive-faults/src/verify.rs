@@ -138,7 +138,7 @@ fn settle_all(
     }
     let before = book.clone();
     let delivered = deliver_all(store, &mut book)?;
-    let pending = counts.ready + counts.delayed + counts.key_wait + counts.in_flight;
+    let pending = counts.pending();
     if pending != delivered.len() as u64 {
         return Err(format!("counts do not add up: {counts:?}, {} were delivered", delivered.len()));
     }
@@ -196,7 +196,7 @@ fn deliver_all(store: &mut impl Engine, book: &mut Book) -> Result<HashSet<u64>,
         store.take(later, 16, &mut hands).map_err(text)?;
         let counts = store.counts();
         if hands.is_empty() {
-            if counts.ready + counts.delayed + counts.key_wait + counts.in_flight == 0 {
+            if counts.pending() == 0 {
                 return Ok(delivered);
             }
             if begun.elapsed() > HANG_GUARD {

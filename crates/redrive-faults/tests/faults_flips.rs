@@ -54,7 +54,7 @@ fn look(dir: &Path, pipeline: &str) -> Result<Found, String> {
         store.poll(&mut Vec::new()).map_err(text)?;
         store.take(later, 64, &mut hands).map_err(text)?;
         let counts = store.counts();
-        if hands.is_empty() && counts.ready + counts.delayed + counts.key_wait + counts.in_flight == 0 {
+        if hands.is_empty() && counts.pending() == 0 {
             return Ok(found);
         }
         assert!(begun.elapsed() < support::HANG_GUARD, "it does not come to its end: {counts:?}");

@@ -106,6 +106,36 @@ impl Keys {
         self.free.len()
     }
 
+    /// Those that wait behind their key, by key and number, after this one: the first `limit`. Looks at all keys: it is done
+    /// for people.
+    pub fn blocked_after(&self, after: Option<(u64, u64)>, limit: usize) -> BTreeMap<(u64, u64), &Waiting> {
+        let mut first = BTreeMap::new();
+        for (key, line) in &self.lines {
+            for ((number, ..), waiting) in &line.blocked {
+                let place = (*key, *number);
+                if after.is_some_and(|after| place <= after) {
+                    continue;
+                }
+                first.insert(place, waiting);
+                if first.len() > limit {
+                    first.pop_last();
+                }
+            }
+        }
+        first
+    }
+
+    /// Takes out one that waits behind its key; it stays in its line until it leaves that.
+    pub fn take_blocked(&mut self, number: u64) -> Option<(usize, Waiting)> {
+        let (place, line) = self.lines.values_mut().find_map(|line| {
+            let place = line.blocked.range((number, 0, 0)..).next().map(|(place, _)| *place);
+            place.filter(|place| place.0 == number).map(|place| (place, line))
+        })?;
+        let waiting = line.blocked.remove(&place)?;
+        self.blocked -= 1;
+        Some((place.1, waiting))
+    }
+
     pub fn blocked(&self) -> usize {
         self.blocked
     }

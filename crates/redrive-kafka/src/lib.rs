@@ -53,6 +53,7 @@ pub mod spill;
 mod absorb;
 pub mod engine;
 mod open;
+mod pending;
 mod serve;
 mod settle;
 pub mod stores;

@@ -4,6 +4,7 @@
 //! What is in memory has a bound; beyond it the bytes of what is due later go into a file.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use redrive_core::Time;
 
@@ -26,6 +27,8 @@ enum Held {
 struct Entry {
     lane: usize,
     offset: u64,
+    number: u64,
+    deferred: bool,
     held: Held,
 }
 
@@ -42,12 +45,14 @@ pub struct LookAhead {
     arrivals: u64,
     memory: usize,
     memory_max: usize,
+    /// Of the entries, those that were deferred.
+    deferred: usize,
     spill: Spill,
 }
 
 impl LookAhead {
     pub fn new(spill: Spill) -> Self {
-        Self { entries: BTreeMap::new(), arrivals: 0, memory: 0, memory_max: MEMORY_MAX, spill }
+        Self { entries: BTreeMap::new(), arrivals: 0, memory: 0, memory_max: MEMORY_MAX, deferred: 0, spill }
     }
 
     #[cfg(test)]
@@ -57,7 +62,7 @@ impl LookAhead {
 
     pub fn put(&mut self, lane: usize, waiting: Waiting, now: Time) {
         let due = waiting.due.unwrap_or_default().as_millis();
-        let offset = waiting.offset;
+        let (offset, number, deferred) = (waiting.offset, waiting.number, waiting.meta.deferred);
         let bytes = waiting.bytes();
         let far = due > now.as_millis().saturating_add(NEAR_MS);
         let full = self.memory + bytes > self.memory_max;
@@ -74,7 +79,8 @@ impl LookAhead {
             self.memory += bytes;
         }
         self.arrivals += 1;
-        self.entries.insert((due, self.arrivals), Entry { lane, offset, held });
+        self.deferred += usize::from(deferred);
+        self.entries.insert((due, self.arrivals), Entry { lane, offset, number, deferred, held });
     }
 
     /// The next one that is due. One whose bytes the file lost is named by lane and offset.
@@ -83,18 +89,50 @@ impl LookAhead {
         if first.key().0 > now.as_millis() {
             return None;
         }
-        let Entry { lane, offset, held } = first.remove();
-        Some(match held {
+        let entry = first.remove();
+        let (lane, offset) = (entry.lane, entry.offset);
+        Some(self.taken_out(entry).map(|waiting| Due { lane, waiting }).ok_or((lane, offset)))
+    }
+
+    /// The message of an entry that was removed; `None` if the file has lost it.
+    fn taken_out(&mut self, entry: Entry) -> Option<Waiting> {
+        self.deferred -= usize::from(entry.deferred);
+        match entry.held {
             Held::Memory(waiting) => {
                 self.memory -= waiting.bytes();
-                Ok(Due { lane, waiting: *waiting })
+                Some(*waiting)
             }
             Held::File(spilled) => {
                 let waiting = self.spill.read(&spilled);
                 self.spill.free(&spilled);
-                waiting.map(|waiting| Due { lane, waiting }).ok_or((lane, offset))
+                waiting
             }
+        }
+    }
+
+    /// Takes out the message with this number, whatever its time. Looks at all entries: it is done for people.
+    pub fn take(&mut self, number: u64) -> Option<(usize, Waiting)> {
+        let key = *self.entries.iter().find(|(_, entry)| entry.number == number)?.0;
+        let entry = self.entries.remove(&key)?;
+        let lane = entry.lane;
+        self.taken_out(entry).map(|waiting| (lane, waiting))
+    }
+
+    /// The entries after this key, in the order of their times, each with its message if that can be read.
+    pub fn after(&self, after: Option<(u64, u64)>) -> impl Iterator<Item = ((u64, u64), Option<Waiting>)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.entries.range((from, Bound::Unbounded)).map(|(key, entry)| {
+            let waiting = match &entry.held {
+                Held::Memory(waiting) => Some((**waiting).clone()),
+                Held::File(spilled) => self.spill.read(spilled),
+            };
+            (*key, waiting)
         })
+    }
+
+    /// How many were deferred.
+    pub fn held(&self) -> usize {
+        self.deferred
     }
 
     /// How many are due, counted up to `limit`.
@@ -138,23 +176,16 @@ impl LookAhead {
             .collect();
         stragglers
             .into_iter()
-            .filter_map(|key| match self.entries.remove(&key)?.held {
-                Held::Memory(waiting) => {
-                    self.memory -= waiting.bytes();
-                    Some(*waiting)
-                }
-                Held::File(spilled) => {
-                    let waiting = self.spill.read(&spilled);
-                    self.spill.free(&spilled);
-                    waiting
-                }
+            .filter_map(|key| {
+                let entry = self.entries.remove(&key)?;
+                self.taken_out(entry)
             })
             .collect()
     }
 
     pub fn clear(&mut self) {
         self.entries.clear();
-        self.memory = 0;
+        (self.memory, self.deferred) = (0, 0);
         self.spill.clear();
     }
 }

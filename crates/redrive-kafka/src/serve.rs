@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::ingest::Ingest;
 use redrive::engine::{
-    Announced, Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange, LetterScan,
-    LetterStanding, LetterState, Oldest, Receipt, ReplayAnswer, ReplayJob, Settlement, Ticket,
+    Announced, Claimed, Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange, LetterScan,
+    LetterStanding, LetterState, Oldest, PendingAt, PendingScan, PendingState, Receipt, ReplayAnswer,
+    ReplayJob, Settlement, Ticket,
 };
 use redrive_core::Time;
 
@@ -85,7 +86,8 @@ impl Engine for KafkaEngine {
     fn counts(&self) -> Counts {
         let letters = self.letters.counts();
         let mut counts = Counts {
-            delayed: (self.ahead.len() + self.copying.len() + self.put_back.len()) as u64,
+            delayed: (self.ahead.len() - self.ahead.held() + self.copying.len() + self.put_back.len()) as u64,
+            held: self.ahead.held() as u64,
             key_wait: self.keys.blocked() as u64,
             key_order_voided: self.key_order_voided,
             letters_open: letters.open,
@@ -142,6 +144,22 @@ impl Engine for KafkaEngine {
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
         self.letters.letter(id)
+    }
+
+    fn scan_pending(
+        &mut self,
+        state: PendingState,
+        after: Option<(u64, u64)>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<PendingScan, EngineError> {
+        Ok(self.list_pending(state, after, limit, look_max))
+    }
+
+    fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError> {
+        self.check()?;
+        self.now = now;
+        self.claim_pending(at)
     }
 
     fn letter_standings(

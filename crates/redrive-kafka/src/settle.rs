@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redrive::engine::{AfterDead, Delivery, Settlement, Ticket, Verdict};
+use redrive::engine::{AfterDead, Delivery, LetterState, Settlement, Ticket, Verdict};
 use redrive_core::{Message, Meta, Time};
 
 use crate::engine::{Claim, KafkaEngine, Target, Then, What};
@@ -335,7 +335,9 @@ impl KafkaEngine {
 
     pub(crate) fn died(&mut self, key: Option<u64>, number: u64) {
         let Some(key) = key else { return };
-        if self.options.after_dead == AfterDead::BlockKey {
+        // It may be put back, and read, before the acknowledgement of its letter is heard: then it blocks nobody.
+        let is_put_back = || self.letters.state_of(number) == Some(LetterState::Replaying);
+        if self.options.after_dead == AfterDead::BlockKey && !is_put_back() {
             self.keys.letter_opened(key, number);
         }
         self.keys.stop(key, number);

@@ -161,7 +161,7 @@ fn encode(buffer: &mut BytesMut, waiting: &Waiting) {
     buffer.put_u64_le(*number);
     put_time(buffer, *due);
     buffer.put_u8(doomed.map_or(0, Reason::code));
-    buffer.put_u8(u8::from(carried.job.is_some()));
+    buffer.put_u8(u8::from(carried.job.is_some()) | u8::from(meta.deferred) << 1);
     buffer.put_u64_le(carried.job.unwrap_or_default());
     buffer.put_u64_le(meta.created.as_millis());
     put_time(buffer, meta.deadline);
@@ -183,7 +183,8 @@ fn decode(mut bytes: Bytes) -> Option<Waiting> {
     let bytes = &mut bytes;
     let (offset, number, due) = (bytes.get_u64_le(), bytes.get_u64_le(), get_time(bytes));
     let doomed = Reason::from_code(bytes.get_u8());
-    let (has_job, job) = (bytes.get_u8() != 0, bytes.get_u64_le());
+    let (flags, job) = (bytes.get_u8(), bytes.get_u64_le());
+    let (has_job, deferred) = (flags & 1 != 0, flags & 2 != 0);
     let mut meta = Meta {
         created: Time::from_millis(bytes.get_u64_le()),
         deadline: get_time(bytes),
@@ -192,6 +193,7 @@ fn decode(mut bytes: Bytes) -> Option<Waiting> {
         reconnects: bytes.get_u32_le(),
         crashes: bytes.get_u32_le(),
         replays: bytes.get_u32_le(),
+        deferred,
         ..Meta::default()
     };
     meta.last_crash = get_time(bytes);

@@ -127,6 +127,7 @@ fn read(path: &Path) -> Option<Spooled> {
             first_failed: time(kept.first_failed),
             held_ms: kept.held_ms,
             last_delay_ms: kept.last_delay_ms,
+            deferred: false,
         },
         history: History::from_raw(kept.history.into()),
         origin: origin_of(kept.number, &Arc::from(kept.origin)),

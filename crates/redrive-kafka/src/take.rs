@@ -162,7 +162,7 @@ impl KafkaEngine {
     }
 
     /// A message that waited for its key is not needed any more.
-    fn pass_over(&mut self, lane: usize, waiting: &Waiting, key: Option<u64>) {
+    pub(crate) fn pass_over(&mut self, lane: usize, waiting: &Waiting, key: Option<u64>) {
         if let Some(key) = key {
             self.keys.stop(key, waiting.number);
         }

@@ -102,7 +102,7 @@ prop_compose! {
         let [attempts, uncounted, reconnects, crashes, replays] = counts;
         Meta {
             created, deadline, attempts, uncounted, reconnects, crashes, last_crash, replays, first_failed, held_ms,
-            last_delay_ms,
+            last_delay_ms, deferred: false,
         }
     }
 }
@@ -165,10 +165,13 @@ proptest! {
         reason in proptest::option::of(prop::sample::select(Reason::ALL.to_vec())),
         dead_at in proptest::option::of(any_time()),
         job in any::<Option<u64>>(),
+        deferred in any::<bool>(),
         source in "[a-z]{1,8}",
     ) {
         let history = attempts.iter().fold(History::default(), |history, attempt| history.with(attempt));
         let origin = Origin { topic: source.as_str().into(), partition, offset };
+        // A letter waits for nothing.
+        let meta = Meta { deferred: deferred && reason.is_none(), ..meta };
         let copy = CopyRecord { message, meta, history, origin, due, reason, dead_at, job };
         let reader = Reader::new(&pipeline());
         let once = copied(&reader, &stored(&copy, "orders.retry.5s"));

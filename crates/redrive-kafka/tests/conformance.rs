@@ -81,6 +81,11 @@ impl Harness for KafkaHarness {
         true
     }
 
+    /// A copy is listed once it is read.
+    fn lists_everything(&self) -> bool {
+        false
+    }
+
     fn submit(&mut self, batch: Vec<NewMessage>, _now: Time) -> oneshot::Receiver<IngestAnswer> {
         let messages: Vec<Message> = batch.into_iter().map(|new| new.message).collect();
         let places = self.world.produce(&messages);

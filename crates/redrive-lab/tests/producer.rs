@@ -367,7 +367,7 @@ async fn a_pipeline_between_producer_and_downstream_loses_nothing() {
                 async move {
                     loop {
                         let counts = orders.counts().await.unwrap();
-                        let waiting = counts.ready + counts.delayed + counts.in_flight;
+                        let waiting = counts.pending();
                         if waiting == 0 && stub.stats().applied + dead.min(counts.letters_open) == ORDERS {
                             return counts.letters_open;
                         }

@@ -67,7 +67,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let all_done = async {
         loop {
             let counts = pipeline.counts().await.expect("the pipeline runs");
-            if counts.ready + counts.delayed + counts.in_flight == 0 {
+            if counts.pending() == 0 {
                 return;
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

@@ -13,6 +13,7 @@ use crate::auth::{Access, judge};
 use crate::caller::{caller, check_host};
 use crate::connections::registry::Connection;
 use crate::problem::{Code, Problem};
+use crate::routes;
 use crate::state::Shared;
 
 pub(crate) async fn guard(
@@ -39,6 +40,15 @@ pub(crate) async fn one_host(request: Request, next: Next) -> Response {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
+}
+
+/// As [`guard`], for routes that the last word of the path tells apart.
+pub(crate) async fn guard_steered(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let Some((route, _)) = routes::steered(request.uri().path()) else {
+        let hint = "POST …/messages/ID/retry makes it due, …/messages/ID/cancel makes a dead letter of it";
+        return Problem::not_found("there is nothing under this path for POST", hint).into_response();
+    };
+    guard(State((shared, route.access)), request, next).await
 }
 
 fn wrong_token(shared: &Shared, request: &Request, problem: Problem) -> Response {

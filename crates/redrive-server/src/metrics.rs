@@ -117,7 +117,7 @@ static PENDING: Metric = metric(
     "redrive_pending",
     Kind::Gauge,
     &["pipeline", "state"],
-    "Messages that have not come to an end: ready, delayed, key_wait, in_flight; held are those of them that are kept back.",
+    "Messages that are not terminal, each in exactly one state: ready, delayed, held, key_wait, in_flight.",
 );
 static OLDEST_PENDING: Metric = metric(
     "redrive_oldest_pending_timestamp_seconds",
@@ -318,7 +318,7 @@ pub fn render(snapshot: &Snapshot) -> String {
         samples.count(&[name, "delayed"], pending.delayed);
         samples.count(&[name, "key_wait"], pending.key_wait);
         samples.count(&[name, "in_flight"], pending.in_flight);
-        samples.count(&[name, "held"], figures.held);
+        samples.count(&[name, "held"], pending.held);
     });
     moment(out, &OLDEST_PENDING, snapshot, |figures| figures.oldest_pending);
     histogram(out, &RETRY_LATENESS, snapshot, |figures| &figures.retry_lateness);

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use redrive::HandleError;
 use redrive::engine::{EngineError, IngestError};
+use redrive::messages::SteerError;
 use serde::Serialize;
 
 /// The `code` of an error answer. Programs may rely on these names.
@@ -173,6 +174,9 @@ impl From<IngestError> for Problem {
                 Code::TooManyPending,
                 "nothing of this was accepted; send it again later, or raise `max_pending` of the pipeline",
             ),
+            IngestError::TooFar { .. } => {
+                (Code::BadMessage, "nothing of this was accepted; give it an earlier time")
+            }
             IngestError::Closed => (Code::Stopping, "nothing of this was accepted; send it again later"),
             IngestError::Stopped => (
                 Code::Stopping,
@@ -181,6 +185,28 @@ impl From<IngestError> for Problem {
             IngestError::Storage(_) => (Code::StorageFailed, "repair the disk and start again"),
         };
         Self::new(code, error, hint)
+    }
+}
+
+impl From<SteerError> for Problem {
+    fn from(error: SteerError) -> Self {
+        let hint = match &error {
+            SteerError::Handle(_) => "",
+            SteerError::NotFound { .. } | SteerError::TooMany { .. } => {
+                "GET …/messages lists what waits; where several processes share the work, each knows its own"
+            }
+            SteerError::InFlight { .. } => "look again when its attempt has ended",
+            SteerError::Ready { .. } => "it starts by itself as soon as there is a free place",
+            SteerError::KeyWait { .. } => "GET …/keys/KEY shows which one; retry or cancel that one",
+            SteerError::Suspect { .. } => "cancel it, or wait for its turn",
+            SteerError::Ended { .. } => "a dead letter is replayed or discarded",
+            SteerError::Restless { .. } => "ask again",
+        };
+        match error {
+            SteerError::Handle(error) => error.into(),
+            SteerError::NotFound { .. } => Self::not_found(error, hint),
+            _ => Self::new(Code::Conflict, error, hint),
+        }
     }
 }
 

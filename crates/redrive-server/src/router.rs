@@ -7,19 +7,24 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
 use crate::api::{actions, keys, letters, messages, pipelines, replays};
-use crate::guard::{guard, one_host};
+use crate::guard::{guard, guard_steered, one_host};
 use crate::problem::{Code, Problem};
-use crate::routes::{Operation, ROUTES, Route};
+use crate::routes::{Operation, ROUTES, Route, STEERED_PATH};
 use crate::state::Shared;
 use crate::{answers, health, ingest, openapi, page};
 
 pub(crate) fn router(shared: Shared) -> Router {
     let mut router = Router::new();
     for Route { operation, path, access } in ROUTES {
+        if operation.is_steered() {
+            continue;
+        }
         let guarded = handler(operation).layer(from_fn_with_state((shared.clone(), access), guard));
         router = router.route(path, guarded);
     }
+    let steered = post(messages::steer).layer(from_fn_with_state(shared.clone(), guard_steered));
     router
+        .route(STEERED_PATH, steered)
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::map_response_with_state(shared.clone(), answers::count))
@@ -40,7 +45,11 @@ fn handler(operation: Operation) -> MethodRouter<Shared> {
         Operation::PausePipeline => post(pipelines::pause),
         Operation::ResumePipeline => post(pipelines::resume),
         Operation::Ingest => post(ingest::ingest),
+        Operation::ProbeBreaker => post(pipelines::probe_breaker),
+        Operation::CloseBreaker => post(pipelines::close_breaker),
+        Operation::ListMessages => get(messages::list),
         Operation::ShowMessage => get(messages::show),
+        Operation::RetryMessage | Operation::CancelMessage => post(messages::steer),
         Operation::ShowKey => get(keys::show),
         Operation::ListLetters => get(letters::list),
         Operation::LetterStats => get(letters::stats),

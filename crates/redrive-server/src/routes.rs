@@ -19,8 +19,13 @@ pub enum Operation {
     ShowPipeline,
     PausePipeline,
     ResumePipeline,
+    ProbeBreaker,
+    CloseBreaker,
     Ingest,
+    ListMessages,
     ShowMessage,
+    RetryMessage,
+    CancelMessage,
     ShowKey,
     ListLetters,
     LetterStats,
@@ -54,7 +59,7 @@ const DISCARD: Access = Access::Needs(Scope::Discard);
 const ADMIN: Access = Access::Needs(Scope::Admin);
 
 /// In the order of the documentation. `{*id}` takes the rest of the path: ids may hold slashes.
-pub static ROUTES: [Route; 25] = [
+pub static ROUTES: [Route; 30] = [
     route(Operation::Page, "/", Access::Open),
     route(Operation::Live, "/livez", Access::Open),
     route(Operation::Health, "/healthz", Access::Open),
@@ -65,8 +70,13 @@ pub static ROUTES: [Route; 25] = [
     route(Operation::ShowPipeline, "/v1/pipelines/{pipeline}", READ),
     route(Operation::PausePipeline, "/v1/pipelines/{pipeline}/pause", ADMIN),
     route(Operation::ResumePipeline, "/v1/pipelines/{pipeline}/resume", ADMIN),
+    route(Operation::ProbeBreaker, "/v1/pipelines/{pipeline}/breaker/probe", ADMIN),
+    route(Operation::CloseBreaker, "/v1/pipelines/{pipeline}/breaker/close", ADMIN),
     route(Operation::Ingest, "/v1/pipelines/{pipeline}/messages", Access::Needs(Scope::Ingest)),
+    route(Operation::ListMessages, "/v1/pipelines/{pipeline}/messages", READ),
     route(Operation::ShowMessage, "/v1/pipelines/{pipeline}/messages/{*id}", READ),
+    route(Operation::RetryMessage, "/v1/pipelines/{pipeline}/messages/{*id}/retry", REPLAY),
+    route(Operation::CancelMessage, "/v1/pipelines/{pipeline}/messages/{*id}/cancel", DISCARD),
     route(Operation::ShowKey, "/v1/pipelines/{pipeline}/keys/{*key}", READ),
     route(Operation::ListLetters, "/v1/pipelines/{pipeline}/letters", READ),
     route(Operation::LetterStats, "/v1/pipelines/{pipeline}/letters/stats", READ),
@@ -88,6 +98,10 @@ impl Operation {
         match self {
             Self::PausePipeline
             | Self::ResumePipeline
+            | Self::ProbeBreaker
+            | Self::CloseBreaker
+            | Self::RetryMessage
+            | Self::CancelMessage
             | Self::Ingest
             | Self::DiscardLetters
             | Self::UndoDiscard
@@ -97,5 +111,28 @@ impl Operation {
             | Self::AbortReplay => Method::POST,
             _ => Method::GET,
         }
+    }
+}
+
+/// An id takes the rest of the path, slashes and all, so a word behind it is no route of its own for the router: these two
+/// share one, and the word decides.
+pub(crate) const STEERED_PATH: &str = "/v1/pipelines/{pipeline}/messages/{*id}";
+
+/// The route that the last word of an id names, and the id without it.
+pub(crate) fn steered(id: &str) -> Option<(Route, &str)> {
+    let (id, word) = id.rsplit_once('/')?;
+    let operation = match word {
+        "retry" => Operation::RetryMessage,
+        "cancel" => Operation::CancelMessage,
+        _ => return None,
+    };
+    let route = ROUTES.into_iter().find(|route| route.operation == operation)?;
+    (!id.is_empty()).then_some((route, id))
+}
+
+impl Operation {
+    /// Whether it is served under [`STEERED_PATH`].
+    pub(crate) const fn is_steered(self) -> bool {
+        matches!(self, Self::RetryMessage | Self::CancelMessage)
     }
 }

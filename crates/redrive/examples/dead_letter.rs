@@ -27,7 +27,7 @@ async fn book(message: &Message) -> Result<(), Failure> {
 async fn wait_for(orders: &PipelineHandle, open: u64) -> Result<(), HandleError> {
     loop {
         let counts = orders.counts().await?;
-        if counts.letters_open == open && counts.delayed + counts.in_flight + counts.ready == 0 {
+        if counts.letters_open == open && counts.pending() == 0 {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(1)).await;

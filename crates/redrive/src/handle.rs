@@ -10,6 +10,8 @@ use redrive_core::policy::Mode;
 use redrive_core::{Message, Policy, Time};
 use tokio::sync::oneshot;
 
+use crate::dispatch::{BreakerAnswer, BreakerOrder};
+use crate::engine::ingest::DUE_MAX;
 use crate::engine::{
     Accepted, Counts, EngineError, IngestError, KeyLine, Letter, LetterChange, LetterScan, LetterStanding,
     LetterState, MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob, ReplayTarget,
@@ -94,9 +96,9 @@ impl PipelineHandle {
         });
         let Some((pending, oldest)) = at_rest else { return board.figures() };
         let paused = self.is_paused();
-        let held = if paused { pending.ready + pending.delayed + pending.key_wait } else { 0 };
+        let pending = if paused { pending.all_held() } else { pending };
         let (oldest_pending, oldest_letter) = (oldest.pending, oldest.letter);
-        Figures { pending, held, oldest_pending, oldest_letter, paused, ..board.figures() }
+        Figures { pending, oldest_pending, oldest_letter, paused, ..board.figures() }
     }
 
     /// Accepts messages that wait for `delay` before they are delivered. See [`Self::ingest`].
@@ -111,7 +113,7 @@ impl PipelineHandle {
 
     /// Accepts messages, all or nothing; they are durable when this returns. A message without a time of creation gets
     /// the present one, a message without a deadline that of the policy. Give `(message, due)` for one that shall wait,
-    /// with a time from [`Self::now`], or use [`Self::ingest_in`].
+    /// with a time from [`Self::now`] and at most [`DUE_MAX`] later, or use [`Self::ingest_in`].
     pub async fn ingest<I>(&self, messages: I) -> Result<Vec<Accepted>, IngestError>
     where
         I: IntoIterator,
@@ -125,6 +127,9 @@ impl PipelineHandle {
         let policy = &self.built.policy;
         let stamp = |new: NewMessage| NewMessage { message: stamped(new.message, policy, now), due: new.due };
         let batch: Vec<NewMessage> = messages.into_iter().map(|new| stamp(new.into())).collect();
+        if let Some(far) = batch.iter().find(|new| new.due.is_some_and(|due| due > now.plus(DUE_MAX))) {
+            return Err(IngestError::TooFar { id: far.message.id().to_owned() });
+        }
         let entering = match board.enter(batch.len(), self.built.max_pending) {
             Ok(entering) => entering,
             // What was accepted before takes no place: its sender must hear so, or it would try for ever.
@@ -295,7 +300,13 @@ impl PipelineHandle {
         self.ask(|reply| Command::Gate { gate: Gate::Open { anyway: true }, reply }).await
     }
 
-    async fn ask<T>(
+    /// Sends probes now instead of after the cooldown, or closes the breaker by hand; also those of the endpoints, for a
+    /// sink with one per message. Says how it was before.
+    pub async fn order_breaker(&self, order: BreakerOrder) -> Result<BreakerAnswer, HandleError> {
+        self.ask(|reply| Command::Breaker { order, reply }).await
+    }
+
+    pub(crate) async fn ask<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<Result<T, EngineError>>) -> Command,
     ) -> Result<T, HandleError> {

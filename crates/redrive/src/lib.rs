@@ -5,7 +5,7 @@
 //! - [`builder`]: what a user writes; [`handler`], [`failure`]: their code and what it says when it fails
 //! - [`redrive`], [`handle`]: what a user holds while it runs; [`figures`]: what it shows
 //! - [`engine`]: where messages live; the seam, and the engines behind it; [`stores`] opens one per pipeline
-//! - [`letters`]: which dead letters are meant; [`replay`]: jobs that put them back; [`actions`]: who did what
+//! - [`messages`]: what waits, listed and steered; [`letters`]: which dead letters are meant; [`replay`]: jobs that put them back; [`actions`]: who did what
 //! - [`dispatch`]: what to take, whom to start, what to settle; no I/O
 //! - [`run`]: threads, handlers, shutdown
 //! - [`settle`]: from the end of an attempt to what is stored
@@ -26,6 +26,7 @@ pub mod stores;
 
 pub mod actions;
 pub mod letters;
+pub mod messages;
 pub mod replay;
 pub mod timestamp;
 
@@ -38,10 +39,11 @@ pub mod sim;
 
 pub use builder::{BuildError, BuildFault, Builder, FaultKind, Pipeline};
 pub use dispatch::{AttemptFailed, Decided, HealthChange, HealthChanged, HealthEntry, HealthFigures};
+pub use dispatch::{BreakerAnswer, BreakerOrder};
 pub use engine::embedded::Embedded;
 pub use engine::{
     Accepted, AfterDead, Counts, IngestError, KeyLine, Letter, LetterState, MessagePhase, MessageState,
-    NewMessage, Ordering,
+    NewMessage, Ordering, PendingMessage, PendingState,
 };
 pub use failure::{Failure, TimedOut};
 pub use figures::{Figures, Histogram};

@@ -41,7 +41,7 @@ pub fn released(delivery: Delivery) -> Settlement {
 
 /// The settlement of a delivery that is dead without another attempt.
 pub fn dead(delivery: Delivery, reason: Reason, at: Time) -> Settlement {
-    let meta = delivery.meta;
+    let meta = Meta { deferred: false, ..delivery.meta };
     Settlement { delivery, verdict: Verdict::Dead { reason, meta, at }, attempt: None }
 }
 
@@ -53,6 +53,7 @@ pub fn convicted(delivery: Delivery, suspect: &Suspect, at: Time) -> Settlement 
         last_crash: suspect.last_crash.or(Some(at)),
         attempts: before.attempts.saturating_add(1),
         first_failed: before.first_failed.or(suspect.first_crash).or(Some(at)),
+        deferred: false,
         ..before
     };
     let attempt = Attempt {

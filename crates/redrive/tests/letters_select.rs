@@ -93,7 +93,7 @@ async fn every_state_is_seen(stores: impl Stores + 'static) {
     let run = tokio::spawn(async move { running.run_until(std::future::pending::<()>()).await });
     guarded(started.notified()).await;
     guarded(until(&handle, |c| c.letters_open == 1 && c.delayed == 2 && c.key_wait == 1)).await;
-    assert_eq!(state_of(&handle, "slow").await, MessagePhase::Delivering);
+    assert_eq!(state_of(&handle, "slow").await, MessagePhase::InFlight);
     assert_eq!(state_of(&handle, "behind").await, MessagePhase::KeyWait);
     assert_eq!(state_of(&handle, "good").await, MessagePhase::Succeeded);
     let later = handle.message("later").await.unwrap().unwrap();

@@ -95,7 +95,7 @@ async fn replayed_letters_are_never_refused_and_count_as_pending() {
         }
         let ids: Vec<u64> = handle.letters(None, None, 9).await.unwrap().iter().map(|l| l.id).collect();
         handle.replay(ids).await.unwrap();
-        while handle.figures().pending.delayed < 3 {
+        while handle.figures().pending.held < 4 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let refused = handle.ingest([message("e")]).await.unwrap_err();

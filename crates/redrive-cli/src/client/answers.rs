@@ -210,12 +210,69 @@ pub struct LetterStats {
     pub by_reason: BTreeMap<String, u64>,
     pub by_class: BTreeMap<String, u64>,
     pub oldest: Option<Instant>,
+    /// Open letters that reasons and classes were counted of.
+    pub scanned: u64,
+}
+
+/// One message, by its id.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct MessageView {
+    pub id: String,
+    pub state: String,
+    pub attempts: u64,
+    pub due: Option<Instant>,
+    pub deadline: Option<Instant>,
+    pub letter: Option<String>,
+    pub reason: Option<String>,
+    pub history: Vec<AttemptView>,
+}
+
+/// A page of messages that are pending; `next` is the cursor of the page after it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct MessagePage {
+    pub messages: Vec<Value>,
+    pub next: Option<String>,
+    pub unlisted: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct MessageView {
+pub struct ListedMessage {
+    pub id: String,
+    pub number: String,
     pub state: String,
+    pub key: Option<String>,
+    pub attempts: u64,
+    pub created: Option<Instant>,
+    pub due: Option<Instant>,
+    pub class: Option<String>,
+    pub error: Option<String>,
+}
+
+/// The answer to one message that was sent.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Sent {
+    pub id: String,
+    pub state: String,
+    pub duplicate: bool,
+}
+
+/// The answer to many.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SentMany {
+    pub accepted: u64,
+    pub duplicates: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Steered {
+    pub id: String,
+    pub letter: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -281,9 +338,17 @@ pub struct ReplayView {
     #[serde(default)]
     pub succeeded: u64,
     #[serde(default)]
+    pub under_way: u64,
+    #[serde(default)]
     pub dead_again: u64,
     #[serde(default)]
+    pub forgotten: u64,
+    #[serde(default)]
     pub skipped: u64,
+    #[serde(default)]
+    pub untouched: u64,
+    #[serde(default)]
+    pub actor: String,
     #[serde(default)]
     pub rate: Option<f64>,
     #[serde(default)]
@@ -291,6 +356,12 @@ pub struct ReplayView {
     /// Why it was stopped.
     #[serde(default)]
     pub note: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Replays {
+    pub replays: Vec<Value>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -301,6 +372,18 @@ pub enum ReplayState {
     Done,
     Aborted,
     Stopped,
+}
+
+impl ReplayState {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Done => "done",
+            Self::Aborted => "aborted",
+            Self::Stopped => "stopped",
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

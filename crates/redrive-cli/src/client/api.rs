@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::answers::{
-    Actions, Answer, Discarded, DryReplay, KeyView, LetterPage, LetterStats, LetterView, MessageView,
-    PipelineView, Pipelines, ReplayView, Restored,
+    Actions, Answer, Discarded, DryReplay, KeyView, LetterPage, LetterStats, LetterView, MessagePage,
+    MessageView, PipelineView, Pipelines, ReplayView, Replays, Restored, Sent, SentMany, Steered,
 };
 use super::fault::ClientFault;
 use super::place::{Place, opaque_segment, query, segment};
@@ -34,6 +34,16 @@ pub struct PageQuery {
     pub state: Option<String>,
     pub since: Option<String>,
     pub payload: bool,
+    pub limit: u32,
+    pub cursor: Option<String>,
+}
+
+/// Which messages a page is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct MessageQuery {
+    /// `None` asks for every state.
+    pub state: Option<String>,
+    pub filter: Option<String>,
     pub limit: u32,
     pub cursor: Option<String>,
 }
@@ -66,6 +76,43 @@ impl Api {
 
     pub async fn message(&self, pipeline: &str, id: &str) -> Result<Answer<MessageView>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}/messages/{}", segment(pipeline), segment(id))).await
+    }
+
+    /// Sends one message.
+    pub async fn send(&self, pipeline: &str, body: Value) -> Result<Answer<Sent>, ClientFault> {
+        self.post(&format!("/v1/pipelines/{}/messages", segment(pipeline)), Some(body)).await
+    }
+
+    /// Sends many messages, a line each: all of them or none.
+    pub async fn send_many(&self, pipeline: &str, lines: Bytes) -> Result<Answer<SentMany>, ClientFault> {
+        let path = format!("/v1/pipelines/{}/messages", segment(pipeline));
+        self.read(&self.wire.ask_as(Method::POST, &path, "application/x-ndjson", lines).await?)
+    }
+
+    pub async fn messages(
+        &self,
+        pipeline: &str,
+        page: &MessageQuery,
+    ) -> Result<Answer<MessagePage>, ClientFault> {
+        let limit = page.limit.to_string();
+        let query = query(&[
+            ("state", page.state.as_deref()),
+            ("filter", page.filter.as_deref()),
+            ("limit", Some(&limit)),
+            ("cursor", page.cursor.as_deref()),
+        ]);
+        self.get(&format!("/v1/pipelines/{}/messages{query}", segment(pipeline))).await
+    }
+
+    /// `retry` or `cancel`.
+    pub async fn steer(&self, pipeline: &str, id: &str, word: &str) -> Result<Answer<Steered>, ClientFault> {
+        let path = format!("/v1/pipelines/{}/messages/{}/{word}", segment(pipeline), segment(id));
+        self.post(&path, None).await
+    }
+
+    /// `probe` or `close`.
+    pub async fn breaker(&self, pipeline: &str, word: &str) -> Result<Answer<PipelineView>, ClientFault> {
+        self.post(&format!("/v1/pipelines/{}/breaker/{word}", segment(pipeline)), None).await
     }
 
     pub async fn key(&self, pipeline: &str, key: &str) -> Result<Answer<KeyView>, ClientFault> {
@@ -113,6 +160,14 @@ impl Api {
 
     pub async fn replay(&self, id: &str) -> Result<Answer<ReplayView>, ClientFault> {
         self.get(&format!("/v1/replays/{}", segment(id))).await
+    }
+
+    pub async fn replays(&self) -> Result<Answer<Replays>, ClientFault> {
+        self.get("/v1/replays").await
+    }
+
+    pub async fn replay_pause(&self, id: &str) -> Result<Answer<ReplayView>, ClientFault> {
+        self.post(&format!("/v1/replays/{}/pause", segment(id)), None).await
     }
 
     pub async fn replay_resume(&self, id: &str) -> Result<Answer<ReplayView>, ClientFault> {

@@ -64,10 +64,20 @@ impl Wire {
 
     /// Sends one request and reads the whole answer. A body means POST with JSON.
     pub async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientFault> {
-        let (status, bytes) =
-            tokio::time::timeout(self.within, self.exchange(method, path, body))
-                .await
-                .map_err(|_| ClientFault::Slow { place: self.place.to_string(), within: self.within })??;
+        self.ask_as(method, path, "application/json", body).await
+    }
+
+    /// The same with a body of another kind.
+    pub async fn ask_as(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &'static str,
+        body: Bytes,
+    ) -> Result<Bytes, ClientFault> {
+        let (status, bytes) = tokio::time::timeout(self.within, self.exchange(method, path, kind, body))
+            .await
+            .map_err(|_| ClientFault::Slow { place: self.place.to_string(), within: self.within })??;
         if status.is_success() {
             return Ok(bytes);
         }
@@ -80,13 +90,14 @@ impl Wire {
         &self,
         method: Method,
         path: &str,
+        kind: &'static str,
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), ClientFault> {
         let place = || self.place.to_string();
         let mut request =
             Request::builder().method(method).uri(self.place.uri(path)?).header(ACCEPT, "application/json");
         if !body.is_empty() {
-            request = request.header(CONTENT_TYPE, "application/json");
+            request = request.header(CONTENT_TYPE, kind);
         }
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token.header());

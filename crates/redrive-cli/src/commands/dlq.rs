@@ -5,11 +5,14 @@ mod export;
 mod inspect;
 mod redact;
 mod replay;
+mod replays;
 mod selection;
 mod show;
 mod stats;
 
-pub use selection::{Selection, moment, moment_at};
+pub use redact::hide_secret_headers;
+pub use selection::{Selection, expression, moment, moment_at};
+pub use show::timeline;
 
 use crate::args::Global;
 use crate::client::with_api;
@@ -30,6 +33,8 @@ pub enum Action {
     Show(show::Args),
     /// Put letters back, paced and once each, and follow the job to its end
     Replay(replay::Args),
+    /// List replay jobs, show, pause, resume or end one
+    Replays(replays::Args),
     /// Close letters for good; they are kept as tombstones and can be taken back for a while
     Discard(discard::DiscardArgs),
     /// Take a discard back
@@ -45,6 +50,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         Action::Inspect(args) => inspect::run(args, session, out).await,
         Action::Show(args) => show::run(args, session, out).await,
         Action::Replay(args) => replay::run(args, session, out).await,
+        Action::Replays(args) => replays::run(args, session, out).await,
         Action::Discard(args) => discard::discard(args, session, out).await,
         Action::Undo(args) => discard::undo(args, session, out).await,
         Action::Export(args) => export::run(args, session, out).await,

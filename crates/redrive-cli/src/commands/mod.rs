@@ -1,6 +1,7 @@
 //! The command line, and one file per command, each with its arguments and a `run`.
 
 pub mod audit;
+pub mod breaker;
 pub mod check;
 pub mod completions;
 pub mod config;
@@ -8,10 +9,13 @@ pub mod demo;
 pub mod dlq;
 pub mod downstream;
 pub mod journal;
+pub mod message;
+pub mod messages;
 pub mod pause;
 pub mod processor;
 pub mod producer;
 pub mod resume;
+pub mod send;
 pub mod status;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -42,6 +46,12 @@ pub enum Command {
     Producer(producer::Args),
     /// A downstream that fails as told, with a ledger of what was applied
     Downstream(downstream::Args),
+    /// Send a message, or many as NDJSON, into a pipeline
+    Send(send::Args),
+    /// Show one message by its id: its state, and what became of each attempt
+    Message(message::Args),
+    /// List what waits in a pipeline, make messages due or cancel them
+    Messages(messages::Args),
     /// Look at dead letters, replay, discard or export them
     Dlq(dlq::Args),
     /// Show the live state of a pipeline
@@ -50,6 +60,8 @@ pub enum Command {
     Pause(pause::Args),
     /// Let a paused pipeline go on
     Resume(resume::Args),
+    /// Probe now, or close the breaker of a pipeline by hand
+    Breaker(breaker::Args),
     /// Check a configuration and print what it implies
     Check(Box<check::Args>),
     /// Count a real system against an independent witness
@@ -70,10 +82,14 @@ pub fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Processor(args) => processor::run(args, global, out),
         Command::Producer(args) => producer::run(args, global, out),
         Command::Downstream(args) => downstream::run(args, global, out),
+        Command::Send(args) => send::run(args, global, out),
+        Command::Message(args) => message::run(args, global, out),
+        Command::Messages(args) => messages::run(args, global, out),
         Command::Dlq(args) => dlq::run(args, global, out),
         Command::Status(args) => status::run(args, global, out),
         Command::Pause(args) => pause::run(args, global, out),
         Command::Resume(args) => resume::run(args, global, out),
+        Command::Breaker(args) => breaker::run(args, global, out),
         Command::Check(args) => check::run(args, global, out),
         Command::Audit(args) => audit::run(args, global, out),
         Command::Config(args) => config::run(args, global, out),

@@ -103,10 +103,7 @@ fn standing(view: &PipelineView, now: Time) -> String {
     let pending = &view.pending;
     let mut parts =
         vec![format!("ready {}", count(pending.ready)), format!("delayed {}", count(pending.delayed))];
-    // While it is paused all that waits is held: the same messages would be shown a second time.
-    if !view.paused {
-        parts.push(format!("held {}", count(pending.held)));
-    }
+    parts.push(format!("held {}", count(pending.held)));
     parts.push(format!("in flight {}", count(pending.in_flight)));
     if pending.key_wait > 0 {
         parts.push(format!("waiting for their key {}", count(pending.key_wait)));

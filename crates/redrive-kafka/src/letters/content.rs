@@ -67,6 +67,7 @@ impl Content {
             first_failed: unless_never(first_failed),
             held_ms,
             last_delay_ms,
+            deferred: false,
         };
         let topic_len = usize::from(bytes.get_u16_le());
         let topic = part(&mut bytes, topic_len)?;
@@ -123,6 +124,7 @@ mod tests {
             first_failed: time(9),
             held_ms: 10,
             last_delay_ms: 11,
+            deferred: false,
         };
         for meta in [Meta::default(), worn] {
             let content = content(meta);

@@ -7,7 +7,7 @@ use rdkafka::message::Headers;
 use redrive_core::{Reason, Time};
 
 use super::names;
-use super::write::NONE;
+use super::write::{DEFERRED, NONE};
 
 /// A header's name and value.
 pub(super) type Given<'r> = (&'r str, Option<&'r [u8]>);
@@ -66,6 +66,7 @@ pub(super) struct Ours<'r> {
     pub(super) last_delay_ms: u64,
     pub(super) due: Option<Time>,
     pub(super) reason: Option<Reason>,
+    pub(super) deferred: bool,
     pub(super) dead_at: Option<Time>,
     pub(super) job: Option<u64>,
     pub(super) attempt_errors: Option<&'r [u8]>,
@@ -109,6 +110,7 @@ impl<'r> Ours<'r> {
                 names::HELD_MS => ours.held_ms = parse(value).unwrap_or_default(),
                 names::LAST_DELAY_MS => ours.last_delay_ms = parse(value).unwrap_or_default(),
                 names::DUE => ours.due = time(),
+                names::REASON if value == DEFERRED.as_bytes() => ours.deferred = true,
                 names::REASON => ours.reason = text().and_then(Reason::from_name),
                 names::DEAD_AT => ours.dead_at = time(),
                 names::JOB => ours.job = parse(value),

@@ -117,6 +117,7 @@ impl Reader {
             first_failed: ours.first_seen,
             held_ms: ours.held_ms,
             last_delay_ms: ours.last_delay_ms,
+            deferred: ours.deferred,
         };
         let message = MessageParts {
             id: ours.message_id.filter(|id| !id.is_empty())?,

@@ -9,6 +9,8 @@ use super::{CopyRecord, Origin, attempts, names};
 const ERROR_BYTES_MAX: usize = 1024;
 /// The value of a header that says that there is nothing.
 pub(super) const NONE: &str = "none";
+/// Stands in the place of a reason on a record that waits because it was deferred.
+pub(super) const DEFERRED: &str = "deferred";
 
 /// The headers of the record that keeps `copy`: the message's own as they came, then ours. `from` is the record that this
 /// one replaces.
@@ -52,8 +54,11 @@ pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
     out.count(names::HELD_MS, meta.held_ms);
     out.count(names::LAST_DELAY_MS, meta.last_delay_ms);
     out.time(names::DUE, *due);
-    if let Some(reason) = reason {
-        out.text(names::REASON, reason.name());
+    match reason {
+        Some(reason) => out.text(names::REASON, reason.name()),
+        // Why it waits, for whoever reads the tier.
+        None if meta.deferred => out.text(names::REASON, DEFERRED),
+        None => {}
     }
     out.time(names::DEAD_AT, *dead_at);
     if let Some(job) = job {
@@ -87,9 +92,12 @@ pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
 /// The family of a letter that has no failed attempt.
 const fn family(reason: Reason) -> Family {
     match reason {
-        Reason::Permanent | Reason::Gone | Reason::PoisonPill | Reason::KeyBlocked | Reason::Corrupt => {
-            Family::Permanent
-        }
+        Reason::Permanent
+        | Reason::Gone
+        | Reason::PoisonPill
+        | Reason::KeyBlocked
+        | Reason::Corrupt
+        | Reason::Cancelled => Family::Permanent,
         Reason::MaxRetries | Reason::TtlExceeded | Reason::HoldExpired | Reason::BudgetExhausted => {
             Family::Transient
         }

@@ -1,23 +1,149 @@
-//! One message, by its id.
+//! Messages that are not terminal: listed, shown by id, made due and cancelled.
 
+use axum::Extension;
 use axum::extract::State;
+use redrive::actions::{Action, ActionKind};
 use redrive::letters::select::LetterIds;
+use redrive::messages::{self, Cursor, MessageQuery, Steer, page};
+use redrive::{PendingState, timestamp};
+use serde::{Deserialize, Serialize};
 
-use super::view::{self, MessageView};
+use super::selection;
+use super::view::{self, ListedView, MessageView};
 use crate::answer::Json;
-use crate::problem::Problem;
-use crate::request::Path;
+use crate::auth::Actor;
+use crate::problem::{Code, Problem};
+use crate::request::{Params, Path};
+use crate::routes::{self, Operation};
+use crate::service::Served;
 use crate::state::Shared;
+
+/// Messages of a page, unless asked otherwise.
+const PAGE_DEFAULT: usize = 100;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ListParams {
+    state: Option<String>,
+    filter: Option<String>,
+    cursor: Option<String>,
+    limit: Option<usize>,
+    payload: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct MessagesPage {
+    messages: Vec<ListedView>,
+    next: Option<String>,
+    scanned: u64,
+    /// Known to be pending, and not listed: on Kafka, what this process has not read yet.
+    unlisted: u64,
+}
+
+pub(crate) async fn list(
+    State(shared): State<Shared>,
+    Path(pipeline): Path<String>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<MessagesPage>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+    let query = MessageQuery {
+        state: given(&params.state).as_deref().map(state).transpose()?,
+        filter: params.filter.as_deref().map(filter).transpose()?,
+    };
+    let cursor = given(&params.cursor).as_deref().map(cursor).transpose()?;
+    let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, page::PAGE_MAX);
+    let page = query.page(&served.handle, cursor, limit).await?;
+    let ids = LetterIds::of(&served.handle);
+    let messages = page.messages.iter().map(|listed| view::listed(ids, listed, params.payload)).collect();
+    let next = page.next.map(|next| next.to_string());
+    Ok(Json(MessagesPage { messages, next, scanned: page.scanned, unlisted: page.unlisted }))
+}
+
+fn state(name: &str) -> Result<PendingState, Problem> {
+    PendingState::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = PendingState::ALL.into_iter().map(PendingState::name).collect();
+        let hint = format!("use {}; what is terminal is a dead letter, or delivered", names.join(", "));
+        Problem::bad_request(format!("there is no state `{name}` of a message that is pending"), hint)
+    })
+}
+
+fn filter(text: &str) -> Result<redrive::letters::Filter, Problem> {
+    let filter = selection::filter(text)?;
+    match filter.only_for_letters() {
+        Some(field) => {
+            let message = format!("`{field}` is a field of dead letters; a message that is pending has none");
+            let hint = "leave it out; the parameter `state` chooses among ready, held, delayed, key_wait and in_flight";
+            Err(Problem::new(Code::BadFilter, message, hint))
+        }
+        None => Ok(filter),
+    }
+}
+
+fn cursor(text: &str) -> Result<Cursor, Problem> {
+    text.parse().map_err(|error| Problem::bad_request(error, "use the `next` of the page before as it is"))
+}
 
 pub(crate) async fn show(
     State(shared): State<Shared>,
     Path((pipeline, id)): Path<(String, String)>,
 ) -> Result<Json<MessageView>, Problem> {
     let served = shared.service.find(&pipeline)?;
-    let message = served.handle.message(&id).await?.ok_or_else(|| {
-        let hint = "ids are remembered for the time that `dedup` of the pipeline says; dead letters are kept until they \
-                    are discarded";
-        Problem::not_found(format!("pipeline `{pipeline}` knows no message `{id}`"), hint)
-    })?;
-    Ok(Json(view::message(LetterIds::of(&served.handle), &message)))
+    Ok(Json(shown(served, &id).await?.ok_or_else(|| unknown(served, &id))?))
+}
+
+async fn shown(served: &Served, id: &str) -> Result<Option<MessageView>, Problem> {
+    let message = messages::message(&served.handle, id).await?;
+    Ok(message.map(|message| view::message(LetterIds::of(&served.handle), &message)))
+}
+
+fn unknown(served: &Served, id: &str) -> Problem {
+    let hint = if served.source.is_some() {
+        "this process knows the partitions that it owns, and the dead letters; ask the others too, or look in the topic"
+    } else {
+        "ids are remembered for the time that `dedup` of the pipeline says; dead letters are kept until they are \
+         discarded"
+    };
+    Problem::not_found(format!("pipeline `{}` knows no message `{id}`", served.handle.name()), hint)
+}
+
+/// What became of a message that was steered.
+#[derive(Debug, Serialize)]
+pub(crate) struct SteeredView {
+    /// As it was named.
+    id: String,
+    /// `retry_now` or `cancel`.
+    action: &'static str,
+    /// The letter that a cancelled message has become.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    letter: Option<String>,
+    at: String,
+}
+
+/// The record comes first: what was done is never missing from it.
+pub(crate) async fn steer(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path((pipeline, rest)): Path<(String, String)>,
+) -> Result<Json<SteeredView>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let (route, id) = routes::steered(&rest).ok_or_else(|| unknown(served, &rest))?;
+    let (how, kind) = match route.operation {
+        Operation::CancelMessage => (Steer::Cancel, ActionKind::Cancel),
+        _ => (Steer::RetryNow, ActionKind::RetryNow),
+    };
+    let steering = served.handle.steering(id, how).await?;
+    let number = steering.number();
+    let action = |note: Option<String>| {
+        let action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name());
+        Action { note, ..action.of(id, 0) }
+    };
+    shared.service.actions.record(action(None)).await?;
+    if let Err(error) = steering.carry_out().await {
+        shared.service.actions.record(action(Some(format!("not carried out: {error}")))).await?;
+        return Err(error.into());
+    }
+    let letter = (how == Steer::Cancel).then(|| LetterIds::of(&served.handle).text(number));
+    let at = timestamp::print(served.handle.now());
+    Ok(Json(SteeredView { id: id.to_owned(), action: kind.name(), letter, at }))
 }

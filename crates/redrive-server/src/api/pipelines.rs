@@ -5,13 +5,15 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use redrive::BreakerOrder;
 use redrive::actions::{Action, ActionKind};
+use redrive_core::breaker::BreakerState;
 use serde::{Deserialize, Serialize};
 
 use super::view::{self, PipelineView};
 use crate::answer::Json;
 use crate::auth::Actor;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::request::{Params, Path};
 use crate::state::Shared;
 
@@ -61,6 +63,53 @@ pub(crate) async fn resume(
 pub(crate) struct Resuming {
     /// Lets the dead letters come for which the guard has paused the pipeline.
     dead_letter_anyway: bool,
+}
+
+pub(crate) async fn probe_breaker(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    breaker(&shared, &actor, &name, BreakerOrder::Probe).await
+}
+
+pub(crate) async fn close_breaker(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    breaker(&shared, &actor, &name, BreakerOrder::Close).await
+}
+
+async fn breaker(
+    shared: &Shared,
+    actor: &Actor,
+    name: &str,
+    order: BreakerOrder,
+) -> Result<Response, Problem> {
+    let served = shared.service.find(name)?;
+    let figures = served.handle.figures();
+    let in_cooldown = figures.health.endpoints.is_some_and(|all| all.endpoints + all.origins > 0);
+    if figures.health.breaker.state == BreakerState::Closed && !in_cooldown {
+        let message = format!("the breaker of `{name}` is closed");
+        return Err(Problem::new(Code::Conflict, message, "there is nothing to probe or to close"));
+    }
+    let kind = match order {
+        BreakerOrder::Probe => ActionKind::BreakerProbe,
+        BreakerOrder::Close => ActionKind::BreakerClose,
+    };
+    let action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name());
+    shared.service.actions.record(action).await?;
+    served.handle.order_breaker(order).await?;
+    // The figures follow a moment later, and the answer shows how it is now.
+    for _ in 0..LOOKS_MAX {
+        let shown = served.handle.figures().health.breaker.state;
+        if order == BreakerOrder::Probe || shown == BreakerState::Closed {
+            break;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(Json(view::pipeline(served, &served.handle.figures())).into_response())
 }
 
 /// The record comes first: what was done is never missing from it.

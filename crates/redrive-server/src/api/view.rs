@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive::engine::Attempt;
 use redrive::letters::select::LetterIds;
+use redrive::messages::ListedMessage;
 use redrive::{
     Figures, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time, timestamp,
 };
@@ -107,7 +108,7 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
             delayed: counts.delayed,
             key_wait: counts.key_wait,
             in_flight: counts.in_flight,
-            held: figures.held,
+            held: counts.held,
         },
         letters: figures.into(),
         oldest_pending: time(figures.oldest_pending),
@@ -166,6 +167,52 @@ impl PolicyView {
             concurrency: policy.concurrency(),
             classify: if policy.classify() { "on" } else { "off" },
         }
+    }
+}
+
+/// A message of a listing.
+#[derive(Debug, Serialize)]
+pub struct ListedView {
+    id: String,
+    /// Its name where ids repeat: `orders/17`, or on Kafka the place of its record, `orders/7/1182`.
+    number: String,
+    state: &'static str,
+    key: Option<String>,
+    tenant: Option<String>,
+    attempts: u32,
+    replays: u32,
+    created: String,
+    due: Option<String>,
+    deadline: Option<String>,
+    /// For how long it was put off or kept back without using up attempts.
+    held_ms: u64,
+    class: Option<&'static str>,
+    error: Option<String>,
+    headers: BTreeMap<String, String>,
+    /// Left out where it was not asked for; null where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Value>,
+}
+
+pub fn listed(ids: LetterIds<'_>, listed: &ListedMessage, with_payload: bool) -> ListedView {
+    let (found, message) = (&listed.found, listed.message());
+    let last = found.history.attempts().pop();
+    ListedView {
+        id: message.id().to_owned(),
+        number: ids.text(found.at.number),
+        state: listed.state.name(),
+        key: message.key().map(text),
+        tenant: message.tenant().map(str::to_owned),
+        attempts: found.meta.attempts,
+        replays: found.meta.replays,
+        created: timestamp::print(found.meta.created),
+        due: time(found.due),
+        deadline: time(found.meta.deadline),
+        held_ms: found.meta.held_ms,
+        class: last.as_ref().map(|attempt| attempt.class.name()),
+        error: last.map(|attempt| attempt.error),
+        headers: headers(message),
+        payload: with_payload.then(|| message.payload().map_or(Value::Null, payload)),
     }
 }
 

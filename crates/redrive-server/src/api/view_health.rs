@@ -96,8 +96,9 @@ impl HealthView {
                 .health
                 .endpoints
                 .map(|all| EndpointsView { left_alone: all.endpoints, origins_left_alone: all.origins }),
-            if_closed_now: is_open
-                .then(|| RecoveryView::of(&figures.health, figures.held, figures.arrivals_per_second)),
+            if_closed_now: is_open.then(|| {
+                RecoveryView::of(&figures.health, figures.pending.waiting(), figures.arrivals_per_second)
+            }),
             incident: figures.health.incident.map(|incident| IncidentView::of(&incident, *limit)),
             history: history.iter().map(change).collect(),
         }
@@ -108,7 +109,7 @@ impl HealthView {
 const CALL_SECONDS_MIN: f64 = 0.001;
 
 impl RecoveryView {
-    fn of(health: &HealthFigures, held: u64, live: f64) -> Self {
+    fn of(health: &HealthFigures, waiting: u64, live: f64) -> Self {
         let HealthFigures { limit, ramp: (permits_from, took), call_took, .. } = *health;
         let rate = call_took.map(|call| limit as f64 / call.as_secs_f64().max(CALL_SECONDS_MIN));
         let gains = rate.map(|rate| rate - live).filter(|gains| *gains > 0.0);
@@ -119,7 +120,7 @@ impl RecoveryView {
             ramp_seconds: took.as_secs(),
             rate_per_second: rate.map(tenths),
             live_per_second: tenths(live),
-            backlog_seconds: gains.map(|gains| (held as f64 / gains).ceil() as u64),
+            backlog_seconds: gains.map(|gains| (waiting as f64 / gains).ceil() as u64),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use redrive::engine::ingest::DUE_MAX;
 use redrive::{Message, NewMessage, Time};
 use redrive_core::message::MessageError;
 use redrive_core::nearest::nearest;
@@ -135,6 +136,18 @@ fn payload(json: Option<&RawValue>, base64: Option<&str>) -> Result<Option<Bytes
 }
 
 fn due(due: Option<When>, delay: Option<&str>, now: Time) -> Result<Option<Time>, Problem> {
+    let field = if due.is_some() { "due" } else { "delay" };
+    let due = when(due, delay, now)?;
+    if due.is_some_and(|due| due > now.plus(DUE_MAX)) {
+        let latest = timestamp::print(now.plus(DUE_MAX));
+        let message =
+            format!("`{field}` is more than 365 days ahead; a message may be due by {latest} at the latest");
+        return Err(Problem::bad_message(message, "send it when its time is nearer"));
+    }
+    Ok(due)
+}
+
+fn when(due: Option<When>, delay: Option<&str>, now: Time) -> Result<Option<Time>, Problem> {
     match (due, delay) {
         (Some(_), Some(_)) => {
             Err(Problem::bad_message("both `due` and `delay` are given", "give one of the two"))
@@ -327,6 +340,9 @@ mod tests {
             (r#"{"headers":7}"#, "`headers` as an object", ""),
             (r#"{"due":true}"#, "`due` is a time", ""),
             (r#"{"due":"soon"}"#, "`due` is \"soon\"", "2026"),
+            (r#"{"due":"9999-12-31T23:59:59Z"}"#, "`due` is more than 365 days ahead", "nearer"),
+            (r#"{"due":1731536000001}"#, "by 2024-11-13T22:13:20.000Z at the latest", "nearer"),
+            (r#"{"delay":"8761h"}"#, "`delay` is more than 365 days ahead", "nearer"),
             (r#"{"due":1,"delay":"1s"}"#, "both `due` and `delay`", "one of the two"),
             (r#"{"delay":"2h","ttl":"1h"}"#, "not before the end of `ttl`", "a longer `ttl`"),
             (r#"{"payload":1,"payload_base64":"AA=="}"#, "both", "any other bytes"),

@@ -96,6 +96,20 @@ pub(super) fn describe(operation: Operation) -> Described {
             codes: &[Code::NotFound, Code::Stopping],
             ..NOTHING
         },
+        Operation::ProbeBreaker => Described {
+            id: "probeBreaker",
+            summary: "Sends probes now instead of after the cooldown; to all endpoints in cooldown, where there are many.",
+            answers: &[("200", "The pipeline.", JSON, "Pipeline")],
+            codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
+            ..NOTHING
+        },
+        Operation::CloseBreaker => Described {
+            id: "closeBreaker",
+            summary: "Closes the breaker by hand, without asking the sink; calls begin few and grow.",
+            answers: &[("200", "The pipeline.", JSON, "Pipeline")],
+            codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
+            ..NOTHING
+        },
         Operation::Ingest => Described {
             id: "ingest",
             summary: "Accepts one message, or many as application/x-ndjson; the answer comes after the sync to disk.",
@@ -128,6 +142,44 @@ pub(super) fn describe(operation: Operation) -> Described {
             summary: "A message by its id: its state, and what became of each attempt.",
             answers: &[("200", "The message.", JSON, "Message")],
             codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
+            ..NOTHING
+        },
+        Operation::ListMessages => Described {
+            id: "listMessages",
+            summary: "Messages that are not terminal, by state, a page at a time. On Kafka those this process has read.",
+            params: &[
+                ("state", "string", "ready, held, delayed, key_wait or in_flight; all if not given."),
+                (
+                    "filter",
+                    "string",
+                    "In the filter language without `reason` and `state`, for example `tenant:acme attempts:>=3`; `age` \
+                     counts from the creation.",
+                ),
+                ("cursor", "string", "The `next` of the page before."),
+                ("limit", "integer", "At most this many; 100 if not given, 1000 at most."),
+                ("payload", "boolean", "Whether to give the payloads too."),
+            ],
+            answers: &[(
+                "200",
+                "A page. It may be short, or empty, although `next` says there is more.",
+                JSON,
+                "Messages",
+            )],
+            codes: &[Code::BadRequest, Code::BadFilter, Code::NotFound, Code::Stopping],
+            ..NOTHING
+        },
+        Operation::RetryMessage => Described {
+            id: "retryMessage",
+            summary: "Makes a message due that waits for its time, by its id or number.",
+            answers: &[("200", "It is due, durably.", JSON, "Steered")],
+            codes: &[Code::NotFound, Code::Conflict, Code::Stopping, Code::Unavailable, Code::StorageFailed],
+            ..NOTHING
+        },
+        Operation::CancelMessage => Described {
+            id: "cancelMessage",
+            summary: "Makes a dead letter of a message that waits, with the reason `cancelled`.",
+            answers: &[("200", "It is a dead letter, durably.", JSON, "Steered")],
+            codes: &[Code::NotFound, Code::Conflict, Code::Stopping, Code::Unavailable, Code::StorageFailed],
             ..NOTHING
         },
         Operation::ShowKey => Described {

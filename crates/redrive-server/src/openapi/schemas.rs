@@ -227,7 +227,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("id", text()),
             (
                 "state",
-                json!({ "enum": ["ready", "delayed", "delivering", "key_wait", "dead", "replaying", "discarded", "succeeded"] }),
+                json!({ "enum": ["ready", "delayed", "held", "in_flight", "key_wait", "dead", "replaying", "discarded", "succeeded"] }),
             ),
             ("attempts", count()),
             ("due", time_or_null()),
@@ -235,6 +235,53 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("history", many("Attempt")),
             ("letter", text()),
             ("reason", text()),
+        ],
+    );
+    add(
+        "ListedMessage",
+        &["id", "number", "state", "attempts", "created"],
+        vec![
+            ("id", text()),
+            (
+                "number",
+                json!({ "type": "string", "description": "Its name where ids repeat: orders/17, on Kafka orders/7/1182." }),
+            ),
+            ("state", json!({ "enum": ["ready", "held", "delayed", "key_wait", "in_flight"] })),
+            ("key", text_or_null()),
+            ("tenant", text_or_null()),
+            ("attempts", count()),
+            ("replays", count()),
+            ("created", time()),
+            ("due", time_or_null()),
+            ("deadline", time_or_null()),
+            ("held_ms", count()),
+            ("class", text_or_null()),
+            ("error", text_or_null()),
+            ("headers", json!({ "type": "object", "additionalProperties": { "type": "string" } })),
+            ("payload", json!({ "oneOf": [one("Payload"), { "type": "null" }] })),
+        ],
+    );
+    add(
+        "Messages",
+        &["messages", "next", "scanned", "unlisted"],
+        vec![
+            ("messages", many("ListedMessage")),
+            ("next", text_or_null()),
+            ("scanned", count()),
+            (
+                "unlisted",
+                json!({ "type": "integer", "minimum": 0, "description": "Pending, and not read by this process yet." }),
+            ),
+        ],
+    );
+    add(
+        "Steered",
+        &["id", "action", "at"],
+        vec![
+            ("id", text()),
+            ("action", json!({ "enum": ["retry_now", "cancel"] })),
+            ("letter", text()),
+            ("at", time()),
         ],
     );
     add(
@@ -372,7 +419,10 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("total", count()),
             ("published", count()),
             ("succeeded", count()),
+            ("under_way", count()),
             ("dead_again", count()),
+            ("forgotten", count()),
+            ("untouched", count()),
             ("skipped", count()),
             ("skips", skips()),
             ("rate", number_or_null()),

@@ -21,10 +21,16 @@ pub enum ActionKind {
     Resume,
     /// What was missing of a store was given up.
     AcceptLoss,
+    /// A message was made due.
+    RetryNow,
+    /// A message was made a dead letter.
+    Cancel,
+    BreakerProbe,
+    BreakerClose,
 }
 
 impl ActionKind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
@@ -34,6 +40,10 @@ impl ActionKind {
         Self::Pause,
         Self::Resume,
         Self::AcceptLoss,
+        Self::RetryNow,
+        Self::Cancel,
+        Self::BreakerProbe,
+        Self::BreakerClose,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -47,6 +57,10 @@ impl ActionKind {
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::AcceptLoss => "accept_loss",
+            Self::RetryNow => "retry_now",
+            Self::Cancel => "cancel",
+            Self::BreakerProbe => "breaker_probe",
+            Self::BreakerClose => "breaker_close",
         }
     }
 

@@ -92,6 +92,13 @@ impl Calls {
         ids.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 
+    /// All calls.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (CallId, &Call)> {
+        (0..).zip(&self.slots).filter_map(|(slot, place)| {
+            place.call.as_ref().map(|call| (CallId { slot, round: place.round }, call))
+        })
+    }
+
     /// The call that has run for the longest, among those that `runs` says do.
     pub(super) fn longest(&self, runs: impl Fn(CallId) -> bool) -> Option<(CallId, &Call)> {
         let calls = (0..).zip(&self.slots).filter_map(|(slot, place)| {

@@ -108,7 +108,6 @@ impl Machine {
         self.figures.retries[tier].retries += 1;
         if !retry.counts {
             self.figures.deferred += 1;
-            self.deferred.add(retry.due);
         }
     }
 

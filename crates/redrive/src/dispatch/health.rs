@@ -186,7 +186,9 @@ impl fmt::Display for HealthChange {
                 write!(f, "▲ breaker still open: the probes of round {round} failed")
             }
             Self::Breaker { change: Change::Closed { good, probes, .. }, ramp } => {
-                if good == probes {
+                if *probes == 0 {
+                    f.write_str("▼ breaker closed by hand")?;
+                } else if good == probes {
                     write!(f, "▼ breaker closed after {good} good probes")?;
                 } else {
                     write!(f, "▼ breaker closed after {good}/{probes} good probes")?;

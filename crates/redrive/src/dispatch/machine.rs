@@ -27,7 +27,6 @@ use super::waiting::Waiting;
 use crate::engine::{Delivery, Settlement, Ticket, Verdict};
 use crate::failure::Failure;
 use crate::figures::Figures;
-use crate::figures::held::Deferred;
 use crate::settle;
 
 pub use crate::settle::Views;
@@ -98,7 +97,6 @@ pub struct Machine {
     pub(super) paused: bool,
     released: u64,
     pub(super) figures: Figures,
-    pub(super) deferred: Deferred,
     /// Who wants to hear of failed attempts, and those that were not fetched yet.
     pub(super) watcher: Option<Arc<str>>,
     pub(super) failed: Vec<AttemptFailed>,
@@ -138,7 +136,6 @@ impl Machine {
             stopping: false,
             paused: false,
             released: 0,
-            deferred: Deferred::default(),
             watcher: None,
             failed: Vec::new(),
         }
@@ -339,6 +336,11 @@ impl Machine {
         self.calls.len() - self.waiting.len()
     }
 
+    /// How many calls hold a permit, running or waiting in place.
+    pub fn permits_held(&self) -> usize {
+        self.calls.len()
+    }
+
     /// How many calls wait in place.
     pub fn waiting_in_place(&self) -> usize {
         self.waiting.len()
@@ -362,7 +364,6 @@ impl Machine {
         let endpoints = self.routes.as_mut().map(|routes| routes.figures(now));
         Figures {
             health: HealthFigures { endpoints, suspects, ..self.protection.figures(now) },
-            held: self.deferred.waiting(now),
             running: self.running(),
             waiting_in_place: self.waiting_in_place(),
             oldest_pending: self.calls.oldest(),

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redrive_core::breaker::{Breaker, BreakerSettings, Change, Sign};
+use redrive_core::breaker::{Breaker, BreakerSettings, BreakerState, Change, Sign};
 use redrive_core::budget::RetryBudget;
 use redrive_core::closed::ClosedSpans;
 use redrive_core::decide::RECONNECTS_MAX;
@@ -17,6 +17,7 @@ use redrive_core::{Budget, Class, FailureKind, Health, Meta, Policy, Reason, Tim
 use super::health::{HealthChange, HealthEntry, HealthFigures};
 use super::incident::Recording;
 use super::kept;
+use super::steering::BreakerOrder;
 use crate::failure::Failure;
 use crate::settle::Views;
 
@@ -277,6 +278,17 @@ impl Protection {
         opened
     }
 
+    /// Somebody wants it to probe now, or closes it by hand. Returns how it was.
+    pub(super) fn order_breaker(&mut self, order: BreakerOrder, now: Time) -> BreakerState {
+        let was = self.breaker.state();
+        let change = match order {
+            BreakerOrder::Probe => self.breaker.probe_now(now),
+            BreakerOrder::Close => self.breaker.close(now),
+        };
+        self.breaker_changed(change, now);
+        was
+    }
+
     /// A probe was given up.
     pub(super) fn probe_given_up(&mut self) {
         self.breaker.probe_came_to_nothing();
@@ -345,6 +357,10 @@ impl Protection {
     }
 
     pub(super) fn died(&mut self, reason: Reason, now: Time) {
+        // Somebody's decision, and nothing that the sink or the message has done.
+        if reason == Reason::Cancelled {
+            return;
+        }
         self.recording.died(reason);
         // What waited too long is not a judgement on the message, and pausing would make more of it.
         let waited = matches!(reason, Reason::TtlExceeded | Reason::HoldExpired | Reason::KeyBlocked);

@@ -182,6 +182,25 @@ impl Routes {
         }
     }
 
+    /// Messages that wait here for their endpoint.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Delivery> {
+        self.lot.values().flatten()
+    }
+
+    /// Takes one of them out.
+    pub(super) fn withdraw(&mut self, number: u64) -> Option<Delivery> {
+        let is_it = |delivery: &Delivery| delivery.receipt.number() == number;
+        let (endpoint, at) =
+            self.lot.iter().find_map(|(to, waiting)| Some((*to, waiting.iter().position(is_it)?)))?;
+        let waiting = self.lot.get_mut(&endpoint)?;
+        let delivery = waiting.remove(at)?;
+        if waiting.is_empty() {
+            self.lot.remove(&endpoint);
+        }
+        self.lot_len -= 1;
+        Some(delivery)
+    }
+
     pub(super) fn take_lot(&mut self) -> Vec<Delivery> {
         self.lot_len = 0;
         self.freed.clear();

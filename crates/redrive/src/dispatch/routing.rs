@@ -39,8 +39,7 @@ impl Machine {
             return settle::dead(delivery, Reason::HoldExpired, now);
         }
         self.figures.deferred += 1;
-        self.deferred.add(due);
-        settle::put_off(Delivery { meta: Meta { held_ms, ..meta }, ..delivery }, due)
+        settle::put_off(Delivery { meta: Meta { held_ms, deferred: true, ..meta }, ..delivery }, due)
     }
 
     /// One that waited in place starts again, or waits on for its endpoint.

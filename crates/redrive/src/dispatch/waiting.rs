@@ -24,6 +24,12 @@ impl Waiting {
         Some(call)
     }
 
+    /// Ends the wait of one call; whether it waited.
+    pub(super) fn remove(&mut self, call: CallId) -> bool {
+        let found = self.by_due.iter().find(|(_, waiting)| *waiting == call).copied();
+        found.is_some_and(|found| self.by_due.remove(&found))
+    }
+
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = (Time, CallId)> + use<> {
         std::mem::take(&mut self.by_due).into_iter()
     }

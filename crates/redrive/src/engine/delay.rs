@@ -96,6 +96,22 @@ impl<V: Clone> DelayIndex<V> {
         Some((key, value))
     }
 
+    /// Hands one entry out whatever its time, as [`DelayIndex::pop_due`] does. The caller has looked it up.
+    pub fn hand_out(&mut self, key: DelayKey, value: V) {
+        self.near.remove(&key);
+        self.out.insert(key, value);
+    }
+
+    /// Entries at or after `from`, in order, whether handed out or not; fewer than `limit` only at the end.
+    pub fn range<F: Far<DelayKey, V>>(
+        &self,
+        from: &DelayKey,
+        limit: usize,
+        far: &F,
+    ) -> Result<Vec<(DelayKey, V)>, F::Error> {
+        self.overlay.range(from, limit, far)
+    }
+
     /// The entries of the window that come due first.
     pub fn first(&self, limit: usize) -> impl Iterator<Item = (&DelayKey, &V)> {
         self.near.iter().take(limit)

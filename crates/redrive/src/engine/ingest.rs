@@ -1,5 +1,7 @@
 //! Where new messages enter an engine. Handles are shared between threads; an answer means: it is durable.
 
+use std::time::Duration;
+
 use redrive_core::{Message, Time};
 use tokio::sync::oneshot;
 
@@ -9,6 +11,9 @@ pub struct NewMessage {
     pub message: Message,
     pub due: Option<Time>,
 }
+
+/// The furthest a message may be due in the future. Whatever is later is a slip, and would wait for ever.
+pub const DUE_MAX: Duration = Duration::from_hours(365 * 24);
 
 /// What became of an offered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +40,9 @@ pub enum IngestError {
          or raise max_pending"
     )]
     TooMany { pending: u64, max: u64 },
+    /// Nothing of the batch was accepted.
+    #[error("message `{id}` is due in more than 365 days; a message may be delayed for that long at most")]
+    TooFar { id: String },
     #[error("too much is waiting to be written; try again in a moment")]
     Busy,
     /// Surely nothing of the batch was accepted.

@@ -4,6 +4,7 @@
 
 mod inner;
 mod letters;
+mod pending;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +18,7 @@ use super::letter::{
     Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob, SCAN_BYTES,
 };
 use super::message_state::MessageState;
+use super::pending::{Claimed, PendingAt, PendingScan, PendingState};
 use super::seam::{
     Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
     StoreOptions, Ticket,
@@ -48,7 +50,10 @@ impl Memory {
         let in_flight: Vec<u64> =
             inner.entries.iter().filter(|(_, e)| e.in_flight.is_some()).map(|(seq, _)| *seq).collect();
         for seq in in_flight {
-            inner.crashed_with(seq);
+            // One that was claimed did not run.
+            if inner.claimed.remove(&seq).is_none() {
+                inner.crashed_with(seq);
+            }
             inner.put_back(seq);
             inner.line_moves(seq);
         }
@@ -210,6 +215,28 @@ impl Engine for Memory {
             (Ordering::Key, None) => Err(EngineError::NotRemembered),
             (Ordering::Key, Some(_)) => Ok(inner.key_line(key)),
         }
+    }
+
+    fn scan_pending(
+        &mut self,
+        state: PendingState,
+        after: Option<(u64, u64)>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<PendingScan, EngineError> {
+        Ok(self.lock().scan_pending(state, after, limit, look_max))
+    }
+
+    fn locate(&mut self, id: &str) -> Result<Option<PendingAt>, EngineError> {
+        let inner = self.lock();
+        if inner.options.dedup.is_none() {
+            return Err(EngineError::NotRemembered);
+        }
+        Ok(inner.seen.get(id).and_then(|(seq, _)| inner.pending_at(*seq)))
+    }
+
+    fn claim(&mut self, at: &PendingAt, _now: Time) -> Result<Claimed, EngineError> {
+        Ok(self.lock().claim(at.number))
     }
 
     fn letter_standings(

@@ -3,7 +3,8 @@
 use redrive_core::{Meta, Reason, Time};
 
 use super::history::{Attempt, History};
-use super::letter::LetterState;
+use super::letter::{Letter, LetterState};
+use super::pending::{PendingMessage, PendingState};
 
 /// Every state a message can be seen in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -12,8 +13,10 @@ pub enum MessagePhase {
     Ready,
     /// Waits for its due time, or has come due and waits for a free place.
     Delayed,
-    /// A handler has it.
-    Delivering,
+    /// Like delayed, but because it was deferred: its sink, its endpoint or the budget did not allow an attempt.
+    Held,
+    /// A handler has it, or it was taken for one.
+    InFlight,
     /// Waits behind an earlier message of its key.
     KeyWait,
     /// Is an open dead letter.
@@ -31,7 +34,8 @@ impl MessagePhase {
     pub const ALL: [Self; 9] = [
         Self::Ready,
         Self::Delayed,
-        Self::Delivering,
+        Self::Held,
+        Self::InFlight,
         Self::KeyWait,
         Self::Dead,
         Self::Replaying,
@@ -44,7 +48,8 @@ impl MessagePhase {
         match self {
             Self::Ready => "ready",
             Self::Delayed => "delayed",
-            Self::Delivering => "delivering",
+            Self::Held => "held",
+            Self::InFlight => "in_flight",
             Self::KeyWait => "key_wait",
             Self::Dead => "dead",
             Self::Replaying => "replaying",
@@ -58,6 +63,18 @@ impl MessagePhase {
 impl std::fmt::Display for MessagePhase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+impl From<PendingState> for MessagePhase {
+    fn from(state: PendingState) -> Self {
+        match state {
+            PendingState::Ready => Self::Ready,
+            PendingState::Held => Self::Held,
+            PendingState::Delayed => Self::Delayed,
+            PendingState::KeyWait => Self::KeyWait,
+            PendingState::InFlight => Self::InFlight,
+        }
     }
 }
 
@@ -105,6 +122,24 @@ impl MessageState {
             reason: None,
             duplicate_of: None,
         }
+    }
+
+    /// A message that was found by a listing. One that was put back out of the letters is `replaying` until it runs.
+    pub fn of_pending(found: &PendingMessage) -> Self {
+        let (state, number) = (found.at.state, found.at.number);
+        let replays = found.meta.replays > 0;
+        let phase =
+            if replays && state != PendingState::InFlight { MessagePhase::Replaying } else { state.into() };
+        let waits = matches!(state, PendingState::Held | PendingState::Delayed);
+        let due = found.due.filter(|_| waits);
+        let told = Self::new(found.message.id(), phase).told(&found.meta, &found.history);
+        Self { due, letter: replays.then_some(number), ..told }
+    }
+
+    /// A message that is a dead letter.
+    pub fn of_letter(letter: &Letter) -> Self {
+        let told = Self::new(letter.message.id(), letter.state.into()).told(&letter.meta, &letter.history);
+        Self { letter: Some(letter.id), reason: Some(letter.reason), ..told }
     }
 
     /// With its story so far.

@@ -5,6 +5,7 @@ pub mod ingest;
 pub mod key_line;
 pub mod letter;
 pub mod message_state;
+pub mod pending;
 pub mod place;
 pub mod seam;
 pub mod store_notice;
@@ -27,8 +28,9 @@ pub use letter::{
 };
 pub use memory::Memory;
 pub use message_state::{MessagePhase, MessageState};
+pub use pending::{Claimed, PendingAt, PendingMessage, PendingScan, PendingState};
 pub use seam::{
     AfterDead, Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt,
-    Settlement, StoreOptions, Suspect, Ticket, Verdict,
+    Settlement, Settling, StoreOptions, Suspect, Ticket, Verdict,
 };
 pub use store_notice::{StoreNotice, Upkeep};

@@ -14,6 +14,7 @@ use super::ingest::Ingest;
 use super::key_line::KeyLine;
 use super::letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
 use super::message_state::MessageState;
+use super::pending::{Claimed, PendingAt, PendingScan, PendingState};
 use super::store_notice::{StoreNotice, Upkeep};
 
 /// Whether messages of one key wait for each other.
@@ -158,13 +159,22 @@ impl Event {
     }
 }
 
-/// How many messages are in which state right now.
+/// How many messages are in which state right now. The first five are a partition: every message that is not terminal is
+/// in exactly one of them. docs/lifecycle.md says what each means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counts {
+    /// May start, and waits for a free place.
     pub ready: u64,
+    /// Waits for its due time, or has come due and waits for a free place.
     pub delayed: u64,
+    /// Like delayed, but because it was deferred: see [`Meta::deferred`].
+    pub held: u64,
+    /// Waits behind an earlier message of its key.
     pub key_wait: u64,
+    /// Handed out, and not durably settled.
     pub in_flight: u64,
+    /// Of those in flight, the ones whose verdict was given.
+    pub settling: Settling,
     pub letters_open: u64,
     pub letters_replaying: u64,
     pub letters_succeeded: u64,
@@ -178,8 +188,49 @@ pub struct Counts {
 impl Counts {
     /// Messages that are not terminal.
     pub fn pending(&self) -> u64 {
-        self.ready + self.delayed + self.key_wait + self.in_flight
+        self.waiting() + self.in_flight
     }
+
+    /// Of these, those that are not in flight.
+    pub fn waiting(&self) -> u64 {
+        self.ready + self.delayed + self.held + self.key_wait
+    }
+
+    /// The counts of a pipeline in which nothing may start: what would be ready or delayed is held. Who waits for its key
+    /// still does.
+    #[must_use]
+    pub fn all_held(self) -> Self {
+        Self { ready: 0, delayed: 0, held: self.held + self.ready + self.delayed, ..self }
+    }
+
+    /// The counts with every message where its verdict puts it, durable or not.
+    #[must_use]
+    pub fn as_decided(self) -> Self {
+        let Settling { over, delayed, held } = self.settling;
+        Self {
+            delayed: self.delayed + delayed,
+            held: self.held + held,
+            in_flight: self.in_flight.saturating_sub(over + delayed + held),
+            settling: Settling::default(),
+            ..self
+        }
+    }
+
+    /// The counts with at most `permits` in flight: a delivery without a permit was not started and is ready.
+    #[must_use]
+    pub fn in_flight_at_most(self, permits: u64) -> Self {
+        let in_flight = self.in_flight.min(permits);
+        Self { ready: self.ready + (self.in_flight - in_flight), in_flight, ..self }
+    }
+}
+
+/// Deliveries whose verdict was given and is not durable yet, by where it puts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Settling {
+    /// Delivered, or dead.
+    pub over: u64,
+    pub delayed: u64,
+    pub held: u64,
 }
 
 /// How old the oldest of its kind is, as far as the engine knows without a search.
@@ -319,6 +370,31 @@ pub trait Engine: Send + 'static {
         let _ = key;
         Err(EngineError::NotRemembered)
     }
+
+    /// Messages that wait in `state`, after the key `after`, in an order that is the engine's own. Looks at no more than
+    /// `look_max` entries and holds about [`SCAN_BYTES`]: a listing must not hold up deliveries. What is handed out is
+    /// known above the seam, so nobody asks here for what is in flight.
+    ///
+    /// [`SCAN_BYTES`]: super::letter::SCAN_BYTES
+    fn scan_pending(
+        &mut self,
+        state: PendingState,
+        after: Option<(u64, u64)>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<PendingScan, EngineError>;
+
+    /// Where the message with this id waits, without a search; `None` if it does not wait, or not where that can be known
+    /// at once. Engines that do not remember ids answer [`EngineError::NotRemembered`].
+    fn locate(&mut self, id: &str) -> Result<Option<PendingAt>, EngineError> {
+        let _ = id;
+        Err(EngineError::NotRemembered)
+    }
+
+    /// Takes one message out of where it waits, whatever it waits for, also while the gate is closed. The caller settles
+    /// the delivery and does not start it: this is how a message is cancelled, or made due if it waits for its time. No
+    /// later message of its key starts until it is settled.
+    fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError>;
 
     /// How letters stand towards a replay job; `None` where there is no such letter.
     fn letter_standings(&mut self, job: u64, ids: &[u64])

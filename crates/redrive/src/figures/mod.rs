@@ -3,7 +3,6 @@
 //! The dispatch thread counts in plain fields of its own, without an atomic or a lock per message, and publishes a copy at
 //! most every 50 ms. A reader gets that copy and never makes the thread wait.
 
-pub(crate) mod held;
 pub mod histogram;
 pub mod tallies;
 
@@ -47,11 +46,9 @@ pub struct Figures {
     pub settle_duration: Histogram,
     /// From the moment a retry is decided until it is durable.
     pub schedule_write: Histogram,
-    /// How many messages and letters are in which state.
+    /// How many messages and letters are in which state, at one moment: what is in flight holds a permit, and while
+    /// nothing may start (paused, breaker open, the sink asked to wait) what would be ready or delayed is held.
     pub pending: Counts,
-    /// Messages that are kept from their next attempt for a while: all that wait while the pipeline is paused, otherwise
-    /// those that this process deferred and whose time has not come.
-    pub held: u64,
     /// Messages that came in a second, over the last minute.
     pub arrivals_per_second: f64,
     /// When the oldest message was made that is not terminal. Looked for once a second among what runs, what is first in
@@ -108,7 +105,6 @@ impl Figures {
             settle_duration: Histogram::of_writes(),
             schedule_write: Histogram::of_writes(),
             pending: Counts::default(),
-            held: 0,
             arrivals_per_second: 0.0,
             oldest_pending: None,
             oldest_letter: None,
@@ -120,6 +116,11 @@ impl Figures {
             key_order_voided: 0,
             upkeep: Upkeep::default(),
         }
+    }
+
+    /// Whether nothing may start but probes: it is paused, its breaker is open, or its sink asked to wait.
+    pub fn is_gated(&self) -> bool {
+        self.paused || self.health.is_gated()
     }
 
     /// All retries and deferrals.

@@ -21,6 +21,15 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// The first field that only letters have; such a filter fits no message that waits.
+    pub fn only_for_letters(&self) -> Option<&'static str> {
+        self.terms.iter().find_map(|term| match term.test {
+            Test::Reason(_) => Some("reason"),
+            Test::State(_) => Some("state"),
+            _ => None,
+        })
+    }
+
     /// Whether it says in which states letters are meant.
     pub fn names_state(&self) -> bool {
         self.terms.iter().any(|term| matches!(term.test, Test::State(_)))

@@ -1,41 +1,70 @@
 //! Whether a letter is meant by a filter. Pure: the time is an argument.
 
-use redrive_core::{Message, Time};
+use std::time::Duration;
+
+use redrive_core::{Message, Meta, Reason, Time};
 use serde_json::Value;
 
 use super::filter::{Filter, PayloadTest, Test};
-use crate::engine::{Attempt, Letter};
+use crate::engine::{Attempt, Letter, LetterState, PendingMessage};
 
-/// A letter with what more than one term may ask for, read once.
+/// What is looked at, with what more than one term may ask for, read once.
 struct Looked<'a> {
-    letter: &'a Letter,
+    message: &'a Message,
+    meta: &'a Meta,
+    /// For a letter.
+    letter: Option<(Reason, LetterState)>,
     last: Option<Attempt>,
     payload: Option<Value>,
-    now: Time,
+    age: Duration,
 }
 
 impl Filter {
-    /// Whether this letter is meant at `now`.
+    /// Whether this letter is meant at `now`. Its age is the time since its last death.
     pub fn matches(&self, letter: &Letter, now: Time) -> bool {
-        let asks_payload = self.terms.iter().any(|term| matches!(term.test, Test::Payload { .. }));
-        let payload = letter.message.payload().filter(|_| asks_payload);
+        let Letter { message, meta, reason, state, .. } = letter;
         let looked = Looked {
-            letter,
+            message,
+            meta,
+            letter: Some((*reason, *state)),
             last: letter.history.attempts().pop(),
-            payload: payload.and_then(|payload| serde_json::from_slice(payload).ok()),
-            now,
+            payload: self.payload(message),
+            age: now.since(letter.dead_at),
         };
+        self.fits(&looked)
+    }
+
+    /// Whether this message, which is not terminal, is meant at `now`. Its age is the time since it was made.
+    pub fn matches_pending(&self, found: &PendingMessage, now: Time) -> bool {
+        let PendingMessage { message, meta, .. } = found;
+        let looked = Looked {
+            message,
+            meta,
+            letter: None,
+            last: found.history.attempts().pop(),
+            payload: self.payload(message),
+            age: now.since(meta.created),
+        };
+        self.fits(&looked)
+    }
+
+    fn fits(&self, looked: &Looked<'_>) -> bool {
         self.terms.iter().all(|term| looked.fits(&term.test) != term.negated)
+    }
+
+    /// The payload as JSON, if a term asks for it.
+    fn payload(&self, message: &Message) -> Option<Value> {
+        let asks = self.terms.iter().any(|term| matches!(term.test, Test::Payload { .. }));
+        message.payload().filter(|_| asks).and_then(|payload| serde_json::from_slice(payload).ok())
     }
 }
 
 impl Looked<'_> {
     fn fits(&self, test: &Test) -> bool {
-        let Self { letter, now, .. } = self;
-        let message: &Message = &letter.message;
+        let Self { message, meta, age, .. } = self;
         match test {
-            Test::Reason(values) => values.contains(&letter.reason),
-            Test::State(values) => values.contains(&letter.state),
+            Test::Reason(values) => self.letter.is_some_and(|(reason, _)| values.contains(&reason)),
+            Test::State(values) => self.letter.is_some_and(|(_, state)| values.contains(&state)),
             Test::Class(values) => self.last.as_ref().is_some_and(|last| values.contains(&last.class)),
             Test::ErrorClass(values) => {
                 self.last.as_ref().is_some_and(|last| values.contains(&last.class.family()))
@@ -50,17 +79,14 @@ impl Looked<'_> {
                 .and_then(|last| status_of(&last.error))
                 .is_some_and(|status| values.iter().any(|v| v.how.holds(&status, &v.with))),
             Test::Attempts(values) => {
-                let attempts = u64::from(letter.meta.attempts);
+                let attempts = u64::from(meta.attempts);
                 values.iter().any(|v| v.how.holds(&attempts, &v.with))
             }
             Test::Replays(values) => {
-                let replays = u64::from(letter.meta.replays);
+                let replays = u64::from(meta.replays);
                 values.iter().any(|v| v.how.holds(&replays, &v.with))
             }
-            Test::Age(values) => {
-                let age = now.since(letter.dead_at);
-                values.iter().any(|v| v.how.holds(&age, &v.with))
-            }
+            Test::Age(values) => values.iter().any(|v| v.how.holds(age, &v.with)),
             Test::Key(values) => {
                 message.key().is_some_and(|key| values.iter().any(|value| value.as_bytes() == key))
             }

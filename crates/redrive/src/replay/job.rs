@@ -114,13 +114,19 @@ pub struct ReplayView {
     pub selection: String,
     /// Letters in the frozen selection.
     pub total: u64,
-    /// Letters that were put back by this job.
+    /// Letters that were put back by this job: those that are under way, succeeded, dead again or forgotten.
     pub published: u64,
+    /// Of these: not at their end yet.
+    pub under_way: u64,
     /// Of these: delivered.
     pub succeeded: u64,
     /// Of these: dead again.
     pub dead_again: u64,
+    /// Of these: closed so long ago that the letter is gone.
+    pub forgotten: u64,
     pub skipped: u64,
+    /// Letters that the job has not come to: what is neither published nor skipped.
+    pub untouched: u64,
     pub skips: Skipped,
     pub rate: Option<f64>,
     pub force: bool,
@@ -158,6 +164,7 @@ pub(super) struct Progress {
     /// Counted from the letters' own state.
     pub succeeded: u64,
     pub dead_again: u64,
+    pub forgotten: u64,
     pub note: Option<String>,
 }
 
@@ -170,7 +177,22 @@ impl Progress {
             skips: Skipped::default(),
             succeeded: 0,
             dead_again: 0,
+            forgotten: 0,
             note: None,
+        }
+    }
+
+    /// Letters that were put back and have not come to their end, as far as is known.
+    pub(super) fn under_way(&self) -> u64 {
+        self.published.saturating_sub(self.succeeded + self.dead_again + self.forgotten)
+    }
+
+    /// Whether there is nothing left to do and nothing left to count. A job that stopped cannot count any more.
+    pub(super) fn is_settled(&self) -> bool {
+        match self.state {
+            ReplayState::Done | ReplayState::Stopped => true,
+            ReplayState::Aborted => self.under_way() == 0,
+            ReplayState::Running | ReplayState::Paused => false,
         }
     }
 
@@ -214,9 +236,12 @@ pub(super) fn view(facts: &Facts, progress: &Progress) -> ReplayView {
         selection: facts.spec.selection.clone(),
         total: facts.total,
         published: progress.published,
+        under_way: progress.under_way(),
         succeeded: progress.succeeded,
         dead_again: progress.dead_again,
+        forgotten: progress.forgotten,
         skipped: progress.skips.total(),
+        untouched: facts.total.saturating_sub(progress.published + progress.skips.total()),
         skips: progress.skips,
         rate: facts.spec.rate,
         force: facts.spec.force,
@@ -252,6 +277,7 @@ pub(super) fn to_json(facts: &Facts, progress: &Progress) -> Value {
         "skipped": skips,
         "succeeded": progress.succeeded,
         "dead_again": progress.dead_again,
+        "forgotten": progress.forgotten,
         "note": progress.note,
     })
 }
@@ -286,6 +312,8 @@ pub(super) fn from_json(value: &Value) -> Option<(Facts, Progress)> {
         skips: Skipped::from_json(value.get("skipped")?)?,
         succeeded: count("succeeded")?,
         dead_again: count("dead_again")?,
+        // Jobs of an earlier version did not count them.
+        forgotten: count("forgotten").unwrap_or(0),
         note: text("note"),
     };
     Some((facts, progress))
@@ -321,10 +349,14 @@ mod tests {
             skips,
             succeeded: 100,
             dead_again: 9,
+            forgotten: 1,
             note: Some("why".into()),
         };
         assert_eq!(from_json(&to_json(&facts, &progress)), Some((facts.clone(), progress.clone())));
-        assert_eq!(view(&facts, &progress).skipped, 21);
+        let shown = view(&facts, &progress);
+        assert_eq!((shown.skipped, shown.under_way, shown.untouched), (21, 69, 100));
+        let ended = shown.succeeded + shown.dead_again + shown.forgotten;
+        assert_eq!(ended + shown.under_way + shown.skipped + shown.untouched, shown.total);
         let bare = Facts { spec: ReplaySpec::default(), ..facts };
         let fresh = Progress::new();
         assert_eq!(from_json(&to_json(&bare, &fresh)), Some((bare, fresh)));

@@ -78,7 +78,7 @@ impl Keep {
         let (job, progress) = (Arc::clone(job), job.progress());
         blocking(move || {
             files.write(&job.facts, &progress)?;
-            if progress.state.is_over() { files.forget_ids(job.facts.number) } else { Ok(()) }
+            if progress.is_settled() { files.forget_ids(job.facts.number) } else { Ok(()) }
         })
         .await
     }

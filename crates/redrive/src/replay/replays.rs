@@ -100,19 +100,21 @@ impl Replays {
         &self.shared.faults
     }
 
-    /// Takes up the jobs of this pipeline that are not over: after a restart, a running job goes on from here. Returns
-    /// their ids.
+    /// Takes up the jobs of this pipeline: after a restart, a running job goes on from here. Returns the ids of those that
+    /// are not over. What an aborted one had put back is counted to its end.
     pub fn attach(&self, handle: &PipelineHandle) -> Result<Vec<String>, ReplayError> {
         let runtime = Handle::try_current().map_err(|_| ReplayError::NoRuntime)?;
         let of_pipeline =
-            |job: &&Arc<Job>| job.facts.pipeline == handle.name() && !job.progress().state.is_over();
+            |job: &&Arc<Job>| job.facts.pipeline == handle.name() && !job.progress().is_settled();
         let jobs: Vec<Arc<Job>> = self.jobs().values().filter(of_pipeline).cloned().collect();
         let mut taken_up = Vec::new();
         for job in jobs {
             if !job.attach() {
                 continue;
             }
-            taken_up.push(job::name(job.facts.number));
+            if !job.progress().state.is_over() {
+                taken_up.push(job::name(job.facts.number));
+            }
             let (keep, handle) = (self.keep(), handle.clone());
             let files = self.shared.files.clone();
             runtime.spawn(async move {
@@ -125,8 +127,11 @@ impl Replays {
                     Ok(ids) => Task { job, keep, handle, ids }.run().await,
                     Err(why) => {
                         job.change(|progress| {
-                            progress.state = ReplayState::Stopped;
-                            progress.note = Some(why);
+                            // One that was aborted by an earlier version has no selection any more.
+                            if !progress.state.is_over() {
+                                progress.state = ReplayState::Stopped;
+                                progress.note = Some(why);
+                            }
                         });
                         keep.write(&job).await;
                         job.detach();

@@ -106,7 +106,7 @@ impl Task {
         }
     }
 
-    /// How often the letters of this job have ended, and which have not, by what the letters say of themselves.
+    /// How the letters of this job have ended, and which have not, by what the letters say of themselves.
     async fn recount(&self) -> Result<VecDeque<u64>, Halt> {
         let offered = (self.job.progress().offered as usize).min(self.ids.len());
         self.job.change(|progress| (progress.succeeded, progress.dead_again) = (0, 0));
@@ -116,6 +116,11 @@ impl Task {
             self.ask(&mut asked).await?;
             under_way.append(&mut asked);
         }
+        // What was put back and is neither under way nor at an end that a letter tells of has no letter any more.
+        self.job.change(|progress| {
+            progress.forgotten = 0;
+            progress.forgotten = progress.under_way().saturating_sub(under_way.len() as u64);
+        });
         Ok(under_way)
     }
 
@@ -157,22 +162,28 @@ impl Task {
             let part = looks.min(ASK_MAX);
             looks -= part;
             let mut asked: VecDeque<u64> = under_way.drain(..part).collect();
-            ended += self.ask(&mut asked).await?;
+            let (gone, closed) = self.ask(&mut asked).await?;
+            self.job.change(|progress| progress.forgotten += gone);
+            ended += closed;
             under_way.append(&mut asked);
         }
         Ok(ended)
     }
 
-    /// Leaves in `asked` what has not ended; counts what has.
-    async fn ask(&self, asked: &mut VecDeque<u64>) -> Result<usize, Halt> {
+    /// Leaves in `asked` what has not ended; counts what has. Returns how many have no letter of this job, and how many are
+    /// not asked for any more.
+    async fn ask(&self, asked: &mut VecDeque<u64>) -> Result<(u64, usize), Halt> {
         let before = asked.len();
         let ids: Vec<u64> = asked.iter().copied().collect();
         let standings = self.handle.letter_standings(self.job.facts.engine_job, ids).await?;
-        let (mut succeeded, mut dead_again) = (0, 0);
+        let (mut succeeded, mut dead_again, mut gone) = (0, 0, 0);
         let mut standing = standings.into_iter();
         asked.retain(|_| {
             // A letter that is gone was closed long ago, and one that is not in the job was skipped.
-            let Some(letter) = standing.next().flatten().filter(|letter| letter.in_job) else { return false };
+            let Some(letter) = standing.next().flatten().filter(|letter| letter.in_job) else {
+                gone += 1;
+                return false;
+            };
             match letter.state {
                 LetterState::Replaying if letter.is_last_job => return true,
                 LetterState::Succeeded if letter.is_last_job => succeeded += 1,
@@ -185,7 +196,7 @@ impl Task {
             progress.succeeded += succeeded;
             progress.dead_again += dead_again;
         });
-        Ok(before - asked.len())
+        Ok((gone, before - asked.len()))
     }
 
     /// Whether there is nothing left to do or to count.

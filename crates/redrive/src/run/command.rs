@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use redrive_core::Time;
+use redrive_core::breaker::BreakerState;
 use tokio::sync::oneshot;
 
+use super::steer::{self, Found, Part, Steer, Steered};
 use super::wake::Wake;
+use crate::dispatch::{BreakerAnswer, BreakerOrder};
 use crate::engine::{
     Counts, Engine, EngineError, KeyLine, Letter, LetterChange, LetterScan, LetterStanding, LetterState,
-    MessageState, ReplayAnswer, ReplayJob,
+    MessageState, PendingAt, PendingScan, ReplayAnswer, ReplayJob,
 };
 
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
@@ -44,6 +47,27 @@ pub(crate) enum Command {
     KeyLine {
         key: Bytes,
         reply: Reply<Option<KeyLine>>,
+    },
+    Pending {
+        part: Part,
+        after: Option<(u64, u64)>,
+        limit: usize,
+        look_max: usize,
+        reply: Reply<PendingScan>,
+    },
+    Find {
+        id: String,
+        number: Option<u64>,
+        reply: Reply<Found>,
+    },
+    Steer {
+        at: PendingAt,
+        how: Steer,
+        reply: Reply<Steered>,
+    },
+    Breaker {
+        order: BreakerOrder,
+        reply: Reply<BreakerAnswer>,
     },
     Standings {
         job: u64,
@@ -94,6 +118,17 @@ impl Command {
             }
             Self::Message { id, reply } => reply.send(engine.message(&id, now)).is_err(),
             Self::KeyLine { key, reply } => reply.send(engine.key_line(&key)).is_err(),
+            Self::Pending { part: Part::Waiting(state), after, limit, look_max, reply } => {
+                reply.send(engine.scan_pending(state, after, limit, look_max)).is_err()
+            }
+            // What the machine would answer: nothing was taken.
+            Self::Pending { reply, .. } => reply.send(Ok(PendingScan::default())).is_err(),
+            Self::Find { id, reply, .. } => reply.send(steer::locate(&id, engine)).is_err(),
+            Self::Steer { at, how, reply } => reply.send(steer::steer_at_rest(at, how, engine, now)).is_err(),
+            Self::Breaker { reply, .. } => {
+                let answer = BreakerAnswer { was: BreakerState::Closed, endpoints: 0 };
+                reply.send(Ok(answer)).is_err()
+            }
             Self::Standings { job, ids, reply } => reply.send(engine.letter_standings(job, &ids)).is_err(),
             Self::Replay { job, ids, by, reply } => {
                 engine.acting_for(by.as_deref());

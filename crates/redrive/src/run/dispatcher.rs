@@ -15,6 +15,7 @@ use super::exchange::Exchange;
 use super::hooks::Hooks;
 use super::report::PipelineReport;
 use super::solitude::Place;
+use super::steer::{self, Answers, Part};
 use super::wake::Wake;
 use super::watch::Watch;
 use super::watchdog::{Stuck, Watchdog};
@@ -70,6 +71,7 @@ pub(crate) struct Dispatcher {
     pub(crate) place: Place,
     pub(crate) watchdog: Watchdog,
     pub(crate) name: Arc<str>,
+    pub(crate) answers: Answers,
     pub(crate) buffers: Buffers,
 }
 
@@ -155,6 +157,7 @@ impl Dispatcher {
         let commands = self.seat.commands();
         let heard_engine = self.hear_engine()?;
         for command in commands {
+            let Some(command) = self.of_the_machine(command, now) else { continue };
             let gate = if let Command::Gate { gate, .. } = &command { Some(*gate) } else { None };
             self.seat.carry_out(command, self.engine.as_mut(), now);
             match gate {
@@ -174,6 +177,30 @@ impl Dispatcher {
         }
         self.watch.publish_if_due(self.engine.as_mut(), &mut self.machine, now)?;
         Ok(happened)
+    }
+
+    /// Carries out what concerns deliveries that the machine holds, or the breaker; gives the rest back.
+    fn of_the_machine(&mut self, command: Command, now: Time) -> Option<Command> {
+        // Whether somebody still waits for an answer does not matter.
+        let _unheard = match command {
+            Command::Steer { at, how, reply } => {
+                self.answers.steer((at, how), reply, &mut self.machine, self.engine.as_mut(), now);
+                false
+            }
+            Command::Breaker { order, reply } => {
+                reply.send(Ok(self.machine.order_breaker(order, now))).is_err()
+            }
+            Command::Pending {
+                part: part @ (Part::Unstarted | Part::Started), after, limit, reply, ..
+            } => reply.send(Ok(steer::held(part, &self.machine, after, limit))).is_err(),
+            Command::Find { id, number, reply } => match steer::find_held(&id, number, &self.machine) {
+                Some(found) => reply.send(Ok(found)).is_err(),
+                None => return Some(Command::Find { id, number, reply }),
+            },
+            other => return Some(other),
+        };
+        self.watch.happened();
+        None
     }
 
     /// Tells of the sink's health, pauses what the guard wants paused, and looks for handlers that are stuck.
@@ -214,6 +241,7 @@ impl Dispatcher {
             match event {
                 Event::Durable(ticket) => {
                     self.watch.durable(ticket);
+                    self.answers.durable(ticket);
                     self.machine.durable(ticket, now, &mut self.buffers.parked);
                 }
                 Event::Share { owned, all } => self.machine.own(owned, all),
@@ -284,6 +312,7 @@ impl Dispatcher {
         self.watch.giving();
         let ticket = self.engine.settle(batch)?;
         self.watch.given(ticket, len, retries);
+        self.answers.given(ticket);
         self.machine.submitted(ticket, len, self.clock.now());
         Ok(true)
     }

@@ -18,6 +18,7 @@ use super::hooks::Hooks;
 use super::report::{PipelineReport, RunError};
 use super::runner::Runner;
 use super::solitude::{Place, Solitude};
+use super::steer::Answers;
 use super::wake::Wake;
 use super::watch::Watch;
 use super::watchdog::Watchdog;
@@ -116,6 +117,7 @@ impl Running {
             place,
             watchdog: Watchdog::new(built.on_stuck.clone(), built.timeout),
             name: Arc::clone(&built.name),
+            answers: Answers::default(),
             buffers: Buffers::default(),
         };
         let last_word = LastWord { pipeline: Arc::clone(&built.name), ends };

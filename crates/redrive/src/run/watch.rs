@@ -10,7 +10,7 @@ use super::arrivals::Arrivals;
 use super::board::Board;
 use super::command::Seat;
 use crate::dispatch::Machine;
-use crate::engine::{Engine, EngineError, Oldest, Ticket};
+use crate::engine::{Counts, Engine, EngineError, Oldest, Ticket};
 use crate::figures::{Figures, Histogram};
 
 /// Figures are published at most this often while something happens …
@@ -143,18 +143,16 @@ impl Watch {
         let arrivals_per_second = self.arrivals.per_second(came, self.round_began);
         let paused = self.seat.is_paused();
         let figures = machine.figures(now);
-        let waiting = counts.ready + counts.delayed + counts.key_wait;
         // What was the oldest a second ago may be done by now.
-        let oldest_waiting = self.oldest.pending.filter(|_| waiting > 0);
+        let oldest_waiting = self.oldest.pending.filter(|_| counts.waiting() > 0);
         self.board.publish(Figures {
             settle_duration: self.settle_duration,
             schedule_write: self.schedule_write,
-            pending: counts,
+            pending: shown_counts(counts, machine.permits_held(), paused || figures.health.is_gated()),
             key_order_voided: counts.key_order_voided,
             upkeep: engine.upkeep(),
             paused,
             arrivals_per_second,
-            held: if paused || figures.health.is_gated() { waiting } else { figures.held },
             oldest_pending: oldest_waiting.into_iter().chain(figures.oldest_pending).min(),
             oldest_letter: self.oldest.letter.filter(|_| counts.letters_open > 0),
             ..figures
@@ -163,4 +161,11 @@ impl Watch {
         self.stale = false;
         Ok(())
     }
+}
+
+/// The engine's counts as they are shown: what has its verdict is where that puts it, what was handed out and holds no permit (it waits for its endpoint, or for its turn
+/// as a suspect) is ready, and while nothing may start nothing is.
+pub(crate) fn shown_counts(counts: Counts, permits_held: usize, gated: bool) -> Counts {
+    let counts = counts.as_decided().in_flight_at_most(permits_held as u64);
+    if gated { counts.all_held() } else { counts }
 }

@@ -49,7 +49,7 @@ fn ensure(holds: bool, checker: &'static str, detail: impl FnOnce() -> String) -
 pub fn conservation(witness: &Witness, counts: Counts) -> Check {
     let count = |state: State| witness.records.values().filter(|r| r.state == state).count() as u64;
     let waiting = count(State::Waiting);
-    let told = counts.ready + counts.delayed + counts.key_wait;
+    let told = counts.waiting();
     let expected = (waiting, count(State::InFlight));
     ensure((told, counts.in_flight) == expected, "conservation", || {
         format!("waiting and in flight are {expected:?}, the engine says {counts:?}")

@@ -1,17 +1,18 @@
-//! What people do in the simulated world: pause, replay, resume a replay, discard and take it back.
+//! What people do in the simulated world: pause, replay, resume a replay, discard and take it back, steer what waits.
 
 use super::checkers::{self, Broken, Check};
 use super::witness::State;
 use super::world::{Step, World};
-use crate::engine::{Engine, LetterChange, LetterState, ReplayJob, ReplayTarget};
+use crate::engine::{Claimed, Engine, LetterChange, LetterState, PendingState, ReplayJob, ReplayTarget};
 
 impl World {
     pub(super) fn operate(&mut self) -> Check {
-        match self.rng.below(10) {
+        match self.rng.below(12) {
             0..5 => self.replay_new(),
             5..7 => self.replay_resumed(),
             7..9 => self.change(LetterChange::Discard),
-            _ => self.change(LetterChange::Undo),
+            9 => self.change(LetterChange::Undo),
+            _ => self.steer(),
         }
     }
 
@@ -82,6 +83,43 @@ impl World {
             record.state = State::Letter(to);
         }
         Ok(())
+    }
+}
+
+impl World {
+    /// Cancels a message that waits, or makes it due if it waits for its time.
+    fn steer(&mut self) -> Check {
+        let state = self.rng.pick(&[
+            PendingState::Ready,
+            PendingState::Held,
+            PendingState::Delayed,
+            PendingState::KeyWait,
+        ]);
+        let listed = self.engine.scan_pending(state, None, 64, 64).map_err(broken)?.messages;
+        if listed.is_empty() {
+            return Ok(());
+        }
+        let at = listed[self.rng.below(listed.len() as u64) as usize].at;
+        let now = self.now();
+        let Claimed::Taken(delivery) = self.engine.claim(&at, now).map_err(broken)? else {
+            let detail = format!("{at:?} is listed and cannot be claimed");
+            return Err(Broken { checker: "conservation", detail });
+        };
+        let record = self.record(at.number)?;
+        checkers::conservation_of_delivery(record, &delivery)?;
+        record.handed_out(&delivery);
+        let waits = matches!(state, PendingState::Held | PendingState::Delayed);
+        let is_cancelled = !waits || self.rng.chance(30);
+        self.note(Step::Steer { seq: at.number, is_cancelled });
+        if is_cancelled {
+            self.machine.cancel(*delivery, now);
+        } else if delivery.suspect.is_some() {
+            // As the dispatch thread has it: a suspect keeps its suspicion.
+            self.machine.let_go(*delivery);
+        } else {
+            self.machine.make_due(*delivery, now);
+        }
+        self.give()
     }
 }
 

@@ -31,6 +31,7 @@ pub(super) enum Step {
     Replay { job: u64, letters: usize, force: bool },
     Discard { letters: usize },
     Undo { letters: usize },
+    Steer { seq: u64, is_cancelled: bool },
 }
 
 /// A call that runs, until true time reaches its end.

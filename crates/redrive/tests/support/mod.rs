@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::engine::{
-    Counts, Delivery, Engine, EngineError, Event, Ingest, LetterChange, LetterScan, LetterStanding,
-    ReplayAnswer, ReplayJob, Settlement, Ticket,
+    Claimed, Counts, Delivery, Engine, EngineError, Event, Ingest, LetterChange, LetterScan, LetterStanding,
+    PendingAt, PendingScan, PendingState, ReplayAnswer, ReplayJob, Settlement, Ticket,
 };
 use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Redrive, Time};
 use redrive_core::PolicyBuilder;
@@ -41,7 +41,7 @@ pub(crate) async fn until(handle: &PipelineHandle, wanted: impl Fn(&Counts) -> b
 
 /// Waits until nothing is left to do.
 pub(crate) async fn at_rest(handle: &PipelineHandle) {
-    until(handle, |c| c.ready + c.delayed + c.key_wait + c.in_flight == 0).await;
+    until(handle, |c| c.pending() == 0).await;
 }
 
 /// Ingests messages into the pipeline `p`, runs until nothing is left to do, and returns the letters.
@@ -144,6 +144,20 @@ impl Engine for Faulty {
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
         self.engine.letter(id)
+    }
+
+    fn scan_pending(
+        &mut self,
+        state: PendingState,
+        after: Option<(u64, u64)>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<PendingScan, EngineError> {
+        self.engine.scan_pending(state, after, limit, look_max)
+    }
+
+    fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError> {
+        self.engine.claim(at, now)
     }
 
     fn letter_standings(

@@ -201,7 +201,7 @@ async fn ask(api: Api, pipeline: String, id: String) -> Result<(String, Marks), 
 /// `None`: a word we do not know. It must not count as pending, that could hide a loss.
 fn message_mark(state: &str) -> Option<Marks> {
     match state {
-        "ready" | "delayed" | "delivering" | "key_wait" | "held" => Some(Marks::PENDING),
+        "ready" | "delayed" | "in_flight" | "key_wait" | "held" => Some(Marks::PENDING),
         "replaying" => Some(Marks::REPLAYING),
         "dead" => Some(Marks::OPEN),
         "discarded" => Some(Marks::DISCARDED),

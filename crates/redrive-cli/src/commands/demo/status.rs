@@ -122,8 +122,7 @@ fn line(figures: &Figures) -> String {
     let pending = figures.pending;
     let dead = pending.letters_open + pending.letters_discarded;
     // What has not come to an end is being tried or held, as on the page; so the five numbers always add up.
-    let waiting = pending.ready + pending.delayed + pending.key_wait + pending.in_flight;
-    let held = figures.held.min(waiting);
+    let (waiting, held) = (pending.pending(), pending.held);
     let mut text = format!(
         "produced {}  succeeded {}  retrying {}  held {}  dead {}",
         count(figures.succeeded + dead + waiting),

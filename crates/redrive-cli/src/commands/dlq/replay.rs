@@ -72,7 +72,8 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
             out.json(&job.json)?;
             Ok(Exit::Ok)
         } else {
-            out.line(&format!("replay {id}  ended at {}", tally(&job.view)))?;
+            out.line(&format!("replay {id}  aborted: {}", sum(&job.view)))?;
+            untouched_line(&job.view).map_or(Ok(()), |line| out.line(&line))?;
             Ok(Exit::Ok)
         };
     }
@@ -170,8 +171,26 @@ fn about(seconds: f64) -> String {
 /// Finds a job again. One that runs is only followed: it goes on by itself after a restart.
 async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayView>, String), Failed> {
     let mut job = session.api.replay(id).await?;
+    match job.view.state {
+        ReplayState::Running | ReplayState::Paused | ReplayState::Done => {}
+        state @ (ReplayState::Aborted | ReplayState::Stopped) => {
+            let message =
+                format!("replay {} is {} and does not go on: {}", job.view.id, state.name(), sum(&job.view));
+            let open = job.view.untouched + job.view.dead_again;
+            let hint = format!(
+                "{} of its letters are open: replay them with a new job, redrive dlq replay {} …",
+                count(open),
+                job.view.pipeline
+            );
+            let failed = Failed::new(Exit::Bad, message);
+            return Err(if open > 0 { failed.hint(hint) } else { failed });
+        }
+    }
     if job.view.state == ReplayState::Paused {
         job = session.api.replay_resume(id).await?;
+    }
+    if job.view.state == ReplayState::Done {
+        return Ok((job, "done already   … ".to_owned()));
     }
     let frozen = job.view.created.map(|at| format!(" (frozen at {})", instant::clock(at.0)));
     let prefix = format!(
@@ -250,13 +269,43 @@ fn has_ended(job: &ReplayView) -> bool {
 
 /// How many letters the job is through with.
 fn reached(job: &ReplayView) -> u64 {
-    (job.succeeded + job.dead_again + job.skipped).min(job.total)
+    (job.succeeded + job.dead_again + job.forgotten + job.skipped).min(job.total)
+}
+
+/// What became of every letter of the selection; the numbers behind the first add up to it.
+pub(super) fn sum(job: &ReplayView) -> String {
+    let mut parts = vec![
+        format!("letters {}", count(job.total)),
+        format!("succeeded {}", count(job.succeeded)),
+        format!("dead again {}", count(job.dead_again)),
+        format!("under way {}", count(job.under_way)),
+        format!("skipped {}", count(job.skipped)),
+        format!("untouched {}", count(job.untouched)),
+    ];
+    if job.forgotten > 0 {
+        parts.push(format!("closed and forgotten {}", count(job.forgotten)));
+    }
+    parts.join("   ")
+}
+
+/// What to do about letters that a job has left.
+pub(super) fn untouched_line(job: &ReplayView) -> Option<String> {
+    let is_over = matches!(job.state, ReplayState::Aborted | ReplayState::Stopped);
+    let under_way = if job.under_way > 0 {
+        format!(" {} that were put back are still being delivered.", count(job.under_way))
+    } else {
+        String::new()
+    };
+    is_over.then(|| format!("  {} letters untouched; they are still open.{under_way}", count(job.untouched)))
 }
 
 fn tally(job: &ReplayView) -> String {
-    let skipped = if job.skipped > 0 { format!("   skipped {}", count(job.skipped)) } else { String::new() };
+    let some = |name: &str, number: u64| {
+        if number > 0 { format!("   {name} {}", count(number)) } else { String::new() }
+    };
+    let (skipped, under_way) = (some("skipped", job.skipped), some("under way", job.under_way));
     format!(
-        "{}/{}   succeeded {}   dead again {}{skipped}",
+        "{}/{}   succeeded {}   dead again {}{under_way}{skipped}",
         count(reached(job)),
         count(job.total),
         count(job.succeeded),
@@ -287,7 +336,7 @@ fn report(
         _ => took,
     };
     out.line(&format!("replay {}  {prefix}{}   {:.1} s", view.id, tally(view), took.as_secs_f64()))?;
-    let untouched = count(view.total.saturating_sub(view.published + view.skipped));
+    let untouched = count(view.untouched);
     match view.state {
         ReplayState::Stopped => {
             let why = view.note.as_deref().unwrap_or("it could not go on").trim_end_matches('.');
@@ -298,7 +347,9 @@ fn report(
             out.line(&format!("  paused. {untouched} letters untouched."))?;
             out.line(&format!("  resume with: redrive dlq replay --resume {}", view.id))?;
         }
-        ReplayState::Aborted => out.line(&format!("  ✗ aborted. {untouched} letters untouched."))?,
+        ReplayState::Aborted => {
+            out.line(&format!("  ✗ aborted. {}", sum(view)))?;
+        }
         ReplayState::Done | ReplayState::Running => {}
     }
     if view.skipped > 0 {

@@ -84,7 +84,7 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
 }
 
 /// One line per attempt. Of very many, the middle is left out.
-fn timeline(history: &[AttemptView]) -> Vec<String> {
+pub fn timeline(history: &[AttemptView]) -> Vec<String> {
     let half = ATTEMPTS_SHOWN / 2;
     let (first, left_out, last) = if history.len() > ATTEMPTS_SHOWN {
         (&history[..half], history.len() - ATTEMPTS_SHOWN, &history[history.len() - half..])

@@ -29,6 +29,14 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
         count(stats.succeeded),
         count(stats.discarded)
     ))?;
+    // Letters may have come or gone between the count and the look, so only what is clearly a part is called one.
+    if stats.scanned < stats.open {
+        out.line(&format!(
+            "  by reason and class: the first {} of {} open letters",
+            count(stats.scanned),
+            count(stats.open)
+        ))?;
+    }
     breakdown("REASON", &stats.by_reason, out)?;
     breakdown("CLASS", &stats.by_class, out)?;
     Ok(Exit::Ok)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redrive::{Time, timestamp};
 
-use crate::client::answers::{EndpointsLeftAlone, Health, PipelineView, Recovery};
+use crate::client::answers::{EndpointsLeftAlone, Health, Pending, PipelineView, Recovery};
 use crate::output::{age, count, rate};
 
 /// The state of the breaker, unless it is closed; or that the sink has asked for patience.
@@ -104,8 +104,12 @@ pub fn incident(health: &Health) -> Option<String> {
 pub fn standing(view: &PipelineView, now: Time) -> Option<String> {
     let incident = view.health.incident.as_ref().filter(|incident| incident.until.is_none())?;
     let oldest = view.oldest_pending.map(|at| format!(" (oldest {})", age::since(now, at.0)));
-    let mut parts = vec!["ready 0".to_owned(), "delayed 0".to_owned()];
-    parts.push(format!("held {}{}", count(view.pending.held), oldest.unwrap_or_default()));
+    let Pending { ready, delayed, held, key_wait, .. } = view.pending;
+    let mut parts = vec![format!("ready {}", count(ready)), format!("delayed {}", count(delayed))];
+    parts.push(format!("held {}{}", count(held), oldest.unwrap_or_default()));
+    if key_wait > 0 {
+        parts.push(format!("waiting for their key {}", count(key_wait)));
+    }
     if view.pending.in_flight > 0 {
         parts.push(format!("in flight {}", count(view.pending.in_flight)));
     }
@@ -162,7 +166,7 @@ fn clock(at: Time) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::answers::{Incident, Instant, Pending};
+    use crate::client::answers::{Incident, Instant};
 
     fn at(clock: &str) -> Instant {
         let seconds = clock.split(':').fold(0, |all, part| all * 60 + part.parse::<u64>().unwrap());
@@ -192,7 +196,7 @@ mod tests {
         PipelineView {
             breaker: "open".into(),
             oldest_pending: Some(at("03:12:07")),
-            pending: Pending { ready: 6_361_204, held: 6_361_204, ..Pending::default() },
+            pending: Pending { held: 6_361_204, ..Pending::default() },
             health,
             ..PipelineView::default()
         }

@@ -51,7 +51,7 @@ fn what(head: &KeyHead, now: Time) -> String {
             let blocked = since(at(head.history.first()));
             format!("blocked{blocked} by {id} (attempt {attempt}, due in {})", age::age(due.0.since(now)))
         }
-        None if head.state == "delivering" => format!("{id} is being delivered (attempt {attempt})"),
+        None if head.state == "in_flight" => format!("{id} is being delivered (attempt {attempt})"),
         None => format!("{id} is next (attempt {attempt})"),
     }
 }
@@ -80,7 +80,7 @@ mod tests {
             "c-204  blocked 14s by o-771204 (attempt 2, due in 3s)   waiting behind it: 6"
         );
         assert_eq!(
-            waits(KeyHead { state: "delivering".into(), ..head.clone() }),
+            waits(KeyHead { state: "in_flight".into(), ..head.clone() }),
             "c-204  o-771204 is being delivered (attempt 2)   waiting behind it: 6"
         );
         let letter = Some("orders/17".to_owned());

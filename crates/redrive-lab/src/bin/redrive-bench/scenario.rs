@@ -254,7 +254,7 @@ async fn resume(options: &Options) -> Result<Figures, Error> {
     figures.set("moving_s", opening.elapsed().as_secs_f64());
     loop {
         let counts = rig.handle.counts().await?;
-        if counts.ready + counts.delayed + counts.in_flight == 0 {
+        if counts.pending() == 0 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -19,8 +19,35 @@ impl Model {
         (sure as u64, possible as u64)
     }
 
+    /// How many were handed out and have no verdict.
+    fn undecided(&self) -> (u64, u64) {
+        let out = || self.messages.values().filter(|t| !t.twin && t.now.is_in_flight());
+        let surely = out().filter(|t| t.is_certain()).count() as u64;
+        // A release may show itself later.
+        let is_release = |t: &&Tracked| {
+            t.maybe
+                .as_ref()
+                .is_some_and(|maybe| maybe.then.waiting().is_some() && maybe.then.meta == t.now.meta)
+        };
+        let released = out().filter(is_release).count() as u64;
+        (surely, if self.twins { u64::MAX } else { surely + released })
+    }
+
+    /// How many surely are, and may be, among those that wait for their time, deferred or not.
+    fn timed(&self, deferred: bool) -> (u64, u64) {
+        let waits =
+            |s: &Situation| s.meta.deferred == deferred && s.waiting().is_some_and(|wait| wait.due.is_some());
+        // One with a key may wait for that by now.
+        let alone = |t: &Tracked| self.options.ordering == Ordering::None || t.message.key().is_none();
+        let surely = |t: &&Tracked| !t.twin && alone(t) && t.candidates().all(waits);
+        let surely = self.messages.values().filter(surely).count() as u64;
+        let (_, most) = self.range(waits);
+        // What other engines count there once it is read, these count at once.
+        if self.twins { (0, u64::MAX) } else { (surely, most + self.unanswered.len() as u64) }
+    }
+
     pub(super) fn check_counts(&self, counts: Counts) -> Check {
-        let pending = counts.ready + counts.delayed + counts.key_wait + counts.in_flight;
+        let pending = counts.pending();
         let unanswered = self.unanswered.len() as u64;
         let (sure, possible) = self.range(|s| !s.is_terminal());
         let open = self.range(|s| s.letter_state() == Some(LetterState::Open));
@@ -33,11 +60,14 @@ impl Model {
         let checks = [
             ("waiting and in flight", pending, (sure, possible + unanswered)),
             ("in flight", counts.in_flight, self.range(Situation::is_in_flight)),
+            ("in flight without a verdict", counts.as_decided().in_flight, self.undecided()),
+            ("held", counts.held, self.timed(true)),
             ("open letters", counts.letters_open, open),
             ("discarded letters", counts.letters_discarded, discarded),
             ("replaying letters", counts.letters_replaying, replaying),
             ("succeeded letters", counts.letters_succeeded, succeeded),
-            ("delayed", counts.delayed, (self.range(not_due).0, u64::MAX)),
+            ("delayed and held", counts.delayed + counts.held, (self.range(not_due).0, u64::MAX)),
+            ("delayed", counts.delayed, (0, self.timed(false).1)),
         ];
         for (what, told, (least, most)) in checks {
             if told < least || told > most {

@@ -46,6 +46,15 @@ pub enum Command {
     Message {
         which: Pick,
     },
+    /// Lists everything that waits, by state.
+    Pending {
+        page: u8,
+    },
+    /// Takes one message that waits out by name and settles it without a start.
+    Steer {
+        which: Pick,
+        how: Steer,
+    },
     Replay {
         job: u8,
         which: Vec<Pick>,
@@ -104,9 +113,18 @@ pub enum How {
     Release,
 }
 
+/// What a person does to a message that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steer {
+    RetryNow,
+    Cancel,
+    /// It is put back: somebody saw that it must not be steered.
+    LetGo,
+}
+
 impl Command {
     pub fn draw(rng: &mut Rng) -> Self {
-        match rng.below(100) {
+        match rng.below(109) {
             0..18 => Self::Ingest { batch: offers(rng), crash: rng.chance(3) },
             18..38 => Self::Take { room: rng.pick(&[0, 1, 1, 1, 2, 3, 4, 7, 30]) },
             38..58 => {
@@ -144,7 +162,13 @@ impl Command {
             90..92 => Self::Discard { which: picks(rng) },
             92..94 => Self::Undo { which: picks(rng) },
             94..99 => Self::ClockForward { ms: rng.pick(&[1, 5, 50, 900, 4_000, 20_000]) },
-            _ => Self::ClockBack { ms: rng.pick(&[1, 40, 3_000, 30_000]) },
+            99 => Self::ClockBack { ms: rng.pick(&[1, 40, 3_000, 30_000]) },
+            100..103 => Self::Pending { page: rng.pick(&[1, 2, 3, 50]) },
+            _ => {
+                let how =
+                    rng.pick(&[Steer::RetryNow, Steer::RetryNow, Steer::Cancel, Steer::Cancel, Steer::LetGo]);
+                Self::Steer { which: pick(rng), how }
+            }
         }
     }
 }

@@ -11,6 +11,8 @@ const ROUNDS_MAX: usize = 20_000;
 
 /// How often nothing may come before it is believed that there is nothing.
 const QUIET_MAX: u32 = 20;
+/// The same while something still waits: a disk may be slow.
+const STUCK_MAX: u32 = 20_000;
 
 impl Suite {
     /// Opens the gate and drives everything to its end, by nothing but what the engine says of itself.
@@ -35,7 +37,9 @@ impl Suite {
             match next_due {
                 Some(due) => self.now = due.max(Time::from_millis(self.now.as_millis() + 1)),
                 // What was passed over for its key is not handed out before that is durable.
-                None if quiet < QUIET_MAX => {
+                None if quiet < QUIET_MAX
+                    || (quiet < STUCK_MAX && self.harness.engine().counts().pending() > 0) =>
+                {
                     quiet += 1;
                     self.poll()?;
                     self.harness.idle();
@@ -50,7 +54,7 @@ impl Suite {
     fn check_end(&mut self) -> Check {
         self.harness.idle();
         let counts = self.harness.engine().counts();
-        if counts.ready + counts.delayed + counts.key_wait + counts.in_flight != 0 {
+        if counts.pending() != 0 {
             return violation("conservation", format!("nothing more comes, but {counts:?}"));
         }
         for (seq, tracked) in &mut self.model.messages {

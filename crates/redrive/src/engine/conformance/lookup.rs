@@ -71,7 +71,7 @@ fn agrees(shown: &MessageState, situation: &Situation, may_wait_for_key: bool) -
         && shown.history == situation.history.attempts();
     let replayed = letter.is_some_and(|letter| letter.state == LetterState::Replaying);
     let is_shown_as = match situation.at {
-        Position::InFlight(_) => shown.state == MessagePhase::Delivering && shown.due.is_none(),
+        Position::InFlight(_) => shown.state == MessagePhase::InFlight && shown.due.is_none(),
         // An engine keeps of what succeeded no more than that it did.
         Position::Done => return shown.state == MessagePhase::Succeeded && of_letter,
         Position::Letter => letter.is_some_and(|letter| shown.state == letter.state.into()),
@@ -85,7 +85,8 @@ fn agrees(shown: &MessageState, situation: &Situation, may_wait_for_key: bool) -
             let phase = match shown.state {
                 MessagePhase::Replaying => replayed,
                 MessagePhase::KeyWait => !replayed && may_wait_for_key,
-                MessagePhase::Delayed => !replayed && shown.due.is_some(),
+                MessagePhase::Delayed => !replayed && shown.due.is_some() && !situation.meta.deferred,
+                MessagePhase::Held => !replayed && shown.due.is_some() && situation.meta.deferred,
                 MessagePhase::Ready => !replayed && wait.due.is_none(),
                 _ => false,
             };

@@ -12,7 +12,7 @@
 //! - `model`: all messages, and what an engine's answers say about them
 //! - `order`: which message of a key may start
 //! - `bounds`: what counts and `next_due` may say
-//! - `suite`, `settling`, `operator`, `lookup`: carry commands out and compare; `finish` drives everything to its end
+//! - `suite`, `settling`, `operator`, `steering`, `lookup`: carry commands out and compare; `finish` drives everything to its end
 //! - `report`: runs seeds, shrinks a failure and says how to repeat it
 
 mod check;
@@ -29,6 +29,7 @@ mod lookup;
 mod operator;
 mod report;
 mod settling;
+mod steering;
 mod suite;
 
 use redrive_core::Time;
@@ -83,6 +84,11 @@ pub trait Harness {
     /// such a verdict too.
     fn may_leave_twins(&self) -> bool {
         false
+    }
+
+    /// Whether a listing shows everything that waits; one whose source is elsewhere may not have read all of it.
+    fn lists_everything(&self) -> bool {
+        true
     }
 
     /// Where messages enter. An engine whose source is elsewhere puts them there.

@@ -10,6 +10,7 @@ use super::situation::{LetterModel, Maybe, Position, Situation, Standing, Tracke
 use crate::engine::history::History;
 use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::letter::{Letter, LetterState};
+use crate::engine::pending::{PendingAt, PendingMessage, PendingState};
 use crate::engine::seam::{Delivery, Settlement, StoreOptions, Ticket, Verdict};
 
 #[derive(Debug)]
@@ -108,8 +109,10 @@ impl Model {
         let wait = new.due.map_or(Wait::FRESH, |due| Wait::until(due, self.high_water));
         let meta = Meta { created: message.created(), deadline: message.deadline(), ..Meta::default() };
         let now = Situation { at: Position::Waiting(wait), meta, history: History::default(), letter: None };
-        self.messages
-            .insert(seq, Tracked { message, now, maybe: None, standing, twin: false, shown_early: None });
+        self.messages.insert(
+            seq,
+            Tracked { message, now, maybe: None, standing, twin: false, claimed: false, shown_early: None },
+        );
     }
 
     /// A message whose acceptance nobody was told of shows itself.
@@ -160,25 +163,73 @@ impl Model {
             let got = (delivery.meta, delivery.history.attempts());
             return violation("round_trip", format!("{seq} came as {got:?}, known is {before:?}"));
         }
-        let Position::Waiting(wait) = tracked.now.at else { unreachable!("kept because it waits") };
-        let due_fits = match (wait.due, delivery.due) {
+        // A message that was made due differs from what it was before in nothing but that.
+        let due_fits = |wait: &Wait| match (wait.due, delivery.due) {
             (None, None) => true,
             (Some(due), Some(told)) => due <= told && told <= wait.due_latest,
             _ => false,
         };
-        if !due_fits {
-            return violation(
-                "round_trip",
-                format!("{seq} says it was due {:?}, but waits as {wait:?}", delivery.due),
-            );
+        if !tracked.keep(|s| s.waiting().is_some_and(due_fits)) {
+            let what = format!("{seq} says it was due {:?}, but waits as {:?}", delivery.due, tracked.now.at);
+            return violation("round_trip", what);
         }
+        let Position::Waiting(wait) = tracked.now.at else { unreachable!("kept because it waits") };
         if wait.due.is_some_and(|due| due > now) && !wait.came_due {
             return violation("never_early", format!("{seq} started at {now:?}, due is {:?}", wait.due));
         }
         tracked.maybe = None;
+        tracked.claimed = false;
         tracked.now.at = Position::InFlight(Wait { came_due: true, ..wait });
         self.check_line(seq)?;
         self.check_doom(delivery)
+    }
+
+    /// What a listing shows of a message that waits agrees with what is known of it.
+    pub(super) fn check_pending(&mut self, shown: &PendingMessage) -> Check {
+        let PendingAt { number, state, .. } = shown.at;
+        if !self.messages.contains_key(&number) {
+            self.adopt_unanswered(number, shown.message.id(), Some(&shown.message))?;
+        }
+        let tracked = self.tracked(number)?;
+        let before = tracked.clone();
+        if tracked.message != shown.message {
+            return violation("pending", format!("{number} is listed as another message"));
+        }
+        let fits = |s: &Situation| {
+            s.waiting().is_some_and(|wait| match state {
+                PendingState::Ready => wait.due.is_none(),
+                PendingState::Held | PendingState::Delayed => {
+                    wait.due.is_some() && state == PendingState::timed(s.meta.deferred)
+                }
+                PendingState::KeyWait => true,
+                PendingState::InFlight => false,
+            }) && s.meta == shown.meta
+                && s.history == shown.history
+        };
+        if !tracked.keep(fits) {
+            return violation("pending", format!("listed is {shown:?}, known is {before:?}"));
+        }
+        Ok(())
+    }
+
+    /// A message that waited is taken out by name: whatever it waited for, it is in flight and does not run.
+    pub(super) fn claimed(&mut self, delivery: &Delivery) -> Check {
+        let tracked = self.tracked(delivery.receipt.seq)?;
+        let before = tracked.clone();
+        if tracked.twin {
+            return Ok(());
+        }
+        let fits =
+            |s: &Situation| s.waiting().is_some() && s.meta == delivery.meta && s.history == delivery.history;
+        if !tracked.keep(fits) || tracked.message != delivery.message {
+            return violation("pending", format!("claimed was {delivery:?}, known is {before:?}"));
+        }
+        if let Position::Waiting(wait) = tracked.now.at {
+            tracked.maybe = None;
+            tracked.claimed = true;
+            tracked.now.at = Position::InFlight(wait);
+        }
+        Ok(())
     }
 
     /// A verdict is given: it may hold from now on, and must when its ticket is durable.

@@ -27,7 +27,9 @@ impl Model {
                 continue;
             }
             let stands_before = other.standing.surely && *other_seq < seq;
-            if !other.now.is_in_flight() && !stands_before {
+            // One that was claimed does not run, but keeps its place until it is settled.
+            let runs = other.now.is_in_flight() && !other.claimed;
+            if !runs && !stands_before {
                 continue;
             }
             let came_back = |maybe: &Maybe| !maybe.then.is_in_flight() && !stands_before;

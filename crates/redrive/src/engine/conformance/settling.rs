@@ -1,7 +1,7 @@
 //! Settlements: every way a delivery can end, and receipts that were used before.
 
 use redrive_core::decision::Retry;
-use redrive_core::{Class, Decision, Reason, Time};
+use redrive_core::{Class, Decision, Meta, Reason, Time};
 
 use super::check::{Check, violation};
 use super::command::{How, Pick};
@@ -64,7 +64,8 @@ impl Suite {
         let retry_at = |delay_ms: u32| Time::from_millis(now.as_millis() + u64::from(delay_ms));
         let how = match (delivery.doomed, how) {
             (Some(reason), How::Done | How::Retry { .. } | How::Defer { .. } | How::Dead { .. }) => {
-                let verdict = Verdict::Dead { reason, meta: delivery.meta, at: now };
+                let meta = Meta { deferred: false, ..delivery.meta };
+                let verdict = Verdict::Dead { reason, meta, at: now };
                 return Settlement { delivery, verdict, attempt: None };
             }
             (_, how) => how,

@@ -117,6 +117,8 @@ pub(super) struct Tracked {
     pub standing: Standing,
     /// It may exist more than once, and nothing else is known of it any more.
     pub twin: bool,
+    /// It was taken out by name: a retry then does not write its place in the line down.
+    pub claimed: bool,
     /// Its settlement showed itself before this batch was durable: a crash may still leave a part of it undone.
     pub shown_early: Option<Ticket>,
 }
@@ -173,7 +175,9 @@ impl Tracked {
             self.shown_early = maybe.ticket.or(self.shown_early);
             self.now = maybe.then;
             // A retry writes the place down; a release leaves everything as it was.
-            self.standing.floating &= self.now.waiting().is_some_and(|wait| wait.came_due);
+            if !self.claimed {
+                self.standing.floating &= self.now.waiting().is_some_and(|wait| wait.came_due);
+            }
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Suite {
     pub flights: Vec<Delivery>,
     pub used: Vec<Delivery>,
     pub given: Option<Ticket>,
-    reported: Option<Ticket>,
+    pub reported: Option<Ticket>,
     /// Ids that were offered: `m1` to this one.
     pub ids: u64,
     pub attempts: u32,
@@ -71,6 +71,8 @@ impl Suite {
             Command::Letters { state, page } => self.letters(*state, usize::from(*page))?,
             Command::Letter { which } => self.letter(*which)?,
             Command::Message { which } => self.message(*which)?,
+            Command::Pending { page } => drop(self.pending(usize::from(*page))?),
+            Command::Steer { which, how } => self.steer(*which, *how)?,
             Command::Replay { job, which, delay_ms, force } => self.replay(*job, which, *delay_ms, *force)?,
             Command::Relapse { which, job, times } => self.relapse(*which, *job, *times)?,
             Command::Discard { which } => self.change(true, which)?,

@@ -30,7 +30,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 let out = |due: u64, seq: u64| {
                     let is = |was: Was| was == Was::Waiting { due };
                     in_flight.get(&seq).is_some_and(|held| is(held.was))
-                        || passed.get(&seq).is_some_and(|p| is(p.1))
+                        || passed.get(&seq).is_some_and(|passed| is(passed.was))
                 };
                 self.book.delay.loaded(entries, limit, |(due, seq)| out(*due, *seq));
             }
@@ -73,7 +73,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return Ok(());
         }
         self.book.fold(frame, &mut |folded| match folded {
-            Folded::Settled(seq) if self.running.is_empty() => drop(self.in_flight.remove(&seq)),
+            Folded::Settled(seq) if self.running.is_empty() && self.passed_keys.is_empty() => {
+                self.in_flight.remove(&seq);
+            }
             other => changes.push(other),
         })
     }
@@ -100,23 +102,25 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     fn follow(&mut self, changes: &[Folded]) -> Result<(), EngineError> {
+        let mut freed = Vec::new();
         for change in changes {
             match *change {
                 Folded::Settled(seq) => {
-                    if let Some(hash) = self.in_flight.remove(&seq).and_then(|held| held.key)
-                        && self.running.get(&hash) == Some(&seq)
-                    {
+                    let held = self.in_flight.remove(&seq);
+                    let Some((hash, claimed)) = held.and_then(|held| Some((held.key?, held.claimed))) else {
+                        continue;
+                    };
+                    if self.running.get(&hash) == Some(&seq) {
                         self.running.remove(&hash);
+                    }
+                    if claimed {
+                        self.key_is_free(hash);
+                        freed.push(hash);
                     }
                 }
                 Folded::InLine { seq, hash } => {
-                    if self.passed.remove(&seq).is_some()
-                        && let Some(count) = self.passed_keys.get_mut(&hash)
-                    {
-                        *count -= 1;
-                        if *count == 0 {
-                            self.passed_keys.remove(&hash);
-                        }
+                    if self.passed.remove(&seq).is_some() {
+                        self.key_is_free(hash);
                     }
                 }
                 Folded::LineMoved(_) => {}
@@ -127,7 +131,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
                 self.release(hash)?;
             }
         }
-        Ok(())
+        freed.into_iter().try_for_each(|hash| self.release(hash))
     }
 
     /// Lets the first of a key's line go if nothing of the key is out.

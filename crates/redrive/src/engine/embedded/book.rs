@@ -50,6 +50,8 @@ pub struct Book<S> {
     pub places: Overlay<u64, WaitPlace>,
     pub live: Live,
     pub blocked: u64,
+    /// Of the delayed, those that were deferred.
+    pub held: u64,
     pub open: u64,
     pub replaying: u64,
     pub succeeded: u64,
@@ -105,8 +107,8 @@ pub(super) fn position_of(writes: &[Write]) -> Option<u64> {
 pub const META_KEY: u64 = 0;
 /// Raised whenever the tables or the entry mean something else: an index of another version is built anew from the
 /// journal.
-const META_VERSION: u64 = 4;
-const META_FIXED: usize = 15;
+const META_VERSION: u64 = 5;
+const META_FIXED: usize = 16;
 /// Replay jobs that are remembered per letter; more happen only by force.
 pub const JOBS_MAX: usize = 64;
 
@@ -128,6 +130,7 @@ impl<S: Shelf> Book<S> {
             places: Overlay::default(),
             live: Live::default(),
             blocked: 0,
+            held: 0,
             open: 0,
             replaying: 0,
             succeeded: 0,
@@ -149,12 +152,12 @@ impl<S: Shelf> Book<S> {
         let damaged = || ShelfError::Damaged("its meta entry cannot be read".into());
         let meta = <Vec<u64>>::read(&raw).filter(|m| m.len() >= META_FIXED && m[0] == META_VERSION);
         let meta = meta.ok_or_else(damaged)?;
-        if options.dedup.is_some() && meta[12] == 0 {
+        if options.dedup.is_some() && meta[13] == 0 {
             return Err(ShelfError::Damaged(
                 "it was kept without ids, which are remembered from now on".into(),
             ));
         }
-        let runs_end = META_FIXED + meta[14] as usize * 2;
+        let runs_end = META_FIXED + meta[15] as usize * 2;
         let runs = meta.get(META_FIXED..runs_end).ok_or_else(damaged)?;
         let mut departed = CompletionSet::starting_at(meta[3]);
         for run in runs.chunks_exact(2) {
@@ -168,11 +171,12 @@ impl<S: Shelf> Book<S> {
         book.departed = departed;
         book.delay = DelayIndex::new(near_max, meta[6]);
         book.blocked = meta[7];
-        book.open = meta[8];
-        book.replaying = meta[9];
-        book.succeeded = meta[10];
-        book.discarded = meta[11];
-        book.latest = meta[13];
+        book.held = meta[8];
+        book.open = meta[9];
+        book.replaying = meta[10];
+        book.succeeded = meta[11];
+        book.discarded = meta[12];
+        book.latest = meta[14];
         book.live = Live::from_numbers(&meta[runs_end..]);
         Ok(Some(Loaded { book, ready_at: meta[4], ready_seq: meta[5] }))
     }
@@ -183,7 +187,7 @@ impl<S: Shelf> Book<S> {
         let mut meta =
             vec![META_VERSION, self.position, self.next_seq, self.departed.prefix(), ready.0, ready.1];
         let letters = [self.open, self.replaying, self.succeeded, self.discarded];
-        meta.extend([self.delay.len(), self.blocked].into_iter().chain(letters));
+        meta.extend([self.delay.len(), self.blocked, self.held].into_iter().chain(letters));
         meta.extend([u64::from(self.options.dedup.is_some()), self.latest, runs.len() as u64]);
         meta.extend(runs.into_iter().flat_map(|(first, count)| [first, count]));
         meta.extend(self.live.numbers());

@@ -11,6 +11,7 @@ use super::store::Store;
 use super::take::{Content, content_of};
 use crate::engine::letter::{LetterScan, LetterStanding, LetterState, SCAN_BYTES};
 use crate::engine::message_state::{MessagePhase, MessageState};
+use crate::engine::pending::PendingState;
 use crate::engine::seam::EngineError;
 
 impl<D: Disk, S: Shelf> Store<D, S> {
@@ -50,12 +51,14 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             && !self.returned.iter().any(|delivery| delivery.receipt.seq == seq)
         {
             let content = self.content_at(place.map_or(held.pointer, |(_, pointer)| pointer))?;
-            return Ok(Some(told(MessagePhase::Delivering, content)));
+            return Ok(Some(told(MessagePhase::InFlight, content)));
         }
         if let Some((place, pointer)) = place {
             let content = self.content_at(pointer)?;
             let (mut phase, mut due) = match place {
-                WaitPlace::Due(due) => (MessagePhase::Delayed, Some(Time::from_millis(due))),
+                WaitPlace::Due(due) => {
+                    (PendingState::timed(pointer.deferred).into(), Some(Time::from_millis(due)))
+                }
                 WaitPlace::Line(_) => (MessagePhase::KeyWait, None),
             };
             if self.passed.contains_key(&seq) {

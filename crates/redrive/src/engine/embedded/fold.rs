@@ -8,13 +8,14 @@ use super::record::{
     AcceptedBody, Blocked, Ended, FLAG_BLOCKED, LetterChanged, LetterMoved, Seen, Stored, Was, get_seqs, kind,
 };
 use super::shelf::{IdSlot, LineSlot, Patience, Pointer, Shelf, ShelfError, Space, Table, WaitPlace};
+use crate::engine::delay::DelayKey;
 use crate::engine::letter::LetterState;
 
 impl<S: Shelf> Book<S> {
     /// Follows one frame of the journal.
     pub fn fold(&mut self, frame: &Frame, folded: &mut impl FnMut(Folded)) -> Result<(), ShelfError> {
         self.position = frame.end();
-        let pointer = Pointer { at: frame.position, len: frame_len(frame.body.len()) as u32 };
+        let pointer = Pointer::new(frame.position, frame_len(frame.body.len()) as u32);
         match frame.kind {
             kind::ACCEPTED => {
                 self.accepted(frame, pointer);
@@ -147,7 +148,7 @@ impl<S: Shelf> Book<S> {
     ) -> Result<(), ShelfError> {
         self.leave_state(seq, stored.was, stored.key)?;
         let due = stored.due.unwrap_or(0);
-        self.delay.put((due, seq), pointer);
+        self.delay_until((due, seq), Pointer { deferred: stored.meta.deferred, ..pointer });
         self.waits_at(seq, WaitPlace::Due(due));
         self.live.add(pointer);
         if let Some(key) = stored.key {
@@ -171,7 +172,8 @@ impl<S: Shelf> Book<S> {
     ) -> Result<(), ShelfError> {
         // It may have been moved since it was passed over.
         let now_at = self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
-        let pointer = now_at.unwrap_or(Pointer { at: blocked.at, len: blocked.len });
+        let pointer = now_at.map_or((blocked.at, blocked.len), |now_at| (now_at.at, now_at.len));
+        let pointer = Pointer::new(pointer.0, pointer.1);
         let hash = blocked.key;
         self.lines.set((hash, blocked.seq), LineSlot::Blocked(pointer));
         self.waits_at(blocked.seq, WaitPlace::Line(hash));
@@ -179,6 +181,21 @@ impl<S: Shelf> Book<S> {
         self.blocked += 1;
         folded(Folded::InLine { seq: blocked.seq, hash });
         Ok(())
+    }
+
+    /// A message waits for its time.
+    fn delay_until(&mut self, key: DelayKey, pointer: Pointer) {
+        self.delay.put(key, pointer);
+        self.held += u64::from(pointer.deferred);
+    }
+
+    /// A message does not wait for its time any more. Returns where its content is, if it did.
+    fn delay_over(&mut self, key: DelayKey) -> Result<Option<Pointer>, ShelfError> {
+        let table = Table { shelf: &*self.shelf, space: Space::Delay, patience: Patience::Wait };
+        let pointer = self.delay.remove(&key, &table)?;
+        let was_held = pointer.is_some_and(|pointer| pointer.deferred);
+        self.held = self.held.saturating_sub(u64::from(was_held));
+        Ok(pointer)
     }
 
     /// The message leaves the state it was in, whatever comes next. Returns where its content is, if it waited.
@@ -195,10 +212,7 @@ impl<S: Shelf> Book<S> {
         }
         let pointer = match was {
             Was::Fresh | Was::Letter => None,
-            Was::Waiting { due } => {
-                let table = Table { shelf: &*self.shelf, space: Space::Delay, patience: Patience::Wait };
-                self.delay.remove(&(due, seq), &table)?
-            }
+            Was::Waiting { due } => self.delay_over((due, seq))?,
             Was::Blocked => {
                 self.blocked_at(seq, key)?.inspect(|_| self.blocked = self.blocked.saturating_sub(1))
             }
@@ -223,7 +237,7 @@ impl<S: Shelf> Book<S> {
     pub(super) fn forget_strays(&mut self, seq: u64, key: Option<u64>) -> Result<(), ShelfError> {
         let table = Table { shelf: &*self.shelf, space: Space::Delay, patience: Patience::Wait };
         for (entry, pointer) in self.delay.dump(&table)?.into_iter().filter(|(entry, _)| entry.1 == seq) {
-            self.delay.remove(&entry, &table)?;
+            self.delay_over(entry)?;
             self.live.sub(pointer);
         }
         if let (Some(hash), Some(pointer)) = (key, self.blocked_at(seq, key)?) {
@@ -261,13 +275,14 @@ impl<S: Shelf> Book<S> {
             self.moved_place(seq, WaitPlace::Line(hash));
         } else {
             let key = (stored.due.unwrap_or(0), seq);
+            let pointer = Pointer { deferred: stored.meta.deferred, ..pointer };
             self.moved_place(seq, WaitPlace::Due(key.0));
             match self.delay.get(&key, &self.table(Space::Delay))? {
                 Some(old) => {
                     self.delay.repoint(key, pointer);
                     self.live.sub(old);
                 }
-                None => self.delay.put(key, pointer),
+                None => self.delay_until(key, pointer),
             }
             if let Some(hash) = stored.key {
                 self.lines.set((hash, seq), LineSlot::Delayed);

@@ -92,7 +92,7 @@ impl<S: Shelf> Book<S> {
             && slot.pointer.at == moved.from
         {
             self.live.sub(slot.pointer);
-            slot.pointer = Pointer { at: moved.to, len: moved.len };
+            slot.pointer = Pointer::new(moved.to, moved.len);
             self.live.add(slot.pointer);
             self.letters.set(moved.seq, slot);
         }
@@ -114,7 +114,7 @@ impl<S: Shelf> Book<S> {
     /// Follows one frame of the letter log, when everything is built anew. It comes before the journal, whose frames
     /// say what became of these letters later.
     pub fn fold_letter(&mut self, frame: &Frame, at: u64) -> Result<(), ShelfError> {
-        let pointer = Pointer { at, len: frame_len(frame.body.len()) as u32 };
+        let pointer = Pointer::new(at, frame_len(frame.body.len()) as u32);
         let seq = frame.tag;
         match frame.kind {
             kind::DEAD => {

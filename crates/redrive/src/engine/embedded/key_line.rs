@@ -57,7 +57,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         };
         let Some(content) = self.content_at(pointer)? else { return Ok(None) };
         let (phase, due) = match place {
-            _ if held.is_some() => (MessagePhase::Delivering, None),
+            _ if held.is_some() => (MessagePhase::InFlight, None),
             Some((WaitPlace::Due(due), _)) => (MessagePhase::Delayed, Some(Time::from_millis(due))),
             _ => (MessagePhase::Ready, None),
         };
@@ -71,7 +71,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             let slots = self.book.lines.range(from, READ_AT_ONCE, &self.book.asked(Space::Lines))?;
             Ok(slots.into_iter().map(|(key, _)| key).collect())
         })?;
-        line.extend(self.passed.iter().filter(|(_, (key, _))| *key == hash).map(|(seq, _)| *seq));
+        line.extend(self.passed.iter().filter(|(_, passed)| passed.key == hash).map(|(seq, _)| *seq));
         Ok(line)
     }
 

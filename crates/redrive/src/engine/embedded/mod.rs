@@ -56,6 +56,7 @@ pub mod manifest;
 mod oldest;
 pub mod open;
 mod open_logs;
+mod pending;
 mod serve;
 pub mod store;
 mod store_ingest;

@@ -192,6 +192,7 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
         released: VecDeque::new(),
         released_keys: HashSet::new(),
         returned: VecDeque::new(),
+        claimed: BTreeSet::new(),
         unlooked: BTreeSet::new(),
         hand_outs: 0,
         gated: false,

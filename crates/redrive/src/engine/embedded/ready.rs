@@ -140,7 +140,7 @@ impl<D: Disk> Ready<D> {
                 Scanned::Frame(frame) if frame.kind == kind::ACCEPTED => self.accept(&frame, departed),
                 Scanned::Rot(rot) => {
                     if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
-                        let pointer = Pointer { at: rot.position, len: rot.len as u32 };
+                        let pointer = Pointer::new(rot.position, rot.len as u32);
                         self.mark(header.tag, rot.position);
                         self.skip_to(header.tag, departed);
                         self.expected = Some(header.tag + 1);
@@ -162,7 +162,7 @@ impl<D: Disk> Ready<D> {
         if departed.contains(seq) {
             return;
         }
-        let pointer = Pointer { at: frame.position, len: frame_len(frame.body.len()) as u32 };
+        let pointer = Pointer::new(frame.position, frame_len(frame.body.len()) as u32);
         let wire = AcceptedBody::read(frame.body.clone()).map(|body| body.wire);
         self.queue_bytes += pointer.len as usize;
         self.queue.push_back(ReadyMessage { seq, pointer, wire });
@@ -179,7 +179,7 @@ impl<D: Disk> Ready<D> {
     /// Numbers are given without gaps: what is missing before `seq` was in frames of which nothing is left.
     fn skip_to(&mut self, seq: u64, departed: &CompletionSet) {
         for missing in self.expected.unwrap_or(seq)..seq {
-            self.lost(missing, Pointer { at: 0, len: 0 }, departed);
+            self.lost(missing, Pointer::new(0, 0), departed);
         }
     }
 

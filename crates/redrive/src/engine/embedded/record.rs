@@ -33,6 +33,9 @@ pub mod kind {
     pub const LETTER_SLOT: u8 = 12;
 }
 
+/// Stands in the place of a reason where a message waits because it was deferred. No reason has this code.
+const DEFERRED: u8 = 0xff;
+
 /// Marks a [`kind::MOVED`] frame whose message is blocked behind its key; otherwise it waits for its due time.
 pub const FLAG_BLOCKED: u8 = 1;
 
@@ -106,7 +109,8 @@ impl Stored {
         put_was(buf, self.was);
         put_key(buf, self.key);
         buf.put_u64_le(self.due.unwrap_or(NONE));
-        buf.put_u8(self.reason.map_or(0, Reason::code));
+        let waits = if self.meta.deferred { DEFERRED } else { 0 };
+        buf.put_u8(self.reason.map_or(waits, Reason::code));
         buf.put_u8(self.state.map_or(0, LetterState::code));
         buf.put_u64_le(self.dead_at);
         buf.put_u64_le(self.moved_from);
@@ -125,11 +129,12 @@ impl Stored {
         let was = get_was(&mut body)?;
         let key = get_key(&mut body);
         let due = some(body.get_u64_le());
-        let reason = Reason::from_code(body.get_u8());
+        let reason = body.get_u8();
+        let (deferred, reason) = (reason == DEFERRED, Reason::from_code(reason));
         let state = LetterState::from_code(body.get_u8());
         let dead_at = body.get_u64_le();
         let moved_from = body.get_u64_le();
-        let meta = get_meta(&mut body);
+        let meta = Meta { deferred, ..get_meta(&mut body) };
         let jobs = usize::from(body.get_u16_le()) * 8;
         let history = body.get_u32_le() as usize;
         if body.len() < jobs + history {
@@ -382,6 +387,7 @@ fn get_meta(raw: &mut impl Buf) -> Meta {
         reconnects: raw.get_u32_le(),
         crashes: raw.get_u32_le(),
         replays: raw.get_u32_le(),
+        deferred: false,
     }
 }
 

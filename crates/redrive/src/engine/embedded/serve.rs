@@ -11,7 +11,7 @@ use super::disk::Disk;
 use super::log::ReadError;
 use super::record::{LetterChanged, Stored, Was};
 use super::shelf::{LetterSlot, Shelf, Space};
-use super::store::Store;
+use super::store::{Goes, Held, Store};
 use super::store_ingest::StoreIngest;
 use super::take::damaged_message;
 use crate::engine::history::History;
@@ -21,8 +21,10 @@ use crate::engine::letter::{
     Letter, LetterChange, LetterScan, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
 };
 use crate::engine::message_state::MessageState;
+use crate::engine::pending::{Claimed, PendingAt, PendingScan, PendingState};
 use crate::engine::seam::{
-    Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Ticket, Verdict,
+    Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Settling, Ticket,
+    Verdict,
 };
 use crate::engine::store_notice::{StoreNotice, Upkeep};
 
@@ -108,15 +110,31 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
 
     fn counts(&self) -> Counts {
         let returned: HashSet<u64> = self.returned.iter().map(|delivery| delivery.receipt.seq).collect();
-        let out = self.in_flight.iter().filter(|(seq, _)| !returned.contains(seq)).map(|(_, held)| held.was);
-        let away: Vec<Was> = out.chain(self.passed.values().map(|(_, was)| *was)).collect();
-        let count = |wanted: fn(&Was) -> bool| away.iter().filter(|was| wanted(was)).count() as u64;
-        let passed = self.passed.len() as u64;
+        let out: Vec<&Held> =
+            self.in_flight.iter().filter(|(seq, _)| !returned.contains(seq)).map(|(_, held)| held).collect();
+        // What the book still counts where it was, by where that is.
+        let out_of = out.iter().map(|held| (held.was, held.pointer.deferred));
+        let passed_of = self.passed.values().map(|passed| (passed.was, passed.pointer.deferred));
+        let away: Vec<(Was, bool)> = out_of.chain(passed_of).collect();
+        let left = |was: fn(&Was) -> bool| away.iter().filter(|(of, _)| was(of)).count() as u64;
+        let left_held =
+            away.iter().filter(|(was, held)| *held && matches!(was, Was::Waiting { .. })).count() as u64;
+        let went = |goes: Goes| out.iter().filter(|held| held.goes == Some(goes)).count() as u64;
+        let delayed = self.book.delay.len().saturating_sub(self.book.held);
+        let left_delayed = left(|was| matches!(was, Was::Waiting { .. })) - left_held;
+        let fresh = self.book.departed.unfinished_below(self.book.next_seq);
         Counts {
-            ready: self.book.departed.unfinished_below(self.book.next_seq) - count(|was| *was == Was::Fresh),
-            delayed: self.book.delay.len() - count(|was| matches!(was, Was::Waiting { .. })),
-            key_wait: self.book.blocked + passed - count(|was| *was == Was::Blocked),
-            in_flight: (self.in_flight.len() - returned.len()) as u64,
+            ready: fresh.saturating_sub(left(|was| *was == Was::Fresh)),
+            delayed: delayed.saturating_sub(left_delayed),
+            held: self.book.held.saturating_sub(left_held),
+            key_wait: (self.book.blocked + self.passed.len() as u64)
+                .saturating_sub(left(|was| *was == Was::Blocked)),
+            in_flight: out.len() as u64,
+            settling: Settling {
+                over: went(Goes::Out),
+                delayed: went(Goes::Waits { deferred: false }),
+                held: went(Goes::Waits { deferred: true }),
+            },
             letters_open: self.book.open,
             letters_replaying: self.book.replaying,
             letters_succeeded: self.book.succeeded,
@@ -185,6 +203,28 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
         self.check()?;
         self.find_key_line(key)
+    }
+
+    fn scan_pending(
+        &mut self,
+        state: PendingState,
+        after: Option<(u64, u64)>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<PendingScan, EngineError> {
+        self.check()?;
+        self.list_pending(state, after, limit, look_max)
+    }
+
+    fn locate(&mut self, id: &str) -> Result<Option<PendingAt>, EngineError> {
+        self.check()?;
+        self.locate_by_id(id)
+    }
+
+    fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError> {
+        self.check()?;
+        let claimed = self.claim_pending(at, now);
+        self.guard(claimed)
     }
 
     fn letter_standings(

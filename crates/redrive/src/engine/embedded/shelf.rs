@@ -165,15 +165,29 @@ impl Cell for Vec<u8> {
 pub struct Pointer {
     pub at: u64,
     pub len: u32,
+    /// Whether the message there waits because it was deferred: so that it is counted as held without being read.
+    pub deferred: bool,
+}
+
+/// A frame is far shorter than this, so the bit is free for [`Pointer::deferred`].
+const DEFERRED_BIT: u32 = 1 << 31;
+
+impl Pointer {
+    pub const fn new(at: u64, len: u32) -> Self {
+        Self { at, len, deferred: false }
+    }
 }
 
 impl Cell for Pointer {
     fn write(&self, out: &mut Vec<u8>) {
         self.at.write(out);
-        out.extend_from_slice(&self.len.to_be_bytes());
+        let mark = if self.deferred { DEFERRED_BIT } else { 0 };
+        out.extend_from_slice(&(self.len | mark).to_be_bytes());
     }
     fn read(raw: &[u8]) -> Option<Self> {
-        Some(Self { at: u64::read(raw.get(..8)?)?, len: u32::from_be_bytes(raw.get(8..)?.try_into().ok()?) })
+        let len = u32::from_be_bytes(raw.get(8..)?.try_into().ok()?);
+        let (at, deferred) = (u64::read(raw.get(..8)?)?, len & DEFERRED_BIT != 0);
+        Some(Self { at, len: len & !DEFERRED_BIT, deferred })
     }
 }
 
@@ -351,7 +365,7 @@ mod tests {
     #[test]
     fn a_letter_slot_comes_back_with_and_without_a_key() {
         let slot = LetterSlot {
-            pointer: Pointer { at: 7, len: 8 },
+            pointer: Pointer::new(7, 8),
             state: LetterState::Replaying,
             reason: Reason::Gone,
             dead_at: Time::from_millis(9),

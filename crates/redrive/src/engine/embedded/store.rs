@@ -39,7 +39,40 @@ pub(super) struct Held {
     pub(super) pointer: Pointer,
     /// The receipt that settles it; one of an earlier hand-out does not.
     pub(super) receipt: u64,
-    pub(super) settling: bool,
+    /// Whether it stands in the line of its key.
+    pub(super) in_line: bool,
+    /// Whether it was claimed by name, and is not started.
+    pub(super) claimed: bool,
+    /// Where its verdict puts it, once one was given.
+    pub(super) goes: Option<Goes>,
+}
+
+/// Where a verdict puts a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goes {
+    /// It is terminal.
+    Out,
+    Waits {
+        deferred: bool,
+    },
+}
+
+impl Goes {
+    fn of(verdict: &Verdict) -> Option<Self> {
+        match verdict {
+            Verdict::Done | Verdict::Dead { .. } => Some(Self::Out),
+            Verdict::Retry { meta, .. } => Some(Self::Waits { deferred: meta.deferred }),
+            Verdict::Release => None,
+        }
+    }
+}
+
+/// A message that was passed over because its key is busy, and whose record of that is not durable yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passed {
+    pub(super) key: u64,
+    pub(super) was: Was,
+    pub(super) pointer: Pointer,
 }
 
 type Wake = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
@@ -73,14 +106,15 @@ pub struct Store<D: Disk, S: Shelf> {
     pub(super) in_flight: NumberMap<u64, Held>,
     /// Keys with a delivery out.
     pub(super) running: NumberMap<u64, u64>,
-    /// Messages that were passed over and whose record is not durable yet, with their key.
-    pub(super) passed: NumberMap<u64, (u64, Was)>,
+    pub(super) passed: NumberMap<u64, Passed>,
     pub(super) passed_keys: NumberMap<u64, usize>,
     /// Blocked messages that are first in line now.
     pub(super) released: VecDeque<LineKey>,
     pub(super) released_keys: HashSet<u64>,
     /// Deliveries that came back unstarted.
     pub(super) returned: VecDeque<Delivery>,
+    /// Ready messages that were claimed by number before their turn came: they are skipped then.
+    pub(super) claimed: BTreeSet<u64>,
     /// Blocked messages, by number and key, that may go once all ready messages before them were looked at.
     pub(super) unlooked: BTreeSet<(u64, u64)>,
     /// Counts hand-outs, for their receipts.
@@ -235,20 +269,24 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let mut closings = Vec::new();
         for Settlement { delivery, verdict, attempt } in batch {
             let receipt = delivery.receipt;
-            let valid =
-                |held: &&mut Held| !held.settling && receipt.epoch == epoch && receipt.at == held.receipt;
+            let valid = |held: &&mut Held| {
+                held.goes.is_none() && receipt.epoch == epoch && receipt.at == held.receipt
+            };
             let Some(held) = self.in_flight.get_mut(&receipt.seq).filter(valid) else { continue };
             if verdict == Verdict::Release {
                 let held = *held;
                 self.put_back(delivery, held)?;
                 continue;
             }
-            held.settling = true;
+            held.goes = Goes::of(&verdict);
             let plain = held.was == Was::Fresh && held.key.is_none() && verdict == Verdict::Done;
             if plain && delivery.meta.replays == 0 {
                 done.push(delivery.receipt.seq);
             } else {
-                let Held { was, key, .. } = *held;
+                let Held { was, key, in_line, .. } = *held;
+                // One that was made due before it came to its line does not jump into it: those before it may not have
+                // been looked at.
+                let key = key.filter(|_| in_line || !matches!(verdict, Verdict::Retry { .. }));
                 let dies_again = delivery.meta.replays > 0 && matches!(verdict, Verdict::Dead { .. });
                 let letter = if dies_again { self.book.letter(receipt.seq)? } else { None };
                 let jobs = letter.map(|letter| letter.jobs).unwrap_or_default();

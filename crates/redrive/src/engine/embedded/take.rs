@@ -10,7 +10,7 @@ use super::ready::ReadyMessage;
 use super::record::{AcceptedBody, Blocked, Stored, Was, kind};
 use super::shelf::{LineSlot, Pointer, Shelf, Space};
 use super::started::Mark;
-use super::store::{Held, Store};
+use super::store::{Held, Passed, Store};
 use super::writer::LETTER_LOG;
 use crate::engine::history::History;
 use crate::engine::seam::{Delivery, EngineError, Receipt, share};
@@ -73,6 +73,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return Ok(());
         }
         self.release_looked_at()?;
+        self.forget_claimed();
         let first = out.len();
         let due = self.book.delay.due_count(now, room);
         let ready = self.book.departed.unfinished_below(self.book.next_seq) as usize;
@@ -176,8 +177,16 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             && let Some((hash, seq)) = self.released.pop_front()
         {
             self.released_keys.remove(&hash);
+            // Somebody claimed it; the line moves on when that is settled.
+            if self.in_flight.contains_key(&seq) {
+                continue;
+            }
             let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
-            let Some(LineSlot::Blocked(pointer)) = slot else { continue };
+            let Some(LineSlot::Blocked(pointer)) = slot else {
+                // It was cancelled meanwhile: the turn is the next one's.
+                self.release(hash)?;
+                continue;
+            };
             let content = content_of(self.journal.read(pointer.at, u64::from(pointer.len)))?;
             let candidate = Candidate { seq, pointer, was: Was::Blocked, content };
             out.extend(self.admit(candidate, &mut passed)?);
@@ -185,6 +194,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         while out.len() - first < upto && passed.len() < PASSED_MAX {
             let Some(message) = self.next_ready()? else { break };
             let ReadyMessage { seq, pointer, wire } = message;
+            if !self.claimed.is_empty() && self.claimed.remove(&seq) {
+                continue;
+            }
             let content = wire.and_then(Content::fresh);
             out.extend(self.admit(Candidate { seq, pointer, was: Was::Fresh, content }, &mut passed)?);
         }
@@ -211,11 +223,13 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let mut doomed = None;
         let key = self.book.hash_of(&content.message);
         if let Some(hash) = key {
-            // One that came due and was never looked at must not overtake ready messages nobody has looked at either.
-            let looked_at = was == Was::Fresh || content.in_line || self.ready.next_seq() > seq;
+            // One that came due and was never looked at must not overtake ready messages nobody has looked at either. A
+            // letter may be such a one: it was cancelled before its turn.
+            let was_started = content.in_line && content.meta.replays == 0;
+            let looked_at = was == Was::Fresh || was_started || self.ready.next_seq() > seq;
             if !looked_at || !self.may_start(hash, seq)? {
                 passed.push(Blocked { seq, was, key: hash, at: pointer.at, len: pointer.len });
-                self.passed.insert(seq, (hash, was));
+                self.passed.insert(seq, Passed { key: hash, was, pointer });
                 *self.passed_keys.entry(hash).or_default() += 1;
                 return Ok(None);
             }
@@ -223,7 +237,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             self.running.insert(hash, seq);
         }
         let receipt = self.receipt(seq);
-        self.in_flight.insert(seq, Held { was, key, pointer, receipt: receipt.at, settling: false });
+        let held = Held { was, key, pointer, receipt: receipt.at, in_line: true, claimed: false, goes: None };
+        self.in_flight.insert(seq, held);
         Ok(Some(Delivery {
             receipt,
             message: content.message,
@@ -235,7 +250,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         }))
     }
 
-    fn receipt(&mut self, seq: u64) -> Receipt {
+    pub(super) fn receipt(&mut self, seq: u64) -> Receipt {
         self.hand_outs += 1;
         Receipt { lane: 0, epoch: self.epoch, seq, at: self.hand_outs }
     }
@@ -251,7 +266,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     /// A delivery came back unstarted: it waits again where it was.
     pub(super) fn put_back(&mut self, delivery: Delivery, held: Held) -> Result<(), EngineError> {
         let seq = delivery.receipt.seq;
-        if held.was == Was::Fresh && held.key.is_none() {
+        // One that was claimed before its turn is met again when that comes.
+        let is_ahead = held.was == Was::Fresh && held.claimed && self.claimed.remove(&seq);
+        if held.was == Was::Fresh && held.key.is_none() && !is_ahead {
             self.returned.push_back(delivery);
             return Ok(());
         }
@@ -268,22 +285,49 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             }
             return Ok(());
         };
-        self.running.remove(&hash);
+        if self.running.get(&hash) == Some(&seq) {
+            self.running.remove(&hash);
+        }
+        if held.claimed {
+            self.key_is_free(hash);
+        }
         let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
         match (slot, held.was) {
             (Some(LineSlot::Delayed), Was::Waiting { due }) => {
                 self.book.delay.put_back((due, seq), held.pointer);
             }
+            // It was never looked at, and its time need not have come.
+            (None, Was::Waiting { due }) if held.claimed => {
+                self.book.delay.put_back((due, seq), held.pointer);
+            }
+            (None, Was::Fresh) if is_ahead => {}
             (Some(_), _) => {}
             (None, was) => {
                 // It is not in its line yet, and others of its key may come due before it is taken again.
-                let Pointer { at, len } = held.pointer;
-                self.passed.insert(seq, (hash, was));
+                let Pointer { at, len, .. } = held.pointer;
+                self.passed.insert(seq, Passed { key: hash, was, pointer: held.pointer });
                 *self.passed_keys.entry(hash).or_default() += 1;
                 self.pass_over(vec![Blocked { seq, was, key: hash, at, len }]);
             }
         }
         self.release(hash)
+    }
+
+    /// One less of those that keep a key from being started until they are written.
+    pub(super) fn key_is_free(&mut self, hash: u64) {
+        if let Some(count) = self.passed_keys.get_mut(&hash) {
+            *count -= 1;
+            if *count == 0 {
+                self.passed_keys.remove(&hash);
+            }
+        }
+    }
+
+    /// Claimed messages that were settled before their turn came are not met any more.
+    fn forget_claimed(&mut self) {
+        while self.claimed.first().is_some_and(|seq| *seq < self.ready.next_seq()) {
+            self.claimed.pop_first();
+        }
     }
 
     fn pass_over(&mut self, passed: Vec<Blocked>) {
@@ -299,14 +343,15 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             self.running.insert(hash, seq);
         }
         let receipt = self.receipt(seq);
-        self.in_flight.insert(seq, Held { was, key, pointer, receipt: receipt.at, settling: false });
+        let held = Held { was, key, pointer, receipt: receipt.at, in_line: true, claimed: false, goes: None };
+        self.in_flight.insert(seq, held);
         let (message, meta, history) = (damaged_message(seq)?, Meta::default(), History::default());
         let due = if let Was::Waiting { due } = was { Some(Time::from_millis(due)) } else { None };
         Ok(Delivery { receipt, message, meta, history, due, doomed: Some(Reason::Corrupt), suspect: None })
     }
 
     /// The key of a message that stands in line, found the slow way: its content cannot be read.
-    fn key_of(&self, seq: u64) -> Result<Option<u64>, EngineError> {
+    pub(super) fn key_of(&self, seq: u64) -> Result<Option<u64>, EngineError> {
         let table = self.book.table(Space::Lines);
         let mut from = (0, 0);
         loop {

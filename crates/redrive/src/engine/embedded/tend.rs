@@ -198,14 +198,14 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     /// What the cleaner read in the tables may be over by now, or on its way to be: then it is not carried forward, or
     /// an index that is built anew would bring it back. What only changed the place where it waits is carried there.
     fn still_waits(&self, seq: u64, stored: Stored) -> Result<Option<(u8, u64, Stored)>, ShelfError> {
-        if self.in_flight.get(&seq).is_some_and(|held| held.settling) {
+        if self.in_flight.get(&seq).is_some_and(|held| held.goes.is_some()) {
             return Ok(None);
         }
         let due = stored.due.unwrap_or(0);
-        if let Some((hash, was)) = self.passed.get(&seq)
-            && *was == (Was::Waiting { due })
+        if let Some(passed) = self.passed.get(&seq)
+            && passed.was == (Was::Waiting { due })
         {
-            return Ok(Some((FLAG_BLOCKED, seq, Stored { key: Some(*hash), ..stored })));
+            return Ok(Some((FLAG_BLOCKED, seq, Stored { key: Some(passed.key), ..stored })));
         }
         let from = stored.moved_from;
         let delayed = self.book.delay.get(&(due, seq), &self.book.table(Space::Delay))?;
@@ -227,7 +227,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let (prefix, runs) = (book.departed.prefix(), book.departed.runs());
         let mut lines = vec![
             format!("next {} prefix {prefix} runs {runs:?}", book.next_seq),
-            format!("waiting {} blocked {}", book.delay.len(), book.blocked),
+            format!("waiting {} held {} blocked {}", book.delay.len(), book.held, book.blocked),
             format!(
                 "letters open {} replaying {} succeeded {} discarded {}",
                 book.open, book.replaying, book.succeeded, book.discarded

@@ -9,8 +9,10 @@ use redrive_core::{Message, Meta, Reason, Time};
 use crate::engine::history::History;
 use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::letter::LetterState;
+use crate::engine::pending::PendingState;
 use crate::engine::seam::{
-    AfterDead, Counts, Delivery, Ordering, Receipt, Settlement, StoreOptions, Suspect, Ticket, Verdict, share,
+    AfterDead, Counts, Delivery, Ordering, Receipt, Settlement, Settling, StoreOptions, Suspect, Ticket,
+    Verdict, share,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,8 @@ pub(super) struct Inner {
     pub(super) delayed: BTreeSet<(Time, u64)>,
     /// Messages of a key that stand in line; only the first may run.
     pub(super) lines: HashMap<Bytes, BTreeSet<u64>>,
+    /// Messages that were claimed by name, with their key: nothing of it starts until they are settled.
+    pub(super) claimed: BTreeMap<u64, Option<Bytes>>,
     pub(super) letters: BTreeMap<u64, LetterEntry>,
     pub(super) seen: HashMap<String, (u64, Time)>,
     /// Messages that were in flight when the process died, with how often.
@@ -147,7 +151,11 @@ impl Inner {
 
     /// Whether it is the first of its key and nothing of the key is out.
     pub(super) fn may_start(&self, seq: u64) -> bool {
-        let Some(line) = self.key_of(seq).and_then(|key| self.lines.get(&key)) else { return true };
+        let Some(key) = self.key_of(seq) else { return true };
+        if self.claimed.values().flatten().any(|claimed| *claimed == key) {
+            return false;
+        }
+        let Some(line) = self.lines.get(&key) else { return true };
         line.first() == Some(&seq) && line.iter().all(|seq| self.entries[seq].in_flight.is_none())
     }
 
@@ -301,6 +309,7 @@ impl Inner {
             };
         }
         self.entry(seq).in_flight = None;
+        self.claimed.remove(&seq);
         self.announced = self.announced.filter(|announced| *announced != seq);
         if verdict != Verdict::Release {
             self.suspects.remove(&seq);
@@ -335,14 +344,50 @@ impl Inner {
         self.line_moves(seq);
     }
 
+    /// The state of a message that is not terminal.
+    pub(super) fn pending_state(entry: &Entry) -> Option<PendingState> {
+        match entry.state {
+            _ if entry.in_flight.is_some() => Some(PendingState::InFlight),
+            State::Ready => Some(PendingState::Ready),
+            State::Blocked | State::Released => Some(PendingState::KeyWait),
+            State::Delayed(_) => Some(PendingState::timed(entry.meta.deferred)),
+            State::Letter | State::Done => None,
+        }
+    }
+
+    /// Deliveries whose verdict is not durable yet; of two verdicts on one the first counts.
+    fn settling(&self) -> Settling {
+        let (mut settling, mut met) = (Settling::default(), BTreeSet::new());
+        for settlement in self.unsettled.iter().flat_map(|(_, batch)| batch) {
+            let receipt = settlement.delivery.receipt;
+            let is_out = |entry: &Entry| receipt.epoch == self.epoch && entry.in_flight == Some(receipt.at);
+            if !self.entries.get(&receipt.seq).is_some_and(is_out) || !met.insert(receipt.seq) {
+                continue;
+            }
+            match settlement.verdict {
+                Verdict::Done | Verdict::Dead { .. } => settling.over += 1,
+                Verdict::Retry { meta, .. } if meta.deferred => settling.held += 1,
+                Verdict::Retry { .. } => settling.delayed += 1,
+                Verdict::Release => {}
+            }
+        }
+        settling
+    }
+
     pub(super) fn counts(&self) -> Counts {
-        let count = |wanted: fn(&Entry) -> bool| self.entries.values().filter(|e| wanted(e)).count() as u64;
         let letters = |state| self.letters.values().filter(|letter| letter.state == state).count() as u64;
+        let mut by_state = [0; PendingState::ALL.len()];
+        for state in self.entries.values().filter_map(Self::pending_state) {
+            by_state[state as usize] += 1;
+        }
+        let count = |state: PendingState| by_state[state as usize];
         Counts {
-            ready: self.ready.len() as u64,
-            delayed: self.delayed.len() as u64,
-            key_wait: count(|e| matches!(e.state, State::Blocked | State::Released) && e.in_flight.is_none()),
-            in_flight: count(|e| e.in_flight.is_some()),
+            ready: count(PendingState::Ready),
+            delayed: count(PendingState::Delayed),
+            held: count(PendingState::Held),
+            key_wait: count(PendingState::KeyWait),
+            in_flight: count(PendingState::InFlight),
+            settling: self.settling(),
             letters_open: letters(LetterState::Open),
             letters_replaying: letters(LetterState::Replaying),
             letters_succeeded: letters(LetterState::Succeeded),

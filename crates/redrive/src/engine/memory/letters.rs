@@ -8,6 +8,7 @@ use super::inner::{Inner, State};
 use crate::engine::key_line::{KeyLine, WAITING_MAX};
 use crate::engine::letter::{Letter, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
 use crate::engine::message_state::{MessagePhase, MessageState};
+use crate::engine::pending::PendingState;
 use crate::engine::seam::{AfterDead, EngineError};
 
 impl Inner {
@@ -58,12 +59,12 @@ impl Inner {
         let waits = |phase| if letter.is_some() { MessagePhase::Replaying } else { phase };
         let mut due = None;
         let phase = match entry.state {
-            _ if entry.in_flight.is_some() => MessagePhase::Delivering,
+            _ if entry.in_flight.is_some() => MessagePhase::InFlight,
             State::Ready => waits(MessagePhase::Ready),
             State::Blocked | State::Released => waits(MessagePhase::KeyWait),
             State::Delayed(until) => {
                 due = Some(until);
-                waits(MessagePhase::Delayed)
+                waits(PendingState::timed(entry.meta.deferred).into())
             }
             State::Letter | State::Done => match letter {
                 Some(letter) => letter.state.into(),
@@ -93,7 +94,7 @@ impl Inner {
         let entry = &self.entries[seq];
         let (phase, due) = match entry.state {
             _ if letter.is_some() => (MessagePhase::Dead, None),
-            _ if entry.in_flight.is_some() => (MessagePhase::Delivering, None),
+            _ if entry.in_flight.is_some() => (MessagePhase::InFlight, None),
             State::Delayed(until) => (MessagePhase::Delayed, Some(until)),
             _ => (MessagePhase::Ready, None),
         };

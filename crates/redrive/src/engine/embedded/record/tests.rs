@@ -15,6 +15,7 @@ fn full() -> Stored {
         reconnects: 9,
         crashes: 10,
         replays: 11,
+        deferred: false,
     };
     Stored {
         was: Was::Waiting { due: 12 },

@@ -1,0 +1,138 @@
+//! `redrive dlq replays`: the jobs there are, and what is done to one of them.
+
+use serde::Deserialize as _;
+
+use super::replay::{sum, untouched_line};
+use crate::client::Session;
+use crate::client::answers::{Answer, ReplayView};
+use crate::exit::{Exit, Failed};
+use crate::output::{Align, Output, Table, age, count, instant, rate, safe};
+
+/// How much of a selection a table shows.
+const SELECTION_CHARS: usize = 40;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    pub action: Option<Action>,
+    #[command(flatten)]
+    pub list: ListArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ListArgs {
+    /// Jobs of this pipeline only
+    #[arg(long, value_name = "PIPELINE")]
+    pub pipeline: Option<String>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Action {
+    /// List the jobs, the latest first
+    List(ListArgs),
+    /// Show one job
+    Show(Job),
+    /// Put nothing back until it is resumed; what was put back goes on
+    Pause(Job),
+    /// Go on with a job that was paused
+    Resume(Job),
+    /// End a job; letters it has not come to stay open
+    Abort(Job),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Job {
+    /// The job, as in r-31
+    pub replay: String,
+}
+
+pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let api = &session.api;
+    let job = match &args.action {
+        None => return list(&args.list, session, out).await,
+        Some(Action::List(args)) => return list(args, session, out).await,
+        Some(Action::Show(job)) => api.replay(&job.replay).await?,
+        Some(Action::Pause(job)) => api.replay_pause(&job.replay).await?,
+        Some(Action::Resume(job)) => api.replay_resume(&job.replay).await?,
+        Some(Action::Abort(job)) => api.replay_abort(&job.replay).await?,
+    };
+    show(&job, session, out)?;
+    Ok(Exit::Ok)
+}
+
+async fn list(args: &ListArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let pipeline = args.pipeline.as_deref();
+    let answer = session.api.replays().await?;
+    let views: Result<Vec<ReplayView>, _> = answer.view.replays.iter().map(ReplayView::deserialize).collect();
+    let views = views.map_err(|error| session.strange(&error))?;
+    let jobs = answer.view.replays.iter().zip(&views);
+    let mut jobs = jobs.filter(|(_, job)| pipeline.is_none_or(|name| name == job.pipeline)).peekable();
+    if out.is_json() {
+        for (json, _) in jobs {
+            out.json(json)?;
+        }
+        return Ok(Exit::Ok);
+    }
+    if jobs.peek().is_none() {
+        out.line("no replays")?;
+        return Ok(Exit::Ok);
+    }
+    let mut table = Table::new([
+        ("REPLAY", Align::Left),
+        ("PIPELINE", Align::Left),
+        ("STATE", Align::Left),
+        ("LETTERS", Align::Right),
+        ("SUCCEEDED", Align::Right),
+        ("DEAD AGAIN", Align::Right),
+        ("UNDER WAY", Align::Right),
+        ("SKIPPED", Align::Right),
+        ("UNTOUCHED", Align::Right),
+        ("AGE", Align::Left),
+        ("BY", Align::Left),
+        ("SELECTION", Align::Left),
+    ]);
+    let now = session.now();
+    for (_, job) in jobs {
+        table.row([
+            job.id.clone(),
+            job.pipeline.clone(),
+            job.state.name().to_owned(),
+            count(job.total),
+            count(job.succeeded),
+            count(job.dead_again),
+            count(job.under_way),
+            count(job.skipped),
+            count(job.untouched),
+            job.created.map_or_else(|| "-".to_owned(), |at| age::since(now, at.0)),
+            safe::line(&job.actor),
+            safe::short(&job.selection, SELECTION_CHARS),
+        ]);
+    }
+    out.table(&table)?;
+    Ok(Exit::Ok)
+}
+
+fn show(job: &Answer<ReplayView>, session: &Session, out: &mut Output) -> Result<(), Failed> {
+    if out.is_json() {
+        return out.json(&job.json);
+    }
+    let view = &job.view;
+    let pace = view.rate.map(|pace| format!("   at {}", rate(pace))).unwrap_or_default();
+    let created = view
+        .created
+        .map(|at| format!("   begun {} ago ({})", age::since(session.now(), at.0), instant::print(at.0)));
+    out.line(&format!(
+        "replay {}   {}   pipeline {}{pace}{}   by {}",
+        view.id,
+        view.state.name(),
+        view.pipeline,
+        created.unwrap_or_default(),
+        safe::line(&view.actor)
+    ))?;
+    out.line(&format!("  {}", sum(view)))?;
+    out.line(&format!("  selection {}", safe::line(&view.selection)))?;
+    if let Some(note) = &view.note {
+        out.line(&format!("  note {}", safe::line(note)))?;
+    }
+    untouched_line(view).map_or(Ok(()), |line| out.line(&line))
+}

@@ -1,0 +1,98 @@
+//! Messages that are not terminal, as they are listed and steered: the state each is in, pages of them, and how one is taken
+//! out of the queue by name.
+
+use redrive_core::{Message, Meta, Time};
+
+use super::history::History;
+use super::seam::Delivery;
+
+/// The states of a message that is not terminal; each such message is in exactly one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PendingState {
+    Ready,
+    Held,
+    Delayed,
+    KeyWait,
+    InFlight,
+}
+
+impl PendingState {
+    /// In the order in which they are listed.
+    pub const ALL: [Self; 5] = [Self::Ready, Self::Held, Self::Delayed, Self::KeyWait, Self::InFlight];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Held => "held",
+            Self::Delayed => "delayed",
+            Self::KeyWait => "key_wait",
+            Self::InFlight => "in_flight",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// The state of a message that waits for its time.
+    pub const fn timed(deferred: bool) -> Self {
+        if deferred { Self::Held } else { Self::Delayed }
+    }
+}
+
+impl std::fmt::Display for PendingState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Where a message waits, in the words of its engine: found by a listing, good for one [`super::Engine::claim`]. The key is
+/// also the cursor from which the listing of its state goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingAt {
+    /// The message's number.
+    pub number: u64,
+    pub state: PendingState,
+    pub key: (u64, u64),
+}
+
+/// One message that waits or runs.
+#[derive(Clone, Debug)]
+pub struct PendingMessage {
+    pub at: PendingAt,
+    pub message: Message,
+    pub meta: Meta,
+    pub history: History,
+    /// When it is or was due; `None` for a fresh message.
+    pub due: Option<Time>,
+}
+
+impl PendingMessage {
+    /// Bytes of the message and its story.
+    pub fn size(&self) -> usize {
+        self.message.wire().len() + self.history.raw().len()
+    }
+}
+
+/// A part of what waits in one state, as far as was looked.
+#[derive(Clone, Debug, Default)]
+pub struct PendingScan {
+    pub messages: Vec<PendingMessage>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<(u64, u64)>,
+    /// How many entries were looked at.
+    pub scanned: u64,
+    /// Messages of this state that are known to be there but cannot be shown: on Kafka, what was not read yet.
+    pub unlisted: u64,
+}
+
+/// What becomes of a claim.
+#[derive(Clone, Debug)]
+pub enum Claimed {
+    /// It is handed out to whoever asked, to be settled and not to be started. Nothing is noted as started.
+    Taken(Box<Delivery>),
+    /// It is being delivered, or its verdict is being written.
+    InFlight,
+    /// It is not there any more; look again.
+    NotThere,
+}

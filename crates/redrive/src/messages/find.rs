@@ -1,0 +1,142 @@
+//! Finds one message by its id, or by the number it is listed with; where ids are not remembered, by a search.
+
+use super::cursor::PARTS;
+use super::page::{scan, shown_as};
+use crate::engine::{EngineError, MessagePhase, MessageState, PendingAt, PendingMessage, PendingState};
+use crate::handle::{HandleError, PipelineHandle};
+use crate::letters::select::{self, LetterIds, SelectError};
+use crate::run::command::Command;
+use crate::run::steer::{Found, Part};
+
+/// Messages that a search looks at before it gives up.
+pub const SEARCH_MAX: u64 = 1_000_000;
+/// Messages that one step of it reads.
+const STEP: usize = 1_024;
+
+/// Where a message is that somebody named.
+#[derive(Clone, Debug)]
+pub(super) enum Located {
+    /// It waits, or was taken and not started.
+    Waits(PendingAt),
+    InFlight,
+    /// It is not pending.
+    Ended(Box<MessageState>),
+    NotFound,
+    /// The search has gone as far as it goes.
+    TooMany,
+}
+
+/// How a search ended.
+enum Searched {
+    Found(Part, Box<PendingMessage>),
+    NotFound,
+    TooMany,
+}
+
+/// A message as it is now, by its id or by the number it is listed with (`orders/17`); `None` if this process knows none.
+/// Where ids are not remembered, what waits here and the dead letters are searched.
+pub async fn message(handle: &PipelineHandle, name: &str) -> Result<Option<MessageState>, HandleError> {
+    let gated = handle.figures().is_gated();
+    match handle.message(name).await {
+        Ok(None) if number_of(handle, name).is_none() => return Ok(None),
+        Err(HandleError::NotRemembered(_)) | Ok(None) => {}
+        // In the words of a listing: while nothing may start, what would be ready or delayed is held.
+        Ok(Some(known)) if gated && matches!(known.state, MessagePhase::Ready | MessagePhase::Delayed) => {
+            return Ok(Some(MessageState { state: MessagePhase::Held, ..known }));
+        }
+        known => return known,
+    }
+    if let Searched::Found(part, found) = search(handle, name, &PARTS).await? {
+        let state = MessageState::of_pending(&found);
+        let phase = match state.state {
+            MessagePhase::Replaying => MessagePhase::Replaying,
+            _ => shown_as(part, gated).into(),
+        };
+        return Ok(Some(MessageState { state: phase, ..state }));
+    }
+    letter(handle, name).await
+}
+
+/// The letter of a message, by the id of either.
+async fn letter(handle: &PipelineHandle, name: &str) -> Result<Option<MessageState>, HandleError> {
+    let numbers = match select::resolve(handle, &[name.to_owned()]).await {
+        Ok(numbers) => numbers,
+        Err(SelectError::Handle(error)) => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    let Some(number) = numbers.first() else { return Ok(None) };
+    let letter = handle.letter(*number).await?;
+    Ok(letter.map(|letter| MessageState::of_letter(&letter)))
+}
+
+/// Where the message is that is meant by an id, or by a number.
+pub(super) async fn locate(handle: &PipelineHandle, name: &str) -> Result<Located, HandleError> {
+    let number = number_of(handle, name);
+    let found = handle.ask(|reply| Command::Find { id: name.to_owned(), number, reply }).await?;
+    let parts: &[Part] = match found {
+        Found::Runs => return Ok(Located::InFlight),
+        Found::Waits(at) => return Ok(Located::Waits(at)),
+        Found::NotWaiting => match handle.message(name).await {
+            Ok(Some(known)) => match known.state {
+                // Ready messages stand in no table.
+                MessagePhase::Ready => &[Part::Waiting(PendingState::Ready)],
+                MessagePhase::InFlight => return Ok(Located::InFlight),
+                MessagePhase::Dead | MessagePhase::Discarded | MessagePhase::Succeeded => {
+                    return Ok(Located::Ended(Box::new(known)));
+                }
+                _ => &PARTS,
+            },
+            Ok(None) if number.is_none() => return Ok(Located::NotFound),
+            Ok(None) | Err(HandleError::NotRemembered(_)) => &PARTS,
+            Err(error) => return Err(error),
+        },
+        Found::Unknown => &PARTS,
+    };
+    Ok(match search(handle, name, parts).await? {
+        Searched::Found(Part::Started, _) => Located::InFlight,
+        Searched::Found(_, found) => Located::Waits(found.at),
+        Searched::TooMany => Located::TooMany,
+        Searched::NotFound => match letter(handle, name).await? {
+            Some(known) => Located::Ended(Box::new(known)),
+            None => Located::NotFound,
+        },
+    })
+}
+
+/// The number in a name like `orders/17`.
+fn number_of(handle: &PipelineHandle, name: &str) -> Option<u64> {
+    LetterIds::of(handle).number(name)
+}
+
+/// Goes through what is pending, step by step. An id counts more than a number: whoever gave a message the id `orders/17`
+/// means that.
+async fn search(handle: &PipelineHandle, name: &str, parts: &[Part]) -> Result<Searched, HandleError> {
+    let number = number_of(handle, name);
+    let (mut looked, mut by_number) = (0, None);
+    for part in parts {
+        let mut after = None;
+        loop {
+            let step = match scan(handle, *part, after, STEP, STEP).await {
+                Err(HandleError::Engine(EngineError::Damaged(_))) => break,
+                step => step?,
+            };
+            looked += step.scanned;
+            for found in step.messages {
+                if found.message.id() == name {
+                    return Ok(Searched::Found(*part, Box::new(found)));
+                }
+                if Some(found.at.number) == number {
+                    by_number = Some((*part, Box::new(found)));
+                }
+            }
+            after = step.next;
+            if after.is_none() {
+                break;
+            }
+            if looked >= SEARCH_MAX {
+                return Ok(by_number.map_or(Searched::TooMany, |(part, found)| Searched::Found(part, found)));
+            }
+        }
+    }
+    Ok(by_number.map_or(Searched::NotFound, |(part, found)| Searched::Found(part, found)))
+}

@@ -1,0 +1,121 @@
+//! Pages of what is pending. A call looks at a bounded number of messages, piece by piece, so that deliveries go on.
+
+use redrive_core::Message;
+
+use super::cursor::{Cursor, PARTS};
+use crate::engine::{PendingMessage, PendingScan, PendingState};
+use crate::handle::{HandleError, PipelineHandle};
+use crate::letters::Filter;
+use crate::run::command::Command;
+use crate::run::steer::Part;
+
+/// Messages that are looked at for one page; the cursor goes on from there.
+pub const SCAN_MAX: usize = 10_000;
+/// The largest page.
+pub const PAGE_MAX: usize = 1_000;
+/// Messages of one page hold about this much.
+pub const PAGE_BYTES: usize = 16 << 20;
+/// Messages that are read from the engine at once, and entries that are looked at there to find them.
+const READ_MAX: usize = 64;
+const LOOK_MAX: usize = 1_024;
+
+/// Which messages are meant.
+#[derive(Clone, Debug, Default)]
+pub struct MessageQuery {
+    pub state: Option<PendingState>,
+    pub filter: Option<Filter>,
+}
+
+/// A message with the state it is shown in: while nothing may start, what would be ready or delayed is held.
+#[derive(Clone, Debug)]
+pub struct ListedMessage {
+    pub state: PendingState,
+    pub found: PendingMessage,
+}
+
+impl ListedMessage {
+    pub fn message(&self) -> &Message {
+        &self.found.message
+    }
+}
+
+/// A part of a listing.
+#[derive(Clone, Debug, Default)]
+pub struct MessagePage {
+    pub messages: Vec<ListedMessage>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Cursor>,
+    /// Messages that were looked at.
+    pub scanned: u64,
+    /// Messages that are known to be pending and cannot be listed: what a Kafka member has not read yet.
+    pub unlisted: u64,
+}
+
+impl MessageQuery {
+    /// Up to `limit` messages from the cursor on. What changes its state meanwhile may be missed or come twice.
+    pub async fn page(
+        &self,
+        handle: &PipelineHandle,
+        from: Option<Cursor>,
+        limit: usize,
+    ) -> Result<MessagePage, HandleError> {
+        let (now, limit) = (handle.now(), limit.clamp(1, PAGE_MAX));
+        let gated = handle.figures().is_gated();
+        let mut page = MessagePage::default();
+        let mut bytes = 0;
+        let mut at = from.or_else(|| self.next_part(None, gated));
+        while let Some(Cursor { part, after }) = at {
+            let is_full = page.messages.len() >= limit || bytes >= PAGE_BYTES;
+            if is_full || page.scanned as usize >= SCAN_MAX {
+                page.next = at;
+                break;
+            }
+            let wanted = READ_MAX.min(limit - page.messages.len());
+            let scan = scan(handle, part, after, wanted, LOOK_MAX).await?;
+            page.scanned += scan.scanned;
+            page.unlisted += if after.is_none() { scan.unlisted } else { 0 };
+            let fits = |found: &PendingMessage| {
+                self.filter.as_ref().is_none_or(|filter| filter.matches_pending(found, now))
+            };
+            for found in scan.messages.into_iter().filter(fits) {
+                bytes += found.size();
+                page.messages.push(ListedMessage { state: shown_as(part, gated), found });
+            }
+            at = match scan.next {
+                Some(after) => Some(Cursor { part, after: Some(after) }),
+                None => self.next_part(Some(part), gated),
+            };
+        }
+        Ok(page)
+    }
+
+    /// The beginning of the next part in which there may be messages that are meant.
+    fn next_part(&self, after: Option<Part>, gated: bool) -> Option<Cursor> {
+        let done = after.map_or(0, |after| 1 + PARTS.iter().take_while(|part| **part != after).count());
+        let is_meant = |part: &&Part| self.state.is_none_or(|state| shown_as(**part, gated) == state);
+        let part = PARTS.iter().skip(done).find(is_meant)?;
+        Some(Cursor { part: *part, after: None })
+    }
+}
+
+/// The state in which messages of a part are counted and shown.
+pub(super) fn shown_as(part: Part, gated: bool) -> PendingState {
+    match part {
+        Part::Waiting(PendingState::Ready | PendingState::Delayed) | Part::Unstarted if gated => {
+            PendingState::Held
+        }
+        Part::Waiting(state) => state,
+        Part::Unstarted => PendingState::Ready,
+        Part::Started => PendingState::InFlight,
+    }
+}
+
+pub(super) async fn scan(
+    handle: &PipelineHandle,
+    part: Part,
+    after: Option<(u64, u64)>,
+    limit: usize,
+    look_max: usize,
+) -> Result<PendingScan, HandleError> {
+    handle.ask(|reply| Command::Pending { part, after, limit, look_max, reply }).await
+}

@@ -1,0 +1,133 @@
+//! Makes a message due, or cancels it.
+
+use std::time::Duration;
+
+use super::find::{Located, SEARCH_MAX, locate};
+use crate::engine::{EngineError, MessagePhase, PendingAt, PendingState};
+use crate::handle::{HandleError, PipelineHandle};
+use crate::letters::select::LetterIds;
+use crate::run::command::Command;
+use crate::run::steer::{Steer, Steered};
+
+/// A message may change its place between being found and being steered: then it is looked for again, so often.
+const TRIES_MAX: u32 = 4;
+/// How long an engine that cannot do it now is asked again, and how often.
+const NOT_NOW_MAX: Duration = Duration::from_secs(10);
+const NOT_NOW_STEP: Duration = Duration::from_millis(100);
+
+/// Why a message was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SteerError {
+    #[error("pipeline `{pipeline}` has no message `{id}` that is pending here")]
+    NotFound { pipeline: String, id: String },
+    #[error("message `{id}` is being delivered")]
+    InFlight { id: String },
+    #[error("message `{id}` is ready and waits for a free place, not for its time")]
+    Ready { id: String },
+    #[error("message `{id}` waits behind an earlier message of its key")]
+    KeyWait { id: String },
+    #[error("message `{id}` may have killed the process and runs alone when its turn comes")]
+    Suspect { id: String },
+    /// It is terminal; `letter` names its dead letter.
+    #[error("message `{id}` is not pending: it is {state}{}", letter.as_ref().map(|letter| format!(" as letter {letter}")).unwrap_or_default())]
+    Ended { id: String, state: MessagePhase, letter: Option<String> },
+    #[error("message `{id}` was not found among the first {SEARCH_MAX} that are pending")]
+    TooMany { id: String },
+    #[error("message `{id}` changes its state too fast to be changed")]
+    Restless { id: String },
+    #[error(transparent)]
+    Handle(#[from] HandleError),
+}
+
+/// Something that somebody wants of a message, checked as far as it can be before it is done: so that it can be put on
+/// record first.
+#[derive(Clone, Debug)]
+pub struct Steering {
+    handle: PipelineHandle,
+    name: String,
+    how: Steer,
+    at: PendingAt,
+}
+
+impl PipelineHandle {
+    /// Makes a message due that waits for its time: its next attempt comes as soon as there is a free place and the sink
+    /// allows it. Its id, or the number it is listed with. Durable on return.
+    pub async fn retry_now(&self, id: &str) -> Result<(), SteerError> {
+        self.steering(id, Steer::RetryNow).await?.carry_out().await
+    }
+
+    /// Makes a dead letter of a message that waits, with the reason `cancelled`. Durable on return.
+    pub async fn cancel(&self, id: &str) -> Result<(), SteerError> {
+        self.steering(id, Steer::Cancel).await?.carry_out().await
+    }
+
+    /// Finds a message and says whether it can be steered so; nothing is changed yet.
+    pub async fn steering(&self, id: &str, how: Steer) -> Result<Steering, SteerError> {
+        let refused = |how| Err(refusal(id, how));
+        let at = match locate(self, id).await? {
+            Located::Waits(at) => at,
+            Located::InFlight => return refused(Steered::InFlight),
+            Located::NotFound => {
+                return Err(SteerError::NotFound { pipeline: self.name().to_owned(), id: id.to_owned() });
+            }
+            Located::TooMany => return Err(SteerError::TooMany { id: id.to_owned() }),
+            Located::Ended(known) => {
+                let letter = known.letter.map(|number| LetterIds::of(self).text(number));
+                return Err(SteerError::Ended { id: id.to_owned(), state: known.state, letter });
+            }
+        };
+        match (how, at.state) {
+            (Steer::RetryNow, PendingState::Ready) => refused(Steered::Ready),
+            (Steer::RetryNow, PendingState::KeyWait) => refused(Steered::KeyWait),
+            _ => Ok(Steering { handle: self.clone(), name: id.to_owned(), how, at }),
+        }
+    }
+}
+
+impl Steering {
+    /// The number of the message.
+    pub fn number(&self) -> u64 {
+        self.at.number
+    }
+
+    /// Does it; durable on return.
+    pub async fn carry_out(mut self) -> Result<(), SteerError> {
+        for _ in 0..TRIES_MAX {
+            let how = self.how;
+            match self.ask().await? {
+                Steered::Done => return Ok(()),
+                Steered::NotThere => self = self.handle.steering(&self.name, how).await?,
+                refused => return Err(refusal(&self.name, refused)),
+            }
+        }
+        Err(refusal(&self.name, Steered::NotThere))
+    }
+}
+
+impl Steering {
+    /// Asks the pipeline, and again where its partitions are just being assigned.
+    async fn ask(&self) -> Result<Steered, HandleError> {
+        let (at, how) = (self.at, self.how);
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.handle.ask(|reply| Command::Steer { at, how, reply }).await {
+                Err(HandleError::Engine(EngineError::Unavailable(_))) if waited < NOT_NOW_MAX => {
+                    tokio::time::sleep(NOT_NOW_STEP).await;
+                    waited += NOT_NOW_STEP;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+fn refusal(id: &str, why: Steered) -> SteerError {
+    let id = id.to_owned();
+    match why {
+        Steered::InFlight => SteerError::InFlight { id },
+        Steered::Ready => SteerError::Ready { id },
+        Steered::KeyWait => SteerError::KeyWait { id },
+        Steered::Suspect => SteerError::Suspect { id },
+        Steered::Done | Steered::NotThere => SteerError::Restless { id },
+    }
+}

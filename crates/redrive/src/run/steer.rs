@@ -1,0 +1,242 @@
+//! How the dispatch thread shows what waits and carries out what somebody wants of single messages. The answer comes when
+//! that is durable.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use redrive_core::{Meta, Reason, Time};
+use tokio::sync::oneshot;
+
+use crate::dispatch::{Machine, Withdrawn};
+use crate::engine::{
+    Claimed, Delivery, Engine, EngineError, Event, PendingAt, PendingMessage, PendingScan, PendingState,
+    Settlement, Ticket, Verdict,
+};
+
+type Reply = oneshot::Sender<Result<Steered, EngineError>>;
+
+/// How long an engine at rest may take to make something durable.
+const AT_REST_MAX: Duration = Duration::from_secs(30);
+const AT_REST_STEP: Duration = Duration::from_micros(200);
+
+/// What somebody wants of a message that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steer {
+    /// Its next attempt comes now instead of at its due time.
+    RetryNow,
+    /// It becomes a dead letter for `cancelled`.
+    Cancel,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steered {
+    /// It is durable.
+    Done,
+    /// A handler runs, or its verdict is being written: nothing was changed.
+    InFlight,
+    /// It does not wait for its time, so there is nothing to be made due.
+    Ready,
+    /// It waits behind an earlier message of its key.
+    KeyWait,
+    /// It may have killed the process and waits for its turn to run alone.
+    Suspect,
+    /// It is not there any more, or waits elsewhere by now.
+    NotThere,
+}
+
+/// A part of what is pending, as it is gone through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// What waits in the engine.
+    Waiting(PendingState),
+    /// Taken, without a permit.
+    Unstarted,
+    /// With a permit.
+    Started,
+}
+
+/// Where the message with an id was found without a search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    /// Its handler runs.
+    Runs,
+    /// It waits in the engine, in place, or for its turn.
+    Waits(PendingAt),
+    /// The engine knows where such an id would wait, and it does not; it may be ready.
+    NotWaiting,
+    /// The engine does not remember ids.
+    Unknown,
+}
+
+/// Answers that wait until what they say is durable.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    decided: Vec<Reply>,
+    given: VecDeque<(Ticket, Reply)>,
+}
+
+impl Answers {
+    /// What was decided since the last time was given to the engine.
+    pub(crate) fn given(&mut self, ticket: Ticket) {
+        self.given.extend(self.decided.drain(..).map(|reply| (ticket, reply)));
+    }
+
+    pub(crate) fn durable(&mut self, ticket: Ticket) {
+        while let Some((_, reply)) = self.given.pop_front_if(|(given, _)| *given <= ticket) {
+            // Nobody waiting for an answer is no reason not to have acted.
+            let _ = reply.send(Ok(Steered::Done));
+        }
+    }
+
+    /// Carries out what somebody wants of one message.
+    pub(crate) fn steer(
+        &mut self,
+        (at, how): (PendingAt, Steer),
+        reply: Reply,
+        machine: &mut Machine,
+        engine: &mut dyn Engine,
+        now: Time,
+    ) {
+        match taken(at, how, machine, engine, now) {
+            Ok(Ok(delivery)) => {
+                match how {
+                    Steer::RetryNow => machine.make_due(delivery, now),
+                    Steer::Cancel => machine.cancel(delivery, now),
+                }
+                self.decided.push(reply);
+            }
+            Ok(Err(refused)) => drop(reply.send(Ok(refused))),
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+}
+
+/// The delivery that is to be settled, or why it is not.
+fn taken(
+    at: PendingAt,
+    how: Steer,
+    machine: &mut Machine,
+    engine: &mut dyn Engine,
+    now: Time,
+) -> Result<Result<Delivery, Steered>, EngineError> {
+    let is_it = |delivery: &Delivery| delivery.receipt.number() == at.number;
+    if how == Steer::RetryNow
+        && let Some(unstarted) = machine.unstarted().find(|delivery| is_it(delivery))
+    {
+        let is_suspect = unstarted.suspect.is_some();
+        return Ok(Err(if is_suspect { Steered::Suspect } else { Steered::Ready }));
+    }
+    match machine.withdraw(at.number) {
+        Withdrawn::Taken(delivery) => return Ok(Ok(*delivery)),
+        Withdrawn::Running => return Ok(Err(Steered::InFlight)),
+        Withdrawn::NotHere => {}
+    }
+    match claimed(at, how, engine, now)? {
+        // It keeps its suspicion only if nothing is written about it.
+        Ok(delivery) if how == Steer::RetryNow && delivery.suspect.is_some() => {
+            machine.let_go(delivery);
+            Ok(Err(Steered::Suspect))
+        }
+        claimed => Ok(claimed),
+    }
+}
+
+fn claimed(
+    at: PendingAt,
+    how: Steer,
+    engine: &mut dyn Engine,
+    now: Time,
+) -> Result<Result<Delivery, Steered>, EngineError> {
+    match (how, at.state) {
+        (Steer::RetryNow, PendingState::Ready) => return Ok(Err(Steered::Ready)),
+        (Steer::RetryNow, PendingState::KeyWait) => return Ok(Err(Steered::KeyWait)),
+        _ => {}
+    }
+    Ok(match engine.claim(&at, now)? {
+        Claimed::Taken(delivery) => Ok(*delivery),
+        Claimed::InFlight => Err(Steered::InFlight),
+        Claimed::NotThere => Err(Steered::NotThere),
+    })
+}
+
+/// The same for an engine that nobody runs. It is polled until it is durable.
+pub(crate) fn steer_at_rest(
+    at: PendingAt,
+    how: Steer,
+    engine: &mut dyn Engine,
+    now: Time,
+) -> Result<Steered, EngineError> {
+    let delivery = match claimed(at, how, engine, now)? {
+        Ok(delivery) => delivery,
+        Err(refused) => return Ok(refused),
+    };
+    let meta = Meta { deferred: false, ..delivery.meta };
+    let is_suspect = delivery.suspect.is_some();
+    let (verdict, steered) = match how {
+        Steer::RetryNow if is_suspect => (Verdict::Release, Steered::Suspect),
+        Steer::RetryNow => (Verdict::Retry { due: now, meta }, Steered::Done),
+        Steer::Cancel => (Verdict::Dead { reason: Reason::Cancelled, meta, at: now }, Steered::Done),
+    };
+    let given = engine.settle(vec![Settlement { delivery, verdict, attempt: None }])?;
+    let until = Instant::now() + AT_REST_MAX;
+    let mut events = Vec::new();
+    while Instant::now() < until {
+        engine.poll(&mut events)?;
+        if events.drain(..).filter_map(Event::durable).any(|ticket| ticket >= given) {
+            return Ok(steered);
+        }
+        std::thread::sleep(AT_REST_STEP);
+    }
+    Err(EngineError::Unavailable("it is not known whether the change was stored".to_owned()))
+}
+
+/// What the machine holds of a part, by number.
+pub(crate) fn held(part: Part, machine: &Machine, after: Option<(u64, u64)>, limit: usize) -> PendingScan {
+    let mut found: Vec<PendingMessage> = match part {
+        Part::Waiting(_) => Vec::new(),
+        Part::Unstarted => machine.unstarted().map(|delivery| shown(delivery, PendingState::Ready)).collect(),
+        Part::Started => machine.started().map(|delivery| shown(delivery, PendingState::InFlight)).collect(),
+    };
+    let scanned = found.len() as u64;
+    found.retain(|message| after.is_none_or(|after| message.at.key > after));
+    found.sort_unstable_by_key(|message| message.at.key);
+    let next = found.get(limit).and(limit.checked_sub(1)).map(|last| found[last].at.key);
+    found.truncate(limit);
+    PendingScan { messages: found, next, scanned, unlisted: 0 }
+}
+
+fn shown(delivery: &Delivery, state: PendingState) -> PendingMessage {
+    let number = delivery.receipt.number();
+    PendingMessage {
+        at: PendingAt { number, state, key: (number, 0) },
+        message: delivery.message.clone(),
+        meta: delivery.meta,
+        history: delivery.history.clone(),
+        due: delivery.due,
+    }
+}
+
+/// Where the message with this id, or else this number, is, as far as the machine knows.
+pub(crate) fn find_held(id: &str, number: Option<u64>, machine: &Machine) -> Option<Found> {
+    let by_id = |delivery: &&Delivery| delivery.message.id() == id;
+    let by_number = |delivery: &&Delivery| Some(delivery.receipt.number()) == number;
+    let all = || machine.started().chain(machine.unstarted());
+    let number = all().find(by_id).or_else(|| all().find(by_number))?.receipt.number();
+    if machine.runs(number) {
+        return Some(Found::Runs);
+    }
+    let is_started = machine.started().any(|delivery| delivery.receipt.number() == number);
+    let state = if is_started { PendingState::InFlight } else { PendingState::Ready };
+    Some(Found::Waits(PendingAt { number, state, key: (number, 0) }))
+}
+
+/// Where the message with this id waits, as far as the engine knows without a search.
+pub(crate) fn locate(id: &str, engine: &mut dyn Engine) -> Result<Found, EngineError> {
+    match engine.locate(id) {
+        Ok(Some(at)) => Ok(Found::Waits(at)),
+        Ok(None) => Ok(Found::NotWaiting),
+        Err(EngineError::NotRemembered) => Ok(Found::Unknown),
+        Err(error) => Err(error),
+    }
+}
