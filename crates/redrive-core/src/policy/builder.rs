@@ -111,6 +111,13 @@ impl PolicyBuilder {
         self
     }
 
+    /// How long everything that goes to one place waits for what it asked of one message.
+    #[must_use]
+    pub fn retry_after_shared_max(mut self, max: impl Into<Given<Duration>>) -> Self {
+        self.settings.retry_after_shared_max = Some(max.into());
+        self
+    }
+
     #[must_use]
     pub fn ttl(mut self, ttl: impl Into<Given<Duration>>) -> Self {
         self.settings.ttl = Some(ttl.into());
