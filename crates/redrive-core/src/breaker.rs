@@ -222,6 +222,17 @@ impl Breaker {
         }
     }
 
+    /// The first attempt since a replay ended. It counts like any other first attempt, but once within the fast window.
+    pub fn first_since_replay(&mut self, message: u64, sign: Sign, now: Time) -> Option<Change> {
+        if !self.settings.enabled || !matches!(self.state, State::Closed) {
+            return None;
+        }
+        match self.again.note(message, sign != Sign::Good, self.settings.fast.window, now) {
+            Noted::New => self.first_attempt(message, sign, now),
+            Noted::Same | Noted::Other { .. } => None,
+        }
+    }
+
     /// A later attempt of a message ended. Each message counts once within the fast window, with its latest outcome, and
     /// only for what is the sink's own.
     pub fn later_attempt(&mut self, retried: Retried, sign: Sign, now: Time) -> Option<Change> {

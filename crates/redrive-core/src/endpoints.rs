@@ -49,7 +49,8 @@ pub struct Asking {
 /// How a call to an endpoint ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointCall {
-    pub is_first: bool,
+    /// Whether it counts for the endpoint's breaker.
+    pub counts: bool,
     /// `None` where it says nothing about the endpoint.
     pub is_good: Option<bool>,
     /// What it asked for.
@@ -86,6 +87,8 @@ struct Trouble {
     probing: bool,
     rounds: u32,
     not_before: Time,
+    /// When it answered last since it is known.
+    answered: Option<Time>,
     touch: u64,
 }
 
@@ -134,6 +137,16 @@ impl Endpoints {
         }
         let wait = self.pace.as_mut().and_then(|pace| pace.ask(to.endpoint, waited, now, latest));
         wait.map_or(Passage::Go, Passage::NotBefore)
+    }
+
+    /// Calls under way at an endpoint.
+    pub fn running(&self, endpoint: u64) -> usize {
+        self.running.get(&endpoint).map_or(0, |running| *running as usize)
+    }
+
+    /// When an endpoint that failed before answered last, as far as that is known.
+    pub fn answered(&self, to: Endpoint) -> Option<Time> {
+        self.own.known.get(&to.endpoint)?.answered
     }
 
     /// Whether as many run as may.
@@ -214,6 +227,9 @@ impl Troubled {
             return;
         }
         let trouble = self.touch(key, now);
+        if call.is_good == Some(true) {
+            trouble.answered = Some(now);
+        }
         if trouble.open_until.is_some() {
             trouble.probe_ended(call.is_good, settings, now);
             if trouble.open_until.is_none() && trouble.not_before <= now {
@@ -221,7 +237,7 @@ impl Troubled {
             }
             return;
         }
-        let Some(is_good) = call.is_good.filter(|_| call.is_first) else { return };
+        let Some(is_good) = call.is_good.filter(|_| call.counts) else { return };
         if now.since(trouble.began) >= settings.fast.window || now < trouble.began {
             (trouble.began, trouble.calls, trouble.failed) = (now, 0, 0);
             trouble.distinct.clear();
@@ -289,7 +305,7 @@ mod tests {
 
     const TO: Endpoint = Endpoint { origin: 1, endpoint: 2 };
     const OTHER: Endpoint = Endpoint { origin: 1, endpoint: 3 };
-    const BAD: EndpointCall = EndpointCall { is_first: true, is_good: Some(false), retry_after: None };
+    const BAD: EndpointCall = EndpointCall { counts: true, is_good: Some(false), retry_after: None };
     const GOOD: EndpointCall = EndpointCall { is_good: Some(true), ..BAD };
 
     const ANY: Asking = Asking { waited: false, latest: Time::MAX, random: Random(0) };

@@ -361,3 +361,14 @@ fn retries_of_an_ordinary_day_do_not_open_it() {
         }
     }
 }
+
+/// Letters that are put back into a service that is not there.
+#[test]
+fn replayed_letters_open_it_each_once() {
+    let mut breaker = Breaker::new(BreakerSettings::default());
+    for n in 0..1_000 {
+        assert_eq!(breaker.first_since_replay(7, DOWN, at(n)), None, "one letter, however often");
+    }
+    let opened = (0..19).filter_map(|n| breaker.first_since_replay(100 + n, DOWN, at(1_000 + n))).last();
+    assert!(matches!(opened, Some(Change::Opened(Cause { failed: 20, of: 20, .. }))), "{opened:?}");
+}

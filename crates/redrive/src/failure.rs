@@ -120,6 +120,15 @@ impl Failure {
         &self.parts.notes
     }
 
+    /// Whether the request never got to the receiver, so that nothing of the message can have brought it about.
+    pub(crate) fn never_arrived(&self) -> bool {
+        match self.kind() {
+            FailureKind::Refused => true,
+            FailureKind::Timeout => !self.is_ambiguous(),
+            FailureKind::Status(_) | FailureKind::Reset | FailureKind::Other => false,
+        }
+    }
+
     pub fn class(&self) -> Class {
         self.parts.class
     }

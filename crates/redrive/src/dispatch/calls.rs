@@ -34,6 +34,8 @@ pub(super) struct Call {
     pub(super) is_suspect: bool,
     /// Where it goes, if the sink has more than one endpoint.
     pub(super) to: Option<Endpoint>,
+    /// Where it has its turn among messages whose receiver broke off.
+    pub(super) turn: Option<u64>,
     /// Held as long as the call is in the table.
     pub(super) permit: Permit,
 }
@@ -47,6 +49,7 @@ impl Call {
             is_probe: false,
             is_suspect: false,
             to: None,
+            turn: None,
             permit,
         }
     }

@@ -5,17 +5,21 @@ use std::time::Duration;
 use redrive_core::breaker::Sign;
 use redrive_core::endpoints::EndpointCall;
 use redrive_core::policy::Mode;
-use redrive_core::{Decision, Meta, Random, Reason, Time, expired};
+use redrive_core::{Decision, Health, Meta, Random, Reason, Time, expired};
 
 use super::calls::Call;
 use super::failed::AttemptFailed;
 use super::machine::{Machine, Start};
-use super::protection::{CallEnd, Told, is_first};
+use super::protection::{CallEnd, Told, Which};
 use super::settling::Settling;
 use crate::engine::{Settlement, Verdict};
 use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::settle::{self, Moment};
+
+/// How many resets that may have been another message's doing do not count as the last attempt. With the steps of a
+/// deferral that is about a quarter of an hour.
+const SHARED_RESETS_MAX: u32 = 8;
 
 impl Machine {
     pub(super) fn succeeded(&mut self, call: Call, now: Time) {
@@ -25,7 +29,8 @@ impl Machine {
             self.figures.end_to_end.observe_ms(now.as_millis().saturating_sub(created.as_millis()));
         }
         self.protection.took(now.since(call.started));
-        self.clear_of_reset(&call, now);
+        self.end_turn_at(&call, now);
+        self.note_answer(&call, now);
         self.tell_protection(&call, Told::Sign(Sign::Good), None, now);
         self.protection.succeeded(now);
         self.settle(settle::succeeded(call.delivery), None);
@@ -37,13 +42,13 @@ impl Machine {
         if *is_suspect {
             self.suspect_settling = Settling::InBatch { cleared: true };
         }
-        let (message, is_first) = (delivery.receipt.number(), is_first(&delivery.meta));
-        let opened = self.protection.ended(CallEnd { message, is_first, is_probe: *is_probe, told }, now);
-        let is_good = match told {
-            Told::Sign(sign) => Some(sign == Sign::Good),
-            Told::Busy | Told::Nothing => None,
+        let (message, which) = (delivery.receipt.number(), Which::of(&delivery.meta));
+        let opened = self.protection.ended(CallEnd { message, which, is_probe: *is_probe, told }, now);
+        let (is_good, counts) = match told {
+            Told::Sign(sign) => (Some(sign == Sign::Good), which.counts(sign)),
+            Told::Busy | Told::Nothing => (None, false),
         };
-        self.tell_endpoint(call, EndpointCall { is_first, is_good, retry_after }, now);
+        self.tell_endpoint(call, EndpointCall { counts, is_good, retry_after }, now);
         if opened {
             // Nothing is sent any more, so nothing waits in place for being sent.
             self.interrupt_waits();
@@ -51,7 +56,8 @@ impl Machine {
     }
 
     pub(super) fn attempt_failed(&mut self, mut call: Call, failure: Failure, now: Time, random: Random) {
-        let failure = self.blame_for_reset(&mut call, failure, now);
+        self.end_turn_at(&call, now);
+        let (failure, is_shared) = self.blame_for_reset(&mut call, failure, now);
         let asked = failure.retry_after().map(|asked| asked.min(self.policy.retry_after_max()));
         self.tell_protection(&call, Told::of(&failure, &call.delivery.meta), asked, now);
         if let Some(asked) = asked {
@@ -60,6 +66,9 @@ impl Machine {
         let mut views = self.protection.views(now);
         if let (Some(routes), Some(to)) = (&self.routes, call.to) {
             views.health = routes.endpoints.health(to, now).unwrap_or(views.health);
+        }
+        if views.health.is_healthy() && self.met_a_sink_that_is_down(&call, &failure, is_shared) {
+            views.health = Health::Unhealthy { retry_in: Duration::ZERO };
         }
         let Call { delivery, started, permit, is_suspect, .. } = call;
         let delivery = self.with_time_held(delivery, started);
@@ -94,6 +103,22 @@ impl Machine {
         }
     }
 
+    /// Whether this very attempt shows that the sink is down, whatever others have met: the message cannot have brought
+    /// that about. It must not be what ends it.
+    fn met_a_sink_that_is_down(&self, call: &Call, failure: &Failure, is_shared: bool) -> bool {
+        let meta = &call.delivery.meta;
+        match (&self.routes, call.to) {
+            _ if is_shared => meta.uncounted < SHARED_RESETS_MAX,
+            _ if !failure.never_arrived() => false,
+            // A message may name an endpoint that was never there: one that comes and goes has answered somebody since.
+            (Some(routes), Some(to)) => {
+                let since = meta.first_failed;
+                routes.endpoints.answered(to).is_some_and(|at| since.is_some_and(|since| at >= since))
+            }
+            _ => self.protection.is_one_endpoint(),
+        }
+    }
+
     fn count_retry(&mut self, decision: &Decision) {
         let Decision::RetryAt(retry) = decision else { return };
         let tier = tier_of(decision, &self.figures);
@@ -111,10 +136,13 @@ impl Machine {
     /// A call without an end: as if it had not been started, but attempts in place that it made before are kept.
     pub(super) fn put_back(&mut self, call: Call) {
         if let Some(to) = call.to {
-            let nothing = EndpointCall { is_first: false, is_good: None, retry_after: None };
+            let nothing = EndpointCall { counts: false, is_good: None, retry_after: None };
             if let Some(routes) = &mut self.routes {
                 routes.ended(to, nothing, Time::ZERO);
             }
+        }
+        if let Some(place) = call.turn {
+            self.resets.turn_over(place, Time::ZERO);
         }
         if call.is_probe {
             self.protection.probe_given_up();
@@ -141,8 +169,10 @@ impl Machine {
 
     /// Starts again what waited in place and whose time has come; a deadline that passed meanwhile ends it instead.
     pub fn restart_due(&mut self, now: Time, starts: &mut Vec<Start>) {
+        self.start_apart(now, starts);
         self.start_freed(now, starts);
-        while let Some(call) = self.waiting.pop_due(now) {
+        while !self.is_kept_free()
+            && let Some(call) = self.waiting.pop_due(now) {
             let Some(call) = self.calls.remove(call) else { continue };
             if expired(&call.delivery.meta, now) {
                 self.settle(settle::dead(call.delivery, Reason::TtlExceeded, now), None);
@@ -159,6 +189,7 @@ impl Machine {
             self.interrupt_waits();
             self.release_suspects();
             self.release_lot();
+            self.release_apart();
         }
     }
 }

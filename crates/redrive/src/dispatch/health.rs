@@ -10,6 +10,7 @@ use redrive_core::views::Gate;
 use redrive_core::{Time, duration};
 
 use super::incident::Incident;
+use super::resets::ResetFigures;
 
 /// The health of one pipeline at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +35,8 @@ pub struct HealthFigures {
     pub flood: Option<Flood>,
     /// Messages that may have killed the process and wait for their turn to run alone.
     pub suspects: u64,
+    /// Messages whose receiver closed the connection while it handled them.
+    pub resets: ResetFigures,
     /// The latest changes, oldest first.
     pub history: Vec<HealthEntry>,
 }
@@ -91,6 +94,22 @@ pub enum HealthChange {
         first_crash: Option<Time>,
         last_crash: Option<Time>,
     },
+    /// A receiver closed the connection while it handled a message.
+    ReceiverClosed {
+        message_id: String,
+        /// How often this message is to blame, and how often convicts; `None` where resets are common.
+        blame: Option<(u32, u32)>,
+    },
+    /// Receivers closed so many more connections than were told one by one.
+    ReceiverClosedMore {
+        more: u64,
+        within: Duration,
+    },
+    /// A receiver closed the connection too often while it handled a message, which is a dead letter now.
+    ReceiverKilled {
+        message_id: String,
+        times: u32,
+    },
     /// A handler does not come back and does not yield.
     Stuck {
         message_id: String,
@@ -105,8 +124,15 @@ impl HealthChange {
             Self::Breaker { change, .. } => {
                 matches!(change, Change::Opened(_) | Change::Alert(_) | Change::Reopened { .. })
             }
-            Self::Flood(_) | Self::Suspected { .. } | Self::Convicted { .. } | Self::Stuck { .. } => true,
-            Self::RunsAlone { .. } | Self::SuspectsCleared { .. } => false,
+            Self::Flood(_)
+            | Self::Suspected { .. }
+            | Self::Convicted { .. }
+            | Self::ReceiverKilled { .. }
+            | Self::Stuck { .. } => true,
+            Self::RunsAlone { .. }
+            | Self::SuspectsCleared { .. }
+            | Self::ReceiverClosed { .. }
+            | Self::ReceiverClosedMore { .. } => false,
         }
     }
 }
@@ -140,6 +166,7 @@ impl Default for HealthFigures {
             budget_remaining: None,
             flood: None,
             suspects: 0,
+            resets: ResetFigures::default(),
             history: Vec::new(),
         }
     }
@@ -210,6 +237,22 @@ impl fmt::Display for HealthChange {
             Self::Convicted { message_id, crashes, .. } => {
                 write!(f, "▲ {message_id} dead-lettered: poison_pill, quarantined after {crashes} crashes")
             }
+            Self::ReceiverClosed { message_id, blame } => {
+                write!(f, "the receiver closed the connection while handling {message_id}")?;
+                match blame {
+                    Some((times, threshold)) => write!(f, " ({times} of {threshold})"),
+                    None => Ok(()),
+                }
+            }
+            Self::ReceiverClosedMore { more, within } => {
+                let within = duration::print(*within);
+                write!(f, "the receiver closed the connection for {more} more messages within {within}")
+            }
+            Self::ReceiverKilled { message_id, times } => write!(
+                f,
+                "▲ {message_id} dead-lettered: poison_pill, quarantined. The receiver closed the connection {times} \
+                 times while handling it, and answered others in between"
+            ),
             Self::Stuck { message_id, after } => {
                 let after = duration::print(*after);
                 write!(f, "▲ the handler of {message_id} has not come back for {after} and does not yield")

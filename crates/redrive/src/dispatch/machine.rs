@@ -19,7 +19,7 @@ use super::failed::AttemptFailed;
 use super::health::{HealthEntry, HealthFigures};
 use super::permits::Permits;
 use super::protection::{Protection, ProtectionSettings};
-use super::resets::Resets;
+use super::resets::{ONE_PLACE, ResetSuspects};
 use super::routes::{Router, Routes};
 use super::settling::Settling;
 use super::sweep::{self, Sweep};
@@ -82,7 +82,7 @@ pub struct Machine {
     pub(super) permits: Permits,
     pub(super) protection: Protection,
     pub(super) sweep: Sweep,
-    pub(super) resets: Resets,
+    pub(super) resets: ResetSuspects,
     pub(super) routes: Option<Routes>,
     pub(super) suspects: Suspects<Delivery>,
     pub(super) suspect_settling: Settling,
@@ -122,7 +122,7 @@ impl Machine {
             permits: Permits::new(concurrency),
             protection: Protection::new(protection, &policy, concurrency),
             sweep: Sweep::default(),
-            resets: Resets::default(),
+            resets: ResetSuspects::default(),
             routes: None,
             suspects: Suspects::new(policy.crash_threshold()),
             suspect_settling: Settling::No,
@@ -176,7 +176,7 @@ impl Machine {
     }
 
     fn room_below(&self, unsettled_max: usize) -> usize {
-        if self.stopping || self.suspects.want_silence() {
+        if self.stopping || self.suspects.want_silence() || self.is_kept_free() {
             return 0;
         }
         let room = self.permits.free().min(unsettled_max.saturating_sub(self.unsettled));
@@ -184,11 +184,17 @@ impl Machine {
         room.min(if self.sweep.is_on() { allowed.max(sweep::LOOK_MAX) } else { allowed })
     }
 
+    /// Whether the one place all messages go to is kept free for one of them.
+    pub(super) fn is_kept_free(&self) -> bool {
+        self.routes.is_none() && self.resets.is_reserved(ONE_PLACE)
+    }
+
     /// Time has passed: what the breaker and the ramp allow may have changed.
     pub fn tick(&mut self, now: Time) {
         self.protection.tick(now);
         self.sweep.tick(self.protection.is_out_of_reach(), now);
         self.expire_suspects(now);
+        self.tick_resets(now);
     }
 
     /// This process does `owned` of `all` parts of the work, and so has that part of what is given to the pipeline as a
@@ -224,7 +230,7 @@ impl Machine {
 
     /// Whether nothing keeps messages from being taken but the permits.
     pub fn is_unhindered(&self) -> bool {
-        self.protection.room(0) == usize::MAX && !self.suspects.want_silence()
+        self.protection.room(0) == usize::MAX && !self.suspects.want_silence() && !self.is_kept_free()
     }
 
     /// Whether the dead-letter guard wants the pipeline paused.
@@ -264,6 +270,9 @@ impl Machine {
                 self.released += 1;
             }
             Verdict::Dead { reason, meta, at } => {
+                if !self.resets.is_idle() {
+                    self.resets.forget(settlement.delivery.receipt.number());
+                }
                 self.protection.died(reason, at);
                 self.figures.dead.add(reason);
                 let calls = u64::from(meta.attempts) + u64::from(meta.uncounted);
@@ -314,6 +323,7 @@ impl Machine {
         self.interrupt_waits();
         self.release_suspects();
         self.release_lot();
+        self.release_apart();
     }
 
     /// Gives up what still runs: the attempt that runs is not counted. Returns how many calls that were.
@@ -353,7 +363,8 @@ impl Machine {
     pub fn next_wake(&self, next_due: Option<Time>) -> Option<Time> {
         let taken = next_due.filter(|_| self.room_for_due() > 0);
         let looked_after = self.protection.next_wake().into_iter().chain(self.sweep.next());
-        taken.into_iter().chain(self.waiting.next_due()).chain(looked_after).min()
+        let in_place = self.waiting.next_due().filter(|_| !self.is_kept_free());
+        taken.into_iter().chain(in_place).chain(looked_after).chain(self.resets.next_wake()).min()
     }
 
     /// The counters, and the gauges that are known here.
@@ -361,7 +372,12 @@ impl Machine {
         let suspects = self.suspects.len() as u64;
         let endpoints = self.routes.as_mut().map(|routes| routes.figures(now));
         Figures {
-            health: HealthFigures { endpoints, suspects, ..self.protection.figures(now) },
+            health: HealthFigures {
+                endpoints,
+                suspects,
+                resets: self.resets.figures(),
+                ..self.protection.figures(now)
+            },
             held: self.deferred.waiting(now),
             running: self.running(),
             waiting_in_place: self.waiting_in_place(),

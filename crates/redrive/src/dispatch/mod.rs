@@ -1,6 +1,7 @@
 //! Dispatch without I/O: what to take, whom to start, what to settle. Clock, randomness and threads are arguments or
 //! elsewhere, so that a simulation can drive the same code.
 
+mod apart;
 pub mod calls;
 mod ends;
 pub mod failed;
@@ -25,4 +26,5 @@ pub use health::{EndpointFigures, HealthChange, HealthChanged, HealthEntry, Heal
 pub use incident::Incident;
 pub use machine::{Ended, Machine, Parked, Start, Tally, Views};
 pub use permits::{Permit, Permits};
+pub use resets::ResetFigures;
 pub use protection::{Protection, ProtectionSettings};

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redrive_core::breaker::{Breaker, BreakerSettings, Change, Sign};
+use redrive_core::breaker::{Breaker, BreakerSettings, Change, Retried, Sign};
 use redrive_core::budget::RetryBudget;
 use redrive_core::closed::ClosedSpans;
 use redrive_core::decide::RECONNECTS_MAX;
@@ -17,6 +17,7 @@ use redrive_core::{Budget, Class, FailureKind, Health, Meta, Policy, Reason, Tim
 use super::health::{HealthChange, HealthEntry, HealthFigures};
 use super::incident::Recording;
 use super::kept;
+use super::resets::ResetFigures;
 use crate::failure::Failure;
 use crate::settle::Views;
 
@@ -54,9 +55,38 @@ pub(super) enum Admission {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallEnd {
     pub(super) message: u64,
-    pub(super) is_first: bool,
+    pub(super) which: Which,
     pub(super) is_probe: bool,
     pub(super) told: Told,
+}
+
+/// Which attempt of its message a call was, as far as it matters for what it says about the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// No call of the message has said anything yet.
+    First,
+    /// None has since it was driven again.
+    FirstSinceReplay,
+    Later {
+        first_failed: Option<Time>,
+    },
+}
+
+impl Which {
+    pub(super) fn of(meta: &Meta) -> Self {
+        // A call that met a stale connection has said nothing.
+        let is_first = meta.attempts == 0 && meta.uncounted == meta.reconnects;
+        match (is_first, meta.replays) {
+            (true, 0) => Self::First,
+            (true, _) => Self::FirstSinceReplay,
+            (false, _) => Self::Later { first_failed: meta.first_failed },
+        }
+    }
+
+    /// Whether it counts for a sink that has shown this sign.
+    pub(super) fn counts(self, sign: Sign) -> bool {
+        !matches!(self, Self::Later { .. }) || sign.is_the_sinks()
+    }
 }
 
 /// What a call tells about the sink.
@@ -111,11 +141,6 @@ impl Told {
             Class::Reconnect | Class::Crash => Self::Nothing,
         }
     }
-}
-
-/// Whether no call of the message has said anything yet: one that was stale does not count.
-pub(super) fn is_first(meta: &Meta) -> bool {
-    meta.replays == 0 && meta.attempts == 0 && meta.uncounted == meta.reconnects
 }
 
 impl Protection {
@@ -217,6 +242,11 @@ impl Protection {
         }
     }
 
+    /// Whether all messages go to one place.
+    pub(super) fn is_one_endpoint(&self) -> bool {
+        self.one_endpoint
+    }
+
     pub(super) fn is_open(&self) -> bool {
         !self.breaker.is_closed()
     }
@@ -247,7 +277,7 @@ impl Protection {
 
     /// Hears how a call ended. Whether it made the breaker open.
     pub(super) fn ended(&mut self, end: CallEnd, now: Time) -> bool {
-        let CallEnd { message, is_first, is_probe, told } = end;
+        let CallEnd { message, which, is_probe, told } = end;
         let is_good = told == Told::Sign(Sign::Good);
         if let Some(ramp) = &mut self.ramp
             && told != Told::Nothing
@@ -256,7 +286,7 @@ impl Protection {
             ramp.tick(now);
         }
         if let Told::Sign(_) = told {
-            self.pulse.beat(message, is_first, is_good, now);
+            self.pulse.beat(message, which == Which::First, is_good, now);
         }
         if is_good {
             self.asked = self.asked.filter(|asked| !asked.is_over);
@@ -269,8 +299,14 @@ impl Protection {
                 None
             }
             _ if is_probe => self.breaker.probe_ended(message, is_good, now),
-            Told::Sign(sign) if is_first => self.breaker.first_attempt(message, sign, now),
-            Told::Sign(_) | Told::Busy | Told::Nothing => None,
+            Told::Sign(sign) => match which {
+                Which::First => self.breaker.first_attempt(message, sign, now),
+                Which::FirstSinceReplay => self.breaker.first_since_replay(message, sign, now),
+                Which::Later { first_failed } => {
+                    self.breaker.later_attempt(Retried { message, first_failed }, sign, now)
+                }
+            },
+            Told::Busy | Told::Nothing => None,
         };
         let opened = matches!(change, Some(Change::Opened(_)));
         self.breaker_changed(change, now);
@@ -369,15 +405,19 @@ impl Protection {
     }
 
     pub(super) fn note(&mut self, change: HealthChange, at: Time) {
-        let entry = HealthEntry { at, change };
         if self.history.len() == HISTORY_MAX {
             self.history.pop_front();
         }
-        self.history.push_back(entry.clone());
+        self.history.push_back(HealthEntry { at, change: change.clone() });
+        self.tell(change, at);
+    }
+
+    /// Something for the log that is no change of health.
+    pub(super) fn tell(&mut self, change: HealthChange, at: Time) {
         if self.unheard.len() == UNHEARD_MAX {
             self.unheard.remove(0);
         }
-        self.unheard.push(entry);
+        self.unheard.push(HealthEntry { at, change });
     }
 
     /// Appends what has changed since the last call.
@@ -410,6 +450,7 @@ impl Protection {
             budget_remaining: remaining,
             flood: self.halted,
             suspects: 0,
+            resets: ResetFigures::default(),
             history: self.history.iter().cloned().collect(),
         }
     }
