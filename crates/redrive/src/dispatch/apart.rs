@@ -77,7 +77,12 @@ impl Machine {
 
     /// Looks at a failure. Whether it may have been another message that the receiver died of; and if this one has made it
     /// break off too often, the failure is a crash from here on.
-    pub(super) fn blame_for_reset(&mut self, call: &mut Call, failure: Failure, now: Time) -> (Failure, bool) {
+    pub(super) fn blame_for_reset(
+        &mut self,
+        call: &mut Call,
+        failure: Failure,
+        now: Time,
+    ) -> (Failure, bool) {
         match failure.kind() {
             FailureKind::Reset => {}
             FailureKind::Status(_) | FailureKind::Other => {
@@ -94,8 +99,7 @@ impl Machine {
             None => self.running(),
         };
         let closed = Closed { message, place, in_turn: call.turn.is_some(), others };
-        let Blame { times, is_shared, is_convicted, is_told } =
-            self.resets.closed(closed, &self.policy, now);
+        let Blame { times, is_shared, is_convicted, is_told } = self.resets.closed(closed, &self.policy, now);
         let threshold = suspects::convicted_at(self.policy.crash_threshold());
         let message_id = || call.delivery.message.id().to_owned();
         if is_told {

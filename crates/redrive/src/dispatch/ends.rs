@@ -172,7 +172,8 @@ impl Machine {
         self.start_apart(now, starts);
         self.start_freed(now, starts);
         while !self.is_kept_free()
-            && let Some(call) = self.waiting.pop_due(now) {
+            && let Some(call) = self.waiting.pop_due(now)
+        {
             let Some(call) = self.calls.remove(call) else { continue };
             if expired(&call.delivery.meta, now) {
                 self.settle(settle::dead(call.delivery, Reason::TtlExceeded, now), None);

@@ -26,5 +26,5 @@ pub use health::{EndpointFigures, HealthChange, HealthChanged, HealthEntry, Heal
 pub use incident::Incident;
 pub use machine::{Ended, Machine, Parked, Start, Tally, Views};
 pub use permits::{Permit, Permits};
-pub use resets::ResetFigures;
 pub use protection::{Protection, ProtectionSettings};
+pub use resets::ResetFigures;

@@ -74,7 +74,9 @@ impl ResetSuspects {
 
     /// Lets a delivery pass, or keeps it until it has its turn.
     pub(super) fn admit(&mut self, delivery: Delivery, policy: &Policy, now: Time) -> Option<Delivery> {
-        let Some(suspicion) = self.evidence.suspicion(delivery.receipt.number()) else { return Some(delivery) };
+        let Some(suspicion) = self.evidence.suspicion(delivery.receipt.number()) else {
+            return Some(delivery);
+        };
         let convicts = suspects::convicted_at(policy.crash_threshold());
         let is_last = suspicion.times + 1 >= convicts || is_last_attempt(&delivery.meta, policy);
         let wants = if is_last { Wants::Alone } else { Wants::Turn };

@@ -37,6 +37,17 @@ pub struct Router {
     pub(crate) of: Arc<Route>,
 }
 
+impl Router {
+    /// At most `per_endpoint` calls run against one endpoint at once, and `rate` begin there in a second.
+    pub fn new(
+        per_endpoint: u32,
+        rate: Option<f64>,
+        of: impl Fn(&Message) -> Option<Endpoint> + Send + Sync + 'static,
+    ) -> Self {
+        Self { per_endpoint, rate, of: Arc::new(of) }
+    }
+}
+
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Router").field("per_endpoint", &self.per_endpoint).finish_non_exhaustive()

@@ -15,7 +15,7 @@ pub(crate) const STARTED: Time = Time::from_millis(1_800_000_000_000);
 pub(crate) const STEP: Duration = Duration::from_millis(5);
 
 /// What a call comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
     Status(u16),
@@ -27,6 +27,8 @@ pub(crate) enum Answer {
     Busy(Duration),
     /// The service dies, and with it every call under way; it is back after this long.
     Dies(Duration),
+    /// This, but not before so long.
+    After(Duration, Box<Answer>),
 }
 
 /// One call as its service sees it.
@@ -179,7 +181,11 @@ impl Service {
         let dice = self.draw();
         let is_down = self.now < self.down_until;
         let answer = if is_down { Answer::Refused } else { answer(&called, dice) };
-        let took = if answer == Answer::Refused { Duration::ZERO } else { self.latency };
+        let (took, answer) = match answer {
+            Answer::Refused => (Duration::ZERO, Answer::Refused),
+            Answer::After(took, answer) => (took, *answer),
+            answer => (self.latency, answer),
+        };
         self.calls.push(called);
         self.running.push(Running { call: start.call, id, ends: self.now.plus(took), answer });
     }
@@ -249,7 +255,7 @@ fn end_of(answer: Answer) -> Ended {
         Answer::Status(status) if (400..500).contains(&status) => Failure::permanent(status.to_string()),
         Answer::Status(status) => Failure::transient(status.to_string()).of_kind(FailureKind::Status(status)),
         Answer::Refused => Failure::transient("connection refused").of_kind(FailureKind::Refused),
-        Answer::Reset | Answer::Dies(_) => {
+        Answer::Reset | Answer::Dies(_) | Answer::After(..) => {
             Failure::transient("connection reset").of_kind(FailureKind::Reset).ambiguous()
         }
         Answer::Busy(wait) => Failure::rate_limited(wait, "429").of_kind(FailureKind::Status(429)),

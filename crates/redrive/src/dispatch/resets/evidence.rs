@@ -216,7 +216,11 @@ mod tests {
         assert_eq!((second.times, second.is_convicted), (Some(2), false));
         evidence.answered(51, PLACE, at(1_500));
         let beside_others = evidence.broke_off(Reset { in_turn: true, ..beside(1) }, at(2_000));
-        assert_eq!((beside_others.times, beside_others.is_convicted), (Some(2), false), "whose fault was it?");
+        assert_eq!(
+            (beside_others.times, beside_others.is_convicted),
+            (Some(2), false),
+            "whose fault was it?"
+        );
         evidence.answered(52, PLACE, at(2_500));
         let last = evidence.broke_off(alone(1), at(3_000));
         assert!(last.is_convicted && last.times == Some(3) && !last.is_shared, "{last:?}");

@@ -89,7 +89,11 @@ impl<T> Turns<T> {
             return Err(who);
         }
         self.waiting += 1;
-        self.lines.entry(place).or_insert_with(|| Line::new(now)).waiting.push_back(Waiting { who, wants, since: now });
+        self.lines.entry(place).or_insert_with(|| Line::new(now)).waiting.push_back(Waiting {
+            who,
+            wants,
+            since: now,
+        });
         Ok(())
     }
 
@@ -159,7 +163,13 @@ impl<T> Turns<T> {
 
 impl<T> Line<T> {
     fn new(now: Time) -> Self {
-        Self { waiting: VecDeque::new(), is_running: false, reserved: None, began: now, free_until: Time::ZERO }
+        Self {
+            waiting: VecDeque::new(),
+            is_running: false,
+            reserved: None,
+            began: now,
+            free_until: Time::ZERO,
+        }
     }
 
     /// Whoever may start, and whether it has its turn.
@@ -218,9 +228,9 @@ impl<T> Line<T> {
     }
 
     fn next_wake(&self) -> Option<Time> {
-        let reserved = self.reserved.map(|(what, since)| {
-            since.plus(if what == Reserved::Draining { DRAIN_MAX } else { RUN_MAX })
-        });
+        let reserved = self
+            .reserved
+            .map(|(what, since)| since.plus(if what == Reserved::Draining { DRAIN_MAX } else { RUN_MAX }));
         let overdue = self.waiting.front().map(|one| one.since.plus(WAIT_MAX));
         let wants_alone = self.waiting.iter().any(|one| one.wants == Wants::Alone);
         let free = (wants_alone && !self.is_running && reserved.is_none()).then_some(self.free_until);
