@@ -3,19 +3,30 @@
 use std::time::Duration;
 
 use redrive_core::breaker::Sign;
-use redrive_core::endpoints::EndpointCall;
+use redrive_core::endpoints::{Endpoint, EndpointCall};
 use redrive_core::policy::Mode;
 use redrive_core::{Decision, Health, Meta, Random, Reason, Time, expired};
 
 use super::calls::Call;
 use super::failed::AttemptFailed;
 use super::machine::{Machine, Start};
+use super::permits::Permit;
 use super::protection::{CallEnd, Told, Which};
 use super::settling::Settling;
+use super::unconfirmed::Undecided;
 use crate::engine::{Settlement, Verdict};
 use crate::failure::Failure;
 use crate::figures::Figures;
-use crate::settle::{self, Moment};
+use crate::settle::{self, Moment, Views};
+
+/// Whether an empty retry budget makes a dead letter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Letters {
+    AtOnce,
+    /// Once the sink has shown that it is there: nothing may be dead-lettered for an outage nobody has noticed yet.
+    OnceConfirmed,
+    Never,
+}
 
 /// How many resets that may have been another message's doing do not count as the last attempt. With the steps of a
 /// deferral that is about a quarter of an hour.
@@ -49,6 +60,9 @@ impl Machine {
             Told::Busy | Told::Nothing => (None, false),
         };
         self.tell_endpoint(call, EndpointCall { counts, is_good, retry_after }, now);
+        if is_good == Some(true) && !self.unconfirmed.is_empty() {
+            self.confirm(call.to, call.started, now);
+        }
         if opened {
             // Nothing is sent any more, so nothing waits in place for being sent.
             self.interrupt_waits();
@@ -63,21 +77,37 @@ impl Machine {
         if let Some(asked) = asked {
             self.protection.asked_to_wait(asked, now);
         }
-        let mut views = self.protection.views(now);
-        if let (Some(routes), Some(to)) = (&self.routes, call.to) {
-            views.health = routes.endpoints.health(to, now).unwrap_or(views.health);
-        }
-        if views.health.is_healthy() && self.met_a_sink_that_is_down(&call, &failure, is_shared) {
+        let mut views = self.views_at(call.to, now);
+        if views.health.is_healthy() && self.met_a_sink_that_is_down(&call, &failure, is_shared, now) {
             views.health = Health::Unhealthy { retry_in: Duration::ZERO };
         }
-        let Call { delivery, started, permit, is_suspect, .. } = call;
+        self.figures.attempts.add(failure.class());
+        let Call { delivery, started, permit, is_suspect, to, .. } = call;
         let delivery = self.with_time_held(delivery, started);
-        let moment = Moment { policy: &self.policy, views: &views, now, random };
+        let undecided = Undecided { delivery, started, ended: now, failure, random, to };
+        let budget = match self.policy.mode() {
+            Mode::Blocking => Letters::AtOnce,
+            _ if is_suspect || self.stopping || self.paused || !self.unconfirmed.has_room() => Letters::Never,
+            Mode::NonBlocking => Letters::OnceConfirmed,
+        };
+        self.conclude(undecided, &views, budget, Some(permit).filter(|_| !is_suspect));
+    }
+
+    /// Decides about a failed attempt and does it. With its permit the message may wait in place for the next one.
+    fn conclude(&mut self, undecided: Undecided, views: &Views, budget: Letters, permit: Option<Permit>) {
+        let Undecided { delivery, started, ended, failure, random, to } = undecided;
+        let moment = Moment { policy: &self.policy, views, now: ended, random };
         let (settlement, decision) = settle::failed(delivery, started, &failure, moment);
+        if decision == Decision::DeadLetter(Reason::BudgetExhausted) && budget != Letters::AtOnce {
+            let undecided = Undecided { delivery: settlement.delivery, started, ended, failure, random, to };
+            return match budget {
+                Letters::OnceConfirmed => self.unconfirmed.push(undecided),
+                _ => self.defer_unconfirmed(undecided, ended),
+            };
+        }
         if let Decision::RetryAt(retry) = &decision {
             self.protection.spend(retry.spends);
         }
-        self.figures.attempts.add(failure.class());
         self.count_retry(&decision);
         if let Some(pipeline) = &self.watcher
             && let Some(attempt) = &settlement.attempt
@@ -85,10 +115,10 @@ impl Machine {
             let tier = &self.figures.retries[tier_of(&decision, &self.figures)].tier;
             let message = &settlement.delivery.message;
             let decided = (&decision, tier);
-            self.failed.extend(AttemptFailed::new(pipeline, message, attempt, &failure, decided, now));
+            self.failed.extend(AttemptFailed::new(pipeline, message, attempt, &failure, decided, ended));
         }
-        match settlement.verdict {
-            Verdict::Retry { due, meta } if self.waits_in_place() && !is_suspect => {
+        match (settlement.verdict, permit) {
+            (Verdict::Retry { due, meta }, Some(permit)) if self.waits_in_place() => {
                 let Settlement { mut delivery, attempt, .. } = settlement;
                 delivery.meta = meta;
                 delivery.due = Some(due);
@@ -103,10 +133,52 @@ impl Machine {
         }
     }
 
-    /// Whether this very attempt shows that the sink is down, whatever others have met: the message cannot have brought
-    /// that about. It must not be what ends it.
-    fn met_a_sink_that_is_down(&self, call: &Call, failure: &Failure, is_shared: bool) -> bool {
+    /// The sink has answered a call that began after others had failed: what their retry budget says holds.
+    fn confirm(&mut self, to: Option<Endpoint>, started: Time, now: Time) {
+        for undecided in self.unconfirmed.confirmed(to, started) {
+            let views = self.views_at(undecided.to, now);
+            self.conclude(undecided, &views, Letters::AtOnce, None);
+        }
+    }
+
+    /// Nobody knows whether the sink is there: the message waits.
+    fn defer_unconfirmed(&mut self, undecided: Undecided, now: Time) {
+        let health = Health::Unhealthy { retry_in: Duration::ZERO };
+        let views = Views { health, ..self.protection.views(now) };
+        self.conclude(undecided, &views, Letters::AtOnce, None);
+    }
+
+    /// Defers those that have waited long enough for the sink to show itself.
+    pub(super) fn tick_unconfirmed(&mut self, now: Time) {
+        while let Some(undecided) = self.unconfirmed.pop_late(now) {
+            self.defer_unconfirmed(undecided, now);
+        }
+    }
+
+    /// Nobody waits any longer for the sink to show itself.
+    pub(super) fn defer_all_unconfirmed(&mut self) {
+        for undecided in self.unconfirmed.take_all() {
+            let now = undecided.ended;
+            self.defer_unconfirmed(undecided, now);
+        }
+    }
+
+    /// What a decision about a message that goes to `to` is told.
+    fn views_at(&mut self, to: Option<Endpoint>, now: Time) -> Views {
+        let mut views = self.protection.views(now);
+        if let (Some(routes), Some(to)) = (&self.routes, to) {
+            views.health = routes.endpoints.health(to, now).unwrap_or(views.health);
+        }
+        views
+    }
+
+    /// Whether this message shows that the sink is down before breaker and pulse know: it cannot have brought about what it
+    /// met, or has met nothing else since the sink answered anybody. That must not be what ends it.
+    fn met_a_sink_that_is_down(&self, call: &Call, failure: &Failure, is_shared: bool, now: Time) -> bool {
         let meta = &call.delivery.meta;
+        if self.protection.has_stopped(meta, now) {
+            return true;
+        }
         match (&self.routes, call.to) {
             _ if is_shared => meta.uncounted < SHARED_RESETS_MAX,
             _ if !failure.never_arrived() => false,
@@ -191,6 +263,7 @@ impl Machine {
             self.release_suspects();
             self.release_lot();
             self.release_apart();
+            self.defer_all_unconfirmed();
         }
     }
 }

@@ -23,6 +23,7 @@ use super::resets::{ONE_PLACE, ResetSuspects};
 use super::routes::{Router, Routes};
 use super::settling::Settling;
 use super::sweep::{self, Sweep};
+use super::unconfirmed::Unconfirmed;
 use super::waiting::Waiting;
 use crate::engine::{Delivery, Settlement, Ticket, Verdict};
 use crate::failure::Failure;
@@ -89,6 +90,7 @@ pub struct Machine {
     pub(super) suspects_new: usize,
     pub(super) calls: Calls,
     pub(super) waiting: Waiting,
+    pub(super) unconfirmed: Unconfirmed,
     batch: Vec<Settlement>,
     batch_parked: Vec<Parked>,
     batch_retries: usize,
@@ -130,6 +132,7 @@ impl Machine {
             policy,
             calls: Calls::default(),
             waiting: Waiting::default(),
+            unconfirmed: Unconfirmed::default(),
             batch: Vec::new(),
             batch_parked: Vec::new(),
             batch_retries: 0,
@@ -195,6 +198,7 @@ impl Machine {
         self.sweep.tick(self.protection.is_out_of_reach(), now);
         self.expire_suspects(now);
         self.tick_resets(now);
+        self.tick_unconfirmed(now);
     }
 
     /// This process does `owned` of `all` parts of the work, and so has that part of what is given to the pipeline as a
@@ -324,6 +328,7 @@ impl Machine {
         self.release_suspects();
         self.release_lot();
         self.release_apart();
+        self.defer_all_unconfirmed();
     }
 
     /// Gives up what still runs: the attempt that runs is not counted. Returns how many calls that were.
@@ -364,7 +369,8 @@ impl Machine {
         let taken = next_due.filter(|_| self.room_for_due() > 0);
         let looked_after = self.protection.next_wake().into_iter().chain(self.sweep.next());
         let in_place = self.waiting.next_due().filter(|_| !self.is_kept_free());
-        taken.into_iter().chain(in_place).chain(looked_after).chain(self.resets.next_wake()).min()
+        let kept = self.resets.next_wake().into_iter().chain(self.unconfirmed.next_wake());
+        taken.into_iter().chain(in_place).chain(looked_after).chain(kept).min()
     }
 
     /// The counters, and the gauges that are known here.

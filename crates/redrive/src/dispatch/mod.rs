@@ -18,6 +18,7 @@ mod routing;
 mod settling;
 mod suspected;
 mod sweep;
+mod unconfirmed;
 mod waiting;
 
 pub use calls::CallId;

@@ -10,7 +10,7 @@ use redrive_core::budget::RetryBudget;
 use redrive_core::closed::ClosedSpans;
 use redrive_core::decide::RECONNECTS_MAX;
 use redrive_core::guard::{Flood, Guard, GuardSettings};
-use redrive_core::pulse::Pulse;
+use redrive_core::pulse::{Pulse, Stopped};
 use redrive_core::ramp::Ramp;
 use redrive_core::{Budget, Class, FailureKind, Health, Meta, Policy, Reason, Time};
 
@@ -175,6 +175,16 @@ impl Protection {
             None => Health::Healthy,
         };
         Views { health, budget: self.budget.view(now) }
+    }
+
+    /// Whether the sink seems to have stopped just now, as far as a message can tell. For one message alone that is worth
+    /// one more look and no more.
+    pub(super) fn has_stopped(&self, meta: &Meta, now: Time) -> bool {
+        match meta.first_failed.map(|since| self.pulse.stopped(since, now)) {
+            None | Some(Stopped::No) => false,
+            Some(Stopped::ForOne) => meta.uncounted == meta.reconnects,
+            Some(Stopped::ForSeveral) => true,
+        }
     }
 
     /// Time has passed.
