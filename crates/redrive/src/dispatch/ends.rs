@@ -5,7 +5,7 @@ use std::time::Duration;
 use redrive_core::breaker::Sign;
 use redrive_core::endpoints::{Endpoint, EndpointCall};
 use redrive_core::policy::Mode;
-use redrive_core::{Decision, Health, Meta, Random, Reason, Time, expired};
+use redrive_core::{Class, Decision, Health, Meta, Random, Reason, Time, expired};
 
 use super::calls::Call;
 use super::failed::AttemptFailed;
@@ -87,6 +87,8 @@ impl Machine {
         let undecided = Undecided { delivery, started, ended: now, failure, random, to };
         let budget = match self.policy.mode() {
             Mode::Blocking => Letters::AtOnce,
+            // A crash is the message's own.
+            _ if undecided.failure.class() == Class::Crash => Letters::AtOnce,
             _ if is_suspect || self.stopping || self.paused || !self.unconfirmed.has_room() => Letters::Never,
             Mode::NonBlocking => Letters::OnceConfirmed,
         };

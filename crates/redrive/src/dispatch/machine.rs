@@ -369,7 +369,8 @@ impl Machine {
         let taken = next_due.filter(|_| self.room_for_due() > 0);
         let looked_after = self.protection.next_wake().into_iter().chain(self.sweep.next());
         let in_place = self.waiting.next_due().filter(|_| !self.is_kept_free());
-        let kept = self.resets.next_wake().into_iter().chain(self.unconfirmed.next_wake());
+        let can_start = self.permits.free() > 0 && self.protection.room(self.permits.used()) > 0;
+        let kept = self.resets.next_wake(can_start).into_iter().chain(self.unconfirmed.next_wake());
         taken.into_iter().chain(in_place).chain(looked_after).chain(kept).min()
     }
 

@@ -130,8 +130,9 @@ impl ResetSuspects {
         self.turns.freed()
     }
 
-    pub(super) fn next_wake(&self) -> Option<Time> {
-        self.turns.next_wake()
+    /// When time alone changes something, given whether anybody could start.
+    pub(super) fn next_wake(&self, can_start: bool) -> Option<Time> {
+        self.turns.next_wake(can_start)
     }
 
     /// All that wait, to be given back.

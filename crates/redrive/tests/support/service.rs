@@ -209,7 +209,7 @@ impl Service {
         for Running { call, answer, .. } in ended {
             let answer = if dies.is_some() && answer == Answer::Done { Answer::Reset } else { answer };
             let random = Random(self.draw());
-            self.machine.ended(call, end_of(answer), now, random);
+            self.machine.ended(call, end_of(&answer), now, random);
         }
         all
     }
@@ -249,8 +249,8 @@ impl Service {
     }
 }
 
-fn end_of(answer: Answer) -> Ended {
-    let failed = match answer {
+fn end_of(answer: &Answer) -> Ended {
+    let failed = match *answer {
         Answer::Done => return Ended::Done,
         Answer::Status(status) if (400..500).contains(&status) => Failure::permanent(status.to_string()),
         Answer::Status(status) => Failure::transient(status.to_string()).of_kind(FailureKind::Status(status)),

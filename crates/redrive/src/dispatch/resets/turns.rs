@@ -124,7 +124,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Time has passed: a place may have been kept free for long enough.
+    /// Time has passed: a place may have been kept free for long enough, or may be kept free again.
     pub(super) fn tick(&mut self, now: Time) {
         if self.lines.is_empty() {
             return;
@@ -133,6 +133,7 @@ impl<T> Turns<T> {
             if line.is_reserved_too_long(now) && line.release(now) {
                 self.freed.push(*place);
             }
+            line.reserve_if_wanted(now);
         }
         self.lines.retain(|_, line| !line.is_idle(now));
     }
@@ -142,9 +143,9 @@ impl<T> Turns<T> {
         std::mem::take(&mut self.freed).into_iter()
     }
 
-    /// When time alone changes something.
-    pub(super) fn next_wake(&self) -> Option<Time> {
-        self.lines.values().filter_map(Line::next_wake).min()
+    /// When time alone changes something, given whether anybody could start.
+    pub(super) fn next_wake(&self, can_start: bool) -> Option<Time> {
+        self.lines.values().filter_map(|line| line.next_wake(can_start)).min()
     }
 
     /// All that wait, to be given back. Whoever runs goes on.
@@ -183,12 +184,8 @@ impl<T> Line<T> {
             return None;
         }
         if let Some(at) = self.waiting.iter().position(|one| one.wants == Wants::Alone) {
-            let is_empty = under_way() == 0;
-            let may_reserve = now >= self.free_until;
-            if self.reserved.is_none() && may_reserve {
-                (self.reserved, self.began) = (Some((Reserved::Draining, now)), now);
-            }
-            if is_empty {
+            self.reserve_if_wanted(now);
+            if under_way() == 0 {
                 if self.reserved.is_some() {
                     self.reserved = Some((Reserved::Running, now));
                 }
@@ -200,6 +197,14 @@ impl<T> Line<T> {
         }
         let at = self.waiting.iter().position(|one| one.wants == Wants::Turn)?;
         self.start(at)
+    }
+
+    /// Keeps the place free, if somebody wants to be alone there and it is not too early for that.
+    fn reserve_if_wanted(&mut self, now: Time) {
+        let is_wanted = !self.is_running && self.waiting.iter().any(|one| one.wants == Wants::Alone);
+        if is_wanted && self.reserved.is_none() && now >= self.free_until {
+            (self.reserved, self.began) = (Some((Reserved::Draining, now)), now);
+        }
     }
 
     fn start(&mut self, at: usize) -> Option<(T, bool)> {
@@ -227,11 +232,11 @@ impl<T> Line<T> {
         self.waiting.is_empty() && !self.is_running && now >= self.free_until
     }
 
-    fn next_wake(&self) -> Option<Time> {
+    fn next_wake(&self, can_start: bool) -> Option<Time> {
         let reserved = self
             .reserved
             .map(|(what, since)| since.plus(if what == Reserved::Draining { DRAIN_MAX } else { RUN_MAX }));
-        let overdue = self.waiting.front().map(|one| one.since.plus(WAIT_MAX));
+        let overdue = self.waiting.front().filter(|_| can_start).map(|one| one.since.plus(WAIT_MAX));
         let wants_alone = self.waiting.iter().any(|one| one.wants == Wants::Alone);
         let free = (wants_alone && !self.is_running && reserved.is_none()).then_some(self.free_until);
         reserved.into_iter().chain(overdue).chain(free).min()
@@ -308,7 +313,8 @@ mod tests {
         turns.wait(HERE, 1, Wants::Turn, at(0)).unwrap();
         turns.wait(HERE, 2, Wants::Turn, at(0)).unwrap();
         assert_eq!(turns.next(|_| 0, at(0)), turn(1));
-        assert_eq!(turns.next_wake(), Some(at(30_000)));
+        assert_eq!(turns.next_wake(true), Some(at(30_000)));
+        assert_eq!(turns.next_wake(false), None);
         assert_eq!(turns.next(|_| 0, at(29_999)), None);
         assert_eq!(turns.next(|_| 0, at(30_000)), Some(Next { who: 2, turn: None }));
     }
