@@ -149,6 +149,11 @@ impl Endpoints {
         self.own.known.get(&to.endpoint)?.answered
     }
 
+    /// Nobody waits any longer for what an endpoint has asked for. What is closed stays closed.
+    pub fn lift_waits(&mut self) {
+        self.own.known.values_mut().for_each(|trouble| trouble.not_before = Time::ZERO);
+    }
+
     /// Whether as many run as may.
     pub fn is_full(&self, to: Endpoint) -> bool {
         self.running.get(&to.endpoint).is_some_and(|running| *running >= self.per_endpoint)

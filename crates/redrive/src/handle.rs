@@ -19,6 +19,15 @@ use crate::run::built::Built;
 use crate::run::clock::Clock;
 use crate::run::command::{Command, Gate};
 
+/// How a pipeline shall go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Resume {
+    /// The dead-letter guard lets pass what it has paused the pipeline for, until that is over.
+    pub dead_letter_anyway: bool,
+    /// Nobody waits any longer for a `Retry-After` that holds for all messages. The message that got it still does.
+    pub now: bool,
+}
+
 /// A handle to one pipeline. It works before and while the pipeline runs; clone it freely.
 #[derive(Clone)]
 pub struct PipelineHandle {
@@ -287,12 +296,18 @@ impl PipelineHandle {
     }
 
     pub async fn resume(&self) -> Result<(), HandleError> {
-        self.ask(|reply| Command::Gate { gate: Gate::Open { anyway: false }, reply }).await
+        self.resume_with(Resume::default()).await
     }
 
     /// Like [`Self::resume`], but the dead-letter guard lets pass what it has paused the pipeline for, until that is over.
     pub async fn resume_anyway(&self) -> Result<(), HandleError> {
-        self.ask(|reply| Command::Gate { gate: Gate::Open { anyway: true }, reply }).await
+        self.resume_with(Resume { dead_letter_anyway: true, ..Resume::default() }).await
+    }
+
+    /// Lets the pipeline go on as `resume` says.
+    pub async fn resume_with(&self, resume: Resume) -> Result<(), HandleError> {
+        let Resume { dead_letter_anyway: anyway, now: lifted } = resume;
+        self.ask(|reply| Command::Gate { gate: Gate::Open { anyway, lifted }, reply }).await
     }
 
     async fn ask<T>(

@@ -86,12 +86,19 @@ pub(super) fn describe(operation: Operation) -> Described {
         },
         Operation::ResumePipeline => Described {
             id: "resumePipeline",
-            summary: "Goes on after a pause.",
-            params: &[(
-                "dead_letter_anyway",
-                "boolean",
-                "Lets the dead letters come for which the guard has paused the pipeline.",
-            )],
+            summary: "Goes on after a pause, or with `now` before a Retry-After is over.",
+            params: &[
+                (
+                    "dead_letter_anyway",
+                    "boolean",
+                    "Lets the dead letters come for which the guard has paused the pipeline.",
+                ),
+                (
+                    "now",
+                    "boolean",
+                    "Waits no longer for a Retry-After that holds for all messages; the message that got it still does.",
+                ),
+            ],
             answers: &[("200", "The pipeline, running.", JSON, "Pipeline")],
             codes: &[Code::NotFound, Code::Stopping],
             ..NOTHING

@@ -112,7 +112,11 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("next_probe", time_or_null()),
             (
                 "waits_until",
-                json!({ "type": ["string", "null"], "description": "Until when the sink has asked to be left alone (Retry-After)." }),
+                json!({ "type": ["string", "null"], "description": "Until when nothing is sent because of a Retry-After." }),
+            ),
+            (
+                "waits_because",
+                json!({ "type": ["string", "null"], "description": "Which message got that Retry-After, with which status, and whether it was cut." }),
             ),
             ("rounds", count()),
             ("probes", count()),
@@ -129,6 +133,17 @@ pub(super) fn schemas() -> Map<String, Value> {
             (
                 "suspects",
                 json!({ "type": "integer", "description": "Messages that may have ended the process." }),
+            ),
+            (
+                "resets",
+                json!({
+                    "type": "object",
+                    "description": "Connections that receivers closed while they handled a message.",
+                    "properties": {
+                        "lately": { "type": "integer", "description": "In the last minute or two." },
+                        "apart": { "type": "integer", "description": "Messages that run one at a time at their endpoint because of it." },
+                    },
+                }),
             ),
             (
                 "endpoints",

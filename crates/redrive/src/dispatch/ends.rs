@@ -13,6 +13,7 @@ use super::machine::{Machine, Start};
 use super::permits::Permit;
 use super::protection::{CallEnd, Told, Which};
 use super::settling::Settling;
+use super::shared_wait::AskedWait;
 use super::unconfirmed::Undecided;
 use crate::engine::{Settlement, Verdict};
 use crate::failure::Failure;
@@ -73,9 +74,12 @@ impl Machine {
         self.end_turn_at(&call, now);
         let (failure, is_shared) = self.blame_for_reset(&mut call, failure, now);
         let asked = failure.retry_after().map(|asked| asked.min(self.policy.retry_after_max()));
-        self.tell_protection(&call, Told::of(&failure, &call.delivery.meta), asked, now);
-        if let Some(asked) = asked {
-            self.protection.asked_to_wait(asked, now);
+        let shared = asked.map(|asked| asked.min(self.policy.retry_after_shared_max()));
+        self.tell_protection(&call, Told::of(&failure, &call.delivery.meta), shared, now);
+        if let Some(asked) = asked.filter(|asked| !asked.is_zero()) {
+            let until = now.plus(asked.min(self.policy.retry_after_shared_max()));
+            let (message_id, kind) = (call.delivery.message.id().to_owned(), failure.kind());
+            self.protection.asked_to_wait(AskedWait { since: now, until, asked, message_id, kind }, now);
         }
         let mut views = self.views_at(call.to, now);
         if views.health.is_healthy() && self.met_a_sink_that_is_down(&call, &failure, is_shared, now) {

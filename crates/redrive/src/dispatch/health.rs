@@ -9,8 +9,11 @@ use redrive_core::guard::Flood;
 use redrive_core::views::Gate;
 use redrive_core::{Time, duration};
 
+use crate::timestamp;
+
 use super::incident::Incident;
 use super::resets::ResetFigures;
+use super::shared_wait::AskedWait;
 
 /// The health of one pipeline at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,8 +22,8 @@ pub struct HealthFigures {
     /// Calls that may run at once now: fewer than the limit while the permits grow again, none while it is open.
     pub permits: usize,
     pub limit: usize,
-    /// Until when the sink has asked to be left alone.
-    pub waits_until: Option<Time>,
+    /// What the sink has asked of one message, and everything waits for.
+    pub wait: Option<AskedWait>,
     /// The outage that runs, or was last.
     pub incident: Option<Incident>,
     /// Where the permits would begin if the breaker closed now, and how long they would need to the limit.
@@ -70,6 +73,10 @@ pub enum HealthChange {
         /// Where the permits begin again, and where they end.
         ramp: Option<(usize, usize)>,
     },
+    /// The sink has asked for patience: nothing is sent until then.
+    AskedToWait(AskedWait),
+    /// Somebody does not want to wait any longer.
+    WaitLifted,
     /// The guard has paused the pipeline.
     Flood(Flood),
     /// The last run ended without a clean stop, and this was running.
@@ -125,11 +132,13 @@ impl HealthChange {
                 matches!(change, Change::Opened(_) | Change::Alert(_) | Change::Reopened { .. })
             }
             Self::Flood(_)
+            | Self::AskedToWait(_)
             | Self::Suspected { .. }
             | Self::Convicted { .. }
             | Self::ReceiverKilled { .. }
             | Self::Stuck { .. } => true,
             Self::RunsAlone { .. }
+            | Self::WaitLifted
             | Self::SuspectsCleared { .. }
             | Self::ReceiverClosed { .. }
             | Self::ReceiverClosedMore { .. } => false,
@@ -140,7 +149,7 @@ impl HealthChange {
 impl HealthFigures {
     /// Whether nothing but probes is sent.
     pub fn is_gated(&self) -> bool {
-        self.breaker.state != BreakerState::Closed || self.waits_until.is_some()
+        self.breaker.state != BreakerState::Closed || self.wait.is_some()
     }
 }
 
@@ -158,7 +167,7 @@ impl Default for HealthFigures {
             breaker,
             permits: 0,
             limit: 0,
-            waits_until: None,
+            wait: None,
             incident: None,
             ramp: (0, Duration::ZERO),
             call_took: None,
@@ -172,19 +181,35 @@ impl Default for HealthFigures {
     }
 }
 
-/// A share of first attempts, as in `56 % of 500 first attempts failed within 10 s`.
+/// A share of messages, as in `56 % of 500 messages failed within 10s`.
 pub fn cause(cause: &Cause) -> String {
     let percent = u64::from(cause.failed) * 100 / u64::from(cause.of.max(1));
     let within = duration::print(cause.within);
     match cause.by {
-        Gate::Breaker => format!("{percent} % of {} first attempts failed within {within}", cause.of),
+        Gate::Breaker => format!("{percent} % of {} messages failed within {within}", cause.of),
         Gate::Credential => {
             format!(
-                "{percent} % of {} first attempts failed within {within}, mostly because our key was refused",
+                "{percent} % of {} messages failed within {within}, mostly because our key was refused",
                 cause.of
             )
         }
     }
+}
+
+/// `the downstream answered o-1 with 429 and Retry-After 24h; others wait for 5m of it (retry_after_shared_max)`.
+pub fn asked(wait: &AskedWait) -> String {
+    let AskedWait { asked, message_id, kind, since, until, .. } = wait;
+    let cut = match wait.is_cut() {
+        true => format!(
+            "; others wait for {} of it (retry_after_shared_max)",
+            duration::print(until.since(*since))
+        ),
+        false => String::new(),
+    };
+    format!(
+        "the downstream answered {message_id} with {kind} and Retry-After {}{cut}",
+        duration::print(*asked)
+    )
 }
 
 /// `100 of 120 messages that ended within 1m are dead letters`.
@@ -223,6 +248,10 @@ impl fmt::Display for HealthChange {
                     _ => Ok(()),
                 }
             }
+            Self::AskedToWait(wait) => {
+                write!(f, "▲ nothing is sent until {}: {}", timestamp::print(wait.until), asked(wait))
+            }
+            Self::WaitLifted => write!(f, "▼ the wait was lifted; calls begin few and grow"),
             Self::Flood(why) => write!(f, "▲ paused by the dead-letter guard: {}", flood(why)),
             Self::Suspected { messages } => write!(
                 f,

@@ -248,6 +248,14 @@ impl Machine {
         self.pause(false);
     }
 
+    /// Somebody does not want to wait any longer for what the sink has asked for.
+    pub fn lift_wait(&mut self, now: Time) {
+        self.protection.lift_wait(now);
+        if let Some(routes) = &mut self.routes {
+            routes.endpoints.lift_waits();
+        }
+    }
+
     /// Hears how a call ended. A call that is not known any more was given up before; its end changes nothing.
     pub fn ended(&mut self, call: CallId, ended: Ended, now: Time, random: Random) {
         let Some(call) = self.calls.remove(call) else { return };

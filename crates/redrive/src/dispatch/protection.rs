@@ -18,11 +18,14 @@ use super::health::{HealthChange, HealthEntry, HealthFigures};
 use super::incident::Recording;
 use super::kept;
 use super::resets::ResetFigures;
+use super::shared_wait::{AskedWait, Over, SharedWait};
 use crate::failure::Failure;
 use crate::settle::Views;
 
 /// Changes that a history keeps.
 const HISTORY_MAX: usize = 16;
+/// A wait from this length on is told: short ones come every second.
+const TOLD_FROM: Duration = Duration::from_secs(10);
 /// Changes nobody has fetched yet; the oldest go first.
 const UNHEARD_MAX: usize = 256;
 
@@ -108,22 +111,13 @@ pub struct Protection {
     limit: usize,
     one_endpoint: bool,
     halted: Option<Flood>,
-    asked: Option<Asked>,
+    wait: SharedWait,
     closed: ClosedSpans,
     recording: Recording,
     /// Whether the next process would have to be told something else than was written down.
     is_unwritten: bool,
     history: VecDeque<HealthEntry>,
     unheard: Vec<HealthEntry>,
-}
-
-/// The sink has asked for patience, and has not taken anything since.
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    until: Time,
-    /// How long that was; a clock that is set back does not make it longer.
-    wait: Duration,
-    is_over: bool,
 }
 
 impl Told {
@@ -154,7 +148,7 @@ impl Protection {
             limit,
             one_endpoint: settings.one_endpoint,
             halted: None,
-            asked: None,
+            wait: SharedWait::default(),
             closed: ClosedSpans::default(),
             recording: Recording::new(settings.breaker.fast.window),
             is_unwritten: false,
@@ -201,48 +195,53 @@ impl Protection {
         }
     }
 
-    /// Everything that goes to the sink waits for as long as it has asked one message to.
-    pub(super) fn asked_to_wait(&mut self, wait: Duration, now: Time) {
-        if !self.one_endpoint || wait.is_zero() {
+    /// Everything that goes to the sink waits for what it has asked of one message.
+    pub(super) fn asked_to_wait(&mut self, wait: AskedWait, now: Time) {
+        if !self.one_endpoint {
             return;
         }
-        let until = now.plus(wait);
-        if self.asked.is_none_or(|asked| asked.is_over || asked.until < until) {
-            self.asked = Some(Asked { until, wait, is_over: false });
+        let told = HealthChange::AskedToWait(wait.clone());
+        let is_long = wait.until.since(now) >= TOLD_FROM;
+        if self.wait.ask(wait) && is_long {
+            self.note(told, now);
         }
         self.closed.close(now);
     }
 
-    /// Looks whether it has been waited for long enough. Then calls begin few and grow, as after an outage: the sink had
-    /// its reasons.
-    fn wait_on(&mut self, now: Time) {
-        let Some(asked) = self.asked.as_mut().filter(|asked| !asked.is_over) else { return };
-        asked.until = asked.until.min(now.plus(asked.wait));
-        if now < asked.until {
-            return;
-        }
-        asked.is_over = true;
-        if self.breaker.is_closed() {
-            self.closed.open(now);
-            let probes = self.breaker.settings().probes;
-            self.ramp.get_or_insert_with(|| Ramp::new(probes, self.limit, now));
+    /// An operator does not want to wait any longer.
+    pub(super) fn lift_wait(&mut self, now: Time) {
+        if self.wait.lift() {
+            self.note(HealthChange::WaitLifted, now);
+            self.begin_few(self.breaker.settings().probes, now);
         }
     }
 
-    /// Until when the sink has asked to be left alone, if that is still to come.
-    fn waits_until(&self) -> Option<Time> {
-        self.asked.filter(|asked| !asked.is_over).map(|asked| asked.until)
+    /// Looks whether it has been waited for long enough. One that was cut short asks again, so it is asked by one message.
+    fn wait_on(&mut self, now: Time) {
+        match self.wait.tick(now) {
+            None => {}
+            Some(Over::Served) => self.begin_few(self.breaker.settings().probes, now),
+            Some(Over::Cut) => self.begin_few(1, now),
+        }
+    }
+
+    /// Calls begin few and grow, as after an outage: the sink had its reasons.
+    fn begin_few(&mut self, few: u32, now: Time) {
+        if self.breaker.is_closed() {
+            self.closed.open(now);
+            self.ramp = Some(Ramp::new(few, self.limit, now));
+        }
     }
 
     /// Whether nothing is known of the sink but that it takes nothing: it is closed, or has asked for patience and has not
     /// taken anything since.
     pub(super) fn is_out_of_reach(&self) -> bool {
-        self.is_open() || self.asked.is_some()
+        self.is_open() || self.wait.is_unanswered()
     }
 
     /// How many calls may start beside those that run.
     pub(super) fn room(&self, running: usize) -> usize {
-        if self.halted.is_some() || self.waits_until().is_some() {
+        if self.halted.is_some() || self.wait.now().is_some() {
             return 0;
         }
         match (&self.ramp, self.breaker.is_closed()) {
@@ -299,7 +298,7 @@ impl Protection {
             self.pulse.beat(message, which == Which::First, is_good, now);
         }
         if is_good {
-            self.asked = self.asked.filter(|asked| !asked.is_over);
+            self.wait.answered();
         } else if told != Told::Nothing {
             self.recording.failed(is_probe, now);
         }
@@ -338,7 +337,7 @@ impl Protection {
             }
             Change::Closed { .. } => {
                 self.ramp = Some(Ramp::new(self.breaker.settings().probes, self.limit, now));
-                if self.waits_until().is_none() {
+                if self.wait.now().is_none() {
                     self.closed.open(now);
                 }
                 self.recording.closed(now);
@@ -438,7 +437,7 @@ impl Protection {
     /// When time alone changes something.
     pub(super) fn next_wake(&self) -> Option<Time> {
         let ramp = || self.ramp.as_ref().and_then(Ramp::next_wake);
-        self.waits_until().or_else(|| self.breaker.next_wake()).or_else(ramp)
+        self.wait.now().map(|wait| wait.until).or_else(|| self.breaker.next_wake()).or_else(ramp)
     }
 
     pub(super) fn figures(&mut self, now: Time) -> HealthFigures {
@@ -447,12 +446,12 @@ impl Protection {
             Budget::Tokens { remaining, .. } => Some(remaining),
         };
         let permits = self.ramp.as_ref().map_or(self.limit, Ramp::permits);
-        let waits_until = self.waits_until();
+        let wait = self.wait.now().cloned();
         HealthFigures {
             breaker: self.breaker.view(),
-            permits: if self.is_open() || waits_until.is_some() { 0 } else { permits },
+            permits: if self.is_open() || wait.is_some() { 0 } else { permits },
             limit: self.limit,
-            waits_until,
+            wait,
             incident: self.recording.incident(),
             ramp: Ramp::forecast(self.breaker.settings().probes, self.limit),
             call_took: self.recording.call_took(),

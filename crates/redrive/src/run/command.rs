@@ -75,9 +75,11 @@ pub(crate) enum Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     Close,
-    /// With `anyway` the dead-letter guard lets this flood pass.
+    /// With `anyway` the dead-letter guard lets this flood pass; with `lifted` nobody waits any longer for what the sink
+    /// has asked for.
     Open {
         anyway: bool,
+        lifted: bool,
     },
 }
 
