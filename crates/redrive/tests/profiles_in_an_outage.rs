@@ -13,11 +13,14 @@ use redrive::{
     BreakerSettings, Embedded, Failure, MemoryStores, Message, Pipeline, Policy, Reason, Redrive,
     VirtualClock,
 };
+use redrive_core::forecast::Shares;
 use redrive_core::profiles::{self, Profile};
 use support::service::{Answer, Called, STARTED, Service};
 use support::{at_rest, guarded, message};
 
 const PERMITS: usize = 64;
+/// The sink is never away.
+const NO_OUTAGE: Answer = Answer::Done;
 /// How long the sink is well before the outage.
 const BEFORE: Duration = Duration::from_secs(15);
 
@@ -37,9 +40,9 @@ fn play(policy: Policy, breaker: BreakerSettings, outage: &Outage) -> (Service, 
     let mut service = Service::of(machine, outage.store);
     let away = BEFORE..BEFORE + outage.length;
     let mut answer = |called: &Called, dice: u64| match away.contains(&called.at) {
-        true => outage.answer.clone(),
-        false if called.attempt == 1 && dice % 100 < outage.fail_percent => Answer::Status(500),
-        false => Answer::Done,
+        true if outage.answer != NO_OUTAGE => outage.answer.clone(),
+        _ if called.attempt == 1 && dice % 100 < outage.fail_percent => Answer::Status(500),
+        _ => Answer::Done,
     };
     let mut brought = 0;
     while service.since_start() < away.end + Duration::from_secs(30) {
@@ -122,6 +125,24 @@ fn a_budget_that_was_empty_before_makes_no_letters_of_the_outage() {
         assert!(before.len() > 30, "the budget must be empty for this: {}", before.len());
         assert!(before.iter().all(|reason| *reason == Reason::BudgetExhausted), "{before:?}");
         assert_eq!(of(&away), [], "{answer:?}", answer = outage.answer);
+    }
+}
+
+/// `check` counts the budget: what it says of a sink that is well is what happens there.
+#[test]
+fn what_is_forecast_of_the_budget_is_what_happens() {
+    for (name, per_second) in [("payments", 50), ("payments", 5), ("emails", 50)] {
+        let profile = profiles::find(name).unwrap();
+        let (policy, breaker) = resolved(profile);
+        let shares = Shares { transient: 0.15, failing_twice: 0.0, poison: 0.0 };
+        let forecast = policy.budget_forecast(shares, f64::from(per_second));
+        let (length, store) = (Duration::from_mins(5), StoreOptions::default());
+        let outage = Outage { length, per_second, answer: NO_OUTAGE, fail_percent: 15, store };
+        let (service, brought) = play(policy, breaker, &outage);
+        let dead = service.parked.len() as f64 / brought as f64;
+        let expected = forecast.map_or(0.0, |forecast| forecast.dead);
+        assert!((dead - expected).abs() < 0.02, "{name} at {per_second}/s: {dead}, forecast {expected}");
+        println!("{name} at {per_second}/s: {dead:.3} dead, forecast {expected:.3}");
     }
 }
 
