@@ -49,7 +49,7 @@ fn play(policy: Policy, breaker: BreakerSettings, outage: &Outage) -> (Service, 
         let now = service.now;
         let wanted = service.since_start().as_millis() as u64 * u64::from(outage.per_second) / 1_000;
         let messages = (brought..wanted).map(|n| {
-            Message::builder(format!("m-{n}")).created(now).key(format!("k-{}", n % 50)).build().unwrap()
+            Message::builder(format!("m-{n}")).created(now).key(format!("k-{}", n % 1_000)).build().unwrap()
         });
         service.ingest_messages(messages);
         brought = brought.max(wanted);
