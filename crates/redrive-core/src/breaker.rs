@@ -1,10 +1,10 @@
 //! The breaker: notices that a sink fails, keeps everybody from it for a while, and asks carefully whether it is back.
 //!
-//! It counts distinct messages, so that one bad message that is tried again and again says nothing about the sink: first
-//! attempts, the first since a replay included, and later ones where they say something of the sink whoever the message is
-//! ([`Sign::is_the_sinks`]). A message that failed before and fails again may simply be bad, and such messages come back
-//! together: all that is left of a batch is what fails. Two windows watch: a fast one for a sink that is down, a slow one,
-//! of first attempts only, for a sink that has been failing for long.
+//! It counts distinct messages, so that one bad message that is retried says nothing about the sink: first attempts,
+//! including the first since a replay, and later ones whose outcome the message cannot have caused
+//! ([`Sign::is_the_sinks`]). A message that fails again may simply be bad, and bad messages come back together: they are
+//! all that is left of a batch. Two windows watch: a fast one for a sink that is down, a slow one, of first attempts only,
+//! for a sink that has been failing for long.
 //! While it is open nothing is sent. After the cooldown a round of probes is made, one after the other, each another
 //! message; a bad round doubles the cooldown, a good one closes the breaker and forgets what was counted.
 
@@ -32,8 +32,7 @@ pub enum Sign {
 }
 
 impl Sign {
-    /// Whether the message cannot have brought it about: an answer that is not a failure, a connection that was not to be
-    /// had, a key that was refused.
+    /// Whether the message cannot be the cause: a success, a connection that could not be made, a refused key.
     pub const fn is_the_sinks(self) -> bool {
         matches!(self, Self::Good | Self::Credential | Self::Bad(FailureKind::Refused))
     }
@@ -43,7 +42,7 @@ impl Sign {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retried {
     pub message: u64,
-    /// When its first attempt failed, which has been counted then.
+    /// When its first attempt failed; that one was counted then.
     pub first_failed: Option<Time>,
 }
 
@@ -234,7 +233,7 @@ impl Breaker {
     }
 
     /// A later attempt of a message ended. Each message counts once within the fast window, with its latest outcome, and
-    /// only for what is the sink's own.
+    /// only if the message cannot be the cause.
     pub fn later_attempt(&mut self, retried: Retried, sign: Sign, now: Time) -> Option<Change> {
         if !self.settings.enabled || !matches!(self.state, State::Closed) || !sign.is_the_sinks() {
             return None;

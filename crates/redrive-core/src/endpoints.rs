@@ -87,7 +87,7 @@ struct Trouble {
     probing: bool,
     rounds: u32,
     not_before: Time,
-    /// When it answered last since it is known.
+    /// Last answer since it first failed.
     answered: Option<Time>,
     touch: u64,
 }
@@ -139,7 +139,7 @@ impl Endpoints {
         wait.map_or(Passage::Go, Passage::NotBefore)
     }
 
-    /// Calls under way at an endpoint.
+    /// Calls in flight at an endpoint.
     pub fn running(&self, endpoint: u64) -> usize {
         self.running.get(&endpoint).map_or(0, |running| *running as usize)
     }
@@ -149,7 +149,7 @@ impl Endpoints {
         self.own.known.get(&to.endpoint)?.answered
     }
 
-    /// Nobody waits any longer for what an endpoint has asked for. What is closed stays closed.
+    /// Ends all waits for a Retry-After. Open breakers stay open.
     pub fn lift_waits(&mut self) {
         self.own.known.values_mut().for_each(|trouble| trouble.not_before = Time::ZERO);
     }

@@ -1,4 +1,4 @@
-//! What a retry budget does to the load it is given: how many retries it refuses, and what becomes of those messages.
+//! What a retry budget does at a given load: how many retries it refuses, and what becomes of those messages.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,7 +26,7 @@ pub struct BudgetForecast {
     pub dead: f64,
     /// … and that get to their last attempt and fail.
     pub used_up: f64,
-    /// Messages a second that it puts off and that come back to it: they pile up until `hold_max`.
+    /// Messages per second that it defers; they accumulate until `hold_max`.
     pub put_off_per_second: f64,
 }
 
@@ -42,8 +42,8 @@ impl Policy {
         };
         // A retry is made with the chance `made`; each message needs all of its earlier ones to ask for the next.
         let of = |made: f64| {
-            let asked: f64 = (1..attempts).map(|n| made.powi(n as i32 - 1) * failing(n)).sum();
-            let used_up = made.powi(attempts as i32 - 1) * failing(attempts);
+            let asked: f64 = (1..attempts).map(|n| made.powf(f64::from(n - 1)) * failing(n)).sum();
+            let used_up = made.powf(f64::from(attempts - 1)) * failing(attempts);
             let succeeded = 1.0 - used_up - asked * (1.0 - made);
             let given = match rate {
                 BudgetRate::PerMinute(tokens) => f64::from(tokens) / 60.0 / per_second,
@@ -66,7 +66,7 @@ impl Policy {
         let (asked, _, used_up) = of(made);
         let refused = asked * (1.0 - made);
         let parks = self.on_exhausted() == OnExhausted::DeadLetter;
-        // Whoever is put off gets there in the end.
+        // Deferred messages reach their last attempt in the end.
         let used_up = if parks { used_up } else { failing(attempts) };
         Some(BudgetForecast {
             wanted_per_minute: wanted * per_second * 60.0,

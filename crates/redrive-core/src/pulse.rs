@@ -15,7 +15,7 @@ const MIN: usize = 20;
 const LEAST_PERCENT: usize = 10;
 /// What is older says nothing about now.
 const OLD: Duration = Duration::from_hours(1);
-/// How long an outage may be unknown.
+/// How long an outage may stay undetected.
 const NEW: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct Pulse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     No,
-    /// One message has failed since, which may be its own fault.
+    /// One message failed since; it may be its own fault.
     ForOne,
     ForSeveral,
 }
@@ -56,8 +56,8 @@ impl Pulse {
         self.next = (self.next + 1) % LAST;
     }
 
-    /// Whether nothing has got through since a message failed first, although something had before. An outage that has just
-    /// begun looks like this, and nothing else knows of it yet.
+    /// Whether nothing has succeeded since a message first failed, although something had before. An outage that has just
+    /// begun looks like this before the breaker can know.
     pub fn stopped(&self, since: Time, now: Time) -> Stopped {
         let is_new = now >= since && now.since(since) < NEW;
         let good = self.last.iter().filter(|beat| beat.is_good && now.since(beat.at) < OLD);

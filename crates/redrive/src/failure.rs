@@ -120,7 +120,7 @@ impl Failure {
         &self.parts.notes
     }
 
-    /// Whether the request never got to the receiver, so that nothing of the message can have brought it about.
+    /// Whether the request never reached the receiver, so that the message cannot be the cause.
     pub(crate) fn never_arrived(&self) -> bool {
         match self.kind() {
             FailureKind::Refused => true,

@@ -22,9 +22,9 @@ use crate::run::command::{Command, Gate};
 /// How a pipeline shall go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Resume {
-    /// The dead-letter guard lets pass what it has paused the pipeline for, until that is over.
+    /// Lets the dead letters come for which the guard paused the pipeline, until that flood is over.
     pub dead_letter_anyway: bool,
-    /// Nobody waits any longer for a `Retry-After` that holds for all messages. The message that got it still does.
+    /// Ends a wait for a `Retry-After` that applies to all messages. The message that received it still waits.
     pub now: bool,
 }
 

@@ -91,7 +91,7 @@ fn gaps(service: &Service, id: &str, from: Duration) -> (Duration, Duration) {
         .filter(|called| called.id.starts_with(id) && called.at >= from)
         .map(|called| called.at)
         .collect();
-    let gaps = begun.windows(2).map(|pair| pair[1] - pair[0]);
+    let gaps = begun.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
     let long = gaps.filter(|gap| *gap > Duration::from_millis(200));
     long.fold((Duration::ZERO, Duration::ZERO), |(most, all), gap| (most.max(gap), all + gap))
 }
@@ -100,10 +100,9 @@ fn gaps(service: &Service, id: &str, from: Duration) -> (Duration, Duration) {
 #[test]
 fn others_at_the_same_place_wait_for_seconds_and_a_tenth_of_the_time_at_most() {
     let mut service = Service::new(policy(), PERMITS, &one_endpoint());
-    let mut answer = |called: &Called, _| match called.id.starts_with("bad") {
-        true => Answer::After(Duration::from_secs(8), Box::new(Answer::Reset)),
-        false => Answer::Done,
-    };
+    let late = Answer::After(Duration::from_secs(8), Box::new(Answer::Reset));
+    let mut answer =
+        |called: &Called, _| if called.id.starts_with("bad") { late.clone() } else { Answer::Done };
     service.ingest((0..6).map(|n| format!("bad-{n}")));
     let (span, mut brought) = (Duration::from_mins(10), 0);
     while service.since_start() < span {
@@ -141,7 +140,7 @@ fn with_an_endpoint_per_message_nobody_else_waits() {
     };
     let mut brought = 0_u64;
     while service.since_start() < Duration::from_mins(2) {
-        if brought < 500 && brought % 100 == 0 {
+        if brought < 500 && brought.is_multiple_of(100) {
             service.ingest([format!("bad-pill{brought}")]);
         }
         service.ingest([format!("bad-{brought}"), format!("fine-{brought}"), format!("good-{brought}")]);
@@ -197,10 +196,8 @@ fn a_message_that_kills_its_receiver_is_found_by_three_deaths() {
         let mut service = Service::new(policy(), PERMITS, &one_endpoint());
         // Late enough that the breaker has seen others.
         let pill = format!("m-{}", 12 * per_second);
-        let mut answer = |called: &Called, _| match called.id == pill {
-            true => Answer::Dies(Duration::from_millis(300)),
-            false => Answer::Done,
-        };
+        let dies = Answer::Dies(Duration::from_millis(300));
+        let mut answer = |called: &Called, _| if called.id == pill { dies.clone() } else { Answer::Done };
         let (mut brought, span) = (0_u64, Duration::from_mins(1));
         while service.since_start() < span {
             let wanted = service.since_start().as_millis() as u64 * per_second / 1_000;

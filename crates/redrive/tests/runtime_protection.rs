@@ -339,5 +339,5 @@ fn an_operator_lifts_a_retry_after() {
     let expected = "the downstream answered m-0 with other and Retry-After 24h; others wait for 5m of it \
                     (retry_after_shared_max)";
     assert!(told[0].starts_with("▲ nothing is sent until 20") && told[0].ends_with(expected), "{told:?}");
-    assert_eq!(told[1], "▼ the wait was lifted; calls begin few and grow");
+    assert_eq!(told[1], "▼ the wait was lifted; calls ramp up");
 }

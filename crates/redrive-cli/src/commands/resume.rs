@@ -13,7 +13,7 @@ pub struct Args {
     /// Let the dead letters come for which the guard has paused it, until that flood is over
     #[arg(long)]
     pub dead_letter_anyway: bool,
-    /// Wait no longer for a Retry-After that holds for all messages; the message that got it still does
+    /// End the wait for a Retry-After that applies to all messages; the message that received it still waits
     #[arg(long)]
     pub now: bool,
 }

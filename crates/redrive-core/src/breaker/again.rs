@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::Time;
 
-/// Messages that are remembered. Where more than these are retried within a window, one of them may count twice, which
-/// does not matter among so many.
+/// Messages that are remembered. If more are retried within a window, some may count twice, which does not matter among so
+/// many.
 const REMEMBERED_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ struct Entry {
     failed: bool,
 }
 
-/// What a window has to do for an attempt.
+/// How an attempt changes the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noted {
     /// It is not in the window yet.

@@ -111,7 +111,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// How long everything that goes to one place waits for what it asked of one message.
+    /// The longest that other messages of the same endpoint wait for one message's Retry-After.
     #[must_use]
     pub fn retry_after_shared_max(mut self, max: impl Into<Given<Duration>>) -> Self {
         self.settings.retry_after_shared_max = Some(max.into());

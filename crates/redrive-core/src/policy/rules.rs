@@ -116,7 +116,7 @@ impl Policy {
         self.retry_after_max
     }
 
-    /// The longest that others wait for it as well: one answer must not stop a pipeline for a day.
+    /// The longest that other messages of the same endpoint wait for it: one answer must not stop a pipeline for a day.
     pub fn retry_after_shared_max(&self) -> Duration {
         self.retry_after_shared_max
     }

@@ -63,7 +63,7 @@ pub(crate) async fn resume(
 pub(crate) struct Resuming {
     /// Lets the dead letters come for which the guard has paused the pipeline.
     dead_letter_anyway: bool,
-    /// Waits no longer for a Retry-After that holds for all messages.
+    /// Ends the wait for a Retry-After that applies to all messages.
     now: bool,
 }
 

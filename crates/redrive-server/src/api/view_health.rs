@@ -12,7 +12,7 @@ pub struct HealthView {
     since: Option<String>,
     reason: Option<String>,
     next_probe: Option<String>,
-    /// Until when nothing is sent because of a Retry-After, and who got it.
+    /// Until when nothing is sent because of a Retry-After, and which message received it.
     waits_until: Option<String>,
     waits_because: Option<String>,
     rounds: u32,
@@ -34,9 +34,9 @@ pub struct HealthView {
 /// Connections that receivers closed while they handled a message.
 #[derive(Debug, Serialize)]
 struct ResetsView {
-    /// In the last minute or two.
+    /// In the last two minutes.
     lately: u64,
-    /// Messages that run one at a time at their endpoint because of it.
+    /// Messages that run one at a time at their endpoint.
     apart: u64,
 }
 

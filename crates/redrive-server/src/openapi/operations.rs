@@ -96,7 +96,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                 (
                     "now",
                     "boolean",
-                    "Waits no longer for a Retry-After that holds for all messages; the message that got it still does.",
+                    "Ends the wait for a Retry-After that applies to all messages; the message that received it still waits.",
                 ),
             ],
             answers: &[("200", "The pipeline, running.", JSON, "Pipeline")],

@@ -116,7 +116,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             ),
             (
                 "waits_because",
-                json!({ "type": ["string", "null"], "description": "Which message got that Retry-After, with which status, and whether it was cut." }),
+                json!({ "type": ["string", "null"], "description": "Which message received that Retry-After, with which status, and whether the wait was cut." }),
             ),
             ("rounds", count()),
             ("probes", count()),
@@ -140,8 +140,8 @@ pub(super) fn schemas() -> Map<String, Value> {
                     "type": "object",
                     "description": "Connections that receivers closed while they handled a message.",
                     "properties": {
-                        "lately": { "type": "integer", "description": "In the last minute or two." },
-                        "apart": { "type": "integer", "description": "Messages that run one at a time at their endpoint because of it." },
+                        "lately": { "type": "integer", "description": "In the last two minutes." },
+                        "apart": { "type": "integer", "description": "Their messages that run one at a time at their endpoint." },
                     },
                 }),
             ),

@@ -34,7 +34,7 @@ pub(super) struct Call {
     pub(super) is_suspect: bool,
     /// Where it goes, if the sink has more than one endpoint.
     pub(super) to: Option<Endpoint>,
-    /// Where it has its turn among messages whose receiver broke off.
+    /// The endpoint at which it has its turn among messages with resets.
     pub(super) turn: Option<u64>,
     /// Held as long as the call is in the table.
     pub(super) permit: Permit,

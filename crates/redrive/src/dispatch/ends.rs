@@ -20,17 +20,17 @@ use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::settle::{self, Moment, Views};
 
-/// Whether an empty retry budget makes a dead letter.
+/// When an empty retry budget makes a dead letter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Letters {
     AtOnce,
-    /// Once the sink has shown that it is there: nothing may be dead-lettered for an outage nobody has noticed yet.
+    /// Once the sink is known to be up: nothing may be dead-lettered for an outage that is not detected yet.
     OnceConfirmed,
     Never,
 }
 
-/// How many resets that may have been another message's doing do not count as the last attempt. With the steps of a
-/// deferral that is about a quarter of an hour.
+/// Resets possibly caused by another message that do not count as the last attempt. With the steps of a deferral they
+/// take about a quarter of an hour.
 const SHARED_RESETS_MAX: u32 = 8;
 
 impl Machine {
@@ -91,7 +91,7 @@ impl Machine {
         let undecided = Undecided { delivery, started, ended: now, failure, random, to };
         let budget = match self.policy.mode() {
             Mode::Blocking => Letters::AtOnce,
-            // A crash is the message's own.
+            // A crash is the fault of the message.
             _ if undecided.failure.class() == Class::Crash => Letters::AtOnce,
             _ if is_suspect || self.stopping || self.paused || !self.unconfirmed.has_room() => Letters::Never,
             Mode::NonBlocking => Letters::OnceConfirmed,
@@ -99,7 +99,7 @@ impl Machine {
         self.conclude(undecided, &views, budget, Some(permit).filter(|_| !is_suspect));
     }
 
-    /// Decides about a failed attempt and does it. With its permit the message may wait in place for the next one.
+    /// Decides about a failed attempt and carries the decision out. With its permit the message may wait in place.
     fn conclude(&mut self, undecided: Undecided, views: &Views, budget: Letters, permit: Option<Permit>) {
         let Undecided { delivery, started, ended, failure, random, to } = undecided;
         let moment = Moment { policy: &self.policy, views, now: ended, random };
@@ -139,7 +139,7 @@ impl Machine {
         }
     }
 
-    /// The sink has answered a call that began after others had failed: what their retry budget says holds.
+    /// The sink answered a call that started after others had failed: their empty budget counts.
     fn confirm(&mut self, to: Option<Endpoint>, started: Time, now: Time) {
         for undecided in self.unconfirmed.confirmed(to, started) {
             let views = self.views_at(undecided.to, now);
@@ -147,21 +147,21 @@ impl Machine {
         }
     }
 
-    /// Nobody knows whether the sink is there: the message waits.
+    /// The sink may be down: defers the message.
     fn defer_unconfirmed(&mut self, undecided: Undecided, now: Time) {
         let health = Health::Unhealthy { retry_in: Duration::ZERO };
         let views = Views { health, ..self.protection.views(now) };
         self.conclude(undecided, &views, Letters::AtOnce, None);
     }
 
-    /// Defers those that have waited long enough for the sink to show itself.
+    /// Defers messages that have waited long enough for an answer.
     pub(super) fn tick_unconfirmed(&mut self, now: Time) {
         while let Some(undecided) = self.unconfirmed.pop_late(now) {
             self.defer_unconfirmed(undecided, now);
         }
     }
 
-    /// Nobody waits any longer for the sink to show itself.
+    /// Defers all messages that wait for an answer.
     pub(super) fn defer_all_unconfirmed(&mut self) {
         for undecided in self.unconfirmed.take_all() {
             let now = undecided.ended;
@@ -169,7 +169,7 @@ impl Machine {
         }
     }
 
-    /// What a decision about a message that goes to `to` is told.
+    /// The views for a decision about a message that goes to `to`.
     fn views_at(&mut self, to: Option<Endpoint>, now: Time) -> Views {
         let mut views = self.protection.views(now);
         if let (Some(routes), Some(to)) = (&self.routes, to) {
@@ -178,8 +178,8 @@ impl Machine {
         views
     }
 
-    /// Whether this message shows that the sink is down before breaker and pulse know: it cannot have brought about what it
-    /// met, or has met nothing else since the sink answered anybody. That must not be what ends it.
+    /// Whether this attempt shows that the sink is down before breaker and pulse do: the message cannot have caused what it
+    /// met, or nothing has succeeded since it first failed. Such an attempt must not end it.
     fn met_a_sink_that_is_down(&self, call: &Call, failure: &Failure, is_shared: bool, now: Time) -> bool {
         let meta = &call.delivery.meta;
         if self.protection.has_stopped(meta, now) {
@@ -188,7 +188,7 @@ impl Machine {
         match (&self.routes, call.to) {
             _ if is_shared => meta.uncounted < SHARED_RESETS_MAX,
             _ if !failure.never_arrived() => false,
-            // A message may name an endpoint that was never there: one that comes and goes has answered somebody since.
+            // The endpoint is named by the message and may never have existed. One that restarts has answered since.
             (Some(routes), Some(to)) => {
                 let since = meta.first_failed;
                 routes.endpoints.answered(to).is_some_and(|at| since.is_some_and(|since| at >= since))
@@ -249,7 +249,7 @@ impl Machine {
     pub fn restart_due(&mut self, now: Time, starts: &mut Vec<Start>) {
         self.start_apart(now, starts);
         self.start_freed(now, starts);
-        while !self.is_kept_free()
+        while !self.is_reserved()
             && let Some(call) = self.waiting.pop_due(now)
         {
             let Some(call) = self.calls.remove(call) else { continue };

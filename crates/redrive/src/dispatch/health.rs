@@ -22,7 +22,7 @@ pub struct HealthFigures {
     /// Calls that may run at once now: fewer than the limit while the permits grow again, none while it is open.
     pub permits: usize,
     pub limit: usize,
-    /// What the sink has asked of one message, and everything waits for.
+    /// The Retry-After that all messages wait for.
     pub wait: Option<AskedWait>,
     /// The outage that runs, or was last.
     pub incident: Option<Incident>,
@@ -73,9 +73,9 @@ pub enum HealthChange {
         /// Where the permits begin again, and where they end.
         ramp: Option<(usize, usize)>,
     },
-    /// The sink has asked for patience: nothing is sent until then.
+    /// The sink sent a Retry-After: nothing is sent until then.
     AskedToWait(AskedWait),
-    /// Somebody does not want to wait any longer.
+    /// An operator ended the wait.
     WaitLifted,
     /// The guard has paused the pipeline.
     Flood(Flood),
@@ -104,10 +104,10 @@ pub enum HealthChange {
     /// A receiver closed the connection while it handled a message.
     ReceiverClosed {
         message_id: String,
-        /// How often this message is to blame, and how often convicts; `None` where resets are common.
+        /// Resets attributed to this message, and how many convict; `None` where resets are common.
         blame: Option<(u32, u32)>,
     },
-    /// Receivers closed so many more connections than were told one by one.
+    /// Resets that were not logged one by one.
     ReceiverClosedMore {
         more: u64,
         within: Duration,
@@ -199,12 +199,11 @@ pub fn cause(cause: &Cause) -> String {
 /// `the downstream answered o-1 with 429 and Retry-After 24h; others wait for 5m of it (retry_after_shared_max)`.
 pub fn asked(wait: &AskedWait) -> String {
     let AskedWait { asked, message_id, kind, since, until, .. } = wait;
-    let cut = match wait.is_cut() {
-        true => format!(
-            "; others wait for {} of it (retry_after_shared_max)",
-            duration::print(until.since(*since))
-        ),
-        false => String::new(),
+    let waited = duration::print(until.since(*since));
+    let cut = if wait.is_cut() {
+        format!("; others wait for {waited} of it (retry_after_shared_max)")
+    } else {
+        String::new()
     };
     format!(
         "the downstream answered {message_id} with {kind} and Retry-After {}{cut}",
@@ -251,7 +250,7 @@ impl fmt::Display for HealthChange {
             Self::AskedToWait(wait) => {
                 write!(f, "▲ nothing is sent until {}: {}", timestamp::print(wait.until), asked(wait))
             }
-            Self::WaitLifted => write!(f, "▼ the wait was lifted; calls begin few and grow"),
+            Self::WaitLifted => write!(f, "▼ the wait was lifted; calls ramp up"),
             Self::Flood(why) => write!(f, "▲ paused by the dead-letter guard: {}", flood(why)),
             Self::Suspected { messages } => write!(
                 f,

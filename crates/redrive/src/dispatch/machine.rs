@@ -19,7 +19,7 @@ use super::failed::AttemptFailed;
 use super::health::{HealthEntry, HealthFigures};
 use super::permits::Permits;
 use super::protection::{Protection, ProtectionSettings};
-use super::resets::{ONE_PLACE, ResetSuspects};
+use super::resets::{ResetSuspects, SOLE_ENDPOINT};
 use super::routes::{Router, Routes};
 use super::settling::Settling;
 use super::sweep::{self, Sweep};
@@ -179,7 +179,7 @@ impl Machine {
     }
 
     fn room_below(&self, unsettled_max: usize) -> usize {
-        if self.stopping || self.suspects.want_silence() || self.is_kept_free() {
+        if self.stopping || self.suspects.want_silence() || self.is_reserved() {
             return 0;
         }
         let room = self.permits.free().min(unsettled_max.saturating_sub(self.unsettled));
@@ -187,9 +187,9 @@ impl Machine {
         room.min(if self.sweep.is_on() { allowed.max(sweep::LOOK_MAX) } else { allowed })
     }
 
-    /// Whether the one place all messages go to is kept free for one of them.
-    pub(super) fn is_kept_free(&self) -> bool {
-        self.routes.is_none() && self.resets.is_reserved(ONE_PLACE)
+    /// Whether the sole endpoint is reserved for one message.
+    pub(super) fn is_reserved(&self) -> bool {
+        self.routes.is_none() && self.resets.is_reserved(SOLE_ENDPOINT)
     }
 
     /// Time has passed: what the breaker and the ramp allow may have changed.
@@ -234,7 +234,7 @@ impl Machine {
 
     /// Whether nothing keeps messages from being taken but the permits.
     pub fn is_unhindered(&self) -> bool {
-        self.protection.room(0) == usize::MAX && !self.suspects.want_silence() && !self.is_kept_free()
+        self.protection.room(0) == usize::MAX && !self.suspects.want_silence() && !self.is_reserved()
     }
 
     /// Whether the dead-letter guard wants the pipeline paused.
@@ -248,7 +248,7 @@ impl Machine {
         self.pause(false);
     }
 
-    /// Somebody does not want to wait any longer for what the sink has asked for.
+    /// An operator ends a wait that a Retry-After began.
     pub fn lift_wait(&mut self, now: Time) {
         self.protection.lift_wait(now);
         if let Some(routes) = &mut self.routes {
@@ -376,7 +376,7 @@ impl Machine {
     pub fn next_wake(&self, next_due: Option<Time>) -> Option<Time> {
         let taken = next_due.filter(|_| self.room_for_due() > 0);
         let looked_after = self.protection.next_wake().into_iter().chain(self.sweep.next());
-        let in_place = self.waiting.next_due().filter(|_| !self.is_kept_free());
+        let in_place = self.waiting.next_due().filter(|_| !self.is_reserved());
         let can_start = self.permits.free() > 0 && self.protection.room(self.permits.used()) > 0;
         let kept = self.resets.next_wake(can_start).into_iter().chain(self.unconfirmed.next_wake());
         taken.into_iter().chain(in_place).chain(looked_after).chain(kept).min()

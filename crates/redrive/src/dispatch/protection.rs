@@ -24,8 +24,8 @@ use crate::settle::Views;
 
 /// Changes that a history keeps.
 const HISTORY_MAX: usize = 16;
-/// A wait from this length on is told: short ones come every second.
-const TOLD_FROM: Duration = Duration::from_secs(10);
+/// Waits from this length on are logged; short ones may come every second.
+const LOGGED_FROM: Duration = Duration::from_secs(10);
 /// Changes nobody has fetched yet; the oldest go first.
 const UNHEARD_MAX: usize = 256;
 
@@ -63,12 +63,12 @@ pub(super) struct CallEnd {
     pub(super) told: Told,
 }
 
-/// Which attempt of its message a call was, as far as it matters for what it says about the sink.
+/// Which attempt of its message a call was, as far as the breaker is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
-    /// No call of the message has said anything yet.
+    /// The first one that says anything about the sink.
     First,
-    /// None has since it was driven again.
+    /// The first one since a replay.
     FirstSinceReplay,
     Later {
         first_failed: Option<Time>,
@@ -77,7 +77,7 @@ pub(super) enum Which {
 
 impl Which {
     pub(super) fn of(meta: &Meta) -> Self {
-        // A call that met a stale connection has said nothing.
+        // A call on a stale connection says nothing.
         let is_first = meta.attempts == 0 && meta.uncounted == meta.reconnects;
         match (is_first, meta.replays) {
             (true, 0) => Self::First,
@@ -86,7 +86,7 @@ impl Which {
         }
     }
 
-    /// Whether it counts for a sink that has shown this sign.
+    /// Whether it counts for a breaker, given its sign.
     pub(super) fn counts(self, sign: Sign) -> bool {
         !matches!(self, Self::Later { .. }) || sign.is_the_sinks()
     }
@@ -171,8 +171,8 @@ impl Protection {
         Views { health, budget: self.budget.view(now) }
     }
 
-    /// Whether the sink seems to have stopped just now, as far as a message can tell. For one message alone that is worth
-    /// one more look and no more.
+    /// Whether the sink seems to have stopped just now, judged by one message. If no other message failed since, that is
+    /// worth one more attempt and no more.
     pub(super) fn has_stopped(&self, meta: &Meta, now: Time) -> bool {
         match meta.first_failed.map(|since| self.pulse.stopped(since, now)) {
             None | Some(Stopped::No) => false,
@@ -195,20 +195,20 @@ impl Protection {
         }
     }
 
-    /// Everything that goes to the sink waits for what it has asked of one message.
+    /// One message received a Retry-After; where all go to one endpoint, all wait.
     pub(super) fn asked_to_wait(&mut self, wait: AskedWait, now: Time) {
         if !self.one_endpoint {
             return;
         }
         let told = HealthChange::AskedToWait(wait.clone());
-        let is_long = wait.until.since(now) >= TOLD_FROM;
+        let is_long = wait.until.since(now) >= LOGGED_FROM;
         if self.wait.ask(wait) && is_long {
             self.note(told, now);
         }
         self.closed.close(now);
     }
 
-    /// An operator does not want to wait any longer.
+    /// An operator ends the wait.
     pub(super) fn lift_wait(&mut self, now: Time) {
         if self.wait.lift() {
             self.note(HealthChange::WaitLifted, now);
@@ -216,7 +216,7 @@ impl Protection {
         }
     }
 
-    /// Looks whether it has been waited for long enough. One that was cut short asks again, so it is asked by one message.
+    /// Ends the wait when its time has come. After one that was cut the sink may ask again, so one call goes first.
     fn wait_on(&mut self, now: Time) {
         match self.wait.tick(now) {
             None => {}
@@ -251,7 +251,7 @@ impl Protection {
         }
     }
 
-    /// Whether all messages go to one place.
+    /// Whether all messages go to one endpoint.
     pub(super) fn is_one_endpoint(&self) -> bool {
         self.one_endpoint
     }
@@ -421,7 +421,7 @@ impl Protection {
         self.tell(change, at);
     }
 
-    /// Something for the log that is no change of health.
+    /// Logs something that is no change of health.
     pub(super) fn tell(&mut self, change: HealthChange, at: Time) {
         if self.unheard.len() == UNHEARD_MAX {
             self.unheard.remove(0);

@@ -1,8 +1,8 @@
 //! Messages whose receiver closed the connection while it handled them: perhaps it died of one of them.
 //!
-//! That says nothing about this process, and nothing about any other place. So these messages run one at a time among
-//! themselves at the place they go to, and everybody else goes on: other places, other pipelines, and, but for a few
-//! seconds now and then, the place itself.
+//! A closed connection says nothing about this process or about any other endpoint. These messages run one at a time
+//! among themselves at their endpoint; other endpoints and pipelines are not affected, and other messages of the same
+//! endpoint only for a few seconds at a time.
 
 mod evidence;
 mod notices;
@@ -17,45 +17,45 @@ use self::notices::Notices;
 use self::turns::{Turns, Wants};
 use crate::engine::Delivery;
 
-/// The place of messages that all go to the same one.
-pub(super) const ONE_PLACE: u64 = 0;
+/// The key of the endpoint of a sink that has only one.
+pub(super) const SOLE_ENDPOINT: u64 = 0;
 
 /// A call whose receiver closed the connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Closed {
     pub(super) message: u64,
-    pub(super) place: u64,
+    pub(super) endpoint: u64,
     pub(super) in_turn: bool,
-    /// Other calls under way at this place.
+    /// Other calls in flight at this endpoint.
     pub(super) others: usize,
 }
 
-/// What is to be made of it.
+/// What a closed connection says about its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blame {
-    /// How often this message is to blame, if it is looked at.
+    /// Resets attributed to this message; `None` if it is not tracked.
     pub(super) times: Option<u32>,
     /// Whether the receiver may have died of another message.
     pub(super) is_shared: bool,
     pub(super) is_convicted: bool,
-    /// Whether it is to be told by itself.
-    pub(super) is_told: bool,
+    /// Whether to log it on a line of its own.
+    pub(super) is_logged: bool,
 }
 
 /// A delivery that may start now.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) delivery: Delivery,
-    /// Where it has its turn; `None` if it waited for too long.
-    pub(super) place: Option<u64>,
+    /// The endpoint at which it has its turn; `None` if it waited too long for one.
+    pub(super) endpoint: Option<u64>,
 }
 
-/// What is shown of it.
+/// Figures for status and API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ResetFigures {
-    /// Messages that run one at a time at their place.
+    /// Messages that currently run one at a time at their endpoint.
     pub apart: u64,
-    /// Connections that receivers closed in the last minute or two.
+    /// Connections that receivers closed in the last one to two minutes.
     pub lately: u64,
 }
 
@@ -67,12 +67,12 @@ pub(super) struct ResetSuspects {
 }
 
 impl ResetSuspects {
-    /// Whether no receiver has closed a connection lately, so that there is nothing to ask.
+    /// Whether no receiver has closed a connection lately: the fast path.
     pub(super) fn is_idle(&self) -> bool {
         self.evidence.is_empty() && self.turns.len() == 0
     }
 
-    /// Lets a delivery pass, or keeps it until it has its turn.
+    /// Returns the delivery if it may start, or queues it until its turn.
     pub(super) fn admit(&mut self, delivery: Delivery, policy: &Policy, now: Time) -> Option<Delivery> {
         let Some(suspicion) = self.evidence.suspicion(delivery.receipt.number()) else {
             return Some(delivery);
@@ -80,52 +80,52 @@ impl ResetSuspects {
         let convicts = suspects::convicted_at(policy.crash_threshold());
         let is_last = suspicion.times + 1 >= convicts || is_last_attempt(&delivery.meta, policy);
         let wants = if is_last { Wants::Alone } else { Wants::Turn };
-        self.turns.wait(suspicion.place, delivery, wants, now).err()
+        self.turns.wait(suspicion.endpoint, delivery, wants, now).err()
     }
 
-    /// The next delivery that may start, given how many calls are under way at a place.
+    /// The next delivery that may start, given the number of calls in flight at an endpoint.
     pub(super) fn next(&mut self, under_way: impl Fn(u64) -> usize, now: Time) -> Option<Turn> {
         let next = self.turns.next(under_way, now)?;
-        Some(Turn { delivery: next.who, place: next.turn })
+        Some(Turn { delivery: next.who, endpoint: next.turn })
     }
 
-    /// Whether a place is kept free for one of them.
-    pub(super) fn is_reserved(&self, place: u64) -> bool {
-        self.turns.is_reserved(place)
+    /// Whether an endpoint is reserved for one of them.
+    pub(super) fn is_reserved(&self, endpoint: u64) -> bool {
+        self.turns.is_reserved(endpoint)
     }
 
-    /// The one that had its turn has come to an end, or did not start.
-    pub(super) fn turn_over(&mut self, place: u64, now: Time) {
-        self.turns.over(place, now);
+    /// The message that had its turn ended, or did not start.
+    pub(super) fn turn_over(&mut self, endpoint: u64, now: Time) {
+        self.turns.over(endpoint, now);
     }
 
-    /// A place has answered a message.
-    pub(super) fn answered(&mut self, message: u64, place: u64, now: Time) {
-        self.evidence.answered(message, place, now);
+    /// An endpoint answered a message.
+    pub(super) fn answered(&mut self, message: u64, endpoint: u64, now: Time) {
+        self.evidence.answered(message, endpoint, now);
     }
 
-    /// A message is over.
+    /// A message is terminal.
     pub(super) fn forget(&mut self, message: u64) {
         self.evidence.forget(message);
     }
 
     pub(super) fn closed(&mut self, closed: Closed, policy: &Policy, now: Time) -> Blame {
-        let Closed { message, place, in_turn, others } = closed;
+        let Closed { message, endpoint, in_turn, others } = closed;
         let convicts = suspects::convicted_at(policy.crash_threshold());
-        let reset = Reset { message, place, in_turn, beside_others: others > 0, convicts };
+        let reset = Reset { message, endpoint, in_turn, beside_others: others > 0, convicts };
         let Finding { times, is_shared, is_convicted } = self.evidence.broke_off(reset, now);
-        let is_told = self.notices.closed(now) && !is_convicted;
-        Blame { times, is_shared, is_convicted, is_told }
+        let is_logged = self.notices.closed(now) && !is_convicted;
+        Blame { times, is_shared, is_convicted, is_logged }
     }
 
-    /// Time has passed. How many connections were closed in so long without being told, once that is to be said.
+    /// Time has passed. Returns the number of resets to log as a summary, with the span they fell into.
     pub(super) fn tick(&mut self, now: Time) -> Option<(u64, Duration)> {
         self.evidence.tick(now);
         self.turns.tick(now);
-        self.notices.tick(now).map(|untold| (untold, notices::WITHIN))
+        self.notices.tick(now).map(|more| (more, notices::WITHIN))
     }
 
-    /// Places that others may use again since the last call.
+    /// Endpoints whose reservation ended since the last call.
     pub(super) fn freed(&mut self) -> impl Iterator<Item = u64> + use<> {
         self.turns.freed()
     }
@@ -135,7 +135,7 @@ impl ResetSuspects {
         self.turns.next_wake(can_start)
     }
 
-    /// All that wait, to be given back.
+    /// Removes all that wait.
     pub(super) fn take_waiting(&mut self, now: Time) -> Vec<Delivery> {
         self.turns.take_all(now)
     }

@@ -105,7 +105,7 @@ impl Routes {
     }
 
     /// What becomes of a delivery that will not be sent after `latest`.
-    /// `is_reserved` says which endpoints are kept free.
+    /// `is_reserved` says which endpoints are reserved for another message.
     pub(super) fn route(
         &mut self,
         delivery: Delivery,

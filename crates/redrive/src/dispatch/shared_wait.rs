@@ -1,37 +1,37 @@
-//! What a sink has asked of one message holds for everything that goes there: until when nothing is sent, and who was told.
+//! A Retry-After that applies to all messages of a sink: until when nothing is sent, and which answer asked for it.
 //!
-//! Its bound is its own (`retry_after_shared_max`) and far below that of the message that was told: one answer must not
+//! It has its own bound (`retry_after_shared_max`), far below that of the message that received it: one answer must not
 //! stop a pipeline for a day. An operator can lift it.
 
 use std::time::Duration;
 
 use redrive_core::{FailureKind, Time};
 
-/// A Retry-After that everybody waits for.
+/// A Retry-After that all messages of a sink wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedWait {
     pub since: Time,
     pub until: Time,
-    /// What was asked for, within `retry_after_max`. More than everybody waits if it was cut.
+    /// What the sink asked for, within `retry_after_max`; longer than the wait if that was cut.
     pub asked: Duration,
-    /// The message that was told.
+    /// The message that received it.
     pub message_id: String,
     pub kind: FailureKind,
 }
 
 impl AskedWait {
-    /// Whether less is waited than was asked for.
+    /// Whether the wait is shorter than asked for.
     pub fn is_cut(&self) -> bool {
         self.asked > self.until.since(self.since)
     }
 }
 
-/// How a wait came to its end.
+/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
-    /// As long as was asked for.
+    /// In full.
     Served,
-    /// Before that: it may ask again.
+    /// Earlier than asked for: the sink may ask again.
     Cut,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct SharedWait {
 }
 
 impl SharedWait {
-    /// The sink asks for patience. Whether that is something new.
+    /// The sink asks for a wait. Whether none was running.
     pub(super) fn ask(&mut self, wait: AskedWait) -> bool {
         let is_new = self.asked.is_none() || self.is_over;
         if is_new || self.asked.as_ref().is_some_and(|asked| asked.until < wait.until) {
@@ -51,7 +51,7 @@ impl SharedWait {
         is_new
     }
 
-    /// Looks whether it has been waited for long enough. A clock that is set back does not make it longer.
+    /// Ends the wait when its time has come. A clock that was set back does not prolong it.
     pub(super) fn tick(&mut self, now: Time) -> Option<Over> {
         let asked = self.asked.as_mut().filter(|_| !self.is_over)?;
         if now < asked.since {
@@ -64,26 +64,26 @@ impl SharedWait {
         Some(if asked.is_cut() { Over::Cut } else { Over::Served })
     }
 
-    /// An operator does not want to wait any longer. Whether anybody did.
+    /// An operator ends the wait. Whether there was one.
     pub(super) fn lift(&mut self) -> bool {
         let waits = self.now().is_some();
         self.is_over = true;
         waits
     }
 
-    /// The sink has taken something: whatever it asked for before is settled.
+    /// The sink accepted a message, so a wait that is over is forgotten.
     pub(super) fn answered(&mut self) {
         if self.is_over {
             self.asked = None;
         }
     }
 
-    /// What is waited for now.
+    /// The wait that is running.
     pub(super) fn now(&self) -> Option<&AskedWait> {
         self.asked.as_ref().filter(|_| !self.is_over)
     }
 
-    /// Whether it has asked for patience and has not taken anything since.
+    /// Whether the sink asked for a wait and has not accepted anything since.
     pub(super) fn is_unanswered(&self) -> bool {
         self.asked.is_some()
     }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_makes_nobody_wait_for_longer() {
+    fn a_clock_that_is_set_back_does_not_prolong_it() {
         let mut shared = SharedWait::default();
         shared.ask(wait(1_000, 10, 10));
         assert_eq!(shared.tick(at(0)), None);

@@ -1,8 +1,8 @@
-//! Messages that the retry budget would make dead letters, until it is known that the sink is there.
+//! Messages that an empty retry budget would dead-letter, until the sink is known to be up.
 //!
-//! When an outage begins, its first failures look like any others. So a message dies of an empty budget only once its sink
-//! has answered a call that began after it had failed. Who waits for that holds no permit, and waits for seconds: without
-//! such an answer it is deferred.
+//! The first failures of an outage look like any others. A message is therefore dead-lettered for an empty budget only
+//! once its sink has answered a call that started after the message failed. It waits for that without a permit, for
+//! seconds; without such an answer it is deferred.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use redrive_core::{Random, Time};
 use crate::engine::Delivery;
 use crate::failure::Failure;
 
-/// How long an answer is waited for.
+/// How long to wait for an answer.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Messages that wait for it. Beyond it they are deferred at once.
+/// Messages that wait. Beyond it they are deferred at once.
 const WAITING_MAX: usize = 256;
 
-/// An attempt that failed, and about which nothing is decided yet.
+/// A failed attempt without a decision yet.
 #[derive(Debug)]
 pub(super) struct Undecided {
     pub(super) delivery: Delivery,
@@ -47,7 +47,7 @@ impl Unconfirmed {
         self.waiting.push_back(undecided);
     }
 
-    /// The sink has answered a call to `to` that began at `started`: those that had failed before are confirmed.
+    /// The sink answered a call to `to` that started at `started`. Removes the messages that failed before that.
     pub(super) fn confirmed(&mut self, to: Option<Endpoint>, started: Time) -> Vec<Undecided> {
         let (yes, no) = std::mem::take(&mut self.waiting)
             .into_iter()
@@ -56,9 +56,9 @@ impl Unconfirmed {
         Vec::from(yes)
     }
 
-    /// The next one that has waited for long enough.
+    /// Removes the next message that has waited long enough.
     pub(super) fn pop_late(&mut self, now: Time) -> Option<Undecided> {
-        // A clock that was set back makes nobody wait for longer.
+        // A clock that was set back must not prolong the wait.
         let is_late = |one: &mut Undecided| now < one.ended || now.since(one.ended) >= WAIT_MAX;
         self.waiting.pop_front_if(is_late)
     }
@@ -108,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_a_call_that_began_afterwards_confirms() {
+    fn an_answer_to_a_call_that_started_afterwards_confirms() {
         let there = Some(Endpoint { origin: 1, endpoint: 2 });
         let mut all = Unconfirmed::default();
         all.push(failed(1, at(100), None));
         all.push(failed(2, at(200), None));
         all.push(failed(3, at(100), there));
-        assert!(all.confirmed(None, at(99)).is_empty(), "it was under way already");
+        assert!(all.confirmed(None, at(99)).is_empty(), "it was in flight already");
         assert_eq!(numbers(all.confirmed(None, at(150))), [1]);
         assert_eq!(numbers(all.confirmed(there, at(9_000))), [3], "each endpoint by itself");
         assert_eq!(all.next_wake(), Some(at(5_200)));

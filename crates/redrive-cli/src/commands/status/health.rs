@@ -74,10 +74,10 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
     if health.resets.lately > 0 {
         let apart = match health.resets.apart {
             0 => String::new(),
-            apart => format!("; {} messages run one at a time there", count(apart)),
+            apart => format!("; {} of their messages run one at a time", count(apart)),
         };
         lines.push(format!(
-            "receivers closed {} connections while handling a message, in the last minute or two{apart}",
+            "receivers closed {} connections while handling a message in the last two minutes{apart}",
             count(health.resets.lately)
         ));
     }
@@ -93,7 +93,7 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
 fn dead_for_it(view: &PipelineView) -> String {
     let dead = view.health.incident.as_ref().map_or(0, |incident| incident.dead_for_the_outage);
     match (dead, view.policy.outage_gate) {
-        (0, Some(false)) => "outage_gate is off: what is used up is dead-lettered".to_owned(),
+        (0, Some(false)) => "outage_gate is off: exhausted messages are dead-lettered".to_owned(),
         (0, _) => "nothing is dead-lettered for it".to_owned(),
         (dead, _) => format!("{} dead-lettered for it", count(dead)),
     }
@@ -296,7 +296,7 @@ mod tests {
     fn an_outage_that_makes_letters_does_not_claim_otherwise() {
         let mut view = open();
         view.policy.outage_gate = Some(false);
-        assert!(lines(&view)[0].ends_with("; outage_gate is off: what is used up is dead-lettered"));
+        assert!(lines(&view)[0].ends_with("; outage_gate is off: exhausted messages are dead-lettered"));
         view.health.incident.as_mut().unwrap().dead_for_the_outage = 1_388;
         assert!(lines(&view)[0].ends_with("; 1,388 dead-lettered for it"), "{:?}", lines(&view));
     }
@@ -305,8 +305,8 @@ mod tests {
     fn connections_that_receivers_closed_are_counted() {
         let health = Health { resets: Resets { lately: 1_812, apart: 16 }, ..Health::default() };
         let view = PipelineView { breaker: "closed".into(), health, ..PipelineView::default() };
-        let expected = "receivers closed 1,812 connections while handling a message, in the last minute or two; \
-                        16 messages run one at a time there";
+        let expected = "receivers closed 1,812 connections while handling a message in the last two minutes; \
+                        16 of their messages run one at a time";
         assert_eq!(lines(&view), [expected]);
     }
 }

@@ -1,90 +1,90 @@
-//! Who was being handled when a receiver closed its connection, and whose doing it was.
+//! Which message a receiver dies of, from the connections it closes.
 //!
-//! What is under way when a receiver dies breaks off together, and nobody knows whose fault it was. A message is blamed
-//! only if its receiver breaks off again and again, answers others in between, and had nothing else under way the last
-//! time. Where resets are common they say nothing about a message: then nobody is blamed. All of it is known to this
-//! process only.
+//! When a receiver dies, every call in flight there breaks at once, and any of them may be the cause. A message is blamed
+//! only if its connection breaks repeatedly, the endpoint answers others in between, and nothing else was in flight the
+//! last time. Where resets are common they say nothing about a message, and nobody is blamed. In memory only: a restart
+//! starts over.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use redrive_core::Time;
 
-/// Messages that are remembered, in all and for one place. Beyond it a reset is an ordinary failure.
+/// Messages that are remembered, in total and per endpoint. Beyond it a reset is an ordinary failure.
 const REMEMBERED_MAX: usize = 256;
-const REMEMBERED_PER_PLACE_MAX: usize = 64;
-/// Places that are remembered.
-const PLACES_MAX: usize = 1_000;
-/// What was not heard of for so long is forgotten.
+const REMEMBERED_PER_ENDPOINT_MAX: usize = 64;
+/// Endpoints that are remembered.
+const ENDPOINTS_MAX: usize = 1_000;
+/// A message without a reset for so long is forgotten.
 const REMEMBERED_FOR: Duration = Duration::from_hours(1);
-/// How often it is looked for that.
+/// How often old entries are removed.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
-/// Resets that come within this span are one: everything under way when a receiver dies.
+/// Resets within this span count as one: they are the calls in flight when a receiver died.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// More than so many resets, those that came together counted as one, are the network's or the receiver's habit …
+/// More than so many breaks make resets common at an endpoint …
 const COMMON: usize = 16;
-/// … if they came within this span.
+/// … if they fall into this span.
 const COMMON_WITHIN: Duration = Duration::from_mins(10);
 
 /// A connection that broke after the request was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reset {
     pub(super) message: u64,
-    pub(super) place: u64,
-    /// Whether it had its turn among those whose receiver broke off before.
+    pub(super) endpoint: u64,
+    /// Whether it had its turn among messages with earlier resets.
     pub(super) in_turn: bool,
-    /// Whether other calls to this place were under way.
+    /// Whether other calls to this endpoint were in flight.
     pub(super) beside_others: bool,
-    /// So many resets convict.
+    /// Number of resets that convict.
     pub(super) convicts: u32,
 }
 
-/// What is to be made of a reset.
+/// What a reset says about its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// How often this message is to blame, if it is looked at.
+    /// Resets attributed to this message; `None` if it is not tracked.
     pub(super) times: Option<u32>,
-    /// Whether it may have been another message that the receiver died of.
+    /// Whether another message may be the cause.
     pub(super) is_shared: bool,
     pub(super) is_convicted: bool,
 }
 
-/// What is known of a message whose receiver broke off.
+/// A message with resets attributed to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Suspicion {
-    pub(super) place: u64,
+    pub(super) endpoint: u64,
     pub(super) times: u32,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     messages: BTreeMap<u64, Known>,
-    places: BTreeMap<u64, Place>,
-    /// When it was last looked whether something is old.
+    endpoints: BTreeMap<u64, Resetting>,
+    /// When old entries were last removed.
     looked: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    place: u64,
+    endpoint: u64,
     times: u32,
-    /// Resets it took part in, to blame or not.
+    /// All its resets, attributed or not.
     resets: usize,
     last: Time,
 }
 
 #[derive(Debug, Default)]
-struct Place {
-    /// When connections broke, the latest last; those that came together are one.
+struct Resetting {
+    /// When connections broke, oldest first; simultaneous ones count as one.
     breaks: VecDeque<Time>,
-    /// When it last answered anybody.
+    /// When it last answered any message.
     answered: Option<Time>,
     messages: usize,
 }
 
 impl Evidence {
     pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.endpoints.is_empty()
     }
 
     /// Messages that are remembered.
@@ -92,67 +92,68 @@ impl Evidence {
         self.messages.len()
     }
 
-    /// How a message has to run; `None` for one that runs like everybody else.
+    /// `None` for a message that runs like any other.
     pub(super) fn suspicion(&self, message: u64) -> Option<Suspicion> {
-        let Known { place, times, resets, .. } = *self.messages.get(&message)?;
-        let is_common = self.places.get(&place).is_none_or(|place| place.is_common(resets));
-        (!is_common).then_some(Suspicion { place, times })
+        let Known { endpoint, times, resets, .. } = *self.messages.get(&message)?;
+        let is_common = self.endpoints.get(&endpoint).is_none_or(|endpoint| endpoint.is_common(resets));
+        (!is_common).then_some(Suspicion { endpoint, times })
     }
 
-    /// The place has answered. A message that was answered is cleared.
-    pub(super) fn answered(&mut self, message: u64, place: u64, now: Time) {
-        if let Some(place) = self.places.get_mut(&place) {
-            place.answered = Some(now);
+    /// The endpoint answered a message, which clears that message.
+    pub(super) fn answered(&mut self, message: u64, endpoint: u64, now: Time) {
+        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
+            endpoint.answered = Some(now);
         }
         self.forget(message);
     }
 
-    /// The message is over, or cleared.
+    /// The message is terminal, or cleared.
     pub(super) fn forget(&mut self, message: u64) {
         if let Some(known) = self.messages.remove(&message)
-            && let Some(place) = self.places.get_mut(&known.place)
+            && let Some(endpoint) = self.endpoints.get_mut(&known.endpoint)
         {
-            place.messages -= 1;
+            endpoint.messages -= 1;
         }
     }
 
-    /// A receiver broke off.
+    /// A receiver closed the connection.
     pub(super) fn broke_off(&mut self, reset: Reset, now: Time) -> Finding {
-        let Reset { message, place: at, in_turn, beside_others, convicts } = reset;
-        if !self.places.contains_key(&at) && self.places.len() >= PLACES_MAX {
+        let Reset { message, endpoint: at, in_turn, beside_others, convicts } = reset;
+        if !self.endpoints.contains_key(&at) && self.endpoints.len() >= ENDPOINTS_MAX {
             return Finding { times: None, is_shared: beside_others, is_convicted: false };
         }
-        let place = self.places.entry(at).or_default();
-        let is_shared = place.breaks_at(now) || beside_others;
-        let has_room = self.messages.len() < REMEMBERED_MAX && place.messages < REMEMBERED_PER_PLACE_MAX;
+        let endpoint = self.endpoints.entry(at).or_default();
+        let is_shared = endpoint.breaks_at(now) || beside_others;
+        let has_room =
+            self.messages.len() < REMEMBERED_MAX && endpoint.messages < REMEMBERED_PER_ENDPOINT_MAX;
         if !self.messages.contains_key(&message) {
             if !has_room {
                 return Finding { times: None, is_shared, is_convicted: false };
             }
-            place.messages += 1;
+            endpoint.messages += 1;
         }
         let known =
-            self.messages.entry(message).or_insert(Known { place: at, times: 0, resets: 0, last: now });
+            self.messages.entry(message).or_insert(Known { endpoint: at, times: 0, resets: 0, last: now });
         let is_first = known.resets == 0;
-        // Without an answer to anybody in between it is just gone.
-        let is_there = place.answered.is_some_and(|answered| answered >= known.last);
+        // Without an answer to anyone in between the endpoint is simply down.
+        let is_there = endpoint.answered.is_some_and(|answered| answered >= known.last);
         let would_convict = known.times + 1 >= convicts;
         let may_be_its_doing = !is_shared || (in_turn && !would_convict);
         known.times += u32::from(is_first || (is_there && may_be_its_doing));
         known.resets += 1;
         known.last = now;
         let (times, resets) = (known.times, known.resets);
-        let is_common = place.is_common(resets);
+        let is_common = endpoint.is_common(resets);
         let is_convicted = times >= convicts && !is_common;
         if is_convicted {
-            // It is known now what these came from.
-            place.breaks.truncate(place.breaks.len().saturating_sub(resets));
+            // These breaks are explained.
+            endpoint.breaks.truncate(endpoint.breaks.len().saturating_sub(resets));
             self.forget(message);
         }
         Finding { times: (!is_common).then_some(times), is_shared, is_convicted }
     }
 
-    /// Time has passed: once a minute what nobody has heard of for long is forgotten.
+    /// Time has passed: removes old entries once a minute.
     pub(super) fn tick(&mut self, now: Time) {
         if self.is_empty() || (now >= self.looked && now.since(self.looked) < LOOK_EVERY) {
             return;
@@ -162,15 +163,15 @@ impl Evidence {
         let old = self.messages.iter().filter(|(_, known)| is_old(known.last, REMEMBERED_FOR));
         let old: Vec<u64> = old.map(|(message, _)| *message).collect();
         old.into_iter().for_each(|message| self.forget(message));
-        for place in self.places.values_mut() {
-            place.breaks.retain(|at| !is_old(*at, COMMON_WITHIN));
+        for endpoint in self.endpoints.values_mut() {
+            endpoint.breaks.retain(|at| !is_old(*at, COMMON_WITHIN));
         }
-        self.places.retain(|_, place| place.messages > 0 || !place.breaks.is_empty());
+        self.endpoints.retain(|_, endpoint| endpoint.messages > 0 || !endpoint.breaks.is_empty());
     }
 }
 
-impl Place {
-    /// A connection broke. Whether another one did just now.
+impl Resetting {
+    /// Records a break. Whether another connection broke at the same time.
     fn breaks_at(&mut self, now: Time) -> bool {
         let is_together =
             self.breaks.back().is_some_and(|began| now >= *began && now.since(*began) < TOGETHER);
@@ -183,7 +184,7 @@ impl Place {
         is_together
     }
 
-    /// Whether resets are common here, those aside that a message took part in itself.
+    /// Whether resets are common here, not counting `own` ones of the message in question.
     fn is_common(&self, own: usize) -> bool {
         self.breaks.len().saturating_sub(own) > COMMON
     }
@@ -193,14 +194,14 @@ impl Place {
 mod tests {
     use super::*;
 
-    const PLACE: u64 = 9;
+    const ENDPOINT: u64 = 9;
 
     fn at(ms: u64) -> Time {
         Time::from_millis(1_800_000_000_000 + ms)
     }
 
     fn alone(message: u64) -> Reset {
-        Reset { message, place: PLACE, in_turn: true, beside_others: false, convicts: 3 }
+        Reset { message, endpoint: ENDPOINT, in_turn: true, beside_others: false, convicts: 3 }
     }
 
     fn beside(message: u64) -> Reset {
@@ -211,17 +212,17 @@ mod tests {
     fn three_resets_convict_if_others_were_answered_in_between_and_it_was_alone_the_last_time() {
         let mut evidence = Evidence::default();
         assert_eq!(evidence.broke_off(beside(1), at(0)).times, Some(1));
-        evidence.answered(50, PLACE, at(500));
+        evidence.answered(50, ENDPOINT, at(500));
         let second = evidence.broke_off(Reset { in_turn: true, ..beside(1) }, at(1_000));
         assert_eq!((second.times, second.is_convicted), (Some(2), false));
-        evidence.answered(51, PLACE, at(1_500));
+        evidence.answered(51, ENDPOINT, at(1_500));
         let beside_others = evidence.broke_off(Reset { in_turn: true, ..beside(1) }, at(2_000));
         assert_eq!(
             (beside_others.times, beside_others.is_convicted),
             (Some(2), false),
             "whose fault was it?"
         );
-        evidence.answered(52, PLACE, at(2_500));
+        evidence.answered(52, ENDPOINT, at(2_500));
         let last = evidence.broke_off(alone(1), at(3_000));
         assert!(last.is_convicted && last.times == Some(3) && !last.is_shared, "{last:?}");
         assert_eq!((evidence.len(), evidence.suspicion(1)), (0, None));
@@ -243,17 +244,17 @@ mod tests {
         // The last of them: nobody else is under way any more.
         assert!(evidence.broke_off(alone(2), at(3)).is_shared);
         assert!(!evidence.broke_off(alone(3), at(200)).is_shared);
-        assert_eq!(evidence.places[&PLACE].breaks.len(), 2);
+        assert_eq!(evidence.endpoints[&ENDPOINT].breaks.len(), 2);
     }
 
     #[test]
     fn whoever_is_answered_is_cleared() {
         let mut evidence = Evidence::default();
         evidence.broke_off(beside(1), at(0));
-        assert_eq!(evidence.suspicion(1), Some(Suspicion { place: PLACE, times: 1 }));
-        evidence.answered(1, PLACE, at(10));
+        assert_eq!(evidence.suspicion(1), Some(Suspicion { endpoint: ENDPOINT, times: 1 }));
+        evidence.answered(1, ENDPOINT, at(10));
         assert_eq!((evidence.suspicion(1), evidence.len()), (None, 0));
-        assert_eq!(evidence.places[&PLACE].messages, 0);
+        assert_eq!(evidence.endpoints[&ENDPOINT].messages, 0);
     }
 
     #[test]
@@ -261,12 +262,12 @@ mod tests {
         let mut evidence = Evidence::default();
         for n in 0..20 {
             evidence.broke_off(alone(100 + n), at(n * 1_000));
-            evidence.answered(100 + n, PLACE, at(n * 1_000 + 500));
+            evidence.answered(100 + n, ENDPOINT, at(n * 1_000 + 500));
         }
         for n in 0..5 {
             let finding = evidence.broke_off(alone(1), at(30_000 + n * 1_000));
             assert_eq!((finding.times, finding.is_convicted), (None, false));
-            evidence.answered(2, PLACE, at(30_500 + n * 1_000));
+            evidence.answered(2, ENDPOINT, at(30_500 + n * 1_000));
         }
         assert_eq!(evidence.suspicion(1), None, "it runs like everybody else");
         // Ten minutes later that is forgotten.
@@ -284,24 +285,24 @@ mod tests {
                 let now = round * 10_000 + pill * 1_000;
                 let reset = if round < 2 { Reset { in_turn: true, ..beside(pill) } } else { alone(pill) };
                 convicted += u32::from(evidence.broke_off(reset, at(now)).is_convicted);
-                evidence.answered(99, PLACE, at(now + 500));
+                evidence.answered(99, ENDPOINT, at(now + 500));
             }
         }
         assert_eq!(convicted, 8);
     }
 
     #[test]
-    fn memory_is_bounded_by_message_and_by_place() {
+    fn memory_is_bounded_by_message_and_by_endpoint_key() {
         let mut evidence = Evidence::default();
         for n in 0..10_000 {
             evidence.broke_off(alone(n), at(n));
         }
-        assert_eq!(evidence.len(), REMEMBERED_PER_PLACE_MAX);
-        assert!(evidence.places[&PLACE].breaks.len() <= 2 * COMMON + 1);
+        assert_eq!(evidence.len(), REMEMBERED_PER_ENDPOINT_MAX);
+        assert!(evidence.endpoints[&ENDPOINT].breaks.len() <= 2 * COMMON + 1);
         for n in 0..10_000 {
-            evidence.broke_off(Reset { place: n, ..alone(20_000 + n) }, at(20_000 + n));
+            evidence.broke_off(Reset { endpoint: n, ..alone(20_000 + n) }, at(20_000 + n));
         }
-        assert_eq!((evidence.len(), evidence.places.len()), (REMEMBERED_MAX, PLACES_MAX));
+        assert_eq!((evidence.len(), evidence.endpoints.len()), (REMEMBERED_MAX, ENDPOINTS_MAX));
         evidence.tick(at(2 * 3_600_000));
         assert!(evidence.is_empty() && evidence.len() == 0, "hours later nothing of it is left");
     }

@@ -1,32 +1,32 @@
-//! Whose turn it is among messages whose receiver broke off: one at a time at each place, and the last run before a
-//! conviction with nothing else under way there.
+//! Turns of messages whose receiver closed the connection: one at a time at each endpoint, and the last run before a
+//! conviction with nothing else in flight there.
 //!
-//! Who waits holds no permit, and everything here is bounded: how many wait, for how long, and how long and how often a
-//! place is kept free for one of them.
+//! Waiting takes no permit. Everything is bounded: how many wait, for how long, and how long and how often an endpoint is
+//! reserved for one of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use redrive_core::Time;
 
-/// Messages that wait, in all and for one place. Beyond it they run like everybody else.
+/// Messages that wait, in total and per endpoint. Beyond it a message runs like any other.
 const WAITING_MAX: usize = 256;
-const WAITING_PER_PLACE_MAX: usize = 64;
-/// How long a message waits for its turn before it runs like everybody else.
+const WAITING_PER_ENDPOINT_MAX: usize = 64;
+/// How long a message waits for its turn before it runs like any other.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long a place is kept free so that what is under way there comes to its end …
+/// How long an endpoint is reserved while calls in flight drain …
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// … and for the run itself.
 const RUN_MAX: Duration = Duration::from_secs(5);
-/// After that others have it for so many times as long: a place is kept free for a tenth of the time at most.
+/// After a reservation others have the endpoint for so many times as long: it is reserved for a tenth of the time at most.
 const OTHERS_TIMES: u32 = 9;
 
-/// How a message shall run.
+/// What a message needs for its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// The only one of its kind, beside other work.
+    /// A turn among its kind, beside other calls.
     Turn,
-    /// With nothing else under way at its place.
+    /// Nothing else in flight at its endpoint.
     Alone,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum Wants {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Next<T> {
     pub(super) who: T,
-    /// The place at which it has its turn; `None` if it waited for too long and runs like everybody else.
+    /// The endpoint at which it has its turn; `None` if it waited too long and runs like any other.
     pub(super) turn: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Next<T> {
 pub(super) struct Turns<T> {
     lines: BTreeMap<u64, Line<T>>,
     waiting: usize,
-    /// Places that were kept free and are not any more.
+    /// Endpoints whose reservation ended.
     freed: Vec<u64>,
 }
 
@@ -50,10 +50,10 @@ pub(super) struct Turns<T> {
 struct Line<T> {
     waiting: VecDeque<Waiting<T>>,
     is_running: bool,
-    /// Since when the place is kept free, and for what.
+    /// Since when the endpoint is reserved, and for which phase.
     reserved: Option<(Reserved, Time)>,
     began: Time,
-    /// Not kept free again before then.
+    /// No reservation before then.
     free_until: Time,
 }
 
@@ -82,14 +82,14 @@ impl<T> Turns<T> {
         self.waiting
     }
 
-    /// Puts somebody into the line of a place; gives it back if the line is full.
-    pub(super) fn wait(&mut self, place: u64, who: T, wants: Wants, now: Time) -> Result<(), T> {
-        let own = self.lines.get(&place).map_or(0, |line| line.waiting.len());
-        if self.waiting >= WAITING_MAX || own >= WAITING_PER_PLACE_MAX {
+    /// Queues a message at an endpoint; returns it if the queue is full.
+    pub(super) fn wait(&mut self, endpoint: u64, who: T, wants: Wants, now: Time) -> Result<(), T> {
+        let own = self.lines.get(&endpoint).map_or(0, |line| line.waiting.len());
+        if self.waiting >= WAITING_MAX || own >= WAITING_PER_ENDPOINT_MAX {
             return Err(who);
         }
         self.waiting += 1;
-        self.lines.entry(place).or_insert_with(|| Line::new(now)).waiting.push_back(Waiting {
+        self.lines.entry(endpoint).or_insert_with(|| Line::new(now)).waiting.push_back(Waiting {
             who,
             wants,
             since: now,
@@ -97,65 +97,65 @@ impl<T> Turns<T> {
         Ok(())
     }
 
-    /// Whether nobody else may start at this place.
-    pub(super) fn is_reserved(&self, place: u64) -> bool {
-        !self.lines.is_empty() && self.lines.get(&place).is_some_and(|line| line.reserved.is_some())
+    /// Whether nothing else may start at this endpoint.
+    pub(super) fn is_reserved(&self, endpoint: u64) -> bool {
+        !self.lines.is_empty() && self.lines.get(&endpoint).is_some_and(|line| line.reserved.is_some())
     }
 
-    /// The next one that may start, given how many calls are under way at a place.
-    pub(super) fn next(&mut self, under_way: impl Fn(u64) -> usize, now: Time) -> Option<Next<T>> {
+    /// The next message that may start, given the number of calls in flight at an endpoint.
+    pub(super) fn next(&mut self, in_flight: impl Fn(u64) -> usize, now: Time) -> Option<Next<T>> {
         if self.waiting == 0 {
             return None;
         }
-        let next = self.lines.iter_mut().find_map(|(place, line)| {
-            let next = line.next(|| under_way(*place), now)?;
-            Some(Next { who: next.0, turn: next.1.then_some(*place) })
+        let next = self.lines.iter_mut().find_map(|(endpoint, line)| {
+            let next = line.next(|| in_flight(*endpoint), now)?;
+            Some(Next { who: next.0, turn: next.1.then_some(*endpoint) })
         });
         self.waiting -= usize::from(next.is_some());
         next
     }
 
-    /// The one that had its turn has come to an end, or did not start.
-    pub(super) fn over(&mut self, place: u64, now: Time) {
-        let Some(line) = self.lines.get_mut(&place) else { return };
+    /// The message that had its turn ended, or did not start.
+    pub(super) fn over(&mut self, endpoint: u64, now: Time) {
+        let Some(line) = self.lines.get_mut(&endpoint) else { return };
         line.is_running = false;
         if line.release(now) {
-            self.freed.push(place);
+            self.freed.push(endpoint);
         }
     }
 
-    /// Time has passed: a place may have been kept free for long enough, or may be kept free again.
+    /// Time has passed: reservations may end or begin.
     pub(super) fn tick(&mut self, now: Time) {
         if self.lines.is_empty() {
             return;
         }
-        for (place, line) in &mut self.lines {
+        for (endpoint, line) in &mut self.lines {
             if line.is_reserved_too_long(now) && line.release(now) {
-                self.freed.push(*place);
+                self.freed.push(*endpoint);
             }
             line.reserve_if_wanted(now);
         }
         self.lines.retain(|_, line| !line.is_idle(now));
     }
 
-    /// Places that others may use again since the last call.
+    /// Endpoints whose reservation ended since the last call.
     pub(super) fn freed(&mut self) -> impl Iterator<Item = u64> + use<T> {
         std::mem::take(&mut self.freed).into_iter()
     }
 
-    /// When time alone changes something, given whether anybody could start.
+    /// When time alone changes something, given whether a call could start.
     pub(super) fn next_wake(&self, can_start: bool) -> Option<Time> {
         self.lines.values().filter_map(|line| line.next_wake(can_start)).min()
     }
 
-    /// All that wait, to be given back. Whoever runs goes on.
+    /// Removes all that wait. A running one is not affected.
     pub(super) fn take_all(&mut self, now: Time) -> Vec<T> {
         self.waiting = 0;
         let mut all = Vec::new();
-        for (place, line) in &mut self.lines {
+        for (endpoint, line) in &mut self.lines {
             all.extend(std::mem::take(&mut line.waiting).into_iter().map(|waiting| waiting.who));
             if !line.is_running && line.release(now) {
-                self.freed.push(*place);
+                self.freed.push(*endpoint);
             }
         }
         all
@@ -173,9 +173,9 @@ impl<T> Line<T> {
         }
     }
 
-    /// Whoever may start, and whether it has its turn.
-    fn next(&mut self, under_way: impl Fn() -> usize, now: Time) -> Option<(T, bool)> {
-        // A clock that was set back makes nobody wait for longer.
+    /// The message that may start, and whether it has its turn.
+    fn next(&mut self, in_flight: impl Fn() -> usize, now: Time) -> Option<(T, bool)> {
+        // A clock that was set back must not prolong the wait.
         let is_overdue = |one: &Waiting<T>| now < one.since || now.since(one.since) >= WAIT_MAX;
         if self.waiting.front().is_some_and(is_overdue) {
             return self.waiting.pop_front().map(|one| (one.who, false));
@@ -185,7 +185,7 @@ impl<T> Line<T> {
         }
         if let Some(at) = self.waiting.iter().position(|one| one.wants == Wants::Alone) {
             self.reserve_if_wanted(now);
-            if under_way() == 0 {
+            if in_flight() == 0 {
                 if self.reserved.is_some() {
                     self.reserved = Some((Reserved::Running, now));
                 }
@@ -199,7 +199,7 @@ impl<T> Line<T> {
         self.start(at)
     }
 
-    /// Keeps the place free, if somebody wants to be alone there and it is not too early for that.
+    /// Reserves the endpoint if a message needs it alone and the last reservation was long enough ago.
     fn reserve_if_wanted(&mut self, now: Time) {
         let is_wanted = !self.is_running && self.waiting.iter().any(|one| one.wants == Wants::Alone);
         if is_wanted && self.reserved.is_none() && now >= self.free_until {
@@ -219,7 +219,7 @@ impl<T> Line<T> {
         })
     }
 
-    /// Lets others in again, and for long enough. Whether it was reserved.
+    /// Ends the reservation and sets the earliest next one. Whether there was one.
     fn release(&mut self, now: Time) -> bool {
         if self.reserved.take().is_none() {
             return false;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn one_runs_at_a_time_at_a_place_and_places_do_not_wait_for_each_other() {
+    fn one_runs_at_a_time_at_an_endpoint_and_endpoints_do_not_wait_for_each_other() {
         let mut turns = Turns::default();
         turns.wait(HERE, 1, Wants::Turn, at(0)).unwrap();
         turns.wait(HERE, 2, Wants::Turn, at(0)).unwrap();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_to_be_alone_waits_until_nothing_else_is_under_way() {
+    fn who_needs_the_endpoint_alone_waits_until_nothing_else_is_in_flight() {
         let mut turns = Turns::default();
         turns.wait(HERE, 1, Wants::Alone, at(0)).unwrap();
         assert_eq!(turns.next(|_| 3, at(0)), None);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_kept_free_for_a_few_seconds_and_a_tenth_of_the_time() {
+    fn an_endpoint_is_reserved_for_a_few_seconds_and_a_tenth_of_the_time() {
         let mut turns = Turns::default();
         turns.wait(HERE, 1, Wants::Alone, at(0)).unwrap();
         assert_eq!(turns.next(|_| 3, at(0)), None);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_for_too_long_runs_like_everybody_else() {
+    fn who_waited_too_long_runs_like_any_other() {
         let mut turns = Turns::default();
         turns.wait(HERE, 1, Wants::Turn, at(0)).unwrap();
         turns.wait(HERE, 2, Wants::Turn, at(0)).unwrap();
@@ -323,9 +323,9 @@ mod tests {
     fn nobody_waits_beyond_the_bounds() {
         let mut turns = Turns::default();
         let waits = (0..1_000).filter(|who| turns.wait(HERE, *who, Wants::Turn, at(0)).is_ok()).count();
-        assert_eq!(waits, WAITING_PER_PLACE_MAX);
+        assert_eq!(waits, WAITING_PER_ENDPOINT_MAX);
         let waits = (0..1_000).filter(|who| turns.wait(10 + *who, 0, Wants::Turn, at(0)).is_ok()).count();
-        assert_eq!((waits, turns.len()), (WAITING_MAX - WAITING_PER_PLACE_MAX, WAITING_MAX));
+        assert_eq!((waits, turns.len()), (WAITING_MAX - WAITING_PER_ENDPOINT_MAX, WAITING_MAX));
         assert_eq!(turns.take_all(at(0)).len(), WAITING_MAX);
         turns.tick(at(1));
         assert!(turns.lines.is_empty() && turns.len() == 0);
