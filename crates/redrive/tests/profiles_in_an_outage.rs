@@ -150,7 +150,7 @@ fn what_is_forecast_of_the_budget_is_what_happens() {
 async fn past_the_budget(redrive: Redrive) {
     let payments = redrive.pipeline("payments").unwrap();
     // One in four fails: more than the budget allows, and less than an outage.
-    let bad = |n: u32| if n % 4 == 0 { format!("bad-{n}") } else { format!("good-{n}") };
+    let bad = |n: u32| if n.is_multiple_of(4) { format!("bad-{n}") } else { format!("good-{n}") };
     payments.ingest((0..80).map(|n| message(bad(n))).collect::<Vec<_>>()).await.unwrap();
     guarded(redrive.run_until(at_rest(&payments))).await.unwrap();
     let figures = payments.figures();
