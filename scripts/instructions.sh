@@ -33,10 +33,15 @@ trap cleanup EXIT
 cleanup
 git worktree add --quiet --force --detach "$old" "$before"
 mkdir -p "$old/crates/redrive/examples"
-# The older library had neither views of its own nor a tick, and was told what a decision sees.
-sed -e '/not before the health layer/d' -e '/^fn views/,/end of views$/d' \
-    -e 's/durable(ticket, now, /durable(ticket, /' -e 's/Random(0))/Random(0), \&redrive::dispatch::Views::default())/' \
-    crates/redrive/examples/instructions.rs >"$old/crates/redrive/examples/instructions.rs"
+if grep -q 'pub fn tick' "$old/crates/redrive/src/dispatch/machine.rs"; then
+    cp crates/redrive/examples/instructions.rs "$old/crates/redrive/examples/instructions.rs"
+else
+    # The older library had neither views of its own nor a tick, and was told what a decision sees.
+    sed -e '/not before the health layer/d' -e '/^fn views/,/end of views$/d' \
+        -e 's/durable(ticket, now, /durable(ticket, /' -e 's/submitted(ticket, len, now)/submitted(ticket, len)/' \
+        -e 's/Random(0))/Random(0), \&redrive::dispatch::Views::default())/' \
+        crates/redrive/examples/instructions.rs >"$old/crates/redrive/examples/instructions.rs"
+fi
 
 build() { # directory
     local options=()

@@ -115,6 +115,40 @@ fn after_a_retry_after_everything_is_delivered_and_nothing_before() {
     assert!(waited >= Duration::from_secs(2), "the next call came after {waited:?}");
 }
 
+/// One answer asks for a day. Status says until when and why, and an operator who knows better does not wait.
+#[test]
+fn a_retry_after_of_a_day_is_explained_and_an_operator_lifts_it() {
+    let busy = Arc::new(AtomicBool::new(true));
+    let is_busy = Arc::clone(&busy);
+    let receiver = Receiver::start(move |_| {
+        if is_busy.swap(false, SeqCst) { ("429 Too Many Requests", "retry-after: 86400\r\n") } else { OK }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let config = scene().config(&receiver.url()).replace("concurrency = 16", "concurrency = 1");
+    let processor = Processor::start(dir.path(), &config);
+    ingest(&processor, 0..50);
+    wait_for("it to wait", || pipeline(&processor)["health"]["waits_until"].is_string());
+    let status = stdout(&processor.cli(&["status", "orders"]));
+    let today = &pipeline(&processor)["health"]["waits_until"].as_str().unwrap()[..10].to_owned();
+    assert!(
+        status.contains(&format!("ASKED TO WAIT until {today} ")) && status.contains(" UTC ("),
+        "{status}"
+    );
+    let cause = "with 429 and Retry-After 24h; others wait for 5m of it (retry_after_shared_max)";
+    assert!(status.contains("the downstream answered o-0 ") && status.contains(cause), "{status}");
+    assert!(status.contains("`redrive resume orders --now` lifts it"), "{status}");
+    assert_eq!(receiver.requests().len(), 1);
+    wait_for("the log to say so", || processor.log().contains(cause));
+
+    let resumed = processor.cli(&["resume", "orders", "--now"]);
+    assert!(resumed.status.success(), "{}", world::process::stderr(&resumed));
+    assert!(!stdout(&resumed).contains("ASKED TO WAIT"), "{}", stdout(&resumed));
+    wait_for("the others", || pipeline(&processor)["succeeded"].as_u64() == Some(49));
+    let actions = processor.get("/v1/actions").json().to_string();
+    assert!(actions.contains("Retry-After lifted") && actions.contains("\"resume\""), "{actions}");
+    assert_eq!(pipeline(&processor)["pending"]["delayed"], 1, "the one that was told still waits");
+}
+
 /// A deploy that refuses everything: the guard pauses the pipeline before the queue is empty, a restart does not undo it,
 /// and somebody may let it pass.
 #[test]

@@ -1,10 +1,14 @@
 //! The breaker: notices that a sink fails, keeps everybody from it for a while, and asks carefully whether it is back.
 //!
-//! It counts first attempts of distinct messages, so that one bad message that is tried again and again says nothing about
-//! the sink. Two windows watch: a fast one for a sink that is down, a slow one for a sink that has been failing for long.
+//! It counts distinct messages, so that one bad message that is retried says nothing about the sink: first attempts,
+//! including the first since a replay, and later ones whose outcome the message cannot have caused
+//! ([`Sign::is_the_sinks`]). A message that fails again may simply be bad, and bad messages come back together: they are
+//! all that is left of a batch. Two windows watch: a fast one for a sink that is down, a slow one, of first attempts only,
+//! for a sink that has been failing for long.
 //! While it is open nothing is sent. After the cooldown a round of probes is made, one after the other, each another
 //! message; a bad round doubles the cooldown, a good one closes the breaker and forgets what was counted.
 
+mod again;
 mod settings;
 
 use std::time::Duration;
@@ -14,6 +18,7 @@ use crate::failure_kind::FailureKind;
 use crate::views::Gate;
 use crate::window::{Sum, Window};
 
+use again::{Again, Noted};
 pub use settings::{BreakerSettings, FastWindow, SlowAction, SlowWindow};
 
 /// What a first attempt came to, as far as the sink is concerned. A message that is bad in itself is an answer like any
@@ -24,6 +29,21 @@ pub enum Sign {
     Bad(FailureKind),
     /// Our own key was refused.
     Credential,
+}
+
+impl Sign {
+    /// Whether the message cannot be the cause: a success, a connection that could not be made, a refused key.
+    pub const fn is_the_sinks(self) -> bool {
+        matches!(self, Self::Good | Self::Credential | Self::Bad(FailureKind::Refused))
+    }
+}
+
+/// A message that is attempted again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retried {
+    pub message: u64,
+    /// When its first attempt failed; that one was counted then.
+    pub first_failed: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +128,8 @@ pub struct Breaker {
     settings: BreakerSettings,
     fast: Window,
     slow: Window,
+    /// Later attempts that are in the fast window.
+    again: Again,
     state: State,
     /// Messages that have said enough: the one that opened it, and the probes of this round. Bounded by the probes.
     heard: Vec<u64>,
@@ -133,6 +155,7 @@ impl Breaker {
         Self {
             fast: Window::new(settings.fast.window),
             slow: Window::new(settings.slow.window),
+            again: Again::default(),
             settings,
             state: State::Closed,
             heard: Vec::new(),
@@ -176,9 +199,8 @@ impl Breaker {
         }
         self.credentials = self.credentials.saturating_add(u32::from(sign == Sign::Credential));
         let last = if let Sign::Bad(kind) = sign { Some(kind) } else { None };
-        let fast = self.fast.sum(now);
-        if fast.calls >= self.settings.fast.min && fast.reaches(self.settings.fast.failures) {
-            return Some(self.open(message, fast, self.settings.fast.window, last, now));
+        if let Some(change) = self.open_if_fast(message, last, now) {
+            return Some(change);
         }
         let slow = self.slow.sum(now);
         let too_many = slow.calls >= self.settings.fast.min
@@ -198,6 +220,49 @@ impl Breaker {
                 Some(Change::Alert(Cause { failed, of, within, by: Gate::Breaker, last }))
             }
         }
+    }
+
+    /// The first attempt since a replay ended. It counts like any other first attempt, but once within the fast window.
+    pub fn first_since_replay(&mut self, message: u64, sign: Sign, now: Time) -> Option<Change> {
+        if !self.settings.enabled || !matches!(self.state, State::Closed) {
+            return None;
+        }
+        match self.again.note(message, sign != Sign::Good, self.settings.fast.window, now) {
+            Noted::New => self.first_attempt(message, sign, now),
+            Noted::Same | Noted::Other { .. } => None,
+        }
+    }
+
+    /// A later attempt of a message ended. Each message counts once within the fast window, with its latest outcome, and
+    /// only if the message cannot be the cause.
+    pub fn later_attempt(&mut self, retried: Retried, sign: Sign, now: Time) -> Option<Change> {
+        if !self.settings.enabled || !matches!(self.state, State::Closed) || !sign.is_the_sinks() {
+            return None;
+        }
+        let Retried { message, first_failed } = retried;
+        let window = self.settings.fast.window;
+        // Its first attempt is still in the window.
+        if first_failed.is_some_and(|at| now >= at && now.since(at) < window) {
+            return None;
+        }
+        let failed = sign != Sign::Good;
+        match self.again.note(message, failed, window, now) {
+            Noted::New => self.fast.add(now, failed),
+            Noted::Same => return None,
+            Noted::Other { counted_at } => self.fast.amend(counted_at, failed),
+        }
+        if !failed {
+            return None;
+        }
+        self.credentials = self.credentials.saturating_add(u32::from(sign == Sign::Credential));
+        let last = if let Sign::Bad(kind) = sign { Some(kind) } else { None };
+        self.open_if_fast(message, last, now)
+    }
+
+    fn open_if_fast(&mut self, message: u64, last: Option<FailureKind>, now: Time) -> Option<Change> {
+        let fast = self.fast.sum(now);
+        let is_down = fast.calls >= self.settings.fast.min && fast.reaches(self.settings.fast.failures);
+        is_down.then(|| self.open(message, fast, self.settings.fast.window, last, now))
     }
 
     fn open(
@@ -297,6 +362,7 @@ impl Breaker {
         self.heard.clear();
         self.fast.clear();
         self.slow.clear();
+        self.again.clear();
         Change::Closed { good, probes, rounds: self.rounds, open_for }
     }
 

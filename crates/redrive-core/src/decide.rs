@@ -50,11 +50,11 @@ pub fn decide(
         return Decision::DeadLetter(Reason::PoisonPill);
     }
 
+    // A crash is the handler's doing: the sink's health says nothing about it, and repeating it costs a process.
+    let may_be_the_sink = policy.outage_gate() && !health.is_healthy() && class != Class::Crash;
     let failed = meta.attempts.saturating_add(1);
     if failed >= policy.attempts_allowed(counted_as(class), meta.replays) {
-        // A crash is the handler's doing: the sink's health says nothing about it, and repeating it costs a process.
-        let may_be_the_sink = class != Class::Crash;
-        if policy.outage_gate() && !health.is_healthy() && may_be_the_sink {
+        if may_be_the_sink {
             return message.defer(sink_asks_ms);
         }
         return Decision::DeadLetter(Reason::MaxRetries);
@@ -68,10 +68,10 @@ pub fn decide(
         return Decision::DeadLetter(Reason::TtlExceeded);
     }
     if budget.is_empty() {
-        return match policy.on_exhausted() {
-            OnExhausted::Defer => message.defer(delay_ms.max(millis(budget.next_in()))),
-            OnExhausted::DeadLetter => Decision::DeadLetter(Reason::BudgetExhausted),
-        };
+        if policy.on_exhausted() == OnExhausted::DeadLetter && !may_be_the_sink {
+            return Decision::DeadLetter(Reason::BudgetExhausted);
+        }
+        return message.defer(delay_ms.max(sink_asks_ms).max(millis(budget.next_in())));
     }
     let due = now.plus(Duration::from_millis(delay_ms));
     Decision::RetryAt(Retry { due, counts: true, tier, spends: 1 })

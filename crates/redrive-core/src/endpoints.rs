@@ -49,7 +49,8 @@ pub struct Asking {
 /// How a call to an endpoint ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointCall {
-    pub is_first: bool,
+    /// Whether it counts for the endpoint's breaker.
+    pub counts: bool,
     /// `None` where it says nothing about the endpoint.
     pub is_good: Option<bool>,
     /// What it asked for.
@@ -158,6 +159,8 @@ struct Trouble {
     probing: bool,
     rounds: u32,
     not_before: Time,
+    /// Last answer since it first failed.
+    answered: Option<Time>,
     touch: u64,
 }
 
@@ -226,6 +229,21 @@ impl Endpoints {
         }
         let wait = self.pace.as_mut().and_then(|pace| pace.ask(to.endpoint, waited, now, latest));
         wait.map_or(Passage::Go, Passage::NotBefore)
+    }
+
+    /// Calls in flight at an endpoint.
+    pub fn running(&self, endpoint: u64) -> usize {
+        self.running.get(&endpoint).map_or(0, |running| *running as usize)
+    }
+
+    /// When an endpoint that failed before answered last, as far as that is known.
+    pub fn answered(&self, to: Endpoint) -> Option<Time> {
+        self.own.known.get(&to.endpoint)?.answered
+    }
+
+    /// Ends all waits for a Retry-After. Open breakers stay open.
+    pub fn lift_waits(&mut self) {
+        self.own.known.values_mut().for_each(|trouble| trouble.not_before = Time::ZERO);
     }
 
     /// Whether as many run as may.
@@ -306,6 +324,9 @@ impl Troubled {
             return;
         }
         let trouble = self.touch(key, now);
+        if call.is_good == Some(true) {
+            trouble.answered = Some(now);
+        }
         if trouble.open_until.is_some() {
             // An origin that answers is back, whatever the answer is worth to one customer.
             let answers = counted == Counted::Voices && call.voice.is_none();
@@ -316,7 +337,7 @@ impl Troubled {
             }
             return;
         }
-        let Some(is_good) = call.is_good.filter(|_| call.is_first) else { return };
+        let Some(is_good) = call.is_good.filter(|_| call.counts) else { return };
         if now.since(trouble.began) >= settings.fast.window || now < trouble.began {
             (trouble.began, trouble.calls, trouble.failed) = (now, 0, 0);
             trouble.voices = Voices::default();
@@ -388,7 +409,7 @@ mod tests {
     const TO: Endpoint = Endpoint { origin: 1, endpoint: 2 };
     const OTHER: Endpoint = Endpoint { origin: 1, endpoint: 3 };
     const BAD: EndpointCall =
-        EndpointCall { is_first: true, is_good: Some(false), retry_after: None, voice: None };
+        EndpointCall { counts: true, is_good: Some(false), retry_after: None, voice: None };
     const GOOD: EndpointCall = EndpointCall { is_good: Some(true), ..BAD };
 
     const ANY: Asking = Asking { waited: false, latest: Time::MAX, random: Random(0) };

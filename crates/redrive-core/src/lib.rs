@@ -32,6 +32,7 @@ pub mod duration;
 pub mod endpoints;
 pub mod failure_kind;
 pub mod forecast;
+pub mod forecast_budget;
 pub mod forecast_outage;
 pub mod guard;
 pub mod jitter;

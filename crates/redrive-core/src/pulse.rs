@@ -15,11 +15,22 @@ const MIN: usize = 20;
 const LEAST_PERCENT: usize = 10;
 /// What is older says nothing about now.
 const OLD: Duration = Duration::from_hours(1);
+/// How long an outage may stay undetected.
+const NEW: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug, Default)]
 pub struct Pulse {
     last: Vec<Beat>,
     next: usize,
+}
+
+/// Whether a sink seems to have stopped just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    No,
+    /// One message failed since; it may be its own fault.
+    ForOne,
+    ForSeveral,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +54,18 @@ impl Pulse {
         }
         self.last[self.next] = beat;
         self.next = (self.next + 1) % LAST;
+    }
+
+    /// Whether nothing has succeeded since a message first failed, although something had before. An outage that has just
+    /// begun looks like this before the breaker can know.
+    pub fn stopped(&self, since: Time, now: Time) -> Stopped {
+        let is_new = now >= since && now.since(since) < NEW;
+        let good = self.last.iter().filter(|beat| beat.is_good && now.since(beat.at) < OLD);
+        let Some(last_good) = good.map(|beat| beat.at).max().filter(|at| is_new && *at < since) else {
+            return Stopped::No;
+        };
+        let failed = self.last.iter().filter(|beat| !beat.is_good && beat.at >= last_good).count();
+        if failed > 1 { Stopped::ForSeveral } else { Stopped::ForOne }
     }
 
     /// Whether hardly anything has got through lately.
@@ -75,6 +98,32 @@ mod tests {
         let mut pulse = Pulse::default();
         (0..500).for_each(|attempt| pulse.beat(7, attempt == 0, false, NOW));
         assert!(!pulse.is_weak(NOW));
+    }
+
+    #[test]
+    fn an_outage_of_seconds_is_seen_by_those_who_have_met_nothing_else() {
+        let at = |second: u64| NOW.plus(Duration::from_secs(second));
+        let mut pulse = Pulse::default();
+        pulse.beat(1, true, false, at(0));
+        pulse.beat(2, true, false, at(1));
+        assert_eq!(
+            pulse.stopped(at(0), at(2)),
+            Stopped::No,
+            "nobody has ever got through: whose fault is it?"
+        );
+        pulse.beat(3, true, true, at(2));
+        pulse.beat(4, true, false, at(3));
+        assert_eq!(pulse.stopped(at(3), at(4)), Stopped::ForOne);
+        pulse.beat(5, true, false, at(4));
+        assert_eq!(pulse.stopped(at(3), at(5)), Stopped::ForSeveral);
+        assert_eq!(
+            pulse.stopped(at(0), at(5)),
+            Stopped::No,
+            "somebody got through since that one failed first"
+        );
+        assert_eq!(pulse.stopped(at(3), at(63)), Stopped::No, "by now others know");
+        pulse.beat(6, true, true, at(6));
+        assert_eq!(pulse.stopped(at(3), at(7)), Stopped::No);
     }
 
     #[test]

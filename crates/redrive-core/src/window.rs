@@ -61,6 +61,16 @@ impl Window {
         }
     }
 
+    /// A call that was added at `at` has come to something else since. Nothing if that is no longer within the window.
+    pub fn amend(&mut self, at: Time, failed: bool) {
+        let number = self.number(at);
+        let slot = &mut self.slots[(number % SLOTS as u64) as usize];
+        if slot.number == number {
+            slot.failed =
+                if failed { (slot.failed + 1).min(slot.calls) } else { slot.failed.saturating_sub(1) };
+        }
+    }
+
     /// What came within the window before `now`. Slots of the future, after a clock was set back, do not count.
     pub fn sum(&self, now: Time) -> Sum {
         let last = self.number(now);
@@ -131,6 +141,20 @@ mod tests {
         (0..50).for_each(|_| window.add(at(600_000), true));
         window.add(at(0), false);
         assert_eq!(window.sum(at(0)), Sum { calls: 1, failed: 0 });
+    }
+
+    #[test]
+    fn what_a_call_came_to_can_be_amended_while_it_is_in_the_window() {
+        let mut window = Window::new(Duration::from_secs(10));
+        window.add(at(0), true);
+        window.add(at(3_000), false);
+        window.amend(at(0), false);
+        assert_eq!(window.sum(at(3_000)), Sum { calls: 2, failed: 0 });
+        window.amend(at(3_000), true);
+        assert_eq!(window.sum(at(3_000)), Sum { calls: 2, failed: 1 });
+        window.add(at(10_000), false);
+        window.amend(at(0), true);
+        assert_eq!(window.sum(at(10_000)), Sum { calls: 2, failed: 1 }, "what is over stays as it is");
     }
 
     #[test]

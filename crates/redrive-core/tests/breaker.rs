@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redrive_core::breaker::{Breaker, BreakerSettings, BreakerState, Change, Sign, SlowAction};
+use redrive_core::breaker::{
+    Breaker, BreakerSettings, BreakerState, Cause, Change, Retried, Sign, SlowAction,
+};
 use redrive_core::failure_kind::{Counted, FailureKind};
 use redrive_core::views::Gate;
 use redrive_core::{Ratio, Time, profiles};
@@ -263,4 +265,110 @@ proptest! {
         let opened = (0_u64..).zip(signs).any(|(n, sign)| breaker.first_attempt(n, sign, at(0)).is_some());
         prop_assert_eq!(opened, failed > 0 && failed >= u32::from(percent));
     }
+}
+
+const REFUSED: Sign = Sign::Bad(FailureKind::Refused);
+
+fn retried(message: u64) -> Retried {
+    Retried { message, first_failed: Some(at(0)) }
+}
+
+/// After an hour of outage most of what is left are retries.
+#[test]
+fn messages_that_are_tried_again_open_it_where_the_sink_cannot_be_reached() {
+    let mut breaker = Breaker::new(BreakerSettings::default());
+    let now = 3_600_000;
+    for n in 0..19 {
+        assert_eq!(breaker.later_attempt(retried(n), REFUSED, at(now + n)), None);
+    }
+    let opened = breaker.later_attempt(retried(19), REFUSED, at(now + 19));
+    assert!(matches!(opened, Some(Change::Opened(Cause { failed: 20, of: 20, .. }))), "{opened:?}");
+}
+
+#[test]
+fn a_message_that_is_tried_again_and_again_counts_once() {
+    let mut breaker = Breaker::new(BreakerSettings::default());
+    for n in 0..10_000 {
+        assert_eq!(breaker.later_attempt(retried(7), REFUSED, at(600_000 + n * 100)), None);
+    }
+    // Its first attempt is in the window: that one counts.
+    for n in 0..19 {
+        assert_eq!(breaker.first_attempt(n, REFUSED, at(5_000_000)), None);
+        let own = Retried { message: n, first_failed: Some(at(5_000_000)) };
+        assert_eq!(breaker.later_attempt(own, REFUSED, at(5_001_000)), None);
+    }
+}
+
+#[test]
+fn the_latest_outcome_of_a_message_counts() {
+    let mut breaker = Breaker::new(BreakerSettings::default());
+    let now = 600_000;
+    for n in 0..19 {
+        breaker.later_attempt(retried(n), REFUSED, at(now));
+        breaker.later_attempt(retried(n), Sign::Good, at(now + 1_000));
+    }
+    for n in 19..37 {
+        assert_eq!(
+            breaker.later_attempt(retried(n), REFUSED, at(now + 2_000)),
+            None,
+            "half of them are fine"
+        );
+    }
+    assert!(breaker.later_attempt(retried(37), REFUSED, at(now + 2_000)).is_some());
+}
+
+/// What is left of a batch is what fails: its poison comes back together, in a sink that is well.
+#[test]
+fn a_wave_of_bad_messages_does_not_open_it() {
+    let mut breaker = Breaker::new(BreakerSettings::default());
+    (0..10_000).for_each(|n| {
+        let sign = if n % 100 == 0 { DOWN } else { Sign::Good };
+        assert_eq!(breaker.first_attempt(n, sign, at(n / 10)), None);
+    });
+    for wave in [35_000, 335_000] {
+        for n in (0..10_000).step_by(100) {
+            assert_eq!(breaker.later_attempt(retried(n), DOWN, at(wave + n / 10)), None);
+        }
+    }
+}
+
+/// 15 % fail about twice each, 1 % always: an ordinary day, at any rate.
+#[test]
+fn retries_of_an_ordinary_day_do_not_open_it() {
+    for per_second in [5_u64, 50, 500] {
+        let mut breaker = Breaker::new(BreakerSettings::default());
+        let mut later: Vec<(u64, u64, u64)> = Vec::new();
+        for n in 0..per_second * 900 {
+            let ms = n * 1_000 / per_second;
+            for (_, message, attempt) in later.extract_if(.., |(due, ..)| *due <= ms).collect::<Vec<_>>() {
+                let is_poison = message % 100 == 99;
+                let sign = if is_poison || attempt == 2 { DOWN } else { Sign::Good };
+                let change = breaker.later_attempt(
+                    Retried { message, first_failed: Some(at(message * 1_000 / per_second)) },
+                    sign,
+                    at(ms),
+                );
+                assert_eq!(change, None, "{per_second}/s");
+                if sign == DOWN && attempt < 4 {
+                    later.push((ms + 30_000, message, attempt + 1));
+                }
+            }
+            let fails = n % 100 < 15 || n % 100 == 99;
+            assert_eq!(breaker.first_attempt(n, if fails { DOWN } else { Sign::Good }, at(ms)), None);
+            if fails {
+                later.push((ms + 5_000, n, 2));
+            }
+        }
+    }
+}
+
+/// Letters that are put back into a service that is not there.
+#[test]
+fn replayed_letters_open_it_each_once() {
+    let mut breaker = Breaker::new(BreakerSettings::default());
+    for n in 0..1_000 {
+        assert_eq!(breaker.first_since_replay(7, DOWN, at(n)), None, "one letter, however often");
+    }
+    let opened = (0..19).filter_map(|n| breaker.first_since_replay(100 + n, DOWN, at(1_000 + n))).last();
+    assert!(matches!(opened, Some(Change::Opened(Cause { failed: 20, of: 20, .. }))), "{opened:?}");
 }

@@ -368,6 +368,24 @@ fn an_empty_budget_defers_or_parks_as_the_policy_says() {
     assert_eq!(at(&defers, &held), Decision::DeadLetter(Reason::HoldExpired));
 }
 
+/// The outage gate stands above the budget: in an outage every retry fails, and an empty budget says nothing about the
+/// message that met it.
+#[test]
+fn an_empty_budget_parks_nothing_while_the_sink_is_down() {
+    let empty = Budget::Tokens { remaining: 0, next_in: secs(12) };
+    let parks = tiered().retries_per_minute(100).on_exhausted("dead_letter");
+    let at = |policy: &PolicyBuilder, health, class| {
+        with(policy, &failed(0), Outcome::failed(class), health, empty, LOW)
+    };
+    assert_eq!(at(&parks, DOWN, Class::Transient), deferred(secs(12), Some(1)));
+    let gated = Health::Gated { by: Gate::Breaker, retry_in: secs(40) };
+    assert_eq!(at(&parks, gated, Class::RateLimited), deferred(secs(40), Some(2)));
+    let dead = Decision::DeadLetter(Reason::BudgetExhausted);
+    assert_eq!(at(&parks, Health::Healthy, Class::Transient), dead);
+    assert_eq!(at(&parks, DOWN, Class::Crash), dead, "a crash is not the sink's");
+    assert_eq!(at(&parks.outage_gate(false), DOWN, Class::Transient), dead, "as somebody asked for");
+}
+
 #[test]
 fn the_due_time_is_absolute_and_saturates_at_the_end_of_time() {
     // S1-28

@@ -283,6 +283,10 @@ fn spans_and_switches_have_their_bounds() {
     assert!(fault(&policy.clone().timeout("25h")).contains("at most 24h"));
     assert!(policy.clone().timeout("24h").build().is_ok());
     assert!(fault(&policy.clone().retry_after_max("721h")).contains("at most 720h"));
+    let shared = policy.clone().retry_after_max("2m").retry_after_shared_max("3m");
+    assert!(fault(&shared).contains("at most 2m"), "{}", fault(&shared));
+    let short = policy.clone().retry_after_max("2m").build().unwrap();
+    assert_eq!(short.retry_after_shared_max(), Duration::from_mins(2), "never longer than for one message");
     assert!(fault(&policy.clone().retry_after_jitter("101%")).contains("at most 100%"));
     assert!(policy.clone().retry_after_jitter("100%").build().is_ok());
     assert!(fault(&policy.clone().ttl("0s")).contains("at least 1ms"));
@@ -340,6 +344,7 @@ fn the_default_is_tiered_with_the_documented_values() {
     assert_eq!(policy.jitter(), Jitter::Equal);
     assert_eq!(policy.retry_after_jitter(), Ratio::percent(10));
     assert_eq!(policy.retry_after_max(), Duration::from_hours(24));
+    assert_eq!(policy.retry_after_shared_max(), Duration::from_mins(5));
     assert_eq!(policy.hold_max(), Duration::from_hours(24));
     assert_eq!((policy.ttl(), policy.cap_ttl_share(), policy.budget()), (None, None, None));
     assert_eq!((policy.classify(), policy.outage_gate()), (true, true));
@@ -359,6 +364,7 @@ fn settings_given_win_over_the_profile() {
         .concurrency(7)
         .hold_max("1h")
         .retry_after_max("2h")
+        .retry_after_shared_max("1h")
         .retry_after_jitter(Ratio::percent(5))
         .classify(false)
         .outage_gate(false)
@@ -371,6 +377,7 @@ fn settings_given_win_over_the_profile() {
     assert_eq!((policy.ttl(), policy.timeout()), (Some(Duration::from_secs(9)), Duration::from_secs(1)));
     assert_eq!((policy.concurrency(), policy.hold_max()), (7, Duration::from_hours(1)));
     assert_eq!(policy.retry_after_max(), Duration::from_hours(2));
+    assert_eq!(policy.retry_after_shared_max(), Duration::from_hours(1));
     assert_eq!(policy.retry_after_jitter(), Ratio::percent(5));
     assert_eq!((policy.classify(), policy.outage_gate()), (false, false));
     assert_eq!((policy.crash_threshold(), policy.crash_window()), (2, Duration::from_mins(1)));

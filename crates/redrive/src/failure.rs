@@ -120,6 +120,15 @@ impl Failure {
         &self.parts.notes
     }
 
+    /// Whether the request never reached the receiver, so that the message cannot be the cause.
+    pub(crate) fn never_arrived(&self) -> bool {
+        match self.kind() {
+            FailureKind::Refused => true,
+            FailureKind::Timeout => !self.is_ambiguous(),
+            FailureKind::Status(_) | FailureKind::Reset | FailureKind::Other => false,
+        }
+    }
+
     pub fn class(&self) -> Class {
         self.parts.class
     }

@@ -21,6 +21,15 @@ use crate::run::built::Built;
 use crate::run::clock::Clock;
 use crate::run::command::{Command, Gate};
 
+/// How a pipeline shall go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Resume {
+    /// Lets the dead letters come for which the guard paused the pipeline, until that flood is over.
+    pub dead_letter_anyway: bool,
+    /// Ends a wait for a `Retry-After` that applies to all messages. The message that received it still waits.
+    pub now: bool,
+}
+
 /// A handle to one pipeline. It works before and while the pipeline runs; clone it freely.
 #[derive(Clone)]
 pub struct PipelineHandle {
@@ -292,12 +301,18 @@ impl PipelineHandle {
     }
 
     pub async fn resume(&self) -> Result<(), HandleError> {
-        self.ask(|reply| Command::Gate { gate: Gate::Open { anyway: false }, reply }).await
+        self.resume_with(Resume::default()).await
     }
 
     /// Like [`Self::resume`], but the dead-letter guard lets pass what it has paused the pipeline for, until that is over.
     pub async fn resume_anyway(&self) -> Result<(), HandleError> {
-        self.ask(|reply| Command::Gate { gate: Gate::Open { anyway: true }, reply }).await
+        self.resume_with(Resume { dead_letter_anyway: true, ..Resume::default() }).await
+    }
+
+    /// Lets the pipeline go on as `resume` says.
+    pub async fn resume_with(&self, resume: Resume) -> Result<(), HandleError> {
+        let Resume { dead_letter_anyway: anyway, now: lifted } = resume;
+        self.ask(|reply| Command::Gate { gate: Gate::Open { anyway, lifted }, reply }).await
     }
 
     /// Sends probes now instead of after the cooldown, or closes the breaker by hand; also those of the endpoints, for a

@@ -129,7 +129,7 @@ impl AnyHandler {
         let router = sink.per_endpoint().map(|per_endpoint| {
             let rate = sink.per_endpoint_rate().filter(|rate| rate::is_sound(*rate));
             let sink = Arc::clone(&sink);
-            Router { per_endpoint, rate, of: Arc::new(move |message| sink.endpoint(message)) }
+            Router::new(per_endpoint, rate, move |message| sink.endpoint(message))
         });
         let one_endpoint = sink.is_one_endpoint();
         Self {

@@ -177,7 +177,7 @@ fn a_retry_after_holds_for_all_messages_of_one_endpoint() {
     world.run(Duration::from_secs(30), CALL, busy);
     assert_eq!(world.calls.len(), PERMITS, "those that were under way");
     assert_eq!(
-        world.machine.health(world.now).waits_until,
+        world.machine.health(world.now).wait.map(|wait| wait.until),
         Some(STARTED.plus(CALL + Duration::from_mins(1)))
     );
     world.run(Duration::from_secs(31), CALL, up);
@@ -294,4 +294,50 @@ fn a_minute_without_the_downstream_costs_what_it_takes_to_notice_it() {
 #[test]
 fn ten_minutes_cost_no_more() {
     outage(Duration::from_mins(10), 50);
+}
+
+/// One answer that asks for a day: the message that got it waits for a day, everybody else for minutes. Until the sink takes
+/// something again it is asked by one message at a time.
+#[test]
+fn a_retry_after_of_a_day_stops_the_others_for_minutes() {
+    let settings = ProtectionSettings { one_endpoint: true, ..ProtectionSettings::default() };
+    let mut world = World::new(tiers("48h"), settings);
+    world.ingest(messages(0..1));
+    let busy = |_| Ended::Failed(Failure::rate_limited(Duration::from_hours(24), "429"));
+    world.run(Duration::from_secs(1), CALL, busy);
+    world.ingest(messages(1..200));
+    world.run(Duration::from_mins(12), CALL, busy);
+    assert_eq!(world.calls.len(), 3, "one at a time, every five minutes: {:?}", world.calls);
+    let wait = world.machine.health(world.now).wait.unwrap();
+    assert!(wait.is_cut() && wait.until.since(wait.since) == Duration::from_mins(5), "{wait:?}");
+    assert_eq!((wait.asked, wait.message_id.as_str()), (Duration::from_hours(24), "m-2"));
+    world.run(Duration::from_mins(10), CALL, up);
+    assert_eq!(world.machine.tally().succeeded, 197, "all but those that were told");
+    world.run(Duration::from_hours(27), Duration::from_secs(1), up);
+    assert_eq!((world.machine.tally().succeeded, world.reasons()), (200, BTreeMap::new()));
+    let told: Vec<_> = world.calls.iter().filter(|(_, id)| id == "m-0").map(|(at, _)| *at).collect();
+    assert!(told[1].since(told[0]) >= Duration::from_hours(24), "{told:?}");
+}
+
+#[test]
+fn an_operator_lifts_a_retry_after() {
+    let settings = ProtectionSettings { one_endpoint: true, ..ProtectionSettings::default() };
+    let mut world = World::new(tiers("48h"), settings);
+    world.ingest(messages(0..1));
+    let busy = |_| Ended::Failed(Failure::rate_limited(Duration::from_hours(24), "429"));
+    world.run(Duration::from_secs(1), CALL, busy);
+    world.ingest(messages(1..100));
+    world.run(Duration::from_mins(1), CALL, up);
+    assert_eq!(world.calls.len(), 1);
+    world.machine.lift_wait(world.now);
+    assert_eq!(world.machine.health(world.now).wait, None);
+    world.run(Duration::from_secs(5), CALL, up);
+    assert_eq!(world.machine.tally().succeeded, 99);
+    let mut told = Vec::new();
+    world.machine.health_changes(&mut told);
+    let told: Vec<String> = told.iter().map(|entry| entry.change.to_string()).collect();
+    let expected = "the downstream answered m-0 with other and Retry-After 24h; others wait for 5m of it \
+                    (retry_after_shared_max)";
+    assert!(told[0].starts_with("▲ nothing is sent until 20") && told[0].ends_with(expected), "{told:?}");
+    assert_eq!(told[1], "▼ the wait was lifted; calls ramp up");
 }

@@ -63,6 +63,14 @@ pub struct PipelineView {
     pub breaker: String,
     pub health: Health,
     pub store: StoreHealth,
+    pub policy: Policy,
+}
+
+/// What is asked of a policy here.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    pub outage_gate: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -79,10 +87,20 @@ pub struct Health {
     pub paused_because: Option<String>,
     pub suspects: u64,
     pub waits_until: Option<Instant>,
+    pub waits_because: Option<String>,
+    pub resets: Resets,
     pub endpoints: Option<EndpointsLeftAlone>,
     pub if_closed_now: Option<Recovery>,
     pub incident: Option<Incident>,
     pub history: Vec<HealthChange>,
+}
+
+/// Connections that receivers closed while they handled a message.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Resets {
+    pub lately: u64,
+    pub apart: u64,
 }
 
 /// Endpoints and origins that are left alone for now.

@@ -69,8 +69,18 @@ impl Api {
         self.post(&format!("/v1/pipelines/{}/pause", segment(pipeline)), None).await
     }
 
-    pub async fn resume(&self, pipeline: &str, anyway: bool) -> Result<Answer<PipelineView>, ClientFault> {
-        let how = if anyway { "?dead_letter_anyway=true" } else { "" };
+    pub async fn resume(
+        &self,
+        pipeline: &str,
+        anyway: bool,
+        now: bool,
+    ) -> Result<Answer<PipelineView>, ClientFault> {
+        let how = match (anyway, now) {
+            (false, false) => "",
+            (true, false) => "?dead_letter_anyway=true",
+            (false, true) => "?now=true",
+            (true, true) => "?dead_letter_anyway=true&now=true",
+        };
         self.post(&format!("/v1/pipelines/{}/resume{how}", segment(pipeline)), None).await
     }
 

@@ -13,11 +13,14 @@ pub struct Args {
     /// Let the dead letters come for which the guard has paused it, until that flood is over
     #[arg(long)]
     pub dead_letter_anyway: bool,
+    /// End the wait for a Retry-After that applies to all messages; the message that received it still waits
+    #[arg(long)]
+    pub now: bool,
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     with_api(global, out, async |session, out| {
-        let answer = session.api.resume(&args.pipeline, args.dead_letter_anyway).await?;
+        let answer = session.api.resume(&args.pipeline, args.dead_letter_anyway, args.now).await?;
         status::write(&answer.json, &answer.view, session.now(), out)?;
         Ok(Exit::Ok)
     })

@@ -56,6 +56,7 @@ pub const TABLES: &[TableKeys] = &[
             "jitter",
             "retry_after_jitter",
             "retry_after_max",
+            "retry_after_shared_max",
             "ttl",
             "cap_ttl_share",
             "hold_max",

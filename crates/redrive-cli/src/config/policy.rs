@@ -66,6 +66,7 @@ fn settings(reader: &mut Reader, section: &Section<'_>, sink: Option<&Section<'_
         jitter: words(reader, "jitter").map(Into::into),
         retry_after_jitter: words(reader, "retry_after_jitter").map(Into::into),
         retry_after_max: words(reader, "retry_after_max").map(Into::into),
+        retry_after_shared_max: words(reader, "retry_after_shared_max").map(Into::into),
         ttl: words(reader, "ttl").map(Into::into),
         cap_ttl_share: reader.number(section, "cap_ttl_share").map(|set| set.value),
         hold_max: words(reader, "hold_max").map(Into::into),

@@ -85,6 +85,8 @@ impl PipelineConfig {
         put("jitter", quoted(&policy.jitter().to_string()), of_profile(true));
         put("retry_after_jitter", quoted(&policy.retry_after_jitter().to_string()), of_profile(true));
         put("retry_after_max", quoted(&print(policy.retry_after_max())), Origin::Default);
+        let shared = policy.retry_after_shared_max();
+        put("retry_after_shared_max", quoted(&print(shared)), Origin::Default);
         if let Some(ttl) = policy.ttl() {
             put("ttl", quoted(&print(ttl)), of_profile(profile.ttl.is_some()));
         }

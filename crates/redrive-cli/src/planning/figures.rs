@@ -8,7 +8,9 @@ use redrive::engine::embedded::record::{Stored, Was};
 use redrive::engine::{Attempt, History, LetterState};
 use redrive_core::duration::print;
 use redrive_core::forecast::{Load, Shares};
+use redrive_core::forecast_budget::BudgetForecast;
 use redrive_core::forecast_outage::Reload;
+use redrive_core::policy::{BudgetRate, OnExhausted};
 use redrive_core::{Class, Forecast, Jitter, Message, Meta, Policy, PolicySettings, Reason, Schedule, Time};
 use serde_json::{Value, json};
 
@@ -38,6 +40,7 @@ pub struct Figures {
     pub steps: Vec<(String, f64)>,
     /// Each jitter that is compared, the one that is configured first.
     pub outages: Vec<JitterFigures>,
+    pub budget: Option<BudgetFigures>,
     pub dead: Option<DeadFigures>,
     pub slos: Vec<Answer>,
     pub warnings: Vec<String>,
@@ -49,6 +52,18 @@ pub struct JitterFigures {
     pub dead: f64,
     pub wasted: f64,
     pub reload: Reload,
+}
+
+/// What the retry budget does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BudgetFigures {
+    pub rate: BudgetRate,
+    pub on_exhausted: OnExhausted,
+    pub outage_gate: bool,
+    /// In a sink that is well, if it is known how much comes and what fails.
+    pub healthy: Option<BudgetForecast>,
+    /// Share of the messages of an outage that it parks, if it is known how much comes.
+    pub dead_in_outage: Option<f64>,
 }
 
 /// Dead letters over time.
@@ -80,14 +95,28 @@ impl Figures {
             (Some(load), Some(rate)) => steps(policy, load, rate),
             _ => Vec::new(),
         };
+        let budget = policy.budget().map(|rate| BudgetFigures {
+            rate,
+            on_exhausted: policy.on_exhausted(),
+            outage_gate: policy.outage_gate(),
+            healthy: shares
+                .zip(questions.rate)
+                .and_then(|(shares, rate)| policy.budget_forecast(shares, rate)),
+            dead_in_outage: questions.rate.map(|rate| policy.budget_in_outage(questions.outage, rate)),
+        });
         let dead = shares.zip(questions.rate).map(|(shares, rate)| {
-            let per_second = forecast.load(shares).dead * rate;
+            let healthy = budget.and_then(|budget| budget.healthy);
+            let all = healthy.map(|healthy| healthy.dead + healthy.used_up);
+            let per_second = all.unwrap_or_else(|| forecast.load(shares).dead) * rate;
+            // What the budget parks has to be looked at as well.
+            let for_budget = healthy.map_or(0.0, |healthy| healthy.dead) * rate;
             let triage = questions.triage;
             DeadFigures {
                 per_second,
                 growth_per_second: per_second - triage.unwrap_or(0.0),
                 letter_bytes: letter_bytes(policy, questions.message_bytes),
-                diverges_above: triage.and_then(|triage| forecast.divergence(shares, rate, triage)),
+                diverges_above: triage
+                    .and_then(|triage| forecast.divergence(shares, rate, triage - for_budget)),
                 triage,
             }
         });
@@ -97,6 +126,7 @@ impl Figures {
             amplification_doubled,
             steps,
             outages: outages(&pipeline.settings, policy, questions.outage),
+            budget,
             dead,
             slos: questions.slos.iter().map(|slo| slo.ask(policy)).collect(),
             warnings: policy.warnings().iter().map(ToString::to_string).collect(),
@@ -159,6 +189,13 @@ impl Figures {
             "dead_share": self.load.as_ref().map(|load| load.dead),
             "steps": self.steps.iter().map(|(delay, rate)| json!({"delay": delay, "per_second": rate})).collect::<Vec<_>>(),
             "outage": {"seconds": questions.outage.as_secs_f64(), "jitters": outages},
+            "budget": self.budget.map(|budget| json!({
+                "wanted_per_minute": budget.healthy.map(|healthy| healthy.wanted_per_minute),
+                "made_per_minute": budget.healthy.map(|healthy| healthy.made_per_minute),
+                "dead_share": budget.healthy.map(|healthy| healthy.dead),
+                "put_off_per_second": budget.healthy.map(|healthy| healthy.put_off_per_second),
+                "dead_share_in_outage": budget.dead_in_outage,
+            })),
             "dead_letters": self.dead.map(|dead| json!({
                 "per_second": dead.per_second,
                 "growth_per_second": dead.growth_per_second,

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use redrive_core::BreakerSettings;
 use redrive_core::duration::rough;
+use redrive_core::forecast_budget::BudgetForecast;
 use redrive_core::forecast_outage::Reload;
+use redrive_core::policy::{BudgetRate, OnExhausted};
 
-use super::figures::{DeadFigures, Figures, JitterFigures, Questions};
+use super::figures::{BudgetFigures, DeadFigures, Figures, JitterFigures, Questions};
 use crate::config::PipelineConfig;
-use crate::output::{bytes, percent, rate};
+use crate::output::{bytes, count, percent, rate};
 
 /// Where the head of a report ends and its remark begins.
 const HEAD_WIDTH: usize = 77;
@@ -49,6 +51,11 @@ pub fn lines(pipeline: &PipelineConfig, figures: &Figures, questions: &Questions
     for more in reload {
         put("", format!("               {more}"));
     }
+    if let Some(budget) = &figures.budget {
+        for (i, text) in budget_text(budget, questions).into_iter().enumerate() {
+            put(if i == 0 { "retry budget" } else { "" }, text);
+        }
+    }
     if let Some(dead) = figures.dead {
         for (i, text) in dead_text(dead, questions).into_iter().enumerate() {
             put(if i == 0 { "dead letters" } else { "" }, text);
@@ -72,7 +79,7 @@ fn breaker_text(breaker: &BreakerSettings) -> String {
     let fast = &breaker.fast;
     let opens = fast.failures.of_ms(fast.window.as_millis() as u64);
     format!(
-        "opens about {} into a full outage ({} of at least {} first attempts within {}); the figures above are without it",
+        "opens about {} into a full outage ({} of at least {} messages within {}); the figures above are without it",
         rough(std::time::Duration::from_millis(opens)),
         fast.failures,
         fast.min,
@@ -95,6 +102,44 @@ fn outage_text(outages: &[JitterFigures]) -> String {
         let _ = write!(text, " · {} with jitter {} and no outage gate", percent(worst.dead), worst.jitter);
     }
     text
+}
+
+/// What the budget does in a sink that is well, and in an outage.
+fn budget_text(budget: &BudgetFigures, questions: &Questions) -> Vec<String> {
+    let allowed = match budget.rate {
+        BudgetRate::PerMinute(tokens) => format!("{} a minute", count(u64::from(tokens))),
+        BudgetRate::ShareOfSuccesses(share) => format!("{share} of the successes"),
+    };
+    let healthy = match budget.healthy {
+        None => format!("{allowed}; --rate and --assume tell what that means"),
+        Some(healthy) if healthy.made_per_minute >= healthy.wanted_per_minute => {
+            format!("{allowed}, {:.0} a minute are wanted: enough", healthy.wanted_per_minute)
+        }
+        Some(BudgetForecast { wanted_per_minute, made_per_minute, dead, put_off_per_second, .. }) => {
+            let what = match budget.on_exhausted {
+                OnExhausted::DeadLetter => format!(
+                    "{} of all messages are dead for it while the sink is well (budget_exhausted), {}",
+                    percent(dead),
+                    rate(dead * questions.rate.unwrap_or(0.0))
+                ),
+                OnExhausted::Defer => {
+                    format!("{} are put off and come back, until hold_max", rate(put_off_per_second))
+                }
+            };
+            format!("{allowed}, {made_per_minute:.0} of {wanted_per_minute:.0} that are wanted → {what}")
+        }
+    };
+    let outage = spaced(questions.outage);
+    let in_outage = match (budget.outage_gate, budget.on_exhausted, budget.dead_in_outage) {
+        (true, ..) | (_, OnExhausted::Defer, _) => format!("in a {outage} outage: none dead for it"),
+        (false, _, Some(dead)) => {
+            format!("in a {outage} outage: {} dead for it, since outage_gate is off", percent(dead))
+        }
+        (false, _, None) => {
+            format!("in a {outage} outage it parks, since outage_gate is off; --rate tells how many")
+        }
+    };
+    vec![healthy, in_outage]
 }
 
 fn reload_text(figures: &JitterFigures) -> String {

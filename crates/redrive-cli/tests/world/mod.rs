@@ -10,6 +10,7 @@ pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod outage;
+pub mod payments;
 pub mod pill;
 pub mod postgres;
 pub mod process;

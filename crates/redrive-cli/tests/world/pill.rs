@@ -52,8 +52,12 @@ jitter = "none""#,
         let letter = stdout(&processor.cli(&["dlq", "show", self.pipeline, PILL]));
         assert!(letter.contains("poison_pill"), "{letter}");
         assert!(letter.contains("crashes  3") && letter.contains("never replayed automatically"), "{letter}");
-        assert!(letter.contains("broke off 3 times while this message ran alone"), "{letter}");
-        assert!(processor.log().contains(PILL), "{}", processor.log());
+        let why = "the receiver closed the connection 3 times while handling this message";
+        assert!(letter.contains(why), "{letter}");
+        let log = processor.log();
+        let told = format!("the receiver closed the connection while handling {PILL} (1 of 3)");
+        assert!(log.contains(&told) && log.contains(&format!("{PILL} dead-lettered: poison_pill")), "{log}");
+        assert!(!log.contains("without a clean stop"), "{log}");
         assert_eq!(shown()["dead"], 1);
     }
 }

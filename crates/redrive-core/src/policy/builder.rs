@@ -111,6 +111,13 @@ impl PolicyBuilder {
         self
     }
 
+    /// The longest that other messages of the same endpoint wait for one message's Retry-After.
+    #[must_use]
+    pub fn retry_after_shared_max(mut self, max: impl Into<Given<Duration>>) -> Self {
+        self.settings.retry_after_shared_max = Some(max.into());
+        self
+    }
+
     #[must_use]
     pub fn ttl(mut self, ttl: impl Into<Given<Duration>>) -> Self {
         self.settings.ttl = Some(ttl.into());

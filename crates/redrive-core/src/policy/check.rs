@@ -20,6 +20,7 @@ pub mod limits {
 
     pub(in crate::policy) const RETRIES: u32 = 3;
     pub(in crate::policy) const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
+    pub(in crate::policy) const RETRY_AFTER_SHARED_MAX: Duration = Duration::from_mins(5);
     pub(in crate::policy) const HOLD_MAX: Duration = Duration::from_hours(24);
     pub(in crate::policy) const CONCURRENCY: u32 = 64;
     pub(in crate::policy) const TIMEOUT: Duration = Duration::from_secs(30);

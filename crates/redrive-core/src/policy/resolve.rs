@@ -28,6 +28,12 @@ impl PolicySettings {
         let schedule = check.schedule(&all);
         let attempts = check.attempts(self, &all, &schedule);
         let classify = check.word("classify", all.classify.as_ref(), true);
+        let retry_after_max = check.span(
+            "retry_after_max",
+            all.retry_after_max.as_ref(),
+            (TICK, DELAY_MAX),
+            limits::RETRY_AFTER_MAX,
+        );
         let policy = Policy {
             attempts,
             attempts_for: check.attempts_for(&all, classify),
@@ -38,11 +44,12 @@ impl PolicySettings {
                 all.retry_after_jitter.as_ref(),
                 Ratio::percent(10),
             ),
-            retry_after_max: check.span(
-                "retry_after_max",
-                all.retry_after_max.as_ref(),
-                (TICK, DELAY_MAX),
-                limits::RETRY_AFTER_MAX,
+            retry_after_max,
+            retry_after_shared_max: check.span(
+                "retry_after_shared_max",
+                all.retry_after_shared_max.as_ref(),
+                (TICK, retry_after_max),
+                limits::RETRY_AFTER_SHARED_MAX.min(retry_after_max),
             ),
             ttl: all.ttl.as_ref().map(|ttl| check.span("ttl", Some(ttl), (TICK, limits::SPAN_MAX), TICK)),
             cap_ttl_share: check.cap_ttl_share(&all),

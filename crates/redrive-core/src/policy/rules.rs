@@ -17,6 +17,7 @@ pub struct Policy {
     pub(super) attempts_for: BTreeMap<Class, u32>,
     pub(super) retry_after_jitter: Ratio,
     pub(super) retry_after_max: Duration,
+    pub(super) retry_after_shared_max: Duration,
     pub(super) ttl: Option<Duration>,
     pub(super) cap_ttl_share: Option<Ratio>,
     pub(super) hold_max: Duration,
@@ -110,8 +111,14 @@ impl Policy {
         self.retry_after_jitter
     }
 
+    /// The longest Retry-After that is believed for the message that got it.
     pub fn retry_after_max(&self) -> Duration {
         self.retry_after_max
+    }
+
+    /// The longest that other messages of the same endpoint wait for it: one answer must not stop a pipeline for a day.
+    pub fn retry_after_shared_max(&self) -> Duration {
+        self.retry_after_shared_max
     }
 
     pub fn ttl(&self) -> Option<Duration> {

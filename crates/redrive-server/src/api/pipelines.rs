@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use redrive::BreakerOrder;
+use redrive::{BreakerOrder, Resume};
 use redrive::actions::{Action, ActionKind};
 use redrive_core::breaker::BreakerState;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ pub(crate) async fn pause(
     Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    gate(&shared, &actor, &name, ActionKind::Pause, false).await
+    gate(&shared, &actor, &name, None).await
 }
 
 pub(crate) async fn resume(
@@ -54,7 +54,8 @@ pub(crate) async fn resume(
     Path(name): Path<String>,
     Params(resuming): Params<Resuming>,
 ) -> Result<Response, Problem> {
-    gate(&shared, &actor, &name, ActionKind::Resume, resuming.dead_letter_anyway).await
+    let Resuming { dead_letter_anyway, now } = resuming;
+    gate(&shared, &actor, &name, Some(Resume { dead_letter_anyway, now })).await
 }
 
 /// How to go on.
@@ -63,6 +64,8 @@ pub(crate) async fn resume(
 pub(crate) struct Resuming {
     /// Lets the dead letters come for which the guard has paused the pipeline.
     dead_letter_anyway: bool,
+    /// Ends the wait for a Retry-After that applies to all messages.
+    now: bool,
 }
 
 pub(crate) async fn probe_breaker(
@@ -112,28 +115,33 @@ async fn breaker(
     Ok(Json(view::pipeline(served, &served.handle.figures())).into_response())
 }
 
-/// The record comes first: what was done is never missing from it.
+/// Closes the gate, or opens it as said. The record comes first: what was done is never missing from it.
 async fn gate(
     shared: &Shared,
     actor: &Actor,
     name: &str,
-    kind: ActionKind,
-    anyway: bool,
+    resume: Option<Resume>,
 ) -> Result<Response, Problem> {
     let served = shared.service.find(name)?;
-    if served.handle.is_paused() != (kind == ActionKind::Pause) {
+    let (kind, how) = match resume {
+        None => (ActionKind::Pause, Resume::default()),
+        Some(how) => (ActionKind::Resume, how),
+    };
+    if served.handle.is_paused() != (kind == ActionKind::Pause) || how.now {
         let mut action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name());
-        action.note = anyway.then(|| "dead letters anyway".to_owned());
+        let notes = [(how.dead_letter_anyway, "dead letters anyway"), (how.now, "Retry-After lifted")];
+        let notes: Vec<&str> = notes.into_iter().filter(|(is, _)| *is).map(|(_, note)| note).collect();
+        action.note = (!notes.is_empty()).then(|| notes.join(", "));
         shared.service.actions.record(action).await?;
     }
-    match kind {
-        ActionKind::Pause => served.handle.pause().await?,
-        _ if anyway => served.handle.resume_anyway().await?,
-        _ => served.handle.resume().await?,
+    match resume {
+        None => served.handle.pause().await?,
+        Some(how) => served.handle.resume_with(how).await?,
     }
     // The figures follow a moment later, and the answer shows how it is now.
     for _ in 0..LOOKS_MAX {
-        if served.handle.figures().paused == (kind == ActionKind::Pause) {
+        let figures = served.handle.figures();
+        if figures.paused == resume.is_none() && !(how.now && figures.health.wait.is_some()) {
             break;
         }
         tokio::time::sleep(LOOK_EVERY).await;

@@ -140,6 +140,8 @@ struct PolicyView {
     jitter: String,
     ttl: Option<String>,
     hold_max: String,
+    /// Whether nothing is given up for exhaustion while the sink is unhealthy.
+    outage_gate: bool,
     timeout: String,
     concurrency: u32,
     classify: &'static str,
@@ -163,6 +165,7 @@ impl PolicyView {
             jitter: policy.jitter().to_string(),
             ttl: policy.ttl().map(duration::print),
             hold_max: duration::print(policy.hold_max()),
+            outage_gate: policy.outage_gate(),
             timeout: duration::print(policy.timeout()),
             concurrency: policy.concurrency(),
             classify: if policy.classify() { "on" } else { "off" },

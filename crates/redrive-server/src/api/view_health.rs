@@ -12,8 +12,9 @@ pub struct HealthView {
     since: Option<String>,
     reason: Option<String>,
     next_probe: Option<String>,
-    /// Until when the sink has asked to be left alone.
+    /// Until when nothing is sent because of a Retry-After, and which message received it.
     waits_until: Option<String>,
+    waits_because: Option<String>,
     rounds: u32,
     probes: u32,
     permits: usize,
@@ -22,11 +23,21 @@ pub struct HealthView {
     /// Why the dead-letter guard has paused the pipeline.
     paused_because: Option<String>,
     suspects: u64,
+    resets: ResetsView,
     /// For a sink with an endpoint per message.
     endpoints: Option<EndpointsView>,
     if_closed_now: Option<RecoveryView>,
     incident: Option<IncidentView>,
     history: Vec<ChangeView>,
+}
+
+/// Connections that receivers closed while they handled a message.
+#[derive(Debug, Serialize)]
+struct ResetsView {
+    /// In the last two minutes.
+    lately: u64,
+    /// Messages that run one at a time at their endpoint.
+    apart: u64,
 }
 
 /// Endpoints and origins that are left alone for now.
@@ -84,7 +95,8 @@ impl HealthView {
             since: breaker.since.map(timestamp::print),
             reason: breaker.cause.as_ref().filter(|_| is_open).map(health::cause),
             next_probe: breaker.next_probe.map(timestamp::print),
-            waits_until: figures.health.waits_until.map(timestamp::print),
+            waits_until: figures.health.wait.as_ref().map(|wait| timestamp::print(wait.until)),
+            waits_because: figures.health.wait.as_ref().map(health::asked),
             rounds: breaker.rounds,
             probes: breaker.probes,
             permits: *permits,
@@ -92,6 +104,7 @@ impl HealthView {
             budget_remaining: *budget_remaining,
             paused_because: flood.as_ref().map(health::flood),
             suspects: *suspects,
+            resets: ResetsView { lately: figures.health.resets.lately, apart: figures.health.resets.apart },
             endpoints: figures
                 .health
                 .endpoints

@@ -86,12 +86,19 @@ pub(super) fn describe(operation: Operation) -> Described {
         },
         Operation::ResumePipeline => Described {
             id: "resumePipeline",
-            summary: "Goes on after a pause.",
-            params: &[(
-                "dead_letter_anyway",
-                "boolean",
-                "Lets the dead letters come for which the guard has paused the pipeline.",
-            )],
+            summary: "Goes on after a pause, or with `now` before a Retry-After is over.",
+            params: &[
+                (
+                    "dead_letter_anyway",
+                    "boolean",
+                    "Lets the dead letters come for which the guard has paused the pipeline.",
+                ),
+                (
+                    "now",
+                    "boolean",
+                    "Ends the wait for a Retry-After that applies to all messages; the message that received it still waits.",
+                ),
+            ],
             answers: &[("200", "The pipeline, running.", JSON, "Pipeline")],
             codes: &[Code::NotFound, Code::Stopping],
             ..NOTHING

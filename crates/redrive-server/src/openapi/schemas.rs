@@ -132,7 +132,11 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("next_probe", time_or_null()),
             (
                 "waits_until",
-                json!({ "type": ["string", "null"], "description": "Until when the sink has asked to be left alone (Retry-After)." }),
+                json!({ "type": ["string", "null"], "description": "Until when nothing is sent because of a Retry-After." }),
+            ),
+            (
+                "waits_because",
+                json!({ "type": ["string", "null"], "description": "Which message received that Retry-After, with which status, and whether the wait was cut." }),
             ),
             ("rounds", count()),
             ("probes", count()),
@@ -149,6 +153,17 @@ pub(super) fn schemas() -> Map<String, Value> {
             (
                 "suspects",
                 json!({ "type": "integer", "description": "Messages that may have ended the process." }),
+            ),
+            (
+                "resets",
+                json!({
+                    "type": "object",
+                    "description": "Connections that receivers closed while they handled a message.",
+                    "properties": {
+                        "lately": { "type": "integer", "description": "In the last two minutes." },
+                        "apart": { "type": "integer", "description": "Their messages that run one at a time at their endpoint." },
+                    },
+                }),
             ),
             (
                 "endpoints",

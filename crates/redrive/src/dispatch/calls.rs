@@ -34,6 +34,8 @@ pub(super) struct Call {
     pub(super) is_suspect: bool,
     /// Where it goes, if the sink has more than one endpoint.
     pub(super) to: Option<Endpoint>,
+    /// The endpoint at which it has its turn among messages with resets.
+    pub(super) turn: Option<u64>,
     /// Held as long as the call is in the table.
     pub(super) permit: Permit,
 }
@@ -47,6 +49,7 @@ impl Call {
             is_probe: false,
             is_suspect: false,
             to: None,
+            turn: None,
             permit,
         }
     }

@@ -9,7 +9,11 @@ use redrive_core::guard::Flood;
 use redrive_core::views::Gate;
 use redrive_core::{Time, duration};
 
+use crate::timestamp;
+
 use super::incident::Incident;
+use super::resets::ResetFigures;
+use super::shared_wait::AskedWait;
 
 /// The health of one pipeline at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,8 +22,8 @@ pub struct HealthFigures {
     /// Calls that may run at once now: fewer than the limit while the permits grow again, none while it is open.
     pub permits: usize,
     pub limit: usize,
-    /// Until when the sink has asked to be left alone.
-    pub waits_until: Option<Time>,
+    /// The Retry-After that all messages wait for.
+    pub wait: Option<AskedWait>,
     /// The outage that runs, or was last.
     pub incident: Option<Incident>,
     /// Where the permits would begin if the breaker closed now, and how long they would need to the limit.
@@ -34,6 +38,8 @@ pub struct HealthFigures {
     pub flood: Option<Flood>,
     /// Messages that may have killed the process and wait for their turn to run alone.
     pub suspects: u64,
+    /// Messages whose receiver closed the connection while it handled them.
+    pub resets: ResetFigures,
     /// The latest changes, oldest first.
     pub history: Vec<HealthEntry>,
 }
@@ -67,6 +73,10 @@ pub enum HealthChange {
         /// Where the permits begin again, and where they end.
         ramp: Option<(usize, usize)>,
     },
+    /// The sink sent a Retry-After: nothing is sent until then.
+    AskedToWait(AskedWait),
+    /// An operator ended the wait.
+    WaitLifted,
     /// The guard has paused the pipeline.
     Flood(Flood),
     /// The last run ended without a clean stop, and this was running.
@@ -91,6 +101,22 @@ pub enum HealthChange {
         first_crash: Option<Time>,
         last_crash: Option<Time>,
     },
+    /// A receiver closed the connection while it handled a message.
+    ReceiverClosed {
+        message_id: String,
+        /// Resets attributed to this message, and how many convict; `None` where resets are common.
+        blame: Option<(u32, u32)>,
+    },
+    /// Resets that were not logged one by one.
+    ReceiverClosedMore {
+        more: u64,
+        within: Duration,
+    },
+    /// A receiver closed the connection too often while it handled a message, which is a dead letter now.
+    ReceiverKilled {
+        message_id: String,
+        times: u32,
+    },
     /// A handler does not come back and does not yield.
     Stuck {
         message_id: String,
@@ -105,8 +131,17 @@ impl HealthChange {
             Self::Breaker { change, .. } => {
                 matches!(change, Change::Opened(_) | Change::Alert(_) | Change::Reopened { .. })
             }
-            Self::Flood(_) | Self::Suspected { .. } | Self::Convicted { .. } | Self::Stuck { .. } => true,
-            Self::RunsAlone { .. } | Self::SuspectsCleared { .. } => false,
+            Self::Flood(_)
+            | Self::AskedToWait(_)
+            | Self::Suspected { .. }
+            | Self::Convicted { .. }
+            | Self::ReceiverKilled { .. }
+            | Self::Stuck { .. } => true,
+            Self::RunsAlone { .. }
+            | Self::WaitLifted
+            | Self::SuspectsCleared { .. }
+            | Self::ReceiverClosed { .. }
+            | Self::ReceiverClosedMore { .. } => false,
         }
     }
 }
@@ -114,7 +149,7 @@ impl HealthChange {
 impl HealthFigures {
     /// Whether nothing but probes is sent.
     pub fn is_gated(&self) -> bool {
-        self.breaker.state != BreakerState::Closed || self.waits_until.is_some()
+        self.breaker.state != BreakerState::Closed || self.wait.is_some()
     }
 }
 
@@ -132,7 +167,7 @@ impl Default for HealthFigures {
             breaker,
             permits: 0,
             limit: 0,
-            waits_until: None,
+            wait: None,
             incident: None,
             ramp: (0, Duration::ZERO),
             call_took: None,
@@ -140,24 +175,40 @@ impl Default for HealthFigures {
             budget_remaining: None,
             flood: None,
             suspects: 0,
+            resets: ResetFigures::default(),
             history: Vec::new(),
         }
     }
 }
 
-/// A share of first attempts, as in `56 % of 500 first attempts failed within 10 s`.
+/// A share of messages, as in `56 % of 500 messages failed within 10s`.
 pub fn cause(cause: &Cause) -> String {
     let percent = u64::from(cause.failed) * 100 / u64::from(cause.of.max(1));
     let within = duration::print(cause.within);
     match cause.by {
-        Gate::Breaker => format!("{percent} % of {} first attempts failed within {within}", cause.of),
+        Gate::Breaker => format!("{percent} % of {} messages failed within {within}", cause.of),
         Gate::Credential => {
             format!(
-                "{percent} % of {} first attempts failed within {within}, mostly because our key was refused",
+                "{percent} % of {} messages failed within {within}, mostly because our key was refused",
                 cause.of
             )
         }
     }
+}
+
+/// `the downstream answered o-1 with 429 and Retry-After 24h; others wait for 5m of it (retry_after_shared_max)`.
+pub fn asked(wait: &AskedWait) -> String {
+    let AskedWait { asked, message_id, kind, since, until, .. } = wait;
+    let waited = duration::print(until.since(*since));
+    let cut = if wait.is_cut() {
+        format!("; others wait for {waited} of it (retry_after_shared_max)")
+    } else {
+        String::new()
+    };
+    format!(
+        "the downstream answered {message_id} with {kind} and Retry-After {}{cut}",
+        duration::print(*asked)
+    )
 }
 
 /// `100 of 120 messages that ended within 1m are dead letters`.
@@ -198,6 +249,10 @@ impl fmt::Display for HealthChange {
                     _ => Ok(()),
                 }
             }
+            Self::AskedToWait(wait) => {
+                write!(f, "▲ nothing is sent until {}: {}", timestamp::print(wait.until), asked(wait))
+            }
+            Self::WaitLifted => write!(f, "▼ the wait was lifted; calls ramp up"),
             Self::Flood(why) => write!(f, "▲ paused by the dead-letter guard: {}", flood(why)),
             Self::Suspected { messages } => write!(
                 f,
@@ -212,6 +267,22 @@ impl fmt::Display for HealthChange {
             Self::Convicted { message_id, crashes, .. } => {
                 write!(f, "▲ {message_id} dead-lettered: poison_pill, quarantined after {crashes} crashes")
             }
+            Self::ReceiverClosed { message_id, blame } => {
+                write!(f, "the receiver closed the connection while handling {message_id}")?;
+                match blame {
+                    Some((times, threshold)) => write!(f, " ({times} of {threshold})"),
+                    None => Ok(()),
+                }
+            }
+            Self::ReceiverClosedMore { more, within } => {
+                let within = duration::print(*within);
+                write!(f, "the receiver closed the connection for {more} more messages within {within}")
+            }
+            Self::ReceiverKilled { message_id, times } => write!(
+                f,
+                "▲ {message_id} dead-lettered: poison_pill, quarantined. The receiver closed the connection {times} \
+                 times while handling it, and answered others in between"
+            ),
             Self::Stuck { message_id, after } => {
                 let after = duration::print(*after);
                 write!(f, "▲ the handler of {message_id} has not come back for {after} and does not yield")

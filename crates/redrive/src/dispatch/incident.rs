@@ -98,7 +98,9 @@ impl Recording {
         incident.dead += 1;
         match reason {
             Reason::TtlExceeded | Reason::HoldExpired => incident.expired += 1,
-            Reason::MaxRetries if incident.until.is_none() => incident.dead_for_outage += 1,
+            Reason::MaxRetries | Reason::BudgetExhausted if incident.until.is_none() => {
+                incident.dead_for_outage += 1;
+            }
             _ => {}
         }
     }

@@ -37,15 +37,10 @@ impl Machine {
                 self.settle(settle::dead(self.with_time_held(delivery, now), Reason::TtlExceeded, now), None);
             } else if self.protection.is_out_of_reach() && self.is_held_too_long(&delivery, now) {
                 self.settle(settle::dead(self.with_time_held(delivery, now), Reason::HoldExpired, now), None);
-            } else if let Some(suspect) = delivery
-                .suspect
-                .as_deref()
-                .copied()
-                .or_else(|| self.suspected_by_receiver(delivery.receipt.number()))
-            {
+            } else if let Some(suspect) = delivery.suspect.as_deref().copied() {
                 self.suspect(delivery, suspect, now);
-            } else {
-                self.start(delivery, now, starts);
+            } else if let Some(delivery) = self.admit_apart(delivery, now) {
+                self.start(delivery, None, now, starts);
             }
         }
     }
@@ -67,19 +62,26 @@ impl Machine {
         outlasts_hold(&self.policy, delivery.meta.held_ms.saturating_add(self.kept_ms(delivery, now)))
     }
 
-    fn start(&mut self, delivery: Delivery, now: Time, starts: &mut Vec<Start>) {
+    /// Starts a delivery if everything allows it; `turn` is the place at which it has its turn, if it has one.
+    pub(super) fn start(
+        &mut self,
+        delivery: Delivery,
+        turn: Option<u64>,
+        now: Time,
+        starts: &mut Vec<Start>,
+    ) {
         // An engine that hands out more than there was room for, or while stopping, gets the rest back.
         let Some(permit) = self.permits.take().filter(|_| !self.stopping) else {
             return self.settle(settle::released(delivery), None);
         };
         match self.protection.admit(delivery.receipt.number(), self.permits.used() - 1) {
             Admission::Free => {
-                if let Some((delivery, to)) = self.route(delivery, now) {
-                    self.begin(Call { to, ..Call::new(delivery, now, permit) }, starts);
+                if let Some((delivery, to)) = self.route(delivery, turn, now) {
+                    self.begin(Call { to, turn, ..Call::new(delivery, now, permit) }, starts);
                 }
             }
             Admission::Probe => {
-                self.begin(Call { is_probe: true, ..Call::new(delivery, now, permit) }, starts);
+                self.begin(Call { is_probe: true, turn, ..Call::new(delivery, now, permit) }, starts);
             }
             Admission::Another => {
                 let delivery = self.with_time_held(delivery, now);

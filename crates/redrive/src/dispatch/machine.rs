@@ -19,10 +19,11 @@ use super::failed::AttemptFailed;
 use super::health::{HealthEntry, HealthFigures};
 use super::permits::Permits;
 use super::protection::{Protection, ProtectionSettings};
-use super::resets::Resets;
+use super::resets::{ResetSuspects, SOLE_ENDPOINT};
 use super::routes::{Router, Routes};
 use super::settling::Settling;
 use super::sweep::{self, Sweep};
+use super::unconfirmed::Unconfirmed;
 use super::waiting::Waiting;
 use crate::engine::{Delivery, Settlement, Ticket, Verdict};
 use crate::failure::Failure;
@@ -81,13 +82,14 @@ pub struct Machine {
     pub(super) permits: Permits,
     pub(super) protection: Protection,
     pub(super) sweep: Sweep,
-    pub(super) resets: Resets,
+    pub(super) resets: ResetSuspects,
     pub(super) routes: Option<Routes>,
     pub(super) suspects: Suspects<Delivery>,
     pub(super) suspect_settling: Settling,
     pub(super) suspects_new: usize,
     pub(super) calls: Calls,
     pub(super) waiting: Waiting,
+    pub(super) unconfirmed: Unconfirmed,
     batch: Vec<Settlement>,
     batch_parked: Vec<Parked>,
     batch_retries: usize,
@@ -120,7 +122,7 @@ impl Machine {
             permits: Permits::new(concurrency),
             protection: Protection::new(protection, &policy, concurrency),
             sweep: Sweep::default(),
-            resets: Resets::default(),
+            resets: ResetSuspects::default(),
             routes: None,
             suspects: Suspects::new(policy.crash_threshold()),
             suspect_settling: Settling::No,
@@ -128,6 +130,7 @@ impl Machine {
             policy,
             calls: Calls::default(),
             waiting: Waiting::default(),
+            unconfirmed: Unconfirmed::default(),
             batch: Vec::new(),
             batch_parked: Vec::new(),
             batch_retries: 0,
@@ -173,7 +176,7 @@ impl Machine {
     }
 
     fn room_below(&self, unsettled_max: usize) -> usize {
-        if self.stopping || self.suspects.want_silence() {
+        if self.stopping || self.suspects.want_silence() || self.is_reserved() {
             return 0;
         }
         let room = self.permits.free().min(unsettled_max.saturating_sub(self.unsettled));
@@ -181,11 +184,18 @@ impl Machine {
         room.min(if self.sweep.is_on() { allowed.max(sweep::LOOK_MAX) } else { allowed })
     }
 
+    /// Whether the sole endpoint is reserved for one message.
+    pub(super) fn is_reserved(&self) -> bool {
+        self.routes.is_none() && self.resets.is_reserved(SOLE_ENDPOINT)
+    }
+
     /// Time has passed: what the breaker and the ramp allow may have changed.
     pub fn tick(&mut self, now: Time) {
         self.protection.tick(now);
         self.sweep.tick(self.protection.is_out_of_reach(), now);
         self.expire_suspects(now);
+        self.tick_resets(now);
+        self.tick_unconfirmed(now);
     }
 
     /// This process does `owned` of `all` parts of the work, and so has that part of what is given to the pipeline as a
@@ -221,7 +231,7 @@ impl Machine {
 
     /// Whether nothing keeps messages from being taken but the permits.
     pub fn is_unhindered(&self) -> bool {
-        self.protection.room(0) == usize::MAX && !self.suspects.want_silence()
+        self.protection.room(0) == usize::MAX && !self.suspects.want_silence() && !self.is_reserved()
     }
 
     /// Whether the dead-letter guard wants the pipeline paused.
@@ -233,6 +243,14 @@ impl Machine {
     pub fn resume(&mut self, anyway: bool) {
         self.protection.resumed(anyway);
         self.pause(false);
+    }
+
+    /// An operator ends a wait that a Retry-After began.
+    pub fn lift_wait(&mut self, now: Time) {
+        self.protection.lift_wait(now);
+        if let Some(routes) = &mut self.routes {
+            routes.endpoints.lift_waits();
+        }
     }
 
     /// Hears how a call ended. A call that is not known any more was given up before; its end changes nothing.
@@ -261,6 +279,9 @@ impl Machine {
                 self.released += 1;
             }
             Verdict::Dead { reason, meta, at } => {
+                if !self.resets.is_idle() {
+                    self.resets.forget(settlement.delivery.receipt.number());
+                }
                 self.protection.died(reason, at);
                 self.figures.dead.add(reason);
                 let calls = u64::from(meta.attempts) + u64::from(meta.uncounted);
@@ -311,6 +332,8 @@ impl Machine {
         self.interrupt_waits();
         self.release_suspects();
         self.release_lot();
+        self.release_apart();
+        self.defer_all_unconfirmed();
     }
 
     /// Gives up what still runs: the attempt that runs is not counted. Returns how many calls that were.
@@ -355,7 +378,10 @@ impl Machine {
     pub fn next_wake(&self, next_due: Option<Time>) -> Option<Time> {
         let taken = next_due.filter(|_| self.room_for_due() > 0);
         let looked_after = self.protection.next_wake().into_iter().chain(self.sweep.next());
-        taken.into_iter().chain(self.waiting.next_due()).chain(looked_after).min()
+        let in_place = self.waiting.next_due().filter(|_| !self.is_reserved());
+        let can_start = self.permits.free() > 0 && self.protection.room(self.permits.used()) > 0;
+        let kept = self.resets.next_wake(can_start).into_iter().chain(self.unconfirmed.next_wake());
+        taken.into_iter().chain(in_place).chain(looked_after).chain(kept).min()
     }
 
     /// The counters, and the gauges that are known here.
@@ -363,7 +389,12 @@ impl Machine {
         let suspects = self.suspects.len() as u64;
         let endpoints = self.routes.as_mut().map(|routes| routes.figures(now));
         Figures {
-            health: HealthFigures { endpoints, suspects, ..self.protection.figures(now) },
+            health: HealthFigures {
+                endpoints,
+                suspects,
+                resets: self.resets.figures(),
+                ..self.protection.figures(now)
+            },
             running: self.running(),
             waiting_in_place: self.waiting_in_place(),
             oldest_pending: self.calls.oldest(),

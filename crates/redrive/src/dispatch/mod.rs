@@ -1,6 +1,7 @@
 //! Dispatch without I/O: what to take, whom to start, what to settle. Clock, randomness and threads are arguments or
 //! elsewhere, so that a simulation can drive the same code.
 
+mod apart;
 pub mod calls;
 mod ends;
 pub mod failed;
@@ -15,9 +16,11 @@ mod resets;
 pub mod routes;
 mod routing;
 mod settling;
+mod shared_wait;
 pub mod steering;
 mod suspected;
 mod sweep;
+mod unconfirmed;
 mod waiting;
 
 pub use calls::CallId;
@@ -27,4 +30,6 @@ pub use incident::Incident;
 pub use machine::{Ended, Machine, Parked, Start, Tally, Views};
 pub use permits::{Permit, Permits};
 pub use protection::{Protection, ProtectionSettings};
+pub use resets::ResetFigures;
+pub use shared_wait::AskedWait;
 pub use steering::{BreakerAnswer, BreakerOrder, Withdrawn};

@@ -5,24 +5,28 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redrive_core::breaker::{Breaker, BreakerSettings, BreakerState, Change, Sign};
+use redrive_core::breaker::{Breaker, BreakerSettings, BreakerState, Change, Retried, Sign};
 use redrive_core::budget::RetryBudget;
 use redrive_core::closed::ClosedSpans;
 use redrive_core::decide::RECONNECTS_MAX;
 use redrive_core::guard::{Flood, Guard, GuardSettings};
-use redrive_core::pulse::Pulse;
+use redrive_core::pulse::{Pulse, Stopped};
 use redrive_core::ramp::Ramp;
 use redrive_core::{Budget, Class, FailureKind, Health, Meta, Policy, Reason, Time};
 
 use super::health::{HealthChange, HealthEntry, HealthFigures};
 use super::incident::Recording;
 use super::kept;
+use super::resets::ResetFigures;
+use super::shared_wait::{AskedWait, Over, SharedWait};
 use super::steering::BreakerOrder;
 use crate::failure::Failure;
 use crate::settle::Views;
 
 /// Changes that a history keeps.
 const HISTORY_MAX: usize = 16;
+/// Waits from this length on are logged; short ones may come every second.
+const LOGGED_FROM: Duration = Duration::from_secs(10);
 /// Changes nobody has fetched yet; the oldest go first.
 const UNHEARD_MAX: usize = 256;
 
@@ -55,9 +59,38 @@ pub(super) enum Admission {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallEnd {
     pub(super) message: u64,
-    pub(super) is_first: bool,
+    pub(super) which: Which,
     pub(super) is_probe: bool,
     pub(super) told: Told,
+}
+
+/// Which attempt of its message a call was, as far as the breaker is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// The first one that says anything about the sink.
+    First,
+    /// The first one since a replay.
+    FirstSinceReplay,
+    Later {
+        first_failed: Option<Time>,
+    },
+}
+
+impl Which {
+    pub(super) fn of(meta: &Meta) -> Self {
+        // A call on a stale connection says nothing.
+        let is_first = meta.attempts == 0 && meta.uncounted == meta.reconnects;
+        match (is_first, meta.replays) {
+            (true, 0) => Self::First,
+            (true, _) => Self::FirstSinceReplay,
+            (false, _) => Self::Later { first_failed: meta.first_failed },
+        }
+    }
+
+    /// Whether it counts for a breaker, given its sign.
+    pub(super) fn counts(self, sign: Sign) -> bool {
+        !matches!(self, Self::Later { .. }) || sign.is_the_sinks()
+    }
 }
 
 /// What a call tells about the sink.
@@ -79,22 +112,13 @@ pub struct Protection {
     limit: usize,
     one_endpoint: bool,
     halted: Option<Flood>,
-    asked: Option<Asked>,
+    wait: SharedWait,
     closed: ClosedSpans,
     recording: Recording,
     /// Whether the next process would have to be told something else than was written down.
     is_unwritten: bool,
     history: VecDeque<HealthEntry>,
     unheard: Vec<HealthEntry>,
-}
-
-/// The sink has asked for patience, and has not taken anything since.
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    until: Time,
-    /// How long that was; a clock that is set back does not make it longer.
-    wait: Duration,
-    is_over: bool,
 }
 
 impl Told {
@@ -114,11 +138,6 @@ impl Told {
     }
 }
 
-/// Whether no call of the message has said anything yet: one that was stale does not count.
-pub(super) fn is_first(meta: &Meta) -> bool {
-    meta.replays == 0 && meta.attempts == 0 && meta.uncounted == meta.reconnects
-}
-
 impl Protection {
     pub fn new(settings: &ProtectionSettings, policy: &Policy, limit: usize) -> Self {
         Self {
@@ -130,7 +149,7 @@ impl Protection {
             limit,
             one_endpoint: settings.one_endpoint,
             halted: None,
-            asked: None,
+            wait: SharedWait::default(),
             closed: ClosedSpans::default(),
             recording: Recording::new(settings.breaker.fast.window),
             is_unwritten: false,
@@ -153,6 +172,16 @@ impl Protection {
         Views { health, budget: self.budget.view(now) }
     }
 
+    /// Whether the sink seems to have stopped just now, judged by one message. If no other message failed since, that is
+    /// worth one more attempt and no more.
+    pub(super) fn has_stopped(&self, meta: &Meta, now: Time) -> bool {
+        match meta.first_failed.map(|since| self.pulse.stopped(since, now)) {
+            None | Some(Stopped::No) => false,
+            Some(Stopped::ForOne) => meta.uncounted == meta.reconnects,
+            Some(Stopped::ForSeveral) => true,
+        }
+    }
+
     /// Time has passed.
     pub(super) fn tick(&mut self, now: Time) {
         let change = self.breaker.tick(now);
@@ -167,48 +196,53 @@ impl Protection {
         }
     }
 
-    /// Everything that goes to the sink waits for as long as it has asked one message to.
-    pub(super) fn asked_to_wait(&mut self, wait: Duration, now: Time) {
-        if !self.one_endpoint || wait.is_zero() {
+    /// One message received a Retry-After; where all go to one endpoint, all wait.
+    pub(super) fn asked_to_wait(&mut self, wait: AskedWait, now: Time) {
+        if !self.one_endpoint {
             return;
         }
-        let until = now.plus(wait);
-        if self.asked.is_none_or(|asked| asked.is_over || asked.until < until) {
-            self.asked = Some(Asked { until, wait, is_over: false });
+        let told = HealthChange::AskedToWait(wait.clone());
+        let is_long = wait.until.since(now) >= LOGGED_FROM;
+        if self.wait.ask(wait) && is_long {
+            self.note(told, now);
         }
         self.closed.close(now);
     }
 
-    /// Looks whether it has been waited for long enough. Then calls begin few and grow, as after an outage: the sink had
-    /// its reasons.
-    fn wait_on(&mut self, now: Time) {
-        let Some(asked) = self.asked.as_mut().filter(|asked| !asked.is_over) else { return };
-        asked.until = asked.until.min(now.plus(asked.wait));
-        if now < asked.until {
-            return;
-        }
-        asked.is_over = true;
-        if self.breaker.is_closed() {
-            self.closed.open(now);
-            let probes = self.breaker.settings().probes;
-            self.ramp.get_or_insert_with(|| Ramp::new(probes, self.limit, now));
+    /// An operator ends the wait.
+    pub(super) fn lift_wait(&mut self, now: Time) {
+        if self.wait.lift() {
+            self.note(HealthChange::WaitLifted, now);
+            self.begin_few(self.breaker.settings().probes, now);
         }
     }
 
-    /// Until when the sink has asked to be left alone, if that is still to come.
-    fn waits_until(&self) -> Option<Time> {
-        self.asked.filter(|asked| !asked.is_over).map(|asked| asked.until)
+    /// Ends the wait when its time has come. After one that was cut the sink may ask again, so one call goes first.
+    fn wait_on(&mut self, now: Time) {
+        match self.wait.tick(now) {
+            None => {}
+            Some(Over::Served) => self.begin_few(self.breaker.settings().probes, now),
+            Some(Over::Cut) => self.begin_few(1, now),
+        }
+    }
+
+    /// Calls begin few and grow, as after an outage: the sink had its reasons.
+    fn begin_few(&mut self, few: u32, now: Time) {
+        if self.breaker.is_closed() {
+            self.closed.open(now);
+            self.ramp = Some(Ramp::new(few, self.limit, now));
+        }
     }
 
     /// Whether nothing is known of the sink but that it takes nothing: it is closed, or has asked for patience and has not
     /// taken anything since.
     pub(super) fn is_out_of_reach(&self) -> bool {
-        self.is_open() || self.asked.is_some()
+        self.is_open() || self.wait.is_unanswered()
     }
 
     /// How many calls may start beside those that run.
     pub(super) fn room(&self, running: usize) -> usize {
-        if self.halted.is_some() || self.waits_until().is_some() {
+        if self.halted.is_some() || self.wait.now().is_some() {
             return 0;
         }
         match (&self.ramp, self.breaker.is_closed()) {
@@ -216,6 +250,11 @@ impl Protection {
             (Some(ramp), true) => ramp.permits().saturating_sub(running),
             (None, true) => usize::MAX,
         }
+    }
+
+    /// Whether all messages go to one endpoint.
+    pub(super) fn is_one_endpoint(&self) -> bool {
+        self.one_endpoint
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -248,7 +287,7 @@ impl Protection {
 
     /// Hears how a call ended. Whether it made the breaker open.
     pub(super) fn ended(&mut self, end: CallEnd, now: Time) -> bool {
-        let CallEnd { message, is_first, is_probe, told } = end;
+        let CallEnd { message, which, is_probe, told } = end;
         let is_good = told == Told::Sign(Sign::Good);
         if let Some(ramp) = &mut self.ramp
             && told != Told::Nothing
@@ -257,10 +296,10 @@ impl Protection {
             ramp.tick(now);
         }
         if let Told::Sign(_) = told {
-            self.pulse.beat(message, is_first, is_good, now);
+            self.pulse.beat(message, which == Which::First, is_good, now);
         }
         if is_good {
-            self.asked = self.asked.filter(|asked| !asked.is_over);
+            self.wait.answered();
         } else if told != Told::Nothing {
             self.recording.failed(is_probe, now);
         }
@@ -270,8 +309,14 @@ impl Protection {
                 None
             }
             _ if is_probe => self.breaker.probe_ended(message, is_good, now),
-            Told::Sign(sign) if is_first => self.breaker.first_attempt(message, sign, now),
-            Told::Sign(_) | Told::Busy | Told::Nothing => None,
+            Told::Sign(sign) => match which {
+                Which::First => self.breaker.first_attempt(message, sign, now),
+                Which::FirstSinceReplay => self.breaker.first_since_replay(message, sign, now),
+                Which::Later { first_failed } => {
+                    self.breaker.later_attempt(Retried { message, first_failed }, sign, now)
+                }
+            },
+            Told::Busy | Told::Nothing => None,
         };
         let opened = matches!(change, Some(Change::Opened(_)));
         self.breaker_changed(change, now);
@@ -304,7 +349,7 @@ impl Protection {
             }
             Change::Closed { .. } => {
                 self.ramp = Some(Ramp::new(self.breaker.settings().probes, self.limit, now));
-                if self.waits_until().is_none() {
+                if self.wait.now().is_none() {
                     self.closed.open(now);
                 }
                 self.recording.closed(now);
@@ -385,15 +430,19 @@ impl Protection {
     }
 
     pub(super) fn note(&mut self, change: HealthChange, at: Time) {
-        let entry = HealthEntry { at, change };
         if self.history.len() == HISTORY_MAX {
             self.history.pop_front();
         }
-        self.history.push_back(entry.clone());
+        self.history.push_back(HealthEntry { at, change: change.clone() });
+        self.tell(change, at);
+    }
+
+    /// Logs something that is no change of health.
+    pub(super) fn tell(&mut self, change: HealthChange, at: Time) {
         if self.unheard.len() == UNHEARD_MAX {
             self.unheard.remove(0);
         }
-        self.unheard.push(entry);
+        self.unheard.push(HealthEntry { at, change });
     }
 
     /// Appends what has changed since the last call.
@@ -404,7 +453,7 @@ impl Protection {
     /// When time alone changes something.
     pub(super) fn next_wake(&self) -> Option<Time> {
         let ramp = || self.ramp.as_ref().and_then(Ramp::next_wake);
-        self.waits_until().or_else(|| self.breaker.next_wake()).or_else(ramp)
+        self.wait.now().map(|wait| wait.until).or_else(|| self.breaker.next_wake()).or_else(ramp)
     }
 
     pub(super) fn figures(&mut self, now: Time) -> HealthFigures {
@@ -413,12 +462,12 @@ impl Protection {
             Budget::Tokens { remaining, .. } => Some(remaining),
         };
         let permits = self.ramp.as_ref().map_or(self.limit, Ramp::permits);
-        let waits_until = self.waits_until();
+        let wait = self.wait.now().cloned();
         HealthFigures {
             breaker: self.breaker.view(),
-            permits: if self.is_open() || waits_until.is_some() { 0 } else { permits },
+            permits: if self.is_open() || wait.is_some() { 0 } else { permits },
             limit: self.limit,
-            waits_until,
+            wait,
             incident: self.recording.incident(),
             ramp: Ramp::forecast(self.breaker.settings().probes, self.limit),
             call_took: self.recording.call_took(),
@@ -426,6 +475,7 @@ impl Protection {
             budget_remaining: remaining,
             flood: self.halted,
             suspects: 0,
+            resets: ResetFigures::default(),
             history: self.history.iter().cloned().collect(),
         }
     }

@@ -1,63 +1,152 @@
-//! Messages whose receiver broke off after it had got them: perhaps it died of one of them.
+//! Messages whose receiver closed the connection while it handled them: perhaps it died of one of them.
 //!
-//! What was under way when a receiver dies breaks off together, and nobody knows whose fault it was. So these messages run
-//! alone when their time comes, as those do that may have killed this process; the one whose receiver breaks off again and
-//! again while it runs alone, and answers others in between, is the one. All of it is known to this process only.
+//! A closed connection says nothing about this process or about any other endpoint. These messages run one at a time
+//! among themselves at their endpoint; other endpoints and pipelines are not affected, and other messages of the same
+//! endpoint only for a few seconds at a time.
 
-use std::collections::BTreeMap;
+mod evidence;
+mod notices;
+mod turns;
 
-use redrive_core::Time;
+use std::time::Duration;
 
-use crate::engine::Suspect;
+use redrive_core::{Meta, Policy, Time, suspects};
 
-/// Messages that are remembered, and that wait for their turn. Beyond it a connection that breaks is just a failure: a
-/// network that drops one connection in ten must not make everything run one by one.
-pub(super) const REMEMBERED_MAX: usize = 64;
+use self::evidence::{Evidence, Finding, Reset};
+use self::notices::Notices;
+use self::turns::{Turns, Wants};
+use crate::engine::Delivery;
+
+/// The key of the endpoint of a sink that has only one.
+pub(super) const SOLE_ENDPOINT: u64 = 0;
+
+/// A call whose receiver closed the connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Closed {
+    pub(super) message: u64,
+    pub(super) endpoint: u64,
+    pub(super) in_turn: bool,
+    /// Other calls in flight at this endpoint.
+    pub(super) others: usize,
+}
+
+/// What a closed connection says about its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Blame {
+    /// Resets attributed to this message; `None` if it is not tracked.
+    pub(super) times: Option<u32>,
+    /// Whether the receiver may have died of another message.
+    pub(super) is_shared: bool,
+    pub(super) is_convicted: bool,
+    /// Whether to log it on a line of its own.
+    pub(super) is_logged: bool,
+}
+
+/// A delivery that may start now.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) delivery: Delivery,
+    /// The endpoint at which it has its turn; `None` if it waited too long for one.
+    pub(super) endpoint: Option<u64>,
+}
+
+/// Figures for status and API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ResetFigures {
+    /// Messages that currently run one at a time at their endpoint.
+    pub apart: u64,
+    /// Connections that receivers closed in the last one to two minutes.
+    pub lately: u64,
+}
 
 #[derive(Debug, Default)]
-pub(super) struct Resets {
-    known: BTreeMap<u64, Known>,
-    /// When the sink last answered anybody.
-    answered: Option<Time>,
+pub(super) struct ResetSuspects {
+    evidence: Evidence,
+    turns: Turns<Delivery>,
+    notices: Notices,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    times: u32,
-    first: Time,
-    last: Time,
-}
-
-impl Resets {
-    pub(super) fn answered(&mut self, now: Time) {
-        if !self.known.is_empty() {
-            self.answered = Some(now);
-        }
+impl ResetSuspects {
+    /// Whether no receiver has closed a connection lately: the fast path.
+    pub(super) fn is_idle(&self) -> bool {
+        self.evidence.is_empty() && self.turns.len() == 0
     }
 
-    /// How a message with this number has to run.
-    pub(super) fn suspect(&self, message: u64) -> Option<Suspect> {
-        let Known { times, first, last } = *self.known.get(&message)?;
-        Some(Suspect { crashes: times, first_crash: Some(first), last_crash: Some(last) })
+    /// Returns the delivery if it may start, or queues it until its turn.
+    pub(super) fn admit(&mut self, delivery: Delivery, policy: &Policy, now: Time) -> Option<Delivery> {
+        let Some(suspicion) = self.evidence.suspicion(delivery.receipt.number()) else {
+            return Some(delivery);
+        };
+        let convicts = suspects::convicted_at(policy.crash_threshold());
+        let is_last = suspicion.times + 1 >= convicts || is_last_attempt(&delivery.meta, policy);
+        let wants = if is_last { Wants::Alone } else { Wants::Turn };
+        self.turns.wait(suspicion.endpoint, delivery, wants, now).err()
     }
 
+    /// The next delivery that may start, given the number of calls in flight at an endpoint.
+    pub(super) fn next(&mut self, under_way: impl Fn(u64) -> usize, now: Time) -> Option<Turn> {
+        let next = self.turns.next(under_way, now)?;
+        Some(Turn { delivery: next.who, endpoint: next.turn })
+    }
+
+    /// Whether an endpoint is reserved for one of them.
+    pub(super) fn is_reserved(&self, endpoint: u64) -> bool {
+        self.turns.is_reserved(endpoint)
+    }
+
+    /// The message that had its turn ended, or did not start.
+    pub(super) fn turn_over(&mut self, endpoint: u64, now: Time) {
+        self.turns.over(endpoint, now);
+    }
+
+    /// An endpoint answered a message.
+    pub(super) fn answered(&mut self, message: u64, endpoint: u64, now: Time) {
+        self.evidence.answered(message, endpoint, now);
+    }
+
+    /// A message is terminal.
     pub(super) fn forget(&mut self, message: u64) {
-        self.known.remove(&message);
+        self.evidence.forget(message);
     }
 
-    /// The receiver broke off. How often it has, while this message was to blame.
-    pub(super) fn broke_off(&mut self, message: u64, was_alone: bool, now: Time) -> u32 {
-        let answered = self.answered;
-        if let Some(known) = self.known.get_mut(&message) {
-            // Without an answer to anybody in between it is just gone.
-            let blame = was_alone && answered.is_some_and(|answered| answered >= known.last);
-            known.times += u32::from(blame);
-            known.last = now;
-            return known.times;
-        }
-        if self.known.len() < REMEMBERED_MAX {
-            self.known.insert(message, Known { times: 1, first: now, last: now });
-        }
-        1
+    pub(super) fn closed(&mut self, closed: Closed, policy: &Policy, now: Time) -> Blame {
+        let Closed { message, endpoint, in_turn, others } = closed;
+        let convicts = suspects::convicted_at(policy.crash_threshold());
+        let reset = Reset { message, endpoint, in_turn, beside_others: others > 0, convicts };
+        let Finding { times, is_shared, is_convicted } = self.evidence.broke_off(reset, now);
+        let is_logged = self.notices.closed(now) && !is_convicted;
+        Blame { times, is_shared, is_convicted, is_logged }
     }
+
+    /// Time has passed. Returns the number of resets to log as a summary, with the span they fell into.
+    pub(super) fn tick(&mut self, now: Time) -> Option<(u64, Duration)> {
+        self.evidence.tick(now);
+        self.turns.tick(now);
+        self.notices.tick(now).map(|more| (more, notices::WITHIN))
+    }
+
+    /// Endpoints whose reservation ended since the last call.
+    pub(super) fn freed(&mut self) -> impl Iterator<Item = u64> + use<> {
+        self.turns.freed()
+    }
+
+    /// When time alone changes something, given whether anybody could start.
+    pub(super) fn next_wake(&self, can_start: bool) -> Option<Time> {
+        self.turns.next_wake(can_start)
+    }
+
+    /// Removes all that wait.
+    pub(super) fn take_waiting(&mut self, now: Time) -> Vec<Delivery> {
+        self.turns.take_all(now)
+    }
+
+    pub(super) fn figures(&self) -> ResetFigures {
+        ResetFigures { apart: self.evidence.len() as u64, lately: self.notices.lately() }
+    }
+}
+
+/// Whether the next attempt that counts is the last one a message has.
+fn is_last_attempt(meta: &Meta, policy: &Policy) -> bool {
+    let allowed = policy.attempts_allowed(redrive_core::Class::Transient, meta.replays);
+    meta.attempts.saturating_add(1) >= allowed
 }

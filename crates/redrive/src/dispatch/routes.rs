@@ -38,6 +38,17 @@ pub struct Router {
     pub(crate) of: Arc<Route>,
 }
 
+impl Router {
+    /// At most `per_endpoint` calls run against one endpoint at once, and `rate` begin there in a second.
+    pub fn new(
+        per_endpoint: u32,
+        rate: Option<f64>,
+        of: impl Fn(&Message) -> Option<Endpoint> + Send + Sync + 'static,
+    ) -> Self {
+        Self { per_endpoint, rate, of: Arc::new(of) }
+    }
+}
+
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Router").field("per_endpoint", &self.per_endpoint).finish_non_exhaustive()
@@ -98,10 +109,17 @@ impl Routes {
     }
 
     /// What becomes of a delivery that will not be sent after `latest`.
-    pub(super) fn route(&mut self, delivery: Delivery, latest: Time, now: Time) -> Routed {
+    /// `is_reserved` says which endpoints are reserved for another message.
+    pub(super) fn route(
+        &mut self,
+        delivery: Delivery,
+        latest: Time,
+        is_reserved: impl Fn(u64) -> bool,
+        now: Time,
+    ) -> Routed {
         let Some(to) = (self.router.of)(&delivery.message) else { return Routed::Start(delivery, None) };
         // Whoever came before goes before.
-        let waits = !self.from_lot && self.lot.contains_key(&to.endpoint);
+        let waits = (!self.from_lot && self.lot.contains_key(&to.endpoint)) || is_reserved(to.endpoint);
         let asking = Asking { waited: delivery.meta.held_ms > 0, latest, random: spread(&delivery) };
         match self.endpoints.ask(to, asking, now) {
             Passage::Go if !waits => {
@@ -123,8 +141,16 @@ impl Routes {
     }
 
     /// Whether one that waited in place may go on now; else when to ask again.
-    pub(super) fn go_on(&mut self, delivery: &Delivery, now: Time) -> Result<Option<Endpoint>, Time> {
+    pub(super) fn go_on(
+        &mut self,
+        delivery: &Delivery,
+        is_reserved: impl Fn(u64) -> bool,
+        now: Time,
+    ) -> Result<Option<Endpoint>, Time> {
         let Some(to) = (self.router.of)(&delivery.message) else { return Ok(None) };
+        if is_reserved(to.endpoint) {
+            return Err(now.plus(ASK_AGAIN));
+        }
         let asking = Asking { waited: true, latest: Time::MAX, random: spread(delivery) };
         match self.endpoints.ask(to, asking, now) {
             Passage::Go => {
@@ -155,13 +181,13 @@ impl Routes {
     }
 
     /// The next message from the lot whose endpoint has room again.
-    pub(super) fn next_freed(&mut self) -> Option<(Delivery, u64)> {
+    pub(super) fn next_freed(&mut self, is_reserved: impl Fn(u64) -> bool) -> Option<(Delivery, u64)> {
         loop {
             let endpoint = self.freed.pop_front()?;
             let Some(waiting) = self.lot.get_mut(&endpoint) else { continue };
             let to = waiting.front().and_then(|next| (self.router.of)(&next.message));
             // Full again: one of the calls that run there will say when it is not.
-            if to.is_some_and(|to| self.endpoints.is_full(to)) {
+            if to.is_some_and(|to| self.endpoints.is_full(to)) || is_reserved(endpoint) {
                 continue;
             }
             let delivery = waiting.pop_front();

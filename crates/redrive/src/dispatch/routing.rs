@@ -14,11 +14,17 @@ use crate::settle;
 
 impl Machine {
     /// Whether a delivery may start as far as its endpoint is concerned; otherwise it has been seen to.
-    pub(super) fn route(&mut self, delivery: Delivery, now: Time) -> Option<(Delivery, Option<Endpoint>)> {
+    pub(super) fn route(
+        &mut self,
+        delivery: Delivery,
+        turn: Option<u64>,
+        now: Time,
+    ) -> Option<(Delivery, Option<Endpoint>)> {
         let Some(routes) = &mut self.routes else { return Some((delivery, None)) };
         let hold_left = self.policy.hold_max().saturating_sub(Duration::from_millis(delivery.meta.held_ms));
         let latest = now.plus(hold_left).min(delivery.meta.deadline.unwrap_or(Time::MAX));
-        match routes.route(delivery, latest, now) {
+        let is_reserved = |place| turn != Some(place) && self.resets.is_reserved(place);
+        match routes.route(delivery, latest, is_reserved, now) {
             Routed::Start(delivery, to) => Some((delivery, to)),
             Routed::Kept => None,
             Routed::PutOff(delivery, due) => {
@@ -44,7 +50,9 @@ impl Machine {
 
     /// One that waited in place starts again, or waits on for its endpoint.
     pub(super) fn go_on(&mut self, call: Call, now: Time, starts: &mut Vec<Start>) {
-        match self.routes.as_mut().map_or(Ok(None), |routes| routes.go_on(&call.delivery, now)) {
+        let is_reserved = |place| self.resets.is_reserved(place);
+        let routes = self.routes.as_mut();
+        match routes.map_or(Ok(None), |routes| routes.go_on(&call.delivery, is_reserved, now)) {
             Ok(to) => self.begin(Call { started: now, to, ..call }, starts),
             Err(due) => {
                 let call = self.calls.insert(call);
@@ -56,7 +64,8 @@ impl Machine {
     /// Starts what waited for its endpoint, as far as there are permits.
     pub(super) fn start_freed(&mut self, now: Time, starts: &mut Vec<Start>) {
         while self.room_for_due() > 0
-            && let Some((delivery, endpoint)) = self.routes.as_mut().and_then(Routes::next_freed)
+            && let Some(routes) = &mut self.routes
+            && let Some((delivery, endpoint)) = routes.next_freed(|place| self.resets.is_reserved(place))
         {
             let (mut one, before) = (vec![delivery], starts.len());
             self.look_at_lot(true);

@@ -1,17 +1,15 @@
-//! How the machine treats deliveries that may have killed the process, or their receiver: they wait for their turn without
-//! a permit and run alone. The next one starts once the end of the one before was given to the engine; after one that ran
+//! How the machine treats deliveries that may have killed the process: they wait for their turn without a permit and run
+//! alone. The next one starts once the end of the one before was given to the engine; after one that ran
 //! in silence, once that end is stored.
 
 use redrive_core::suspects::{self, Run};
-use redrive_core::{FailureKind, Meta, Reason, Time, expired};
+use redrive_core::{Reason, Time, expired};
 
 use super::calls::Call;
 use super::health::HealthChange;
 use super::machine::{Machine, Start};
-use super::resets::REMEMBERED_MAX;
 use super::settling::Settling;
 use crate::engine::{Delivery, Receipt, Suspect, Ticket};
-use crate::failure::Failure;
 use crate::settle;
 
 /// Suspects that are announced together. If nobody can tell which of them ran when the process died, all of them have their
@@ -127,35 +125,5 @@ impl Machine {
         for delivery in waiting {
             self.settle(settle::released(delivery), None);
         }
-    }
-
-    /// Whether a delivery that was taken must run alone because of what its receiver did.
-    pub(super) fn suspected_by_receiver(&self, message: u64) -> Option<Suspect> {
-        self.resets.suspect(message).filter(|_| self.suspects.len() < REMEMBERED_MAX)
-    }
-
-    /// Looks at a failure. If the message has made its receiver break off too often, the failure is a crash from here on.
-    pub(super) fn blame_for_reset(&mut self, call: &mut Call, failure: Failure, now: Time) -> Failure {
-        let message = call.delivery.receipt.number();
-        if failure.kind() != FailureKind::Reset {
-            self.resets.forget(message);
-            return failure;
-        }
-        let times = self.resets.broke_off(message, call.is_suspect, now);
-        let threshold = self.policy.crash_threshold();
-        if !suspects::is_convicted(times, threshold) {
-            return failure;
-        }
-        self.resets.forget(message);
-        let before = threshold.saturating_sub(1);
-        call.delivery.meta = Meta { crashes: before, last_crash: Some(now), ..call.delivery.meta };
-        let text =
-            format!("{}; the receiver broke off {times} times while this message ran alone", failure.chain());
-        Failure::crash(text).of_kind(FailureKind::Reset).ambiguous()
-    }
-
-    pub(super) fn clear_of_reset(&mut self, call: &Call, now: Time) {
-        self.resets.answered(now);
-        self.resets.forget(call.delivery.receipt.number());
     }
 }

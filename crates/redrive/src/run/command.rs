@@ -99,9 +99,10 @@ pub(crate) enum Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     Close,
-    /// With `anyway` the dead-letter guard lets this flood pass.
+    /// With `anyway` the dead-letter guard lets this flood pass; with `lifted` a wait for a Retry-After ends.
     Open {
         anyway: bool,
+        lifted: bool,
     },
 }
 

@@ -162,7 +162,12 @@ impl Dispatcher {
             self.seat.carry_out(command, self.engine.as_mut(), now);
             match gate {
                 Some(Gate::Close) => self.machine.pause(true),
-                Some(Gate::Open { anyway }) => self.machine.resume(anyway),
+                Some(Gate::Open { anyway, lifted }) => {
+                    self.machine.resume(anyway);
+                    if lifted {
+                        self.machine.lift_wait(now);
+                    }
+                }
                 None => {}
             }
             self.watch.happened();

@@ -177,7 +177,7 @@ pub fn no_neighbour_blocked(plan: &Plan, witness: &Witness, room: usize, left: b
     Ok(())
 }
 
-/// Invariant 5, when `seq` starts: nothing else of its key is out, and no earlier one that stands in line waits. When a
+/// Invariant 5, when `seq` is handed out: nothing else of its key is out, and no earlier one that stands in line waits. When a
 /// message that was ingested with a delay joins, only the engine knows; that is the conformance suite's to check.
 pub fn key_order(plan: &Plan, witness: &Witness, seq: u64) -> Check {
     let Some(this) = witness.records.get(&seq).filter(|_| plan.store.ordering == Ordering::Key) else {
@@ -234,11 +234,30 @@ pub fn effect_once_at_rest(witness: &Witness, downstream: &Downstream) -> Check 
 
 /// Invariant 7: while the sink is unhealthy nothing is dead for exhaustion. A crash is the handler's doing and excepted.
 pub fn no_dead_for_outage(plan: &Plan, record: &Record, settlement: &Settlement) -> Check {
-    let Verdict::Dead { reason: Reason::MaxRetries, .. } = settlement.verdict else { return Ok(()) };
+    let Verdict::Dead { reason: Reason::MaxRetries | Reason::BudgetExhausted, .. } = settlement.verdict
+    else {
+        return Ok(());
+    };
     let unhealthy = record.call.is_some_and(|call| !call.health.is_healthy());
     let gate = plan.policy.outage_gate() && record.failed_with() != Some(Class::Crash);
     ensure(!(unhealthy && gate), "no_dead_for_outage", || {
-        format!("dead for max_retries while the sink is down: {record:?}")
+        format!("dead for exhaustion while the sink is down: {record:?}")
+    })
+}
+
+/// A message dies of an empty budget only if its sink has answered a call that began after it had failed.
+pub fn budget_in_a_healthy_sink(
+    plan: &Plan,
+    witness: &Witness,
+    record: &Record,
+    settlement: &Settlement,
+) -> Check {
+    let Verdict::Dead { reason: Reason::BudgetExhausted, .. } = settlement.verdict else { return Ok(()) };
+    let failed = record.call.and_then(|call| call.told).map(|(_, at)| at);
+    let is_crash = record.failed_with() == Some(Class::Crash);
+    let excused = !plan.policy.outage_gate() || witness.clock_moved || is_crash;
+    ensure(excused || failed.is_some_and(|at| witness.answered_began >= at), "no_dead_for_outage", || {
+        format!("dead for budget_exhausted, and nobody was answered since: {record:?}")
     })
 }
 
@@ -288,7 +307,9 @@ pub fn innocents_go_free(plan: &Plan, record: &Record, settlement: &Settlement) 
         format!("ended the process {} times: {record:?}", record.kills)
     })?;
     let Verdict::Dead { reason: Reason::PoisonPill, .. } = settlement.verdict else { return Ok(()) };
-    let guilty = record.fate == Fate::Crashing || record.kills > 0 || record.died_alone + 1 >= most;
+    let guilty = matches!(record.fate, Fate::Crashing | Fate::Deadly)
+        || record.kills > 0
+        || record.died_alone + 1 >= most;
     ensure(guilty, "innocents_go_free", || format!("convicted without a reason: {record:?}"))
 }
 

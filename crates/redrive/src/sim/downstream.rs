@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redrive_core::Class;
+use redrive_core::{Class, FailureKind};
 
 use super::plan::Plan;
 use crate::engine::conformance::Rng;
@@ -22,6 +22,8 @@ pub enum Fate {
     Locked,
     /// Ends the process.
     Killer,
+    /// Ends its receiver.
+    Deadly,
 }
 
 /// What a call will come to.
@@ -36,7 +38,7 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     Done,
-    Failed { class: Class, retry_after: Option<Duration>, ambiguous: bool },
+    Failed { class: Class, kind: FailureKind, retry_after: Option<Duration>, ambiguous: bool },
 }
 
 #[derive(Debug)]
@@ -59,6 +61,7 @@ impl Fate {
             (fates.stale, Self::Stale),
             (fates.locked, Self::Locked),
             (fates.killer, Self::Killer),
+            (fates.deadly, Self::Deadly),
         ];
         for (percent, fate) in kinds {
             if drawn < percent {
@@ -71,8 +74,13 @@ impl Fate {
 }
 
 impl Reply {
+    /// Whether it shows that somebody is there who deals with messages.
+    pub fn is_an_answer(self) -> bool {
+        matches!(self, Self::Done | Self::Failed { class: Class::Permanent | Class::Gone, .. })
+    }
+
     pub fn to_failure(self, text: &str) -> Option<Failure> {
-        let Self::Failed { class, retry_after, ambiguous } = self else { return None };
+        let Self::Failed { class, kind, retry_after, ambiguous } = self else { return None };
         let failure = match class {
             Class::Transient => Failure::transient(text),
             Class::RateLimited => Failure::rate_limited(retry_after, text),
@@ -82,6 +90,7 @@ impl Reply {
             Class::Reconnect => Failure::reconnect(text),
             Class::Crash => Failure::crash(text.to_owned()),
         };
+        let failure = failure.of_kind(kind);
         Some(if ambiguous { failure.ambiguous() } else { failure })
     }
 }
@@ -95,17 +104,20 @@ impl Downstream {
     pub fn call(&mut self, plan: &Plan, fate: Fate, true_ms: u64, faults: bool) -> Answer {
         let takes_ms = self.rng.below(plan.calls.latency_ms_max + 1);
         let timeout_ms = plan.policy.timeout().as_millis() as u64;
-        let fail = |class| Reply::Failed { class, retry_after: None, ambiguous: false };
+        let fail_of = |class, kind| Reply::Failed { class, kind, retry_after: None, ambiguous: false };
+        let fail = |class| fail_of(class, FailureKind::Other);
         let ends = true_ms + takes_ms;
         let calls = plan.calls;
         let mut hits = |percent| faults && self.rng.chance(percent);
         if takes_ms >= timeout_ms || hits(calls.hang) {
-            let reply = Reply::Failed { class: Class::Transient, retry_after: None, ambiguous: true };
+            let kind = FailureKind::Timeout;
+            let reply = Reply::Failed { class: Class::Transient, kind, retry_after: None, ambiguous: true };
             let applies = fate == Fate::Good && self.rng.chance(50);
             return Answer { takes_ms: timeout_ms, reply, applies };
         }
         if faults && plan.outages_ms.iter().any(|(from, to)| (*from..*to).contains(&ends)) {
-            return Answer { takes_ms, reply: fail(Class::Transient), applies: false };
+            let kind = if calls.outage_refuses { FailureKind::Refused } else { FailureKind::Status(503) };
+            return Answer { takes_ms, reply: fail_of(Class::Transient, kind), applies: false };
         }
         if hits(calls.reconnect) {
             return Answer { takes_ms, reply: fail(Class::Reconnect), applies: false };
@@ -115,13 +127,15 @@ impl Downstream {
         }
         if hits(calls.rate_limited) {
             let retry_after = Some(Duration::from_secs(self.rng.pick(&[0, 1, 7, 3_600])));
-            let reply = Reply::Failed { class: Class::RateLimited, retry_after, ambiguous: false };
+            let kind = FailureKind::Status(429);
+            let reply = Reply::Failed { class: Class::RateLimited, kind, retry_after, ambiguous: false };
             return Answer { takes_ms, reply, applies: false };
         }
         let ambiguous = hits(calls.ambiguous);
         let reply = match fate {
             Fate::Good if ambiguous => {
-                Reply::Failed { class: Class::Transient, retry_after: None, ambiguous }
+                let kind = FailureKind::Other;
+                Reply::Failed { class: Class::Transient, kind, retry_after: None, ambiguous }
             }
             Fate::Flaky if self.rng.chance(50) => fail(Class::Transient),
             Fate::Good | Fate::Flaky => Reply::Done,
@@ -132,6 +146,10 @@ impl Downstream {
             Fate::Crashing | Fate::Killer => fail(Class::Crash),
             Fate::Stale => fail(Class::Reconnect),
             Fate::Locked => fail(Class::Credential),
+            Fate::Deadly => {
+                let kind = FailureKind::Reset;
+                Reply::Failed { class: Class::Transient, kind, retry_after: None, ambiguous: true }
+            }
         };
         Answer { takes_ms, reply, applies: reply == Reply::Done || (fate == Fate::Good && ambiguous) }
     }

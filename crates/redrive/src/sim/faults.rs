@@ -93,6 +93,7 @@ impl World {
         let span = self.rng.pick(&[10_i64, 1_000, 30_000]);
         let ms = if self.rng.chance(50) { span } else { -span };
         self.skew_ms += ms;
+        self.witness.clock_moved = true;
         // What was waited for by the clock may be over earlier or later now.
         self.asked_until_ms = 0;
         self.note(Step::Clock { ms });

@@ -47,6 +47,8 @@ pub struct Fates {
     pub locked: u64,
     /// Ends the process whenever it is started.
     pub killer: u64,
+    /// Ends its receiver, which is back at once: the connection breaks after the request was sent.
+    pub deadly: u64,
 }
 
 /// What can happen to any call while faults are on, in percent.
@@ -58,6 +60,8 @@ pub struct Calls {
     pub rate_limited: u64,
     pub credential: u64,
     pub reconnect: u64,
+    /// Whether nobody can be connected to in an outage; else every call is answered 503.
+    pub outage_refuses: bool,
 }
 
 /// How often a step is a fault, in per mille.
@@ -110,6 +114,7 @@ impl Plan {
                 stale: rng.pick(&[0, 5]),
                 locked: rng.pick(&[0, 5]),
                 killer: rng.pick(&[0, 0, 5]),
+                deadly: rng.pick(&[0, 5]),
             },
             calls: Calls {
                 latency_ms_max: rng.pick(&[1, 100, 3_000]),
@@ -118,6 +123,7 @@ impl Plan {
                 rate_limited: rng.pick(&[0, 10]),
                 credential: rng.pick(&[0, 5]),
                 reconnect: rng.pick(&[0, 5]),
+                outage_refuses: rng.chance(50),
             },
             faults: Faults {
                 crash: rng.pick(&[0, 5, 30]),

@@ -110,7 +110,7 @@ fn ordinary(world: &mut World, which: u64) -> Check {
         0 if world.offered < world.plan.messages => world.ingest(),
         0 | 1 => world.take().map(drop),
         2 => world.end_one(),
-        3 => world.give(),
+        3 => world.give().map(drop),
         4 => world.poll(),
         _ => {
             // Mostly to where something happens, now and then to somewhere before or behind it.
@@ -139,14 +139,14 @@ fn faults_off(world: &mut World) -> Check {
         world.give()?;
         world.poll()?;
         let came = world.take()?;
-        world.give()?;
+        let settled = world.give()?;
         world.poll()?;
         world.check()?;
         if world.witness.records.values().all(Record::is_terminal) {
             return at_rest(world);
         }
         // What came may have been settled without a start, and then there is room again at once.
-        let next = if came > 0 { Some(0) } else { world.next_event_in() };
+        let next = if came + settled > 0 { Some(0) } else { world.next_event_in() };
         let spent = Duration::from_millis(world.true_ms - started_ms);
         checkers::liveness(&world.witness, next.is_none(), spent, bound)?;
         world.advance(next.unwrap_or(0));

@@ -71,6 +71,9 @@ pub struct Witness {
     /// Dead letters by reason, over the whole run.
     pub reasons: BTreeMap<Reason, u64>,
     pub crashes: u64,
+    /// When the latest of the calls began that were answered; and whether the clock was moved, so that this says nothing.
+    pub answered_began: Time,
+    pub clock_moved: bool,
 }
 
 impl Record {

@@ -8,7 +8,7 @@ use redrive_core::{Message, Policy, Random, Time};
 use super::checkers::{self, Broken, Check};
 use super::downstream::{Downstream, Fate, Reply};
 use super::plan::Plan;
-use super::witness::{Record, Told, Witness};
+use super::witness::{Record, State, Told, Witness};
 use crate::dispatch::{CallId, Ended, Machine, Start};
 use crate::engine::conformance::Rng;
 use crate::engine::{Accepted, Announced, Delivery, Engine, Event, Memory, NewMessage, Settlement, Ticket};
@@ -39,6 +39,7 @@ pub(super) enum Step {
 pub(super) struct Running {
     pub call: CallId,
     pub seq: u64,
+    pub began: Time,
     pub ends_ms: u64,
 }
 
@@ -142,6 +143,7 @@ impl World {
         let mut starts = Vec::new();
         let (before, running) = (self.machine.health(now), self.machine.running());
         self.machine.taken(&mut deliveries, now, &mut starts);
+        self.machine.restart_due(now, &mut starts);
         checkers::nothing_sent_while_open(&before, running, starts.len())?;
         if let Some(run) = self.machine.suspect_turn()
             && let in_turn = self.machine.suspects_in_turn()
@@ -178,10 +180,8 @@ impl World {
 
     fn handed_out(&mut self, delivery: &Delivery) -> Check {
         let (plan, now) = (Arc::clone(&self.plan), self.now());
-        if delivery.suspect.is_some() {
-            // It starts when it has its turn; its place in the line of its key it has from now on.
-            checkers::key_order(&plan, &self.witness, delivery.receipt.seq)?;
-        }
+        // It may start only when it has its turn; its place in the line of its key it has from now on.
+        checkers::key_order(&plan, &self.witness, delivery.receipt.seq)?;
         let record = self.record(delivery.receipt.seq)?;
         checkers::conservation_of_delivery(record, delivery)?;
         checkers::replay_once_in_meta(record, delivery)?;
@@ -194,14 +194,17 @@ impl World {
 
     /// A handler is called. Only the message is known to it, as to a real one.
     fn started(&mut self, start: &Start, seqs: &[(Message, u64)]) -> Check {
+        // It came just now, or has waited for its turn since it was handed out.
+        let waited = || {
+            let out = |record: &Record| record.state == State::InFlight && record.message == start.message;
+            self.witness.records.iter().find(|(_, record)| out(record)).map(|(seq, _)| *seq)
+        };
         let seq = seqs.iter().find(|(message, _)| *message == start.message).map(|(_, seq)| *seq);
+        let seq = seq.or_else(waited);
         let Some(seq) = seq else {
             let detail = format!("{:?} was started without being handed out", start.message);
             return Err(Broken { checker: "effect_once", detail });
         };
-        if self.alone != Some(seq) {
-            checkers::key_order(&self.plan, &self.witness, seq)?;
-        }
         let (plan, now, faults, true_ms) = (Arc::clone(&self.plan), self.now(), self.faults, self.true_ms);
         let fate = self.record(seq)?.fate;
         self.killed |= fate == Fate::Killer;
@@ -211,7 +214,8 @@ impl World {
         record.started(answer);
         checkers::attempts_bounded(&plan, record, now)?;
         checkers::nothing_sent_while_asked_to_wait(&plan, self.asked_until_ms, true_ms)?;
-        self.running.push(Running { call: start.call, seq, ends_ms: true_ms + answer.takes_ms });
+        let ends_ms = true_ms + answer.takes_ms;
+        self.running.push(Running { call: start.call, seq, began: now, ends_ms });
         Ok(())
     }
 
@@ -225,7 +229,7 @@ impl World {
         let Some(at) = self.running.iter().position(|running| running.ends_ms <= self.true_ms) else {
             return Ok(());
         };
-        let Running { call, seq, .. } = self.running.swap_remove(at);
+        let Running { call, seq, began, .. } = self.running.swap_remove(at);
         let now = self.now();
         let record = self.record(seq)?;
         let Some(calling) = &mut record.call else { return Ok(()) };
@@ -236,11 +240,14 @@ impl World {
         self.downstream.ended(&id, &answer);
         let text = if self.rng.chance(5) { "x".repeat(3_000) } else { format!("{:?}", answer.reply) };
         let ended = answer.reply.to_failure(&text).map_or(Ended::Done, Ended::Failed);
+        if answer.reply.is_an_answer() {
+            self.witness.answered_began = self.witness.answered_began.max(began);
+        }
         let random = Random(self.rng.draw());
         self.machine.ended(call, ended, now, random);
         self.keep_reminder()?;
         if let Reply::Failed { retry_after: Some(asked), .. } = answer.reply {
-            let wait = asked.min(self.plan.policy.retry_after_max());
+            let wait = asked.min(self.plan.policy.retry_after_shared_max());
             self.asked_until_ms = self.asked_until_ms.max(self.true_ms + wait.as_millis() as u64);
         }
         let health = self.machine.views(now).health;
@@ -253,13 +260,14 @@ impl World {
         Ok(())
     }
 
-    /// Gives the engine what the machine has settled.
-    pub(super) fn give(&mut self) -> Check {
-        let Some(batch) = self.machine.batch() else { return Ok(()) };
+    /// Gives the engine what the machine has settled. How much that was.
+    pub(super) fn give(&mut self) -> Result<usize, Broken> {
+        let Some(batch) = self.machine.batch() else { return Ok(0) };
         self.note(Step::Give { verdicts: batch.len() });
         let ticket = self.engine.settle(batch.clone()).map_err(storage)?;
         self.machine.submitted(ticket, batch.len(), self.now());
-        batch.iter().try_for_each(|settlement| self.given(settlement, ticket))
+        batch.iter().try_for_each(|settlement| self.given(settlement, ticket))?;
+        Ok(batch.len())
     }
 
     fn given(&mut self, settlement: &Settlement, ticket: Ticket) -> Check {
@@ -270,6 +278,7 @@ impl World {
         checkers::effect_once(&before, settlement, &self.downstream)?;
         checkers::never_early_verdict(&plan, &before, settlement)?;
         checkers::no_dead_for_outage(&plan, &before, settlement)?;
+        checkers::budget_in_a_healthy_sink(&plan, &self.witness, &before, settlement)?;
         checkers::innocents_go_free(&plan, &before, settlement)?;
         self.record(seq)?.given(settlement, ticket);
         Ok(())

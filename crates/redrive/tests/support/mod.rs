@@ -1,6 +1,8 @@
 //! What the runtime tests share: messages, a policy with short waits, and a wait with a hang guard.
 #![allow(dead_code)] // each test binary uses its own part
 
+pub(crate) mod service;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;

@@ -14,8 +14,12 @@ pub fn head(view: &PipelineView, now: Time) -> Option<String> {
         "open" => "breaker OPEN",
         "half_open" => "breaker HALF OPEN",
         _ => {
-            let until = health.waits_until?;
-            return Some(format!("ASKED TO WAIT until {} (Retry-After)", clock(until.0)));
+            let until = health.waits_until?.0;
+            return Some(format!(
+                "ASKED TO WAIT until {} UTC ({})",
+                date_and_clock(until),
+                age::since(until, now)
+            ));
         }
     };
     let since = health.since.map(|at| format!(" since {} ({})", clock(at.0), age::since(now, at.0)));
@@ -49,10 +53,13 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
     let mut lines = Vec::new();
     if view.breaker == "open" || view.breaker == "half_open" {
         let reason = health.reason.as_ref().map(|reason| format!("{reason}; ")).unwrap_or_default();
-        lines.push(format!("{reason}nothing is dead-lettered for it"));
+        lines.push(format!("{reason}{}", dead_for_it(view)));
         lines.extend(health.if_closed_now.as_ref().map(if_closed_now));
     } else if health.waits_until.is_none() && health.permits < health.permits_max {
         lines.push(format!("permits {} of {}, growing after the outage", health.permits, health.permits_max));
+    }
+    if let Some(why) = &health.waits_because {
+        lines.push(format!("{why}   `redrive resume {} --now` lifts it", view.name));
     }
     lines.extend(incident(health));
     lines.extend(store(view));
@@ -74,12 +81,32 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
             count(health.suspects)
         ));
     }
+    if health.resets.lately > 0 {
+        let apart = match health.resets.apart {
+            0 => String::new(),
+            apart => format!("; {} of their messages run one at a time", count(apart)),
+        };
+        lines.push(format!(
+            "receivers closed {} connections while handling a message in the last two minutes{apart}",
+            count(health.resets.lately)
+        ));
+    }
     match health.budget_remaining {
         None => {}
         Some(0) => lines.push("the retry budget is used up".to_owned()),
         Some(left) => lines.push(format!("retry budget: {} retries left now", count(u64::from(left)))),
     }
     lines
+}
+
+/// Whether an outage that runs makes dead letters.
+fn dead_for_it(view: &PipelineView) -> String {
+    let dead = view.health.incident.as_ref().map_or(0, |incident| incident.dead_for_the_outage);
+    match (dead, view.policy.outage_gate) {
+        (0, Some(false)) => "outage_gate is off: exhausted messages are dead-lettered".to_owned(),
+        (0, _) => "nothing is dead-lettered for it".to_owned(),
+        (dead, _) => format!("{} dead-lettered for it", count(dead)),
+    }
 }
 
 /// What an outage came to, once it is over.
@@ -157,6 +184,12 @@ fn about(span: Duration) -> String {
     }
 }
 
+/// `2026-11-17 03:12:07`, in UTC.
+fn date_and_clock(at: Time) -> String {
+    let text = timestamp::print(at);
+    text.get(..19).unwrap_or(&text).replace('T', " ")
+}
+
 /// `03:12:07`, in UTC as everywhere.
 fn clock(at: Time) -> String {
     let text = timestamp::print(at);
@@ -178,7 +211,7 @@ mod tests {
         let health = Health {
             since: Some(at("03:12:07")),
             next_probe: Some(at("04:09:37")),
-            reason: Some("51 % of 19980 first attempts failed within 10s".into()),
+            reason: Some("51 % of 19980 messages failed within 10s".into()),
             rounds: 13,
             probes: 65,
             permits_max: 64,
@@ -216,7 +249,7 @@ mod tests {
         assert_eq!(
             lines(&view),
             [
-                "51 % of 19980 first attempts failed within 10s; nothing is dead-lettered for it",
+                "51 % of 19980 messages failed within 10s; nothing is dead-lettered for it",
                 "if it closed now: ramp 5 → 64 permits in ~7 s, backlog gone in ~26 min at 6,100/s against 2,000/s live",
             ]
         );
@@ -259,10 +292,35 @@ mod tests {
     #[test]
     fn a_sink_that_asked_for_patience_is_named() {
         let waits_until = Some(at("03:12:07"));
-        let health = Health { waits_until, permits_max: 64, ..Health::default() };
+        let why = "the downstream answered o-1 with 429 and Retry-After 24h; others wait for 5m of it";
+        let waits_because = Some(why.to_owned());
+        let health = Health { waits_until, waits_because, permits_max: 64, ..Health::default() };
+        let view = PipelineView {
+            name: "orders".into(),
+            breaker: "closed".into(),
+            health,
+            ..PipelineView::default()
+        };
+        let head = head(&view, at("03:10:07").0).unwrap();
+        assert_eq!(head, "ASKED TO WAIT until 2026-11-15 03:12:07 UTC (2m)");
+        assert_eq!(lines(&view), [format!("{why}   `redrive resume orders --now` lifts it")]);
+    }
+
+    #[test]
+    fn an_outage_that_makes_letters_does_not_claim_otherwise() {
+        let mut view = open();
+        view.policy.outage_gate = Some(false);
+        assert!(lines(&view)[0].ends_with("; outage_gate is off: exhausted messages are dead-lettered"));
+        view.health.incident.as_mut().unwrap().dead_for_the_outage = 1_388;
+        assert!(lines(&view)[0].ends_with("; 1,388 dead-lettered for it"), "{:?}", lines(&view));
+    }
+
+    #[test]
+    fn connections_that_receivers_closed_are_counted() {
+        let health = Health { resets: Resets { lately: 1_812, apart: 16 }, ..Health::default() };
         let view = PipelineView { breaker: "closed".into(), health, ..PipelineView::default() };
-        let head = head(&view, at("03:12:00").0).unwrap();
-        assert_eq!(head, "ASKED TO WAIT until 03:12:07 (Retry-After)");
-        assert!(lines(&view).is_empty());
+        let expected = "receivers closed 1,812 connections while handling a message in the last two minutes; \
+                        16 of their messages run one at a time";
+        assert_eq!(lines(&view), [expected]);
     }
 }

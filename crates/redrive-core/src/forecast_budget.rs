@@ -1,0 +1,176 @@
+//! What a retry budget does at a given load: how many retries it refuses, and what becomes of those messages.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use crate::budget::RetryBudget;
+use crate::forecast::Shares;
+use crate::policy::{BudgetRate, OnExhausted};
+use crate::time::millis;
+use crate::{Class, Decision, Health, Meta, Outcome, Policy, Random, Reason, Time, after, decide, expired};
+
+/// Messages of an outage that are followed.
+const MESSAGES_MAX: f64 = 50_000.0;
+/// Steps in which the balance between retries asked for and given is sought.
+const STEPS: u32 = 60;
+
+/// A retry budget in a sink that is well.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BudgetForecast {
+    /// Retries a minute that would be made without a budget …
+    pub wanted_per_minute: f64,
+    /// … and those that are made.
+    pub made_per_minute: f64,
+    /// Share of the messages that are dead letters for it …
+    pub dead: f64,
+    /// … and that get to their last attempt and fail.
+    pub used_up: f64,
+    /// Messages per second that it defers; they accumulate until `hold_max`.
+    pub put_off_per_second: f64,
+}
+
+impl Policy {
+    /// What the retry budget does with so many messages a second that fail in these ways; `None` without a budget.
+    pub fn budget_forecast(&self, shares: Shares, per_second: f64) -> Option<BudgetForecast> {
+        let rate = self.budget()?;
+        let attempts = self.attempts();
+        let failing = |attempt: u32| match attempt {
+            1 => shares.transient + shares.poison,
+            2 => shares.transient * shares.failing_twice + shares.poison,
+            _ => shares.poison,
+        };
+        // A retry is made with the chance `made`; each message needs all of its earlier ones to ask for the next.
+        let of = |made: f64| {
+            let asked: f64 = (1..attempts).map(|n| made.powf(f64::from(n - 1)) * failing(n)).sum();
+            let used_up = made.powf(f64::from(attempts - 1)) * failing(attempts);
+            let succeeded = 1.0 - used_up - asked * (1.0 - made);
+            let given = match rate {
+                BudgetRate::PerMinute(tokens) => f64::from(tokens) / 60.0 / per_second,
+                BudgetRate::ShareOfSuccesses(share) => share.basis_points() as f64 / 10_000.0 * succeeded,
+            };
+            (asked, given, used_up)
+        };
+        let (wanted, given, _) = of(1.0);
+        let made = if wanted <= given {
+            1.0
+        } else {
+            let (mut low, mut high) = (0.0_f64, 1.0_f64);
+            for _ in 0..STEPS {
+                let middle = f64::midpoint(low, high);
+                let (asked, given, _) = of(middle);
+                if asked * middle > given { high = middle } else { low = middle }
+            }
+            low
+        };
+        let (asked, _, used_up) = of(made);
+        let refused = asked * (1.0 - made);
+        let parks = self.on_exhausted() == OnExhausted::DeadLetter;
+        // Deferred messages reach their last attempt in the end.
+        let used_up = if parks { used_up } else { failing(attempts) };
+        Some(BudgetForecast {
+            wanted_per_minute: wanted * per_second * 60.0,
+            made_per_minute: asked * made * per_second * 60.0,
+            dead: if parks { refused } else { 0.0 },
+            used_up,
+            put_off_per_second: if parks { 0.0 } else { refused * per_second },
+        })
+    }
+
+    /// The share of the messages that arrive in an outage and are dead for the retry budget before it ends. With the
+    /// outage gate there are none, whatever the budget is.
+    pub fn budget_in_outage(&self, outage: Duration, per_second: f64) -> f64 {
+        if self.budget().is_none() || self.outage_gate() || self.on_exhausted() == OnExhausted::Defer {
+            return 0.0;
+        }
+        let arrive = (per_second * outage.as_secs_f64()).max(1.0);
+        let followed = arrive.min(MESSAGES_MAX).floor();
+        let mut budget = RetryBudget::new(self.budget());
+        // As many fewer retries as there are fewer messages.
+        budget.own(followed as u32, (arrive as u32).max(1));
+        let outage_ms = millis(outage);
+        let began = Time::from_millis(outage_ms.max(1) * 1_000);
+        let failed = Outcome::failed(Class::Transient);
+        let mut due: BinaryHeap<Reverse<(Time, u64)>> = BinaryHeap::new();
+        let mut metas: Vec<Meta> = Vec::new();
+        for n in 0..followed as u64 {
+            let created = began.plus(Duration::from_millis(n * outage_ms / followed as u64));
+            metas.push(Meta { created, deadline: self.deadline(created), ..Meta::default() });
+            due.push(Reverse((created, n)));
+        }
+        let (ends, mut dead) = (began.plus(outage), 0_u64);
+        while let Some(Reverse((now, n))) = due.pop().filter(|Reverse((now, _))| *now < ends) {
+            let meta = &mut metas[n as usize];
+            if expired(meta, now) {
+                continue;
+            }
+            let random =
+                Random(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(meta.attempts).rotate_left(40));
+            let decision = decide(self, meta, &failed, &Health::Healthy, &budget.view(now), now, random);
+            *meta = after(self, meta, &failed, &decision, now);
+            match decision {
+                Decision::RetryAt(retry) => {
+                    budget.spend(retry.spends);
+                    due.push(Reverse((retry.due, n)));
+                }
+                Decision::DeadLetter(Reason::BudgetExhausted) => dead += 1,
+                Decision::DeadLetter(_) | Decision::Complete => {}
+            }
+        }
+        dead as f64 / followed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAILS: Shares = Shares { transient: 0.15, failing_twice: 0.5, poison: 0.01 };
+
+    fn payments() -> Policy {
+        Policy::profile("payments").build().unwrap()
+    }
+
+    #[test]
+    fn what_goes_beyond_the_budget_is_dead_or_put_off_as_the_policy_says() {
+        let forecast = payments().budget_forecast(FAILS, 100.0).unwrap();
+        // 16 of 100 ask for a first retry, half of 15 and the poison for a second.
+        assert!((forecast.wanted_per_minute - (16.0 + 8.5) * 60.0).abs() < 0.1, "{forecast:?}");
+        assert!((forecast.made_per_minute - 100.0).abs() < 0.1, "{forecast:?}");
+        assert!((0.14..0.16).contains(&forecast.dead), "{forecast:?}");
+        let defers = Policy::profile("payments").on_exhausted("defer").build().unwrap();
+        let forecast = defers.budget_forecast(FAILS, 100.0).unwrap();
+        assert!(forecast.dead == 0.0 && forecast.put_off_per_second > 14.0, "{forecast:?}");
+    }
+
+    #[test]
+    fn a_budget_that_suffices_changes_nothing() {
+        let forecast = payments().budget_forecast(FAILS, 1.0).unwrap();
+        assert_eq!((forecast.dead, forecast.put_off_per_second), (0.0, 0.0));
+        assert!((forecast.made_per_minute - forecast.wanted_per_minute).abs() < 1e-9);
+        assert_eq!(Policy::default().budget_forecast(FAILS, 1.0), None);
+    }
+
+    #[test]
+    fn a_share_of_successes_gives_that_share() {
+        let policy =
+            Policy::profile("payments").share_of_successes(crate::Ratio::percent(10)).build().unwrap();
+        let forecast = policy.budget_forecast(FAILS, 100.0).unwrap();
+        let made = forecast.made_per_minute / 6_000.0;
+        let succeeded = 1.0 - forecast.dead - 0.01;
+        assert!((made - succeeded * 0.1).abs() < 0.005, "{forecast:?}");
+    }
+
+    #[test]
+    fn in_an_outage_it_parks_nothing_but_without_the_gate() {
+        let minute = Duration::from_mins(1);
+        assert_eq!(payments().budget_in_outage(minute, 100.0), 0.0);
+        let ungated = Policy::profile("payments").outage_gate(false).build().unwrap();
+        let dead = ungated.budget_in_outage(minute, 100.0);
+        // 6,000 fail, 100 may be retried at once and 100 more in that minute; some of these come back within it.
+        assert!((0.965..0.98).contains(&dead), "{dead}");
+        let many = ungated.budget_in_outage(minute, 100_000.0);
+        assert!(many > 0.999, "{many}");
+        assert_eq!(ungated.budget_in_outage(minute, 1.0), 0.0);
+    }
+}
