@@ -90,13 +90,13 @@ impl PipelineHandle {
         let at_rest = self.built.seat.look(|engine| {
             // A store that has failed says so when it runs; here it only shows what it knew last.
             let _ = engine.poll(&mut Vec::new());
-            (engine.counts(), engine.oldest().unwrap_or_default())
+            (engine.counts(), engine.oldest().unwrap_or_default(), engine.condition())
         });
-        let Some((pending, oldest)) = at_rest else { return board.figures() };
+        let Some((pending, oldest, condition)) = at_rest else { return board.figures() };
         let paused = self.is_paused();
         let held = if paused { pending.ready + pending.delayed + pending.key_wait } else { 0 };
         let (oldest_pending, oldest_letter) = (oldest.pending, oldest.letter);
-        Figures { pending, held, oldest_pending, oldest_letter, paused, ..board.figures() }
+        Figures { pending, held, oldest_pending, oldest_letter, paused, condition, ..board.figures() }
     }
 
     /// Accepts messages that wait for `delay` before they are delivered. See [`Self::ingest`].

@@ -53,6 +53,27 @@ pub struct PipelineView {
     /// `closed`, `open` or `half_open`.
     pub breaker: String,
     pub health: Health,
+    pub condition: Condition,
+}
+
+/// How the engine stands beside its messages.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Condition {
+    pub spooled: u64,
+    pub letter_twins: u64,
+    pub foreign_letters: u64,
+    pub passed_over: u64,
+    pub letters_loading: bool,
+    pub problems: Vec<Problem>,
+}
+
+/// Something that keeps messages from moving.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Problem {
+    pub place: String,
+    pub problem: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -14,6 +14,7 @@ use redrive_core::{Class, Message, Schedule, duration};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::view_condition::ConditionView;
 use super::view_health::HealthView;
 use crate::service::Served;
 
@@ -44,6 +45,7 @@ pub struct PipelineView<'a> {
     end_to_end_p99_ms: Option<f64>,
     breaker: &'static str,
     health: HealthView,
+    condition: ConditionView,
 }
 
 #[derive(Debug, Serialize)]
@@ -108,6 +110,7 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
         end_to_end_p99_ms: p99_ms(figures.end_to_end.quantile(0.99)),
         breaker: figures.health.breaker.state.name(),
         health: HealthView::of(figures),
+        condition: (&figures.condition).into(),
     }
 }
 

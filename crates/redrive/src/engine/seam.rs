@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use redrive_core::{Message, Meta, Reason, Time};
 
+use super::condition::Condition;
 use super::history::{Attempt, History};
 use super::ingest::Ingest;
 use super::key_line::KeyLine;
@@ -259,6 +260,11 @@ pub trait Engine: Send + 'static {
     fn gate(&mut self, closed: bool);
 
     fn counts(&self) -> Counts;
+
+    /// How the engine stands beside its messages. Cheap: it is asked about as often as [`Engine::counts`].
+    fn condition(&self) -> Condition {
+        Condition::default()
+    }
 
     /// The oldest of what waits and of the open letters. It is asked about once a second and may be approximate, but must
     /// be cheap: a look at what is at hand, never a walk through everything. An engine that cannot tell says so.

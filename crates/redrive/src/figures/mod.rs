@@ -12,7 +12,7 @@ use std::sync::Arc;
 use redrive_core::{Policy, Schedule, Time, duration};
 
 use crate::dispatch::health::HealthFigures;
-use crate::engine::{Counts, LetterState};
+use crate::engine::{Condition, Counts, LetterState};
 
 pub use histogram::Histogram;
 pub use tallies::{ByClass, ByReason};
@@ -71,6 +71,8 @@ pub struct Figures {
     pub health: HealthFigures,
     /// Keys whose order could not be kept. Always zero on engines with one owner.
     pub key_order_voided: u64,
+    /// How the engine stands beside its messages.
+    pub condition: Condition,
 }
 
 /// What became of messages whose first call did not succeed and that were called again. A replay starts again at zero.
@@ -116,6 +118,7 @@ impl Figures {
             repeats: 0,
             health: HealthFigures::default(),
             key_order_voided: 0,
+            condition: Condition::default(),
         }
     }
 

@@ -151,6 +151,7 @@ impl Watch {
             schedule_write: self.schedule_write,
             pending: counts,
             key_order_voided: counts.key_order_voided,
+            condition: engine.condition(),
             paused,
             arrivals_per_second,
             held: if paused || figures.health.is_gated() { waiting } else { figures.held },
