@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use redrive::engine::{Event, Ordering};
+use redrive::engine::{Event, Ordering, ProblemKind};
 
 use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit, Then};
 use crate::keys::hash_of;
@@ -22,6 +22,7 @@ impl KafkaEngine {
         self.hear();
         self.outbox.poll(&mut self.ended);
         self.absorb_ended();
+        self.mind_unwritten();
         self.tend();
         self.started.flush();
     }
@@ -30,7 +31,7 @@ impl KafkaEngine {
     pub(crate) fn absorb(&mut self, out: &mut Vec<Event>) {
         self.listen();
         out.extend(self.share.take().map(|(owned, all)| Event::Share { owned, all }));
-        out.extend(self.tickets.durable(&self.lanes, self.epoch).map(Event::Durable));
+        self.tickets.durable(&self.lanes, self.epoch, !self.unwritten.is_empty(), out);
         let waits = !self.tickets.is_empty()
             || self.claim != Claim::Ours
             || self.outbox.holds()
@@ -101,7 +102,9 @@ impl KafkaEngine {
                 self.last_answer = Some(problem.map_or(LastCommit::Kept, LastCommit::Failed));
             }
             Note::Committed { round, problem } => self.commit_answered(round, problem),
-            Note::Stopped { epoch, lane, problem } if epoch == self.epoch => self.stopped(lane, &problem),
+            Note::Stopped { epoch, lane, kind, problem } if epoch == self.epoch => {
+                self.stopped(lane, kind, problem);
+            }
             Note::Failed { problem, owned } => self.fail(problem, owned),
             // Of an assignment that is over.
             Note::Wanted { .. }
@@ -182,6 +185,11 @@ impl KafkaEngine {
         self.under_way.clear();
         // What is acknowledged from now on is not known here any more; it is met when it is read.
         self.copying.clear();
+        self.ending = 0;
+        self.unwritten.clear();
+        // What could not be written was not written: whoever has the partition next has the record.
+        self.outbox
+            .give_up(|then| matches!(then, Then::Mark { .. } | Then::Progress { .. }), &mut self.ended);
         self.put_back.clear();
         self.keys.clear();
         self.held_back.clear();
@@ -193,6 +201,7 @@ impl KafkaEngine {
         self.next_source = 0;
         // What was given meanwhile is of an assignment that is over, and settles nothing.
         self.settle_what_waited();
+        self.absorb_ended();
     }
 
     /// Where keys are ordered, nothing of a partition starts before all that waits in its tiers is known, and nothing at
@@ -240,12 +249,13 @@ impl KafkaEngine {
             return;
         }
         let unread = |lane: &Lane| {
-            lane.kind != LaneKind::Source && !lane.stopped && (!lane.ended || lane.next < lane.late_end)
+            lane.kind != LaneKind::Source
+                && lane.stopped.is_none()
+                && (!lane.ended || lane.next < lane.late_end)
         };
         let is_late = |then: &Then| match then {
             Then::Mark { epoch, .. } => *epoch != self.epoch,
-            Then::Spooled(_) => true,
-            Then::Progress { .. } | Then::Nothing => false,
+            Then::Spooled(_) | Then::Progress { .. } | Then::Nothing => false,
         };
         let waits = self.lanes.iter().any(unread)
             || self.outbox.pending().any(is_late)
@@ -328,13 +338,13 @@ impl KafkaEngine {
         }
     }
 
-    fn stopped(&mut self, at: usize, problem: &str) {
+    fn stopped(&mut self, at: usize, kind: ProblemKind, problem: String) {
         let lane = &mut self.lanes[at];
-        lane.stopped = true;
         tracing::error!(
             topic = %lane.topic, partition = lane.partition, from = lane.next, problem,
-            "records that were not delivered are gone from this partition; it is not read any further. Look with \
-             `redrive audit`, then move the group's offset with kafka-consumer-groups.sh and start again"
+            "nothing more of this partition is read until somebody has acted and the processor is started again"
         );
+        lane.stopped = Some((kind, problem));
+        self.start_when_read();
     }
 }

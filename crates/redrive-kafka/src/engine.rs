@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redrive::engine::numbers::NumberMap;
 use redrive::engine::{Delivery, EngineError, Ordering, Settlement, StoreOptions, Ticket};
@@ -16,14 +16,16 @@ use crate::letters::Letters;
 use crate::lookahead::LookAhead;
 use crate::mailbox::{Mailbox, Note};
 use crate::options::KafkaPipeline;
+use crate::outbox::Outbox;
 use crate::poll::Poller;
-use crate::produce::{Ended, Outbox, Production};
+use crate::produce::{Ended, Production};
 use crate::reservation::Advance;
 use crate::spool::Spool;
 use crate::started::Started;
 use crate::suspects::Suspected;
 use crate::trim::Trimmer;
 use crate::twins::Twins;
+use crate::unwritten::Unwritten;
 
 /// A topic that copies are written to.
 #[derive(Clone, Debug)]
@@ -109,6 +111,10 @@ pub struct KafkaEngine {
     pub(crate) outbox: Outbox<Then>,
     pub(crate) letters: Letters,
     pub(crate) spool: Spool,
+    /// Partitions that are held because something of theirs cannot be written.
+    pub(crate) unwritten: Unwritten,
+    /// Letters and successes that are not acknowledged: their messages are not at their end.
+    pub(crate) ending: u64,
     /// Cuts off what is done as long as it lives.
     pub(crate) _trimmer: Trimmer,
 
@@ -218,6 +224,11 @@ impl KafkaEngine {
         self.tend_every = self.tend_every.min(span);
     }
 
+    /// How soon records of the spool are offered again; half a minute unless set.
+    pub fn offer_spooled_every(&mut self, span: Duration) {
+        self.spool.offer_every(span, Instant::now());
+    }
+
     /// The first offset of a partition that was not read yet; `None` if the partition is not ours.
     pub fn read_up_to(&self, topic: &str, partition: i32) -> Option<u64> {
         let lane = self.lanes.iter().find(|lane| lane.partition == partition && *lane.topic == *topic)?;
@@ -260,6 +271,12 @@ impl Drop for KafkaEngine {
     fn drop(&mut self) {
         self.poller.abort();
     }
+}
+
+/// For people, and for who compares with what was written long ago: the engine's own time is given to it.
+pub(crate) fn wall_time() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time::from_millis(u64::try_from(since.as_millis()).unwrap_or(0))
 }
 
 pub(crate) fn unavailable(error: &dyn std::fmt::Display) -> EngineError {

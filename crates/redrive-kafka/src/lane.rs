@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use redrive::engine::ProblemKind;
 use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
 
@@ -57,7 +58,7 @@ pub struct Lane {
     /// Whether its end was met since it was assigned.
     pub ended: bool,
     /// Set if nothing more will come, and why.
-    pub stopped: bool,
+    pub stopped: Option<(ProblemKind, String)>,
     pub done: CompletionSet,
     /// What was done when the partition was assigned.
     pub done_before: CompletionSet,
@@ -120,7 +121,7 @@ impl Lane {
             next: committed,
             end: committed,
             ended: false,
-            stopped: false,
+            stopped: None,
             done_before: done.clone(),
             done,
             late_end: 0,

@@ -12,7 +12,8 @@
 //! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`], `blocked`: what waits for its key
 //! - [`engine`]: the parts together, `open`, `take`, `settle`, `absorb` and `tend`: what it does; `serve`: the seam;
 //!   [`stores`] opens one for each pipeline
-//! - [`produce`]: copies on their way; [`spool`]: those that Kafka refuses
+//! - [`produce`], [`outbox`]: copies on their way; `unwritten`: partitions that are held because of one; `cut`, [`spool`]: what
+//!   Kafka will never take as it is
 //! - [`commit`]: batches until they are durable; [`progress`]: what is committed beside an offset
 //! - [`letters`]: dead letters, their states, and their way back
 //! - [`trim`]: what is done is cut off
@@ -60,7 +61,10 @@ mod take;
 mod tend;
 
 pub mod commit;
+mod condition;
 pub mod crashes;
+mod cut;
+pub mod outbox;
 pub mod produce;
 pub mod progress;
 pub mod reservation;
@@ -68,6 +72,7 @@ mod reserve;
 pub mod spool;
 pub mod started;
 pub mod suspects;
+mod unwritten;
 
 pub mod letters;
 

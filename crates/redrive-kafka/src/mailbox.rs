@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
+use redrive::engine::ProblemKind;
 use redrive::engine::completion::CompletionSet;
 
 use crate::lane::LaneKind;
@@ -55,6 +56,7 @@ pub enum Note {
     Stopped {
         epoch: u32,
         lane: usize,
+        kind: ProblemKind,
         problem: String,
     },
     /// Nothing more comes at all.

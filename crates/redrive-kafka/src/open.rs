@@ -19,8 +19,8 @@ use crate::letters::Letters;
 use crate::lookahead::LookAhead;
 use crate::mailbox::Mailbox;
 use crate::options::{Cluster, KafkaPipeline, Only};
+use crate::outbox::Outbox;
 use crate::poll::Poller;
-use crate::produce::Outbox;
 use crate::record::Reader;
 use crate::spill::Spill;
 use crate::spool::Spool;
@@ -29,6 +29,7 @@ use crate::tend::{STRAGGLER_AFTER, TEND_EVERY};
 use crate::topics::{self, Topics};
 use crate::trim::Trimmer;
 use crate::twins::Twins;
+use crate::unwritten::Unwritten;
 
 /// How long what is in flight may take when partitions are wanted by others, unless the pipeline says. They wait for it
 /// meanwhile.
@@ -109,7 +110,9 @@ impl KafkaEngine {
             poller,
             outbox,
             letters,
-            spool: Spool::new(state_dir.join("spool").join(&pipeline.name)),
+            spool: Spool::open(state_dir.join("spool").join(&pipeline.name), Instant::now()),
+            unwritten: Unwritten::default(),
+            ending: 0,
             _trimmer: Trimmer::start(cluster, &topics),
             epoch: 0,
             lanes: Vec::new(),
@@ -155,7 +158,6 @@ impl KafkaEngine {
             ended: Vec::new(),
         };
         engine.know_blocked_keys()?;
-        engine.send_spooled();
         Ok(engine)
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use redrive::engine::ProblemKind;
 
 use crate::mailbox::Note;
 use crate::poll::Polling;
@@ -55,7 +56,11 @@ impl Polling {
                     code @ (RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange),
                 )) => {
                     reading.stopped = true;
-                    notes.push(Note::Stopped { epoch, lane, problem: code.to_string() });
+                    let problem = format!(
+                        "records that were not delivered are gone ({code}); look with `redrive audit`, then move the \
+                         group's offset with kafka-consumer-groups.sh and start again"
+                    );
+                    notes.push(Note::Stopped { epoch, lane, kind: ProblemKind::LostRange, problem });
                 }
                 Err(error) => {
                     tracing::warn!(%error, topic = %reading.topic, partition = reading.partition, "reading");

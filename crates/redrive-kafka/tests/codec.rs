@@ -7,7 +7,7 @@ use rdkafka::Timestamp;
 use rdkafka::message::{Header, Headers, Message as _, OwnedHeaders, OwnedMessage};
 use redrive::engine::{Attempt, History};
 use redrive_core::{Class, Message, Meta, Pick, Reason, Time};
-use redrive_kafka::record::{CopyRecord, Origin, Read, Reader, headers, names};
+use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, Reader, headers, names};
 use redrive_kafka::{KafkaPipeline, Only};
 
 fn pipeline() -> KafkaPipeline {
@@ -83,6 +83,7 @@ fn copy_of(message: Message, meta: Meta) -> CopyRecord {
         reason: None,
         dead_at: None,
         job: None,
+        marks: LetterMarks::default(),
     }
 }
 
@@ -165,11 +166,13 @@ proptest! {
         reason in proptest::option::of(prop::sample::select(Reason::ALL.to_vec())),
         dead_at in proptest::option::of(any_time()),
         job in any::<Option<u64>>(),
+        (cut, moved) in any::<(Option<u64>, bool)>(),
         source in "[a-z]{1,8}",
     ) {
         let history = attempts.iter().fold(History::default(), |history, attempt| history.with(attempt));
         let origin = Origin { topic: source.as_str().into(), partition, offset };
-        let copy = CopyRecord { message, meta, history, origin, due, reason, dead_at, job };
+        let marks = LetterMarks { cut, moved };
+        let copy = CopyRecord { message, meta, history, origin, due, reason, dead_at, job, marks };
         let reader = Reader::new(&pipeline());
         let once = copied(&reader, &stored(&copy, "orders.retry.5s"));
         prop_assert_eq!(&once, &copy);

@@ -11,7 +11,7 @@ use redrive::engine::{
 };
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
-use redrive_kafka::record::{CopyRecord, Origin};
+use redrive_kafka::record::{CopyRecord, LetterMarks, Origin};
 use redrive_kafka::topics::Topics;
 use support::drive::{at, ids, of_key, ordered, settle, take};
 use support::{World, message, wait};
@@ -45,6 +45,7 @@ fn backlog(world: &World, count: u64) -> Vec<CopyRecord> {
         reason: None,
         dead_at: None,
         job: None,
+        marks: LetterMarks::default(),
     };
     (0..count).map(copy).collect()
 }

@@ -17,7 +17,7 @@ use super::mirror::partitions_in;
 use super::slot::Slot;
 use super::state::{BEGIN, State};
 use super::transaction::{Outgoing, Trouble};
-use crate::record::{self, CopyRecord, Origin};
+use crate::record::{self, CopyRecord, LetterMarks, Origin};
 use crate::topics::Topics;
 
 /// Letters of one transaction.
@@ -92,7 +92,8 @@ impl Letters {
                 None => ReplayAnswer::NotFound,
                 Some(slot) => match refusal(&slot, job) {
                     Some(refusal) => refusal,
-                    None if refused.contains(number) => ReplayAnswer::Damaged,
+                    // A part of it would be delivered as if it were the whole.
+                    None if refused.contains(number) || slot.is_cut() => ReplayAnswer::Damaged,
                     None => match self.replayed(*number, &slot, job, now)? {
                         Some((change, size)) => {
                             bytes += size;
@@ -127,6 +128,7 @@ impl Letters {
             reason: None,
             dead_at: None,
             job: Some(job.id),
+            marks: LetterMarks::default(),
         };
         let place = slot.place();
         let topic = self.topics.dlq.as_str().into();

@@ -123,6 +123,13 @@ impl Letters {
         shelf.index.get(number).is_some_and(|slot| slot.generation() >= replays && slot.dead_at() >= created)
     }
 
+    /// The state of a letter of this generation, and whether its record was cut.
+    pub fn is_cut(&self, number: u64, generation: u32) -> Option<(LetterState, bool)> {
+        let shelf = self.shelf.lock();
+        let slot = shelf.index.get(number).filter(|slot| slot.generation() == generation)?;
+        Some((slot.state()?, slot.is_cut()))
+    }
+
     pub fn state_of(&self, number: u64) -> Option<LetterState> {
         self.shelf.lock().index.get(number).and_then(super::slot::Slot::state)
     }

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use redrive::engine::{LetterStanding, LetterState};
 use redrive_core::Time;
 
-use super::slot::{Parked, Place, Slot};
+use super::slot::{Parked, Slot};
 use super::state::State;
 
 /// How many letters are in which state.
@@ -42,15 +42,17 @@ const OLDEST_LOOKS_MAX: usize = 256;
 
 impl Index {
     /// Whether a record says something new, so that its bytes have to be kept.
-    pub fn wants(&self, number: u64, generation: u32, place: Place) -> bool {
-        self.slots.get(&number).is_none_or(|slot| slot.wants(generation, place))
+    pub fn wants(&self, number: u64, parked: &Parked) -> bool {
+        self.slots.get(&number).is_none_or(|slot| slot.wants(parked))
     }
 
     pub fn parked(&mut self, number: u64, parked: &Parked, told: Told) {
         let mut twin = false;
         self.change(number, |slot| {
             slot.parked(parked);
-            twin = told == Told::ByTopic && slot.meet(parked.generation);
+            // One that was cut or written again is a second record on purpose.
+            let is_plain = !parked.cut && !parked.moved;
+            twin = told == Told::ByTopic && is_plain && slot.meet(parked.generation);
         });
         self.counts.twins += u64::from(twin);
     }

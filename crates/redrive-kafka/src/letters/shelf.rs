@@ -108,29 +108,29 @@ impl Shelf {
 impl Inner {
     /// A record in `T.DLQ`.
     pub fn parked(&mut self, place: Place, copy: &CopyRecord, told: Told) {
-        let (number, generation) = (copy.origin.number(), copy.meta.replays);
-        let at = if self.index.wants(number, generation, place) {
+        let number = copy.origin.number();
+        let mut parked = Parked {
+            generation: copy.meta.replays,
+            place,
+            at: NO_BYTES,
+            reason: copy.reason.unwrap_or(Reason::Corrupt),
+            dead_at: copy.dead_at.unwrap_or(Time::ZERO),
+            job: copy.job,
+            cut: copy.marks.cut.is_some(),
+            moved: copy.marks.moved,
+        };
+        if self.index.wants(number, &parked) {
             let content = Content {
                 message: copy.message.clone(),
                 meta: copy.meta,
                 history: copy.history.clone(),
                 topic: copy.origin.topic.clone(),
             };
-            self.file.append(&content).unwrap_or_else(|error| {
+            parked.at = self.file.append(&content).unwrap_or_else(|error| {
                 tracing::warn!(%error, letter = %copy.origin, "the letter cannot be kept in the local file");
                 NO_BYTES
-            })
-        } else {
-            NO_BYTES
-        };
-        let parked = Parked {
-            generation,
-            place,
-            at,
-            reason: copy.reason.unwrap_or(Reason::Corrupt),
-            dead_at: copy.dead_at.unwrap_or(Time::ZERO),
-            job: copy.job,
-        };
+            });
+        }
         self.index.parked(number, &parked, told);
     }
 

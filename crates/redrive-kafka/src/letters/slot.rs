@@ -40,6 +40,10 @@ pub struct Parked {
     pub dead_at: Time,
     /// The job whose copy it was.
     pub job: Option<u64>,
+    /// Whether a part of it was left out.
+    pub cut: bool,
+    /// Whether it was written again at the end of the topic.
+    pub moved: bool,
 }
 
 /// One letter. Small: there may be a million of them.
@@ -58,6 +62,7 @@ pub struct Slot {
     reason: Option<Reason>,
     /// Generations whose record was read from the topic, one bit each.
     met: u16,
+    cut: bool,
 }
 
 impl Slot {
@@ -71,22 +76,29 @@ impl Slot {
         stated: None,
         reason: None,
         met: 0,
+        cut: false,
     };
 
-    /// Whether this record says something new, so that its bytes have to be kept. Of twins, the first in the topic
-    /// counts.
-    pub fn wants(&self, generation: u32, place: Place) -> bool {
-        let known = self.reason.is_some();
-        !known || generation > self.generation || (generation == self.generation && place < self.place)
+    /// Whether this record says something new, so that its bytes have to be kept. Of twins, the first in the topic counts;
+    /// but a whole one before one that was cut, and the last of those that were written again.
+    pub fn wants(&self, parked: &Parked) -> bool {
+        if self.reason.is_none() || parked.generation != self.generation {
+            return self.reason.is_none() || parked.generation > self.generation;
+        }
+        if parked.cut != self.cut {
+            return self.cut;
+        }
+        if parked.moved { parked.place > self.place } else { parked.place < self.place }
     }
 
     pub fn parked(&mut self, parked: &Parked) {
-        if self.wants(parked.generation, parked.place) {
+        if self.wants(parked) {
             self.generation = parked.generation;
             self.place = parked.place;
             self.at = parked.at;
             self.dead_at = parked.dead_at;
             self.reason = Some(parked.reason);
+            self.cut = parked.cut;
         }
         if let Some(job) = parked.job
             && !self.jobs().contains(&job)
@@ -95,6 +107,11 @@ impl Slot {
             let later = self.stated.is_some() && self.stated_generation >= parked.generation;
             self.add_jobs(&[job], later);
         }
+    }
+
+    /// Whether a part of its record was left out.
+    pub fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// Takes note that a record was read from the topic; whether it is a second one of its generation, a twin.

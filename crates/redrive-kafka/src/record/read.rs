@@ -12,7 +12,7 @@ use redrive_core::{Message, MessageParts, Meta, Reason, Time};
 use super::ours::{self, Given, Ours, parse};
 use super::pick::Place;
 use super::place::PlaceText;
-use super::{CopyRecord, Origin, Read, Unreadable, attempts, names};
+use super::{CopyRecord, LetterMarks, Origin, Read, Unreadable, attempts, names};
 use crate::KafkaPipeline;
 
 /// A producer's `x-created` is believed if it is this close to the time that the record itself carries.
@@ -138,6 +138,7 @@ impl Reader {
                 reason: ours.reason,
                 dead_at: ours.dead_at,
                 job: ours.job,
+                marks: ours.marks,
             }),
             Err(error) => Err(self.unreadable(record, error.to_string())),
         })
@@ -167,6 +168,7 @@ impl Reader {
             reason: Some(Reason::Corrupt),
             dead_at: None,
             job: None,
+            marks: LetterMarks::default(),
         };
         Unreadable { place: place.to_owned(), problem, rest: Box::new(rest) }
     }

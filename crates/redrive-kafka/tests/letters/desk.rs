@@ -13,7 +13,7 @@ use redrive::engine::letter::ReplayTarget;
 use redrive::engine::{Attempt, EngineError, History, Letter, LetterState, ReplayJob};
 use redrive_core::{Class, Message, Meta, Reason, Time};
 use redrive_kafka::letters::Letters;
-use redrive_kafka::record::{CopyRecord, Origin, Read, Reader, headers};
+use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, Reader, headers};
 use redrive_kafka::topics::{Topics, prepare};
 use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 
@@ -113,6 +113,7 @@ impl Desk {
             reason: Some(Reason::Permanent),
             dead_at: Some(Time::from_millis(1_700_000_001_000 + offset.cast_unsigned())),
             job: None,
+            marks: LetterMarks::default(),
         }
     }
 

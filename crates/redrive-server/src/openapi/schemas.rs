@@ -116,7 +116,10 @@ pub(super) fn schemas() -> Map<String, Value> {
                 "spooled",
                 json!({ "type": "integer", "description": "Whole records on the local disk whose letters had to be cut." }),
             ),
-            ("letter_twins", json!({ "type": "integer", "description": "Second records of one dead letter." })),
+            (
+                "letter_twins",
+                json!({ "type": "integer", "description": "Second records of one dead letter." }),
+            ),
             (
                 "foreign_letters",
                 json!({ "type": "integer", "description": "Records among the dead letters that are not ours, or are damaged." }),

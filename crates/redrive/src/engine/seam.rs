@@ -137,7 +137,8 @@ pub struct Settlement {
     pub attempt: Option<Attempt>,
 }
 
-/// Names a batch given to [`Engine::settle`]. Tickets become durable in the order they were given.
+/// Names a batch given to [`Engine::settle`]. Tickets become durable in the order they were given, except for those behind
+/// one that cannot be stored for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -146,6 +147,8 @@ pub struct Ticket(pub u64);
 pub enum Event {
     /// This batch and all before it are durable.
     Durable(Ticket),
+    /// This batch is durable, and one before it is not: something of that one cannot be stored for now.
+    DurableAlone(Ticket),
     /// Of the `all` parts of the pipeline's work, `owned` are done here from now on; others have the rest. An engine that
     /// has all of it need not say so.
     Share { owned: u32, all: u32 },

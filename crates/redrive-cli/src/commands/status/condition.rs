@@ -13,7 +13,8 @@ pub fn lines(condition: &Condition) -> Vec<String> {
         ));
     }
     if condition.letter_twins > 0 {
-        lines.push(format!("{} dead letters were written twice after a crash", count(condition.letter_twins)));
+        lines
+            .push(format!("{} dead letters were written twice after a crash", count(condition.letter_twins)));
     }
     if condition.foreign_letters > 0 {
         lines.push(format!(
