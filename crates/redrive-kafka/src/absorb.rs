@@ -78,8 +78,12 @@ impl KafkaEngine {
                 self.settle_what_waited();
             }
             Note::Gone { epoch } if epoch == self.epoch => self.gone(),
-            Note::Records { epoch, lane, records } if epoch == self.epoch => self.arrived(lane, records),
+            Note::Records { epoch, lane, records } if epoch == self.epoch => {
+                self.goes_on(lane);
+                self.arrived(lane, records);
+            }
             Note::End { epoch, lane } if epoch == self.epoch => {
+                self.goes_on(lane);
                 self.lanes[lane].end_met();
                 self.open_read_partitions();
                 self.start_when_read();
@@ -340,11 +344,25 @@ impl KafkaEngine {
 
     fn stopped(&mut self, at: usize, kind: ProblemKind, problem: String) {
         let lane = &mut self.lanes[at];
+        let stopped = Some((kind, problem));
+        // The client says it again and again.
+        if lane.stopped == stopped {
+            return;
+        }
         tracing::error!(
-            topic = %lane.topic, partition = lane.partition, from = lane.next, problem,
-            "nothing more of this partition is read until somebody has acted and the processor is started again"
+            topic = %lane.topic, partition = lane.partition, from = lane.next,
+            problem = stopped.as_ref().map(|(_, problem)| problem.as_str()),
+            "nothing more of this partition is read"
         );
-        lane.stopped = Some((kind, problem));
+        lane.stopped = stopped;
         self.start_when_read();
+    }
+
+    /// Something came of a lane.
+    fn goes_on(&mut self, at: usize) {
+        let lane = &mut self.lanes[at];
+        if lane.stopped.take_if(|(kind, _)| *kind != ProblemKind::LostRange).is_some() {
+            tracing::info!(topic = %lane.topic, partition = lane.partition, "the partition is read again");
+        }
     }
 }

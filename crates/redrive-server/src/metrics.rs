@@ -211,7 +211,7 @@ static PROBLEMS: Metric = metric(
     "redrive_problems",
     Kind::Gauge,
     &["pipeline", "kind"],
-    "What keeps messages from moving until a person acts, by kind: write, decode, lost_range, assign, letters. `redrive status` shows the text.",
+    "What keeps messages from moving until a person acts, by kind: write, decode, read, lost_range, assign, letters. `redrive status` shows the text.",
 );
 static SPOOL_RECORDS: Metric = metric(
     "redrive_spool_records",

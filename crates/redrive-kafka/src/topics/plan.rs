@@ -45,6 +45,8 @@ impl Planned {
             settings.push(("retention.bytes", "-1".to_owned()));
             settings.push(("max.message.bytes", (source.max_message_bytes + HEADER_ROOM_BYTES).to_string()));
         }
+        // As we write it: what the cluster makes of it by default may be something that a reader does not know.
+        settings.push(("compression.type", "producer".to_owned()));
         settings.push(("min.insync.replicas", source.min_insync.to_string()));
         Self {
             role,

@@ -258,6 +258,22 @@ pub fn bound_records(topic: &str, bytes: &str) {
         .for_each(|result| drop(result.expect("the setting is taken")));
 }
 
+/// Has the broker compress everything of a topic in this way.
+pub fn compress(topic: &str, codec: &str) {
+    let is_table = topic.ends_with(".state") || topic.ends_with(".progress");
+    // All settings of the topic are replaced.
+    let change = AlterConfig::new(ResourceSpecifier::Topic(topic))
+        .set("cleanup.policy", if is_table { "compact" } else { "delete" })
+        .set("retention.ms", "-1")
+        .set("retention.bytes", "-1")
+        .set("max.message.bytes", "4000000")
+        .set("compression.type", codec);
+    let done = with_admin(async |admin, options| admin.alter_configs([&change], options).await);
+    done.expect("the broker answers")
+        .into_iter()
+        .for_each(|result| drop(result.expect("the setting is taken")));
+}
+
 /// Removes the records of a partition below `offset`.
 pub fn delete_records(topic: &str, partition: i32, offset: i64) {
     let mut list = TopicPartitionList::new();

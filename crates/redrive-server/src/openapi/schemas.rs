@@ -136,7 +136,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         "PipelineProblem",
         &["kind", "place", "problem"],
         vec![
-            ("kind", json!({ "enum": ["write", "decode", "lost_range", "assign", "letters"] })),
+            ("kind", json!({ "enum": ["write", "decode", "read", "lost_range", "assign", "letters"] })),
             ("place", text()),
             ("problem", text()),
         ],

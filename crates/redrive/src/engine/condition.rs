@@ -47,6 +47,8 @@ pub enum ProblemKind {
     Write,
     /// A record cannot be decoded.
     Decode,
+    /// A partition cannot be read.
+    Read,
     /// Records that were not delivered are gone.
     LostRange,
     /// Assigned partitions cannot begin.
@@ -56,12 +58,14 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    pub const ALL: [Self; 5] = [Self::Write, Self::Decode, Self::LostRange, Self::Assign, Self::Letters];
+    pub const ALL: [Self; 6] =
+        [Self::Write, Self::Decode, Self::Read, Self::LostRange, Self::Assign, Self::Letters];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
             Self::Decode => "decode",
+            Self::Read => "read",
             Self::LostRange => "lost_range",
             Self::Assign => "assign",
             Self::Letters => "letters",
