@@ -4,16 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use redrive::engine::{Event, Ordering, ProblemKind};
+use redrive::engine::{Event, ProblemKind};
 
 use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit, Then};
-use crate::keys::hash_of;
-use crate::lane::{Lane, LaneKind};
+use crate::lane::{Lane, LaneKind, Stopped};
 use crate::mailbox::{LaneStart, Note};
-use crate::replaces::Replaces;
 use crate::started;
-use crate::twins::Meeting;
-use crate::waiting::{Polled, Waiting, origin_of};
+use crate::waiting::origin_of;
 
 impl KafkaEngine {
     /// Hears everything and sends what has to be sent, without telling what is durable.
@@ -65,8 +62,8 @@ impl KafkaEngine {
 
     fn hear_one(&mut self, note: Note) {
         match note {
-            Note::Assigned { epoch, lanes, partitions, letter_ends } => {
-                self.letter_ends = letter_ends;
+            Note::Assigned { epoch, lanes, partitions, letter_ends, died } => {
+                (self.letter_ends, self.died) = (letter_ends, died);
                 self.assigned(epoch, lanes);
                 self.know_partitions(&partitions);
                 self.share = self.share_of(&partitions);
@@ -261,10 +258,14 @@ impl KafkaEngine {
             Then::Mark { epoch, .. } => *epoch != self.epoch,
             Then::Spooled(_) | Then::Progress { .. } | Then::Nothing => false,
         };
-        let waits = self.lanes.iter().any(unread)
-            || self.outbox.pending().any(is_late)
-            || !self.letters.are_read_up_to(&self.letter_ends);
+        let waits = self.lanes.iter().any(unread) || self.outbox.pending().any(is_late);
         if waits && !self.twins.is_late(Instant::now()) {
+            return;
+        }
+        // Which keys are blocked is known only from all letters, however long that takes.
+        if self.blocks_keys()
+            && !(self.letters.are_loaded() && self.letters.are_read_up_to(&self.letter_ends))
+        {
             return;
         }
         self.meet_blocked_keys();
@@ -276,92 +277,22 @@ impl KafkaEngine {
         });
     }
 
-    /// What a record is to others of its message. `replaces` is set on a copy that this assignment did not write.
-    fn meeting(&mut self, at: usize, waiting: &Waiting, replaces: Option<Replaces>) -> Meeting {
-        let of_source = self.lanes[at].kind == LaneKind::Source;
-        let meeting = if !of_source && !self.twins.is_reading() {
-            replaces.map_or(Meeting::First, |replaces| self.meet_late(at, waiting, replaces))
-        } else if !self.twins.are_possible() {
-            Meeting::First
-        } else if self.letters.has_died(waiting.number, waiting.meta.replays, waiting.meta.created) {
-            Meeting::Behind
-        } else {
-            self.twins.meet(waiting.number, &waiting.meta, at, waiting.offset)
-        };
-        match meeting {
-            Meeting::First => {}
-            // It stays where it is, and is passed over when its turn comes.
-            Meeting::Further { lane, offset } => self.mark(lane, offset, None),
-            Meeting::Behind => self.mark(at, waiting.offset, None),
-        }
-        meeting
-    }
-
-    fn arrived(&mut self, at: usize, records: Vec<Polled>) {
-        let ordered = self.options.ordering == Ordering::Key;
-        let mut freed = false;
-        for Polled { waiting, bytes, replaces } in records {
-            let lane = &mut self.lanes[at];
-            let (number, offset) = (waiting.number, waiting.offset);
-            let is_news = lane.meet(offset);
-            let due = waiting.due.unwrap_or_default().as_millis();
-            let expected = lane.kind != LaneKind::Source && self.under_way.remove(&(due, at, offset));
-            // It may be read before its acknowledgement is heard of.
-            let copied = lane.kind != LaneKind::Source && self.copying.remove(&(due, number));
-            let put_back = self.put_back.remove(&number).is_some();
-            if !is_news {
-                freed |= lane.room.free(1, bytes);
-                continue;
-            }
-            let replaces = replaces.filter(|_| !expected && !copied);
-            let meeting = self.meeting(at, &waiting, replaces);
-            if waiting.meta.replays > 0 {
-                self.letter_came_back(&waiting);
-            }
-            let lane = &mut self.lanes[at];
-            if meeting == Meeting::Behind {
-                freed |= lane.kind == LaneKind::Source && lane.room.free(1, bytes);
-                continue;
-            }
-            if ordered
-                && meeting == Meeting::First
-                && !expected
-                && !put_back
-                && let Some(key) = hash_of(&waiting.message)
-            {
-                self.keys.join(key, number);
-            }
-            if lane.kind == LaneKind::Source {
-                lane.fifo.push_back(waiting);
-            } else {
-                self.ahead.put(at, waiting, self.now);
-            }
-        }
-        if freed {
-            self.mailbox.call_reader();
-        }
-    }
-
     fn stopped(&mut self, at: usize, kind: ProblemKind, problem: String) {
         let lane = &mut self.lanes[at];
-        let stopped = Some((kind, problem));
-        // The client says it again and again.
-        if lane.stopped == stopped {
-            return;
+        if !lane.stopped.as_ref().is_some_and(|before| before.problem == problem) {
+            tracing::error!(
+                topic = %lane.topic, partition = lane.partition, from = lane.next, problem,
+                "nothing more of this partition is read"
+            );
         }
-        tracing::error!(
-            topic = %lane.topic, partition = lane.partition, from = lane.next,
-            problem = stopped.as_ref().map(|(_, problem)| problem.as_str()),
-            "nothing more of this partition is read"
-        );
-        lane.stopped = stopped;
+        lane.stopped = Some(Stopped { kind, problem, heard: Instant::now() });
         self.start_when_read();
     }
 
     /// Something came of a lane.
     fn goes_on(&mut self, at: usize) {
         let lane = &mut self.lanes[at];
-        if lane.stopped.take_if(|(kind, _)| *kind != ProblemKind::LostRange).is_some() {
+        if lane.stopped.take_if(|stopped| stopped.kind != ProblemKind::LostRange).is_some() {
             tracing::info!(topic = %lane.topic, partition = lane.partition, "the partition is read again");
         }
     }

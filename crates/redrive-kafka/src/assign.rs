@@ -12,10 +12,12 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use redrive::engine::completion::CompletionSet;
 
 use crate::desk::Desk;
+use crate::died::Died;
 use crate::lane::LaneKind;
 use crate::mailbox::LaneStart;
 use crate::options::{Cluster, KafkaPipeline, Start, TopicsMode};
 use crate::progress::{CommitNote, Standing, apply_chunk, note, read_chunk_key};
+use crate::record::Reader;
 use crate::room::Room;
 use crate::suspects::Suspected;
 use crate::topics::{self, TopicsFault};
@@ -70,6 +72,8 @@ pub struct Begun {
     pub partitions: HashMap<Arc<str>, i32>,
     /// Where the letters of these partitions end.
     pub letter_ends: Vec<(i32, i64)>,
+    /// The last letters of the owners before.
+    pub died: Died,
     /// Whether the source has partitions that nobody was ever given: whoever gets one commits where it begins.
     pub has_orphans: bool,
 }
@@ -125,6 +129,7 @@ pub fn begin(
     if notes.values().any(|(_, read)| read.more) {
         read_chunks(plan, &mut starts)?;
     }
+    let died = died(plan, &notes, &letter_ends)?;
     let sources = names.iter().filter(|(topic, _)| *topic == plan.source).count().max(1);
     let tiers = (names.len().saturating_sub(sources)).max(1);
     let lanes = names
@@ -155,7 +160,28 @@ pub fn begin(
             })
         })
         .collect();
-    Ok(Begun { lanes, partitions, letter_ends, has_orphans })
+    Ok(Begun { lanes, partitions, letter_ends, died, has_orphans })
+}
+
+/// The last letters of partitions whose owners did not end in order: these may have left a letter and its record.
+fn died(
+    plan: &Plan,
+    notes: &HashMap<Name, (u64, CommitNote)>,
+    ends: &[(i32, i64)],
+) -> Result<Died, AssignFault> {
+    let unclean: BTreeSet<i32> = notes
+        .iter()
+        .filter(|(_, (_, note))| note.is_ours && !note.clean)
+        .map(|((_, partition), _)| *partition)
+        .collect();
+    // The topic of the letters may have fewer partitions.
+    let count = ends.iter().map(|(partition, _)| partition + 1).max().unwrap_or(1);
+    let is_needed = |(partition, _): &&(i32, i64)| {
+        unclean.contains(partition) || unclean.iter().any(|source| *source >= count)
+    };
+    let ends: Vec<(i32, i64)> = ends.iter().filter(is_needed).copied().collect();
+    let reader = Reader::new(&plan.description);
+    Ok(Died::read(&plan.cluster, &reader, &plan.letters, &ends)?)
 }
 
 /// What the owners before have made letters of: that has to be known before their records are started again.

@@ -10,7 +10,7 @@ use crate::keys::hash_of;
 use crate::waiting::Waiting;
 
 impl KafkaEngine {
-    fn blocks_keys(&self) -> bool {
+    pub(crate) fn blocks_keys(&self) -> bool {
         self.is_ordered() && self.options.after_dead == AfterDead::BlockKey
     }
 
@@ -21,7 +21,7 @@ impl KafkaEngine {
     }
 
     /// The keys of letters that are not known yet: of those before us, who had the partitions.
-    pub(crate) fn know_blocked_keys(&mut self) -> Result<(), EngineError> {
+    fn know_blocked_keys(&mut self) -> Result<(), EngineError> {
         if !self.blocks_keys() {
             return Ok(());
         }

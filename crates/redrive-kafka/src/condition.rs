@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use redrive::engine::{Condition, LetterState, Partitions};
+use redrive::engine::{Condition, LetterState, Partitions, ProblemKind};
 
 use crate::engine::{KafkaEngine, Then};
 use crate::produce::{Body, Production};
@@ -16,6 +16,7 @@ impl KafkaEngine {
         let stopped = self.lanes.iter().filter(|lane| lane.stopped.is_some()).count() as u64;
         let blocked = self.unwritten.lanes();
         let mut condition = Condition {
+            letters_loading: !self.letters.are_loaded(),
             partitions: Partitions {
                 reading: (self.lanes.len() as u64).saturating_sub(stopped + blocked),
                 blocked,
@@ -24,20 +25,28 @@ impl KafkaEngine {
             spooled: self.spool.len() as u64,
             letter_twins: letters.twins,
             foreign_letters: letters.unreadable,
+            passed_over: self.passed_over.total(),
             ..Condition::default()
         };
         for lane in &self.lanes {
-            if let Some((kind, problem)) = &lane.stopped {
-                condition.problem(*kind, format!("{}/{}", lane.topic, lane.partition), problem);
+            if let Some(stopped) = &lane.stopped {
+                let place = format!("{}/{}", lane.topic, lane.partition);
+                condition.problem(stopped.kind, place, &stopped.problem);
             }
         }
         self.tell_unwritten(&mut condition);
+        if let Some(refusal) = self.letters.refusal(Instant::now()) {
+            condition.problem(ProblemKind::Letters, &*self.dlq.name, refusal);
+        }
         condition
     }
 
     /// Offers what is in the spool again, where the letter is still open and cut.
     pub(crate) fn offer_spooled(&mut self, now: Instant) {
-        if self.spool.is_empty() || self.outbox.pending().any(|then| matches!(then, Then::Spooled(_))) {
+        if self.spool.is_empty()
+            || !self.letters.are_loaded()
+            || self.outbox.pending().any(|then| matches!(then, Then::Spooled(_)))
+        {
             return;
         }
         for Spooled { path, topic, partition, body, has_letter } in self.spool.to_offer(now) {

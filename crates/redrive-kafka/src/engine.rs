@@ -10,11 +10,13 @@ use redrive::engine::{Delivery, EngineError, Ordering, Settlement, StoreOptions,
 use redrive_core::Time;
 
 use crate::commit::Tickets;
+use crate::died::Died;
 use crate::keys::Keys;
 use crate::lane::Lane;
 use crate::letters::Letters;
 use crate::lookahead::LookAhead;
 use crate::mailbox::{Mailbox, Note};
+use crate::meeting::PassedOver;
 use crate::options::KafkaPipeline;
 use crate::outbox::Outbox;
 use crate::poll::Poller;
@@ -138,6 +140,10 @@ pub struct KafkaEngine {
     pub(crate) twins: Twins,
     /// Where the letters ended when the partitions were assigned.
     pub(crate) letter_ends: Vec<(i32, i64)>,
+    /// The last letters of the owners before.
+    pub(crate) died: Died,
+    /// Records that were not delivered because another record of their message goes on.
+    pub(crate) passed_over: PassedOver,
     /// Set after a gap in which others may have been given the partitions: nothing is started before a commit later than
     /// this round is answered.
     pub(crate) unsure: Option<u64>,
@@ -242,9 +248,12 @@ impl KafkaEngine {
         lane.is_some_and(|lane| lane.out.contains_key(&receipt.at))
     }
 
-    /// Whether partitions are assigned and each was read to its end once.
+    /// Whether partitions are assigned and each was read to its end once, and all letters are known.
     pub fn has_caught_up(&self) -> bool {
-        !self.lanes.is_empty() && self.claim == Claim::Ours && self.lanes.iter().all(|lane| lane.ended)
+        self.letters.are_loaded()
+            && !self.lanes.is_empty()
+            && self.claim == Claim::Ours
+            && self.lanes.iter().all(|lane| lane.ended)
     }
 
     pub(crate) fn is_ordered(&self) -> bool {

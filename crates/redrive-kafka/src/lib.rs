@@ -8,7 +8,7 @@
 //!   answer; [`topics`]: which topics there are and must be
 //! - [`poll`]: the polling thread, with `rebalance`, `rejoin` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
 //!   [`mailbox`], [`room`]: between it and the engine
-//! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; [`twins`], `late`: which of two records of a message counts
+//! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; `meeting`, `twins`, `died`, `late`: which of two records of a message counts
 //! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`], `blocked`: what waits for its key
 //! - [`engine`]: the parts together, `open`, `take`, `settle`, `absorb` and `tend`: what it does; `serve`: the seam;
 //!   [`stores`] opens one for each pipeline
@@ -38,7 +38,9 @@ mod rejoin;
 pub mod room;
 mod trouble;
 
+mod died;
 mod late;
+mod meeting;
 pub mod record;
 mod replaces;
 mod twins;

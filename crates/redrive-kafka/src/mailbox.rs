@@ -8,6 +8,7 @@ use std::thread::Thread;
 use redrive::engine::ProblemKind;
 use redrive::engine::completion::CompletionSet;
 
+use crate::died::Died;
 use crate::lane::LaneKind;
 use crate::room::Room;
 use crate::suspects::Suspected;
@@ -24,6 +25,8 @@ pub enum Note {
         partitions: HashMap<Arc<str>, i32>,
         /// Where the letters of these partitions end.
         letter_ends: Vec<(i32, i64)>,
+        /// The last letters of the owners before.
+        died: Died,
     },
     /// The partitions are wanted by somebody else. Answered with [`Order::Release`].
     Wanted {

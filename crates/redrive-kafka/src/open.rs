@@ -1,4 +1,4 @@
-//! Opening a pipeline: its topics are looked at, its letters read, the group joined.
+//! Opening a pipeline: its topics are looked at, its letters are read beside, the group is joined.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,12 +12,14 @@ use redrive_core::Time;
 
 use crate::assign::{self, Plan};
 use crate::commit::Tickets;
+use crate::died::Died;
 use crate::engine::{Claim, DueReserve, KafkaEngine, Target, unavailable};
 use crate::keys::Keys;
 use crate::lane::LaneKind;
 use crate::letters::Letters;
 use crate::lookahead::LookAhead;
 use crate::mailbox::Mailbox;
+use crate::meeting::PassedOver;
 use crate::options::{Cluster, KafkaPipeline, Only};
 use crate::outbox::Outbox;
 use crate::poll::Poller;
@@ -48,7 +50,7 @@ const LOOK_AHEAD_RECORDS: usize = 1_000_000;
 const PREFETCH_KBYTES: usize = 64 << 10;
 
 impl KafkaEngine {
-    /// Opens a pipeline: checks or makes its topics, reads its letters, joins the group.
+    /// Opens a pipeline: checks or makes its topics, begins to read its letters, joins the group.
     pub fn open(
         cluster: &Cluster,
         pipeline: &KafkaPipeline,
@@ -97,7 +99,7 @@ impl KafkaEngine {
         let state_dir = cluster.state_dir.join("kafka");
         let target = |name: &str| Target { name: name.into(), partitions: counts.of(name) };
         let tiers = topics.tiers.iter().map(|(delay, name)| (*delay, target(name))).collect();
-        let mut engine = Self {
+        Ok(Self {
             pipeline: pipeline.clone(),
             options,
             source,
@@ -127,6 +129,8 @@ impl KafkaEngine {
             held_back: HashSet::new(),
             twins: Twins::default(),
             letter_ends: Vec::new(),
+            died: Died::default(),
+            passed_over: PassedOver::default(),
             unsure: None,
             unsettled: Vec::new(),
             heard: Instant::now(),
@@ -156,9 +160,7 @@ impl KafkaEngine {
             last_answer: None,
             notes: Vec::new(),
             ended: Vec::new(),
-        };
-        engine.know_blocked_keys()?;
-        Ok(engine)
+        })
     }
 }
 

@@ -22,6 +22,8 @@ const RUN_MAX: u64 = 1 << 26;
 /// What is committed beside an offset.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CommitNote {
+    /// Whether a processor wrote it. Somebody else who commits an offset says nothing of what was running.
+    pub is_ours: bool,
     /// Whether the last owner ended in order: nothing it had taken was left undecided.
     pub clean: bool,
     /// One behind the highest offset that may have been handed out.
@@ -110,6 +112,7 @@ impl CommitNote {
         if words.next() != Some(VERSION) {
             return note;
         }
+        note.is_ours = true;
         for word in words {
             match word.split_once('=') {
                 None => {

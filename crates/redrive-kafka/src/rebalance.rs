@@ -96,7 +96,7 @@ impl Polling {
                 return;
             }
         };
-        let Begun { lanes: began, partitions, letter_ends, has_orphans } = began;
+        let Begun { lanes: began, partitions, letter_ends, died, has_orphans } = began;
         let mut places = TopicPartitionList::with_capacity(began.len());
         for lane in &began {
             let offset = Offset::Offset(lane.done.prefix().cast_signed());
@@ -135,7 +135,8 @@ impl Polling {
             return;
         }
         self.epoch = self.epoch.wrapping_add(1);
-        self.mailbox.tell(Note::Assigned { epoch: self.epoch, lanes: began, partitions, letter_ends });
+        let epoch = self.epoch;
+        self.mailbox.tell(Note::Assigned { epoch, lanes: began, partitions, letter_ends, died });
         // Only now: the assignment had to be answered first.
         if has_orphans && !self.rejoined {
             self.rejoined = true;

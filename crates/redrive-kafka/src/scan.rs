@@ -156,6 +156,23 @@ impl Scan {
         Ok(spans.iter().map(|span| offset(span).unwrap_or(span.end)).collect())
     }
 
+    /// Shows `each` the last records of spans of one topic: of those at their last `count` offsets.
+    pub(crate) fn read_tails(
+        &self,
+        spans: &[Span],
+        count: i64,
+        each: impl FnMut(&BorrowedMessage<'_>),
+    ) -> Result<u64, EngineError> {
+        let failed = |error: KafkaError| unavailable(&self.cluster, &error);
+        let mut tails = Vec::with_capacity(spans.len());
+        for span in spans {
+            let (low, _) =
+                self.consumer.fetch_watermarks(&span.topic, span.partition, WAIT).map_err(failed)?;
+            tails.push(Span { low: low.max(span.end - count), ..span.clone() });
+        }
+        self.read(&tails, |span| span.low, each)
+    }
+
     /// Shows `each` every record of `spans`, which are of one topic, from where `from` says to the end as it was known.
     /// Gives the number of records. Records of transactions that were given up are not among them.
     pub fn read(

@@ -65,6 +65,7 @@ impl KafkaEngine {
             Verdict::Retry { .. } | Verdict::Dead { .. } if self.is_dead_already(&delivery) => {
                 self.died(out.key, receipt.seq);
                 self.mark(at, receipt.at, Some(ticket));
+                self.pass_over_these(&[(at, receipt.at)]);
             }
             Verdict::Done if self.letters.wants_success(receipt.seq, delivery.meta.replays) => {
                 self.tell_success(&delivery, &out, ticket);
@@ -96,7 +97,7 @@ impl KafkaEngine {
     }
 
     fn is_dead_already(&self, delivery: &Delivery) -> bool {
-        self.letters.has_died(delivery.receipt.seq, delivery.meta.replays, delivery.meta.created)
+        self.has_died_late(delivery.receipt.seq, delivery.meta.replays, delivery.meta.created)
     }
 
     fn copy_of(

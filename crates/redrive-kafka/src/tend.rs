@@ -33,6 +33,7 @@ impl KafkaEngine {
         self.commit_when_due(now);
         if now.duration_since(self.last_progress) >= PROGRESS_EVERY {
             self.last_progress = now;
+            self.lanes.iter_mut().for_each(|lane| drop(lane.stopped.take_if(|stopped| stopped.is_over(now))));
             self.write_progress();
         }
         self.offer_spooled(now);

@@ -50,6 +50,7 @@ impl Letters {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<ReplayAnswer>, EngineError> {
+        self.loaded()?;
         let deadline = Instant::now() + WAIT_MAX;
         let mut answers: Vec<ReplayAnswer> = Vec::with_capacity(ids.len());
         let mut refused: HashSet<u64> = HashSet::new();
@@ -146,6 +147,7 @@ impl Letters {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<bool>, EngineError> {
+        self.loaded()?;
         let deadline = Instant::now() + WAIT_MAX;
         let (from, to) = change.states();
         let mut answers: Vec<bool> = Vec::with_capacity(ids.len());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as Record};
 use rdkafka::metadata::Metadata;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
@@ -190,7 +190,22 @@ impl Mirror {
         if self.trouble.times(error, Instant::now()).is_some() {
             tracing::warn!("{said}");
         }
-        self.shelf.change(|inner| inner.trouble = Some(said));
+        let is_away = matches!(
+            error.rdkafka_error_code(),
+            None | Some(
+                RDKafkaErrorCode::BrokerTransportFailure
+                    | RDKafkaErrorCode::AllBrokersDown
+                    | RDKafkaErrorCode::Resolve
+                    | RDKafkaErrorCode::OperationTimedOut
+                    | RDKafkaErrorCode::MessageTimedOut
+            )
+        );
+        self.shelf.change(|inner| {
+            if !is_away {
+                inner.refusal = Some((said.clone(), Instant::now()));
+            }
+            inner.trouble = Some(said);
+        });
     }
 
     /// Takes in what has come of the letters; whether there was something.
@@ -202,6 +217,7 @@ impl Mirror {
                 let place = Place::new(record.partition(), record.offset());
                 shelf.change(|inner| {
                     inner.read += 1;
+                    inner.trouble = None;
                     inner.letters_next.insert(record.partition(), record.offset() + 1);
                     match &read {
                         Ok(Read::Copy(copy)) => inner.parked(place, copy, Told::ByTopic),
@@ -226,6 +242,7 @@ impl Mirror {
             let came = self.states.poll(if turn == 0 { wait } else { Duration::ZERO }, |record| {
                 wake = shelf.change(|inner| {
                     inner.read += 1;
+                    inner.trouble = None;
                     inner.stated(record.key(), record.payload());
                     inner.states_next.insert(record.partition(), record.offset() + 1);
                     inner.wake.clone().filter(|_| inner.loaded)

@@ -41,6 +41,8 @@ pub struct Inner {
     pub letters_next: HashMap<i32, i64>,
     /// The latest reason why the topics cannot be read.
     pub trouble: Option<String>,
+    /// The same if it is more than a broker that is away, and when it was told.
+    pub refusal: Option<(String, Instant)>,
     pub closing: bool,
     pub wake: Option<Wake>,
 }
@@ -67,6 +69,7 @@ impl Shelf {
             states_next: HashMap::new(),
             letters_next: HashMap::new(),
             trouble: None,
+            refusal: None,
             closing: false,
             wake: None,
         };

@@ -66,7 +66,15 @@ impl Desk {
     }
 
     pub fn letters(&self) -> Letters {
-        Letters::open(&self.cluster, &self.pipeline, &self.topics).expect("the letters are read")
+        self.letters_at(&self.cluster)
+    }
+
+    /// As another process sees them.
+    pub fn letters_at(&self, cluster: &Cluster) -> Letters {
+        let letters =
+            Letters::open(cluster, &self.pipeline, &self.topics).expect("the letters can be opened");
+        assert!(letters.wait_until_loaded(Instant::now() + LIMIT), "the letters are read");
+        letters
     }
 
     /// Another process of the same group: its own directory.

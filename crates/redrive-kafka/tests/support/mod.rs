@@ -288,3 +288,13 @@ pub fn grow(topic: &str, partitions: usize) {
     let done = with_admin(async |admin, options| admin.create_partitions([&more], options).await);
     done.expect("the broker answers").into_iter().for_each(|result| drop(result.expect("the topic grows")));
 }
+
+/// Commits an offset for a group as Kafka's own tools do: without a word beside it.
+pub fn commit_as(group: &str, brokers: &str, topic: &str, partition: i32, offset: i64) {
+    use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+    let consumer: BaseConsumer = client_at(brokers).set("group.id", group).create().unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, Offset::Offset(offset)).unwrap();
+    // Static members of the group are waited for.
+    wait("the group takes the offset", || consumer.commit(&list, CommitMode::Sync).is_ok());
+}
