@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release -p redrive-kafka --example letters_start -- prepare 300000 NAME   # letters, all replayed with success
 //! cargo run --release -p redrive-kafka --example letters_start -- start NAME            # a new process opens the pipeline
+//! cargo run --release -p redrive-kafka --example letters_start -- trim NAME             # what is closed leaves
 //! ```
 //! `REDRIVE_TEST_KAFKA` names the broker.
 
@@ -31,7 +32,8 @@ fn main() -> Result<(), Error> {
     match args.as_slice() {
         ["prepare", count, name] => prepare(count.parse()?, name),
         ["start", name] => start(name),
-        _ => Err("prepare COUNT NAME | start NAME".into()),
+        ["trim", name] => trim(name),
+        _ => Err("prepare COUNT NAME | start NAME | trim NAME".into()),
     }
 }
 
@@ -137,6 +139,21 @@ fn start(name: &str) -> Result<(), Error> {
     );
     // Given back and closed: the next start has the same to do, and waits for nobody.
     engine.close()?;
+    Ok(())
+}
+
+fn trim(name: &str) -> Result<(), Error> {
+    let dir = tempfile::tempdir()?;
+    let (cluster, pipeline) = described(name, dir.path())?;
+    let letters = Letters::open(&cluster, &pipeline, &Topics::of(&pipeline))?;
+    if !letters.wait_until_loaded(Instant::now() + WAIT) {
+        return Err("the letters could not be read".into());
+    }
+    let began = Instant::now();
+    let trimmed = letters
+        .trimmer(&cluster)
+        .run(Time::from_millis(u64::try_from(std::time::UNIX_EPOCH.elapsed()?.as_millis())?))?;
+    println!("{trimmed:?} in {:.2?}", began.elapsed());
     Ok(())
 }
 

@@ -99,3 +99,35 @@ fn a_batch_that_cannot_be_decoded_stops_its_partition_and_nothing_else_also_afte
     assert_eq!((ids(&rest).len(), engine.condition().problems.len()), (10, 0));
     engine.close().unwrap();
 }
+
+/// First deliveries do not wait for letters, and letters that cannot be read keep nobody from anything else.
+#[test]
+fn letters_that_cannot_be_decoded_hold_up_no_delivery_and_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = private_broker(dir.path());
+    let world = World::at(broker.address(), 1, &TIERS);
+    world.produce(&messages(0..20));
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    let died = take(&mut engine, at(0), 10);
+    let reason = redrive_core::Reason::Gone;
+    settle(&mut engine, died, |delivery| Verdict::Dead { reason, meta: delivery.meta, at: at(600) });
+    engine.close().unwrap();
+    drop(engine);
+    let letters = format!("{}.DLQ", world.pipeline.name);
+    recode(&broker, &letters, 0, 5);
+    let mut engine = world.open(StoreOptions::default());
+    assert_eq!(finish_all(&mut [&mut engine], at(0), 10).len(), 10, "deliveries go on");
+    let (kind, place, text) = problem(&mut engine);
+    assert_eq!((kind, place), (ProblemKind::Letters, letters.clone()));
+    assert!(text.contains("cannot be read"), "{text}");
+    assert!(engine.condition().letters_loading);
+    let error = engine.letters(None, None, 10).unwrap_err().to_string();
+    assert!(error.contains("cannot be read"), "{error}");
+    recode(&broker, &letters, 0, 3);
+    wait("the letters are known", || {
+        engine.poll(&mut Vec::new()).unwrap();
+        !engine.condition().letters_loading
+    });
+    assert_eq!(engine.letters(None, None, 100).unwrap().len(), 10);
+    engine.close().unwrap();
+}

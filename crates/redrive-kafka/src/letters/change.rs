@@ -12,6 +12,7 @@ use redrive::engine::{EngineError, LetterChange, LetterState, ReplayAnswer, Repl
 use redrive_core::Time;
 
 use super::desk::Letters;
+use super::leaving::can_be_undone;
 use super::look::unreadable;
 use super::mirror::partitions_in;
 use super::slot::Slot;
@@ -164,7 +165,8 @@ impl Letters {
                 let state = slot.as_ref().and_then(Slot::state);
                 let chosen = changes.iter().any(|change| change.number == *number);
                 let done = state == Some(to) && tried.remove(number);
-                if let Some(slot) = slot.filter(|_| state == Some(from) && !chosen) {
+                let may = |slot: &Slot| *change != LetterChange::Undo || can_be_undone(slot, now);
+                if let Some(slot) = slot.filter(|slot| state == Some(from) && !chosen && may(slot)) {
                     let (generation, jobs) = (slot.generation(), slot.jobs().to_vec());
                     let state = State { generation, is: to, jobs, at: now };
                     changes.push(Change { number: *number, copy: None, state });

@@ -16,6 +16,8 @@ use super::shelf::Shelf;
 use super::slot::Place;
 use super::state::State;
 use super::transaction::Transactions;
+use super::trim::LetterTrimmer;
+use crate::engine::wall_time;
 use crate::record::{CopyRecord, Reader};
 use crate::topics::Topics;
 use crate::{Cluster, KafkaPipeline};
@@ -88,6 +90,11 @@ impl Letters {
     /// Waits until all of them are known, for those who have nothing else to do; whether that was in time.
     pub fn wait_until_loaded(&self, deadline: Instant) -> bool {
         self.shelf.wait(deadline, |inner| inner.loaded)
+    }
+
+    /// Records that were read of both topics so far.
+    pub fn records_read(&self) -> u64 {
+        self.shelf.lock().read
     }
 
     /// Why letters cannot be read at the moment, unless a broker is merely away.
@@ -180,8 +187,13 @@ impl Letters {
     /// That record was acknowledged.
     pub fn succeeded(&mut self, number: u64, replays: u32) {
         let generation = replays.saturating_sub(1);
-        let state = State { generation, is: LetterState::Succeeded, jobs: Vec::new(), at: Time::ZERO };
+        let state = State { generation, is: LetterState::Succeeded, jobs: Vec::new(), at: wall_time() };
         self.shelf.lock().index.state_is(number, &state);
+    }
+
+    /// What makes closed letters leave, for a thread of its own.
+    pub fn trimmer(&self, cluster: &Cluster) -> LetterTrimmer {
+        LetterTrimmer::new(cluster, &self.topics, &self.shelf)
     }
 
     /// Calls `wake` when what others did changed a letter.

@@ -1,12 +1,12 @@
 //! All letters of a pipeline in the order of their numbers, and how many there are in which state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use redrive::engine::{LetterStanding, LetterState};
 use redrive_core::Time;
 
-use super::slot::{Parked, Slot};
+use super::slot::{Parked, Place, Slot};
 use super::state::State;
 
 /// How many letters are in which state.
@@ -32,10 +32,17 @@ pub enum Told {
 #[derive(Debug, Default)]
 pub struct Index {
     slots: BTreeMap<u64, Slot>,
+    /// The last record of letters that have one behind the one that counts: twins.
+    later: BTreeMap<u64, Place>,
+    /// Records in `T.DLQ` that are no letters, up to [`FOREIGN_MAX`]: nothing from them on is ever deleted.
+    foreign: BTreeSet<Place>,
     pub counts: LetterCounts,
     /// No letter with a lower number is open.
     first_open: u64,
 }
+
+/// Records that are no letters and whose places are remembered.
+const FOREIGN_MAX: usize = 10_000;
 
 /// Letters that are looked at in one search for the oldest open one.
 const OLDEST_LOOKS_MAX: usize = 256;
@@ -47,14 +54,53 @@ impl Index {
     }
 
     pub fn parked(&mut self, number: u64, parked: &Parked, told: Told) {
-        let mut twin = false;
+        let (mut twin, mut last, mut counts) = (false, parked.place, parked.place);
         self.change(number, |slot| {
+            if slot.is_known() {
+                last = last.max(slot.place());
+            }
             slot.parked(parked);
+            counts = slot.place();
             // One that was cut or written again is a second record on purpose.
             let is_plain = !parked.cut && !parked.moved;
             twin = told == Told::ByTopic && is_plain && slot.meet(parked.generation);
         });
         self.counts.twins += u64::from(twin);
+        if last > counts {
+            let later = self.later.entry(number).or_insert(last);
+            *later = last.max(*later);
+        }
+    }
+
+    /// A record in `T.DLQ` that is not ours, or is damaged: it is no letter.
+    pub fn foreign(&mut self, place: Place) {
+        self.counts.unreadable += 1;
+        self.foreign.insert(place);
+        if self.foreign.len() > FOREIGN_MAX {
+            self.foreign.pop_last();
+        }
+    }
+
+    /// Those, in order.
+    pub fn foreigners(&self) -> impl Iterator<Item = Place> {
+        self.foreign.iter().copied()
+    }
+
+    /// The last record of a letter, if it is not the one that counts.
+    pub fn last_place(&self, number: u64) -> Option<Place> {
+        self.later.get(&number).copied()
+    }
+
+    /// Nothing is left of a letter.
+    pub fn remove(&mut self, number: u64) {
+        let state = self.slots.remove(&number).and_then(|slot| slot.state());
+        self.count(state, |count| *count -= 1);
+        self.later.remove(&number);
+    }
+
+    /// Letters of which only states are known.
+    pub fn orphans(&self) -> impl Iterator<Item = u64> {
+        self.slots.iter().filter(|(_, slot)| !slot.is_known()).map(|(number, _)| *number)
     }
 
     pub fn state_is(&mut self, number: u64, state: &State) {

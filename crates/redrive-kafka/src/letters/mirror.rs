@@ -222,7 +222,7 @@ impl Mirror {
                     match &read {
                         Ok(Read::Copy(copy)) => inner.parked(place, copy, Told::ByTopic),
                         // Somebody else's record, or one of ours that was damaged: it is no letter.
-                        Ok(Read::Fresh(..)) | Err(_) => inner.index.counts.unreadable += 1,
+                        Ok(Read::Fresh(..)) | Err(_) => inner.index.foreign(place),
                     }
                 });
             });

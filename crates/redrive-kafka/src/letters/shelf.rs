@@ -137,14 +137,14 @@ impl Inner {
         self.index.parked(number, &parked, told);
     }
 
-    /// A record in `T.DLQ.state`; one without a value takes back all that was said.
+    /// A record in `T.DLQ.state`; one without a value says that nothing is left of the letter.
     pub fn stated(&mut self, key: Option<&[u8]>, value: Option<&[u8]>) {
         if key == Some(BEGIN) {
             return;
         }
-        let state = value.and_then(State::from_json);
-        match (key.and_then(State::number), state) {
-            (Some(number), Some(state)) => self.index.state_is(number, &state),
+        match (key.and_then(State::number), value, value.and_then(State::from_json)) {
+            (Some(number), None, _) => self.index.remove(number),
+            (Some(number), Some(_), Some(state)) => self.index.state_is(number, &state),
             _ => self.index.counts.unreadable += 1,
         }
     }

@@ -58,6 +58,8 @@ pub struct Slot {
     generation: u32,
     stated_generation: u32,
     stated: Option<LetterState>,
+    /// When it came into that state.
+    stated_at: Time,
     /// `None` as long as only states are known: such a letter is not shown.
     reason: Option<Reason>,
     /// Generations whose record was read from the topic, one bit each.
@@ -74,6 +76,7 @@ impl Slot {
         generation: 0,
         stated_generation: 0,
         stated: None,
+        stated_at: Time::ZERO,
         reason: None,
         met: 0,
         cut: false,
@@ -109,6 +112,11 @@ impl Slot {
         }
     }
 
+    /// Whether a record of it was read, and not only states.
+    pub fn is_known(&self) -> bool {
+        self.reason.is_some()
+    }
+
     /// Whether a part of its record was left out.
     pub fn is_cut(&self) -> bool {
         self.cut
@@ -128,6 +136,7 @@ impl Slot {
         let over = self.stated == Some(LetterState::Succeeded) && state.generation == self.stated_generation;
         if later || (state.generation == self.stated_generation && !over) {
             self.stated = Some(state.is);
+            self.stated_at = state.at;
             self.stated_generation = state.generation;
         }
         self.add_jobs(&state.jobs, state.generation < self.stated_generation);
@@ -175,6 +184,11 @@ impl Slot {
 
     pub fn reason(&self) -> Option<Reason> {
         self.reason
+    }
+
+    /// When it came into its state, if anything was said of it since it died.
+    pub fn stated_at(&self) -> Time {
+        self.stated_at
     }
 
     pub fn dead_at(&self) -> Time {

@@ -160,6 +160,16 @@ impl Desk {
         self.producer.context().last.lock().unwrap().take().expect("it has a place")
     }
 
+    /// Sends a record; [`Self::flush`] waits for all of them.
+    pub fn send(&self, topic: &str, partition: i32, key: &[u8], payload: &[u8]) {
+        let record = BaseRecord::<[u8], [u8]>::to(topic).partition(partition).key(key).payload(payload);
+        self.producer.send(record).map_err(|(error, _)| error).expect("it is sent");
+    }
+
+    pub fn flush(&self) {
+        self.producer.flush(LIMIT).expect("they are acknowledged");
+    }
+
     /// Many letters at once; their numbers in order.
     pub fn park_many(&self, partitions: i32, each: i64) -> Vec<u64> {
         let mut numbers = Vec::new();
