@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use redrive::engine::{Event, ProblemKind};
+use redrive::timestamp;
 
-use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit, Then};
+use crate::begin::BEGUN;
+use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit, Then, wall_time};
 use crate::lane::{Lane, LaneKind, Stopped};
-use crate::mailbox::{LaneStart, Note};
+use crate::mailbox::{FailKind, LaneStart, Note};
+use crate::produce::{Body, Production};
 use crate::started;
 use crate::waiting::origin_of;
 
@@ -56,16 +59,19 @@ impl KafkaEngine {
         }
         self.notes = notes;
         if !self.closed && self.failed.is_none() && !self.poller.is_running() {
-            self.fail("the polling thread has ended".to_owned(), false);
+            self.fail("the polling thread has ended".to_owned(), FailKind::Unavailable);
         }
     }
 
     fn hear_one(&mut self, note: Note) {
         match note {
-            Note::Assigned { epoch, lanes, partitions, letter_ends, died } => {
+            Note::Assigned { epoch, lanes, partitions, letter_ends, died, is_first } => {
                 (self.letter_ends, self.died) = (letter_ends, died);
                 self.assigned(epoch, lanes);
                 self.know_partitions(&partitions);
+                if is_first {
+                    self.leave_a_trace();
+                }
                 self.share = self.share_of(&partitions);
             }
             Note::Wanted { epoch } if epoch == self.epoch => {
@@ -106,7 +112,7 @@ impl KafkaEngine {
             Note::Stopped { epoch, lane, kind, problem } if epoch == self.epoch => {
                 self.stopped(lane, kind, problem);
             }
-            Note::Failed { problem, owned } => self.fail(problem, owned),
+            Note::Failed { problem, kind } => self.fail(problem, kind),
             // Of an assignment that is over.
             Note::Wanted { .. }
             | Note::Gone { .. }
@@ -153,6 +159,14 @@ impl KafkaEngine {
         self.start_when_read();
         let sources = self.lanes.iter().filter(|lane| lane.kind == LaneKind::Source).count();
         tracing::info!(pipeline = %self.pipeline.name, sources, lanes = self.lanes.len(), "partitions assigned");
+    }
+
+    /// Says that the pipeline has run, for whoever finds its group without offsets one day.
+    fn leave_a_trace(&mut self) {
+        let said = serde_json::json!({ "group": self.group, "at": timestamp::print(wall_time()) });
+        let body = Body::Plain { key: BEGUN.to_owned(), value: Some(said.to_string().into_bytes()) };
+        let topic = Arc::clone(&self.progress.name);
+        self.outbox.send(Production { topic, partition: 0, body, then: Then::Nothing }, &mut self.ended);
     }
 
     /// Topics may have grown since the last time.

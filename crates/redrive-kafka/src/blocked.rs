@@ -7,6 +7,7 @@ use redrive::engine::{AfterDead, EngineError, LetterState};
 
 use crate::engine::KafkaEngine;
 use crate::keys::hash_of;
+use crate::mailbox::FailKind;
 use crate::waiting::Waiting;
 
 impl KafkaEngine {
@@ -37,7 +38,7 @@ impl KafkaEngine {
     /// The same, once partitions are assigned and all letters of their owners before are read.
     pub(crate) fn meet_blocked_keys(&mut self) {
         if let Err(error) = self.know_blocked_keys() {
-            self.fail(error.to_string(), false);
+            self.fail(error.to_string(), FailKind::Unavailable);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::keys::Keys;
 use crate::lane::Lane;
 use crate::letters::Letters;
 use crate::lookahead::LookAhead;
-use crate::mailbox::{Mailbox, Note};
+use crate::mailbox::{FailKind, Mailbox, Note};
 use crate::meeting::PassedOver;
 use crate::options::KafkaPipeline;
 use crate::outbox::Outbox;
@@ -102,6 +102,7 @@ pub struct KafkaEngine {
     pub(crate) pipeline: KafkaPipeline,
     pub(crate) options: StoreOptions,
     pub(crate) source: Arc<str>,
+    pub(crate) group: String,
     pub(crate) tiers: Vec<(Duration, Target)>,
     pub(crate) replay_topic: Target,
     pub(crate) dlq: Target,
@@ -178,7 +179,7 @@ pub struct KafkaEngine {
     pub(crate) gated: bool,
     pub(crate) odd_to_due: bool,
     pub(crate) next_source: usize,
-    pub(crate) failed: Option<(String, bool)>,
+    pub(crate) failed: Option<(String, FailKind)>,
     pub(crate) closed: bool,
     pub(crate) last_answer: Option<LastCommit>,
     pub(crate) notes: Vec<Note>,
@@ -264,14 +265,17 @@ impl KafkaEngine {
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         match &self.failed {
             None => Ok(()),
-            Some((problem, true)) => Err(EngineError::Owned(problem.clone())),
-            Some((problem, false)) => Err(EngineError::Unavailable(problem.clone())),
+            Some((problem, FailKind::Owned)) => Err(EngineError::Owned(problem.clone())),
+            Some((problem, FailKind::Unavailable)) => Err(EngineError::Unavailable(problem.clone())),
+            Some((problem, FailKind::Refused(fix))) => {
+                Err(EngineError::Directory { problem: problem.clone(), fix })
+            }
         }
     }
 
-    pub(crate) fn fail(&mut self, problem: String, owned: bool) {
+    pub(crate) fn fail(&mut self, problem: String, kind: FailKind) {
         tracing::error!(pipeline = %self.pipeline.name, problem, "the Kafka engine stops");
-        self.failed.get_or_insert((problem, owned));
+        self.failed.get_or_insert((problem, kind));
     }
 }
 

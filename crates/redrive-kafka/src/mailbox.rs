@@ -27,6 +27,8 @@ pub enum Note {
         letter_ends: Vec<(i32, i64)>,
         /// The last letters of the owners before.
         died: Died,
+        /// Whether nothing says yet that the pipeline has run.
+        is_first: bool,
     },
     /// The partitions are wanted by somebody else. Answered with [`Order::Release`].
     Wanted {
@@ -65,8 +67,19 @@ pub enum Note {
     /// Nothing more comes at all.
     Failed {
         problem: String,
-        owned: bool,
+        kind: FailKind,
     },
+}
+
+/// Why nothing more comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailKind {
+    /// Another process has taken this one's place.
+    Owned,
+    /// It may go better another time.
+    Unavailable,
+    /// Somebody has to do what is said here first.
+    Refused(&'static str),
 }
 
 /// How a lane begins.

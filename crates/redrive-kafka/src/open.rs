@@ -11,6 +11,7 @@ use redrive::engine::{EngineError, Ordering, StoreOptions};
 use redrive_core::Time;
 
 use crate::assign::{self, Plan};
+use crate::begin;
 use crate::commit::Tickets;
 use crate::died::Died;
 use crate::engine::{Claim, DueReserve, KafkaEngine, Target, unavailable};
@@ -73,6 +74,7 @@ impl KafkaEngine {
             topics: read.iter().map(|(name, kind)| (Arc::from(name.as_str()), *kind)).collect(),
             start: cluster.start,
             progress: topics.progress.clone(),
+            owned: topics.clone(),
             letters: topics.dlq.clone(),
             reader: cluster.reader(),
             cluster: cluster.clone(),
@@ -103,6 +105,7 @@ impl KafkaEngine {
             pipeline: pipeline.clone(),
             options,
             source,
+            group: cluster.group.clone(),
             tiers,
             replay_topic: target(&topics.replay),
             dlq: target(&topics.dlq),
@@ -189,9 +192,12 @@ impl Counts {
             .iter()
             .map(|t| (t.name().to_owned(), i32::try_from(t.partitions().len()).unwrap_or(i32::MAX)));
         let counts = Self(counts.collect());
-        if cluster.start.is_none() && pipeline.only != Only::Tiers {
+        if pipeline.only != Only::Tiers {
             let known = assign::any_committed(&asker, &topics.source).map_err(|error| unavailable(&error))?;
-            if !known {
+            if !known && let Some(ran) = begin::ran_before(cluster, topics)? {
+                return Err(ran.into());
+            }
+            if !known && cluster.start.is_none() {
                 return Err(EngineError::Directory {
                     problem: format!("the group {} has never read {}", cluster.group, topics.source),
                     fix: "say where it begins: start = \"earliest\" or \"latest\" in [engine]",
