@@ -335,7 +335,14 @@ fn headers_of_ours_on_a_source_record_are_the_producers_unless_they_are_whole() 
     assert_eq!((message.headers_or_null().count(), meta.attempts), (3, 0));
 
     let whole = copy_of(Message::builder("o-1").build().unwrap(), Meta { attempts: 3, ..Meta::default() });
-    assert_eq!(copied(&reader, &stored(&whole, "orders")).meta.attempts, 3);
+    let replayed = CopyRecord { job: Some(7), ..whole.clone() };
+    assert_eq!(copied(&reader, &stored(&replayed, "orders")).meta.attempts, 3, "a replay onto the source");
+    // Somebody has taken it out of another topic and put it back: a new message with the old id.
+    let letter = CopyRecord { reason: Some(Reason::MaxRetries), ..replayed };
+    for by_hand in [&whole, &letter] {
+        let (message, meta) = fresh(&reader, &stored(by_hand, "orders"));
+        assert_eq!((message.id(), meta.attempts, message.headers_or_null().count()), ("o-1", 0, 0));
+    }
     // The letters of one pipeline may be the source of another.
     let other = KafkaPipeline { name: "again".to_owned(), source: "orders.DLQ".to_owned(), ..pipeline() };
     let (message, meta) = fresh(&Reader::new(&other), &stored(&whole, "orders.DLQ"));

@@ -148,6 +148,7 @@ fn owner_and_other(world: &mut World) -> (KafkaEngine, KafkaEngine, u64) {
     settle(&mut owner, first, dead);
     // Another group: it mirrors the same letters and has no part in the work.
     world.cluster.group.push_str("-other");
+    support::commit_as(&world.cluster.group, &world.brokers, &world.pipeline.source, 0, 0);
     let mut other = world.open_caught_up(blocking_keys());
     wait("the other knows the letter", || {
         other.poll(&mut Vec::new()).unwrap();

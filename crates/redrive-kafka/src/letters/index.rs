@@ -36,6 +36,8 @@ pub struct Index {
     later: BTreeMap<u64, Place>,
     /// Records in `T.DLQ` that are no letters, up to [`FOREIGN_MAX`]: nothing from them on is ever deleted.
     foreign: BTreeSet<Place>,
+    /// Letters that are gone and whose states are not, up to [`ORPHANS_MAX`].
+    orphans: BTreeSet<u64>,
     pub counts: LetterCounts,
     /// No letter with a lower number is open.
     first_open: u64,
@@ -43,6 +45,9 @@ pub struct Index {
 
 /// Records that are no letters and whose places are remembered.
 const FOREIGN_MAX: usize = 10_000;
+
+/// Beyond it, states of letters that are gone are taken back another time.
+const ORPHANS_MAX: usize = 10_000;
 
 /// Letters that are looked at in one search for the oldest open one.
 const OLDEST_LOOKS_MAX: usize = 256;
@@ -96,11 +101,25 @@ impl Index {
         let state = self.slots.remove(&number).and_then(|slot| slot.state());
         self.count(state, |count| *count -= 1);
         self.later.remove(&number);
+        self.orphans.remove(&number);
     }
 
-    /// Letters of which only states are known.
+    /// Whether anything is known of a letter.
+    pub fn has(&self, number: u64) -> bool {
+        self.slots.contains_key(&number)
+    }
+
+    /// A state of a letter that is gone: its taking back was cut short, or is still to be read.
+    pub fn orphan(&mut self, number: u64) {
+        if self.orphans.len() < ORPHANS_MAX {
+            self.orphans.insert(number);
+        }
+    }
+
+    /// Letters of which only states are left.
     pub fn orphans(&self) -> impl Iterator<Item = u64> {
-        self.slots.iter().filter(|(_, slot)| !slot.is_known()).map(|(number, _)| *number)
+        let of_slots = self.slots.iter().filter(|(_, slot)| !slot.is_known()).map(|(number, _)| *number);
+        of_slots.chain(self.orphans.iter().copied())
     }
 
     pub fn state_is(&mut self, number: u64, state: &State) {

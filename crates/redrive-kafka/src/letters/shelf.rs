@@ -138,12 +138,16 @@ impl Inner {
     }
 
     /// A record in `T.DLQ.state`; one without a value says that nothing is left of the letter.
-    pub fn stated(&mut self, key: Option<&[u8]>, value: Option<&[u8]>) {
+    /// `is_old` if its letter would be known by now.
+    pub fn stated(&mut self, key: Option<&[u8]>, value: Option<&[u8]>, is_old: bool) {
         if key == Some(BEGIN) {
             return;
         }
         match (key.and_then(State::number), value, value.and_then(State::from_json)) {
             (Some(number), None, _) => self.index.remove(number),
+            (Some(number), Some(_), Some(_)) if is_old && !self.index.has(number) => {
+                self.index.orphan(number)
+            }
             (Some(number), Some(_), Some(state)) => self.index.state_is(number, &state),
             _ => self.index.counts.unreadable += 1,
         }
