@@ -1,20 +1,25 @@
 #!/usr/bin/env bash
-# A private, throw-away Apache Kafka (one node, KRaft) for the tests, from the jars that scripts/kafka/pom.xml pins.
+# A private, throw-away Apache Kafka (KRaft) for the tests, from the jars that scripts/kafka/pom.xml pins.
 #
-#   scripts/kafka.sh up        fetch the jars once, start a broker on a free loopback port, print its address
-#   scripts/kafka.sh down      stop that broker and remove its data
-#   scripts/kafka.sh status    print the address if it runs; exit 1 if not
-#   scripts/kafka.sh restart [-9]   stop it (or kill it) and start it again on the same port with the same data
+#   scripts/kafka.sh up        fetch the jars once, start the brokers on free loopback ports, print their addresses
+#   scripts/kafka.sh down      stop them and remove their data
+#   scripts/kafka.sh status    print the addresses if at least one broker runs; exit 1 if none does
+#   scripts/kafka.sh restart [-9]   stop all (or kill them) and start them again on the same ports with the same data
+#   scripts/kafka.sh stop N    stop node N in order; kill N: kill -9; start N: start it again, on its port with its data
+#   scripts/kafka.sh freeze N  stop node N from running (SIGSTOP): connections stay, nobody answers; thaw N: let it go on
 #   scripts/kafka.sh jars      fetch the jars, nothing else
 #   scripts/kafka.sh run kafka-topics.sh …   one of Kafka's own tools, from the same jars
 #
-# Each command may be repeated. Each checkout has its own broker, so several can run side by side.
-#   REDRIVE_KAFKA_DIR    where its address, pid and log are kept; target/kafka unless set (one broker for each)
-#   REDRIVE_KAFKA_PORT   its port; a free one unless set
-#   REDRIVE_KAFKA_HEAP   memory of the broker; 512m unless set
-#   REDRIVE_KAFKA_SECURE=1   two more listeners, for the tests of TLS and passwords; $REDRIVE_KAFKA_DIR/secure says where they
-#                        are (sasl_ssl with SCRAM-SHA-512, sasl_plaintext with PLAIN), and has ca.pem, user and password
-#   REDRIVE_KAFKA_ADVERTISED   the port it tells its clients, when a proxy stands in front of it; its own unless set
+# Each command may be repeated. Each checkout has its own brokers, so several can run side by side.
+#   REDRIVE_KAFKA_DIR    where addresses and logs are kept; target/kafka unless set (one cluster for each)
+#   REDRIVE_KAFKA_NODES  how many brokers `up` starts; 1 unless set. With 3: replication 3, min.insync.replicas 2
+#   REDRIVE_KAFKA_PORT   the port of the first one, the others follow; a free one unless set
+#   REDRIVE_KAFKA_HEAP   memory of each broker; 512m unless set
+#   REDRIVE_KAFKA_SECURE=1   two more listeners, for the tests of TLS, passwords and ACLs; $REDRIVE_KAFKA_DIR/secure says
+#                        where those of node 1 are (sasl_ssl with SCRAM-SHA-512, sasl_plaintext with PLAIN), and has ca.pem,
+#                        user and password. ACLs count; whoever comes without a password is a superuser
+#   REDRIVE_KAFKA_ADVERTISED   the port it tells its clients, when a proxy stands in front of it; its own unless set (one node)
+#   REDRIVE_KAFKA_EXTRA  more lines for server.properties
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -26,6 +31,7 @@ jars=$root/target/kafka/jars-$version
 address_file=$state/address
 home_file=$state/home
 log=$state/broker.log
+nodes=${REDRIVE_KAFKA_NODES:-1}
 
 say() { printf 'kafka: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -40,40 +46,80 @@ fetch_jars() {
     touch "$jars/complete"
 }
 
-# The process id of our broker, or nothing. The command line is compared as well: after a crash the id may be another's.
-broker_pid() {
-    local home pid
+# Where node $1 lives; nothing before `up`.
+node_home() {
+    local home
     home=$(cat "$home_file" 2>/dev/null) || return 0
-    pid=$(cat "$home/pid" 2>/dev/null) || return 0
-    [[ -r /proc/$pid/cmdline ]] || return 0
-    tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF -- "$home/server.properties" && echo "$pid"
+    [[ -d $home/node-$1 ]] && echo "$home/node-$1"
     return 0
 }
 
+# The numbers of all nodes that `up` has made.
+all_nodes() {
+    local home
+    home=$(cat "$home_file" 2>/dev/null) || return 0
+    for node in "$home"/node-*; do
+        [[ -d $node ]] && echo "${node##*-}"
+    done
+    return 0
+}
+
+# The process id of node $1, or nothing. The command line is compared as well: after a crash the id may be another's.
+broker_pid() {
+    local node pid
+    node=$(node_home "$1")
+    [[ -n $node ]] || return 0
+    pid=$(cat "$node/pid" 2>/dev/null) || return 0
+    [[ -r /proc/$pid/cmdline ]] || return 0
+    tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF -- "$node/server.properties" && echo "$pid"
+    return 0
+}
+
+runs() {
+    local node
+    for node in $(all_nodes); do
+        [[ -z $(broker_pid "$node") ]] || return 0
+    done
+    return 1
+}
+
+port_of() { sed 's/.*://' "$(node_home "$1")/address"; }
+
+node_log() { if (($1 == 1)); then echo "$log"; else echo "$state/broker-$1.log"; fi; }
+
+# The settings of node $2, whose port is $3; the ports of the others follow from that of the first, $4.
 settings() {
-    local home=$1 port=$2 controller=$3 guarded=
+    local home=$1 node=$2 port=$3 first=$4 guarded='' voters='' replicas=1 insync=1
     if [[ -n ${REDRIVE_KAFKA_SECURE:-} ]]; then
         guarded=SASL_SSL://127.0.0.1:$((port - 6000)),SASL_PLAINTEXT://127.0.0.1:$((port - 7000))
     fi
+    for other in $(seq "$nodes"); do
+        voters+=${voters:+,}$other@127.0.0.1:$((first + 6000 + other))
+    done
+    if ((nodes >= 3)); then
+        replicas=3 insync=2
+    fi
     cat <<-CONF
 		process.roles=broker,controller
-		node.id=1
-		controller.quorum.voters=1@127.0.0.1:$controller
+		node.id=$node
+		controller.quorum.voters=$voters
 		controller.listener.names=CONTROLLER
-		listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller${guarded:+,$guarded}
+		listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$((first + 6000 + node))${guarded:+,$guarded}
 		advertised.listeners=PLAINTEXT://127.0.0.1:${REDRIVE_KAFKA_ADVERTISED:-$port}${guarded:+,$guarded}
 		listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 		log.dirs=$home/data
 		# Topics are made by whoever needs them, never by a typing error.
 		auto.create.topics.enable=false
-		# One node: one copy of everything, and few partitions, so that it is up quickly.
-		offsets.topic.replication.factor=1
+		# As many copies as there are nodes for, and few partitions, so that it is up quickly.
+		default.replication.factor=$replicas
+		min.insync.replicas=$insync
+		offsets.topic.replication.factor=$replicas
 		offsets.topic.num.partitions=4
-		transaction.state.log.replication.factor=1
-		transaction.state.log.min.isr=1
+		transaction.state.log.replication.factor=$replicas
+		transaction.state.log.min.isr=$insync
 		transaction.state.log.num.partitions=4
-		share.coordinator.state.topic.replication.factor=1
-		share.coordinator.state.topic.min.isr=1
+		share.coordinator.state.topic.replication.factor=$replicas
+		share.coordinator.state.topic.min.isr=$insync
 		share.coordinator.state.topic.num.partitions=1
 		# Tests shall not wait for defaults that are made for production.
 		group.initial.rebalance.delay.ms=0
@@ -83,13 +129,19 @@ settings() {
 		transaction.abort.timed.out.transaction.cleanup.interval.ms=500
 		log.cleaner.backoff.ms=2000
 	CONF
+    if [[ -n ${REDRIVE_KAFKA_SECURE:-} ]]; then
+        cat <<-CONF
+			authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+			super.users=User:ANONYMOUS
+			allow.everyone.if.no.acl.found=true
+		CONF
+    fi
+    [[ -z ${REDRIVE_KAFKA_EXTRA:-} ]] || printf '%s\n' "$REDRIVE_KAFKA_EXTRA"
 }
 
-# A certificate of its own for the two guarded listeners and a password, made anew for every broker; prints what else its
-# settings need. keytool comes with java.
-secure() {
-    local home=$1 port=$2 password store
-    store=$home/keys.p12
+# A certificate for the two guarded listeners and a password, made anew for every cluster.
+secrets() {
+    local store=$1 port=$2 password
     mkdir -p "$state/secure"
     password=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
     printf '%s\n' "$password" >"$state/secure/password"
@@ -97,9 +149,16 @@ secure() {
     echo "127.0.0.1:$((port - 6000))" >"$state/secure/sasl_ssl"
     echo "127.0.0.1:$((port - 7000))" >"$state/secure/sasl_plaintext"
     rm -f -- "$store"
+    # keytool comes with java.
     keytool -genkeypair -alias broker -keyalg EC -groupname secp256r1 -dname CN=127.0.0.1 -ext san=ip:127.0.0.1 -validity 30 \
         -storetype PKCS12 -keystore "$store" -storepass "$password" >"$log" 2>&1 </dev/null
     keytool -exportcert -rfc -alias broker -keystore "$store" -storepass "$password" >"$state/secure/ca.pem" 2>>"$log" </dev/null
+}
+
+# What the two guarded listeners need besides.
+secure() {
+    local store=$1 password
+    password=$(cat "$state/secure/password")
     cat <<-CONF
 		listener.name.sasl_ssl.ssl.keystore.type=PKCS12
 		listener.name.sasl_ssl.ssl.keystore.location=$store
@@ -116,19 +175,27 @@ answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 class_path() { printf '%s/*' "$jars"; }
 
-# Starts the broker of $1 and waits until it answers on $2. Fails when the process ends or a minute has passed.
+# Starts node $1.
 launch() {
-    local home=$1 port=$2 pid
-    : >"$log"
+    local node pid
+    node=$(node_home "$1")
+    : >"$(node_log "$1")"
     # The lock is not passed on, or it would be held as long as the broker lives.
-    env -C / setsid java "-Xmx$heap" -Xms128m -XX:+ExitOnOutOfMemoryError -cp "$(class_path)" kafka.Kafka "$home/server.properties" \
-        >>"$log" 2>&1 </dev/null 9>&- &
+    env -C / setsid java "-Xmx$heap" -Xms128m -XX:+ExitOnOutOfMemoryError -cp "$(class_path)" kafka.Kafka "$node/server.properties" \
+        >>"$(node_log "$1")" 2>&1 </dev/null 9>&- &
     pid=$!
     disown "$pid"
-    echo "$pid" >"$home/pid"
-    for _ in $(seq 600); do
+    echo "$pid" >"$node/pid"
+}
+
+# Waits until node $1 answers. Fails when its process ends or two minutes have passed.
+await() {
+    local pid port
+    port=$(port_of "$1")
+    pid=$(cat "$(node_home "$1")/pid")
+    for _ in $(seq 1200); do
         # The port opens when the broker is ready to answer, not before.
-        if answers "$port" && [[ -n $(broker_pid) ]]; then return 0; fi
+        if answers "$port" && [[ -n $(broker_pid "$1") ]]; then return 0; fi
         kill -0 "$pid" 2>/dev/null || return 1
         sleep 0.1
     done
@@ -147,52 +214,98 @@ remove_home() {
     rm -rf -- "$state/secure"
 }
 
-stop_broker() {
-    local pid signal=${1:-TERM}
-    pid=$(broker_pid)
+# Sends node $1 the signal $2 and waits until its process is gone.
+stop_node() {
+    local pid signal=${2:-TERM}
+    pid=$(broker_pid "$1")
     [[ -n $pid ]] || return 0
     kill "-$signal" "$pid"
+    # One that was frozen hears nothing else.
+    kill -CONT "$pid" 2>/dev/null || true
     for turn in $(seq 300); do
-        [[ -n $(broker_pid) ]] || { say "stopped process $pid"; return 0; }
-        # A broker of one node may wait for itself; there is nothing worth waiting for.
+        [[ -n $(broker_pid "$1") ]] || { say "stopped process $pid"; return 0; }
+        # A broker may wait for others that are gone; there is nothing worth waiting for.
         ((turn != 100)) || kill -KILL "$pid" 2>/dev/null || true
         sleep 0.1
     done
     die "process $pid does not stop"
 }
 
+stop_all() {
+    local node
+    for node in $(all_nodes); do
+        stop_node "$node" "${1:-TERM}"
+    done
+}
+
+# Starts nodes again, on their ports with their data.
+start_nodes() {
+    local node
+    for node in "$@"; do
+        [[ -z $(broker_pid "$node") ]] || continue
+        # A process that was killed keeps its sockets for a moment.
+        for _ in $(seq 50); do
+            answers "$(port_of "$node")" || break
+            sleep 0.1
+        done
+        launch "$node"
+    done
+    for node in "$@"; do
+        await "$node" || die "node $node did not come back: $(tail -n 5 "$(node_log "$node")")"
+    done
+}
+
+# Writes the settings of all nodes for the first port $2 and formats their storage.
+prepare() {
+    local home=$1 first=$2 id=$3 node scram=()
+    rm -rf -- "$home"/node-*
+    [[ -z ${REDRIVE_KAFKA_SECURE:-} ]] || secrets "$home/keys.p12" "$first" || die "no certificate: $(tail -n 3 "$log")"
+    for number in $(seq "$nodes"); do
+        node=$home/node-$number
+        mkdir -p "$node"
+        echo "127.0.0.1:$((first + number - 1))" >"$node/address"
+        settings "$node" "$number" "$((first + number - 1))" "$first" >"$node/server.properties"
+        if [[ -n ${REDRIVE_KAFKA_SECURE:-} ]]; then
+            secure "$home/keys.p12" >>"$node/server.properties"
+            scram=(--add-scram "SCRAM-SHA-512=[name=redrive,password=$(cat "$state/secure/password")]")
+        fi
+        java -cp "$(class_path)" kafka.tools.StorageTool format -t "$id" -c "$node/server.properties" "${scram[@]}" >"$log" 2>&1 </dev/null \
+            || die "the storage cannot be formatted: $(tail -n 3 "$log")"
+    done
+}
+
 up() {
-    if [[ -n $(broker_pid) && -s $address_file ]]; then
+    if runs && [[ -s $address_file ]]; then
         say "already running"
         cat "$address_file"
         return
     fi
     down
     fetch_jars
-    local home port id
+    local home port id node failed
     home=$(mktemp -d "${TMPDIR:-/tmp}/redrive-kafka.XXXXXXXX")
     echo "$home" >"$home_file"
     id=$(java -cp "$(class_path)" kafka.tools.StorageTool random-uuid 2>/dev/null)
-    # Binding is the only test of a free port without a race, so the broker itself tries; below the range from which the
+    # Binding is the only test of a free port without a race, so the brokers themselves try; below the range from which the
     # system hands out ports for outgoing connections.
     for _ in $(seq 10); do
-        port=${REDRIVE_KAFKA_PORT:-$((20000 + RANDOM % 6000))}
-        settings "$home" "$port" "$((port + 6001))" >"$home/server.properties"
-        local scram=()
-        if [[ -n ${REDRIVE_KAFKA_SECURE:-} ]]; then
-            secure "$home" "$port" >>"$home/server.properties" || die "no certificate: $(tail -n 3 "$log")"
-            scram=(--add-scram "SCRAM-SHA-512=[name=redrive,password=$(cat "$state/secure/password")]")
-        fi
-        rm -rf -- "$home/data"
-        java -cp "$(class_path)" kafka.tools.StorageTool format -t "$id" -c "$home/server.properties" "${scram[@]}" >"$log" 2>&1 </dev/null \
-            || die "the storage cannot be formatted: $(tail -n 3 "$log")"
-        # Somebody else's server would answer on a taken port and look like ours.
-        if ! answers "$port" && launch "$home" "$port"; then
-            echo "127.0.0.1:$port" >"$address_file"
-            say "started Apache Kafka $version on port $port, process $(broker_pid)"
+        port=${REDRIVE_KAFKA_PORT:-$((20000 + RANDOM % 5990))}
+        prepare "$home" "$port" "$id"
+        failed=
+        for node in $(seq "$nodes"); do
+            # Somebody else's server would answer on a taken port and look like ours.
+            if answers "$(port_of "$node")"; then failed=1; else launch "$node"; fi
+        done
+        for node in $(seq "$nodes"); do
+            [[ -n $failed ]] || await "$node" || failed=1
+        done
+        if [[ -z $failed ]]; then
+            cat "$home"/node-*/address | paste -sd, >"$address_file"
+            say "started Apache Kafka $version: $nodes node(s) from port $port"
             cat "$address_file"
             return
         fi
+        stop_all KILL
         [[ -z ${REDRIVE_KAFKA_PORT:-} ]] || break
     done
     say "$(tail -n 5 "$log")"
@@ -201,24 +314,33 @@ up() {
 }
 
 down() {
-    stop_broker KILL
+    stop_all KILL
     remove_home
 }
 
+is_up() { [[ -s $address_file ]] || die "not running; run scripts/kafka.sh up"; }
+
 restart() {
-    [[ -s $address_file ]] || die "not running; run scripts/kafka.sh up"
-    stop_broker "${1:+KILL}"
-    local home port
-    home=$(cat "$home_file")
-    port=$(sed 's/.*://' "$address_file")
-    # A process that was killed keeps its sockets for a moment.
-    for _ in $(seq 50); do
-        answers "$port" || break
-        sleep 0.1
-    done
-    launch "$home" "$port" || die "the broker did not come back: $(tail -n 5 "$log")"
-    say "restarted, process $(broker_pid)"
+    is_up
+    stop_all "${1:+KILL}"
+    # shellcheck disable=SC2046 # one word for each node
+    start_nodes $(all_nodes)
+    say "restarted"
     cat "$address_file"
+}
+
+# One node: $2 is its number.
+one() {
+    is_up
+    local node=${2:-}
+    [[ -n $(node_home "${node:-0}") ]] || die "which node? $(all_nodes | paste -sd ' ')"
+    case $1 in
+    stop) stop_node "$node" ;;
+    kill) stop_node "$node" KILL ;;
+    start) start_nodes "$node" ;;
+    freeze) kill -STOP "$(broker_pid "$node")" ;;
+    thaw) kill -CONT "$(broker_pid "$node")" ;;
+    esac
 }
 
 # The scripts of Kafka's distribution are one line each around these classes; the jars come without them.
@@ -253,10 +375,11 @@ case ${1:-} in
 up) locked up ;;
 down) locked down ;;
 restart) locked restart "${2:+9}" ;;
+stop | kill | start | freeze | thaw) locked one "$1" "${2:-}" ;;
 jars) locked fetch_jars ;;
 run) shift && tool "$@" ;;
 status)
-    [[ -n $(broker_pid) && -s $address_file ]] || die "not running; run scripts/kafka.sh up"
+    runs && [[ -s $address_file ]] || die "not running; run scripts/kafka.sh up"
     cat "$address_file"
     ;;
 *)

@@ -13,6 +13,10 @@ use world::stub::Stub;
 use world::{kafka, wait_for};
 
 fn config(pipeline: &str, url: &str) -> String {
+    config_of("redrive-0", pipeline, url)
+}
+
+fn config_of(member: &str, pipeline: &str, url: &str) -> String {
     let lines = format!(
         r#"name   = "{pipeline}"
 id     = "json:/order_id"
@@ -21,7 +25,7 @@ jitter = "none"
 [pipeline.guard]
 share  = "100%"          # all of them are to be dead"#
     );
-    world::config(&kafka::engine(&format!("{pipeline}-delivery"), "redrive-0"), &lines, url)
+    world::config(&kafka::engine(&format!("{pipeline}-delivery"), member), &lines, url)
 }
 
 /// A processor with so many dead letters: orders with a negative amount, which the stub refuses until it is fixed.
@@ -73,22 +77,25 @@ fn letters_in_a_topic_are_discarded_brought_back_and_replayed_once_through_kills
     let discard = ["dlq", "discard", &orders, "--filter", "key:c-3", "--reason", "customers deleted"];
     let said = good(&processor, &discard);
     assert!(said.starts_with("discarded 17   (kept as tombstones, undo until "), "{said}");
+    let discard = said.trim_end().trim_end_matches(')').rsplit(' ').next().unwrap();
+    assert!(discard.starts_with("d-") && discard.ends_with("-1"), "{said}");
     // The state is in Kafka; who did it is in the local log. Both survive.
     processor.kill();
     processor.restart();
     wait_for("the discard", || letters(&processor, &orders)["discarded"] == 17);
-    assert_eq!(good(&processor, &["dlq", "undo", &orders, "d-1"]), "restored 17   (open again)\n");
+    assert_eq!(good(&processor, &["dlq", "undo", &orders, discard]), "restored 17   (open again)\n");
 
     stub.fix();
     let started = good(&processor, &["dlq", "replay", &orders, "--all", "--rate", "40/s", "--detach"]);
-    assert!(started.contains("r-1"), "{started}");
-    let job = |processor: &Processor| processor.get("/v1/replays/r-1").json();
+    let name = processor.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();
+    assert!(started.contains(&name) && name.ends_with("-1"), "{started}");
+    let job = |processor: &Processor| processor.get(&format!("/v1/replays/{name}")).json();
     for reached in [20, 50, 80] {
         wait_for("the job to go on", || job(&processor)["published"].as_u64().unwrap() >= reached);
         processor.kill();
         processor.restart();
     }
-    let resumed = good(&processor, &["dlq", "replay", "--resume", "r-1"]);
+    let resumed = good(&processor, &["dlq", "replay", "--resume", &name]);
     assert!(resumed.contains("   … 120/120   succeeded 120   dead again 0   "), "{resumed}");
     let (replay, dlq) = (published(&format!("{orders}.replay")), published(&format!("{orders}.DLQ")));
     assert_eq!(replay.len(), 120);
@@ -122,7 +129,7 @@ fn letters_go_onto_the_source_only_if_somebody_says_yes() {
     assert_eq!(letters(&processor, &orders)["open"], 12);
 
     let replayed = good(&processor, &[&to_source[..], &["--yes"]].concat());
-    assert!(replayed.starts_with("replay r-1  12/12   succeeded 12   dead again 0   "), "{replayed}");
+    assert!(replayed.contains("  12/12   succeeded 12   dead again 0   "), "{replayed}");
     assert!(published(&format!("{orders}.replay")).is_empty());
     let again = published(&orders).into_iter().filter(|((_, replays), _)| replays == "1");
     assert_eq!(again.map(|(_, times)| times).collect::<Vec<u32>>(), [1; 12]);
@@ -136,9 +143,47 @@ fn what_dies_again_is_an_open_letter_of_the_next_generation() {
     let again = processor.cli(&["dlq", "replay", &orders, "--all"]);
     assert_eq!(again.status.code(), Some(1), "{}{}", stdout(&again), stderr(&again));
     let said = stdout(&again);
-    assert!(said.starts_with("replay r-1  3/3   succeeded 0   dead again 3   "), "{said}");
+    assert!(said.contains("  3/3   succeeded 0   dead again 3   "), "{said}");
     assert_eq!(letters(&processor, &orders)["open"], 3);
     let dlq = published(&format!("{orders}.DLQ"));
     let of = |generation: &str| dlq.keys().filter(|(_, replays)| replays == generation).count();
     assert_eq!((of("0"), of("1")), (3, 3));
+}
+
+/// Each process has its first discard and its first replay, and no name means two of them.
+#[test]
+fn a_discard_or_a_replay_of_one_process_is_never_taken_for_another_of_the_same_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, first, orders) = with_letters(dir.path(), 14);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let second = Processor::start(elsewhere.path(), &config_of("redrive-1", &orders, &stub.url));
+    wait_for("the other to know the letters", || letters(&second, &orders)["open"] == 14);
+    let discard = |processor: &Processor, key: &str| {
+        let filter = format!("key:{key}");
+        let args = ["dlq", "discard", &orders, "--filter", &filter, "--reason", "test", "--json"];
+        let said: Value = serde_json::from_str(&good(processor, &args)).unwrap();
+        assert_eq!(said["discarded"], 2, "{said}");
+        said["id"].as_str().unwrap().to_owned()
+    };
+    let (mine, theirs) = (discard(&first, "c-1"), discard(&second, "c-2"));
+    assert_ne!(mine, theirs);
+    let wrong = second.cli(&["dlq", "undo", &orders, &mine]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", stdout(&wrong));
+    let told = stderr(&wrong);
+    assert!(told.contains("not of this process") && told.contains(theirs.trim_end_matches('1')), "{told}");
+    wait_for("both to be known", || letters(&first, &orders)["discarded"] == 4);
+    assert_eq!(letters(&second, &orders)["discarded"], 4, "nothing was undone");
+    good(&first, &["dlq", "undo", &orders, &mine]);
+    wait_for("the undo to be known", || letters(&second, &orders)["discarded"] == 2);
+
+    stub.fix();
+    let replay = |processor: &Processor, key: &str| {
+        let filter = format!("key:{key}");
+        good(processor, &["dlq", "replay", &orders, "--filter", &filter]);
+        processor.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned()
+    };
+    let (mine, theirs) = (replay(&first, "c-3"), replay(&second, "c-4"));
+    assert_ne!(mine, theirs);
+    let wrong = second.cli(&["dlq", "replay", "--abort", &mine]);
+    assert!(stderr(&wrong).contains("not of this process"), "{}", stderr(&wrong));
 }

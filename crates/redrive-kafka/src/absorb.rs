@@ -4,16 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use redrive::engine::{Event, Ordering};
+use redrive::engine::{Event, ProblemKind};
+use redrive::timestamp;
 
-use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit, Then};
-use crate::keys::hash_of;
-use crate::lane::{Lane, LaneKind};
-use crate::mailbox::{LaneStart, Note};
-use crate::replaces::Replaces;
+use crate::begin::BEGUN;
+use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit, Then, wall_time};
+use crate::lane::{Lane, LaneKind, Stopped};
+use crate::mailbox::{FailKind, LaneStart, Note};
+use crate::produce::{Body, Production};
 use crate::started;
-use crate::twins::Meeting;
-use crate::waiting::{Polled, Waiting, origin_of};
+use crate::waiting::origin_of;
 
 impl KafkaEngine {
     /// Hears everything and sends what has to be sent, without telling what is durable.
@@ -22,6 +22,7 @@ impl KafkaEngine {
         self.hear();
         self.outbox.poll(&mut self.ended);
         self.absorb_ended();
+        self.mind_unwritten();
         self.tend();
         self.started.flush();
     }
@@ -30,7 +31,7 @@ impl KafkaEngine {
     pub(crate) fn absorb(&mut self, out: &mut Vec<Event>) {
         self.listen();
         out.extend(self.share.take().map(|(owned, all)| Event::Share { owned, all }));
-        out.extend(self.tickets.durable(&self.lanes, self.epoch).map(Event::Durable));
+        self.tickets.durable(&self.lanes, self.epoch, !self.unwritten.is_empty(), out);
         let waits = !self.tickets.is_empty()
             || self.claim != Claim::Ours
             || self.outbox.holds()
@@ -58,16 +59,19 @@ impl KafkaEngine {
         }
         self.notes = notes;
         if !self.closed && self.failed.is_none() && !self.poller.is_running() {
-            self.fail("the polling thread has ended".to_owned(), false);
+            self.fail("the polling thread has ended".to_owned(), FailKind::Unavailable);
         }
     }
 
     fn hear_one(&mut self, note: Note) {
         match note {
-            Note::Assigned { epoch, lanes, partitions, letter_ends } => {
-                self.letter_ends = letter_ends;
+            Note::Assigned { epoch, lanes, partitions, letter_ends, died, is_first } => {
+                (self.letter_ends, self.died) = (letter_ends, died);
                 self.assigned(epoch, lanes);
                 self.know_partitions(&partitions);
+                if is_first {
+                    self.leave_a_trace();
+                }
                 self.share = self.share_of(&partitions);
             }
             Note::Wanted { epoch } if epoch == self.epoch => {
@@ -77,8 +81,12 @@ impl KafkaEngine {
                 self.settle_what_waited();
             }
             Note::Gone { epoch } if epoch == self.epoch => self.gone(),
-            Note::Records { epoch, lane, records } if epoch == self.epoch => self.arrived(lane, records),
+            Note::Records { epoch, lane, records } if epoch == self.epoch => {
+                self.goes_on(lane);
+                self.arrived(lane, records);
+            }
             Note::End { epoch, lane } if epoch == self.epoch => {
+                self.goes_on(lane);
                 self.lanes[lane].end_met();
                 self.open_read_partitions();
                 self.start_when_read();
@@ -101,8 +109,10 @@ impl KafkaEngine {
                 self.last_answer = Some(problem.map_or(LastCommit::Kept, LastCommit::Failed));
             }
             Note::Committed { round, problem } => self.commit_answered(round, problem),
-            Note::Stopped { epoch, lane, problem } if epoch == self.epoch => self.stopped(lane, &problem),
-            Note::Failed { problem, owned } => self.fail(problem, owned),
+            Note::Stopped { epoch, lane, kind, problem } if epoch == self.epoch => {
+                self.stopped(lane, kind, problem);
+            }
+            Note::Failed { problem, kind } => self.fail(problem, kind),
             // Of an assignment that is over.
             Note::Wanted { .. }
             | Note::Gone { .. }
@@ -151,6 +161,14 @@ impl KafkaEngine {
         tracing::info!(pipeline = %self.pipeline.name, sources, lanes = self.lanes.len(), "partitions assigned");
     }
 
+    /// Says that the pipeline has run, for whoever finds its group without offsets one day.
+    fn leave_a_trace(&mut self) {
+        let said = serde_json::json!({ "group": self.group, "at": timestamp::print(wall_time()) });
+        let body = Body::Plain { key: BEGUN.to_owned(), value: Some(said.to_string().into_bytes()) };
+        let topic = Arc::clone(&self.progress.name);
+        self.outbox.send(Production { topic, partition: 0, body, then: Then::Nothing }, &mut self.ended);
+    }
+
     /// Topics may have grown since the last time.
     fn know_partitions(&mut self, partitions: &HashMap<Arc<str>, i32>) {
         let others = [&mut self.replay_topic, &mut self.dlq, &mut self.dlq_state, &mut self.progress];
@@ -182,6 +200,11 @@ impl KafkaEngine {
         self.under_way.clear();
         // What is acknowledged from now on is not known here any more; it is met when it is read.
         self.copying.clear();
+        self.ending = 0;
+        self.unwritten.clear();
+        // What could not be written was not written: whoever has the partition next has the record.
+        self.outbox
+            .give_up(|then| matches!(then, Then::Mark { .. } | Then::Progress { .. }), &mut self.ended);
         self.put_back.clear();
         self.keys.clear();
         self.held_back.clear();
@@ -193,6 +216,7 @@ impl KafkaEngine {
         self.next_source = 0;
         // What was given meanwhile is of an assignment that is over, and settles nothing.
         self.settle_what_waited();
+        self.absorb_ended();
     }
 
     /// Where keys are ordered, nothing of a partition starts before all that waits in its tiers is known, and nothing at
@@ -240,17 +264,22 @@ impl KafkaEngine {
             return;
         }
         let unread = |lane: &Lane| {
-            lane.kind != LaneKind::Source && !lane.stopped && (!lane.ended || lane.next < lane.late_end)
+            lane.kind != LaneKind::Source
+                && lane.stopped.is_none()
+                && (!lane.ended || lane.next < lane.late_end)
         };
         let is_late = |then: &Then| match then {
             Then::Mark { epoch, .. } => *epoch != self.epoch,
-            Then::Spooled(_) => true,
-            Then::Progress { .. } | Then::Nothing => false,
+            Then::Spooled(_) | Then::Progress { .. } | Then::Nothing => false,
         };
-        let waits = self.lanes.iter().any(unread)
-            || self.outbox.pending().any(is_late)
-            || !self.letters.are_read_up_to(&self.letter_ends);
+        let waits = self.lanes.iter().any(unread) || self.outbox.pending().any(is_late);
         if waits && !self.twins.is_late(Instant::now()) {
+            return;
+        }
+        // Which keys are blocked is known only from all letters, however long that takes.
+        if self.blocks_keys()
+            && !(self.letters.are_loaded() && self.letters.are_read_up_to(&self.letter_ends))
+        {
             return;
         }
         self.meet_blocked_keys();
@@ -262,79 +291,23 @@ impl KafkaEngine {
         });
     }
 
-    /// What a record is to others of its message. `replaces` is set on a copy that this assignment did not write.
-    fn meeting(&mut self, at: usize, waiting: &Waiting, replaces: Option<Replaces>) -> Meeting {
-        let of_source = self.lanes[at].kind == LaneKind::Source;
-        let meeting = if !of_source && !self.twins.is_reading() {
-            replaces.map_or(Meeting::First, |replaces| self.meet_late(at, waiting, replaces))
-        } else if !self.twins.are_possible() {
-            Meeting::First
-        } else if self.letters.has_died(waiting.number, waiting.meta.replays, waiting.meta.created) {
-            Meeting::Behind
-        } else {
-            self.twins.meet(waiting.number, &waiting.meta, at, waiting.offset)
-        };
-        match meeting {
-            Meeting::First => {}
-            // It stays where it is, and is passed over when its turn comes.
-            Meeting::Further { lane, offset } => self.mark(lane, offset, None),
-            Meeting::Behind => self.mark(at, waiting.offset, None),
-        }
-        meeting
-    }
-
-    fn arrived(&mut self, at: usize, records: Vec<Polled>) {
-        let ordered = self.options.ordering == Ordering::Key;
-        let mut freed = false;
-        for Polled { waiting, bytes, replaces } in records {
-            let lane = &mut self.lanes[at];
-            let (number, offset) = (waiting.number, waiting.offset);
-            let is_news = lane.meet(offset);
-            let due = waiting.due.unwrap_or_default().as_millis();
-            let expected = lane.kind != LaneKind::Source && self.under_way.remove(&(due, at, offset));
-            // It may be read before its acknowledgement is heard of.
-            let copied = lane.kind != LaneKind::Source && self.copying.remove(&(due, number));
-            let put_back = self.put_back.remove(&number).is_some();
-            if !is_news {
-                freed |= lane.room.free(1, bytes);
-                continue;
-            }
-            let replaces = replaces.filter(|_| !expected && !copied);
-            let meeting = self.meeting(at, &waiting, replaces);
-            if waiting.meta.replays > 0 {
-                self.letter_came_back(&waiting);
-            }
-            let lane = &mut self.lanes[at];
-            if meeting == Meeting::Behind {
-                freed |= lane.kind == LaneKind::Source && lane.room.free(1, bytes);
-                continue;
-            }
-            if ordered
-                && meeting == Meeting::First
-                && !expected
-                && !put_back
-                && let Some(key) = hash_of(&waiting.message)
-            {
-                self.keys.join(key, number);
-            }
-            if lane.kind == LaneKind::Source {
-                lane.fifo.push_back(waiting);
-            } else {
-                self.ahead.put(at, waiting, self.now);
-            }
-        }
-        if freed {
-            self.mailbox.call_reader();
-        }
-    }
-
-    fn stopped(&mut self, at: usize, problem: &str) {
+    fn stopped(&mut self, at: usize, kind: ProblemKind, problem: String) {
         let lane = &mut self.lanes[at];
-        lane.stopped = true;
-        tracing::error!(
-            topic = %lane.topic, partition = lane.partition, from = lane.next, problem,
-            "records that were not delivered are gone from this partition; it is not read any further. Look with \
-             `redrive audit`, then move the group's offset with kafka-consumer-groups.sh and start again"
-        );
+        if !lane.stopped.as_ref().is_some_and(|before| before.problem == problem) {
+            tracing::error!(
+                topic = %lane.topic, partition = lane.partition, from = lane.next, problem,
+                "nothing more of this partition is read"
+            );
+        }
+        lane.stopped = Some(Stopped { kind, problem, heard: Instant::now() });
+        self.start_when_read();
+    }
+
+    /// Something came of a lane.
+    fn goes_on(&mut self, at: usize) {
+        let lane = &mut self.lanes[at];
+        if lane.stopped.take_if(|stopped| stopped.kind != ProblemKind::LostRange).is_some() {
+            tracing::info!(topic = %lane.topic, partition = lane.partition, "the partition is read again");
+        }
     }
 }

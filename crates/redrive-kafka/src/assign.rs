@@ -11,14 +11,17 @@ use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use redrive::engine::completion::CompletionSet;
 
+use crate::begin::{self, RanBefore};
 use crate::desk::Desk;
+use crate::died::Died;
 use crate::lane::LaneKind;
 use crate::mailbox::LaneStart;
 use crate::options::{Cluster, KafkaPipeline, Start, TopicsMode};
 use crate::progress::{CommitNote, Standing, apply_chunk, note, read_chunk_key};
+use crate::record::Reader;
 use crate::room::Room;
 use crate::suspects::Suspected;
-use crate::topics::{self, TopicsFault};
+use crate::topics::{self, Topics, TopicsFault};
 
 /// How long a question to the broker may take.
 pub const ASK_MAX: Duration = Duration::from_secs(10);
@@ -32,6 +35,8 @@ pub struct Plan {
     pub start: Option<Start>,
     pub progress: String,
     pub letters: String,
+    /// All topics of the pipeline.
+    pub owned: Topics,
     /// For reading `T.progress`.
     pub reader: ClientConfig,
     /// For making topics larger that have to be.
@@ -59,6 +64,8 @@ pub enum AssignFault {
     )]
     Grown { source_topic: String, of_source: i32, tier: String, of_tier: i32 },
     #[error("{0}")]
+    RanBefore(RanBefore),
+    #[error("{0}")]
     Topics(#[from] TopicsFault),
 }
 
@@ -70,6 +77,10 @@ pub struct Begun {
     pub partitions: HashMap<Arc<str>, i32>,
     /// Where the letters of these partitions end.
     pub letter_ends: Vec<(i32, i64)>,
+    /// The last letters of the owners before.
+    pub died: Died,
+    /// Whether nothing says yet that the pipeline has run.
+    pub is_first: bool,
     /// Whether the source has partitions that nobody was ever given: whoever gets one commits where it begins.
     pub has_orphans: bool,
 }
@@ -125,6 +136,8 @@ pub fn begin(
     if notes.values().any(|(_, read)| read.more) {
         read_chunks(plan, &mut starts)?;
     }
+    let died = died(plan, &notes, &letter_ends)?;
+    let is_first = consumer.fetch_watermarks(&plan.progress, 0, ASK_MAX)?.1 == 0;
     let sources = names.iter().filter(|(topic, _)| *topic == plan.source).count().max(1);
     let tiers = (names.len().saturating_sub(sources)).max(1);
     let lanes = names
@@ -155,7 +168,28 @@ pub fn begin(
             })
         })
         .collect();
-    Ok(Begun { lanes, partitions, letter_ends, has_orphans })
+    Ok(Begun { lanes, partitions, letter_ends, died, is_first, has_orphans })
+}
+
+/// The last letters of partitions whose owners did not end in order: these may have left a letter and its record.
+fn died(
+    plan: &Plan,
+    notes: &HashMap<Name, (u64, CommitNote)>,
+    ends: &[(i32, i64)],
+) -> Result<Died, AssignFault> {
+    let unclean: BTreeSet<i32> = notes
+        .iter()
+        .filter(|(_, (_, note))| note.is_ours && !note.clean)
+        .map(|((_, partition), _)| *partition)
+        .collect();
+    // The topic of the letters may have fewer partitions.
+    let count = ends.iter().map(|(partition, _)| partition + 1).max().unwrap_or(1);
+    let is_needed = |(partition, _): &&(i32, i64)| {
+        unclean.contains(partition) || unclean.iter().any(|source| *source >= count)
+    };
+    let ends: Vec<(i32, i64)> = ends.iter().filter(is_needed).copied().collect();
+    let reader = Reader::new(&plan.description);
+    Ok(Died::read(&plan.cluster, &reader, &plan.letters, &ends)?)
 }
 
 /// What the owners before have made letters of: that has to be known before their records are started again.
@@ -249,9 +283,16 @@ fn first_offsets(
         _ if !fresh.iter().any(|(topic, _)| *topic == plan.source) => false,
         // A partition that was added later begins at its beginning: what is in it came after the first start.
         _ if any_committed(consumer, &plan.source)? => false,
-        Some(Start::Latest) => true,
-        Some(Start::Earliest) => false,
-        None => return Err(AssignFault::NoStart { topic: plan.source.to_string() }),
+        start => {
+            if let Some(ran) = begin::ran_before(&plan.cluster, &plan.owned)? {
+                return Err(AssignFault::RanBefore(ran));
+            }
+            match start {
+                Some(Start::Latest) => true,
+                Some(Start::Earliest) => false,
+                None => return Err(AssignFault::NoStart { topic: plan.source.to_string() }),
+            }
+        }
     };
     let mut first = Vec::with_capacity(fresh.len());
     for (topic, partition) in fresh {

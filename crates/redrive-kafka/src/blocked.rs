@@ -7,10 +7,11 @@ use redrive::engine::{AfterDead, EngineError, LetterState};
 
 use crate::engine::KafkaEngine;
 use crate::keys::hash_of;
+use crate::mailbox::FailKind;
 use crate::waiting::Waiting;
 
 impl KafkaEngine {
-    fn blocks_keys(&self) -> bool {
+    pub(crate) fn blocks_keys(&self) -> bool {
         self.is_ordered() && self.options.after_dead == AfterDead::BlockKey
     }
 
@@ -21,7 +22,7 @@ impl KafkaEngine {
     }
 
     /// The keys of letters that are not known yet: of those before us, who had the partitions.
-    pub(crate) fn know_blocked_keys(&mut self) -> Result<(), EngineError> {
+    fn know_blocked_keys(&mut self) -> Result<(), EngineError> {
         if !self.blocks_keys() {
             return Ok(());
         }
@@ -37,7 +38,7 @@ impl KafkaEngine {
     /// The same, once partitions are assigned and all letters of their owners before are read.
     pub(crate) fn meet_blocked_keys(&mut self) {
         if let Err(error) = self.know_blocked_keys() {
-            self.fail(error.to_string(), false);
+            self.fail(error.to_string(), FailKind::Unavailable);
         }
     }
 

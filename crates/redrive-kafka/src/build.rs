@@ -44,6 +44,16 @@ impl Build {
         }
     }
 
+    /// What this build cannot read of a topic with this `compression.type`, if that is so.
+    pub fn lacks_codec(&self, compression: &str) -> Option<String> {
+        let is_known = matches!(compression, "producer" | "uncompressed" | "none")
+            || self.compression.contains(&compression);
+        let have = self.compression.join(", ");
+        (!is_known).then(|| {
+            format!("has compression.type={compression}, which this build cannot read; it has {have}")
+        })
+    }
+
     /// What a setting asks for that is not in this build, and what helps.
     pub fn lacks(&self, key: &str, value: &str) -> Option<(String, String)> {
         let value = value.trim();
@@ -113,6 +123,14 @@ mod tests {
             assert_eq!(plain.lacks(key, value), None);
         }
         assert!(plain.to_string().contains("SASL PLAIN · no TLS (feature kafka-tls)"), "{plain}");
+    }
+
+    #[test]
+    fn a_topic_is_read_only_in_a_codec_that_is_built_in() {
+        let without = build(PLAIN);
+        assert!(without.lacks_codec("zstd").is_some_and(|told| told.contains("gzip, snappy, lz4")));
+        assert!(["producer", "uncompressed", "lz4"].iter().all(|codec| without.lacks_codec(codec).is_none()));
+        assert_eq!(Build::of_this().lacks_codec("zstd"), None, "this one has it");
     }
 
     #[test]

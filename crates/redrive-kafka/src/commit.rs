@@ -1,8 +1,8 @@
 //! Batches until they are durable: their copies acknowledged, their marks committed or in `T.progress`. No I/O.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
-use redrive::engine::Ticket;
+use redrive::engine::{Event, Ticket};
 
 use crate::lane::Lane;
 
@@ -18,7 +18,7 @@ struct Open {
 /// Batches that were given and not yet reported.
 #[derive(Debug, Default)]
 pub struct Tickets {
-    open: VecDeque<Open>,
+    open: BTreeMap<u64, Open>,
     /// How many were given so far.
     given: u64,
 }
@@ -26,14 +26,12 @@ pub struct Tickets {
 impl Tickets {
     pub fn begin(&mut self, epoch: u32) -> Ticket {
         self.given += 1;
-        self.open.push_back(Open { copies: 0, epoch, marks: Vec::new() });
+        self.open.insert(self.given, Open { copies: 0, epoch, marks: Vec::new() });
         Ticket(self.given)
     }
 
     fn get(&mut self, ticket: Ticket) -> Option<&mut Open> {
-        let first = self.given - self.open.len() as u64 + 1;
-        let at = ticket.0.checked_sub(first)?;
-        self.open.get_mut(at as usize)
+        self.open.get_mut(&ticket.0)
     }
 
     /// One of its verdicts waits for a copy.
@@ -59,18 +57,24 @@ impl Tickets {
         }
     }
 
-    /// The last batch that is durable with all before it, if that is news. What was marked in an assignment that is over
-    /// will be repeated by somebody; nobody has to wait for it.
-    pub fn durable(&mut self, lanes: &[Lane], epoch: u32) -> Option<Ticket> {
+    /// What is durable, if that is news: all batches up to one; and where `is_held`, so that the first may be open for long,
+    /// each of those behind it too. What was marked in an assignment that is over will be repeated by somebody; nobody has
+    /// to wait for it.
+    pub fn durable(&mut self, lanes: &[Lane], epoch: u32, is_held: bool, out: &mut Vec<Event>) {
         let is_kept = |open: &Open| {
             let kept = |(lane, mark): &(usize, u64)| lanes.get(*lane).is_none_or(|lane| lane.kept >= *mark);
             open.copies == 0 && (open.epoch != epoch || open.marks.iter().all(kept))
         };
-        let before = self.open.len();
-        while self.open.front().is_some_and(is_kept) {
-            self.open.pop_front();
+        let mut last = None;
+        while let Some(first) = self.open.first_entry().filter(|first| is_kept(first.get())) {
+            last = Some(*first.key());
+            first.remove();
         }
-        (self.open.len() < before).then(|| Ticket(self.given - self.open.len() as u64))
+        out.extend(last.map(|last| Event::Durable(Ticket(last))));
+        if is_held {
+            let behind = self.open.extract_if(.., |_, open| is_kept(open));
+            out.extend(behind.map(|(ticket, _)| Event::DurableAlone(Ticket(ticket))));
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -101,18 +105,40 @@ mod tests {
         Lane { kept, ..lane }
     }
 
+    fn durable(tickets: &mut Tickets, lanes: &[Lane], epoch: u32, is_held: bool) -> Vec<Event> {
+        let mut out = Vec::new();
+        tickets.durable(lanes, epoch, is_held, &mut out);
+        out
+    }
+
     #[test]
     fn batches_become_durable_in_the_order_they_were_given() {
         let mut tickets = Tickets::default();
         let (first, second) = (tickets.begin(1), tickets.begin(1));
         tickets.copying(first);
         tickets.marked(second, 0, 3);
-        assert_eq!(tickets.durable(&[lane(9)], 1), None);
+        assert_eq!(durable(&mut tickets, &[lane(9)], 1, false), []);
         tickets.marked(first, 0, 5);
         tickets.copied(first);
-        assert_eq!(tickets.durable(&[lane(4)], 1), None);
-        assert_eq!(tickets.durable(&[lane(5)], 1), Some(second));
-        assert_eq!(tickets.durable(&[lane(5)], 1), None, "it is told once");
+        assert_eq!(durable(&mut tickets, &[lane(4)], 1, false), []);
+        assert_eq!(durable(&mut tickets, &[lane(5)], 1, false), [Event::Durable(second)]);
+        assert_eq!(durable(&mut tickets, &[lane(5)], 1, false), [], "it is told once");
+    }
+
+    #[test]
+    fn a_batch_that_is_held_does_not_hold_up_those_behind_it() {
+        let mut tickets = Tickets::default();
+        let [first, second, third, fourth] = [(); 4].map(|()| tickets.begin(1));
+        tickets.copying(second);
+        tickets.marked(fourth, 0, 7);
+        let told = durable(&mut tickets, &[lane(5)], 1, true);
+        assert_eq!(told, [Event::Durable(first), Event::DurableAlone(third)]);
+        tickets.copied(second);
+        assert_eq!(
+            durable(&mut tickets, &[lane(7)], 1, true),
+            [Event::Durable(fourth)],
+            "with the one before it"
+        );
     }
 
     #[test]
@@ -120,6 +146,6 @@ mod tests {
         let mut tickets = Tickets::default();
         let ticket = tickets.begin(1);
         tickets.marked(ticket, 3, 7);
-        assert_eq!(tickets.durable(&[], 2), Some(ticket));
+        assert_eq!(durable(&mut tickets, &[], 2, false), [Event::Durable(ticket)]);
     }
 }

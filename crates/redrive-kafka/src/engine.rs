@@ -3,27 +3,31 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redrive::engine::numbers::NumberMap;
 use redrive::engine::{Delivery, EngineError, Ordering, Settlement, StoreOptions, Ticket};
 use redrive_core::Time;
 
 use crate::commit::Tickets;
+use crate::died::Died;
 use crate::keys::Keys;
 use crate::lane::Lane;
 use crate::letters::Letters;
 use crate::lookahead::LookAhead;
-use crate::mailbox::{Mailbox, Note};
+use crate::mailbox::{FailKind, Mailbox, Note};
+use crate::meeting::PassedOver;
 use crate::options::KafkaPipeline;
+use crate::outbox::Outbox;
 use crate::poll::Poller;
-use crate::produce::{Ended, Outbox, Production};
+use crate::produce::{Ended, Production};
 use crate::reservation::Advance;
 use crate::spool::Spool;
 use crate::started::Started;
 use crate::suspects::Suspected;
 use crate::trim::Trimmer;
 use crate::twins::Twins;
+use crate::unwritten::Unwritten;
 
 /// A topic that copies are written to.
 #[derive(Clone, Debug)]
@@ -98,6 +102,7 @@ pub struct KafkaEngine {
     pub(crate) pipeline: KafkaPipeline,
     pub(crate) options: StoreOptions,
     pub(crate) source: Arc<str>,
+    pub(crate) group: String,
     pub(crate) tiers: Vec<(Duration, Target)>,
     pub(crate) replay_topic: Target,
     pub(crate) dlq: Target,
@@ -109,6 +114,10 @@ pub struct KafkaEngine {
     pub(crate) outbox: Outbox<Then>,
     pub(crate) letters: Letters,
     pub(crate) spool: Spool,
+    /// Partitions that are held because something of theirs cannot be written.
+    pub(crate) unwritten: Unwritten,
+    /// Letters and successes that are not acknowledged: their messages are not at their end.
+    pub(crate) ending: u64,
     /// Cuts off what is done as long as it lives.
     pub(crate) _trimmer: Trimmer,
 
@@ -132,6 +141,10 @@ pub struct KafkaEngine {
     pub(crate) twins: Twins,
     /// Where the letters ended when the partitions were assigned.
     pub(crate) letter_ends: Vec<(i32, i64)>,
+    /// The last letters of the owners before.
+    pub(crate) died: Died,
+    /// Records that were not delivered because another record of their message goes on.
+    pub(crate) passed_over: PassedOver,
     /// Set after a gap in which others may have been given the partitions: nothing is started before a commit later than
     /// this round is answered.
     pub(crate) unsure: Option<u64>,
@@ -166,7 +179,7 @@ pub struct KafkaEngine {
     pub(crate) gated: bool,
     pub(crate) odd_to_due: bool,
     pub(crate) next_source: usize,
-    pub(crate) failed: Option<(String, bool)>,
+    pub(crate) failed: Option<(String, FailKind)>,
     pub(crate) closed: bool,
     pub(crate) last_answer: Option<LastCommit>,
     pub(crate) notes: Vec<Note>,
@@ -218,6 +231,11 @@ impl KafkaEngine {
         self.tend_every = self.tend_every.min(span);
     }
 
+    /// How soon records of the spool are offered again; half a minute unless set.
+    pub fn offer_spooled_every(&mut self, span: Duration) {
+        self.spool.offer_every(span, Instant::now());
+    }
+
     /// The first offset of a partition that was not read yet; `None` if the partition is not ours.
     pub fn read_up_to(&self, topic: &str, partition: i32) -> Option<u64> {
         let lane = self.lanes.iter().find(|lane| lane.partition == partition && *lane.topic == *topic)?;
@@ -231,9 +249,12 @@ impl KafkaEngine {
         lane.is_some_and(|lane| lane.out.contains_key(&receipt.at))
     }
 
-    /// Whether partitions are assigned and each was read to its end once.
+    /// Whether partitions are assigned and each was read to its end once, and all letters are known.
     pub fn has_caught_up(&self) -> bool {
-        !self.lanes.is_empty() && self.claim == Claim::Ours && self.lanes.iter().all(|lane| lane.ended)
+        self.letters.are_loaded()
+            && !self.lanes.is_empty()
+            && self.claim == Claim::Ours
+            && self.lanes.iter().all(|lane| lane.ended)
     }
 
     pub(crate) fn is_ordered(&self) -> bool {
@@ -244,14 +265,17 @@ impl KafkaEngine {
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         match &self.failed {
             None => Ok(()),
-            Some((problem, true)) => Err(EngineError::Owned(problem.clone())),
-            Some((problem, false)) => Err(EngineError::Unavailable(problem.clone())),
+            Some((problem, FailKind::Owned)) => Err(EngineError::Owned(problem.clone())),
+            Some((problem, FailKind::Unavailable)) => Err(EngineError::Unavailable(problem.clone())),
+            Some((problem, FailKind::Refused(fix))) => {
+                Err(EngineError::Directory { problem: problem.clone(), fix })
+            }
         }
     }
 
-    pub(crate) fn fail(&mut self, problem: String, owned: bool) {
+    pub(crate) fn fail(&mut self, problem: String, kind: FailKind) {
         tracing::error!(pipeline = %self.pipeline.name, problem, "the Kafka engine stops");
-        self.failed.get_or_insert((problem, owned));
+        self.failed.get_or_insert((problem, kind));
     }
 }
 
@@ -260,6 +284,12 @@ impl Drop for KafkaEngine {
     fn drop(&mut self) {
         self.poller.abort();
     }
+}
+
+/// For people, and for who compares with what was written long ago: the engine's own time is given to it.
+pub(crate) fn wall_time() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time::from_millis(u64::try_from(since.as_millis()).unwrap_or(0))
 }
 
 pub(crate) fn unavailable(error: &dyn std::fmt::Display) -> EngineError {

@@ -101,6 +101,19 @@ impl Keys {
         None
     }
 
+    /// One that [`Self::next_free`] gave may not start yet: it waits again, until [`Self::wake`].
+    pub fn wait_again(&mut self, key: u64, lane: usize, waiting: Waiting) {
+        let line = self.lines.entry(key).or_default();
+        line.running = line.running.filter(|running| *running != waiting.number);
+        line.blocked.insert((waiting.number, lane, waiting.offset), waiting);
+        self.blocked += 1;
+    }
+
+    /// Somebody of the key may start now.
+    pub fn wake(&mut self, key: u64) {
+        self.look(key);
+    }
+
     /// About how many could be started by [`Self::next_free`].
     pub fn free(&self) -> usize {
         self.free.len()

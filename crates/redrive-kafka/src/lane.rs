@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use redrive::engine::ProblemKind;
 use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
 
@@ -25,6 +26,25 @@ pub struct Out {
     pub key: Option<u64>,
     /// Whether it is a suspect that was not announced yet: it does not run.
     pub waits: bool,
+}
+
+/// Why nothing more of a lane is read.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    pub kind: ProblemKind,
+    pub problem: String,
+    /// When the client last said so; it says it several times a second.
+    pub heard: Instant,
+}
+
+/// What was not said again for so long is over.
+const STOPPED_HEARD_WITHIN: Duration = Duration::from_secs(15);
+
+impl Stopped {
+    /// Whether it is over though nothing has come: the end of a partition is told only once. What is lost stays lost.
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.kind != ProblemKind::LostRange && now.duration_since(self.heard) > STOPPED_HEARD_WITHIN
+    }
 }
 
 /// Commits with notes that could not say everything, of which it is remembered what they covered.
@@ -57,7 +77,7 @@ pub struct Lane {
     /// Whether its end was met since it was assigned.
     pub ended: bool,
     /// Set if nothing more will come, and why.
-    pub stopped: bool,
+    pub stopped: Option<Stopped>,
     pub done: CompletionSet,
     /// What was done when the partition was assigned.
     pub done_before: CompletionSet,
@@ -120,7 +140,7 @@ impl Lane {
             next: committed,
             end: committed,
             ended: false,
-            stopped: false,
+            stopped: None,
             done_before: done.clone(),
             done,
             late_end: 0,

@@ -78,6 +78,7 @@ impl KafkaEngine {
             return;
         }
         self.mark(lane, replaces.offset, None);
+        self.pass_over_these(&[(lane, replaces.offset)]);
         let key = self.is_ordered().then(|| hash_of(&copy.message)).flatten();
         self.died(key, copy.origin.number());
     }

@@ -6,13 +6,14 @@
 //! - [`options`]: which cluster, which topics, how they are read
 //! - [`client`]: how librdkafka is set up for each of its parts; [`build`]: what it can do; [`reach`]: why a cluster does not
 //!   answer; [`topics`]: which topics there are and must be
-//! - [`poll`]: the polling thread, with `rebalance`, `rejoin` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`]: where partitions begin;
+//! - [`poll`]: the polling thread, with `rebalance`, `rejoin` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`], [`begin`]: where partitions begin;
 //!   [`mailbox`], [`room`]: between it and the engine
-//! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; [`twins`], `late`: which of two records of a message counts
+//! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; `meeting`, `twins`, `died`, `late`: which of two records of a message counts
 //! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`], `blocked`: what waits for its key
 //! - [`engine`]: the parts together, `open`, `take`, `settle`, `absorb` and `tend`: what it does; `serve`: the seam;
 //!   [`stores`] opens one for each pipeline
-//! - [`produce`]: copies on their way; [`spool`]: those that Kafka refuses
+//! - [`produce`], [`outbox`]: copies on their way; `unwritten`: partitions that are held because of one; `cut`, [`spool`]: what
+//!   Kafka will never take as it is
 //! - [`commit`]: batches until they are durable; [`progress`]: what is committed beside an offset
 //! - [`letters`]: dead letters, their states, and their way back
 //! - [`trim`]: what is done is cut off
@@ -26,6 +27,7 @@ pub mod topics;
 
 mod absent;
 pub mod assign;
+pub mod begin;
 pub mod committer;
 pub mod desk;
 mod fenced;
@@ -37,7 +39,9 @@ mod rejoin;
 pub mod room;
 mod trouble;
 
+mod died;
 mod late;
+mod meeting;
 pub mod record;
 mod replaces;
 mod twins;
@@ -61,7 +65,10 @@ mod take;
 mod tend;
 
 pub mod commit;
+mod condition;
 pub mod crashes;
+mod cut;
+pub mod outbox;
 pub mod produce;
 pub mod progress;
 pub mod reservation;
@@ -69,6 +76,7 @@ mod reserve;
 pub mod spool;
 pub mod started;
 pub mod suspects;
+mod unwritten;
 
 pub mod letters;
 

@@ -42,6 +42,8 @@ pub struct Due {
 #[derive(Debug)]
 pub struct LookAhead {
     entries: BTreeMap<(u64, u64), Entry>,
+    /// The entries of lanes of which nothing may start for now.
+    parked: BTreeMap<usize, BTreeMap<(u64, u64), Entry>>,
     arrivals: u64,
     memory: usize,
     memory_max: usize,
@@ -52,7 +54,15 @@ pub struct LookAhead {
 
 impl LookAhead {
     pub fn new(spill: Spill) -> Self {
-        Self { entries: BTreeMap::new(), arrivals: 0, memory: 0, memory_max: MEMORY_MAX, deferred: 0, spill }
+        Self {
+            entries: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            arrivals: 0,
+            memory: 0,
+            memory_max: MEMORY_MAX,
+            deferred: 0,
+            spill,
+        }
     }
 
     #[cfg(test)]
@@ -80,7 +90,18 @@ impl LookAhead {
         }
         self.arrivals += 1;
         self.deferred += usize::from(deferred);
-        self.entries.insert((due, self.arrivals), Entry { lane, offset, number, deferred, held });
+        let entries = self.parked.get_mut(&lane).unwrap_or(&mut self.entries);
+        entries.insert((due, self.arrivals), Entry { lane, offset, number, deferred, held });
+    }
+
+    /// Nothing of this lane comes until [`Self::unpark`].
+    pub fn park(&mut self, lane: usize) {
+        let of_lane = self.entries.extract_if(.., |_, entry| entry.lane == lane).collect();
+        self.parked.insert(lane, of_lane);
+    }
+
+    pub fn unpark(&mut self, lane: usize) {
+        self.entries.append(&mut self.parked.remove(&lane).unwrap_or_default());
     }
 
     /// The next one that is due. One whose bytes the file lost is named by lane and offset.
@@ -112,8 +133,10 @@ impl LookAhead {
 
     /// Takes out the message with this number, whatever its time. Looks at all entries: it is done for people.
     pub fn take(&mut self, number: u64) -> Option<(usize, Waiting)> {
-        let key = *self.entries.iter().find(|(_, entry)| entry.number == number)?.0;
-        let entry = self.entries.remove(&key)?;
+        let entry = std::iter::once(&mut self.entries).chain(self.parked.values_mut()).find_map(|entries| {
+            let key = *entries.iter().find(|(_, entry)| entry.number == number)?.0;
+            entries.remove(&key)
+        })?;
         let lane = entry.lane;
         self.taken_out(entry).map(|waiting| (lane, waiting))
     }
@@ -121,12 +144,17 @@ impl LookAhead {
     /// The entries after this key, in the order of their times, each with its message if that can be read.
     pub fn after(&self, after: Option<(u64, u64)>) -> impl Iterator<Item = ((u64, u64), Option<Waiting>)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.entries.range((from, Bound::Unbounded)).map(|(key, entry)| {
+        let all = std::iter::once(&self.entries).chain(self.parked.values());
+        let mut parts: Vec<_> = all.map(|entries| entries.range((from, Bound::Unbounded)).peekable()).collect();
+        std::iter::from_fn(move || {
+            let heads = parts.iter_mut().enumerate().filter_map(|(at, part)| Some((*part.peek()?.0, at)));
+            let (_, at) = heads.min()?;
+            let (key, entry) = parts[at].next()?;
             let waiting = match &entry.held {
                 Held::Memory(waiting) => Some((**waiting).clone()),
                 Held::File(spilled) => self.spill.read(spilled),
             };
-            (*key, waiting)
+            Some((*key, waiting))
         })
     }
 
@@ -150,11 +178,11 @@ impl LookAhead {
     }
 
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.parked.values().map(BTreeMap::len).sum::<usize>()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     /// Those in memory that come due first.
@@ -185,6 +213,7 @@ impl LookAhead {
 
     pub fn clear(&mut self) {
         self.entries.clear();
+        self.parked.clear();
         (self.memory, self.deferred) = (0, 0);
         self.spill.clear();
     }
@@ -251,6 +280,26 @@ mod tests {
         let offsets: Vec<u64> = ahead.take_stragglers(0, 3, 10).iter().map(|w| w.offset).collect();
         assert_eq!(offsets, [1]);
         assert_eq!(ahead.len(), 2);
+    }
+
+    #[test]
+    fn nothing_of_a_parked_lane_comes_and_nothing_of_it_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ahead = LookAhead::new(Spill::new(dir.path(), "orders"));
+        let come = |ahead: &mut LookAhead| {
+            let mut offsets = Vec::new();
+            while let Some(Ok(due)) = ahead.pop_due(Time::from_millis(100)) {
+                offsets.push(due.waiting.offset);
+            }
+            offsets
+        };
+        (1..5).for_each(|n| ahead.put(n as usize % 2, waiting(n, n), Time::ZERO));
+        ahead.park(1);
+        ahead.put(1, waiting(5, 5), Time::ZERO);
+        assert_eq!((come(&mut ahead), ahead.len()), (vec![2, 4], 3));
+        assert_eq!(ahead.next_due(), None, "time alone brings nothing");
+        ahead.unpark(1);
+        assert_eq!((come(&mut ahead), ahead.len()), (vec![1, 3, 5], 0));
     }
 
     /// What the look-ahead costs beside the delay index of the embedded engine; see ADR 15.

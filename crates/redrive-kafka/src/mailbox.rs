@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
+use redrive::engine::ProblemKind;
 use redrive::engine::completion::CompletionSet;
 
+use crate::died::Died;
 use crate::lane::LaneKind;
 use crate::room::Room;
 use crate::suspects::Suspected;
@@ -23,6 +25,10 @@ pub enum Note {
         partitions: HashMap<Arc<str>, i32>,
         /// Where the letters of these partitions end.
         letter_ends: Vec<(i32, i64)>,
+        /// The last letters of the owners before.
+        died: Died,
+        /// Whether nothing says yet that the pipeline has run.
+        is_first: bool,
     },
     /// The partitions are wanted by somebody else. Answered with [`Order::Release`].
     Wanted {
@@ -55,13 +61,25 @@ pub enum Note {
     Stopped {
         epoch: u32,
         lane: usize,
+        kind: ProblemKind,
         problem: String,
     },
     /// Nothing more comes at all.
     Failed {
         problem: String,
-        owned: bool,
+        kind: FailKind,
     },
+}
+
+/// Why nothing more comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailKind {
+    /// Another process has taken this one's place.
+    Owned,
+    /// It may go better another time.
+    Unavailable,
+    /// Somebody has to do what is said here first.
+    Refused(&'static str),
 }
 
 /// How a lane begins.

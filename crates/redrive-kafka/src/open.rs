@@ -1,4 +1,4 @@
-//! Opening a pipeline: its topics are looked at, its letters read, the group joined.
+//! Opening a pipeline: its topics are looked at, its letters are read beside, the group is joined.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,16 +11,19 @@ use redrive::engine::{EngineError, Ordering, StoreOptions};
 use redrive_core::Time;
 
 use crate::assign::{self, Plan};
+use crate::begin;
 use crate::commit::Tickets;
+use crate::died::Died;
 use crate::engine::{Claim, DueReserve, KafkaEngine, Target, unavailable};
 use crate::keys::Keys;
 use crate::lane::LaneKind;
 use crate::letters::Letters;
 use crate::lookahead::LookAhead;
 use crate::mailbox::Mailbox;
+use crate::meeting::PassedOver;
 use crate::options::{Cluster, KafkaPipeline, Only};
+use crate::outbox::Outbox;
 use crate::poll::Poller;
-use crate::produce::Outbox;
 use crate::record::Reader;
 use crate::spill::Spill;
 use crate::spool::Spool;
@@ -29,6 +32,7 @@ use crate::tend::{STRAGGLER_AFTER, TEND_EVERY};
 use crate::topics::{self, Topics};
 use crate::trim::Trimmer;
 use crate::twins::Twins;
+use crate::unwritten::Unwritten;
 
 /// How long what is in flight may take when partitions are wanted by others, unless the pipeline says. They wait for it
 /// meanwhile.
@@ -47,7 +51,7 @@ const LOOK_AHEAD_RECORDS: usize = 1_000_000;
 const PREFETCH_KBYTES: usize = 64 << 10;
 
 impl KafkaEngine {
-    /// Opens a pipeline: checks or makes its topics, reads its letters, joins the group.
+    /// Opens a pipeline: checks or makes its topics, begins to read its letters, joins the group.
     pub fn open(
         cluster: &Cluster,
         pipeline: &KafkaPipeline,
@@ -70,6 +74,7 @@ impl KafkaEngine {
             topics: read.iter().map(|(name, kind)| (Arc::from(name.as_str()), *kind)).collect(),
             start: cluster.start,
             progress: topics.progress.clone(),
+            owned: topics.clone(),
             letters: topics.dlq.clone(),
             reader: cluster.reader(),
             cluster: cluster.clone(),
@@ -96,10 +101,11 @@ impl KafkaEngine {
         let state_dir = cluster.state_dir.join("kafka");
         let target = |name: &str| Target { name: name.into(), partitions: counts.of(name) };
         let tiers = topics.tiers.iter().map(|(delay, name)| (*delay, target(name))).collect();
-        let mut engine = Self {
+        Ok(Self {
             pipeline: pipeline.clone(),
             options,
             source,
+            group: cluster.group.clone(),
             tiers,
             replay_topic: target(&topics.replay),
             dlq: target(&topics.dlq),
@@ -108,9 +114,11 @@ impl KafkaEngine {
             mailbox,
             poller,
             outbox,
+            _trimmer: Trimmer::start(cluster, &topics, letters.trimmer(cluster)),
             letters,
-            spool: Spool::new(state_dir.join("spool").join(&pipeline.name)),
-            _trimmer: Trimmer::start(cluster, &topics),
+            spool: Spool::open(state_dir.join("spool").join(&pipeline.name), Instant::now()),
+            unwritten: Unwritten::default(),
+            ending: 0,
             epoch: 0,
             lanes: Vec::new(),
             by_name: HashMap::new(),
@@ -124,6 +132,8 @@ impl KafkaEngine {
             held_back: HashSet::new(),
             twins: Twins::default(),
             letter_ends: Vec::new(),
+            died: Died::default(),
+            passed_over: PassedOver::default(),
             unsure: None,
             unsettled: Vec::new(),
             heard: Instant::now(),
@@ -153,10 +163,7 @@ impl KafkaEngine {
             last_answer: None,
             notes: Vec::new(),
             ended: Vec::new(),
-        };
-        engine.know_blocked_keys()?;
-        engine.send_spooled();
-        Ok(engine)
+        })
     }
 }
 
@@ -185,9 +192,12 @@ impl Counts {
             .iter()
             .map(|t| (t.name().to_owned(), i32::try_from(t.partitions().len()).unwrap_or(i32::MAX)));
         let counts = Self(counts.collect());
-        if cluster.start.is_none() && pipeline.only != Only::Tiers {
+        if pipeline.only != Only::Tiers {
             let known = assign::any_committed(&asker, &topics.source).map_err(|error| unavailable(&error))?;
-            if !known {
+            if !known && let Some(ran) = begin::ran_before(cluster, topics)? {
+                return Err(ran.into());
+            }
+            if !known && cluster.start.is_none() {
                 return Err(EngineError::Directory {
                     problem: format!("the group {} has never read {}", cluster.group, topics.source),
                     fix: "say where it begins: start = \"earliest\" or \"latest\" in [engine]",

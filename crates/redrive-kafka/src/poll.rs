@@ -20,7 +20,7 @@ use crate::assign::Plan;
 use crate::committer::Committer;
 use crate::desk::Desk;
 use crate::fenced::{self, Fenced};
-use crate::mailbox::{Mailbox, Note, Order, Place};
+use crate::mailbox::{FailKind, Mailbox, Note, Order, Place};
 use crate::record::Reader;
 use crate::room::Room;
 use crate::waiting;
@@ -285,7 +285,8 @@ impl Polling {
         } else {
             format!("the Kafka consumer gave up: {code}")
         };
-        self.mailbox.tell(Note::Failed { problem, owned });
+        let kind = if owned { FailKind::Owned } else { FailKind::Unavailable };
+        self.mailbox.tell(Note::Failed { problem, kind });
     }
 
     fn route(&self, record: &BorrowedMessage<'_>) {

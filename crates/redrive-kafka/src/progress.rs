@@ -22,6 +22,8 @@ const RUN_MAX: u64 = 1 << 26;
 /// What is committed beside an offset.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CommitNote {
+    /// Whether a processor wrote it. Somebody else who commits an offset says nothing of what was running.
+    pub is_ours: bool,
     /// Whether the last owner ended in order: nothing it had taken was left undecided.
     pub clean: bool,
     /// One behind the highest offset that may have been handed out.
@@ -110,6 +112,7 @@ impl CommitNote {
         if words.next() != Some(VERSION) {
             return note;
         }
+        note.is_ours = true;
         for word in words {
             match word.split_once('=') {
                 None => {
@@ -263,7 +266,9 @@ mod tests {
         assert_eq!(text, "v1 open taken=12 done=2+2,2+1");
         assert!(whole);
         let read = CommitNote::read(&text, 3);
-        assert_eq!(read, CommitNote { taken: 12, runs: vec![(5, 2), (9, 1)], ..CommitNote::default() });
+        let noted =
+            CommitNote { is_ours: true, taken: 12, runs: vec![(5, 2), (9, 1)], ..CommitNote::default() };
+        assert_eq!(read, noted);
         let (text, _) = note(&Standing { out: 3, ..open(12) }, &set(3, &[5, 6, 9]));
         assert_eq!(CommitNote::read(&text, 3), CommitNote { out: 3, ..read });
         assert_eq!(note(&Standing::clean(3), &set(3, &[])).0, "v1 clean taken=3");
@@ -280,9 +285,11 @@ mod tests {
 
     #[test]
     fn somebody_elses_text_says_nothing() {
-        for text in ["", "hello", "v2 clean taken=99", "v1 open taken=x done=a+b,,"] {
+        for text in ["", "hello", "v2 clean taken=99"] {
             assert_eq!(CommitNote::read(text, 7), CommitNote { taken: 7, ..CommitNote::default() }, "{text}");
         }
+        let damaged = CommitNote::read("v1 open taken=x done=a+b,,", 7);
+        assert_eq!(damaged, CommitNote { is_ours: true, taken: 7, ..CommitNote::default() });
     }
 
     #[test]

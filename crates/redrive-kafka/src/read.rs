@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use redrive::engine::ProblemKind;
 
+use crate::build::Build;
 use crate::mailbox::Note;
 use crate::poll::Polling;
 use crate::waiting;
@@ -51,14 +53,10 @@ impl Polling {
                     records.push(polled);
                 }
                 Err(KafkaError::PartitionEOF(_)) => notes.push(Note::End { epoch, lane }),
-                Err(KafkaError::MessageConsumption(
-                    code @ (RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange),
-                )) => {
-                    reading.stopped = true;
-                    notes.push(Note::Stopped { epoch, lane, problem: code.to_string() });
-                }
                 Err(error) => {
-                    tracing::warn!(%error, topic = %reading.topic, partition = reading.partition, "reading");
+                    let (kind, problem) = problem_of(&error);
+                    reading.stopped = kind == ProblemKind::LostRange;
+                    notes.push(Note::Stopped { epoch, lane, kind, problem });
                 }
             }
         }
@@ -72,5 +70,45 @@ impl Polling {
         }
         notes.into_iter().for_each(|note| self.mailbox.tell(note));
         events > 0
+    }
+}
+
+/// What it means that a partition gives an error instead of records. Only what is lost stays lost: everything else is asked
+/// for again by the client itself, so the partition goes on once somebody has acted.
+fn problem_of(error: &KafkaError) -> (ProblemKind, String) {
+    use RDKafkaErrorCode as Code;
+    match error.rdkafka_error_code() {
+        Some(code @ (Code::AutoOffsetReset | Code::OffsetOutOfRange)) => {
+            let text = format!(
+                "records that were not delivered are gone ({code}); look with `redrive audit`, then move the group's offset \
+                 with kafka-consumer-groups.sh and start again"
+            );
+            (ProblemKind::LostRange, text)
+        }
+        Some(Code::NotImplemented) => {
+            let known = Build::of_this().compression.join(", ");
+            let text = format!(
+                "its next records are compressed in a way that this build cannot read; it has {known}"
+            );
+            (ProblemKind::Decode, text)
+        }
+        Some(code @ (Code::BadCompression | Code::BadMessage | Code::InvalidMessage)) => {
+            (ProblemKind::Decode, format!("its next records cannot be decoded: {code}"))
+        }
+        _ => (ProblemKind::Read, format!("it cannot be read: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lost_range_stops_a_partition_for_good() {
+        let kind = |code| problem_of(&KafkaError::MessageConsumption(code)).0;
+        assert_eq!(kind(RDKafkaErrorCode::AutoOffsetReset), ProblemKind::LostRange);
+        assert_eq!(kind(RDKafkaErrorCode::BadCompression), ProblemKind::Decode);
+        assert_eq!(kind(RDKafkaErrorCode::NotImplemented), ProblemKind::Decode);
+        assert_eq!(kind(RDKafkaErrorCode::TopicAuthorizationFailed), ProblemKind::Read);
     }
 }

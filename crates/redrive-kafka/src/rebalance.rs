@@ -8,8 +8,9 @@ use rdkafka::consumer::Consumer;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::assign::{self, AssignFault, Begun};
+use crate::begin;
 use crate::desk::Change;
-use crate::mailbox::{Note, Place};
+use crate::mailbox::{FailKind, Note, Place};
 use crate::poll::{Polling, Reading};
 
 /// How much later than the engine the polling thread gives up on it.
@@ -67,7 +68,7 @@ impl Polling {
         self.consumer.unsubscribe();
         let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
         if let Err(error) = self.consumer.subscribe(&topics) {
-            self.mailbox.tell(Note::Failed { problem: error.to_string(), owned: false });
+            self.mailbox.tell(Note::Failed { problem: error.to_string(), kind: FailKind::Unavailable });
         }
     }
 
@@ -89,14 +90,19 @@ impl Polling {
                 self.assigning = Some((list, Instant::now() + ASSIGN_AGAIN_AFTER));
                 return;
             }
-            Err(
-                fault @ (AssignFault::NoStart { .. } | AssignFault::Grown { .. } | AssignFault::Topics(_)),
-            ) => {
-                self.mailbox.tell(Note::Failed { problem: fault.to_string(), owned: false });
+            Err(fault) => {
+                let kind = match &fault {
+                    AssignFault::RanBefore(_) => FailKind::Refused(begin::SAY_WHERE),
+                    AssignFault::NoStart { .. } => FailKind::Refused("say where it begins"),
+                    AssignFault::Kafka(_) | AssignFault::Grown { .. } | AssignFault::Topics(_) => {
+                        FailKind::Unavailable
+                    }
+                };
+                self.mailbox.tell(Note::Failed { problem: fault.to_string(), kind });
                 return;
             }
         };
-        let Begun { lanes: began, partitions, letter_ends, has_orphans } = began;
+        let Begun { lanes: began, partitions, letter_ends, died, is_first, has_orphans } = began;
         let mut places = TopicPartitionList::with_capacity(began.len());
         for lane in &began {
             let offset = Offset::Offset(lane.done.prefix().cast_signed());
@@ -135,7 +141,8 @@ impl Polling {
             return;
         }
         self.epoch = self.epoch.wrapping_add(1);
-        self.mailbox.tell(Note::Assigned { epoch: self.epoch, lanes: began, partitions, letter_ends });
+        let epoch = self.epoch;
+        self.mailbox.tell(Note::Assigned { epoch, lanes: began, partitions, letter_ends, died, is_first });
         // Only now: the assignment had to be answered first.
         if has_orphans && !self.rejoined {
             self.rejoined = true;

@@ -35,6 +35,16 @@ pub struct CopyRecord {
     pub dead_at: Option<Time>,
     /// The replay job that put it back last.
     pub job: Option<u64>,
+    pub marks: LetterMarks,
+}
+
+/// What is special about the record of a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct LetterMarks {
+    /// Kafka refuses the whole record, so a part of it is left out. How many bytes the whole payload has.
+    pub cut: Option<u64>,
+    /// An old letter was written again at the end of the topic, so that what lay before it could be deleted.
+    pub moved: bool,
 }
 
 /// What a record is, told by whether it has a whole `x-orig-*`.

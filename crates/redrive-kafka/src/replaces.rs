@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::record::{Origin, names};
 
 /// The record that a copy replaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Replaces {
     /// A hash of its topic: it is only compared with those of our lanes.
     pub topic: u64,

@@ -73,7 +73,7 @@ impl Scan {
         }
         let committed = self.committed(&list).map_err(failed)?;
         let span = |partition: i32| {
-            let (low, end) = self.consumer.fetch_watermarks(topic, partition, WAIT)?;
+            let (low, end) = self.watermarks(topic, partition)?;
             let committed = match committed.find_partition(topic, partition).map(|found| found.offset()) {
                 Some(Offset::Offset(offset)) => Some(offset),
                 _ => None,
@@ -83,6 +83,17 @@ impl Scan {
         let spans: Result<Vec<_>, KafkaError> =
             (0..partitions).map(|partition| span(i32::try_from(partition).unwrap_or(i32::MAX))).collect();
         spans.map_err(failed)
+    }
+
+    /// Where a partition begins and ends. One that was made or has moved a moment ago has no leader that answers yet.
+    fn watermarks(&self, topic: &str, partition: i32) -> Result<(i64, i64), KafkaError> {
+        let until = Instant::now() + WAIT;
+        loop {
+            match self.consumer.fetch_watermarks(topic, partition, WAIT) {
+                Err(error) if is_moving(&error) && Instant::now() < until => std::thread::sleep(AGAIN_AFTER),
+                answer => return answer,
+            }
+        }
     }
 
     /// What the group has committed. A cluster that has just started may have to make room for groups first.
@@ -156,6 +167,22 @@ impl Scan {
         Ok(spans.iter().map(|span| offset(span).unwrap_or(span.end)).collect())
     }
 
+    /// Shows `each` the last records of spans of one topic: of those at their last `count` offsets.
+    pub(crate) fn read_tails(
+        &self,
+        spans: &[Span],
+        count: i64,
+        each: impl FnMut(&BorrowedMessage<'_>),
+    ) -> Result<u64, EngineError> {
+        let failed = |error: KafkaError| unavailable(&self.cluster, &error);
+        let mut tails = Vec::with_capacity(spans.len());
+        for span in spans {
+            let (low, _) = self.watermarks(&span.topic, span.partition).map_err(failed)?;
+            tails.push(Span { low: low.max(span.end - count), ..span.clone() });
+        }
+        self.read(&tails, |span| span.low, each)
+    }
+
     /// Shows `each` every record of `spans`, which are of one topic, from where `from` says to the end as it was known.
     /// Gives the number of records. Records of transactions that were given up are not among them.
     pub fn read(
@@ -201,6 +228,18 @@ impl Scan {
         self.consumer.assign(&TopicPartitionList::new()).map_err(failed)?;
         Ok(records)
     }
+}
+
+fn is_moving(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::NotLeaderForPartition
+                | RDKafkaErrorCode::LeaderNotAvailable
+                | RDKafkaErrorCode::UnknownTopicOrPartition
+                | RDKafkaErrorCode::UnknownPartition
+        )
+    )
 }
 
 fn unavailable(cluster: &Cluster, error: &KafkaError) -> EngineError {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::ingest::Ingest;
 use redrive::engine::{
-    Announced, Claimed, Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange, LetterScan,
-    LetterStanding, LetterState, Oldest, PendingAt, PendingScan, PendingState, Receipt, ReplayAnswer,
-    ReplayJob, Settlement, Ticket,
+    Announced, Claimed, Condition, Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange,
+    LetterScan, LetterStanding, LetterState, Oldest, PendingAt, PendingScan, PendingState, Receipt,
+    ReplayAnswer, ReplayJob, Settlement, Ticket,
 };
 use redrive_core::Time;
 
@@ -75,7 +75,10 @@ impl Engine for KafkaEngine {
         let put_back = self.put_back.values().min().copied();
         let next =
             [self.ahead.next_due(), under_way, put_back, first(&self.copying)].into_iter().flatten().min()?;
-        let starts = self.held_back.is_empty() && !self.twins.is_reading() && self.unsure.is_none();
+        let starts = self.held_back.is_empty()
+            && !self.twins.is_reading()
+            && self.unsure.is_none()
+            && self.unwritten.is_empty();
         if starts { Some(next) } else { Some(next.max(self.now.plus(HELD_BACK_STEP))) }
     }
 
@@ -94,6 +97,7 @@ impl Engine for KafkaEngine {
             letters_replaying: letters.replaying,
             letters_succeeded: letters.succeeded,
             letters_discarded: letters.discarded,
+            in_flight: self.ending,
             ..Counts::default()
         };
         for lane in &self.lanes {
@@ -105,6 +109,10 @@ impl Engine for KafkaEngine {
             }
         }
         counts
+    }
+
+    fn condition(&self) -> Condition {
+        self.describe_condition()
     }
 
     fn oldest(&mut self) -> Result<Oldest, EngineError> {
@@ -246,7 +254,9 @@ impl KafkaEngine {
             if self.outbox.is_empty() {
                 return true;
             }
-            if Instant::now() > until || self.failed.is_some() {
+            // What cannot be written now is not waited for: its records are not committed.
+            let is_hopeless = self.outbox.failing_count() == self.outbox.len();
+            if is_hopeless || Instant::now() > until || self.failed.is_some() {
                 return false;
             }
             std::thread::sleep(CLOSE_STEP);

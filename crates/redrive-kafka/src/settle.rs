@@ -1,16 +1,17 @@
 //! Verdicts: what is delivered is marked, what failed is copied to where it goes on, and marked once the copy is safe.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use rdkafka::error::RDKafkaErrorCode;
 use redrive::engine::{AfterDead, Delivery, LetterState, Settlement, Ticket, Verdict};
 use redrive_core::{Message, Meta, Time};
 
-use crate::engine::{Claim, KafkaEngine, Target, Then, What};
+use crate::engine::{Claim, KafkaEngine, Target, Then, What, wall_time};
 use crate::lane::{Lane, LaneKind, Out};
 use crate::letters::Letters;
 use crate::produce::{Body, Ended, Production};
-use crate::record::{CopyRecord, Origin};
+use crate::record::{CopyRecord, LetterMarks, Origin};
 use crate::waiting::{Waiting, origin_of};
 
 impl KafkaEngine {
@@ -64,6 +65,7 @@ impl KafkaEngine {
             Verdict::Retry { .. } | Verdict::Dead { .. } if self.is_dead_already(&delivery) => {
                 self.died(out.key, receipt.seq);
                 self.mark(at, receipt.at, Some(ticket));
+                self.pass_over_these(&[(at, receipt.at)]);
             }
             Verdict::Done if self.letters.wants_success(receipt.seq, delivery.meta.replays) => {
                 self.tell_success(&delivery, &out, ticket);
@@ -95,7 +97,7 @@ impl KafkaEngine {
     }
 
     fn is_dead_already(&self, delivery: &Delivery) -> bool {
-        self.letters.has_died(delivery.receipt.seq, delivery.meta.replays, delivery.meta.created)
+        self.has_died_late(delivery.receipt.seq, delivery.meta.replays, delivery.meta.created)
     }
 
     fn copy_of(
@@ -116,6 +118,7 @@ impl KafkaEngine {
             reason: None,
             dead_at: None,
             job: out.carried.job,
+            marks: LetterMarks::default(),
         }
     }
 
@@ -135,6 +138,7 @@ impl KafkaEngine {
         if let Some(ticket) = ticket {
             self.tickets.copying(ticket);
         }
+        self.ending += u64::from(what == What::Dead);
         let then = Then::Mark { lane, epoch: self.epoch, offset, key, number, ticket, what };
         let body = Body::Copy { copy: Box::new(copy), from: Some(from) };
         let production = Production { topic: Arc::clone(&target.name), partition, body, then };
@@ -146,6 +150,7 @@ impl KafkaEngine {
         let (number, replays) = (delivery.receipt.seq, delivery.meta.replays);
         let (key, value) = Letters::succeeded_state(number, replays, out.carried.job, wall_time());
         self.tickets.copying(ticket);
+        self.ending += 1;
         let then = Then::Mark {
             lane: delivery.receipt.lane as usize,
             epoch: self.epoch,
@@ -198,63 +203,72 @@ impl KafkaEngine {
 
     /// Hears of copies that were acknowledged or refused.
     pub(crate) fn absorb_ended(&mut self) {
-        let mut ended = std::mem::take(&mut self.ended);
-        for (production, how) in ended.drain(..) {
-            self.production_ended(&production, &how);
+        // More than once: a letter that takes the place of one that was refused may be refused at once.
+        loop {
+            let mut ended = std::mem::take(&mut self.ended);
+            for (production, how) in ended.drain(..) {
+                self.production_ended(production, &how);
+            }
+            if self.ended.is_empty() {
+                self.ended = ended;
+                return;
+            }
         }
-        self.ended = ended;
     }
 
-    fn production_ended(&mut self, production: &Production<Then>, how: &Ended) {
-        let refused = match how {
-            Ended::Stored { .. } => None,
-            Ended::Refused(code) => Some(code.to_string()),
+    fn production_ended(&mut self, production: Production<Then>, how: &Ended) {
+        let stored = match how {
+            Ended::Stored { partition, offset } => Some((*partition, *offset)),
+            Ended::Refused(code) => return self.refused(production, *code),
+            Ended::GivenUp => None,
         };
-        if let Some(problem) = &refused
-            && matches!(production.then, Then::Mark { .. })
-            && matches!(production.body, Body::Copy { .. })
-        {
-            self.keep_refused(production, problem);
-        } else if let Some(problem) = &refused {
-            tracing::error!(topic = %production.topic, problem, "Kafka refused a record for good; are we allowed to write there?");
-        }
         match &production.then {
             Then::Nothing => {}
-            Then::Spooled(path) => match refused {
-                None => drop(std::fs::remove_file(path)),
-                Some(problem) => {
-                    tracing::error!(path = %path.display(), problem, "Kafka still refuses a spooled record");
+            Then::Spooled(path) => self.spooled_stored(path, &production, stored),
+            Then::Progress { lane, epoch } => self.progress_written(*lane, *epoch),
+            Then::Mark { epoch, ticket, .. } if stored.is_none() || *epoch != self.epoch => {
+                if let (Then::Mark { what, number, .. }, Some(_)) = (&production.then, stored) {
+                    self.late_copy_stored(&production, *what, stored, *number);
                 }
-            },
-            Then::Progress { lane, epoch } if refused.is_none() => self.progress_written(*lane, *epoch),
-            Then::Progress { lane, epoch } => self.progress_refused(*lane, *epoch),
-            Then::Mark { lane, epoch, offset, key, number, ticket, what } => {
-                // If it is not there any more, a record of it is read already: this one, or one that was thought lost.
-                let is_unread = match what {
-                    What::Retry { due } if *epoch == self.epoch => {
-                        self.copying.remove(&(due.as_millis(), *number))
-                    }
-                    What::Retry { .. } | What::Dead | What::Succeeded { .. } => true,
-                };
                 if let Some(ticket) = ticket {
-                    // The marks first: a batch without open copies may be durable.
-                    if *epoch == self.epoch {
-                        self.mark(*lane, *offset, Some(*ticket));
-                    }
                     self.tickets.copied(*ticket);
-                } else if *epoch == self.epoch {
-                    self.mark(*lane, *offset, None);
-                }
-                let stored = match how {
-                    Ended::Stored { partition, offset } => Some((*partition, *offset)),
-                    Ended::Refused(_) => None,
-                };
-                if *epoch == self.epoch {
-                    self.copy_stored(production, *what, stored.filter(|_| is_unread), *key, *number);
-                } else {
-                    self.late_copy_stored(production, *what, stored, *number);
                 }
             }
+            Then::Mark { lane, offset, key, number, ticket, what, .. } => {
+                // If it is not there any more, a record of it is read already: this one, or one that was thought lost.
+                let is_unread = match what {
+                    What::Retry { due } => self.copying.remove(&(due.as_millis(), *number)),
+                    What::Dead | What::Succeeded { .. } => {
+                        self.ending = self.ending.saturating_sub(1);
+                        true
+                    }
+                };
+                self.mark(*lane, *offset, *ticket);
+                // The marks first: a batch without open copies may be durable.
+                if let Some(ticket) = ticket {
+                    self.tickets.copied(*ticket);
+                }
+                self.copy_stored(&production, *what, stored.filter(|_| is_unread), *key, *number);
+            }
+        }
+    }
+
+    /// Kafka will never take it as it is. Its partition goes on with a letter that is cut; where not even that is taken, it
+    /// is held.
+    fn refused(&mut self, production: Production<Then>, code: RDKafkaErrorCode) {
+        match &production.then {
+            // The whole copy of a letter that is in the topic, cut. It is offered again.
+            Then::Spooled(path) => {
+                tracing::warn!(path = %path.display(), %code, "Kafka still refuses a spooled record")
+            }
+            // Whoever has the partition now has the record.
+            Then::Mark { epoch, ticket, .. } if *epoch != self.epoch => {
+                ticket.iter().for_each(|ticket| self.tickets.copied(*ticket));
+            }
+            _ => match self.letter_that_is_cut(&production, code) {
+                Some(letter) => self.outbox.send(letter, &mut self.ended),
+                None => self.outbox.hold(production, code),
+            },
         }
     }
 
@@ -344,36 +358,6 @@ impl KafkaEngine {
         self.keys.leave(key, number);
     }
 
-    /// Kafka will never take it as it is: it goes into a file, and the partition goes on.
-    fn keep_refused(&mut self, production: &Production<Then>, problem: &str) {
-        let Production { topic, partition, body, .. } = production;
-        match self.spool.keep(topic, *partition, body, problem) {
-            Ok(path) => tracing::error!(
-                %topic, problem, path = %path.display(),
-                "Kafka refused a copy for good; it is kept in a file and offered again at the next start"
-            ),
-            Err(error) => {
-                // Without the file it is nowhere: nothing may be committed beyond it.
-                self.fail(
-                    format!("a copy for {topic} was refused ({problem}) and cannot be kept: {error}"),
-                    false,
-                );
-            }
-        }
-    }
-
-    /// Offers what is in the spool again.
-    pub(crate) fn send_spooled(&mut self) {
-        for spooled in self.spool.all() {
-            tracing::info!(path = %spooled.path.display(), topic = %spooled.topic, "offering a refused record again");
-            let (topic, partition, body) = (spooled.topic, spooled.partition, spooled.body);
-            self.outbox.send(
-                Production { topic, partition, body, then: Then::Spooled(spooled.path) },
-                &mut self.ended,
-            );
-        }
-    }
-
     /// Writes a waiting message again at the end of the tier that fits what is left of its delay.
     pub(crate) fn move_straggler(&mut self, lane: usize, waiting: Waiting) {
         let Waiting { offset, number, message, meta, history, due, carried, .. } = waiting;
@@ -385,10 +369,4 @@ impl KafkaEngine {
         let copy = CopyRecord { due: Some(due), ..copy };
         self.send_copy(&target, copy, (lane, offset), key, None, What::Retry { due });
     }
-}
-
-/// Only for people to read: when a letter's state changed.
-fn wall_time() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time::from_millis(u64::try_from(since.as_millis()).unwrap_or(0))
 }

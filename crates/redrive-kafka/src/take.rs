@@ -54,8 +54,8 @@ impl KafkaEngine {
     /// Fresh messages that could be handed out, counted up to about `limit`.
     fn fresh_count(&self, limit: usize) -> usize {
         let mut count = 0;
-        for lane in self.lanes.iter().filter(|lane| lane.kind == LaneKind::Source) {
-            if self.may_take(lane.partition) {
+        for (at, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.kind == LaneKind::Source) {
+            if self.may_take(lane.partition) && !self.unwritten.holds(at) {
                 count +=
                     if self.pipeline.blocking { usize::from(lane.out.is_empty()) } else { lane.fifo.len() };
             }
@@ -113,6 +113,11 @@ impl KafkaEngine {
             && let Some((lane, waiting)) = self.keys.next_free()
         {
             let key = hash_of(&waiting.message);
+            if let Some(key) = key.filter(|_| self.unwritten.holds(lane)) {
+                self.keys.wait_again(key, lane, waiting);
+                self.unwritten.wait(key);
+                continue;
+            }
             if self.lanes[lane].done.contains(waiting.offset) {
                 // Another record of the message counts, and stands in its line.
                 self.pass_over(lane, &waiting, key);
@@ -137,6 +142,9 @@ impl KafkaEngine {
     }
 
     fn next_fresh(&mut self, lane: usize) -> Option<Waiting> {
+        if self.unwritten.holds(lane) {
+            return None;
+        }
         let lane = &mut self.lanes[lane];
         if lane.kind != LaneKind::Source || (self.pipeline.blocking && !lane.out.is_empty()) {
             return None;

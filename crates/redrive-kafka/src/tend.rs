@@ -33,8 +33,10 @@ impl KafkaEngine {
         self.commit_when_due(now);
         if now.duration_since(self.last_progress) >= PROGRESS_EVERY {
             self.last_progress = now;
+            self.lanes.iter_mut().for_each(|lane| drop(lane.stopped.take_if(|stopped| stopped.is_over(now))));
             self.write_progress();
         }
+        self.offer_spooled(now);
         if now.duration_since(self.last_tending) >= self.tend_every {
             self.last_tending = now;
             self.move_stragglers(now);
@@ -163,18 +165,6 @@ impl KafkaEngine {
         lane.keep_written();
     }
 
-    /// What is not written is not kept: batches wait until it is, or the notes have place for everything again.
-    pub(crate) fn progress_refused(&mut self, at: usize, epoch: u32) {
-        if epoch != self.epoch {
-            return;
-        }
-        let lane = &mut self.lanes[at];
-        lane.writing = None;
-        if let Some((first, last)) = lane.written {
-            lane.dirty = (first..=last).collect();
-        }
-    }
-
     /// Writes far-off messages again that hold the committed offset up, unless they are being delivered.
     fn move_stragglers(&mut self, now: Instant) {
         for at in 0..self.lanes.len() {
@@ -205,8 +195,11 @@ impl KafkaEngine {
     /// they go.
     fn let_go_when_done(&mut self, late: bool) {
         let epoch = self.epoch;
-        let is_ours = |then: &Then| matches!(then, Then::Mark { epoch: of, .. } if *of == epoch);
-        let busy = self.lanes.iter().any(Lane::is_busy) || self.outbox.pending().any(is_ours);
+        let is_ours = |then: &&Then| matches!(then, Then::Mark { epoch: of, .. } if *of == epoch);
+        // What cannot be written may never be: the next owner has the record.
+        let copying = self.outbox.pending().filter(is_ours).count();
+        let failing = self.outbox.failing().filter(|failing| is_ours(&failing.then)).count();
+        let busy = self.lanes.iter().any(Lane::is_busy) || copying > failing;
         if busy && !late {
             return;
         }

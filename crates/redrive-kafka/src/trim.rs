@@ -1,4 +1,4 @@
-//! Cuts off what is done: tiers keep everything for ever otherwise, since nothing in them may expire.
+//! Cuts off what is done: tiers and letters keep everything for ever otherwise, since nothing in them may expire.
 //!
 //! Only below what the group has committed, so nothing that waits is touched. Any member may do it, also several at once.
 
@@ -12,6 +12,8 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::error::KafkaError;
 use redrive::engine::EngineError;
 
+use crate::engine::wall_time;
+use crate::letters::{LetterTrimmer, Trimmed};
 use crate::scan::Scan;
 use crate::topics::{Topics, wait};
 use crate::{Cluster, topics};
@@ -27,7 +29,7 @@ pub struct Trimmer {
 }
 
 impl Trimmer {
-    pub fn start(cluster: &Cluster, topics: &Topics) -> Self {
+    pub fn start(cluster: &Cluster, topics: &Topics, mut letters: LetterTrimmer) -> Self {
         let (stop, stopped) = mpsc::channel::<()>();
         let (cluster, topics) = (cluster.clone(), topics.clone());
         let spawned = thread::Builder::new().name("redrive-trim".to_owned()).spawn(move || {
@@ -40,6 +42,13 @@ impl Trimmer {
                     Err(error) => {
                         tracing::warn!(%error, "what is done could not be cut off the tiers; next time");
                     }
+                }
+                match letters.run(wall_time()) {
+                    Ok(Trimmed { deleted: 0, gone: 0, .. }) => {}
+                    Ok(Trimmed { deleted, moved, gone }) => {
+                        tracing::info!(deleted, moved, gone, "closed letters have left");
+                    }
+                    Err(error) => tracing::warn!(%error, "closed letters could not be deleted; next time"),
                 }
             }
         });

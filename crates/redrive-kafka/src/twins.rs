@@ -4,10 +4,13 @@
 //! their tiers to the end before it starts anything, and where it meets a message twice, the record that has come further
 //! counts. The other is marked as done without a delivery: two copies do not become four at the next death.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use redrive::engine::numbers::NumberMap;
 use redrive_core::{Meta, Time};
+
+use crate::replaces::Replaces;
 
 /// How long nothing is started for it. A tier with a longer backlog than can be read by then may keep some twins.
 pub const READ_MAX: Duration = Duration::from_secs(5);
@@ -40,6 +43,8 @@ pub enum Meeting {
 #[derive(Debug, Default)]
 pub struct Twins {
     seen: NumberMap<u64, Seen>,
+    /// Records of the source that copies replace whose number is of another record: letters that were put back there.
+    places: HashSet<Replaces>,
     /// Until when nothing is started.
     until: Option<Instant>,
 }
@@ -48,6 +53,7 @@ impl Twins {
     /// Partitions were assigned: everything that is read now may be there twice.
     pub fn begin(&mut self, now: Instant) {
         self.seen.clear();
+        self.places.clear();
         self.until = Some(now + READ_MAX);
     }
 
@@ -68,7 +74,16 @@ impl Twins {
 
     /// Whether there is anything to compare with.
     pub fn are_possible(&self) -> bool {
-        self.is_reading() || !self.seen.is_empty()
+        self.is_reading() || !self.seen.is_empty() || !self.places.is_empty()
+    }
+
+    /// A copy replaces this record of the source.
+    pub fn remember_place(&mut self, place: Replaces) {
+        self.places.insert(place);
+    }
+
+    pub fn replaced(&self, place: Replaces) -> bool {
+        self.places.contains(&place)
     }
 
     pub fn meet(&mut self, number: u64, meta: &Meta, lane: usize, offset: u64) -> Meeting {
@@ -101,6 +116,7 @@ impl Twins {
 
     pub fn clear(&mut self) {
         self.seen.clear();
+        self.places.clear();
         self.until = None;
     }
 }

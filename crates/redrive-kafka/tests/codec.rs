@@ -7,7 +7,7 @@ use rdkafka::Timestamp;
 use rdkafka::message::{Header, Headers, Message as _, OwnedHeaders, OwnedMessage};
 use redrive::engine::{Attempt, History};
 use redrive_core::{Class, Message, Meta, Pick, Reason, Time};
-use redrive_kafka::record::{CopyRecord, Origin, Read, Reader, headers, names};
+use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, Reader, headers, names};
 use redrive_kafka::{KafkaPipeline, Only};
 
 fn pipeline() -> KafkaPipeline {
@@ -83,6 +83,7 @@ fn copy_of(message: Message, meta: Meta) -> CopyRecord {
         reason: None,
         dead_at: None,
         job: None,
+        marks: LetterMarks::default(),
     }
 }
 
@@ -165,14 +166,15 @@ proptest! {
         reason in proptest::option::of(prop::sample::select(Reason::ALL.to_vec())),
         dead_at in proptest::option::of(any_time()),
         job in any::<Option<u64>>(),
-        deferred in any::<bool>(),
+        (cut, moved, deferred) in any::<(Option<u64>, bool, bool)>(),
         source in "[a-z]{1,8}",
     ) {
         let history = attempts.iter().fold(History::default(), |history, attempt| history.with(attempt));
         let origin = Origin { topic: source.as_str().into(), partition, offset };
         // A letter waits for nothing.
         let meta = Meta { deferred: deferred && reason.is_none(), ..meta };
-        let copy = CopyRecord { message, meta, history, origin, due, reason, dead_at, job };
+        let marks = LetterMarks { cut, moved };
+        let copy = CopyRecord { message, meta, history, origin, due, reason, dead_at, job, marks };
         let reader = Reader::new(&pipeline());
         let once = copied(&reader, &stored(&copy, "orders.retry.5s"));
         prop_assert_eq!(&once, &copy);
@@ -335,7 +337,14 @@ fn headers_of_ours_on_a_source_record_are_the_producers_unless_they_are_whole() 
     assert_eq!((message.headers_or_null().count(), meta.attempts), (3, 0));
 
     let whole = copy_of(Message::builder("o-1").build().unwrap(), Meta { attempts: 3, ..Meta::default() });
-    assert_eq!(copied(&reader, &stored(&whole, "orders")).meta.attempts, 3);
+    let replayed = CopyRecord { job: Some(7), ..whole.clone() };
+    assert_eq!(copied(&reader, &stored(&replayed, "orders")).meta.attempts, 3, "a replay onto the source");
+    // Somebody has taken it out of another topic and put it back: a new message with the old id.
+    let letter = CopyRecord { reason: Some(Reason::MaxRetries), ..replayed };
+    for by_hand in [&whole, &letter] {
+        let (message, meta) = fresh(&reader, &stored(by_hand, "orders"));
+        assert_eq!((message.id(), meta.attempts, message.headers_or_null().count()), ("o-1", 0, 0));
+    }
     // The letters of one pipeline may be the source of another.
     let other = KafkaPipeline { name: "again".to_owned(), source: "orders.DLQ".to_owned(), ..pipeline() };
     let (message, meta) = fresh(&Reader::new(&other), &stored(&whole, "orders.DLQ"));

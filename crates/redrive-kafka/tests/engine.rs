@@ -144,49 +144,6 @@ fn in_blocking_mode_one_delivery_of_each_partition_is_in_flight() {
 }
 
 #[test]
-fn what_kafka_refuses_is_kept_in_a_file_and_its_partition_goes_on() {
-    let world = World::new(1, &TIERS);
-    let mut engine = world.open_caught_up(StoreOptions::default());
-    let spool = world.cluster.state_dir.join("kafka/spool").join(&world.pipeline.name);
-    let spooled = || std::fs::read_dir(&spool).map_or(0, Iterator::count);
-    support::bound_records(&format!("{}.DLQ", world.pipeline.name), "200");
-    // The broker minds the bound a moment after it was told.
-    let mut died = 0;
-    while spooled() < 2 {
-        assert!(died < 1_000, "nothing is ever refused");
-        world.produce(&messages(died..died + 1));
-        let taken = take(&mut engine, at(0), 1);
-        settle(&mut engine, taken, |delivery| Verdict::Dead {
-            reason: Reason::Gone,
-            meta: delivery.meta,
-            at: at(1),
-        });
-        died += 1;
-    }
-    assert_eq!(engine.counts().pending(), 0);
-    engine.close().unwrap();
-    drop(engine);
-
-    support::bound_records(&format!("{}.DLQ", world.pipeline.name), "4000000");
-    wait("the spool is empty", || {
-        // What is refused once more stays where it is until the next start.
-        let mut engine = world.open_caught_up(StoreOptions::default());
-        for _ in 0..200 {
-            engine.poll(&mut Vec::new()).unwrap();
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        engine.close().unwrap();
-        spooled() == 0
-    });
-    let mut engine = world.open_caught_up(StoreOptions::default());
-    wait("the letters are there", || {
-        engine.poll(&mut Vec::new()).unwrap();
-        engine.counts().letters_open == u64::from(died)
-    });
-    assert_eq!(engine.counts().pending(), 0);
-}
-
-#[test]
 fn a_position_that_is_lost_stops_its_partition_and_nothing_else() {
     let world = World::new(2, &TIERS);
     world.produce(&messages(0..10));

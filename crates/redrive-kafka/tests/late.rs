@@ -8,7 +8,7 @@ use std::time::Duration;
 use redrive::engine::{Delivery, Engine, History, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
-use redrive_kafka::record::{CopyRecord, Origin};
+use redrive_kafka::record::{CopyRecord, LetterMarks, Origin};
 use redrive_kafka::scan::Scan;
 use support::drive::{at, messages, of_key, ordered, settle, take};
 use support::{World, wait};
@@ -26,6 +26,7 @@ fn copy_late(world: &World, delivery: &Delivery, topic: &str, from: &str, dead: 
         reason: dead.then_some(Reason::MaxRetries),
         dead_at: dead.then_some(at(50)),
         job: None,
+        marks: LetterMarks::default(),
     };
     support::write_copies(topic, from, std::slice::from_ref(&copy));
 }

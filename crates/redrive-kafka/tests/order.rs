@@ -11,7 +11,7 @@ use redrive::engine::{
 };
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
-use redrive_kafka::record::{CopyRecord, Origin};
+use redrive_kafka::record::{CopyRecord, LetterMarks, Origin};
 use redrive_kafka::topics::Topics;
 use support::drive::{at, ids, of_key, ordered, settle, take};
 use support::{World, message, wait};
@@ -45,6 +45,7 @@ fn backlog(world: &World, count: u64) -> Vec<CopyRecord> {
         reason: None,
         dead_at: None,
         job: None,
+        marks: LetterMarks::default(),
     };
     (0..count).map(copy).collect()
 }
@@ -147,6 +148,7 @@ fn owner_and_other(world: &mut World) -> (KafkaEngine, KafkaEngine, u64) {
     settle(&mut owner, first, dead);
     // Another group: it mirrors the same letters and has no part in the work.
     world.cluster.group.push_str("-other");
+    support::commit_as(&world.cluster.group, &world.brokers, &world.pipeline.source, 0, 0);
     let mut other = world.open_caught_up(blocking_keys());
     wait("the other knows the letter", || {
         other.poll(&mut Vec::new()).unwrap();

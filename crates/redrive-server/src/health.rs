@@ -3,7 +3,8 @@
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use redrive::engine::Problem;
+use serde_json::{Value, json};
 
 use crate::answer::Json;
 use crate::metrics::{self, DoorCounts, PipelineFigures, ReplayCounts, Snapshot};
@@ -18,8 +19,26 @@ pub(crate) async fn live() -> Response {
 
 pub(crate) async fn ready(State(shared): State<Shared>) -> Response {
     let phase = shared.readiness.phase();
+    let problems = problems(&shared);
+    if phase == Phase::Ready && !problems.is_empty() {
+        let body = json!({ "status": "impaired", "problems": problems });
+        return (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response();
+    }
     let status = if phase == Phase::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({ "status": phase.name() }))).into_response()
+}
+
+/// What keeps messages of any pipeline from moving, each with its pipeline.
+fn problems(shared: &Shared) -> Vec<Value> {
+    let of_pipeline = |served: &Served| {
+        let name = served.handle.name().to_owned();
+        let problems = served.handle.figures().condition.problems;
+        problems.into_iter().map(move |problem| {
+            let Problem { kind, place, text } = problem;
+            json!({ "pipeline": name, "kind": kind.name(), "place": place, "problem": text })
+        })
+    };
+    shared.service.pipelines.iter().flat_map(of_pipeline).collect()
 }
 
 pub(crate) async fn metrics(State(shared): State<Shared>) -> Response {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use redrive::engine::ProblemKind;
 use redrive::figures::{Figures, Histogram};
 use redrive_core::Time;
 use redrive_core::breaker::BreakerState;
@@ -105,7 +106,7 @@ static DEAD_LETTERS: Metric = metric(
     "redrive_dead_letters",
     Kind::Gauge,
     &["pipeline", "state"],
-    "Dead letters in the store, by state.",
+    "Dead letters in the store, by state; absent while they are being read at the start.",
 );
 static OLDEST_LETTER: Metric = metric(
     "redrive_oldest_dead_letter_timestamp_seconds",
@@ -229,6 +230,42 @@ static SUSPECTS: Metric = metric(
     PIPELINE,
     "Messages that were running when a process ended without a clean stop, and have not run alone yet.",
 );
+static PARTITIONS: Metric = metric(
+    "redrive_partitions",
+    Kind::Gauge,
+    &["pipeline", "state"],
+    "Kafka partitions assigned to this process: reading, blocked (a retry or a dead letter of theirs cannot be written, nothing more of them is delivered), stopped (nothing more of them can be read). Zero on other engines.",
+);
+static PROBLEMS: Metric = metric(
+    "redrive_problems",
+    Kind::Gauge,
+    &["pipeline", "kind"],
+    "What keeps messages from moving until a person acts, by kind: write, decode, read, lost_range, assign, letters. `redrive status` shows the text.",
+);
+static SPOOL_RECORDS: Metric = metric(
+    "redrive_spool_records",
+    Kind::Gauge,
+    PIPELINE,
+    "Whole records on the local disk whose dead letters had to be cut, because Kafka refuses them at their size.",
+);
+static LETTER_TWINS: Metric = metric(
+    "redrive_letter_twins",
+    Kind::Gauge,
+    PIPELINE,
+    "Second records of one dead letter in `T.DLQ`, left by a crash. They are shown as one letter.",
+);
+static FOREIGN_LETTERS: Metric = metric(
+    "redrive_foreign_letters",
+    Kind::Gauge,
+    PIPELINE,
+    "Records in `T.DLQ` and `T.DLQ.state` that Redrive did not write, or that are damaged. They are not shown as letters.",
+);
+static PASSED_OVER: Metric = metric(
+    "redrive_passed_over_total",
+    Kind::Counter,
+    PIPELINE,
+    "Kafka records that were not delivered because another record of the same message goes on; each is logged.",
+);
 static CONNECTIONS: Metric =
     metric("redrive_connections", Kind::Gauge, &[], "Connections to the API that are open now.");
 static CONNECTIONS_EVICTED: Metric = metric(
@@ -243,7 +280,7 @@ static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 36] = [
+pub static METRICS: [&Metric; 42] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -276,6 +313,12 @@ pub static METRICS: [&Metric; 36] = [
     &BUDGET_REMAINING,
     &ENDPOINTS_LEFT_ALONE,
     &SUSPECTS,
+    &PARTITIONS,
+    &PROBLEMS,
+    &SPOOL_RECORDS,
+    &LETTER_TWINS,
+    &FOREIGN_LETTERS,
+    &PASSED_OVER,
     &CONNECTIONS,
     &CONNECTIONS_EVICTED,
     &WRONG_TOKENS,
@@ -309,7 +352,10 @@ pub fn render(snapshot: &Snapshot) -> String {
         figures.dead.iter().for_each(|(reason, count)| samples.count(&[name, reason.name()], count));
     });
     each(out, &DEAD_LETTERS, snapshot, |samples, name, figures| {
-        figures.letters().iter().for_each(|(state, count)| samples.count(&[name, state.name()], *count));
+        // Counts that are not complete would look like letters that arrive.
+        if !figures.condition.letters_loading {
+            figures.letters().iter().for_each(|(state, count)| samples.count(&[name, state.name()], *count));
+        }
     });
     moment(out, &OLDEST_LETTER, snapshot, |figures| figures.oldest_letter);
     each(out, &PENDING, snapshot, |samples, name, figures| {
@@ -364,11 +410,39 @@ pub fn render(snapshot: &Snapshot) -> String {
         alone.iter().for_each(|alone| samples.count(&[name], *alone));
     });
     each(out, &SUSPECTS, snapshot, |samples, name, figures| samples.count(&[name], figures.health.suspects));
+    conditions(out, snapshot);
     out.metric(&CONNECTIONS).count(&[], snapshot.door.connections);
     out.metric(&CONNECTIONS_EVICTED).count(&[], snapshot.door.evicted);
     out.metric(&WRONG_TOKENS).count(&[], snapshot.door.wrong_tokens);
     out.metric(&BUILD_INFO).count(&[env!("CARGO_PKG_VERSION")], 1);
     exposition.finish()
+}
+
+fn conditions(out: &mut Exposition, snapshot: &Snapshot) {
+    each(out, &PARTITIONS, snapshot, |samples, name, figures| {
+        let partitions = figures.condition.partitions;
+        samples.count(&[name, "reading"], partitions.reading);
+        samples.count(&[name, "blocked"], partitions.blocked);
+        samples.count(&[name, "stopped"], partitions.stopped);
+    });
+    each(out, &PROBLEMS, snapshot, |samples, name, figures| {
+        for kind in ProblemKind::ALL {
+            let of_kind = figures.condition.problems.iter().filter(|problem| problem.kind == kind);
+            samples.count(&[name, kind.name()], of_kind.count() as u64);
+        }
+    });
+    each(out, &SPOOL_RECORDS, snapshot, |samples, name, figures| {
+        samples.count(&[name], figures.condition.spooled);
+    });
+    each(out, &LETTER_TWINS, snapshot, |samples, name, figures| {
+        samples.count(&[name], figures.condition.letter_twins);
+    });
+    each(out, &FOREIGN_LETTERS, snapshot, |samples, name, figures| {
+        samples.count(&[name], figures.condition.foreign_letters);
+    });
+    each(out, &PASSED_OVER, snapshot, |samples, name, figures| {
+        samples.count(&[name], figures.condition.passed_over);
+    });
 }
 
 fn each(

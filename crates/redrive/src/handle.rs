@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redrive_core::policy::Mode;
 use redrive_core::{Message, Policy, Time};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::dispatch::{BreakerAnswer, BreakerOrder};
@@ -21,6 +22,9 @@ use crate::run::built::Built;
 use crate::run::clock::Clock;
 use crate::run::command::{Command, Gate};
 
+/// How long a question about letters waits until they are read: ten seconds.
+const LOADING_LOOK_EVERY: Duration = Duration::from_millis(25);
+const LOADING_LOOKS_MAX: u32 = 400;
 /// How a pipeline shall go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Resume {
@@ -101,13 +105,13 @@ impl PipelineHandle {
         let at_rest = self.built.seat.look(|engine| {
             // A store that has failed says so when it runs; here it only shows what it knew last.
             let _ = engine.poll(&mut Vec::new());
-            (engine.counts(), engine.oldest().unwrap_or_default())
+            (engine.counts(), engine.oldest().unwrap_or_default(), engine.condition())
         });
-        let Some((pending, oldest)) = at_rest else { return board.figures() };
+        let Some((pending, oldest, condition)) = at_rest else { return board.figures() };
         let paused = self.is_paused();
         let pending = if paused { pending.all_held() } else { pending };
         let (oldest_pending, oldest_letter) = (oldest.pending, oldest.letter);
-        Figures { pending, oldest_pending, oldest_letter, paused, ..board.figures() }
+        Figures { pending, oldest_pending, oldest_letter, paused, condition, ..board.figures() }
     }
 
     /// Accepts messages that wait for `delay` before they are delivered. See [`Self::ingest`].
@@ -166,7 +170,7 @@ impl PipelineHandle {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Letter>, HandleError> {
-        self.ask(|reply| Command::Letters { state, after, limit, reply }).await
+        self.ask_about_letters(|reply| Command::Letters { state, after, limit, reply }).await
     }
 
     /// Like [`Self::letters`], but looks at no more than `look_max` letters, whatever their state, and says how far it
@@ -180,11 +184,11 @@ impl PipelineHandle {
     ) -> Result<LetterScan, HandleError> {
         // A search that looks at nothing would never come to an end.
         let (limit, look_max) = (limit.max(1), look_max.max(1));
-        self.ask(|reply| Command::Scan { state, after, limit, look_max, reply }).await
+        self.ask_about_letters(|reply| Command::Scan { state, after, limit, look_max, reply }).await
     }
 
     pub async fn letter(&self, id: u64) -> Result<Option<Letter>, HandleError> {
-        self.ask(|reply| Command::Letter { id, reply }).await
+        self.ask_about_letters(|reply| Command::Letter { id, reply }).await
     }
 
     /// Where the message with this id is now, with its story. `None` if no such id is known: it was never accepted, or
@@ -221,7 +225,7 @@ impl PipelineHandle {
         ids: impl Into<Vec<u64>>,
     ) -> Result<Vec<Option<LetterStanding>>, HandleError> {
         let ids = ids.into();
-        self.ask(|reply| Command::Standings { job, ids, reply }).await
+        self.ask_about_letters(|reply| Command::Standings { job, ids, reply }).await
     }
 
     /// Puts letters back to be delivered at once, as a job of its own.
@@ -250,7 +254,7 @@ impl PipelineHandle {
         ids: impl Into<Vec<u64>>,
     ) -> Result<Vec<ReplayAnswer>, HandleError> {
         let (ids, by) = (ids.into(), actor.map(Arc::from));
-        self.ask(|reply| Command::Replay { job, ids, by, reply }).await
+        self.ask_about_letters(|reply| Command::Replay { job, ids, by, reply }).await
     }
 
     /// Discards open letters; `false` where a letter was not open.
@@ -288,7 +292,7 @@ impl PipelineHandle {
         ids: Vec<u64>,
     ) -> Result<Vec<bool>, HandleError> {
         let by = actor.map(Arc::from);
-        self.ask(|reply| Command::Change { change, ids, by, reply }).await
+        self.ask_about_letters(|reply| Command::Change { change, ids, by, reply }).await
     }
 
     pub async fn counts(&self) -> Result<Counts, HandleError> {
@@ -319,6 +323,21 @@ impl PipelineHandle {
     /// sink with one per message. Says how it was before.
     pub async fn order_breaker(&self, order: BreakerOrder) -> Result<BreakerAnswer, HandleError> {
         self.ask(|reply| Command::Breaker { order, reply }).await
+    }
+
+    /// Like [`Self::ask`], about letters: while an engine still reads them at its start, the question waits for a while, and
+    /// deliveries do not.
+    async fn ask_about_letters<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T, EngineError>>) -> Command,
+    ) -> Result<T, HandleError> {
+        for _ in 0..LOADING_LOOKS_MAX {
+            if !self.figures().condition.letters_loading || Handle::try_current().is_err() {
+                break;
+            }
+            tokio::time::sleep(LOADING_LOOK_EVERY).await;
+        }
+        self.ask(command).await
     }
 
     pub(crate) async fn ask<T>(

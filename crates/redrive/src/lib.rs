@@ -18,6 +18,7 @@ pub mod handler;
 
 pub mod handle;
 pub mod name;
+pub mod naming;
 mod private;
 mod redrive;
 

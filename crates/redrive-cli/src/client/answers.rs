@@ -64,6 +64,7 @@ pub struct PipelineView {
     pub health: Health,
     pub store: StoreHealth,
     pub policy: Policy,
+    pub condition: Condition,
 }
 
 /// What is asked of a policy here.
@@ -71,6 +72,26 @@ pub struct PipelineView {
 #[serde(default)]
 pub struct Policy {
     pub outage_gate: Option<bool>,
+}
+
+/// How the engine stands beside its messages.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Condition {
+    pub spooled: u64,
+    pub letter_twins: u64,
+    pub foreign_letters: u64,
+    pub passed_over: u64,
+    pub letters_loading: bool,
+    pub problems: Vec<Problem>,
+}
+
+/// Something that keeps messages from moving.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Problem {
+    pub place: String,
+    pub problem: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

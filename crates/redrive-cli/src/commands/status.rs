@@ -1,5 +1,6 @@
 //! `redrive status`: the live state of one pipeline or of all, once or every second.
 
+mod condition;
 mod health;
 mod key;
 #[cfg(feature = "kafka")]
@@ -92,6 +93,13 @@ pub fn write(json: &Value, view: &PipelineView, now: Time, out: &mut Output) -> 
     for line in health::lines(view) {
         out.line(&format!("  {line}"))?;
     }
+    for problem in &view.condition.problems {
+        let sign = out.paint(Style::Error, "✗");
+        out.line(&format!("  {sign} {}: {}", problem.place, problem.problem))?;
+    }
+    for line in condition::lines(&view.condition) {
+        out.line(&format!("  {line}"))?;
+    }
     out.line(&format!("  {}", done(view)))
 }
 
@@ -111,7 +119,8 @@ fn standing(view: &PipelineView, now: Time) -> String {
     if view.oldest_pending.is_some() {
         parts.push(format!("oldest pending {}", oldest_age(view.oldest_pending.map(|at| at.0), now)));
     }
-    parts.push(format!("dead {}{}", count(view.letters.open), oldest(view.oldest_letter)));
+    let reading = if view.condition.letters_loading { " (still reading)" } else { "" };
+    parts.push(format!("dead {}{}{reading}", count(view.letters.open), oldest(view.oldest_letter)));
     if view.letters.replaying > 0 {
         parts.push(format!("replaying {}", count(view.letters.replaying)));
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redrive::actions::Actions;
 use redrive::engine::StoreNotice;
 use redrive::engine::embedded::Tuning;
+use redrive::naming::Naming;
 use redrive::replay::Replays;
 use redrive::{BuildError, Clock as _, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock};
 use redrive_server::alerts::AlertKind;
@@ -204,10 +205,15 @@ fn service(config: &Config, redrive: &Redrive, dir: Option<&Path>) -> Result<Ser
         let readers = readers(config, source.as_deref().unwrap_or(&pipeline.name));
         Some(Served { handle, intake, sink: "webhook".to_owned(), engine, source, readers })
     });
+    // Where several processes share the letters, a name must not mean something else to each of them.
+    let naming = match dir.filter(|_| config.engine.kind == EngineKind::Kafka) {
+        Some(dir) => Naming::kept_in(dir).map_err(|error| storage(format!("{}: {error}", dir.display())))?,
+        None => Naming::default(),
+    };
     Ok(Service {
         pipelines: served.collect(),
-        replays: Replays::open(dir).map_err(|error| storage(error.to_string()))?,
-        actions: Actions::open(dir).map_err(|error| storage(error.to_string()))?,
+        replays: Replays::open_named(dir, naming.clone()).map_err(|error| storage(error.to_string()))?,
+        actions: Actions::open_named(dir, naming).map_err(|error| storage(error.to_string()))?,
     })
 }
 

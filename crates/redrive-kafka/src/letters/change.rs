@@ -12,12 +12,13 @@ use redrive::engine::{EngineError, LetterChange, LetterState, ReplayAnswer, Repl
 use redrive_core::Time;
 
 use super::desk::Letters;
+use super::leaving::can_be_undone;
 use super::look::unreadable;
 use super::mirror::partitions_in;
 use super::slot::Slot;
 use super::state::{BEGIN, State};
 use super::transaction::{Outgoing, Trouble};
-use crate::record::{self, CopyRecord, Origin};
+use crate::record::{self, CopyRecord, LetterMarks, Origin};
 use crate::topics::Topics;
 
 /// Letters of one transaction.
@@ -50,6 +51,7 @@ impl Letters {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<ReplayAnswer>, EngineError> {
+        self.loaded()?;
         let deadline = Instant::now() + WAIT_MAX;
         let mut answers: Vec<ReplayAnswer> = Vec::with_capacity(ids.len());
         let mut refused: HashSet<u64> = HashSet::new();
@@ -92,7 +94,8 @@ impl Letters {
                 None => ReplayAnswer::NotFound,
                 Some(slot) => match refusal(&slot, job) {
                     Some(refusal) => refusal,
-                    None if refused.contains(number) => ReplayAnswer::Damaged,
+                    // A part of it would be delivered as if it were the whole.
+                    None if refused.contains(number) || slot.is_cut() => ReplayAnswer::Damaged,
                     None => match self.replayed(*number, &slot, job, now)? {
                         Some((change, size)) => {
                             bytes += size;
@@ -127,6 +130,7 @@ impl Letters {
             reason: None,
             dead_at: None,
             job: Some(job.id),
+            marks: LetterMarks::default(),
         };
         let place = slot.place();
         let topic = self.topics.dlq.as_str().into();
@@ -144,6 +148,7 @@ impl Letters {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<bool>, EngineError> {
+        self.loaded()?;
         let deadline = Instant::now() + WAIT_MAX;
         let (from, to) = change.states();
         let mut answers: Vec<bool> = Vec::with_capacity(ids.len());
@@ -160,7 +165,8 @@ impl Letters {
                 let state = slot.as_ref().and_then(Slot::state);
                 let chosen = changes.iter().any(|change| change.number == *number);
                 let done = state == Some(to) && tried.remove(number);
-                if let Some(slot) = slot.filter(|_| state == Some(from) && !chosen) {
+                let may = |slot: &Slot| *change != LetterChange::Undo || can_be_undone(slot, now);
+                if let Some(slot) = slot.filter(|slot| state == Some(from) && !chosen && may(slot)) {
                     let (generation, jobs) = (slot.generation(), slot.jobs().to_vec());
                     let state = State { generation, is: to, jobs, at: now };
                     changes.push(Change { number: *number, copy: None, state });

@@ -16,12 +16,14 @@ use super::shelf::Shelf;
 use super::slot::Place;
 use super::state::State;
 use super::transaction::Transactions;
+use super::trim::LetterTrimmer;
+use crate::engine::wall_time;
 use crate::record::{CopyRecord, Reader};
 use crate::topics::Topics;
 use crate::{Cluster, KafkaPipeline};
 
-/// The letters are read as long as it takes, but records must keep coming.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// A client that cannot read says so several times a second; what it has not said for so long is over.
+const REFUSED_WITHIN: Duration = Duration::from_secs(15);
 
 /// The letters of one pipeline.
 pub struct Letters {
@@ -46,7 +48,8 @@ impl fmt::Debug for Letters {
 }
 
 impl Letters {
-    /// Reads all letters and their states. That takes as long as there are letters; progress is logged.
+    /// Begins to read all letters and their states, on a thread of their own. That takes as long as there are letters;
+    /// progress is logged.
     pub fn open(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result<Self, EngineError> {
         let name = &pipeline.name;
         let shelf = Shelf::create(&cluster.state_dir.join("kafka"), name).map_err(|error| {
@@ -76,24 +79,40 @@ impl Letters {
             partitions: HashMap::new(),
             mirror: Some(mirror),
         };
-        letters.wait_until_loaded().map_err(|why| unavailable(&why))?;
         Ok(letters)
     }
 
-    fn wait_until_loaded(&self) -> Result<(), String> {
-        let mut read = 0;
-        loop {
-            if self.shelf.wait(Instant::now() + SILENCE_MAX, |inner| inner.loaded || inner.read > read) {
-                let inner = self.shelf.lock();
-                if inner.loaded {
-                    return Ok(());
-                }
-                read = inner.read;
-            } else {
-                let trouble = self.shelf.lock().trouble.clone();
-                return Err(trouble.unwrap_or_else(|| format!("nothing came for {SILENCE_MAX:?}")));
-            }
+    /// Whether all letters are known that were there when they were opened.
+    pub fn are_loaded(&self) -> bool {
+        self.shelf.lock().loaded
+    }
+
+    /// Waits until all of them are known, for those who have nothing else to do; whether that was in time.
+    pub fn wait_until_loaded(&self, deadline: Instant) -> bool {
+        self.shelf.wait(deadline, |inner| inner.loaded)
+    }
+
+    /// Records that were read of both topics so far.
+    pub fn records_read(&self) -> u64 {
+        self.shelf.lock().read
+    }
+
+    /// Why letters cannot be read at the moment, unless a broker is merely away.
+    pub fn refusal(&self, now: Instant) -> Option<String> {
+        let inner = self.shelf.lock();
+        let (refusal, at) = inner.refusal.as_ref()?;
+        (now.duration_since(*at) < REFUSED_WITHIN).then(|| refusal.clone())
+    }
+
+    /// An answer is possible only once everything is known.
+    pub(super) fn loaded(&self) -> Result<(), EngineError> {
+        let inner = self.shelf.lock();
+        if inner.loaded {
+            return Ok(());
         }
+        let (pipeline, read) = (&self.pipeline, inner.read);
+        let still = format!("the letters of `{pipeline}` are still being read, {read} records so far");
+        Err(EngineError::Unavailable(inner.trouble.clone().unwrap_or(still)))
     }
 
     pub fn counts(&self) -> LetterCounts {
@@ -113,14 +132,27 @@ impl Letters {
     /// Whether a success has to be told: of a message that was replayed, and did not die since as a twin of itself. Then
     /// there is a later letter, and a state of the one before would take the place of its own.
     pub fn wants_success(&self, number: u64, replays: u32) -> bool {
-        replays > 0 && !self.has_died(number, replays, Time::ZERO)
+        replays > 0 && !self.has_died_since(&[], number, replays, Time::ZERO)
     }
 
-    /// Whether a message that was put back so often has become a letter since. One that died before the message was made
-    /// is of a topic that was deleted and made again.
-    pub fn has_died(&self, number: u64, replays: u32, created: Time) -> bool {
+    /// Whether a message that was put back so often has become a letter, by a record at one of these places of `T.DLQ` or
+    /// behind it. One that died before the message was made is of a topic that was deleted and made again.
+    pub fn has_died_since(&self, since: &[(i32, i64)], number: u64, replays: u32, created: Time) -> bool {
+        let is_late = |place: Place| {
+            let of_partition = since.iter().find(|(partition, _)| *partition == place.partition());
+            of_partition.is_none_or(|(_, end)| place.offset() >= *end)
+        };
         let shelf = self.shelf.lock();
-        shelf.index.get(number).is_some_and(|slot| slot.generation() >= replays && slot.dead_at() >= created)
+        shelf.index.get(number).is_some_and(|slot| {
+            slot.generation() >= replays && slot.dead_at() >= created && is_late(slot.place())
+        })
+    }
+
+    /// The state of a letter of this generation, and whether its record was cut.
+    pub fn is_cut(&self, number: u64, generation: u32) -> Option<(LetterState, bool)> {
+        let shelf = self.shelf.lock();
+        let slot = shelf.index.get(number).filter(|slot| slot.generation() == generation)?;
+        Some((slot.state()?, slot.is_cut()))
     }
 
     pub fn state_of(&self, number: u64) -> Option<LetterState> {
@@ -155,8 +187,13 @@ impl Letters {
     /// That record was acknowledged.
     pub fn succeeded(&mut self, number: u64, replays: u32) {
         let generation = replays.saturating_sub(1);
-        let state = State { generation, is: LetterState::Succeeded, jobs: Vec::new(), at: Time::ZERO };
+        let state = State { generation, is: LetterState::Succeeded, jobs: Vec::new(), at: wall_time() };
         self.shelf.lock().index.state_is(number, &state);
+    }
+
+    /// What makes closed letters leave, for a thread of its own.
+    pub fn trimmer(&self, cluster: &Cluster) -> LetterTrimmer {
+        LetterTrimmer::new(cluster, &self.topics, &self.shelf)
     }
 
     /// Calls `wake` when what others did changed a letter.

@@ -1,6 +1,6 @@
 //! All letters of a pipeline in the order of their numbers, and how many there are in which state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use redrive::engine::{LetterStanding, LetterState};
@@ -32,27 +32,94 @@ pub enum Told {
 #[derive(Debug, Default)]
 pub struct Index {
     slots: BTreeMap<u64, Slot>,
+    /// The last record of letters that have one behind the one that counts: twins.
+    later: BTreeMap<u64, Place>,
+    /// Records in `T.DLQ` that are no letters, up to [`FOREIGN_MAX`]: nothing from them on is ever deleted.
+    foreign: BTreeSet<Place>,
+    /// Letters that are gone and whose states are not, up to [`ORPHANS_MAX`].
+    orphans: BTreeSet<u64>,
     pub counts: LetterCounts,
     /// No letter with a lower number is open.
     first_open: u64,
 }
+
+/// Records that are no letters and whose places are remembered.
+const FOREIGN_MAX: usize = 10_000;
+
+/// Beyond it, states of letters that are gone are taken back another time.
+const ORPHANS_MAX: usize = 10_000;
 
 /// Letters that are looked at in one search for the oldest open one.
 const OLDEST_LOOKS_MAX: usize = 256;
 
 impl Index {
     /// Whether a record says something new, so that its bytes have to be kept.
-    pub fn wants(&self, number: u64, generation: u32, place: Place) -> bool {
-        self.slots.get(&number).is_none_or(|slot| slot.wants(generation, place))
+    pub fn wants(&self, number: u64, parked: &Parked) -> bool {
+        self.slots.get(&number).is_none_or(|slot| slot.wants(parked))
     }
 
     pub fn parked(&mut self, number: u64, parked: &Parked, told: Told) {
-        let mut twin = false;
+        let (mut twin, mut last, mut counts) = (false, parked.place, parked.place);
         self.change(number, |slot| {
+            if slot.is_known() {
+                last = last.max(slot.place());
+            }
             slot.parked(parked);
-            twin = told == Told::ByTopic && slot.meet(parked.generation);
+            counts = slot.place();
+            // One that was cut or written again is a second record on purpose.
+            let is_plain = !parked.cut && !parked.moved;
+            twin = told == Told::ByTopic && is_plain && slot.meet(parked.generation);
         });
         self.counts.twins += u64::from(twin);
+        if last > counts {
+            let later = self.later.entry(number).or_insert(last);
+            *later = last.max(*later);
+        }
+    }
+
+    /// A record in `T.DLQ` that is not ours, or is damaged: it is no letter.
+    pub fn foreign(&mut self, place: Place) {
+        self.counts.unreadable += 1;
+        self.foreign.insert(place);
+        if self.foreign.len() > FOREIGN_MAX {
+            self.foreign.pop_last();
+        }
+    }
+
+    /// Those, in order.
+    pub fn foreigners(&self) -> impl Iterator<Item = Place> {
+        self.foreign.iter().copied()
+    }
+
+    /// The last record of a letter, if it is not the one that counts.
+    pub fn last_place(&self, number: u64) -> Option<Place> {
+        self.later.get(&number).copied()
+    }
+
+    /// Nothing is left of a letter.
+    pub fn remove(&mut self, number: u64) {
+        let state = self.slots.remove(&number).and_then(|slot| slot.state());
+        self.count(state, |count| *count -= 1);
+        self.later.remove(&number);
+        self.orphans.remove(&number);
+    }
+
+    /// Whether anything is known of a letter.
+    pub fn has(&self, number: u64) -> bool {
+        self.slots.contains_key(&number)
+    }
+
+    /// A state of a letter that is gone: its taking back was cut short, or is still to be read.
+    pub fn orphan(&mut self, number: u64) {
+        if self.orphans.len() < ORPHANS_MAX {
+            self.orphans.insert(number);
+        }
+    }
+
+    /// Letters of which only states are left.
+    pub fn orphans(&self) -> impl Iterator<Item = u64> {
+        let of_slots = self.slots.iter().filter(|(_, slot)| !slot.is_known()).map(|(number, _)| *number);
+        of_slots.chain(self.orphans.iter().copied())
     }
 
     pub fn state_is(&mut self, number: u64, state: &State) {

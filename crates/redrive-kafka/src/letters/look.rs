@@ -18,6 +18,7 @@ impl Letters {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Letter>, EngineError> {
+        self.loaded()?;
         let slots: Vec<(u64, LetterState, Slot)> = {
             let inner = self.shelf.lock();
             let wanted = inner.index.after(after).filter(|(_, is, _)| state.is_none_or(|state| state == *is));
@@ -34,6 +35,7 @@ impl Letters {
         limit: usize,
         look_max: usize,
     ) -> Result<LetterScan, EngineError> {
+        self.loaded()?;
         let mut scan = LetterScan { next: after, ..LetterScan::default() };
         let mut bytes = 0;
         loop {
@@ -61,6 +63,7 @@ impl Letters {
     }
 
     pub fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
+        self.loaded()?;
         let found = {
             let inner = self.shelf.lock();
             inner.index.get(id).and_then(|slot| Some((slot.state()?, slot.clone())))
@@ -74,6 +77,7 @@ impl Letters {
         job: u64,
         ids: &[u64],
     ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        self.loaded()?;
         let inner = self.shelf.lock();
         Ok(ids.iter().map(|id| inner.index.standing(job, *id)).collect())
     }

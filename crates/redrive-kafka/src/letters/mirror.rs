@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as Record};
 use rdkafka::metadata::Metadata;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
@@ -46,6 +46,9 @@ struct Followed {
 pub struct Mirror {
     letters: Followed,
     states: Followed,
+    /// Where the states ended before the first letter was read: a state below speaks of a letter that is read before it,
+    /// or of one that is gone.
+    states_before: HashMap<i32, i64>,
     reader: Reader,
     shelf: Arc<Shelf>,
     pipeline: String,
@@ -56,6 +59,18 @@ pub struct Mirror {
 pub fn partitions_in(metadata: &Metadata) -> i32 {
     let topic = metadata.topics().first();
     topic.and_then(|topic| i32::try_from(topic.partitions().len()).ok()).unwrap_or(0)
+}
+
+/// Where the partitions of a topic end.
+fn ends(config: &ClientConfig, topic: &str) -> KafkaResult<HashMap<i32, i64>> {
+    let consumer: BaseConsumer = config.create()?;
+    let partitions = partitions_in(&consumer.fetch_metadata(Some(topic), METADATA_WAIT)?);
+    let end = |partition| {
+        // Without it, nothing is taken for old: that only costs memory.
+        let (_, end) = consumer.fetch_watermarks(topic, partition, METADATA_WAIT).unwrap_or_default();
+        (partition, end)
+    };
+    Ok((0..partitions).map(end).collect())
 }
 
 /// What the mirror's consumers need beyond what every reader of this cluster has.
@@ -148,11 +163,13 @@ impl Mirror {
         (pipeline, letters, states): (&str, &str, &str),
     ) -> KafkaResult<Self> {
         let config = settings(config);
+        let states_before = ends(&config, states)?;
         let letters = Followed::new(&config, letters)?;
         let states = Followed::new(&config, states)?;
         Ok(Self {
             letters,
             states,
+            states_before,
             reader,
             shelf,
             pipeline: pipeline.to_owned(),
@@ -166,7 +183,9 @@ impl Mirror {
         let mut loaded = false;
         while !self.shelf.lock().closing {
             let letters = self.take_letters();
-            let states = self.take_states(if letters { Duration::ZERO } else { WAIT });
+            // The letters first: of most states it is known by then that nothing is left of their letters.
+            let reads_states = loaded || self.letters.left.is_empty();
+            let states = reads_states && self.take_states(if letters { Duration::ZERO } else { WAIT });
             if !loaded && self.letters.left.is_empty() && self.states.left.is_empty() {
                 loaded = true;
                 self.shelf.change(|inner| inner.loaded = true);
@@ -190,7 +209,22 @@ impl Mirror {
         if self.trouble.times(error, Instant::now()).is_some() {
             tracing::warn!("{said}");
         }
-        self.shelf.change(|inner| inner.trouble = Some(said));
+        let is_away = matches!(
+            error.rdkafka_error_code(),
+            None | Some(
+                RDKafkaErrorCode::BrokerTransportFailure
+                    | RDKafkaErrorCode::AllBrokersDown
+                    | RDKafkaErrorCode::Resolve
+                    | RDKafkaErrorCode::OperationTimedOut
+                    | RDKafkaErrorCode::MessageTimedOut
+            )
+        );
+        self.shelf.change(|inner| {
+            if !is_away {
+                inner.refusal = Some((said.clone(), Instant::now()));
+            }
+            inner.trouble = Some(said);
+        });
     }
 
     /// Takes in what has come of the letters; whether there was something.
@@ -202,11 +236,12 @@ impl Mirror {
                 let place = Place::new(record.partition(), record.offset());
                 shelf.change(|inner| {
                     inner.read += 1;
+                    inner.trouble = None;
                     inner.letters_next.insert(record.partition(), record.offset() + 1);
                     match &read {
                         Ok(Read::Copy(copy)) => inner.parked(place, copy, Told::ByTopic),
                         // Somebody else's record, or one of ours that was damaged: it is no letter.
-                        Ok(Read::Fresh(..)) | Err(_) => inner.index.counts.unreadable += 1,
+                        Ok(Read::Fresh(..)) | Err(_) => inner.index.foreign(place),
                     }
                 });
             });
@@ -222,11 +257,13 @@ impl Mirror {
     fn take_states(&mut self, wait: Duration) -> bool {
         let mut wake = None;
         for turn in 0..TURN {
-            let shelf = &self.shelf;
+            let (shelf, before) = (&self.shelf, &self.states_before);
             let came = self.states.poll(if turn == 0 { wait } else { Duration::ZERO }, |record| {
                 wake = shelf.change(|inner| {
                     inner.read += 1;
-                    inner.stated(record.key(), record.payload());
+                    inner.trouble = None;
+                    let is_old = before.get(&record.partition()).is_some_and(|end| record.offset() < *end);
+                    inner.stated(record.key(), record.payload(), is_old);
                     inner.states_next.insert(record.partition(), record.offset() + 1);
                     inner.wake.clone().filter(|_| inner.loaded)
                 });

@@ -6,6 +6,7 @@
 //! - `shelf`: index and file, shared between the engine and `mirror`, the thread that reads the topics
 //! - `desk`: [`Letters`], what the engine holds; `look` at letters, `change` them
 //! - `transaction`: the one producer through which letters are changed
+//! - `leaving`, `trim`: closed letters leave
 //! - `groups`: who else reads a topic
 
 mod state;
@@ -19,6 +20,9 @@ mod file;
 mod mirror;
 mod shelf;
 
+mod leaving;
+mod trim;
+
 mod change;
 mod desk;
 mod look;
@@ -29,3 +33,5 @@ mod groups;
 pub use desk::Letters;
 pub use groups::other_groups;
 pub use index::LetterCounts;
+pub use leaving::Rules;
+pub use trim::{LetterTrimmer, Trimmed};

@@ -41,6 +41,8 @@ pub struct Inner {
     pub letters_next: HashMap<i32, i64>,
     /// The latest reason why the topics cannot be read.
     pub trouble: Option<String>,
+    /// The same if it is more than a broker that is away, and when it was told.
+    pub refusal: Option<(String, Instant)>,
     pub closing: bool,
     pub wake: Option<Wake>,
 }
@@ -67,6 +69,7 @@ impl Shelf {
             states_next: HashMap::new(),
             letters_next: HashMap::new(),
             trouble: None,
+            refusal: None,
             closing: false,
             wake: None,
         };
@@ -108,40 +111,44 @@ impl Shelf {
 impl Inner {
     /// A record in `T.DLQ`.
     pub fn parked(&mut self, place: Place, copy: &CopyRecord, told: Told) {
-        let (number, generation) = (copy.origin.number(), copy.meta.replays);
-        let at = if self.index.wants(number, generation, place) {
+        let number = copy.origin.number();
+        let mut parked = Parked {
+            generation: copy.meta.replays,
+            place,
+            at: NO_BYTES,
+            reason: copy.reason.unwrap_or(Reason::Corrupt),
+            dead_at: copy.dead_at.unwrap_or(Time::ZERO),
+            job: copy.job,
+            cut: copy.marks.cut.is_some(),
+            moved: copy.marks.moved,
+        };
+        if self.index.wants(number, &parked) {
             let content = Content {
                 message: copy.message.clone(),
                 meta: copy.meta,
                 history: copy.history.clone(),
                 topic: copy.origin.topic.clone(),
             };
-            self.file.append(&content).unwrap_or_else(|error| {
+            parked.at = self.file.append(&content).unwrap_or_else(|error| {
                 tracing::warn!(%error, letter = %copy.origin, "the letter cannot be kept in the local file");
                 NO_BYTES
-            })
-        } else {
-            NO_BYTES
-        };
-        let parked = Parked {
-            generation,
-            place,
-            at,
-            reason: copy.reason.unwrap_or(Reason::Corrupt),
-            dead_at: copy.dead_at.unwrap_or(Time::ZERO),
-            job: copy.job,
-        };
+            });
+        }
         self.index.parked(number, &parked, told);
     }
 
-    /// A record in `T.DLQ.state`; one without a value takes back all that was said.
-    pub fn stated(&mut self, key: Option<&[u8]>, value: Option<&[u8]>) {
+    /// A record in `T.DLQ.state`; one without a value says that nothing is left of the letter.
+    /// `is_old` if its letter would be known by now.
+    pub fn stated(&mut self, key: Option<&[u8]>, value: Option<&[u8]>, is_old: bool) {
         if key == Some(BEGIN) {
             return;
         }
-        let state = value.and_then(State::from_json);
-        match (key.and_then(State::number), state) {
-            (Some(number), Some(state)) => self.index.state_is(number, &state),
+        match (key.and_then(State::number), value, value.and_then(State::from_json)) {
+            (Some(number), None, _) => self.index.remove(number),
+            (Some(number), Some(_), Some(_)) if is_old && !self.index.has(number) => {
+                self.index.orphan(number)
+            }
+            (Some(number), Some(_), Some(state)) => self.index.state_is(number, &state),
             _ => self.index.counts.unreadable += 1,
         }
     }

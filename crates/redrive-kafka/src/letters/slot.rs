@@ -40,6 +40,10 @@ pub struct Parked {
     pub dead_at: Time,
     /// The job whose copy it was.
     pub job: Option<u64>,
+    /// Whether a part of it was left out.
+    pub cut: bool,
+    /// Whether it was written again at the end of the topic.
+    pub moved: bool,
 }
 
 /// One letter. Small: there may be a million of them.
@@ -54,10 +58,13 @@ pub struct Slot {
     generation: u32,
     stated_generation: u32,
     stated: Option<LetterState>,
+    /// When it came into that state.
+    stated_at: Time,
     /// `None` as long as only states are known: such a letter is not shown.
     reason: Option<Reason>,
     /// Generations whose record was read from the topic, one bit each.
     met: u16,
+    cut: bool,
 }
 
 impl Slot {
@@ -69,24 +76,32 @@ impl Slot {
         generation: 0,
         stated_generation: 0,
         stated: None,
+        stated_at: Time::ZERO,
         reason: None,
         met: 0,
+        cut: false,
     };
 
-    /// Whether this record says something new, so that its bytes have to be kept. Of twins, the first in the topic
-    /// counts.
-    pub fn wants(&self, generation: u32, place: Place) -> bool {
-        let known = self.reason.is_some();
-        !known || generation > self.generation || (generation == self.generation && place < self.place)
+    /// Whether this record says something new, so that its bytes have to be kept. Of twins, the first in the topic counts;
+    /// but a whole one before one that was cut, and the last of those that were written again.
+    pub fn wants(&self, parked: &Parked) -> bool {
+        if self.reason.is_none() || parked.generation != self.generation {
+            return self.reason.is_none() || parked.generation > self.generation;
+        }
+        if parked.cut != self.cut {
+            return self.cut;
+        }
+        if parked.moved { parked.place > self.place } else { parked.place < self.place }
     }
 
     pub fn parked(&mut self, parked: &Parked) {
-        if self.wants(parked.generation, parked.place) {
+        if self.wants(parked) {
             self.generation = parked.generation;
             self.place = parked.place;
             self.at = parked.at;
             self.dead_at = parked.dead_at;
             self.reason = Some(parked.reason);
+            self.cut = parked.cut;
         }
         if let Some(job) = parked.job
             && !self.jobs().contains(&job)
@@ -95,6 +110,16 @@ impl Slot {
             let later = self.stated.is_some() && self.stated_generation >= parked.generation;
             self.add_jobs(&[job], later);
         }
+    }
+
+    /// Whether a record of it was read, and not only states.
+    pub fn is_known(&self) -> bool {
+        self.reason.is_some()
+    }
+
+    /// Whether a part of its record was left out.
+    pub fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// Takes note that a record was read from the topic; whether it is a second one of its generation, a twin.
@@ -111,6 +136,7 @@ impl Slot {
         let over = self.stated == Some(LetterState::Succeeded) && state.generation == self.stated_generation;
         if later || (state.generation == self.stated_generation && !over) {
             self.stated = Some(state.is);
+            self.stated_at = state.at;
             self.stated_generation = state.generation;
         }
         self.add_jobs(&state.jobs, state.generation < self.stated_generation);
@@ -158,6 +184,11 @@ impl Slot {
 
     pub fn reason(&self) -> Option<Reason> {
         self.reason
+    }
+
+    /// When it came into its state, if anything was said of it since it died.
+    pub fn stated_at(&self) -> Time {
+        self.stated_at
     }
 
     pub fn dead_at(&self) -> Time {

@@ -34,9 +34,13 @@ pub const ERROR_CLASS: &str = "x-error-class";
 /// The exact class.
 pub const CLASS: &str = "x-class";
 pub const ATTEMPT_ERRORS: &str = "x-attempt-errors";
+/// Only on letters: Kafka refuses the whole record, whose payload has so many bytes; this one holds a part of it.
+pub const CUT: &str = "x-cut";
+/// Only on letters: an old one that was written again at the end of the topic.
+pub const MOVED: &str = "x-moved";
 
 /// In the order they are written.
-pub const ALL: [&str; 27] = [
+pub const ALL: [&str; 29] = [
     ORIG_TOPIC,
     ORIG_PARTITION,
     ORIG_OFFSET,
@@ -64,6 +68,8 @@ pub const ALL: [&str; 27] = [
     ERROR_CLASS,
     CLASS,
     ATTEMPT_ERRORS,
+    CUT,
+    MOVED,
 ];
 
 /// Whether a header behind the mark is ours. What another tool has appended there is not.

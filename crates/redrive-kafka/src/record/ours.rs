@@ -6,8 +6,8 @@ use std::str::FromStr;
 use rdkafka::message::Headers;
 use redrive_core::{Reason, Time};
 
-use super::names;
 use super::write::{DEFERRED, NONE};
+use super::{LetterMarks, names};
 
 /// A header's name and value.
 pub(super) type Given<'r> = (&'r str, Option<&'r [u8]>);
@@ -70,6 +70,7 @@ pub(super) struct Ours<'r> {
     pub(super) dead_at: Option<Time>,
     pub(super) job: Option<u64>,
     pub(super) attempt_errors: Option<&'r [u8]>,
+    pub(super) marks: LetterMarks,
     /// What another tool has appended.
     pub(super) appended: Vec<Given<'r>>,
 }
@@ -114,6 +115,8 @@ impl<'r> Ours<'r> {
                 names::REASON => ours.reason = text().and_then(Reason::from_name),
                 names::DEAD_AT => ours.dead_at = time(),
                 names::JOB => ours.job = parse(value),
+                names::CUT => ours.marks.cut = parse(value),
+                names::MOVED => ours.marks.moved = true,
                 names::ATTEMPT_ERRORS => ours.attempt_errors = Some(value),
                 // For people only.
                 names::FROM | names::LAST_ERROR | names::ERROR_CLASS | names::CLASS => {}

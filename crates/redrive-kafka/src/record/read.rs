@@ -12,7 +12,7 @@ use redrive_core::{Message, MessageParts, Meta, Reason, Time};
 use super::ours::{self, Given, Ours, parse};
 use super::pick::Place;
 use super::place::PlaceText;
-use super::{CopyRecord, Origin, Read, Unreadable, attempts, names};
+use super::{CopyRecord, LetterMarks, Origin, Read, Unreadable, attempts, names};
 use crate::KafkaPipeline;
 
 /// A producer's `x-created` is believed if it is this close to the time that the record itself carries.
@@ -46,7 +46,10 @@ impl Reader {
         if let Some((foreign, ours)) = mark.map(|mark| headers.split_at(mark))
             && let Some(copy) = self.copy(record, foreign, ours)
         {
-            return copy.map(|copy| Read::Copy(Box::new(copy)));
+            return match copy {
+                Ok(copy) if self.was_put_back_by_hand(record, &copy) => self.anew(record, foreign, &copy),
+                copy => copy.map(|copy| Read::Copy(Box::new(copy))),
+            };
         }
         self.fresh(record, &headers)
     }
@@ -59,6 +62,35 @@ impl Reader {
     /// Nearly always the source, whose name is at hand.
     fn topic(&self, name: &str) -> Arc<str> {
         if *self.source == *name { self.source.clone() } else { name.into() }
+    }
+
+    /// A copy in the source that no replay has written: somebody has taken it out of one of our topics. A replay names its
+    /// job, and puts back no letter as such.
+    fn was_put_back_by_hand(&self, record: &impl Record, copy: &CopyRecord) -> bool {
+        record.topic() == &*self.source && (copy.job.is_none() || copy.reason.is_some())
+    }
+
+    /// Such a record is a new message, with its old id: its attempts begin again, and so does its time.
+    fn anew<R: Record>(
+        &self,
+        record: &R,
+        foreign: &[Given<'_>],
+        copy: &CopyRecord,
+    ) -> Result<Read, Unreadable> {
+        let created = created_at(record, foreign);
+        let deadline = self.ttl.map(|ttl| created.plus(ttl));
+        let message = MessageParts {
+            id: copy.message.id(),
+            key: record.key(),
+            payload: record.payload(),
+            tenant: copy.message.tenant(),
+            headers: copy.message.headers_or_null(),
+            created,
+            deadline,
+        }
+        .encode()
+        .map_err(|error| self.unreadable(record, error.to_string()))?;
+        Ok(Read::Fresh(message, Meta { created, deadline, ..Meta::default() }))
     }
 
     fn fresh<R: Record>(&self, record: &R, headers: &[Given<'_>]) -> Result<Read, Unreadable> {
@@ -139,6 +171,7 @@ impl Reader {
                 reason: ours.reason,
                 dead_at: ours.dead_at,
                 job: ours.job,
+                marks: ours.marks,
             }),
             Err(error) => Err(self.unreadable(record, error.to_string())),
         })
@@ -168,6 +201,7 @@ impl Reader {
             reason: Some(Reason::Corrupt),
             dead_at: None,
             job: None,
+            marks: LetterMarks::default(),
         };
         Unreadable { place: place.to_owned(), problem, rest: Box::new(rest) }
     }

@@ -18,7 +18,7 @@ pub(super) const DEFERRED: &str = "deferred";
 /// A letter says everything, because people read it. Elsewhere what follows from the other headers is left out: each
 /// header costs the client an allocation on both sides.
 pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
-    let CopyRecord { message, meta, history, origin, due, reason, dead_at, job } = copy;
+    let CopyRecord { message, meta, history, origin, due, reason, dead_at, job, marks } = copy;
     let is_letter = reason.is_some();
     let mut out = Out(Some(OwnedHeaders::new_with_capacity(16)));
     for (name, value) in message.headers_or_null() {
@@ -85,6 +85,10 @@ pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
             out.text(names::ERROR_CLASS, family(*reason).name());
         }
         (None, None) => {}
+    }
+    out.count(names::MOVED, marks.moved.into());
+    if let Some(bytes) = marks.cut {
+        out.number(names::CUT, bytes);
     }
     out.0.unwrap_or_default()
 }

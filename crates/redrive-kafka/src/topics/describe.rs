@@ -30,6 +30,8 @@ pub struct TopicFacts {
     pub retention_bytes: i64,
     pub max_message_bytes: i64,
     pub cleanup: String,
+    /// `producer` is as it was written.
+    pub compression: String,
 }
 
 impl Cluster {
@@ -92,6 +94,7 @@ pub(super) fn describe(
             retention_bytes: number("retention.bytes", -1),
             max_message_bytes: number("max.message.bytes", 1_048_588),
             cleanup: text("cleanup.policy").unwrap_or("delete").to_owned(),
+            compression: text("compression.type").unwrap_or("producer").to_owned(),
         }
     });
     Ok(facts.collect())

@@ -39,12 +39,18 @@ impl Planned {
         if role.is_compacted() {
             settings.push(("cleanup.policy", "compact".to_owned()));
             settings.push(("min.cleanable.dirty.ratio", "0.1".to_owned()));
+            // What is being written to is never compacted, so it must not be all there is.
+            settings.push(("segment.bytes", "16777216".to_owned()));
+            settings.push(("segment.ms", "3600000".to_owned()));
+            settings.push(("delete.retention.ms", "3600000".to_owned()));
         } else {
             settings.push(("cleanup.policy", "delete".to_owned()));
             settings.push(("retention.ms", "-1".to_owned()));
             settings.push(("retention.bytes", "-1".to_owned()));
             settings.push(("max.message.bytes", (source.max_message_bytes + HEADER_ROOM_BYTES).to_string()));
         }
+        // As we write it: what the cluster makes of it by default may be something that a reader does not know.
+        settings.push(("compression.type", "producer".to_owned()));
         settings.push(("min.insync.replicas", source.min_insync.to_string()));
         Self {
             role,

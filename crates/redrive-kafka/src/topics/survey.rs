@@ -8,6 +8,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use super::blocking::wait;
 use super::describe::{connect, describe, metadata, options};
 use super::{Planned, TopicFacts, Topics, TopicsFault};
+use crate::build::Build;
 use crate::{Cluster, KafkaPipeline};
 
 /// What was found of a pipeline's topics.
@@ -83,8 +84,10 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
         return Err(TopicsFault::NoSource { topic: topics.source });
     };
     let found: Vec<_> = facts.collect();
+    let build = Build::of_this();
     let mut missing = Vec::new();
-    let mut wrong = Vec::new();
+    let mut wrong: Vec<Wrong> =
+        found.iter().chain([&source]).filter_map(|facts| codec_fault(&build, facts)).collect();
     let mut warnings = Vec::new();
     for (role, name) in owned {
         let planned = Planned::new(role, name, &source);
@@ -107,6 +110,13 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
         ));
     }
     Ok(Survey { topics, brokers: metadata.brokers().len(), source, found, missing, wrong, warnings })
+}
+
+/// A topic that this build could not read. What was written before stays as it was, so the repair helps only new records.
+fn codec_fault(build: &Build, facts: &TopicFacts) -> Option<Wrong> {
+    let problem = build.lacks_codec(&facts.compression)?;
+    let repair = Repair::Setting("compression.type", "producer".to_owned());
+    Some(Wrong { topic: facts.name.clone(), problem, repair })
 }
 
 fn faults(planned: &Planned, facts: &TopicFacts) -> Vec<Wrong> {

@@ -57,7 +57,7 @@ fn a_discard_and_its_undo_survive_a_restart_and_are_seen_elsewhere() {
     let desk = Desk::new("discard", 2);
     let numbers = desk.park_many(2, 3);
     let mut letters = desk.letters();
-    let mut other = Letters::open(&desk.elsewhere("other"), &desk.pipeline, &desk.topics).unwrap();
+    let mut other = desk.letters_at(&desk.elsewhere("other"));
     let asked = [numbers[0], numbers[4], numbers[4], 999];
     let discarded = letters.change_letters(&LetterChange::Discard, &asked, NOW).unwrap();
     assert_eq!(discarded, [true, true, false, false]);

@@ -13,7 +13,7 @@ use redrive::engine::letter::ReplayTarget;
 use redrive::engine::{Attempt, EngineError, History, Letter, LetterState, ReplayJob};
 use redrive_core::{Class, Message, Meta, Reason, Time};
 use redrive_kafka::letters::Letters;
-use redrive_kafka::record::{CopyRecord, Origin, Read, Reader, headers};
+use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, Reader, headers};
 use redrive_kafka::topics::{Topics, prepare};
 use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 
@@ -66,7 +66,15 @@ impl Desk {
     }
 
     pub fn letters(&self) -> Letters {
-        Letters::open(&self.cluster, &self.pipeline, &self.topics).expect("the letters are read")
+        self.letters_at(&self.cluster)
+    }
+
+    /// As another process sees them.
+    pub fn letters_at(&self, cluster: &Cluster) -> Letters {
+        let letters =
+            Letters::open(cluster, &self.pipeline, &self.topics).expect("the letters can be opened");
+        assert!(letters.wait_until_loaded(Instant::now() + LIMIT), "the letters are read");
+        letters
     }
 
     /// Another process of the same group: its own directory.
@@ -113,6 +121,7 @@ impl Desk {
             reason: Some(Reason::Permanent),
             dead_at: Some(Time::from_millis(1_700_000_001_000 + offset.cast_unsigned())),
             job: None,
+            marks: LetterMarks::default(),
         }
     }
 
@@ -149,6 +158,16 @@ impl Desk {
         self.producer.send(record).map_err(|(error, _)| error).expect("it is sent");
         self.producer.flush(LIMIT).expect("it is acknowledged");
         self.producer.context().last.lock().unwrap().take().expect("it has a place")
+    }
+
+    /// Sends a record; [`Self::flush`] waits for all of them.
+    pub fn send(&self, topic: &str, partition: i32, key: &[u8], payload: &[u8]) {
+        let record = BaseRecord::<[u8], [u8]>::to(topic).partition(partition).key(key).payload(payload);
+        self.producer.send(record).map_err(|(error, _)| error).expect("it is sent");
+    }
+
+    pub fn flush(&self) {
+        self.producer.flush(LIMIT).expect("they are acknowledged");
     }
 
     /// Many letters at once; their numbers in order.

@@ -108,6 +108,7 @@ fn child_of_the_kills() {
     let pipeline = crate::broker::pipeline(told[2]);
     let topics = redrive_kafka::topics::Topics::of(&pipeline);
     let mut letters = Letters::open(&cluster, &pipeline, &topics).unwrap();
+    assert!(letters.wait_until_loaded(std::time::Instant::now() + crate::desk::LIMIT));
     let say = |what: &str| {
         println!("\n{what}");
         std::io::stdout().flush().unwrap();

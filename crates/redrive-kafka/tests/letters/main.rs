@@ -6,6 +6,7 @@ mod desk;
 
 mod changes;
 mod kills;
+mod leaving;
 mod measures;
 mod replays;
 mod rivals;

@@ -2,7 +2,6 @@
 //! one did the other knows before it does anything, although its mirror is late.
 
 use redrive::engine::{LetterChange, LetterState, ReplayAnswer};
-use redrive_kafka::letters::Letters;
 
 use crate::desk::{Desk, NOW, job};
 
@@ -16,7 +15,7 @@ fn two_replays_of_the_same_letters_publish_each_once() {
                 let (desk, numbers) = (&desk, &numbers);
                 scope.spawn(move || {
                     let cluster = desk.late(&format!("rival-{rival}"));
-                    let mut letters = Letters::open(&cluster, &desk.pipeline, &desk.topics).unwrap();
+                    let mut letters = desk.letters_at(&cluster);
                     let mut answers = Vec::new();
                     for part in numbers.chunks(10) {
                         answers.extend(letters.replay(&job(rival), part, NOW).unwrap());
@@ -47,12 +46,12 @@ fn a_letter_is_either_discarded_or_replayed() {
     let numbers = desk.park_many(1, 60);
     let (replayed, discarded) = std::thread::scope(|scope| {
         let replays = scope.spawn(|| {
-            let mut letters = Letters::open(&desk.late("replays"), &desk.pipeline, &desk.topics).unwrap();
+            let mut letters = desk.letters_at(&desk.late("replays"));
             let answers = numbers.chunks(5).map(|part| letters.replay(&job(1), part, NOW).unwrap());
             answers.flatten().map(|answer| answer == ReplayAnswer::Replayed).collect::<Vec<bool>>()
         });
         let discards = scope.spawn(|| {
-            let mut letters = Letters::open(&desk.late("discards"), &desk.pipeline, &desk.topics).unwrap();
+            let mut letters = desk.letters_at(&desk.late("discards"));
             let discard = &LetterChange::Discard;
             // From the other end, so that they meet.
             let parts = numbers.rchunks(5).map(|part| letters.change_letters(discard, part, NOW).unwrap());

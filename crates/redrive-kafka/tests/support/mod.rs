@@ -13,7 +13,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use redrive::engine::{Engine, StoreOptions};
+use redrive::engine::{Engine, Event, StoreOptions};
 use redrive_core::{Message, Pick};
 use redrive_kafka::record::{CopyRecord, Origin, headers};
 use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
@@ -33,6 +33,8 @@ pub struct World {
     pub cluster: Cluster,
     pub pipeline: KafkaPipeline,
     pub partitions: i32,
+    /// Where the tests themselves write and ask.
+    pub brokers: String,
     pub producer: BaseProducer<Places>,
     _dir: tempfile::TempDir,
 }
@@ -57,6 +59,16 @@ static WORLDS: AtomicU32 = AtomicU32::new(0);
 
 impl World {
     pub fn new(partitions: i32, tiers: &[Duration]) -> Self {
+        Self::at(&brokers(), partitions, tiers)
+    }
+
+    /// The same on another broker or cluster.
+    pub fn at(brokers: &str, partitions: i32, tiers: &[Duration]) -> Self {
+        Self::with(brokers, partitions, tiers, &[])
+    }
+
+    /// The same with settings of its source.
+    pub fn with(brokers: &str, partitions: i32, tiers: &[Duration], settings: &[(&str, &str)]) -> Self {
         if std::env::var("REDRIVE_TEST_LOG").is_ok() {
             let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).try_init();
         }
@@ -64,7 +76,7 @@ impl World {
         let name = format!("k{}-{number}-{}", std::process::id(), rand_suffix());
         let dir = tempfile::tempdir().unwrap();
         let cluster = Cluster {
-            brokers: vec![brokers()],
+            brokers: brokers.split(',').map(str::to_owned).collect(),
             group: format!("{name}-group"),
             member: Some("one".to_owned()),
             start: Some(Start::Earliest),
@@ -82,10 +94,10 @@ impl World {
             blocking: false,
             only: Only::Everything,
         };
-        create(&pipeline.source, partitions, &[("retention.ms", "-1")]);
-        let config = client();
-        let producer = config.create_with_context(Places::default()).unwrap();
-        Self { cluster, pipeline, partitions, producer, _dir: dir }
+        let settings: Vec<_> = [("retention.ms", "-1")].iter().chain(settings).copied().collect();
+        create_at(brokers, &pipeline.source, partitions, &settings);
+        let producer = client_at(brokers).create_with_context(Places::default()).unwrap();
+        Self { cluster, pipeline, partitions, brokers: brokers.to_owned(), producer, _dir: dir }
     }
 
     pub fn stores(&self) -> KafkaStores {
@@ -111,6 +123,10 @@ impl World {
 
     /// Writes messages into the source; where each of them is.
     pub fn produce(&self, messages: &[Message]) -> Vec<(i32, i64)> {
+        self.produce_by(&self.producer, messages)
+    }
+
+    pub fn produce_by(&self, producer: &BaseProducer<Places>, messages: &[Message]) -> Vec<(i32, i64)> {
         for (at, message) in messages.iter().enumerate() {
             let mut headers = OwnedHeaders::new();
             for (key, value) in message.headers() {
@@ -126,12 +142,12 @@ impl World {
                 .timestamp(message.created().as_millis().cast_signed());
             record.key = message.key();
             record.payload = message.payload();
-            self.producer.send(record).map_err(|(error, _)| error).expect("there is room");
+            producer.send(record).map_err(|(error, _)| error).expect("there is room");
         }
         let mut places = Vec::new();
         wait("the broker takes the records", || {
-            self.producer.poll(Duration::from_millis(1));
-            places.append(&mut self.producer.context().0.lock().unwrap());
+            producer.poll(Duration::from_millis(1));
+            places.append(&mut producer.context().0.lock().unwrap());
             places.len() == messages.len()
         });
         places.sort_unstable();
@@ -161,14 +177,23 @@ pub fn write_copies(topic: &str, from: &str, copies: &[CopyRecord]) {
 }
 
 pub fn client() -> ClientConfig {
+    client_at(&brokers())
+}
+
+pub fn client_at(brokers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", brokers()).set("linger.ms", "0").set("acks", "all");
+    config.set("bootstrap.servers", brokers).set("linger.ms", "0").set("acks", "all");
     config
 }
 
 pub fn create(topic: &str, partitions: i32, settings: &[(&str, &str)]) {
-    let admin: AdminClient<DefaultClientContext> = client().create().unwrap();
-    let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+    create_at(&brokers(), topic, partitions, settings);
+}
+
+/// With as many replicas as the cluster gives a topic.
+pub fn create_at(brokers: &str, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
+    let admin: AdminClient<DefaultClientContext> = client_at(brokers).create().unwrap();
+    let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
     for (key, value) in settings {
         new = new.set(key, value);
     }
@@ -208,7 +233,8 @@ pub fn wait_durable(engine: &mut dyn Engine, ticket: redrive::engine::Ticket) {
     let mut events = Vec::new();
     wait("the batch is durable", || {
         engine.poll(&mut events).expect("polling works");
-        events.iter().any(|event| event.durable() >= Some(ticket))
+        let is_it = |event: &Event| event.durable() >= Some(ticket) || *event == Event::DurableAlone(ticket);
+        events.iter().any(is_it)
     });
 }
 
@@ -232,6 +258,22 @@ pub fn bound_records(topic: &str, bytes: &str) {
         .for_each(|result| drop(result.expect("the setting is taken")));
 }
 
+/// Has the broker compress everything of a topic in this way.
+pub fn compress(topic: &str, codec: &str) {
+    let is_table = topic.ends_with(".state") || topic.ends_with(".progress");
+    // All settings of the topic are replaced.
+    let change = AlterConfig::new(ResourceSpecifier::Topic(topic))
+        .set("cleanup.policy", if is_table { "compact" } else { "delete" })
+        .set("retention.ms", "-1")
+        .set("retention.bytes", "-1")
+        .set("max.message.bytes", "4000000")
+        .set("compression.type", codec);
+    let done = with_admin(async |admin, options| admin.alter_configs([&change], options).await);
+    done.expect("the broker answers")
+        .into_iter()
+        .for_each(|result| drop(result.expect("the setting is taken")));
+}
+
 /// Removes the records of a partition below `offset`.
 pub fn delete_records(topic: &str, partition: i32, offset: i64) {
     let mut list = TopicPartitionList::new();
@@ -245,4 +287,14 @@ pub fn grow(topic: &str, partitions: usize) {
     let more = rdkafka::admin::NewPartitions::new(topic, partitions);
     let done = with_admin(async |admin, options| admin.create_partitions([&more], options).await);
     done.expect("the broker answers").into_iter().for_each(|result| drop(result.expect("the topic grows")));
+}
+
+/// Commits an offset for a group as Kafka's own tools do: without a word beside it.
+pub fn commit_as(group: &str, brokers: &str, topic: &str, partition: i32, offset: i64) {
+    use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+    let consumer: BaseConsumer = client_at(brokers).set("group.id", group).create().unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, Offset::Offset(offset)).unwrap();
+    // Static members of the group are waited for.
+    wait("the group takes the offset", || consumer.commit(&list, CommitMode::Sync).is_ok());
 }

@@ -1,5 +1,5 @@
-//! A broker of one's own: the same pinned Kafka as `scripts/kafka.sh up` starts, with its own port and data, so that a test
-//! may kill it without disturbing another.
+//! A broker or a cluster of one's own: the same pinned Kafka as `scripts/kafka.sh up` starts, with its own ports and data,
+//! so that a test may kill it without disturbing another.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,6 +29,31 @@ pub enum End {
     Kill,
 }
 
+/// What can be done to one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// It closes its files.
+    Stop,
+    /// `kill -9`.
+    Kill,
+    Start,
+    /// Its connections stay, and it does not answer.
+    Freeze,
+    Thaw,
+}
+
+impl Act {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Kill => "kill",
+            Self::Start => "start",
+            Self::Freeze => "freeze",
+            Self::Thaw => "thaw",
+        }
+    }
+}
+
 impl Broker {
     /// Starts one; `root` is the checkout, `dir` a place for its few files.
     pub fn up(root: &Path, dir: &Path) -> Result<Self, Error> {
@@ -40,6 +65,17 @@ impl Broker {
         Self::up_with(root, dir, vec![("REDRIVE_KAFKA_ADVERTISED", advertised.to_string())])
     }
 
+    /// Starts a cluster of three: replication 3, `min.insync.replicas` 2.
+    pub fn up_three(root: &Path, dir: &Path) -> Result<Self, Error> {
+        let heap = ("REDRIVE_KAFKA_HEAP", "384m".to_owned());
+        Self::up_with(root, dir, vec![("REDRIVE_KAFKA_NODES", "3".to_owned()), heap])
+    }
+
+    /// Starts one with two more listeners, for TLS, passwords and ACLs.
+    pub fn up_secure(root: &Path, dir: &Path) -> Result<Self, Error> {
+        Self::up_with(root, dir, vec![("REDRIVE_KAFKA_SECURE", "1".to_owned())])
+    }
+
     fn up_with(root: &Path, dir: &Path, settings: Vec<(&'static str, String)>) -> Result<Self, Error> {
         let (script, dir) = (root.join("scripts/kafka.sh"), dir.to_owned());
         let mut broker = Self { script, dir, settings, address: String::new() };
@@ -47,7 +83,7 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Where it listens itself, whatever it tells clients.
+    /// Where it listens itself, whatever it tells clients; of a cluster, all addresses with commas between them.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -65,21 +101,33 @@ impl Broker {
         .map(drop)
     }
 
-    /// Freezes it for a while: connections stay, and nobody answers.
+    /// Freezes its first node for a while: connections stay, and nobody answers.
     pub fn stall(&self, time: Duration) -> Result<(), Error> {
-        let home = std::fs::read_to_string(self.dir.join("home"))?;
-        let process = std::fs::read_to_string(Path::new(home.trim()).join("pid"))?;
-        let signal = |name: &str| -> Result<(), Error> {
-            let sent = Command::new("kill").args([name, process.trim()]).status()?;
-            if sent.success() {
-                Ok(())
-            } else {
-                Err(format!("kill {name} {process} ended with {sent}").into())
-            }
-        };
-        signal("-STOP")?;
+        self.node(1, Act::Freeze)?;
         std::thread::sleep(time);
-        signal("-CONT")
+        self.node(1, Act::Thaw)
+    }
+
+    /// Does something to one node; nodes count from 1.
+    pub fn node(&self, node: u32, act: Act) -> Result<(), Error> {
+        self.run(&[act.word(), &node.to_string()]).map(drop)
+    }
+
+    /// One of Kafka's own tools: `kafka-acls.sh --bootstrap-server … --add …`.
+    pub fn tool(&self, line: &str) -> Result<String, Error> {
+        let words: Vec<&str> = std::iter::once("run").chain(line.split_whitespace()).collect();
+        self.run(&words)
+    }
+
+    /// Where one of its listeners for passwords is, or another file of `secure`.
+    pub fn secure(&self, name: &str) -> Result<String, Error> {
+        Ok(std::fs::read_to_string(self.dir.join("secure").join(name))?.trim().to_owned())
+    }
+
+    /// Where node 1 keeps the files of a partition.
+    pub fn partition_dir(&self, topic: &str, partition: i32) -> Result<PathBuf, Error> {
+        let home = std::fs::read_to_string(self.dir.join("home"))?;
+        Ok(Path::new(home.trim()).join(format!("node-1/data/{topic}-{partition}")))
     }
 
     fn run(&self, args: &[&str]) -> Result<String, Error> {

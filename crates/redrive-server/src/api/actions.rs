@@ -38,6 +38,10 @@ impl From<ActionError> for Problem {
                 error,
                 "GET /v1/actions lists the discards with their ids; where several processes share the work, each knows its own",
             ),
+            ActionError::Elsewhere { .. } => Self::not_found(
+                error,
+                "`redrive status --members` lists the processes; GET /v1/actions of each its discards",
+            ),
             // Asked of this pipeline, it is not there: the same answer as for an id that nobody has.
             ActionError::OtherPipeline { .. } => Self::not_found(error, "undo it in its own pipeline"),
             ActionError::Storage(_) | ActionError::Damaged(_) => {

@@ -8,4 +8,5 @@ pub mod pipelines;
 pub mod replays;
 pub mod selection;
 pub mod view;
+mod view_condition;
 mod view_health;

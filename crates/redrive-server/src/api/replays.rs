@@ -140,8 +140,7 @@ async fn change(
 }
 
 fn find(shared: &Shared, id: &str) -> Result<ReplayView, Problem> {
-    let found = shared.service.replays.get(id);
-    Ok(found.ok_or_else(|| ReplayError::NotFound(id.to_owned()))?)
+    Ok(shared.service.replays.try_get(id)?)
 }
 
 impl From<ReplayError> for Problem {
@@ -160,6 +159,10 @@ impl From<ReplayError> for Problem {
             ReplayError::NotFound(_) => Self::not_found(
                 error,
                 "GET /v1/replays lists all that are kept; where several processes share the work, each knows its own",
+            ),
+            ReplayError::Elsewhere { .. } => Self::not_found(
+                error,
+                "`redrive status --members` lists the processes; GET /v1/replays of each its jobs",
             ),
             ReplayError::Over { .. } => Self::new(Code::Conflict, error, "start a new one for what is left"),
             ReplayError::NoRuntime | ReplayError::Storage(_) => {

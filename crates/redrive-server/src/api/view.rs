@@ -15,6 +15,7 @@ use redrive_core::{Class, Message, Schedule, duration};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::view_condition::ConditionView;
 use super::view_health::HealthView;
 use crate::service::Served;
 
@@ -45,6 +46,7 @@ pub struct PipelineView<'a> {
     end_to_end_p99_ms: Option<f64>,
     breaker: &'static str,
     health: HealthView,
+    condition: ConditionView,
     store: StoreView,
 }
 
@@ -126,6 +128,7 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
             scrubbed: time(figures.upkeep.scrubbed),
             index_rebuilds: figures.upkeep.index_rebuilds,
         },
+        condition: (&figures.condition).into(),
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         &["code", "message", "hint"],
         vec![("code", text()), ("message", text()), ("hint", text())],
     );
-    add("Health", &["status"], vec![("status", text())]);
+    add("Health", &["status"], vec![("status", text()), ("problems", many("PipelineProblem"))]);
     add(
         "NewMessage",
         &[],
@@ -105,6 +105,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("end_to_end_p99_ms", number_or_null()),
             ("breaker", json!({ "enum": ["closed", "open", "half_open"] })),
             ("health", one("SinkHealth")),
+            ("condition", one("Condition")),
             ("store", one("StoreHealth")),
         ],
     );
@@ -121,6 +122,43 @@ pub(super) fn schemas() -> Map<String, Value> {
                 "index_rebuilds",
                 json!({ "type": "integer", "description": "How often the index was rebuilt since the process started." }),
             ),
+        ],
+    );
+    add(
+        "Condition",
+        &["partitions", "problems"],
+        vec![
+            (
+                "partitions",
+                json!({ "type": "object", "additionalProperties": { "type": "integer" }, "description": "Kafka partitions of this process: reading, blocked (a record of theirs cannot be written), stopped (nothing more can be read)." }),
+            ),
+            (
+                "spooled",
+                json!({ "type": "integer", "description": "Whole records on the local disk whose letters had to be cut." }),
+            ),
+            (
+                "letter_twins",
+                json!({ "type": "integer", "description": "Second records of one dead letter." }),
+            ),
+            (
+                "foreign_letters",
+                json!({ "type": "integer", "description": "Records among the dead letters that are not ours, or are damaged." }),
+            ),
+            (
+                "passed_over",
+                json!({ "type": "integer", "description": "Records that were not delivered because another record of the same message goes on." }),
+            ),
+            ("letters_loading", flag()),
+            ("problems", many("PipelineProblem")),
+        ],
+    );
+    add(
+        "PipelineProblem",
+        &["kind", "place", "problem"],
+        vec![
+            ("kind", json!({ "enum": ["write", "decode", "read", "lost_range", "assign", "letters"] })),
+            ("place", text()),
+            ("problem", text()),
         ],
     );
     add(

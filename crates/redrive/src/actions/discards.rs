@@ -9,7 +9,7 @@ use super::log::{ActionError, Actions};
 use crate::engine::{LetterStanding, LetterState};
 use crate::handle::PipelineHandle;
 
-/// How long the embedded engine keeps a closed letter, counted from its death.
+/// How long a closed letter is kept, counted from its death, so that a discard can be taken back.
 pub const CLOSED_KEEP: Duration = Duration::from_hours(30 * 24);
 /// Letters that are changed or asked about in one go.
 const BATCH_MAX: usize = 1024;

@@ -12,6 +12,7 @@ use redrive_core::Time;
 
 use super::action::{Action, ActionKind};
 use crate::handle::HandleError;
+use crate::naming::{self, Naming};
 use crate::private;
 
 const FILE: &str = "actions.ndjson";
@@ -29,6 +30,7 @@ pub struct Actions {
 }
 
 struct Shared {
+    naming: Naming,
     state: Mutex<State>,
     faults: Vec<String>,
     /// Discards and their undoing go one after the other, so that an action names exactly the letters it changes.
@@ -63,6 +65,10 @@ pub enum ActionError {
     Storage(#[from] std::io::Error),
     #[error("there is no discard `{0}`")]
     NotFound(String),
+    #[error(
+        "discard `{id}` is not of this process, whose discards are called `{ours}…`; ask the one that made it"
+    )]
+    Elsewhere { id: String, ours: String },
     #[error("discard `{id}` is of pipeline `{pipeline}`")]
     OtherPipeline { id: String, pipeline: String },
     #[error("the record of discard `{0}` is damaged")]
@@ -74,6 +80,11 @@ pub enum ActionError {
 impl Actions {
     /// Opens or makes the file in `dir`.
     pub fn open(dir: Option<&Path>) -> Result<Self, ActionError> {
+        Self::open_named(dir, Naming::default())
+    }
+
+    /// The same, for a process that shares its letters with others: its discards have names of their own.
+    pub fn open_named(dir: Option<&Path>, naming: Naming) -> Result<Self, ActionError> {
         let mut state = State {
             place: Place::Memory { lines: VecDeque::new(), before: 0 },
             discards: BTreeMap::new(),
@@ -107,7 +118,7 @@ impl Actions {
             state.place = Place::File { file, end: whole, failed: false };
         }
         let changing = tokio::sync::Mutex::new(());
-        Ok(Self { shared: Arc::new(Shared { state: Mutex::new(state), faults, changing }) })
+        Ok(Self { shared: Arc::new(Shared { naming, state: Mutex::new(state), faults, changing }) })
     }
 
     /// What was wrong with the file when it was opened: a torn end, lines that cannot be read.
@@ -150,9 +161,9 @@ impl Actions {
 
     /// Records a discard under the next name, which it returns.
     pub(super) async fn record_discard(&self, action: Action) -> Result<String, ActionError> {
+        let naming = self.shared.naming.clone();
         self.with(move |state| {
-            let number = state.next_discard;
-            let id = format!("d-{number}");
+            let id = naming.name('d', state.next_discard);
             let letters = action.letters;
             state.append(&action.of(id.clone(), letters))?;
             Ok(id)
@@ -175,11 +186,15 @@ impl Actions {
                 Ok(Some(found))
             })
             .await?;
+        let naming = &self.shared.naming;
         match found {
-            None => Err(ActionError::NotFound(id)),
             Some(Some(action)) if action.action == ActionKind::Discard && action.id.as_ref() == Some(&id) => {
                 Ok(action)
             }
+            _ if naming.name('d', number) != id => {
+                Err(ActionError::Elsewhere { id, ours: naming.prefix('d') })
+            }
+            None => Err(ActionError::NotFound(id)),
             Some(_) => Err(ActionError::Damaged(id)),
         }
     }
@@ -289,7 +304,7 @@ fn walk(file: &File, from: u64, mut line: impl FnMut(u64, &str) -> bool) -> std:
 }
 
 fn discard_number(id: &str) -> Option<u64> {
-    id.strip_prefix("d-")?.parse().ok()
+    naming::number('d', id)
 }
 
 impl fmt::Debug for Actions {

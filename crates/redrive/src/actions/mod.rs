@@ -8,5 +8,5 @@ mod log;
 mod discards;
 
 pub use action::{Action, ActionKind};
-pub use discards::{Discarded, Restored};
+pub use discards::{CLOSED_KEEP, Discarded, Restored};
 pub use log::{ActionError, Actions};

@@ -319,10 +319,20 @@ impl Machine {
 
     /// The batch of `ticket` and all before it are stored; what became a dead letter by them is appended to `parked`.
     pub fn durable(&mut self, ticket: Ticket, now: Time, parked: &mut Vec<Parked>) {
-        self.suspect_durable(ticket, now);
+        self.suspect_durable(|given| given <= ticket, now);
         while let Some(mut first) = self.submitted.pop_front_if(|first| first.ticket <= ticket) {
             self.unsettled -= first.len;
             parked.append(&mut first.parked);
+        }
+    }
+
+    /// The batch of `ticket` is stored, while one before it cannot be for now.
+    pub fn durable_alone(&mut self, ticket: Ticket, now: Time, parked: &mut Vec<Parked>) {
+        self.suspect_durable(|given| given == ticket, now);
+        let at = self.submitted.iter().position(|submitted| submitted.ticket == ticket);
+        if let Some(mut stored) = at.and_then(|at| self.submitted.remove(at)) {
+            self.unsettled -= stored.len;
+            parked.append(&mut stored.parked);
         }
     }
 

@@ -102,9 +102,9 @@ impl Machine {
     }
 
     /// What was given to the engine is stored.
-    pub(super) fn suspect_durable(&mut self, durable: Ticket, now: Time) {
+    pub(super) fn suspect_durable(&mut self, is_stored: impl Fn(Ticket) -> bool, now: Time) {
         if let Settling::Given { ticket, cleared } = self.suspect_settling
-            && ticket <= durable
+            && is_stored(ticket)
         {
             self.end_turn(cleared, now);
         }

@@ -1,5 +1,6 @@
 //! Where messages live: the seam every engine implements, what the engines share, and the engines themselves.
 
+pub mod condition;
 pub mod history;
 pub mod ingest;
 pub mod key_line;
@@ -20,6 +21,7 @@ pub mod overlay;
 #[cfg(feature = "testing")]
 pub mod conformance;
 
+pub use condition::{Condition, Partitions, Problem, ProblemKind};
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
 pub use key_line::KeyLine;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use redrive_core::{Message, Meta, Reason, Time};
 
+use super::condition::Condition;
 use super::history::{Attempt, History};
 use super::ingest::Ingest;
 use super::key_line::KeyLine;
@@ -138,7 +139,8 @@ pub struct Settlement {
     pub attempt: Option<Attempt>,
 }
 
-/// Names a batch given to [`Engine::settle`]. Tickets become durable in the order they were given.
+/// Names a batch given to [`Engine::settle`]. Tickets become durable in the order they were given, except for those behind
+/// one that cannot be stored for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -147,6 +149,8 @@ pub struct Ticket(pub u64);
 pub enum Event {
     /// This batch and all before it are durable.
     Durable(Ticket),
+    /// This batch is durable, and one before it is not: something of that one cannot be stored for now.
+    DurableAlone(Ticket),
     /// Of the `all` parts of the pipeline's work, `owned` are done here from now on; others have the rest. An engine that
     /// has all of it need not say so.
     Share { owned: u32, all: u32 },
@@ -321,6 +325,11 @@ pub trait Engine: Send + 'static {
     fn gate(&mut self, closed: bool);
 
     fn counts(&self) -> Counts;
+
+    /// How the engine stands beside its messages. Cheap: it is asked about as often as [`Engine::counts`].
+    fn condition(&self) -> Condition {
+        Condition::default()
+    }
 
     /// The oldest of what waits and of the open letters. It is asked about once a second and may be approximate, but must
     /// be cheap: a look at what is at hand, never a walk through everything. An engine that cannot tell says so.

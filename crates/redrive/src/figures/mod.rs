@@ -11,7 +11,7 @@ use std::sync::Arc;
 use redrive_core::{Policy, Schedule, Time, duration};
 
 use crate::dispatch::health::HealthFigures;
-use crate::engine::{Counts, LetterState, Upkeep};
+use crate::engine::{Condition, Counts, LetterState, Upkeep};
 
 pub use histogram::Histogram;
 pub use tallies::{ByClass, ByReason};
@@ -70,6 +70,8 @@ pub struct Figures {
     pub key_order_voided: u64,
     /// How often the store repaired itself and how far it has checked itself.
     pub upkeep: Upkeep,
+    /// How the engine stands beside its messages.
+    pub condition: Condition,
 }
 
 /// What became of messages whose first call did not succeed and that were called again. A replay starts again at zero.
@@ -115,6 +117,7 @@ impl Figures {
             health: HealthFigures::default(),
             key_order_voided: 0,
             upkeep: Upkeep::default(),
+            condition: Condition::default(),
         }
     }
 

@@ -6,6 +6,7 @@ use redrive_core::Time;
 use serde_json::{Value, json};
 
 use crate::engine::{LetterState, ReplayAnswer, ReplayTarget};
+use crate::naming;
 use crate::timestamp;
 
 /// What somebody asks for.
@@ -107,7 +108,7 @@ impl Skipped {
 /// A job as others see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayView {
-    /// `r-1`, `r-2` …
+    /// `r-1`, `r-2` …; with the tag of the process, `r-k3x9q-1`, where several share the letters.
     pub id: String,
     pub pipeline: String,
     pub state: ReplayState,
@@ -218,19 +219,20 @@ impl Progress {
     }
 }
 
+/// What its file is called: the number alone, since the directory is its own.
 pub(super) fn name(number: u64) -> String {
     format!("r-{number}")
 }
 
-/// The number in `r-31`.
+/// The number in `r-31`, or in `r-k3x9q-31`.
 pub(super) fn number(id: &str) -> Option<u64> {
-    let digits = id.strip_prefix("r-")?;
-    digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()))
+    naming::number('r', id)
 }
 
-pub(super) fn view(facts: &Facts, progress: &Progress) -> ReplayView {
+/// The job as others see it; `id` is what it is called.
+pub(super) fn view(id: String, facts: &Facts, progress: &Progress) -> ReplayView {
     ReplayView {
-        id: name(facts.number),
+        id,
         pipeline: facts.pipeline.clone(),
         state: progress.state,
         selection: facts.spec.selection.clone(),
@@ -353,7 +355,7 @@ mod tests {
             note: Some("why".into()),
         };
         assert_eq!(from_json(&to_json(&facts, &progress)), Some((facts.clone(), progress.clone())));
-        let shown = view(&facts, &progress);
+        let shown = view(name(31), &facts, &progress);
         assert_eq!((shown.skipped, shown.under_way, shown.untouched), (21, 69, 100));
         let ended = shown.succeeded + shown.dead_again + shown.forgotten;
         assert_eq!(ended + shown.under_way + shown.skipped + shown.untouched, shown.total);

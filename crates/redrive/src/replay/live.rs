@@ -10,6 +10,8 @@ use super::job::{self, Facts, Progress, ReplayView};
 
 /// One job while it is known.
 pub(super) struct Job {
+    /// What it is called.
+    pub(super) id: String,
     pub(super) facts: Facts,
     progress: Mutex<Progress>,
     /// Somebody changed its state.
@@ -21,8 +23,9 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(facts: Facts, progress: Progress) -> Self {
+    pub(super) fn new(id: String, facts: Facts, progress: Progress) -> Self {
         Self {
+            id,
             facts,
             progress: Mutex::new(progress),
             changed: Notify::new(),
@@ -50,7 +53,7 @@ impl Job {
     }
 
     pub(super) fn view(&self) -> ReplayView {
-        job::view(&self.facts, &self.lock())
+        job::view(self.id.clone(), &self.facts, &self.lock())
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use redrive_core::Time;
 use tokio::runtime::Handle;
 
 use super::files::{Files, checksum};
@@ -15,6 +16,7 @@ use super::run::Task;
 use crate::engine::ReplayTarget;
 use crate::handle::PipelineHandle;
 use crate::letters::select::SELECTION_MAX;
+use crate::naming::Naming;
 
 /// Jobs that run or are paused at the same time.
 pub const LIVE_MAX: usize = 64;
@@ -32,6 +34,7 @@ pub struct Replays {
 }
 
 struct Shared {
+    naming: Naming,
     files: Option<Files>,
     jobs: Mutex<BTreeMap<u64, Arc<Job>>>,
     next: Mutex<u64>,
@@ -54,6 +57,10 @@ pub enum ReplayError {
     TooManyJobs,
     #[error("there is no replay `{0}`")]
     NotFound(String),
+    #[error(
+        "replay `{id}` is not of this process, whose replays are called `{ours}…`; ask the one that started it"
+    )]
+    Elsewhere { id: String, ours: String },
     #[error("replay `{id}` is {state} and cannot be changed any more")]
     Over { id: String, state: ReplayState },
     #[error("replays need a tokio runtime; call this from within one")]
@@ -72,6 +79,11 @@ impl ReplayError {
     }
 }
 
+/// The name of a job towards the engine, which no other process gives to another.
+fn engine_job(created: Time, salt: u64, number: u64) -> u64 {
+    JOB_BIT | (created.as_millis() << 20 & (JOB_BIT - 1)) | (salt & 1023) << 10 | (number & 1023)
+}
+
 fn cut(words: &str) -> String {
     words[..words.floor_char_boundary(WORDS_BYTES_MAX)].to_owned()
 }
@@ -79,6 +91,11 @@ fn cut(words: &str) -> String {
 impl Replays {
     /// Reads the jobs in `dir`, or keeps them in memory only. Running jobs go on when their pipelines are attached.
     pub fn open(dir: Option<&Path>) -> Result<Self, ReplayError> {
+        Self::open_named(dir, Naming::default())
+    }
+
+    /// The same, for a process that shares its letters with others: its jobs have names of their own.
+    pub fn open_named(dir: Option<&Path>, naming: Naming) -> Result<Self, ReplayError> {
         let (files, found) = match dir {
             Some(dir) => {
                 let (files, found) = Files::open(dir)?;
@@ -86,12 +103,13 @@ impl Replays {
             }
             None => (None, super::files::Found::default()),
         };
-        let jobs = found
-            .jobs
-            .into_iter()
-            .map(|(facts, progress)| (facts.number, Arc::new(Job::new(facts, progress))));
+        let jobs = found.jobs.into_iter().map(|(facts, progress)| {
+            let id = naming.name('r', facts.number);
+            (facts.number, Arc::new(Job::new(id, facts, progress)))
+        });
         let jobs = Mutex::new(jobs.collect());
-        let shared = Shared { files, jobs, next: Mutex::new(found.highest + 1), faults: found.faults };
+        let shared =
+            Shared { naming, files, jobs, next: Mutex::new(found.highest + 1), faults: found.faults };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -113,7 +131,7 @@ impl Replays {
                 continue;
             }
             if !job.progress().state.is_over() {
-                taken_up.push(job::name(job.facts.number));
+                taken_up.push(job.id.clone());
             }
             let (keep, handle) = (self.keep(), handle.clone());
             let files = self.shared.files.clone();
@@ -172,7 +190,7 @@ impl Replays {
         let created = handle.now();
         let facts = Facts {
             number,
-            engine_job: JOB_BIT | (created.as_millis() << 10 & (JOB_BIT - 1)) | (number & 1023),
+            engine_job: engine_job(created, self.shared.naming.salt(), number),
             pipeline: handle.name().to_owned(),
             spec,
             total: ids.len() as u64,
@@ -180,7 +198,8 @@ impl Replays {
             created,
             actor: cut(actor),
         };
-        let job = Arc::new(Job::new(facts, Progress::new()));
+        let id = self.shared.naming.name('r', number);
+        let job = Arc::new(Job::new(id, facts, Progress::new()));
         if let Some(files) = self.shared.files.clone() {
             let job = Arc::clone(&job);
             ids = blocking(move || {
@@ -204,7 +223,12 @@ impl Replays {
     }
 
     pub fn get(&self, id: &str) -> Option<ReplayView> {
-        self.find(id).ok().map(|job| job.view())
+        self.try_get(id).ok()
+    }
+
+    /// The same, or why there is none.
+    pub fn try_get(&self, id: &str) -> Result<ReplayView, ReplayError> {
+        Ok(self.find(id)?.view())
     }
 
     /// Puts nothing back until it is resumed. What was put back goes on.
@@ -240,8 +264,15 @@ impl Replays {
     }
 
     fn find(&self, id: &str) -> Result<Arc<Job>, ReplayError> {
-        let found = job::number(id).and_then(|number| self.jobs().get(&number).cloned());
-        found.ok_or_else(|| ReplayError::NotFound(id.to_owned()))
+        let Some(number) = job::number(id) else { return Err(ReplayError::NotFound(id.to_owned())) };
+        if let Some(job) = self.jobs().get(&number).filter(|job| job.id == id) {
+            return Ok(Arc::clone(job));
+        }
+        let ours = self.shared.naming.prefix('r');
+        if self.shared.naming.name('r', number) == id {
+            return Err(ReplayError::NotFound(id.to_owned()));
+        }
+        Err(ReplayError::Elsewhere { id: id.to_owned(), ours })
     }
 
     fn keep(&self) -> Keep {

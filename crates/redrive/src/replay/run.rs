@@ -108,8 +108,18 @@ impl Task {
 
     /// How the letters of this job have ended, and which have not, by what the letters say of themselves.
     async fn recount(&self) -> Result<VecDeque<u64>, Halt> {
-        let offered = (self.job.progress().offered as usize).min(self.ids.len());
+        let Progress { offered, succeeded, dead_again, .. } = self.job.progress();
         self.job.change(|progress| (progress.succeeded, progress.dead_again) = (0, 0));
+        let under_way = self.count((offered as usize).min(self.ids.len())).await;
+        // Letters that were closed long ago may be gone; they were counted before.
+        self.job.change(|progress| {
+            progress.succeeded = progress.succeeded.max(succeeded);
+            progress.dead_again = progress.dead_again.max(dead_again);
+        });
+        under_way
+    }
+
+    async fn count(&self, offered: usize) -> Result<VecDeque<u64>, Halt> {
         let mut under_way = VecDeque::new();
         for part in self.ids[..offered].chunks(ASK_MAX) {
             let mut asked = part.iter().copied().collect();

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use redrive_core::Policy;
 
-use crate::engine::{Counts, IngestError};
+use crate::engine::{Condition, Counts, IngestError};
 use crate::figures::Figures;
 
 #[derive(Debug)]
@@ -30,10 +30,10 @@ struct Account {
 }
 
 impl Board {
-    pub(crate) fn new(policy: &Policy, counts: Counts) -> Self {
+    pub(crate) fn new(policy: &Policy, counts: Counts, condition: Condition) -> Self {
         let base = AtomicI64::new(signed(counts.pending()));
         let account = Account { base, before: counts.accepted, ..Account::default() };
-        let figures = Figures { pending: counts, ..Figures::new(policy) };
+        let figures = Figures { pending: counts, condition, ..Figures::new(policy) };
         Self { figures: Mutex::new(figures), closed: AtomicBool::new(false), account }
     }
 
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     fn board(pending: u64) -> Board {
-        Board::new(&Policy::default(), Counts { ready: pending, ..Counts::default() })
+        Board::new(&Policy::default(), Counts { ready: pending, ..Counts::default() }, Condition::default())
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) struct Settings {
 
 impl Built {
     pub(crate) fn new(settings: Settings, engine: Box<dyn Engine>) -> Self {
-        let board = Board::new(&settings.policy, engine.counts());
+        let board = Board::new(&settings.policy, engine.counts(), engine.condition());
         Self {
             name: settings.name.into(),
             policy: Arc::new(settings.policy),

@@ -249,6 +249,10 @@ impl Dispatcher {
                     self.answers.durable(ticket);
                     self.machine.durable(ticket, now, &mut self.buffers.parked);
                 }
+                Event::DurableAlone(ticket) => {
+                    self.watch.durable_alone(ticket);
+                    self.machine.durable_alone(ticket, now, &mut self.buffers.parked);
+                }
                 Event::Share { owned, all } => self.machine.own(owned, all),
             }
         }

@@ -79,11 +79,23 @@ impl Watch {
     }
 
     pub(crate) fn durable(&mut self, ticket: Ticket) {
-        let now = Instant::now();
         while let Some(given) = self.given.pop_front_if(|given| given.ticket <= ticket) {
-            self.settle_duration.observe_times(now - given.at, given.verdicts as u64);
-            self.schedule_write.observe_times(now - given.decided, given.retries as u64);
+            self.stored(&given);
         }
+    }
+
+    /// A batch is stored while one before it cannot be.
+    pub(crate) fn durable_alone(&mut self, ticket: Ticket) {
+        let at = self.given.iter().position(|given| given.ticket == ticket);
+        if let Some(given) = at.and_then(|at| self.given.remove(at)) {
+            self.stored(&given);
+        }
+    }
+
+    fn stored(&mut self, given: &Given) {
+        let now = Instant::now();
+        self.settle_duration.observe_times(now - given.at, given.verdicts as u64);
+        self.schedule_write.observe_times(now - given.decided, given.retries as u64);
     }
 
     /// Something happened that the figures do not show yet.
@@ -151,6 +163,7 @@ impl Watch {
             pending: shown_counts(counts, machine.permits_held(), paused || figures.health.is_gated()),
             key_order_voided: counts.key_order_voided,
             upkeep: engine.upkeep(),
+            condition: engine.condition(),
             paused,
             arrivals_per_second,
             oldest_pending: oldest_waiting.into_iter().chain(figures.oldest_pending).min(),

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use redrive_core::duration;
+use redrive_kafka::begin::ran_before;
 use redrive_kafka::build::Build;
 use redrive_kafka::scan::Scan;
-use redrive_kafka::topics::{Survey, TopicsFault, acls, survey};
+use redrive_kafka::topics::{Survey, Topics, TopicsFault, acls, survey};
 use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 use serde_json::{Value, json};
 
@@ -150,7 +151,7 @@ fn topics(
     }
     findings.extend(found.warnings.iter().map(|warning| Finding::new(None, warning.as_str())));
     findings.push(lost_broker(&found));
-    findings.push(start(cluster, pipeline)?);
+    findings.push(start(cluster, pipeline, &found.topics)?);
     let mut needed = Finding::new(None, "ACLs needed, where the cluster has any:");
     needed.more = allowed.iter().map(|line| format!("  {line}")).collect();
     findings.push(needed);
@@ -227,7 +228,7 @@ fn lost_broker(found: &Survey) -> Finding {
     Finding::new(if replication > needed { Some(true) } else { None }, counts)
 }
 
-fn start(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Finding, Failed> {
+fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result<Finding, Failed> {
     let scan = Scan::new(cluster).map_err(|error| engine_failed(&error))?;
     let spans = scan.spans(&pipeline.source).map_err(|error| engine_failed(&error))?;
     let group = &cluster.group;
@@ -242,6 +243,14 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Finding, Failed>
             lost.low
         );
         return Ok(Finding::new(Some(false), text));
+    }
+    if known == 0
+        && let Some(ran) = ran_before(cluster, topics).map_err(|error| engine_failed(&error))?
+    {
+        let mut finding = Finding::new(Some(false), ran.problem());
+        finding.more = vec!["say where it goes on:".to_owned()];
+        finding.more.extend(ran.commands().iter().map(|command| indented(command)));
+        return Ok(finding);
     }
     Ok(match (known, cluster.start) {
         (0, None) => {

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use redrive_core::Reason;
 
 use super::*;
+use crate::letters::slot::Place;
 
 /// Something the index is told.
 #[derive(Clone, Debug)]
@@ -65,6 +66,8 @@ fn live(
                 reason: Reason::MaxRetries,
                 dead_at: Time::from_millis(u64::from(generation)),
                 job: jobs.last().copied(),
+                cut: false,
+                moved: false,
             };
             told.twins += copy;
             told.dlq.push(Note::Parked(number, parked, Told::ByTopic));
@@ -191,6 +194,8 @@ fn parked(generation: u32, offset: i64) -> Parked {
         reason: Reason::Permanent,
         dead_at: Time::from_millis(offset as u64),
         job: None,
+        cut: false,
+        moved: false,
     }
 }
 

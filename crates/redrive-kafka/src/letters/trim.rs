@@ -1,0 +1,238 @@
+//! Closed letters leave `T.DLQ`, so that a start depends on the letters that are not.
+//!
+//! Nothing here needs to be alone: a success has no later state, a discard cannot be taken back by the time its letter
+//! leaves, and a letter that is written again is the same letter. The records go first and then their states, because a
+//! record without a state would be an open letter.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::{ClientContext, DefaultClientContext};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{DeliveryResult, Message as _};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
+use rdkafka::{Offset, TopicPartitionList};
+use redrive::engine::EngineError;
+use redrive_core::Time;
+
+use super::index::Told;
+use super::leaving::{Rules, Stretch};
+use super::shelf::Shelf;
+use super::slot::Place;
+use super::state::State;
+use crate::record::{CopyRecord, LetterMarks, Origin, headers};
+use crate::scan::Scan;
+use crate::topics::{ANSWER_WITHIN, Topics, wait};
+use crate::{Cluster, engine};
+
+const FLUSH_MAX: Duration = Duration::from_secs(30);
+/// Records that are on their way at once.
+const IN_FLIGHT_MAX: i32 = 1_000;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Trimmed {
+    /// Offsets that were deleted from the front of partitions.
+    pub deleted: u64,
+    /// Letters that were written again at the end.
+    pub moved: u64,
+    /// Letters that are gone.
+    pub gone: u64,
+}
+
+/// Trims the letters of one pipeline.
+pub struct LetterTrimmer {
+    cluster: Cluster,
+    topics: Topics,
+    shelf: Arc<Shelf>,
+    rules: Rules,
+    /// States without a letter at the last look. Those that still have none are left over from a trimming that did not end.
+    orphans: HashSet<u64>,
+}
+
+impl std::fmt::Debug for LetterTrimmer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LetterTrimmer").field("topic", &self.topics.dlq).finish_non_exhaustive()
+    }
+}
+
+/// Where records went, by their numbers.
+#[derive(Default)]
+struct Places(Mutex<Vec<(u64, i32, i64)>>);
+
+impl ClientContext for Places {}
+
+impl ProducerContext for Places {
+    type DeliveryOpaque = Box<u64>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, number: Box<u64>) {
+        if let Ok(message) = result {
+            let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            places.push((*number, message.partition(), message.offset()));
+        }
+    }
+}
+
+impl LetterTrimmer {
+    pub(super) fn new(cluster: &Cluster, topics: &Topics, shelf: &Arc<Shelf>) -> Self {
+        let (cluster, topics, shelf) = (cluster.clone(), topics.clone(), Arc::clone(shelf));
+        Self { cluster, topics, shelf, rules: Rules::default(), orphans: HashSet::new() }
+    }
+
+    /// With other rules than the usual ones.
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// Trims once. Does nothing as long as letters are being read.
+    pub fn run(&mut self, now: Time) -> Result<Trimmed, EngineError> {
+        if !self.shelf.lock().loaded {
+            return Ok(Trimmed::default());
+        }
+        let stretches = self.stretches()?;
+        let mut plan = self.rules.plan(&self.shelf.lock().index, &stretches, now);
+        let moves: Vec<u64> = plan.iter().flat_map(|leave| leave.moves.iter().copied()).collect();
+        let mut trimmed = Trimmed::default();
+        if !moves.is_empty() {
+            trimmed.moved = self.write_again(&moves)?;
+            plan = self.rules.plan(&self.shelf.lock().index, &stretches, now);
+        }
+        let low = |partition: i32| stretches.iter().find(|s| s.partition == partition).map_or(0, |s| s.low);
+        let cuts: HashMap<i32, i64> =
+            plan.iter().map(|leave| (leave.partition, leave.cut.max(low(leave.partition)))).collect();
+        let deleted: Vec<(i32, i64)> =
+            cuts.iter().filter(|(p, cut)| **cut > low(**p)).map(|(p, cut)| (*p, *cut)).collect();
+        if !deleted.is_empty() {
+            self.delete(&deleted)?;
+            trimmed.deleted = deleted.iter().map(|(p, cut)| (cut - low(*p)).cast_unsigned()).sum();
+        }
+        trimmed.gone = self.forget(&cuts, now)?;
+        Ok(trimmed)
+    }
+
+    fn stretches(&self) -> Result<Vec<Stretch>, EngineError> {
+        let spans = Scan::new(&self.cluster)?.spans(&self.topics.dlq)?;
+        let inner = self.shelf.lock();
+        let stretch = |span: &crate::scan::Span| {
+            let next = inner.letters_next.get(&span.partition).copied().unwrap_or(span.low);
+            Stretch { partition: span.partition, low: span.low, next: next.clamp(span.low, span.end) }
+        };
+        Ok(spans.iter().map(stretch).collect())
+    }
+
+    /// Writes letters again at the ends of their partitions; how many.
+    fn write_again(&self, numbers: &[u64]) -> Result<u64, EngineError> {
+        let producer = self.producer()?;
+        let mut copies: HashMap<u64, CopyRecord> = HashMap::new();
+        for number in numbers {
+            let Some((copy, place)) = self.copy(*number)? else { continue };
+            let topic = self.topics.dlq.as_str().into();
+            let from = Origin { topic, partition: place.partition(), offset: place.offset() };
+            let mut record =
+                BaseRecord::<[u8], [u8], Box<u64>>::with_opaque_to(&self.topics.dlq, Box::new(*number))
+                    .partition(place.partition())
+                    .headers(headers(&copy, Some(&from)));
+            (record.key, record.payload) = (copy.message.key(), copy.message.payload());
+            send(&producer, record)?;
+            copies.insert(*number, copy);
+        }
+        flush(&producer)?;
+        let places =
+            std::mem::take(&mut *producer.context().0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut inner = self.shelf.lock();
+        for (number, partition, offset) in &places {
+            if let Some(copy) = copies.get(number) {
+                inner.parked(Place::new(*partition, *offset), copy, Told::ByAcknowledgement);
+            }
+        }
+        Ok(places.len() as u64)
+    }
+
+    /// A letter as it is written again, and where it is; `None` if its bytes are damaged.
+    fn copy(&self, number: u64) -> Result<Option<(CopyRecord, Place)>, EngineError> {
+        let Some(slot) = self.shelf.lock().index.get(number).cloned() else { return Ok(None) };
+        let content = self.shelf.content(slot.at()).map_err(|error| super::look::unreadable(&error))?;
+        let Some(content) = content else { return Ok(None) };
+        let bytes = content.message.payload().map_or(0, <[u8]>::len) as u64;
+        let copy = CopyRecord {
+            message: content.message,
+            meta: content.meta,
+            history: content.history,
+            origin: Origin::of_number(content.topic, number),
+            due: None,
+            reason: slot.reason(),
+            dead_at: Some(slot.dead_at()),
+            job: slot.job(),
+            marks: LetterMarks { cut: slot.is_cut().then_some(bytes), moved: true },
+        };
+        Ok(Some((copy, slot.place())))
+    }
+
+    fn delete(&self, cuts: &[(i32, i64)]) -> Result<(), EngineError> {
+        let mut list = TopicPartitionList::new();
+        for (partition, cut) in cuts {
+            list.add_partition_offset(&self.topics.dlq, *partition, Offset::Offset(*cut)).map_err(failed)?;
+        }
+        let admin: AdminClient<DefaultClientContext> = self.cluster.admin().create().map_err(failed)?;
+        let options = AdminOptions::new().operation_timeout(Some(ANSWER_WITHIN));
+        let deleted = wait(admin.delete_records(&list, &options)).map_err(failed)?;
+        for element in deleted.elements() {
+            element.error().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Takes back the states of letters of which nothing is left; how many.
+    fn forget(&mut self, cuts: &HashMap<i32, i64>, now: Time) -> Result<u64, EngineError> {
+        let (mut gone, orphans) = {
+            let inner = self.shelf.lock();
+            let orphans: HashSet<u64> = inner.index.orphans().collect();
+            (self.rules.gone(&inner.index, cuts, now), orphans)
+        };
+        gone.extend(orphans.intersection(&self.orphans));
+        self.orphans = orphans;
+        if gone.is_empty() {
+            return Ok(0);
+        }
+        let partitions = Scan::new(&self.cluster)?.spans(&self.topics.dlq_state)?.len().max(1) as u64;
+        let producer = self.producer()?;
+        for number in &gone {
+            let key = State::key(*number);
+            let partition = ((*number >> 48) % partitions) as i32;
+            let record =
+                BaseRecord::<[u8], [u8], Box<u64>>::with_opaque_to(&self.topics.dlq_state, Box::new(*number));
+            send(&producer, record.partition(partition).key(key.as_bytes()))?;
+        }
+        flush(&producer)?;
+        let mut inner = self.shelf.lock();
+        gone.iter().for_each(|number| inner.index.remove(*number));
+        Ok(gone.len() as u64)
+    }
+
+    fn producer(&self) -> Result<BaseProducer<Places>, EngineError> {
+        self.cluster.producer().create_with_context(Places::default()).map_err(failed)
+    }
+}
+
+fn send(
+    producer: &BaseProducer<Places>,
+    record: BaseRecord<'_, [u8], [u8], Box<u64>>,
+) -> Result<(), EngineError> {
+    let until = Instant::now() + FLUSH_MAX;
+    while producer.in_flight_count() > IN_FLIGHT_MAX && Instant::now() < until {
+        producer.poll(Duration::from_millis(1));
+    }
+    producer.send(record).map_err(|(error, _)| failed(error))
+}
+
+/// Waits until everything is acknowledged.
+fn flush(producer: &BaseProducer<Places>) -> Result<(), EngineError> {
+    producer.flush(FLUSH_MAX).map_err(failed)
+}
+
+fn failed(error: KafkaError) -> EngineError {
+    engine::unavailable(&error)
+}
