@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use redrive::engine::embedded::disk::RealDisk;
-use redrive::engine::embedded::open::{Place, open, seed};
+use redrive::engine::embedded::open::{OpenShelf, Place, open, seed};
 use redrive::engine::embedded::runs::SortedRuns;
 use redrive::engine::embedded::{Embedded, dir::EmbeddedStore};
 use redrive::engine::{Accepted, Engine, EngineError, NewMessage};
@@ -46,11 +46,11 @@ fn open_without_lock(path: &Path, owner: u64) -> EmbeddedStore {
     let tuning = plan::tuning();
     let place = Place { disk, store_id: STORE_ID, options: sample::options("plain"), tuning, owner };
     let index = path.join(format!("index-{owner}"));
-    let open_index = |anew: bool| {
+    let open_index: OpenShelf<SortedRuns> = Arc::new(move |anew: bool| {
         let disk = RealDisk::new(&index).expect("a disk");
         let open = if anew { SortedRuns::anew } else { SortedRuns::open };
         open(disk, seed(&STORE_ID), tuning.checkpoint_changes).map(Arc::new)
-    };
+    });
     open(&place, &open_index).expect("it opens").0
 }
 

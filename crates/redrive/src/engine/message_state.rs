@@ -31,7 +31,7 @@ pub enum MessagePhase {
 }
 
 impl MessagePhase {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ready,
         Self::Delayed,
         Self::Held,

@@ -119,7 +119,7 @@ impl World {
         } else {
             self.machine.make_due(*delivery, now);
         }
-        self.give()
+        self.give().map(drop)
     }
 }
 

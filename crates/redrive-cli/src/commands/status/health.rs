@@ -199,7 +199,7 @@ fn clock(at: Time) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::answers::{Incident, Instant};
+    use crate::client::answers::{Incident, Instant, Resets};
 
     fn at(clock: &str) -> Instant {
         let seconds = clock.split(':').fold(0, |all, part| all * 60 + part.parse::<u64>().unwrap());
