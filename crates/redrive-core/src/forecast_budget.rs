@@ -164,13 +164,13 @@ mod tests {
     #[test]
     fn in_an_outage_it_parks_nothing_but_without_the_gate() {
         let minute = Duration::from_mins(1);
-        assert_eq!(payments().budget_in_outage(minute, 100.0), 0.0);
+        assert!(payments().budget_in_outage(minute, 100.0).abs() < f64::EPSILON);
         let ungated = Policy::profile("payments").outage_gate(false).build().unwrap();
         let dead = ungated.budget_in_outage(minute, 100.0);
         // 6,000 fail, 100 may be retried at once and 100 more in that minute; some of these come back within it.
         assert!((0.965..0.98).contains(&dead), "{dead}");
         let many = ungated.budget_in_outage(minute, 100_000.0);
         assert!(many > 0.999, "{many}");
-        assert_eq!(ungated.budget_in_outage(minute, 1.0), 0.0);
+        assert!(ungated.budget_in_outage(minute, 1.0).abs() < f64::EPSILON);
     }
 }

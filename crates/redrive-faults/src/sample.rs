@@ -20,7 +20,7 @@ pub const NOW: Time = Time::from_millis(1_790_000_000_000);
 /// Ids are remembered this long.
 pub const DEDUP: Duration = Duration::from_hours(24);
 const LONG: Duration = Duration::from_hours(10);
-const HANG_GUARD: Duration = Duration::from_secs(60);
+const HANG_GUARD: Duration = Duration::from_mins(1);
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

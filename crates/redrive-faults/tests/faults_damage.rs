@@ -153,7 +153,7 @@ impl Suite {
         tally.gone += gone.len() as u64;
         assert!(gone.is_empty() || said, "{what}: {gone:?} are gone, and nothing was said");
         // With the index, whose message was hit is known; without it one may be gone with its frame's header.
-        let most = if self.with_index { 0 } else { 1 };
+        let most = usize::from(!self.with_index);
         assert!(gone.len() <= most, "{what}: {gone:?} are gone: {:?}", found.report);
         let lied = self
             .fates

@@ -46,7 +46,7 @@ fn open_without_lock(path: &Path, owner: u64) -> EmbeddedStore {
     let tuning = plan::tuning();
     let place = Place { disk, store_id: STORE_ID, options: sample::options("plain"), tuning, owner };
     let index = path.join(format!("index-{owner}"));
-    let open_index: OpenShelf<SortedRuns> = Arc::new(move |anew: bool| {
+    let open_index: OpenShelf<SortedRuns<RealDisk>> = Arc::new(move |anew: bool| {
         let disk = RealDisk::new(&index).expect("a disk");
         let open = if anew { SortedRuns::anew } else { SortedRuns::open };
         open(disk, seed(&STORE_ID), tuning.checkpoint_changes).map(Arc::new)

@@ -293,7 +293,7 @@ impl KafkaEngine {
 
     fn stopped(&mut self, at: usize, kind: ProblemKind, problem: String) {
         let lane = &mut self.lanes[at];
-        if !lane.stopped.as_ref().is_some_and(|before| before.problem == problem) {
+        if lane.stopped.as_ref().is_none_or(|before| before.problem != problem) {
             tracing::error!(
                 topic = %lane.topic, partition = lane.partition, from = lane.next, problem,
                 "nothing more of this partition is read"

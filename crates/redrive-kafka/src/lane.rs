@@ -61,7 +61,6 @@ pub struct Writing {
 }
 
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct Lane {
     pub kind: LaneKind,
     pub topic: Arc<str>,

@@ -133,10 +133,11 @@ impl LookAhead {
 
     /// Takes out the message with this number, whatever its time. Looks at all entries: it is done for people.
     pub fn take(&mut self, number: u64) -> Option<(usize, Waiting)> {
-        let entry = std::iter::once(&mut self.entries).chain(self.parked.values_mut()).find_map(|entries| {
-            let key = *entries.iter().find(|(_, entry)| entry.number == number)?.0;
-            entries.remove(&key)
-        })?;
+        let entry =
+            std::iter::once(&mut self.entries).chain(self.parked.values_mut()).find_map(|entries| {
+                let key = *entries.iter().find(|(_, entry)| entry.number == number)?.0;
+                entries.remove(&key)
+            })?;
         let lane = entry.lane;
         self.taken_out(entry).map(|waiting| (lane, waiting))
     }
@@ -145,7 +146,8 @@ impl LookAhead {
     pub fn after(&self, after: Option<(u64, u64)>) -> impl Iterator<Item = ((u64, u64), Option<Waiting>)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let all = std::iter::once(&self.entries).chain(self.parked.values());
-        let mut parts: Vec<_> = all.map(|entries| entries.range((from, Bound::Unbounded)).peekable()).collect();
+        let mut parts: Vec<_> =
+            all.map(|entries| entries.range((from, Bound::Unbounded)).peekable()).collect();
         std::iter::from_fn(move || {
             let heads = parts.iter_mut().enumerate().filter_map(|(at, part)| Some((*part.peek()?.0, at)));
             let (_, at) = heads.min()?;

@@ -231,7 +231,7 @@ impl<T> Outbox<T> {
     fn failed_with(&mut self, at: usize, code: RDKafkaErrorCode, ended: &mut Vec<(Production<T>, Ended)>) {
         match self.slots[at].as_mut() {
             Some(slot) if slot.is_refused_by(code) && slot.is_alone => {
-                self.end(at, Ended::Refused(code), ended)
+                self.end(at, Ended::Refused(code), ended);
             }
             Some(slot) if slot.is_refused_by(code) => {
                 slot.is_alone = true;

@@ -259,7 +259,7 @@ impl KafkaEngine {
         match &production.then {
             // The whole copy of a letter that is in the topic, cut. It is offered again.
             Then::Spooled(path) => {
-                tracing::warn!(path = %path.display(), %code, "Kafka still refuses a spooled record")
+                tracing::warn!(path = %path.display(), %code, "Kafka still refuses a spooled record");
             }
             // Whoever has the partition now has the record.
             Then::Mark { epoch, ticket, .. } if *epoch != self.epoch => {

@@ -8,8 +8,8 @@ use redrive::actions::{Action, ActionError, ActionKind, Actions};
 use redrive::engine::EngineError;
 use redrive::engine::embedded::accept;
 use redrive::engine::embedded::inspect::{self, Inspection, LogInspection};
-use redrive_core::nearest::nearest;
 use redrive::{Clock as _, WallClock};
+use redrive_core::nearest::nearest;
 use serde_json::{Value, json};
 
 use crate::args::Global;

@@ -70,7 +70,8 @@ breaker = {{ cooldown = "1s", cooldown_max = "2s" }}"#,
 
     /// One in four always fails, which is not an outage: their retries are counted, and there are five a minute.
     pub fn a_healthy_sink_gets_no_more_retries_than_the_budget(&self, dir: &Path) {
-        let fails = |id: &str| id.trim_start_matches("o-").parse::<usize>().is_ok_and(|n| n.is_multiple_of(4));
+        let fails =
+            |id: &str| id.trim_start_matches("o-").parse::<usize>().is_ok_and(|n| n.is_multiple_of(4));
         let receiver = Receiver::start(move |request| if fails(request.id()) { UNAVAILABLE } else { OK });
         let processor = Processor::start(dir, &self.config(&receiver.url()));
         let started = std::time::Instant::now();

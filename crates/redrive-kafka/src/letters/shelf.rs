@@ -146,7 +146,7 @@ impl Inner {
         match (key.and_then(State::number), value, value.and_then(State::from_json)) {
             (Some(number), None, _) => self.index.remove(number),
             (Some(number), Some(_), Some(_)) if is_old && !self.index.has(number) => {
-                self.index.orphan(number)
+                self.index.orphan(number);
             }
             (Some(number), Some(_), Some(state)) => self.index.state_is(number, &state),
             _ => self.index.counts.unreadable += 1,

@@ -233,6 +233,7 @@ fn flush(producer: &BaseProducer<Places>) -> Result<(), EngineError> {
     producer.flush(FLUSH_MAX).map_err(failed)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a function for map_err")]
 fn failed(error: KafkaError) -> EngineError {
     engine::unavailable(&error)
 }

@@ -260,7 +260,8 @@ pub fn bound_records(topic: &str, bytes: &str) {
 
 /// Has the broker compress everything of a topic in this way.
 pub fn compress(topic: &str, codec: &str) {
-    let is_table = topic.ends_with(".state") || topic.ends_with(".progress");
+    let last = topic.rsplit('.').next();
+    let is_table = matches!(last, Some("state" | "progress"));
     // All settings of the topic are replaced.
     let change = AlterConfig::new(ResourceSpecifier::Topic(topic))
         .set("cleanup.policy", if is_table { "compact" } else { "delete" })

@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use redrive::{BreakerOrder, Resume};
 use redrive::actions::{Action, ActionKind};
+use redrive::{BreakerOrder, Resume};
 use redrive_core::breaker::BreakerState;
 use serde::{Deserialize, Serialize};
 

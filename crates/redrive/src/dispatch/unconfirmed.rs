@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn numbers(all: Vec<Undecided>) -> Vec<u64> {
-        all.iter().map(|one| one.delivery.receipt.seq).collect()
+        all.into_iter().map(|one| one.delivery.receipt.seq).collect()
     }
 
     #[test]

@@ -39,8 +39,10 @@ impl StoreNotice {
     /// Whether a person should look at it.
     pub fn is_bad(&self) -> bool {
         match self {
-            Self::IndexDamaged { .. } | Self::IndexUntidy { .. } | Self::Damage { .. } => true,
-            Self::ScrubFailed { .. } => true,
+            Self::IndexDamaged { .. }
+            | Self::IndexUntidy { .. }
+            | Self::Damage { .. }
+            | Self::ScrubFailed { .. } => true,
             Self::Scrubbed { damaged, .. } => *damaged > 0,
             Self::IndexRebuilt { .. } => false,
         }

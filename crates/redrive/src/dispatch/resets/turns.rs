@@ -253,6 +253,7 @@ mod tests {
         Time::from_millis(1_800_000_000_000 + ms)
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "compared with what `next` returns")]
     fn turn(who: u32) -> Option<Next<u32>> {
         Some(Next { who, turn: Some(HERE) })
     }

@@ -29,10 +29,9 @@ impl DirLock {
     pub(super) fn take(path: &Path) -> Result<Self, EngineError> {
         let dir = File::open(path).map_err(|error| failed("opening", path, &error))?;
         match wait_for(&dir) {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(owned(path)),
             // Not every network file system locks directories; then the file has to do.
-            Err(TryLockError::Error(_)) => {}
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+            Err(TryLockError::WouldBlock) => return Err(owned(path)),
         }
         let name = path.join(LOCK_FILE);
         let file = private::options().create(true).truncate(false).write(true).open(&name);

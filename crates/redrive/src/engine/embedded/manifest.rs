@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -109,9 +110,10 @@ impl Manifest {
     fn write(&self) -> Result<(), EngineError> {
         let mut text = HEAD.to_owned();
         for (name, Holding { pending, letters, at }) in &self.stores {
-            text += &format!("{name} pending {pending} letters {letters} at {}\n", at.as_millis());
+            let _ = writeln!(text, "{name} pending {pending} letters {letters} at {}", at.as_millis());
         }
-        text += &format!("checksum {:08x}\n", crc32fast::hash(text.as_bytes()));
+        let checksum = crc32fast::hash(text.as_bytes());
+        let _ = writeln!(text, "checksum {checksum:08x}");
         let file = self.dir.join(FILE);
         write_durably(&self.dir, &file, text.as_bytes()).map_err(|error| failed("writing", &file, &error))
     }

@@ -243,13 +243,15 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     Ok((store, report))
 }
 
+type Opened<S> = Result<Arc<Healing<S>>, ShelfError>;
+
 /// The tables and the book in them, if they can be read.
 fn load<D: Disk, S: Shelf>(
     place: &Place<D>,
     seed: u64,
     shelf: &OpenShelf<S>,
     rebuilt: &mut Option<String>,
-) -> (Result<Arc<Healing<S>>, ShelfError>, Option<Loaded<Healing<S>>>) {
+) -> (Opened<S>, Option<Loaded<Healing<S>>>) {
     let opened = shelf(false).map(|tables| Arc::new(Healing::new(tables)));
     let book = opened.as_ref().map_err(ShelfError::clone).and_then(|shelf| {
         let book = Book::load(place.options, seed, Arc::clone(shelf), place.tuning.near_max)?;

@@ -68,16 +68,15 @@ pub(super) fn open_logs<D: Disk>(place: &Place<D>, index: IndexKnows) -> Result<
     let (letters, letters_report) = Log::open(disk.clone(), letters)
         .map_err(|error| refused("letter log", "dead letters", vouched.letters_moved, error))?;
 
-    let watermark = match watermark {
-        Some(watermark) => watermark,
-        None => {
-            // From the next segment on, a store without a watermark is one that lost it.
-            journal.begin_segment()?;
-            let letters_moved = letters_in(&letters.reader())?;
-            let (journal, letters) = (journal.extent(), letters.extent());
-            let vouched = Vouched { journal, letters, letters_moved, ..Vouched::default() };
-            Watermark::create(disk, store_id, vouched).map_err(marking)?
-        }
+    let watermark = if let Some(watermark) = watermark {
+        watermark
+    } else {
+        // From the next segment on, a store without a watermark is one that lost it.
+        journal.begin_segment()?;
+        let letters_moved = letters_in(&letters.reader())?;
+        let (journal, letters) = (journal.extent(), letters.extent());
+        let vouched = Vouched { journal, letters, letters_moved, ..Vouched::default() };
+        Watermark::create(disk, store_id, vouched).map_err(marking)?
     };
     let vouched = Vouched { next_seq, ..watermark.vouched() };
     Ok(Logs { journal, letters, watermark, reports: [journal_report, letters_report], vouched, end_unknown })

@@ -218,12 +218,11 @@ fn load<D: Disk>(disk: &D, catalog: &Catalog) -> Result<Version<D::File>, ShelfE
     let mut tables: [Vec<Arc<Run<D::File>>>; Space::ALL.len()] = Default::default();
     for (table, sections) in tables.iter_mut().zip(&catalog.tables) {
         for section in sections {
-            let file = match files.get(&section.file) {
-                Some(file) => Arc::clone(file),
-                None => {
-                    let name = file_name(section.file);
-                    Arc::new(disk.open(&name).map_err(failed("opening", &name))?)
-                }
+            let file = if let Some(file) = files.get(&section.file) {
+                Arc::clone(file)
+            } else {
+                let name = file_name(section.file);
+                Arc::new(disk.open(&name).map_err(failed("opening", &name))?)
             };
             files.insert(section.file, Arc::clone(&file));
             table.push(Arc::new(Run::open(*section, file)?));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::file_name;
 use super::filter::Filter;
-use super::section::{Block, Section};
+use super::section::{Block, Entry, Section};
 use crate::engine::embedded::disk::DiskFile;
 use crate::engine::embedded::shelf::ShelfError;
 
@@ -169,8 +169,7 @@ impl<F: DiskFile> Cursor<F> {
         Ok(cursor)
     }
 
-    #[allow(clippy::type_complexity)]
-    pub(super) fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
+    pub(super) fn entry(&self) -> Option<Entry<'_>> {
         self.block.entry()
     }
 
@@ -204,15 +203,15 @@ impl<F: DiskFile> Merged<F> {
         &mut self,
         each: impl FnOnce(&[u8], Option<&[u8]>) -> T,
     ) -> Result<Option<T>, ShelfError> {
-        let mut newest: Option<(usize, &[u8], Option<&[u8]>)> = None;
+        let mut newest: Option<(usize, Entry<'_>)> = None;
         for (i, cursor) in self.cursors.iter().enumerate() {
             if let Some((key, value)) = cursor.entry()
-                && newest.is_none_or(|(_, smallest, _)| key <= smallest)
+                && newest.is_none_or(|(_, (smallest, _))| key <= smallest)
             {
-                newest = Some((i, key, value));
+                newest = Some((i, (key, value)));
             }
         }
-        let Some((newest, key, value)) = newest else { return Ok(None) };
+        let Some((newest, (key, value))) = newest else { return Ok(None) };
         let (answer, key) = (each(key, value), key.to_vec());
         for cursor in &mut self.cursors[..newest] {
             if cursor.entry().is_some_and(|(here, _)| here == key) {

@@ -148,6 +148,9 @@ impl<'a, F: DiskFile> SectionWriter<'a, F> {
     }
 }
 
+/// A key and its value; a removal has no value.
+pub(super) type Entry<'a> = (&'a [u8], Option<&'a [u8]>);
+
 /// The entries of a block, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Block {
@@ -164,9 +167,8 @@ impl Block {
         self.bytes.len() as u64
     }
 
-    /// The current entry, `None` behind the last one; a removal has no value.
-    #[allow(clippy::type_complexity)]
-    pub(super) fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
+    /// The current entry, `None` behind the last one.
+    pub(super) fn entry(&self) -> Option<Entry<'_>> {
         let rest = self.bytes.get(self.at..)?;
         let (key_len, value_len) = lens(rest)?;
         let value = rest.get(4 + key_len..4 + key_len + value_len.unwrap_or(0))?;
