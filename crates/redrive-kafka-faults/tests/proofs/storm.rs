@@ -43,6 +43,8 @@ fn a_storm_of_rebalances_loses_nothing() {
     for member in members {
         member.stop();
     }
+    // On a busy machine somebody may also be put out of the group whom nobody has touched.
+    world.members_were_replaced();
     let told = world.audit(produced, &format!("storm of {seconds} s with {started} members, seed {seed}"));
     assert_eq!((told.repeats_unexplained, told.over_budget), (0, 0), "{told}");
 }
