@@ -29,10 +29,10 @@ fn an_outage_costs_few_calls_and_no_message_also_over_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     scene.an_outage_costs_few_calls_and_no_message(dir.path(), |processor| {
         let rounds = || scene.shown(processor)["health"]["rounds"].as_u64().unwrap();
-        let ready = || scene.shown(processor)["pending"]["ready"].as_u64().unwrap();
-        let (before, began, lag) = (rewritten(&orders), rounds(), ready());
+        let held = || scene.shown(processor)["pending"]["held"].as_u64().unwrap();
+        let (before, began, lag) = (rewritten(&orders), rounds(), held());
         (scene.bring)(processor, 1_000..1_100);
-        wait_for("the lag to grow", || ready() >= lag + 80);
+        wait_for("more to be held", || held() >= lag + 80);
         wait_for("two more rounds of probes", || rounds() >= began + 2);
         // A probe that fails is a retry, and whoever would be asked a second time waits for another to be asked.
         let after = rewritten(&orders);

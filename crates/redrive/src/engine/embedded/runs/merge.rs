@@ -30,19 +30,21 @@ impl<D: Disk> SortedRuns<D> {
         Ok(false)
     }
 
-    /// Ids expire by age, and a run of them is as old as its youngest.
+    /// Ids expire by age, and a run of them is as old as its youngest. The oldest runs go first: an entry that is dropped
+    /// must not bring back an older one of the same id.
     fn drop_expired(&self) -> Result<bool, ShelfError> {
         let from = self.ids_from.load(Ordering::Relaxed);
         let ids = Space::Ids as usize;
         let mut written = self.written();
         let mut catalog = written.catalog.clone();
-        catalog.tables[ids].retain(|section| section.newest >= from);
-        if catalog.tables[ids].len() == written.catalog.tables[ids].len() {
+        let expired = catalog.tables[ids].iter().take_while(|section| section.newest < from).count();
+        if expired == 0 {
             return Ok(false);
         }
+        catalog.tables[ids].drain(..expired);
         let version = self.version();
         let mut tables = version.tables.clone();
-        tables[ids].retain(|run| run.section.newest >= from);
+        tables[ids].drain(..expired);
         let version = Version { meta: version.meta.clone(), tables };
         self.publish(&mut written, catalog, version)?;
         Ok(true)
@@ -64,13 +66,12 @@ impl<D: Disk> SortedRuns<D> {
         let entries = runs.iter().map(|run| run.section.entries).sum();
         let mut section = SectionWriter::new(&file, number, 0, space, self.seed, entries);
         let mut merged = Merged::seek(runs.iter().cloned(), &[])?;
-        // Below the oldest run there is nothing that a removal could be needed for.
-        let counts = |value: Option<&[u8]>| match value {
-            None => !is_oldest,
-            Some(value) => space != Space::Ids || IdSlot::at_of(value) >= ids_from,
+        // Below the oldest run there is nothing that a removal, or an id that has expired, could hide.
+        let is_needed = |value: Option<&[u8]>| {
+            !is_oldest || value.is_some_and(|value| space != Space::Ids || IdSlot::at_of(value) >= ids_from)
         };
         while let Some(pushed) =
-            merged.next(|key, value| if counts(value) { section.push(key, value) } else { Ok(()) })?
+            merged.next(|key, value| if is_needed(value) { section.push(key, value) } else { Ok(()) })?
         {
             pushed.map_err(failed("writing", &file_name(number)))?;
         }

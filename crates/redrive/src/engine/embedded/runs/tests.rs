@@ -177,6 +177,22 @@ fn ids_that_have_expired_are_forgotten_and_the_others_are_not() {
     assert!(runs.get(Space::Ids, &newest).unwrap().is_some());
 }
 
+/// As after a clock that was set back: what was written later may have expired before what was written earlier.
+#[test]
+fn an_id_that_expired_does_not_bring_back_an_older_one() {
+    let runs = open(&SimDisk::new()).unwrap();
+    let id = |at: u64| IdSlot { seq: at, at, deadline: None }.bytes();
+    let slot_of = |key: u64| runs.get(Space::Ids, &key.bytes()).unwrap().map(|raw| IdSlot::at_of(&raw));
+    runs.apply(&mut vec![put(Space::Ids, 1, &id(9_000)), put(Space::Ids, 2, &id(100))]).unwrap();
+    for n in 0..40 {
+        runs.apply(&mut vec![put(Space::Ids, 2, &id(200)), put(Space::Ids, 100 + n, &id(200))]).unwrap();
+        runs.forget_ids_before(5_000);
+        while runs.merge().unwrap() {}
+        assert!(matches!(slot_of(2), None | Some(200)), "after {n}: {:?}", slot_of(2));
+    }
+    assert_eq!(slot_of(1), Some(9_000));
+}
+
 #[test]
 fn tables_that_are_built_anew_leave_nothing_of_the_old_ones() {
     let disk = SimDisk::new();
