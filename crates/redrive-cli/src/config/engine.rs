@@ -89,13 +89,13 @@ impl EngineConfig {
 }
 
 fn scrub(reader: &mut Reader, section: &Section<'_>, kind: EngineKind) -> Option<Duration> {
-    let Some(set) = reader.text(section, "scrub") else { return Some(SCRUB_DEFAULT) };
-    if kind != EngineKind::Embedded {
+    if let Some(at) = section.at("scrub").filter(|_| kind != EngineKind::Embedded) {
         let problem =
             format!("`scrub` means something to the embedded engine only, and this is {}", kind.name());
-        reader.fault(section, Fault::line("scrub", problem, "remove `scrub`", vec![set.at]));
+        reader.fault(section, Fault::line("scrub", problem, "remove `scrub`", vec![at]));
         return None;
     }
+    let Some(set) = reader.text(section, "scrub") else { return Some(SCRUB_DEFAULT) };
     if set.value == "off" {
         return None;
     }

@@ -54,7 +54,7 @@ impl ServerConfig {
             .filter_map(|(i, (token, at))| token_config(reader, &token, i, &at))
             .collect();
         duplicates(reader, section, &tokens);
-        let reads = reads(reader, section);
+        let reads = reader.one_of(section, "reads", &READS).map_or(Reads::Auto, |set| set.value);
         let cert = reader.text(section, "tls_cert_file");
         let key = reader.text(section, "tls_key_file");
         let tls = match (cert, key) {
@@ -106,17 +106,6 @@ impl ServerConfig {
 
 /// The names of what `reads` may be; without it the rest decides.
 pub(super) const READS: [(&str, Reads); 2] = [("token", Reads::Token), ("open", Reads::Open)];
-
-fn reads(reader: &mut Reader, section: &Section<'_>) -> Reads {
-    let Some(given) = reader.text(section, "reads") else { return Reads::Auto };
-    if let Some((_, reads)) = READS.into_iter().find(|(name, _)| *name == given.value) {
-        return reads;
-    }
-    let problem = format!("`reads = \"{}\"` is neither \"token\" nor \"open\"", given.value);
-    let fix = "leave it out: reads need a token as soon as one is configured";
-    reader.fault(section, Fault::value("reads", problem, fix, given.at));
-    Reads::Token
-}
 
 fn listen(reader: &mut Reader, section: &Section<'_>) -> SocketAddr {
     let Some(given) = reader.text(section, "listen") else { return LISTEN_DEFAULT };

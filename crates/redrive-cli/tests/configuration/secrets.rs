@@ -92,7 +92,7 @@ fn who_may_read_is_said_in_one_word() {
     assert_eq!(config(&server("")).server.reads, Reads::Auto);
     assert_eq!(config(&server("reads = \"token\"")).server.reads, Reads::Token);
     assert_eq!(config(&server("reads = \"open\"")).server.reads, Reads::Open);
-    assert!(wrong(&server("reads = \"nobody\"")).contains("neither \"token\" nor \"open\""));
+    assert!(wrong(&server("reads = \"nobody\"")).contains("is not one of token, open"));
     let open = format!("[server]\nreads = \"open\"\n{}{ORDERS}", token("ops"));
     assert!(report(&loaded(&open).faults).contains("shows payloads, metrics and actions to whoever"));
     let dir = with_config(&server("reads = \"open\""));
