@@ -200,7 +200,7 @@ impl KafkaEngine {
         self.under_way.clear();
         // What is acknowledged from now on is not known here any more; it is met when it is read.
         self.copying.clear();
-        self.ending = 0;
+        self.ending.clear();
         self.unwritten.clear();
         // What could not be written was not written: whoever has the partition next has the record.
         self.outbox

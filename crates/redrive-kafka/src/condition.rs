@@ -56,7 +56,7 @@ impl KafkaEngine {
                 _ if !has_letter => {}
                 // It may be opened again; or its letter is on its way.
                 Some((LetterState::Discarded, true)) => continue,
-                None if self.ending > 0 => continue,
+                None if self.ending.contains(&copy.origin.number()) => continue,
                 _ => {
                     self.spool.forget(&path, now);
                     continue;

@@ -97,7 +97,7 @@ impl KafkaEngine {
         let mut whole = (**copy).clone();
         if let What::Retry { due } = what {
             self.copying.remove(&(due.as_millis(), *number));
-            self.ending += 1;
+            self.ending.insert(*number);
             whole =
                 CopyRecord { due: None, reason: Some(Reason::Corrupt), dead_at: Some(wall_time()), ..whole };
         }

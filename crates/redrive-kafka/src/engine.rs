@@ -117,7 +117,7 @@ pub struct KafkaEngine {
     /// Partitions that are held because something of theirs cannot be written.
     pub(crate) unwritten: Unwritten,
     /// Letters and successes that are not acknowledged: their messages are not at their end.
-    pub(crate) ending: u64,
+    pub(crate) ending: BTreeSet<u64>,
     /// Cuts off what is done as long as it lives.
     pub(crate) _trimmer: Trimmer,
 

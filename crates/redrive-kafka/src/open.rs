@@ -118,7 +118,7 @@ impl KafkaEngine {
             letters,
             spool: Spool::open(state_dir.join("spool").join(&pipeline.name), Instant::now()),
             unwritten: Unwritten::default(),
-            ending: 0,
+            ending: BTreeSet::new(),
             epoch: 0,
             lanes: Vec::new(),
             by_name: HashMap::new(),

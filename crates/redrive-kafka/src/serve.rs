@@ -97,7 +97,7 @@ impl Engine for KafkaEngine {
             letters_replaying: letters.replaying,
             letters_succeeded: letters.succeeded,
             letters_discarded: letters.discarded,
-            in_flight: self.ending,
+            in_flight: self.ending.len() as u64,
             ..Counts::default()
         };
         for lane in &self.lanes {
@@ -183,6 +183,7 @@ impl Engine for KafkaEngine {
     }
 
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
+        self.check_written(ids)?;
         let answers = self.letters.replay(job, ids, now)?;
         for (id, answer) in ids.iter().zip(&answers) {
             let here = || {
@@ -210,6 +211,7 @@ impl Engine for KafkaEngine {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<bool>, EngineError> {
+        self.check_written(ids)?;
         // Whether a letter blocks its key is asked when it matters.
         self.letters.change_letters(change, ids, now)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::error::RDKafkaErrorCode;
-use redrive::engine::{AfterDead, Delivery, LetterState, Settlement, Ticket, Verdict};
+use redrive::engine::{AfterDead, Delivery, EngineError, LetterState, Settlement, Ticket, Verdict};
 use redrive_core::{Message, Meta, Time};
 
 use crate::engine::{Claim, KafkaEngine, Target, Then, What, wall_time};
@@ -138,7 +138,9 @@ impl KafkaEngine {
         if let Some(ticket) = ticket {
             self.tickets.copying(ticket);
         }
-        self.ending += u64::from(what == What::Dead);
+        if what == What::Dead {
+            self.ending.insert(number);
+        }
         let then = Then::Mark { lane, epoch: self.epoch, offset, key, number, ticket, what };
         let body = Body::Copy { copy: Box::new(copy), from: Some(from) };
         let production = Production { topic: Arc::clone(&target.name), partition, body, then };
@@ -150,7 +152,7 @@ impl KafkaEngine {
         let (number, replays) = (delivery.receipt.seq, delivery.meta.replays);
         let (key, value) = Letters::succeeded_state(number, replays, out.carried.job, wall_time());
         self.tickets.copying(ticket);
-        self.ending += 1;
+        self.ending.insert(number);
         let then = Then::Mark {
             lane: delivery.receipt.lane as usize,
             epoch: self.epoch,
@@ -216,6 +218,20 @@ impl KafkaEngine {
         }
     }
 
+    /// A letter may be read from its topic before its acknowledgement is heard. Until then its message is not at its end
+    /// here, and nothing may be done with the letter.
+    pub(crate) fn check_written(&mut self, letters: &[u64]) -> Result<(), EngineError> {
+        let is_ending = |engine: &Self| letters.iter().any(|number| engine.ending.contains(number));
+        if is_ending(self) {
+            self.outbox.poll(&mut self.ended);
+            self.absorb_ended();
+        }
+        if is_ending(self) {
+            return Err(EngineError::Unavailable("a letter of these is still being written".to_owned()));
+        }
+        Ok(())
+    }
+
     fn production_ended(&mut self, production: Production<Then>, how: &Ended) {
         let stored = match how {
             Ended::Stored { partition, offset } => Some((*partition, *offset)),
@@ -239,7 +255,7 @@ impl KafkaEngine {
                 let is_unread = match what {
                     What::Retry { due } => self.copying.remove(&(due.as_millis(), *number)),
                     What::Dead | What::Succeeded { .. } => {
-                        self.ending = self.ending.saturating_sub(1);
+                        self.ending.remove(number);
                         true
                     }
                 };

@@ -132,8 +132,10 @@ const UNUSUAL: &str = r#"
 [engine]
 kind = "embedded"
 dir = "/var/lib/redrive"
+scrub = "12h"
 [server]
 listen = "127.0.0.1:7444"
+reads = "open"
 [[server.token]]
 name = "ops"
 scopes = ["read"]

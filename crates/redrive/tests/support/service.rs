@@ -229,8 +229,7 @@ impl Service {
 
     /// Whether nothing is left to do.
     pub(crate) fn is_done(&self) -> bool {
-        let counts = self.engine.counts();
-        counts.ready + counts.delayed + counts.key_wait + counts.in_flight == 0
+        self.engine.counts().pending() == 0
     }
 
     pub(crate) fn calls_for(&self, id: &str) -> Vec<&Called> {

@@ -6,6 +6,7 @@ use super::check::{Check, violation};
 use super::command::{How, Pick};
 use super::situation::{Position, Standing, Wait};
 use super::suite::{Suite, failed};
+use crate::engine::EngineError;
 use crate::engine::letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob, ReplayTarget};
 
 impl Suite {
@@ -112,7 +113,11 @@ impl Suite {
         if which[0].is_multiple_of(5) {
             ids.push(ids[0]);
         }
-        let answers = self.harness.engine().replay(&job, &ids, self.now).map_err(failed)?;
+        let answers = match self.harness.engine().replay(&job, &ids, self.now) {
+            // Nothing was changed.
+            Err(EngineError::Unavailable(_)) => return Ok(()),
+            answers => answers.map_err(failed)?,
+        };
         if answers.len() != ids.len() {
             return violation("replay", format!("{} answers for {} letters", answers.len(), ids.len()));
         }
@@ -158,7 +163,10 @@ impl Suite {
                 force: false,
                 target: ReplayTarget::Pipeline,
             };
-            let answers = self.harness.engine().replay(&job, &[id], self.now).map_err(failed)?;
+            let answers = match self.harness.engine().replay(&job, &[id], self.now) {
+                Err(EngineError::Unavailable(_)) => return Ok(()),
+                answers => answers.map_err(failed)?,
+            };
             answers.into_iter().try_for_each(|answer| self.replayed(&job, id, answer))?;
             self.now = Time::from_millis(self.now.as_millis() + 2);
             self.model.high_water = self.model.high_water.max(self.now);
@@ -181,7 +189,10 @@ impl Suite {
         } else {
             (LetterChange::Undo, LetterState::Discarded, LetterState::Open)
         };
-        let answers = self.harness.engine().change_letters(&change, &ids, self.now).map_err(failed)?;
+        let answers = match self.harness.engine().change_letters(&change, &ids, self.now) {
+            Err(EngineError::Unavailable(_)) => return Ok(()),
+            answers => answers.map_err(failed)?,
+        };
         if answers.len() != ids.len() {
             return violation("letters", format!("{} answers for {} letters", answers.len(), ids.len()));
         }
