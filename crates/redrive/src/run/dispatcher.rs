@@ -227,10 +227,11 @@ impl Dispatcher {
         self.hooks.tell_health(&mut self.buffers.health);
         self.engine.notices(&mut self.buffers.notices);
         self.hooks.tell_store(&mut self.buffers.notices);
-        if self.watchdog.is_due() {
+        let now = Instant::now();
+        if self.watchdog.is_due(now) {
             let longest = self.machine.longest_running();
             let message_id = longest.map(|(_, message)| message.id().to_owned());
-            if let Some(after) = self.watchdog.look(longest.map(|(call, _)| call)) {
+            if let Some(after) = self.watchdog.look(longest.map(|(call, _)| call), now) {
                 let (pipeline, message_id) = (Arc::clone(&self.name), message_id.unwrap_or_default());
                 self.watchdog.tell(&Stuck { pipeline, message_id, after });
             }

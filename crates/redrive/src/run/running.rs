@@ -115,7 +115,7 @@ impl Running {
             drain: self.drain,
             cancel,
             place,
-            watchdog: Watchdog::new(built.on_stuck.clone(), built.timeout),
+            watchdog: Watchdog::new(built.on_stuck.clone(), built.timeout, std::time::Instant::now()),
             name: Arc::clone(&built.name),
             answers: Answers::default(),
             buffers: Buffers::default(),

@@ -1,0 +1,63 @@
+//! What ends the process from outside, with the real binary: nobody in front of a webhook is suspected of it, and a process
+//! that was stopped for a while goes on.
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use world::kills::{self, Disk};
+use world::pill::Scene;
+use world::process::Processor;
+use world::receiver::{OK, Receiver};
+use world::wait_for;
+
+const MESSAGES: &str = "/v1/pipelines/orders/messages";
+
+fn bring(processor: &Processor, id: &str) {
+    let answer = processor.post(MESSAGES, &format!("{{\"id\":\"{id}\",\"payload\":1}}"));
+    assert_eq!(answer.status, 202, "{}", answer.body);
+}
+
+// 60 kills under load convicted 20 innocent messages of 30,000 that had all been answered 200.
+#[test]
+fn messages_in_front_of_a_webhook_are_not_suspected_of_a_kill() {
+    let source = "name = \"orders\"\nconcurrency = 50".to_owned();
+    let scene = Scene { pipeline: "orders", engine: String::new(), source, bring: &bring };
+    let dir = tempfile::tempdir().unwrap();
+    kills::nobody_waits_alone(&scene, dir.path(), 50, 5, Disk::Intact);
+}
+
+// A container that is paused, a laptop that sleeps. 3 of 13 stops longer than 2 × timeout ended in exit code 70.
+#[test]
+fn a_processor_that_is_stopped_for_longer_than_the_watchdogs_patience_goes_on() {
+    let slow = Arc::new(AtomicBool::new(true));
+    let is_slow = Arc::clone(&slow);
+    let receiver = Receiver::start(move |_| {
+        while is_slow.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        OK
+    });
+    let pipeline = "name = \"orders\"\ntiers = [\"1s\"]\nhold_max = \"1h\"\ntimeout = \"500ms\"";
+    let dir = tempfile::tempdir().unwrap();
+    let processor = Processor::start(dir.path(), &world::config("", pipeline, &receiver.url()));
+    let in_flight = || processor.get("/v1/pipelines/orders").json()["pending"]["in_flight"].as_u64();
+    for round in 0..8 {
+        bring(&processor, &format!("o-{round}"));
+        wait_for("a call", || in_flight() > Some(0));
+        processor.signal("STOP");
+        // This is the fault: the machine has time, the process has none.
+        std::thread::sleep(Duration::from_millis(1_400));
+        processor.signal("CONT");
+        let log = processor.log();
+        assert!(!log.contains("does not yield"), "round {round}: {log}");
+    }
+    slow.store(false, SeqCst);
+    bring(&processor, "o-last");
+    wait_for("the last one", || !receiver.requests_for("o-last").is_empty());
+    assert_eq!(processor.get("/readyz").status, 200);
+    let log = processor.log();
+    assert!(!log.contains("does not yield"), "{log}");
+}
