@@ -58,6 +58,18 @@ pub enum LastEnd {
     FromOutside,
 }
 
+impl LastEnd {
+    /// From what a supervisor knows: the signal that ended the process, and whether the system has killed it for lack of
+    /// memory. Signals that others send are from outside: HUP, INT, QUIT, KILL and TERM. A process that aborts, runs into a
+    /// fault of its memory or exits with a code has done that itself.
+    pub const fn of(signal: Option<i32>, out_of_memory: bool) -> Self {
+        match signal {
+            Some(1 | 2 | 3 | 9 | 15) if !out_of_memory => Self::FromOutside,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// What an engine needs to know of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct StoreOptions {
@@ -463,7 +475,18 @@ pub trait Engine: Send + 'static {
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::{LastEnd, share};
+
+    #[test]
+    fn only_signals_of_others_end_a_process_from_outside() {
+        for signal in [1, 2, 3, 9, 15] {
+            assert_eq!(LastEnd::of(Some(signal), false), LastEnd::FromOutside);
+            assert_eq!(LastEnd::of(Some(signal), true), LastEnd::Unknown, "out of memory");
+        }
+        for signal in [None, Some(4), Some(6), Some(7), Some(8), Some(11)] {
+            assert_eq!(LastEnd::of(signal, false), LastEnd::Unknown, "{signal:?}");
+        }
+    }
 
     #[test]
     fn fresh_and_due_share_the_room_and_waste_none() {

@@ -34,6 +34,26 @@ pub struct LastRun {
     pub returned: Vec<Mark>,
 }
 
+/// The marks of one message since it last came back. It may have been handed out, released, and handed out again from
+/// somewhere else; which of these places the journal still knows shows later.
+#[derive(Debug, Default)]
+struct HandedOut {
+    marks: Vec<Mark>,
+    has_returned: bool,
+}
+
+impl HandedOut {
+    fn follow(&mut self, mark: Mark, returned: bool) {
+        if self.has_returned && !returned {
+            self.marks.clear();
+        }
+        self.has_returned = returned;
+        if !self.marks.contains(&mark) {
+            self.marks.push(mark);
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Started<F> {
     files: [F; 2],
@@ -52,21 +72,21 @@ impl<F: DiskFile> Started<F> {
         let open =
             |name: &str| if names.iter().any(|n| n == name) { disk.open(name) } else { disk.create(name) };
         let files = [open(NAMES[0])?, open(NAMES[1])?];
-        // By number, the last state. Both files are there only if the process died while it changed from one to the
-        // other; then they say the same.
-        let mut last: BTreeMap<u64, (Mark, bool)> = BTreeMap::new();
+        // Both files are there only if the process died while it changed from one to the other; then they say the same.
+        let mut handed_out: BTreeMap<u64, HandedOut> = BTreeMap::new();
         for file in &files {
             let mut raw = vec![0; file.len()?.min(FILE_BYTES_MAX * 2) as usize];
             let read = file.read_at(0, &mut raw)?;
             // A mark that was being written when the process died may be cut short: it is not a mark.
             for (mark, returned) in raw[..read].chunks_exact(MARK_BYTES).map(read_mark) {
-                last.insert(mark.seq, (mark, returned));
+                handed_out.entry(mark.seq).or_default().follow(mark, returned);
             }
         }
-        let of_last_run = !last.is_empty();
+        let of_last_run = !handed_out.is_empty();
         let mut run = LastRun::default();
-        for (mark, returned) in last.into_values() {
-            if returned { run.returned.push(mark) } else { run.running.push(mark) }
+        for HandedOut { marks, has_returned } in handed_out.into_values() {
+            let with = if has_returned { &mut run.returned } else { &mut run.running };
+            with.extend(marks);
         }
         Ok((Self { files, current: 0, len: 0, buf: Vec::new(), of_last_run }, run))
     }
@@ -197,6 +217,19 @@ mod tests {
         started.mark([retry].into_iter(), nothing).unwrap();
         let (_, before) = Started::open(&disk).unwrap();
         assert_eq!(before, LastRun { running: vec![retry, mark(3)], returned: vec![mark(1)] });
+    }
+
+    #[test]
+    fn one_that_was_released_is_found_wherever_it_was() {
+        let disk = SimDisk::new();
+        let (mut started, _) = Started::open(&disk).unwrap();
+        let in_line = Mark { due: None, line: Some(9), ..mark(1) };
+        started.mark([mark(1), mark(3)].into_iter(), nothing).unwrap();
+        started.mark([in_line].into_iter(), nothing).unwrap();
+        assert_eq!(Started::open(&disk).unwrap().1, running(&[mark(1), in_line, mark(3)]));
+        started.returned([in_line].into_iter(), nothing).unwrap();
+        let (_, before) = Started::open(&disk).unwrap();
+        assert_eq!(before, LastRun { running: vec![mark(3)], returned: vec![mark(1), in_line] });
     }
 
     #[test]
