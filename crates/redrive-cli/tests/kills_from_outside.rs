@@ -29,6 +29,39 @@ fn messages_in_front_of_a_webhook_are_not_suspected_of_a_kill() {
     kills::nobody_waits_alone(&scene, dir.path(), 50, 5, Disk::Intact);
 }
 
+#[test]
+fn a_process_that_dies_again_and_again_without_a_suspect_says_so() {
+    let receiver = Receiver::start(|_| OK);
+    let dir = tempfile::tempdir().unwrap();
+    let sink = format!("[pipeline.sink.webhook]\nurl = \"{}\"", receiver.url());
+    let both = format!("name = \"orders\"\n{sink}\n[[pipeline]]\nname = \"mail\"");
+    let config = world::config("", &both, &receiver.url());
+    let mut processor = Processor::start(dir.path(), &config);
+    for kills in 1..=4 {
+        let log = processor.log();
+        assert!(!log.contains("runs ended without a clean stop"), "before kill {kills}: {log}");
+        // A run says that it runs before it has anything to do.
+        bring(&processor, &format!("o-{kills}"));
+        wait_for("the message", || !receiver.requests_for(&format!("o-{kills}")).is_empty());
+        processor.kill();
+        processor.restart();
+    }
+    let told =
+        "the last 3 runs ended without a clean stop, and no message was running that could have ended them";
+    wait_for("the process to say so", || processor.log().contains(told));
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
+    assert_eq!(processor.log().matches("runs ended without a clean stop").count(), 1, "once for the process");
+    processor.restart();
+    bring(&processor, "o-last");
+    wait_for("the message", || !receiver.requests_for("o-last").is_empty());
+    assert_eq!(
+        processor.log().matches("runs ended without a clean stop").count(),
+        1,
+        "the last end was clean"
+    );
+}
+
 // A container that is paused, a laptop that sleeps. 3 of 13 stops longer than 2 × timeout ended in exit code 70.
 #[test]
 fn a_processor_that_is_stopped_for_longer_than_the_watchdogs_patience_goes_on() {

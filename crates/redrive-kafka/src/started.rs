@@ -54,16 +54,7 @@ impl Started {
     pub fn open(dir: &Path, pipeline: &str) -> Self {
         let path = dir.join(format!("{pipeline}.started"));
         let left = std::fs::read(&path).ok().and_then(|raw| read(&raw));
-        Self {
-            path,
-            run: new_run(),
-            file: None,
-            len: 0,
-            buf: Vec::new(),
-            alone: None,
-            left,
-            is_off: false,
-        }
+        Self { path, run: new_run(), file: None, len: 0, buf: Vec::new(), alone: None, left, is_off: false }
     }
 
     /// For messages that cannot end the process: what is in flight is not written down.

@@ -32,8 +32,7 @@ pub fn nobody_waits_alone(scene: &Scene<'_>, dir: &Path, count: usize, kills: u3
     });
     let mut processor = Processor::start(dir, &scene.config(&receiver.url()));
     (0..count).for_each(|number| (scene.bring)(&processor, &format!("o-{number}")));
-    let shown =
-        |processor: &Processor| processor.get(&format!("/v1/pipelines/{}", scene.pipeline)).json();
+    let shown = |processor: &Processor| processor.get(&format!("/v1/pipelines/{}", scene.pipeline)).json();
     for kill in 0..kills {
         wait_for(&format!("all to be in flight before kill {kill}"), || {
             shown(&processor)["pending"]["in_flight"] == count

@@ -114,6 +114,9 @@ mod tests {
         now += Duration::from_hours(8);
         assert_eq!(dog.look(Some(CallId::of_slot(1)), now), None);
         assert!(!watch(&mut dog, CallId::of_slot(1), &mut now, Duration::from_secs(2)));
-        assert!(watch(&mut dog, CallId::of_slot(1), &mut now, Duration::from_secs(2)), "it had its time since");
+        assert!(
+            watch(&mut dog, CallId::of_slot(1), &mut now, Duration::from_secs(2)),
+            "it had its time since"
+        );
     }
 }

@@ -82,7 +82,11 @@ fn mark_of(in_flight: &NumberMap<u64, Held>, receipt: &Receipt) -> Option<Mark> 
 fn marks_of(in_flight: &NumberMap<u64, Held>) -> LastRun {
     let mut out = LastRun::default();
     for (seq, held) in in_flight {
-        if held.goes.is_some() { out.returned.push(held.mark(*seq)) } else { out.running.push(held.mark(*seq)) }
+        if held.goes.is_some() {
+            out.returned.push(held.mark(*seq))
+        } else {
+            out.running.push(held.mark(*seq))
+        }
     }
     out
 }
