@@ -3,6 +3,7 @@
 
 mod world;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -27,6 +28,42 @@ fn messages_in_front_of_a_webhook_are_not_suspected_of_a_kill() {
     let scene = Scene { pipeline: "orders", engine: String::new(), source, bring: &bring };
     let dir = tempfile::tempdir().unwrap();
     kills::nobody_waits_alone(&scene, dir.path(), 50, 5, Disk::Intact);
+}
+
+/// `REDRIVE_OUTSIDE_KILLS` says how many kills there are; every life brings a hundred messages, and calls take up to 200 ms.
+#[test]
+fn kills_under_load_convict_nobody() {
+    const PER_LIFE: u64 = 100;
+    let kills = std::env::var("REDRIVE_OUTSIDE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8_u64);
+    let receiver = Receiver::start(|request| {
+        let spread = request.id().bytes().map(u64::from).sum::<u64>() * 7;
+        std::thread::sleep(Duration::from_millis(20 + spread % 180));
+        OK
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let pipeline = "name = \"orders\"\nconcurrency = 50";
+    let mut processor = Processor::start(dir.path(), &world::config("", pipeline, &receiver.url()));
+    for life in 0..kills {
+        let lines: String =
+            (0..PER_LIFE).map(|number| format!("{{\"id\":\"o-{life}-{number}\",\"payload\":1}}\n")).collect();
+        assert_eq!(processor.post_as(MESSAGES, "application/x-ndjson", &lines).status, 202);
+        // At any moment: the number of the life, spread over half a second.
+        std::thread::sleep(Duration::from_millis(life * 7_919 % 500));
+        processor.kill();
+        processor.restart();
+    }
+    let shown = || processor.get("/v1/pipelines/orders").json();
+    let is_over = |shown: &serde_json::Value| {
+        ["ready", "delayed", "held", "in_flight"].iter().all(|state| shown["pending"][state] == 0)
+    };
+    wait_for("all to be delivered", || is_over(&shown()));
+    let (shown, log) = (shown(), processor.log());
+    assert_eq!((&shown["dead"], &shown["letters"]["open"]), (&0.into(), &0.into()), "{shown}");
+    assert!(!log.contains("runs alone") && !log.contains("poison_pill"), "{log}");
+    let requests = receiver.requests();
+    let delivered: HashSet<&str> = requests.iter().map(|request| request.id()).collect();
+    assert_eq!(delivered.len() as u64, kills * PER_LIFE);
+    println!("{kills} kills, {} messages, {} calls: 0 convicted", delivered.len(), requests.len());
 }
 
 #[test]
