@@ -11,7 +11,7 @@ use std::time::Duration;
 use world::kills::{self, Disk};
 use world::pill::Scene;
 use world::process::Processor;
-use world::receiver::{OK, Receiver};
+use world::receiver::{OK, Receiver, Request};
 use world::wait_for;
 
 const MESSAGES: &str = "/v1/pipelines/orders/messages";
@@ -34,7 +34,8 @@ fn messages_in_front_of_a_webhook_are_not_suspected_of_a_kill() {
 #[test]
 fn kills_under_load_convict_nobody() {
     const PER_LIFE: u64 = 100;
-    let kills = std::env::var("REDRIVE_OUTSIDE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8_u64);
+    let kills =
+        std::env::var("REDRIVE_OUTSIDE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8_u64);
     let receiver = Receiver::start(|request| {
         let spread = request.id().bytes().map(u64::from).sum::<u64>() * 7;
         std::thread::sleep(Duration::from_millis(20 + spread % 180));
@@ -44,9 +45,9 @@ fn kills_under_load_convict_nobody() {
     let pipeline = "name = \"orders\"\nconcurrency = 50";
     let mut processor = Processor::start(dir.path(), &world::config("", pipeline, &receiver.url()));
     for life in 0..kills {
-        let lines: String =
-            (0..PER_LIFE).map(|number| format!("{{\"id\":\"o-{life}-{number}\",\"payload\":1}}\n")).collect();
-        assert_eq!(processor.post_as(MESSAGES, "application/x-ndjson", &lines).status, 202);
+        let line = |number| format!("{{\"id\":\"o-{life}-{number}\",\"payload\":1}}\n");
+        let lines: Vec<String> = (0..PER_LIFE).map(line).collect();
+        assert_eq!(processor.post_as(MESSAGES, "application/x-ndjson", &lines.concat()).status, 202);
         // At any moment: the number of the life, spread over half a second.
         std::thread::sleep(Duration::from_millis(life * 7_919 % 500));
         processor.kill();
@@ -61,7 +62,7 @@ fn kills_under_load_convict_nobody() {
     assert_eq!((&shown["dead"], &shown["letters"]["open"]), (&0.into(), &0.into()), "{shown}");
     assert!(!log.contains("runs alone") && !log.contains("poison_pill"), "{log}");
     let requests = receiver.requests();
-    let delivered: HashSet<&str> = requests.iter().map(|request| request.id()).collect();
+    let delivered: HashSet<&str> = requests.iter().map(Request::id).collect();
     assert_eq!(delivered.len() as u64, kills * PER_LIFE);
     println!("{kills} kills, {} messages, {} calls: 0 convicted", delivered.len(), requests.len());
 }

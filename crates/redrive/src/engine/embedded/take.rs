@@ -83,9 +83,9 @@ fn marks_of(in_flight: &NumberMap<u64, Held>) -> LastRun {
     let mut out = LastRun::default();
     for (seq, held) in in_flight {
         if held.goes.is_some() {
-            out.returned.push(held.mark(*seq))
+            out.returned.push(held.mark(*seq));
         } else {
-            out.running.push(held.mark(*seq))
+            out.running.push(held.mark(*seq));
         }
     }
     out
