@@ -1,7 +1,7 @@
 # One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint alerts examples demo bench soak soak-kafka proofs-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
+.PHONY: help test lint alerts examples demo bench soak soak-kafka proofs proofs-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,13 @@ soak: ## the tests with many more seeds and kills; takes hours, stop it when you
 
 soak-kafka: ## 20 minutes at 50k/s with kills, audited by id
 	@scripts/bench-kafka.sh --soak --seconds $${REDRIVE_SOAK_SECONDS:-1200} --rate $${REDRIVE_SOAK_RATE:-50000} $(ARGS)
+
+proofs: ## 300 kills from outside, with the binary and with handlers in the process, and the pills that are found by three deaths
+	REDRIVE_OUTSIDE_KILLS=$${REDRIVE_OUTSIDE_KILLS:-300} \
+	cargo test --locked -p redrive-cli --test kills_from_outside -- --nocapture kills_under_load
+	REDRIVE_OUTSIDE_KILLS=$${REDRIVE_OUTSIDE_KILLS:-300} \
+	cargo test --locked -p redrive-faults --test faults_outside -- --nocapture
+	cargo test --locked -p redrive-faults --test faults_pill
 
 proofs-kafka: ## the proofs on Kafka with many more kills, storms and rolling restarts
 	@scripts/kafka.sh up >/dev/null

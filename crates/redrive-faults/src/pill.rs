@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::{Embedded, Failure, Message, Pipeline, PipelineHandle, Policy, Redrive};
+use redrive::{Embedded, Failure, LastEnd, Message, Pipeline, PipelineHandle, Policy, Redrive};
 
 use crate::plan;
 
@@ -39,10 +39,12 @@ pub enum Death {
     Loop,
     /// Kills nobody: the library catches it.
     Panic,
+    /// It is a message like any other; what ends the process comes from outside.
+    Never,
 }
 
 impl Death {
-    pub const ALL: [Self; 4] = [Self::Abort, Self::Memory, Self::Loop, Self::Panic];
+    pub const ALL: [Self; 5] = [Self::Abort, Self::Memory, Self::Loop, Self::Panic, Self::Never];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,6 +52,7 @@ impl Death {
             Self::Memory => "memory",
             Self::Loop => "loop",
             Self::Panic => "panic",
+            Self::Never => "never",
         }
     }
 
@@ -67,6 +70,7 @@ impl Death {
                 std::thread::sleep(Duration::from_millis(1));
             },
             Self::Panic => panic!("the pill"),
+            Self::Never => {}
         }
     }
 }
@@ -82,11 +86,24 @@ impl FromStr for Death {
 
 type Failed = Box<dyn Error + Send + Sync>;
 
+/// One start of the victim.
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    pub death: Death,
+    /// Counts the starts, from 0.
+    pub start: u64,
+    /// How the one before ended, as its supervisor saw it.
+    pub last_end: LastEnd,
+    /// Whether it goes on when nothing is pending, until somebody ends it.
+    pub stays: bool,
+}
+
 /// Delivers what is there and what this start brings along, and returns when nothing is pending.
-pub async fn run(dir: &Path, log: &Path, death: Death, start: u64) -> Result<(), Failed> {
+pub async fn run(dir: &Path, log: &Path, life: Life) -> Result<(), Failed> {
+    let Life { death, start, last_end, stays } = life;
     let embedded = Embedded::open_with(dir, plan::tuning())?;
     let log = Arc::new(File::options().create(true).append(true).open(log)?);
-    let builder = Redrive::builder().engine(embedded.clone());
+    let builder = Redrive::builder().engine(embedded.clone()).last_end(last_end);
     let builder =
         PIPELINES.iter().fold(builder, |builder, name| builder.pipeline(pipeline(name, death, &log)));
     let redrive = builder.build()?;
@@ -95,6 +112,9 @@ pub async fn run(dir: &Path, log: &Path, death: Death, start: u64) -> Result<(),
         handle.ingest(brought(handle.name(), start)).await?;
     }
     let all_ended = async {
+        if stays {
+            std::future::pending::<()>().await;
+        }
         for handle in &handles {
             while !matches!(handle.counts().await, Ok(counts) if counts.pending() == 0) {
                 tokio::time::sleep(Duration::from_millis(2)).await;

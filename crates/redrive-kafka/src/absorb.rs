@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use redrive::engine::{Event, ProblemKind};
+use redrive::engine::completion::CompletionSet;
+use redrive::engine::{Event, Execution, LastEnd, ProblemKind};
 use redrive::timestamp;
 
 use crate::begin::BEGUN;
@@ -13,6 +14,7 @@ use crate::lane::{Lane, LaneKind, Stopped};
 use crate::mailbox::{FailKind, LaneStart, Note};
 use crate::produce::{Body, Production};
 use crate::started;
+use crate::suspects::Suspected;
 use crate::waiting::origin_of;
 
 impl KafkaEngine {
@@ -127,27 +129,18 @@ impl KafkaEngine {
         self.gone();
         self.epoch = epoch;
         for start in starts {
-            let LaneStart { kind, topic, partition, done, mut suspected, written, room } = start;
-            let place = started::place(&topic, partition);
-            let before = self.suspected_before.remove(&(Arc::clone(&topic), partition));
-            let own = suspected.of_run() == Some(self.started.id());
-            if let Some(before) = before.filter(|_| own) {
-                suspected = before.of_the_living();
-                if kind == LaneKind::Source {
-                    tracing::info!(%topic, partition, "the partition was lost, and has come back to this process");
-                }
-            } else if let Some((ran, alone)) = suspected.by().and_then(|run| self.started.left_by(run, place))
-            {
-                suspected.narrow(ran.into_iter().filter(|offset| !done.contains(*offset)).collect(), alone);
-            }
-            if !own && suspected.below() > done.prefix() {
-                let (from, to) = (done.prefix(), suspected.below());
-                tracing::info!(%topic, partition, from, to, "the last owner did not end in order");
-            }
+            let LaneStart { kind, topic, partition, done, suspected, written, room } = start;
             self.by_name.insert((Arc::clone(&topic), partition), self.lanes.len());
-            let mut lane = Lane::new(kind, topic, partition, done, suspected, room);
-            lane.written = written;
-            self.lanes.push(lane);
+            let lane = match self.options.execution {
+                Execution::InProcess => {
+                    let suspected = self.still_suspected(&topic, partition, &done, suspected);
+                    Lane::new(kind, topic, partition, done, suspected, room)
+                }
+                Execution::Elsewhere => {
+                    Lane::new(kind, topic, partition, done, suspected, room).without_suspects()
+                }
+            };
+            self.lanes.push(Lane { written, ..lane });
         }
         // Before anything is committed in the name of this run.
         self.started.begin(self.lanes.iter().flat_map(Lane::open_marks));
@@ -159,6 +152,38 @@ impl KafkaEngine {
         self.start_when_read();
         let sources = self.lanes.iter().filter(|lane| lane.kind == LaneKind::Source).count();
         tracing::info!(pipeline = %self.pipeline.name, sources, lanes = self.lanes.len(), "partitions assigned");
+    }
+
+    /// Who is suspected of a partition, as far as the note of its last owner, the local file and this process know.
+    fn still_suspected(
+        &mut self,
+        topic: &Arc<str>,
+        partition: i32,
+        done: &CompletionSet,
+        mut suspected: Suspected,
+    ) -> Suspected {
+        let place = started::place(topic, partition);
+        let before = self.suspected_before.remove(&(Arc::clone(topic), partition));
+        let own = suspected.of_run() == Some(self.started.id());
+        if let Some(before) = before.filter(|_| own) {
+            if *topic == self.source {
+                tracing::info!(%topic, partition, "the partition was lost, and has come back to this process");
+            }
+            return before.of_the_living();
+        }
+        if let Some((ran, alone)) = suspected.by().and_then(|run| self.started.left_by(run, place)) {
+            match self.options.last_end {
+                LastEnd::Unknown => {
+                    suspected.narrow(ran.into_iter().filter(|at| !done.contains(*at)).collect(), alone);
+                }
+                LastEnd::FromOutside => suspected.ended_from_outside(|at| done.contains(at)),
+            }
+        }
+        if !own && suspected.below() > done.prefix() {
+            let (from, to) = (done.prefix(), suspected.below());
+            tracing::info!(%topic, partition, from, to, "the last owner did not end in order");
+        }
+        suspected
     }
 
     /// Says that the pipeline has run, for whoever finds its group without offsets one day.

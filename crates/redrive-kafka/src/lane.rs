@@ -163,6 +163,13 @@ impl Lane {
         }
     }
 
+    /// For messages that cannot end a process: whatever notes say of earlier deaths, nobody is suspected, and nothing waits
+    /// for a reservation.
+    #[must_use]
+    pub fn without_suspects(self) -> Self {
+        Self { suspected: Suspected::default(), reserved: Reservation::unlimited(), ..self }
+    }
+
     /// A record was read. Whether it is news: what lies before the next one expected, or is done, is not.
     pub fn meet(&mut self, offset: u64) -> bool {
         if offset < self.next {
@@ -249,6 +256,9 @@ impl Lane {
 
     /// What the last note of an owner says; `leaves` if suspects of a tier are left.
     pub fn standing_at_end(&self, leaves: bool, started: &Started) -> Standing<'_> {
+        if self.reserved.is_unlimited() {
+            return Standing { clean: !self.is_busy(), of: Some(started.id()), ..Standing::default() };
+        }
         let (taken, named) = (self.taken, Some(self.suspected.named_at_end()));
         let (by, of) = (self.vouched(started.run()), Some(started.id()));
         if self.is_busy() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use redrive::engine::numbers::NumberMap;
-use redrive::engine::{EngineError, Ordering, StoreOptions};
+use redrive::engine::{EngineError, Execution, Ordering, StoreOptions};
 use redrive_core::Time;
 
 use crate::assign::{self, Plan};
@@ -141,7 +141,10 @@ impl KafkaEngine {
             tickets: Tickets::default(),
             dues: DueReserve::default(),
             share: None,
-            started: Started::open(&state_dir, &pipeline.name),
+            started: match options.execution {
+                Execution::InProcess => Started::open(&state_dir, &pipeline.name),
+                Execution::Elsewhere => Started::off(&state_dir, &pipeline.name),
+            },
             reminder: state_dir.join(format!("{}.reminder", pipeline.name)),
             committing: None,
             refused: false,

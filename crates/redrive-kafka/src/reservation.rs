@@ -62,9 +62,20 @@ pub struct Reservation {
     /// What had been handed out when it was last renewed.
     renewed_at: u64,
     starved: bool,
+    /// Whether everything may be handed out: nobody will be suspected.
+    is_unlimited: bool,
 }
 
 impl Reservation {
+    /// For messages that cannot end the process: nothing has to be committed before they run.
+    pub fn unlimited() -> Self {
+        Self { is_unlimited: true, ..Self::starting_at(0, None) }
+    }
+
+    pub fn is_unlimited(&self) -> bool {
+        self.is_unlimited
+    }
+
     /// Of what somebody else left, everything is reserved already.
     pub fn starting_at(offset: u64, due_by: Option<u64>) -> Self {
         let due = due_by.unwrap_or(0);
@@ -75,18 +86,19 @@ impl Reservation {
             advance: Advance::default(),
             renewed_at: offset,
             starved: false,
+            is_unlimited: false,
         }
     }
 
     /// Whether a fresh record may be handed out. If not, more is wanted soon.
     pub fn admits(&mut self, offset: u64) -> bool {
-        let admits = offset < self.granted;
+        let admits = self.is_unlimited || offset < self.granted;
         self.starved |= !admits;
         admits
     }
 
     pub fn admits_due(&self, due: u64) -> bool {
-        due <= self.due_granted
+        self.is_unlimited || due <= self.due_granted
     }
 
     pub fn due_granted(&self) -> u64 {
@@ -100,12 +112,15 @@ impl Reservation {
     /// Whether more is needed at once: `met` is one behind the last record that was read, `taken` behind the last that was
     /// handed out.
     pub fn is_low(&self, taken: u64, met: u64) -> bool {
-        self.starved || (met > self.granted && self.granted < taken + self.advance.size() / 2)
+        let is_short = met > self.granted && self.granted < taken + self.advance.size() / 2;
+        !self.is_unlimited && (self.starved || is_short)
     }
 
     /// Whether a commit would change it: more is needed, or much less than is reserved.
     pub fn has_news(&self, taken: u64, met: u64, at_least: u64) -> bool {
-        let too_wide = taken == self.renewed_at && self.granted > at_least.max(taken + ADVANCE_MIN);
+        let too_wide = !self.is_unlimited
+            && taken == self.renewed_at
+            && self.granted > at_least.max(taken + ADVANCE_MIN);
         self.is_low(taken, met) || too_wide
     }
 
@@ -116,6 +131,9 @@ impl Reservation {
 
     /// What the next commit says: offsets below the first number, and what is due by the second.
     pub fn renew(&mut self, now: Instant, taken: u64, at_least: u64) -> (u64, u64) {
+        if self.is_unlimited {
+            return (0, 0);
+        }
         let advance = self.advance.next(now, taken, self.starved);
         self.starved = false;
         self.renewed_at = taken;
@@ -171,6 +189,14 @@ mod tests {
         let mut still = reservation;
         still.starved = false;
         assert!(!still.has_news(taken, taken, 0), "a partition that rests needs no commit");
+    }
+
+    #[test]
+    fn what_can_end_no_process_waits_for_no_commit() {
+        let mut reservation = Reservation::unlimited();
+        assert!(reservation.admits(u64::MAX) && reservation.admits_due(u64::MAX));
+        assert!(!reservation.has_news(7, 1_000, 0) && !reservation.has_due_news());
+        assert_eq!(reservation.renew(Instant::now(), 7, 0), (0, 0), "nobody may be suspected");
     }
 
     #[test]

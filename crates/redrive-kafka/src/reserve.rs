@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use redrive::engine::{Announced, Delivery, Receipt};
+use redrive::engine::{Announced, Delivery, Execution, Receipt};
 use redrive_core::Time;
 
 use crate::engine::{Claim, KafkaEngine};
@@ -23,7 +23,7 @@ impl KafkaEngine {
 
     /// Writes down what is handed out, for whoever comes next on this machine.
     pub(crate) fn mark_started(&mut self, taken: &[Delivery]) {
-        if taken.is_empty() {
+        if taken.is_empty() || self.options.execution == Execution::Elsewhere {
             return;
         }
         if self.started.is_full() {
@@ -46,6 +46,9 @@ impl KafkaEngine {
     /// Reserves what comes due soon, in all tiers together as far as it is the next to be handed out.
     pub(crate) fn reserve_dues(&mut self, now: Instant) {
         let looked = self.dues.looked.is_some_and(|at| now.duration_since(at) < LOOK_EVERY);
+        if self.options.execution == Execution::Elsewhere {
+            return;
+        }
         if (looked && !self.dues.starved) || self.ahead.is_empty() || self.twins.is_reading() {
             return;
         }

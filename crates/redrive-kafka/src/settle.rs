@@ -27,6 +27,8 @@ impl KafkaEngine {
         for settlement in batch {
             self.settle_one(settlement, ticket);
         }
+        // Whatever ends the process from here on, it was none of these.
+        self.started.flush();
         self.absorb_ended();
         ticket
     }
@@ -52,7 +54,7 @@ impl KafkaEngine {
             return;
         }
         let Some(out) = self.lanes[at].out.remove(&receipt.at) else { return };
-        if verdict != Verdict::Release {
+        if verdict.clears() {
             self.came_back(at, receipt.at);
         }
         let history = match &attempt {

@@ -37,8 +37,8 @@ pub struct Started {
     /// The suspect that runs, as place and offset.
     alone: Option<(u64, u64)>,
     left: Option<Left>,
-    /// Whether the file cannot be written: then nobody may rely on it.
-    is_broken: bool,
+    /// Whether there is no file, because nobody is ever suspected or because it cannot be written: nobody may rely on it.
+    is_off: bool,
 }
 
 /// What the run before this one had in flight, by place.
@@ -54,21 +54,17 @@ impl Started {
     pub fn open(dir: &Path, pipeline: &str) -> Self {
         let path = dir.join(format!("{pipeline}.started"));
         let left = std::fs::read(&path).ok().and_then(|raw| read(&raw));
-        Self {
-            path,
-            run: new_run(),
-            file: None,
-            len: 0,
-            buf: Vec::new(),
-            alone: None,
-            left,
-            is_broken: false,
-        }
+        Self { path, run: new_run(), file: None, len: 0, buf: Vec::new(), alone: None, left, is_off: false }
+    }
+
+    /// For messages that cannot end the process: what is in flight is not written down.
+    pub fn off(dir: &Path, pipeline: &str) -> Self {
+        Self { is_off: true, left: None, ..Self::open(dir, pipeline) }
     }
 
     /// The name of this run, for notes; `None` if its file cannot be relied on.
     pub fn run(&self) -> Option<u64> {
-        (!self.is_broken).then_some(self.run)
+        (!self.is_off).then_some(self.run)
     }
 
     /// The name of this run, whatever became of the file.
@@ -117,7 +113,7 @@ impl Started {
 
     /// Writes the marks of late. Without a file there is nothing they could be added to.
     pub fn flush(&mut self) {
-        if self.buf.is_empty() || self.is_broken {
+        if self.buf.is_empty() || self.is_off {
             self.buf.clear();
             return;
         }
@@ -132,7 +128,7 @@ impl Started {
     /// A new file, with everything that is in flight.
     pub fn begin(&mut self, in_flight: impl Iterator<Item = (u64, u64)>) {
         self.buf.clear();
-        if self.is_broken {
+        if self.is_off {
             return;
         }
         let mut raw = self.run.to_le_bytes().to_vec();
@@ -153,7 +149,7 @@ impl Started {
     fn give_up(&mut self, error: &std::io::Error) {
         let path = self.path.display();
         tracing::warn!(%path, %error, "what is in flight cannot be written down; after a crash more is suspected than ran");
-        self.is_broken = true;
+        self.is_off = true;
         self.file = None;
         let _ = std::fs::remove_file(&self.path);
     }

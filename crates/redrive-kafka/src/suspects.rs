@@ -103,6 +103,19 @@ impl Suspected {
         self.changed(true);
     }
 
+    /// The last owner was ended from outside: nobody has a crash more for it. Who shared a crash with everything else that
+    /// ran is not suspected any more; who has crashes of its own keeps them.
+    pub fn ended_from_outside(&mut self, is_done: impl Fn(u64) -> bool) {
+        for announced in std::mem::take(&mut self.blamed) {
+            match self.crashed.get_mut(&announced) {
+                Some(crashes) if crashes.count > 2 => crashes.count -= 1,
+                _ => drop(self.crashed.remove(&announced)),
+            }
+        }
+        self.region = Region::These(self.crashed.keys().copied().filter(|at| !is_done(*at)).collect());
+        self.changed(true);
+    }
+
     fn changed(&mut self, awaited: bool) {
         self.changes += 1;
         if awaited {
@@ -291,6 +304,21 @@ mod tests {
         let mut did_not_come_back = died(&second, 20);
         did_not_come_back.narrow(BTreeSet::from([7, 8]), Some(7));
         assert_eq!([7, 8].map(|offset| crashes(&mut did_not_come_back, offset)), [Some(2), Some(1)]);
+    }
+
+    #[test]
+    fn an_end_from_outside_adds_no_crash() {
+        let mut second = died(&Suspected::default(), 10);
+        announce(&mut second, &[7]);
+        let mut shared = died(&second, 20);
+        shared.ended_from_outside(|_| false);
+        assert_eq!([7, 8].map(|offset| crashes(&mut shared, offset)), [None, None]);
+        let mut third = died(&second, 20);
+        announce(&mut third, &[7]);
+        let mut own = died(&third, 20);
+        own.ended_from_outside(|_| false);
+        assert_eq!([7, 8].map(|offset| crashes(&mut own, offset)), [Some(2), None]);
+        assert!(own.is_exact() && own.is_awaited());
     }
 
     #[test]

@@ -61,7 +61,8 @@ impl KafkaEngine {
         let mut covered = Vec::new();
         for (at, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| unsure || lane.has_news()) {
             let (taken, due) = lane.reserved.renew(now, lane.taken, lane.suspected.below());
-            let until = (lane.kind != LaneKind::Source).then_some(due);
+            let is_limited = !lane.reserved.is_unlimited();
+            let until = (lane.kind != LaneKind::Source && is_limited).then_some(due);
             let (by, named, out) = (lane.vouched(run), Some(lane.suspected.named()), lane.out.len());
             let standing = Standing { clean: false, taken, until, by, of: Some(id), named, out };
             let (note, whole) = note(&standing, &lane.done);

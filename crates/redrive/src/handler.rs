@@ -10,6 +10,7 @@ use redrive_core::{Message, rate};
 use serde::de::DeserializeOwned;
 
 use crate::dispatch::routes::Router;
+use crate::engine::Execution;
 use crate::failure::Failure;
 
 /// Delivers messages. Every `async fn(&Message) -> Result<(), Failure>` is one.
@@ -85,6 +86,14 @@ pub trait Sink: Send + Sync + 'static {
         false
     }
 
+    /// Whether delivering runs code in this process that could end it: yours, or that of a library that aborts. Then what
+    /// was running when the process died is suspected, and convicted as a poison pill if the process keeps dying of it. A
+    /// sink that only talks to another process or service says `false`, and no message is ever blamed for a death of this
+    /// process.
+    fn runs_in_process(&self) -> bool {
+        true
+    }
+
     /// Where a message goes, for a sink with [`Self::per_endpoint`]: numbers that are the same for the same endpoint and
     /// the same origin. `None` if it goes nowhere; [`Self::deliver`] then says why.
     fn endpoint(&self, message: &Message) -> Option<Endpoint> {
@@ -109,6 +118,7 @@ pub(crate) struct AnyHandler {
     start: Arc<dyn Fn(Calling<'_>) -> Attempting + Send + Sync>,
     pub(crate) router: Option<Router>,
     pub(crate) one_endpoint: bool,
+    pub(crate) execution: Execution,
 }
 
 impl AnyHandler {
@@ -121,6 +131,7 @@ impl AnyHandler {
             }),
             router: None,
             one_endpoint: false,
+            execution: Execution::InProcess,
         }
     }
 
@@ -132,6 +143,7 @@ impl AnyHandler {
             Router::new(per_endpoint, rate, move |message| sink.endpoint(message))
         });
         let one_endpoint = sink.is_one_endpoint();
+        let execution = if sink.runs_in_process() { Execution::InProcess } else { Execution::Elsewhere };
         Self {
             start: Arc::new(move |calling| {
                 let sink = Arc::clone(&sink);
@@ -141,6 +153,7 @@ impl AnyHandler {
             }),
             router,
             one_endpoint,
+            execution,
         }
     }
 
@@ -153,6 +166,7 @@ impl AnyHandler {
             start: Arc::new(move |calling| Box::pin(handler(calling.message))),
             router: None,
             one_endpoint: false,
+            execution: Execution::InProcess,
         }
     }
 

@@ -43,8 +43,8 @@ pub use dispatch::{AttemptFailed, Decided, HealthChange, HealthChanged, HealthEn
 pub use dispatch::{BreakerAnswer, BreakerOrder};
 pub use engine::embedded::Embedded;
 pub use engine::{
-    Accepted, AfterDead, Counts, IngestError, KeyLine, Letter, LetterState, MessagePhase, MessageState,
-    NewMessage, Ordering, PendingMessage, PendingState,
+    Accepted, AfterDead, Counts, IngestError, KeyLine, LastEnd, Letter, LetterState, MessagePhase,
+    MessageState, NewMessage, Ordering, PendingMessage, PendingState,
 };
 pub use failure::{Failure, TimedOut};
 pub use figures::{Figures, Histogram};

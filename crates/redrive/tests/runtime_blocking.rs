@@ -323,6 +323,8 @@ const BY_KEY: StoreOptions = StoreOptions {
     after_dead: redrive::AfterDead::Continue,
     dedup: None,
     drain: None,
+    execution: redrive::engine::Execution::InProcess,
+    last_end: redrive::LastEnd::Unknown,
 };
 
 #[test]

@@ -225,13 +225,6 @@ fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
         found.push(format!("pipeline {pipeline}: the index was built anew: {why}"));
     }
     found.extend(report.notes.iter().map(|note| format!("pipeline {pipeline}: {note}")));
-    if !report.started.is_empty() {
-        let count = report.started.len();
-        found.push(format!(
-            "pipeline {pipeline}: the last run ended without a clean stop; {count} deliveries were running and are \
-             made again, one at a time"
-        ));
-    }
     for (log, damage) in [("journal", &report.journal), ("letter log", &report.letters)] {
         let rot = damage.rot.len();
         if rot > 0 {

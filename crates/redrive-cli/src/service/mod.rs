@@ -13,6 +13,7 @@ mod health_log;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod log;
+mod oom_kills;
 mod orphans;
 pub mod restarts;
 pub mod run;

@@ -84,6 +84,18 @@ impl End {
     }
 }
 
+impl End {
+    /// Who ended it, as far as can be known; `out_of_memory` if the kernel counts whom it kills for lack of memory.
+    pub const fn by(self, out_of_memory: Option<bool>) -> &'static str {
+        match (self, out_of_memory) {
+            (Self::Signal(9), Some(true)) => "the kernel, out of memory",
+            (Self::Signal(9), None) => "somebody else, or the kernel, out of memory",
+            (Self::Signal(1 | 2 | 3 | 9 | 15), _) => "somebody else",
+            (Self::Signal(_) | Self::Code(_), _) => "itself",
+        }
+    }
+}
+
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -108,7 +120,7 @@ fn signal_name(signal: u8) -> Option<&'static str> {
         4 => "SIGILL",
         6 => "SIGABRT",
         8 => "SIGFPE",
-        9 => "SIGKILL, perhaps out of memory",
+        9 => "SIGKILL",
         11 => "SIGSEGV",
         15 => "SIGTERM",
         _ => return None,
@@ -165,6 +177,15 @@ mod tests {
         assert_eq!(seconds(restarts.next(End::Code(2), SHORT)), 4);
         assert_eq!(restarts.not_started(), Some(Duration::from_secs(8)));
         assert_eq!(restarts.next(End::Code(0), SHORT), Next::Leave(0), "but an end in good order is one");
+    }
+
+    #[test]
+    fn who_ended_it_is_told_as_far_as_it_is_known() {
+        assert_eq!(End::Signal(9).by(Some(true)), "the kernel, out of memory");
+        assert_eq!(End::Signal(9).by(Some(false)), "somebody else");
+        assert_eq!(End::Signal(9).by(None), "somebody else, or the kernel, out of memory");
+        assert_eq!(End::Signal(15).by(Some(true)), "somebody else", "another process was out of memory");
+        assert_eq!([End::Signal(6), End::Signal(11), End::Code(70)].map(|end| end.by(None)), ["itself"; 3]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::oom_kills;
 use super::restarts::{End, Next, Restarts};
 use crate::exit::{Exit, Failed};
 
@@ -46,7 +47,7 @@ pub fn supervise() -> Result<u8, Failed> {
                     continue;
                 }
             };
-            let began = Instant::now();
+            let (began, oom_kills) = (Instant::now(), oom_kills::count());
             tracing::info!(worker = worker.id(), "worker started");
             let (end, asked) = follow(worker, &mut signals).await.map_err(failed)?;
             if asked {
@@ -60,7 +61,9 @@ pub fn supervise() -> Result<u8, Failed> {
                     return Ok(code);
                 }
                 Next::Restart { after } => {
-                    tracing::error!(%end, ran, restart_in = print(after), "worker died");
+                    let counted = oom_kills.zip(oom_kills::count());
+                    let by = end.by(counted.map(|(before, now)| now > before));
+                    tracing::error!(%end, by, ran, restart_in = print(after), "worker died");
                     if wait(after, &mut signals).await {
                         return Ok(Exit::Ok.code());
                     }

@@ -9,6 +9,7 @@ pub mod guarded;
 pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+pub mod kills;
 pub mod outage;
 pub mod payments;
 pub mod pill;

@@ -93,6 +93,15 @@ impl Victim {
         assert!(killed, "it ended before it was killed: {} {said}", output.status);
     }
 
+    /// `kill -9`, unless it has ended by itself: then how.
+    pub(crate) fn end_now(&mut self) -> Option<ExitStatus> {
+        let mut child = self.0.take().expect("running");
+        // One that has ended and was not waited for yet can still be killed, which changes nothing.
+        let _ = child.kill();
+        let status = child.wait().expect("it ends");
+        (std::os::unix::process::ExitStatusExt::signal(&status) != Some(9)).then_some(status)
+    }
+
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let begun = Instant::now();
         let child = self.0.as_mut().expect("running");

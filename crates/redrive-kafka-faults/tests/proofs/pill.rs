@@ -35,7 +35,7 @@ impl Trial {
         match self.death {
             Death::Abort | Death::Memory => status.signal() == Some(6),
             Death::Loop => status.code() == Some(STUCK),
-            Death::Panic => false,
+            Death::Panic | Death::Never => false,
         }
     }
 

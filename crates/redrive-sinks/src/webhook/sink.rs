@@ -168,6 +168,11 @@ impl Sink for WebhookSink {
         self.rate
     }
 
+    /// What is done with a message happens at its receiver.
+    fn runs_in_process(&self) -> bool {
+        false
+    }
+
     fn is_one_endpoint(&self) -> bool {
         matches!(self.target, Target::Fixed(_))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::faults::{BuildError, BuildFault, FaultKind};
 use super::pipeline::Pipeline;
-use crate::engine::StoreOptions;
+use crate::engine::{LastEnd, StoreOptions};
 use crate::redrive::Redrive;
 use crate::run::built::Built;
 use crate::run::clock::{Clock, WallClock};
@@ -25,11 +25,18 @@ pub struct Builder {
     pipelines: Vec<Pipeline>,
     clock: Arc<dyn Clock>,
     drain: Duration,
+    last_end: LastEnd,
 }
 
 impl Redrive {
     pub fn builder() -> Builder {
-        Builder { stores: None, pipelines: Vec::new(), clock: Arc::new(WallClock), drain: DRAIN_DEFAULT }
+        Builder {
+            stores: None,
+            pipelines: Vec::new(),
+            clock: Arc::new(WallClock),
+            drain: DRAIN_DEFAULT,
+            last_end: LastEnd::Unknown,
+        }
     }
 }
 
@@ -48,6 +55,13 @@ impl Builder {
     /// How long handlers may go on after the word to stop; what is not finished then is given up and waits again.
     pub fn drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
+        self
+    }
+
+    /// How the process before this one ended, if whoever starts this one has seen it. After [`LastEnd::FromOutside`] (a
+    /// SIGKILL that was not for lack of memory, say) what was running is not suspected of having ended it.
+    pub fn last_end(mut self, last_end: LastEnd) -> Self {
+        self.last_end = last_end;
         self
     }
 
@@ -88,7 +102,7 @@ impl Builder {
         };
         let mut built = Vec::new();
         for (settings, options) in checked {
-            let options = StoreOptions { drain: Some(self.drain), ..options };
+            let options = StoreOptions { drain: Some(self.drain), last_end: self.last_end, ..options };
             match stores.open(&settings.name, options) {
                 Ok(engine) => built.push(Arc::new(Built::new(settings, engine))),
                 Err(error) => {

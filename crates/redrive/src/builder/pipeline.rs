@@ -212,7 +212,7 @@ impl Pipeline {
         let concurrency = self.limits.concurrency.unwrap_or(policy.concurrency()) as usize;
         let timeout = if self.limits.timeout.is_some() { limits.timeout() } else { policy.timeout() };
         let (listeners, on_stuck, max_pending) = (self.listeners, self.on_stuck, self.max_pending);
-        let ordering = self.options.ordering;
+        let options = StoreOptions { execution: handler.execution, ..self.options };
         let settings = Settings {
             name,
             policy,
@@ -222,10 +222,10 @@ impl Pipeline {
             listeners,
             on_stuck,
             protection: self.protection,
-            ordering,
+            ordering: options.ordering,
             max_pending,
         };
-        (faults.len() == found).then_some((settings, self.options))
+        (faults.len() == found).then_some((settings, options))
     }
 }
 

@@ -15,6 +15,13 @@ pub struct CallId {
 
 #[cfg(test)]
 impl CallId {
+    pub(crate) const fn of_slot(slot: u32) -> Self {
+        Self { slot, round: 0 }
+    }
+}
+
+#[cfg(test)]
+impl CallId {
     /// One that names nothing in particular.
     pub(crate) fn any() -> Self {
         Self { slot: 0, round: 0 }

@@ -83,6 +83,10 @@ pub enum HealthChange {
     Suspected {
         messages: usize,
     },
+    /// So many runs in a row ended without a clean stop, and no message was running that could have ended them.
+    UncleanEnds {
+        runs: u32,
+    },
     /// A suspect is about to run alone, or, with `silent`, with nothing else.
     RunsAlone {
         message_id: String,
@@ -134,6 +138,7 @@ impl HealthChange {
             Self::Flood(_)
             | Self::AskedToWait(_)
             | Self::Suspected { .. }
+            | Self::UncleanEnds { .. }
             | Self::Convicted { .. }
             | Self::ReceiverKilled { .. }
             | Self::Stuck { .. } => true,
@@ -258,6 +263,11 @@ impl fmt::Display for HealthChange {
                 f,
                 "▲ the last run ended without a clean stop: {messages} deliveries were started and not settled. \
                  They are suspects and run alone; others go on."
+            ),
+            Self::UncleanEnds { runs } => write!(
+                f,
+                "▲ the last {runs} runs ended without a clean stop, and no message was running that could have ended \
+                 them: look at the system log (out of memory? killed by a health check or by hand?)"
             ),
             Self::RunsAlone { message_id, crashes, threshold, silent, left } => {
                 let how = if *silent { "with nothing else" } else { "alone" };

@@ -20,6 +20,7 @@ impl Machine {
     /// A suspect came: it waits for its turn, or has had its last one.
     pub(super) fn suspect(&mut self, delivery: Delivery, suspect: Suspect, now: Time) {
         let Suspect { crashes, first_crash, last_crash } = suspect;
+        self.has_met_suspects = true;
         if suspects::is_convicted(crashes, self.policy.crash_threshold()) {
             let message_id = delivery.message.id().to_owned();
             self.protection
@@ -28,6 +29,16 @@ impl Machine {
         }
         self.suspects.suspect(delivery, crashes);
         self.suspects_new += 1;
+    }
+
+    /// Whether a message was suspected of having ended a process since this one began.
+    pub fn has_met_suspects(&self) -> bool {
+        self.has_met_suspects
+    }
+
+    /// So many runs in a row ended without a clean stop, and nobody was suspected of it.
+    pub fn note_unclean_ends(&mut self, runs: u32, now: Time) {
+        self.protection.note(HealthChange::UncleanEnds { runs }, now);
     }
 
     /// Says how many suspects have come, once they have all been taken.

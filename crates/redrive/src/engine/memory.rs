@@ -6,6 +6,7 @@ mod inner;
 mod letters;
 mod pending;
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redrive_core::Time;
@@ -44,14 +45,20 @@ impl Memory {
     /// The process dies: verdicts that were not durable are forgotten, what was in flight waits again.
     pub fn crash(&self) {
         let mut inner = self.lock();
-        inner.unsettled.clear();
+        // Who came back is not suspected, whatever became of its verdict.
+        let unsettled = std::mem::take(&mut inner.unsettled);
+        let given = unsettled.iter().flat_map(|(_, batch)| batch).filter(|given| given.verdict.clears());
+        let returned: HashSet<u64> = given.map(|given| given.delivery.receipt.seq).collect();
         inner.epoch += 1;
         inner.gated = false;
         let in_flight: Vec<u64> =
             inner.entries.iter().filter(|(_, e)| e.in_flight.is_some()).map(|(seq, _)| *seq).collect();
         for seq in in_flight {
             // One that was claimed did not run.
-            if inner.claimed.remove(&seq).is_none() {
+            if returned.contains(&seq) {
+                inner.claimed.remove(&seq);
+                inner.suspects.remove(&seq);
+            } else if inner.claimed.remove(&seq).is_none() {
                 inner.crashed_with(seq);
             }
             inner.put_back(seq);

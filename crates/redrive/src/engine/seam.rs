@@ -37,6 +37,39 @@ pub enum AfterDead {
     BlockKey,
 }
 
+/// Where the code runs that delivers messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Execution {
+    /// In this process, which it can end: whatever was running when a process died is a suspect.
+    #[default]
+    InProcess,
+    /// In another process or on another machine. No message can end this process, so nobody is ever suspected.
+    Elsewhere,
+}
+
+/// How the process before this one ended, as far as somebody has seen it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LastEnd {
+    /// Nobody knows: unless it ended cleanly, whatever was running is a suspect.
+    #[default]
+    Unknown,
+    /// Somebody ended it from outside: a person, a deployment, the machine going down. What was running is not suspected
+    /// of that.
+    FromOutside,
+}
+
+impl LastEnd {
+    /// From what a supervisor knows: the signal that ended the process, and whether the system has killed it for lack of
+    /// memory. Signals that others send are from outside: HUP, INT, QUIT, KILL and TERM. A process that aborts, runs into a
+    /// fault of its memory or exits with a code has done that itself.
+    pub const fn of(signal: Option<i32>, out_of_memory: bool) -> Self {
+        match signal {
+            Some(1 | 2 | 3 | 9 | 15) if !out_of_memory => Self::FromOutside,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// What an engine needs to know of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct StoreOptions {
@@ -47,6 +80,8 @@ pub struct StoreOptions {
     /// How long what is in flight may take once somebody else wants it; `None` leaves it to the engine. Only engines that
     /// share their messages with other processes ask.
     pub drain: Option<Duration>,
+    pub execution: Execution,
+    pub last_end: LastEnd,
 }
 
 /// Names one delivery towards the engine that handed it out. Opaque to everybody else.
@@ -121,6 +156,14 @@ pub enum Verdict {
     },
     /// It was not started, or its end does not matter: back to where it came from, nothing counted.
     Release,
+}
+
+impl Verdict {
+    /// Whether it says that the process survived the message: it ran and came back, or ended without running. A pill that
+    /// is convicted has not.
+    pub const fn clears(&self) -> bool {
+        !matches!(self, Self::Release | Self::Dead { reason: Reason::PoisonPill, .. })
+    }
 }
 
 /// How many of `room` places go to due messages and how many to fresh ones, when both could fill it: half and half, the
@@ -432,7 +475,18 @@ pub trait Engine: Send + 'static {
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::{LastEnd, share};
+
+    #[test]
+    fn only_signals_of_others_end_a_process_from_outside() {
+        for signal in [1, 2, 3, 9, 15] {
+            assert_eq!(LastEnd::of(Some(signal), false), LastEnd::FromOutside);
+            assert_eq!(LastEnd::of(Some(signal), true), LastEnd::Unknown, "out of memory");
+        }
+        for signal in [None, Some(4), Some(6), Some(7), Some(8), Some(11)] {
+            assert_eq!(LastEnd::of(signal, false), LastEnd::Unknown, "{signal:?}");
+        }
+    }
 
     #[test]
     fn fresh_and_due_share_the_room_and_waste_none() {

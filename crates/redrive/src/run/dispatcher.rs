@@ -13,6 +13,7 @@ use super::command::{Command, Gate, Seat};
 use super::dice::Dice;
 use super::exchange::Exchange;
 use super::hooks::Hooks;
+use super::last_runs::LastRuns;
 use super::report::PipelineReport;
 use super::solitude::Place;
 use super::steer::{self, Answers, Part};
@@ -70,6 +71,7 @@ pub(crate) struct Dispatcher {
     pub(crate) cancel: watch::Sender<bool>,
     pub(crate) place: Place,
     pub(crate) watchdog: Watchdog,
+    pub(crate) last_runs: LastRuns,
     pub(crate) name: Arc<str>,
     pub(crate) answers: Answers,
     pub(crate) buffers: Buffers,
@@ -109,7 +111,12 @@ impl Dispatcher {
         let wake = Arc::clone(&self.wake);
         self.engine.on_wake(Arc::new(move || wake.call()));
         // Without a reminder the breaker finds out by itself; an engine that fails says so soon enough.
-        self.machine.remember(&self.engine.reminder().unwrap_or_default());
+        let reminder = self.engine.reminder().unwrap_or_default();
+        self.machine.remember(&reminder);
+        self.last_runs = LastRuns::after(&reminder);
+        if let Some(runs) = self.last_runs.unexplained().filter(|_| self.place.is_first()) {
+            self.machine.note_unclean_ends(runs, self.clock.now());
+        }
         let ended = self.run_and_drain();
         // Whatever the reason for the end: handlers that still run are told, and nobody waits for an answer any more.
         let _ = self.cancel.send(true);
@@ -118,6 +125,7 @@ impl Dispatcher {
         self.board.close();
         self.seat.close();
         let (drained, interrupted) = ended?;
+        self.engine.keep_reminder(self.last_runs.reminder_at_end())?;
         self.engine.close()?;
         // The last figures say how it ended. An engine that is closed still has its counts.
         let _ = self.watch.publish_end(self.engine.as_mut(), &mut self.machine, self.clock.now());
@@ -220,17 +228,25 @@ impl Dispatcher {
             self.place.leave();
         }
         self.place.busy(!self.machine.is_at_rest());
-        if let Some(reminder) = self.machine.reminder(self.clock.now()) {
+        if self.machine.has_met_suspects() {
+            self.place.suspects();
+        }
+        if self.place.is_anybody_suspected() {
+            self.last_runs.explained();
+        }
+        let health = self.machine.reminder(self.clock.now());
+        if let Some(reminder) = self.last_runs.reminder(health) {
             self.engine.keep_reminder(&reminder)?;
         }
         self.machine.health_changes(&mut self.buffers.health);
         self.hooks.tell_health(&mut self.buffers.health);
         self.engine.notices(&mut self.buffers.notices);
         self.hooks.tell_store(&mut self.buffers.notices);
-        if self.watchdog.is_due() {
+        let now = Instant::now();
+        if self.watchdog.is_due(now) {
             let longest = self.machine.longest_running();
             let message_id = longest.map(|(_, message)| message.id().to_owned());
-            if let Some(after) = self.watchdog.look(longest.map(|(call, _)| call)) {
+            if let Some(after) = self.watchdog.look(longest.map(|(call, _)| call), now) {
                 let (pipeline, message_id) = (Arc::clone(&self.name), message_id.unwrap_or_default());
                 self.watchdog.tell(&Stuck { pipeline, message_id, after });
             }

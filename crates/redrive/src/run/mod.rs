@@ -13,6 +13,7 @@ pub(crate) mod arrivals;
 pub(crate) mod board;
 pub(crate) mod command;
 pub mod hooks;
+pub(crate) mod last_runs;
 pub(crate) mod solitude;
 pub mod steer;
 pub(crate) mod watch;

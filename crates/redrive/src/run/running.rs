@@ -15,6 +15,7 @@ use super::clock::Clock;
 use super::dispatcher::{Buffers, Dispatcher, Stop};
 use super::exchange::Exchange;
 use super::hooks::Hooks;
+use super::last_runs::LastRuns;
 use super::report::{PipelineReport, RunError};
 use super::runner::Runner;
 use super::solitude::{Place, Solitude};
@@ -115,7 +116,8 @@ impl Running {
             drain: self.drain,
             cancel,
             place,
-            watchdog: Watchdog::new(built.on_stuck.clone(), built.timeout),
+            watchdog: Watchdog::new(built.on_stuck.clone(), built.timeout, std::time::Instant::now()),
+            last_runs: LastRuns::after(&[]),
             name: Arc::clone(&built.name),
             answers: Answers::default(),
             buffers: Buffers::default(),

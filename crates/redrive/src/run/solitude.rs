@@ -16,6 +16,8 @@ pub(crate) struct Solitude {
     silence: AtomicBool,
     /// Which pipelines have something running.
     busy: Box<[AtomicBool]>,
+    /// Whether a message of any of them is suspected of having ended the process.
+    suspected: AtomicBool,
 }
 
 /// One pipeline's place in it.
@@ -28,7 +30,8 @@ pub(crate) struct Place {
 impl Solitude {
     pub(crate) fn places(pipelines: usize) -> Vec<Place> {
         let busy = (0..pipelines).map(|_| AtomicBool::new(false)).collect();
-        let all = Arc::new(Self { turn: AtomicUsize::new(NOBODY), silence: AtomicBool::new(false), busy });
+        let (silence, suspected) = (AtomicBool::new(false), AtomicBool::new(false));
+        let all = Arc::new(Self { turn: AtomicUsize::new(NOBODY), silence, busy, suspected });
         (0..pipelines).map(|own| Place { all: Arc::clone(&all), own }).collect()
     }
 }
@@ -45,6 +48,21 @@ impl Place {
     /// Says whether something runs here.
     pub(crate) fn busy(&self, busy: bool) {
         self.all.busy[self.own].store(busy, SeqCst);
+    }
+
+    /// Whether this pipeline speaks for the process.
+    pub(crate) fn is_first(&self) -> bool {
+        self.own == 0
+    }
+
+    /// A message of this pipeline is suspected of having ended the process, which all pipelines share.
+    pub(crate) fn suspects(&self) {
+        self.all.suspected.store(true, SeqCst);
+    }
+
+    /// Whether a message of any pipeline is suspected.
+    pub(crate) fn is_anybody_suspected(&self) -> bool {
+        self.all.suspected.load(SeqCst)
     }
 
     /// Asks for the turn. Whether the suspect may start now.

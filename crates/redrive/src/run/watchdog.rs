@@ -8,6 +8,9 @@ use crate::dispatch::CallId;
 
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The most that counts between two looks. A look that comes later than this found the whole process standing still: it was
+/// stopped, its container was paused, or the machine was asleep. Handlers had no time either.
+const COUNTED_MAX: Duration = Duration::from_millis(500);
 
 /// A handler that is stuck.
 #[derive(Clone, Debug)]
@@ -30,40 +33,35 @@ impl fmt::Display for Stuck {
 
 pub(crate) type OnStuck = Arc<dyn Fn(&Stuck) + Send + Sync>;
 
-/// Watches the call that has run for the longest, by the monotonic clock: a wall clock that is set, or a machine that was
-/// asleep, makes nobody stuck.
+/// Watches the call that has run for the longest and adds up the time it had, by the monotonic clock: a wall clock that is
+/// set makes nobody stuck, nor does time in which the process did not run.
 pub(crate) struct Watchdog {
     on_stuck: Option<OnStuck>,
     patience: Duration,
     looked: Instant,
-    watched: Option<(CallId, Instant)>,
+    /// The call, and the time it had so far.
+    watched: Option<(CallId, Duration)>,
 }
 
 impl Watchdog {
     /// A handler that yields ends at its timeout; one that has not ended after twice as long does not.
-    pub(crate) fn new(on_stuck: Option<OnStuck>, timeout: Duration) -> Self {
-        Self { on_stuck, patience: timeout.saturating_mul(2), looked: Instant::now(), watched: None }
+    pub(crate) fn new(on_stuck: Option<OnStuck>, timeout: Duration, now: Instant) -> Self {
+        Self { on_stuck, patience: timeout.saturating_mul(2), looked: now, watched: None }
     }
 
     /// Whether it is time to look.
-    pub(crate) fn is_due(&self) -> bool {
-        self.on_stuck.is_some() && self.looked.elapsed() >= LOOK_EVERY
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.on_stuck.is_some() && now.duration_since(self.looked) >= LOOK_EVERY
     }
 
     /// `longest` is the call that has run for the longest. How long it has been stuck, if it is.
-    pub(crate) fn look(&mut self, longest: Option<CallId>) -> Option<Duration> {
-        let now = Instant::now();
+    pub(crate) fn look(&mut self, longest: Option<CallId>, now: Instant) -> Option<Duration> {
+        let passed = now.duration_since(self.looked).min(COUNTED_MAX);
         self.looked = now;
-        match (longest, self.watched) {
-            (Some(call), Some((watched, since))) if call == watched => {
-                let after = now - since;
-                (after >= self.patience).then_some(after)
-            }
-            (longest, _) => {
-                self.watched = longest.map(|call| (call, now));
-                None
-            }
-        }
+        let before = self.watched.filter(|(watched, _)| Some(*watched) == longest);
+        let had = before.map_or(Duration::ZERO, |(_, had)| had + passed);
+        self.watched = longest.map(|call| (call, had));
+        (longest.is_some() && had >= self.patience).then_some(had)
     }
 
     pub(crate) fn tell(&self, stuck: &Stuck) {
@@ -76,5 +74,49 @@ impl Watchdog {
 impl fmt::Debug for Watchdog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watchdog").field("patience", &self.patience).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(2);
+
+    /// Looks every 250 ms for `time`; whether the call was found to be stuck.
+    fn watch(dog: &mut Watchdog, call: CallId, now: &mut Instant, time: Duration) -> bool {
+        (0..time.as_millis() / LOOK_EVERY.as_millis()).any(|_| {
+            *now += LOOK_EVERY;
+            assert!(dog.is_due(*now));
+            dog.look(Some(call), *now).is_some()
+        })
+    }
+
+    fn watchdog(now: Instant) -> Watchdog {
+        Watchdog::new(Some(Arc::new(|_| {})), TIMEOUT, now)
+    }
+
+    #[test]
+    fn a_call_is_stuck_after_twice_its_timeout() {
+        let mut now = Instant::now();
+        let mut dog = watchdog(now);
+        assert!(!watch(&mut dog, CallId::of_slot(1), &mut now, Duration::from_secs(4)));
+        assert!(!watch(&mut dog, CallId::of_slot(2), &mut now, Duration::from_secs(4)), "another call");
+        assert!(watch(&mut dog, CallId::of_slot(2), &mut now, Duration::from_millis(250)));
+    }
+
+    // Three of thirteen processes that were stopped for longer than 2 × timeout ended with exit code 70.
+    #[test]
+    fn time_in_which_the_process_stood_still_makes_nobody_stuck() {
+        let mut now = Instant::now();
+        let mut dog = watchdog(now);
+        assert!(!watch(&mut dog, CallId::of_slot(1), &mut now, Duration::from_secs(1)));
+        now += Duration::from_hours(8);
+        assert_eq!(dog.look(Some(CallId::of_slot(1)), now), None);
+        assert!(!watch(&mut dog, CallId::of_slot(1), &mut now, Duration::from_secs(2)));
+        assert!(
+            watch(&mut dog, CallId::of_slot(1), &mut now, Duration::from_secs(2)),
+            "it had its time since"
+        );
     }
 }

@@ -97,7 +97,7 @@ impl Plan {
                 ordering: if rng.chance(50) { Ordering::Key } else { Ordering::None },
                 after_dead: if rng.chance(50) { AfterDead::BlockKey } else { AfterDead::Continue },
                 dedup: rng.chance(50).then_some(Duration::from_mins(10)),
-                drain: None,
+                ..StoreOptions::default()
             },
             concurrency,
             protection: ProtectionSettings { one_endpoint: seed % 2 == 1, ..protection(rng) },

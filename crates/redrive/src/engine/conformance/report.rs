@@ -9,7 +9,7 @@ use super::check::Violation;
 use super::command::Command;
 use super::rng::Rng;
 use super::suite::Suite;
-use crate::engine::seam::{AfterDead, Ordering, StoreOptions};
+use crate::engine::seam::{AfterDead, Execution, LastEnd, Ordering, StoreOptions};
 
 /// A run that broke a promise, with all that is needed to see it again.
 #[derive(Clone, Debug)]
@@ -42,6 +42,9 @@ pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
         after_dead: if rng.chance(50) { AfterDead::BlockKey } else { AfterDead::Continue },
         dedup: rng.pick(&[None, Some(Duration::from_secs(3)), Some(Duration::from_hours(1))]),
         drain: None,
+        // Where nobody is suspected, everything else is as it was.
+        execution: if seed % 4 == 3 { Execution::Elsewhere } else { Execution::InProcess },
+        last_end: LastEnd::Unknown,
     };
     let commands: Vec<Command> = (0..steps).map(|_| Command::draw(&mut rng)).collect();
     run_commands(open, options, &commands).map_err(|violation| {

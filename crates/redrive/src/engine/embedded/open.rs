@@ -18,7 +18,7 @@ use super::ready::Ready;
 use super::rebuild::{Folding, Rebuilder, fold_journal, fold_letters};
 use super::reminder::Reminder;
 use super::shelf::{LineSlot, Shelf, ShelfError, Space};
-use super::started::{Mark, Started};
+use super::started::{LastRun, Mark, Started};
 use super::store::{Hands, Store};
 use super::suspected::Suspected;
 use super::tending::Tending;
@@ -27,7 +27,7 @@ use super::watermark::Vouched;
 use super::writer::Writer;
 use crate::engine::completion::CompletionSet;
 use crate::engine::numbers::NumberMap;
-use crate::engine::seam::{EngineError, StoreOptions};
+use crate::engine::seam::{EngineError, Execution, LastEnd, StoreOptions};
 
 /// Tells receipts of one opening from those of another.
 static OPENINGS: AtomicU32 = AtomicU32::new(0);
@@ -159,12 +159,29 @@ pub fn open_by_hand<D: Disk, S: Shelf>(
     // What the last header said may be of a torn batch, or of no batch at all in a segment that has just begun.
     journal.set_note(book.next_seq);
 
-    let (started, marks) = Started::open(disk).map_err(|error| EngineError::Storage(error.to_string()))?;
-    report.started = still_open(&book, marks)?;
     let failed = |error: std::io::Error| EngineError::Storage(error.to_string());
-    let (mut suspects, suspected) = Suspected::open(disk).map_err(failed)?;
-    suspects.adopt(&still_open(&book, suspected)?, &report.started).map_err(failed)?;
-    report.suspects = suspects.numbers().collect();
+    let (mut started, last_run) = Started::open(disk).map_err(failed)?;
+    let (mut suspects, suspected) = Suspected::open(disk, options.last_end).map_err(failed)?;
+    if options.execution == Execution::Elsewhere {
+        // Marks can be there of a handler that ran in the process.
+        started.clear().and_then(|()| suspects.forget()).map_err(failed)?;
+    } else {
+        let mut last_run = LastRun {
+            running: still_open(&book, last_run.running)?,
+            returned: still_open(&book, last_run.returned)?,
+        };
+        let from_outside = options.last_end == LastEnd::FromOutside;
+        if from_outside {
+            last_run.running.clear();
+        }
+        report.started.clone_from(&last_run.running);
+        suspects.adopt(&still_open(&book, suspected)?, &last_run).map_err(failed)?;
+        if from_outside {
+            // Whoever starts next may not know how this run had ended.
+            started.clear().map_err(failed)?;
+        }
+        report.suspects = suspects.numbers().collect();
+    }
 
     let expected = from.1.or(first_seq).unwrap_or(book.next_seq);
     let ready = Ready::new(journal.reader(), from.0, end, Some(expected));

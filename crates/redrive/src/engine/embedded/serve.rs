@@ -44,7 +44,6 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
     fn announce(&mut self, next: &[Receipt], _now: Time) -> Result<Announced, EngineError> {
         self.check()?;
         let Some(first) = next.first() else { return Ok(Announced::Gone) };
-        // The end of the one before is on its way into the journal; until it is there, that one counts as running.
         if self.suspects.is_another_running(first.seq) {
             return Ok(Announced::NotYet);
         }
@@ -65,10 +64,8 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
         self.check()?;
-        if !self.suspects.is_empty() {
-            let noted = self.note_suspects(&batch);
-            self.guard(noted)?;
-        }
+        let noted = self.mark_returned(&batch).and_then(|()| self.note_suspects(&batch));
+        self.guard(noted)?;
         let given = self.give(batch);
         self.guard(given)
     }
@@ -335,16 +332,25 @@ fn refusal(slot: &LetterSlot, job: &ReplayJob) -> Option<ReplayAnswer> {
 }
 
 impl<D: Disk, S: Shelf> Store<D, S> {
-    /// Suspects that come back unstarted wait again; those that came to an end are none any more once that is durable. A
-    /// process that dies before has them run once more, which is no conviction.
+    /// Suspects that come back unstarted wait again; those that came back from a run are cleared. They are forgotten once
+    /// that is durable.
     fn note_suspects(&mut self, batch: &[Settlement]) -> Result<(), EngineError> {
-        for Settlement { delivery, verdict, .. } in batch.iter().filter(|s| s.delivery.suspect.is_some()) {
+        if self.suspects.is_empty() {
+            return Ok(());
+        }
+        for Settlement { delivery, verdict, .. } in batch {
             let seq = delivery.receipt.seq;
+            if !self.suspects.is_known(seq) {
+                continue;
+            }
             if *verdict == Verdict::Release {
                 self.suspects.released(seq).map_err(|error| marking(&error))?;
-            } else {
-                self.suspects_ending.push((Ticket(self.given + 1), seq));
+                continue;
             }
+            if verdict.clears() {
+                self.suspects.cleared(seq).map_err(|error| marking(&error))?;
+            }
+            self.suspects_ending.push((Ticket(self.given + 1), seq));
         }
         Ok(())
     }

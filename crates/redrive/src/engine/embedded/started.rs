@@ -1,8 +1,11 @@
-//! Which deliveries were started: marks that are never synced, so they survive the process but not a power cut.
+//! Which deliveries were started, and which of them came back: marks that are never synced, so they survive the process
+//! but not a power cut.
 //!
-//! Marks are appended, one write per hand-out. A mark whose message was settled since means nothing; what is marked, not
-//! settled and followed by no clean end was running when the process died.
+//! Marks are appended, one write per hand-out and one per batch of verdicts. A mark whose message was settled since means
+//! nothing. What was started and neither came back nor was settled was running when the process died; what came back was
+//! not, even if the process died before its verdict was durable.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use super::disk::{Disk, DiskFile};
@@ -22,6 +25,35 @@ pub struct Mark {
     pub line: Option<u64>,
 }
 
+/// What a run that did not end cleanly had handed out.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct LastRun {
+    /// Started, and did not come back.
+    pub running: Vec<Mark>,
+    /// Came back. Which of them have a durable verdict the marks do not know.
+    pub returned: Vec<Mark>,
+}
+
+/// The marks of one message since it last came back. It may have been handed out, released, and handed out again from
+/// somewhere else; which of these places the journal still knows shows later.
+#[derive(Debug, Default)]
+struct HandedOut {
+    marks: Vec<Mark>,
+    has_returned: bool,
+}
+
+impl HandedOut {
+    fn follow(&mut self, mark: Mark, returned: bool) {
+        if self.has_returned && !returned {
+            self.marks.clear();
+        }
+        self.has_returned = returned;
+        if !self.marks.contains(&mark) {
+            self.marks.push(mark);
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Started<F> {
     files: [F; 2],
@@ -34,36 +66,57 @@ pub struct Started<F> {
 }
 
 impl<F: DiskFile> Started<F> {
-    /// Opens the marks and returns what the last run had started and not ended cleanly.
-    pub fn open<D: Disk<File = F>>(disk: &D) -> io::Result<(Self, Vec<Mark>)> {
+    /// Opens the marks and returns what the last run had handed out, unless it ended cleanly.
+    pub fn open<D: Disk<File = F>>(disk: &D) -> io::Result<(Self, LastRun)> {
         let names = disk.list()?;
         let open =
             |name: &str| if names.iter().any(|n| n == name) { disk.open(name) } else { disk.create(name) };
         let files = [open(NAMES[0])?, open(NAMES[1])?];
-        let mut marks = Vec::new();
+        // Both files are there only if the process died while it changed from one to the other; then they say the same.
+        let mut handed_out: BTreeMap<u64, HandedOut> = BTreeMap::new();
         for file in &files {
             let mut raw = vec![0; file.len()?.min(FILE_BYTES_MAX * 2) as usize];
             let read = file.read_at(0, &mut raw)?;
             // A mark that was being written when the process died may be cut short: it is not a mark.
-            marks.extend(raw[..read].chunks_exact(MARK_BYTES).map(Mark::read));
+            for (mark, returned) in raw[..read].chunks_exact(MARK_BYTES).map(read_mark) {
+                handed_out.entry(mark.seq).or_default().follow(mark, returned);
+            }
         }
-        marks.sort_unstable();
-        marks.dedup();
-        let of_last_run = !marks.is_empty();
-        Ok((Self { files, current: 0, len: 0, buf: Vec::new(), of_last_run }, marks))
+        let of_last_run = !handed_out.is_empty();
+        let mut run = LastRun::default();
+        for HandedOut { marks, has_returned } in handed_out.into_values() {
+            let with = if has_returned { &mut run.returned } else { &mut run.running };
+            with.extend(marks);
+        }
+        Ok((Self { files, current: 0, len: 0, buf: Vec::new(), of_last_run }, run))
     }
 
-    /// Marks deliveries as started. `running` gives all that are in flight, for when a new file begins.
+    /// Marks deliveries as started. `out` gives all that are out, for when a new file begins.
     pub fn mark(
         &mut self,
         started: impl Iterator<Item = Mark>,
-        running: impl FnOnce() -> Vec<Mark>,
+        out: impl FnOnce() -> LastRun,
     ) -> io::Result<()> {
+        self.buf.clear();
+        started.for_each(|mark| mark.write(&mut self.buf));
+        self.append(out)
+    }
+
+    /// Marks deliveries as come back: whatever ends the process from here on, it was not these.
+    pub fn returned(
+        &mut self,
+        returned: impl Iterator<Item = Mark>,
+        out: impl FnOnce() -> LastRun,
+    ) -> io::Result<()> {
+        self.buf.clear();
+        returned.for_each(|mark| write_returned(mark, &mut self.buf));
+        self.append(out)
+    }
+
+    fn append(&mut self, out: impl FnOnce() -> LastRun) -> io::Result<()> {
         if self.of_last_run {
             self.clear()?;
         }
-        self.buf.clear();
-        started.for_each(|mark| mark.write(&mut self.buf));
         if self.len + self.buf.len() as u64 <= FILE_BYTES_MAX {
             self.files[self.current].write_at(self.len, &self.buf)?;
             self.len += self.buf.len() as u64;
@@ -72,7 +125,9 @@ impl<F: DiskFile> Started<F> {
         let old = self.current;
         self.current = 1 - old;
         self.buf.clear();
-        running().into_iter().for_each(|mark| mark.write(&mut self.buf));
+        let LastRun { running, returned } = out();
+        running.into_iter().for_each(|mark| mark.write(&mut self.buf));
+        returned.into_iter().for_each(|mark| write_returned(mark, &mut self.buf));
         self.files[self.current].set_len(0)?;
         self.files[self.current].write_at(0, &self.buf)?;
         self.len = self.buf.len() as u64;
@@ -109,6 +164,19 @@ impl Mark {
     }
 }
 
+/// Set in the number of a message, which is never that large.
+const RETURNED: u64 = 1 << 63;
+
+fn write_returned(mark: Mark, buf: &mut Vec<u8>) {
+    Mark { seq: mark.seq | RETURNED, ..mark }.write(buf);
+}
+
+/// A mark, and whether it says that the delivery came back.
+fn read_mark(raw: &[u8]) -> (Mark, bool) {
+    let mark = Mark::read(raw);
+    (Mark { seq: mark.seq & !RETURNED, ..mark }, mark.seq & RETURNED != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,29 +186,64 @@ mod tests {
         Mark { seq, due: seq.is_multiple_of(2).then_some(seq * 10), line: None }
     }
 
+    fn nothing() -> LastRun {
+        LastRun::default()
+    }
+
+    fn running(marks: &[Mark]) -> LastRun {
+        LastRun { running: marks.to_vec(), returned: Vec::new() }
+    }
+
     #[test]
     fn marks_survive_the_process_and_a_clean_end_clears_them() {
         let disk = SimDisk::new();
         let (mut started, before) = Started::open(&disk).unwrap();
-        assert!(before.is_empty());
-        started.mark([mark(1), mark(2)].into_iter(), Vec::new).unwrap();
+        assert_eq!(before, nothing());
+        started.mark([mark(1), mark(2)].into_iter(), nothing).unwrap();
         drop(started);
         let (mut started, before) = Started::open(&disk).unwrap();
-        assert_eq!(before, [mark(1), mark(2)]);
+        assert_eq!(before, running(&[mark(1), mark(2)]));
         started.clear().unwrap();
-        assert!(Started::open(&disk).unwrap().1.is_empty());
+        assert_eq!(Started::open(&disk).unwrap().1, nothing());
     }
 
     #[test]
-    fn a_new_file_begins_with_what_is_running_and_the_files_stay_small() {
+    fn what_came_back_was_not_running_unless_it_was_started_again() {
         let disk = SimDisk::new();
         let (mut started, _) = Started::open(&disk).unwrap();
-        for n in 0..300 {
+        started.mark((1..=3).map(mark), nothing).unwrap();
+        started.returned([mark(1), mark(2)].into_iter(), nothing).unwrap();
+        let retry = Mark { due: Some(70), ..mark(2) };
+        started.mark([retry].into_iter(), nothing).unwrap();
+        let (_, before) = Started::open(&disk).unwrap();
+        assert_eq!(before, LastRun { running: vec![retry, mark(3)], returned: vec![mark(1)] });
+    }
+
+    #[test]
+    fn one_that_was_released_is_found_wherever_it_was() {
+        let disk = SimDisk::new();
+        let (mut started, _) = Started::open(&disk).unwrap();
+        let in_line = Mark { due: None, line: Some(9), ..mark(1) };
+        started.mark([mark(1), mark(3)].into_iter(), nothing).unwrap();
+        started.mark([in_line].into_iter(), nothing).unwrap();
+        assert_eq!(Started::open(&disk).unwrap().1, running(&[mark(1), in_line, mark(3)]));
+        started.returned([in_line].into_iter(), nothing).unwrap();
+        let (_, before) = Started::open(&disk).unwrap();
+        assert_eq!(before, LastRun { running: vec![mark(3)], returned: vec![mark(1), in_line] });
+    }
+
+    #[test]
+    fn a_new_file_begins_with_what_is_out_and_the_files_stay_small() {
+        let disk = SimDisk::new();
+        let (mut started, _) = Started::open(&disk).unwrap();
+        let out = || LastRun { running: vec![mark(7)], returned: vec![mark(8)] };
+        for n in 0..400 {
             let batch = (n * 1000..n * 1000 + 1000).map(mark);
-            started.mark(batch, || vec![mark(7)]).unwrap();
+            started.mark(batch, out).unwrap();
         }
-        let (_, marks) = Started::open(&disk).unwrap();
-        assert!(marks.contains(&mark(7)), "what still runs is never forgotten");
-        assert!(marks.len() as u64 <= 2 * FILE_BYTES_MAX / MARK_BYTES as u64);
+        let (_, before) = Started::open(&disk).unwrap();
+        assert!(before.running.contains(&mark(7)), "what still runs is never forgotten");
+        assert_eq!(before.returned, [mark(8)]);
+        assert!(before.running.len() as u64 <= 2 * FILE_BYTES_MAX / MARK_BYTES as u64);
     }
 }

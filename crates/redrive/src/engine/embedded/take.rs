@@ -9,11 +9,12 @@ use super::log::ReadError;
 use super::ready::ReadyMessage;
 use super::record::{AcceptedBody, Blocked, Stored, Was, kind};
 use super::shelf::{LineSlot, Pointer, Shelf, Space};
-use super::started::Mark;
+use super::started::{LastRun, Mark};
 use super::store::{Held, Passed, Store};
 use super::writer::LETTER_LOG;
 use crate::engine::history::History;
-use crate::engine::seam::{Delivery, EngineError, Receipt, share};
+use crate::engine::numbers::NumberMap;
+use crate::engine::seam::{Delivery, EngineError, Execution, Receipt, Settlement, share};
 
 /// Ready messages that may be passed over in one go because their keys are busy.
 const PASSED_MAX: usize = 4096;
@@ -61,6 +62,35 @@ impl Content {
     }
 }
 
+impl Held {
+    fn mark(&self, seq: u64) -> Mark {
+        Mark {
+            seq,
+            due: if let Was::Waiting { due } = self.was { Some(due) } else { None },
+            line: if self.was == Was::Blocked { self.key } else { None },
+        }
+    }
+}
+
+/// The mark of a delivery that is out, unless the receipt is of an earlier hand-out.
+fn mark_of(in_flight: &NumberMap<u64, Held>, receipt: &Receipt) -> Option<Mark> {
+    let held = in_flight.get(&receipt.seq).filter(|held| held.receipt == receipt.at)?;
+    Some(held.mark(receipt.seq))
+}
+
+/// All that are out, for a file of marks that begins anew.
+fn marks_of(in_flight: &NumberMap<u64, Held>) -> LastRun {
+    let mut out = LastRun::default();
+    for (seq, held) in in_flight {
+        if held.goes.is_some() {
+            out.returned.push(held.mark(*seq));
+        } else {
+            out.running.push(held.mark(*seq));
+        }
+    }
+    out
+}
+
 impl<D: Disk, S: Shelf> Store<D, S> {
     pub(super) fn hand_out(
         &mut self,
@@ -105,27 +135,35 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     fn mark_started(&mut self, taken: &[Delivery]) -> Result<(), EngineError> {
-        if taken.is_empty() {
+        if taken.is_empty() || self.options.execution == Execution::Elsewhere {
             return Ok(());
         }
         let in_flight = &self.in_flight;
-        let mark = |seq: &u64, held: &Held| Mark {
-            seq: *seq,
-            due: if let Was::Waiting { due } = held.was { Some(due) } else { None },
-            line: if held.was == Was::Blocked { held.key } else { None },
-        };
+        let out = |delivery: &Delivery| mark_of(in_flight, &delivery.receipt);
         // Where a suspect is found may have changed since it became one.
-        for delivery in taken.iter().filter(|delivery| delivery.suspect.is_some()) {
-            if let Some((seq, held)) = in_flight.get_key_value(&delivery.receipt.seq) {
-                let moved = self.suspects.moved(mark(seq, held));
+        if !self.suspects.is_empty() {
+            for mark in taken.iter().filter_map(out) {
+                let moved = self.suspects.moved(mark);
                 moved.map_err(|error| EngineError::Storage(format!("marking suspects: {error}")))?;
             }
         }
         // Suspects too: a mark adds no crash to one that is known, and names it should it be known no more.
-        let started = taken.iter().filter_map(|delivery| in_flight.get_key_value(&delivery.receipt.seq));
-        let running = || in_flight.iter().map(|(seq, held)| mark(seq, held)).collect();
-        let marked = self.started.mark(started.map(|(seq, held)| mark(seq, held)), running);
+        let marked = self.started.mark(taken.iter().filter_map(out), || marks_of(in_flight));
         marked.map_err(|error| EngineError::Storage(format!("marking what was started: {error}")))
+    }
+
+    /// Notes which of these deliveries came back, before their verdicts are written: a process that dies in between has
+    /// not died of them.
+    pub(super) fn mark_returned(&mut self, batch: &[Settlement]) -> Result<(), EngineError> {
+        if self.options.execution == Execution::Elsewhere {
+            return Ok(());
+        }
+        let in_flight = &self.in_flight;
+        let out = |delivery: &Delivery| mark_of(in_flight, &delivery.receipt);
+        let returned = batch.iter().filter(|settlement| settlement.verdict.clears());
+        let returned = returned.filter_map(|settlement| out(&settlement.delivery));
+        let marked = self.started.returned(returned, || marks_of(in_flight));
+        marked.map_err(|error| EngineError::Storage(format!("marking what came back: {error}")))
     }
 
     fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {

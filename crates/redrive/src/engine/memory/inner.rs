@@ -11,8 +11,8 @@ use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::letter::LetterState;
 use crate::engine::pending::PendingState;
 use crate::engine::seam::{
-    AfterDead, Counts, Delivery, Ordering, Receipt, Settlement, Settling, StoreOptions, Suspect, Ticket,
-    Verdict, share,
+    AfterDead, Counts, Delivery, Execution, Ordering, Receipt, Settlement, Settling, StoreOptions, Suspect,
+    Ticket, Verdict, share,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,6 +277,9 @@ impl Inner {
 
     /// The process died while this one was out. A suspect that had not had its turn was not running.
     pub(super) fn crashed_with(&mut self, seq: u64) {
+        if self.options.execution == Execution::Elsewhere {
+            return;
+        }
         if self.announced == Some(seq) || !self.suspects.contains_key(&seq) {
             *self.suspects.entry(seq).or_default() += 1;
         }

@@ -1,0 +1,133 @@
+//! Kills from outside, which the supervisor of a process with handlers of its own has seen: nobody is convicted, and a pill
+//! among them is still found by three deaths.
+//!
+//! `REDRIVE_OUTSIDE_KILLS` says how many kills there are.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use redrive::engine::{Engine, StoreOptions};
+use redrive::{LastEnd, Reason};
+use redrive_faults::pill::{self, Death, PILL, PIPELINES};
+use redrive_faults::plan::{self, Random};
+use support::{HANG_GUARD, Rig, Victim, often};
+
+/// The supervisor's view of a victim that is started again and again.
+struct Lives {
+    rig: Rig,
+    death: Death,
+    starts: u64,
+    last_end: LastEnd,
+}
+
+impl Lives {
+    fn new(death: Death) -> Self {
+        Self { rig: Rig::new(), death, starts: 0, last_end: LastEnd::Unknown }
+    }
+
+    fn log(&self) -> std::path::PathBuf {
+        self.rig.scratch.0.join("log")
+    }
+
+    fn calls(&self) -> u64 {
+        std::fs::metadata(self.log()).map_or(0, |metadata| metadata.len())
+    }
+
+    fn start(&mut self, stay: bool) -> Victim {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg("ulimit -c 0; exec \"$0\" \"$@\"").arg(env!("CARGO_BIN_EXE_pill"));
+        command.args([&self.rig.dir, &self.log()]).args([self.death.name(), &self.starts.to_string()]);
+        command.arg(if self.last_end == LastEnd::FromOutside { "outside" } else { "unknown" });
+        command.args(stay.then_some("stay")).env("RUST_BACKTRACE", "0");
+        self.starts += 1;
+        Victim::spawn(&mut command)
+    }
+
+    /// Waits until calls end, then a moment more, and kills it. In one case of four only the moment, which may fall into
+    /// opening.
+    fn kill(&mut self, victim: Victim, random: &mut Random) {
+        if !random.chance(25) {
+            let (before, begun) = (self.calls(), Instant::now());
+            while self.calls() == before {
+                assert!(begun.elapsed() < HANG_GUARD, "the victim does nothing");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(random.next() % 100));
+        victim.kill();
+        self.last_end = LastEnd::of(Some(9), false);
+    }
+
+    /// The dead letters of each pipeline, after all messages of all starts but the dead were delivered.
+    fn dead(&self) -> Vec<(String, Reason, u32)> {
+        let done = std::fs::read_to_string(self.log()).expect("the log of calls");
+        let done: BTreeSet<&str> = done.lines().collect();
+        let embedded = redrive::Embedded::open_with(&self.rig.dir, plan::tuning()).expect("it opens");
+        let mut dead = Vec::new();
+        for name in PIPELINES {
+            let mut store = embedded.store(name, StoreOptions::default()).expect("a store");
+            assert_eq!(store.counts().pending(), 0);
+            for letter in store.letters(None, None, 10_000).expect("letters") {
+                dead.push((letter.message.id().to_owned(), letter.reason, letter.meta.crashes));
+            }
+            // The last start ended by itself, so what it brought along was accepted.
+            for message in pill::brought(name, self.starts - 1) {
+                assert!(done.contains(message.id()), "{} was lost", message.id());
+            }
+        }
+        dead
+    }
+}
+
+#[test]
+fn kills_that_a_supervisor_has_seen_convict_nobody() {
+    let kills = often("REDRIVE_OUTSIDE_KILLS", 15);
+    let mut random = Random::new(often("REDRIVE_SEED", 1));
+    let mut lives = Lives::new(Death::Never);
+    for _ in 0..kills {
+        let victim = lives.start(true);
+        lives.kill(victim, &mut random);
+    }
+    let (status, said) = lives.start(false).wait();
+    assert!(status.success(), "{status}: {said}");
+    assert!(!said.contains("suspect"), "{said}");
+    let calls = std::fs::read_to_string(lives.log()).expect("the log").lines().count();
+    assert_eq!(lives.dead(), [], "after {kills} kills");
+    println!("{kills} kills in {calls} calls of handlers in the process: 0 convicted");
+}
+
+#[test]
+fn a_pill_among_kills_from_outside_is_found_by_three_deaths_of_its_own() {
+    let mut random = Random::new(often("REDRIVE_SEED", 2));
+    let mut lives = Lives::new(Death::Abort);
+    let mut deaths = 0;
+    let said = loop {
+        assert!(lives.starts < 16, "it never lived");
+        // Somebody ends every second process, if the pill leaves the time for it.
+        if lives.starts % 2 == 1 {
+            let mut victim = lives.start(true);
+            std::thread::sleep(Duration::from_millis(random.next() % 30));
+            if let Some(status) = victim.end_now() {
+                assert_eq!(status.signal(), Some(6));
+                deaths += 1;
+                lives.last_end = LastEnd::of(status.signal(), false);
+            } else {
+                lives.last_end = LastEnd::FromOutside;
+            }
+            continue;
+        }
+        let (status, said) = lives.start(false).wait();
+        if status.success() {
+            break said;
+        }
+        assert_eq!(status.signal(), Some(6), "{said}");
+        deaths += 1;
+        lives.last_end = LastEnd::of(status.signal(), false);
+    };
+    assert_eq!(deaths, 3, "{said}");
+    assert_eq!(lives.dead(), [(PILL.to_owned(), Reason::PoisonPill, 3)], "{said}");
+}
