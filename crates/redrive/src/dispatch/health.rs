@@ -125,6 +125,19 @@ pub enum HealthChange {
 }
 
 impl HealthChange {
+    /// The message it is about, if it is about one.
+    pub fn message_id(&self) -> Option<&str> {
+        match self {
+            Self::RunsAlone { message_id, .. }
+            | Self::Convicted { message_id, .. }
+            | Self::ReceiverClosed { message_id, .. }
+            | Self::ReceiverKilled { message_id, .. }
+            | Self::Stuck { message_id, .. } => Some(message_id),
+            Self::AskedToWait(wait) => Some(&wait.message_id),
+            _ => None,
+        }
+    }
+
     /// Whether somebody should look.
     pub fn is_bad(&self) -> bool {
         match self {
