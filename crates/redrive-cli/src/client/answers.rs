@@ -57,14 +57,46 @@ pub struct PipelineView {
     pub dead: u64,
     pub retried: u64,
     pub attempts: u64,
-    pub late_p99_ms: Option<f64>,
-    pub end_to_end_p99_ms: Option<f64>,
+    pub recent: Recent,
+    pub attention: Vec<Notice>,
     /// `closed`, `open` or `half_open`.
     pub breaker: String,
     pub health: Health,
     pub store: StoreHealth,
     pub policy: Policy,
     pub condition: Condition,
+}
+
+/// The last minutes, without what messages were held.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Recent {
+    /// Zero if the processor does not say.
+    pub window_s: u64,
+    pub end_to_end_p99_ms: Option<f64>,
+    pub late_p99_ms: Option<f64>,
+    pub held: u64,
+    pub held_p99_ms: Option<f64>,
+    pub failed: Vec<FailedKind>,
+    pub failed_replayed: u64,
+}
+
+/// Failed attempts of one kind.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct FailedKind {
+    pub kind: String,
+    pub attempts: u64,
+}
+
+/// Something that needs attention.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Notice {
+    pub subject: String,
+    pub short: String,
+    pub text: String,
+    pub command: Option<String>,
 }
 
 /// What is asked of a policy here.

@@ -76,9 +76,10 @@ pub fn notices(name: &str, paused: bool, figures: &Figures) -> Vec<Notice> {
 
 fn pause(name: &str, paused: bool, figures: &Figures) -> Option<Notice> {
     if let Some(flood) = &figures.health.flood {
-        let text = format!("paused by the dead-letter guard: {}", health::flood(flood));
+        let why = health::flood(flood);
+        let text = format!("paused by the dead-letter guard: {why}; --dead-letter-anyway lets more of them die");
         let notice = Notice::bad(Subject::Guard, "PAUSED by the dead-letter guard", text);
-        return Some(notice.lifted_by(format!("redrive resume {name}`, or with `--dead-letter-anyway")));
+        return Some(notice.lifted_by(format!("redrive resume {name}")));
     }
     let text = format!("paused: nothing is sent, {} messages wait", count(figures.pending.pending()));
     paused.then(|| Notice::bad(Subject::Paused, "PAUSED", text).lifted_by(format!("redrive resume {name}")))
