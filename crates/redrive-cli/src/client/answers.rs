@@ -35,15 +35,6 @@ pub struct Pipelines {
     pub pipelines: Vec<PipelineView>,
 }
 
-/// What a store has found about itself.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct StoreHealth {
-    pub damaged: u64,
-    pub scrubbed: Option<Instant>,
-    pub index_rebuilds: u64,
-}
-
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PipelineView {
@@ -62,7 +53,6 @@ pub struct PipelineView {
     /// `closed`, `open` or `half_open`.
     pub breaker: String,
     pub health: Health,
-    pub store: StoreHealth,
     pub policy: Policy,
     pub condition: Condition,
 }
@@ -137,31 +127,10 @@ pub struct Health {
     pub permits: u64,
     pub permits_max: u64,
     pub budget_remaining: Option<u32>,
-    pub paused_because: Option<String>,
-    pub suspects: u64,
     pub waits_until: Option<Instant>,
-    pub waits_because: Option<String>,
-    pub resets: Resets,
-    pub endpoints: Option<EndpointsLeftAlone>,
     pub if_closed_now: Option<Recovery>,
     pub incident: Option<Incident>,
     pub history: Vec<HealthChange>,
-}
-
-/// Connections that receivers closed while they handled a message.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Resets {
-    pub lately: u64,
-    pub apart: u64,
-}
-
-/// Endpoints and origins that are left alone for now.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct EndpointsLeftAlone {
-    pub left_alone: u64,
-    pub origins_left_alone: u64,
 }
 
 /// What would happen if the sink were back now.

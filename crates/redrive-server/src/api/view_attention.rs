@@ -81,7 +81,7 @@ fn pause(name: &str, paused: bool, figures: &Figures) -> Option<Notice> {
         let notice = Notice::bad(Subject::Guard, "PAUSED by the dead-letter guard", text);
         return Some(notice.lifted_by(format!("redrive resume {name}")));
     }
-    let text = format!("paused: nothing is sent, {} messages wait", count(figures.pending.pending()));
+    let text = format!("paused: nothing is sent, {} messages wait; `redrive audit --actions` says by whom", count(figures.pending.pending()));
     paused.then(|| Notice::bad(Subject::Paused, "PAUSED", text).lifted_by(format!("redrive resume {name}")))
 }
 
@@ -265,7 +265,7 @@ mod tests {
         figures.pending.held = 6_361_204;
         assert_eq!(
             texts(&figures),
-            ["Bad: paused: nothing is sent, 6,361,204 messages wait [redrive resume orders]"]
+            ["Bad: paused: nothing is sent, 6,361,204 messages wait; `redrive audit --actions` says by whom [redrive resume orders]"]
         );
         figures.health.flood = Some(Flood { dead: 100, of: 120, within: Duration::from_mins(1) });
         assert!(texts(&figures)[0].starts_with("Bad: paused by the dead-letter guard: 100 of 120"), "one of both");
