@@ -97,7 +97,10 @@ fn a_receiver_that_waits_and_resets_connections_is_named_as_such() {
     let text = status(&processor);
     assert!(text.contains("breaker OPEN since ") && text.contains("Z ("), "{text}");
     assert!(text.contains(" × reset"), "{text}");
-    assert!(text.contains("receivers closed ") && text.contains("connections while handling a message"), "{text}");
+    assert!(
+        text.contains("receivers closed ") && text.contains("connections while handling a message"),
+        "{text}"
+    );
     let open = notice(&processor, "breaker").unwrap();
     assert_eq!(open["level"], "bad");
     assert!(open["text"].as_str().unwrap().contains("the last one with reset"), "{open}");
@@ -220,17 +223,22 @@ fn a_retry_after_that_holds_a_pipeline_is_shown_with_its_date_and_how_to_lift_it
 #[test]
 fn a_pause_by_the_guard_or_by_a_person_and_waiting_keys_are_shown() {
     let dir = tempfile::tempdir().unwrap();
-    let receiver = Receiver::start(|request| if request.id().starts_with("o-1") { REFUSED } else { UNAVAILABLE });
+    let receiver =
+        Receiver::start(|request| if request.id().starts_with("o-1") { REFUSED } else { UNAVAILABLE });
     let pipeline = "name = \"orders\"\nordering = \"key\"\ntiers = [\"10m\"]\nafter_dead = \"continue\"";
     let config = config(ENGINE, pipeline, &receiver.url());
-    let mail = format!("[[pipeline]]\nname = \"mail\"\n[pipeline.sink.webhook]\nurl = \"{}\"\n", receiver.url());
+    let mail =
+        format!("[[pipeline]]\nname = \"mail\"\n[pipeline.sink.webhook]\nurl = \"{}\"\n", receiver.url());
     let processor = Processor::start(dir.path(), &format!("{config}{mail}"));
     ingest(&processor, 20..60, &json!({ "key": "one" }));
     wait_for("the first to fail", || orders(&processor)["pending"]["delayed"] == 1);
     // Two pipelines: a block under the time.
     let lines = watch(&processor, &[], &["  orders  sent/s ", "waiting for their key 39", "in flight 0"]);
     let heads = lines.iter().filter(|line| line.ends_with('Z') && line.len() == "21:40:05Z".len()).count();
-    assert!(heads >= 1 && lines.iter().all(|line| line.ends_with('Z') || line.starts_with("  ")), "{lines:?}");
+    assert!(
+        heads >= 1 && lines.iter().all(|line| line.ends_with('Z') || line.starts_with("  ")),
+        "{lines:?}"
+    );
 
     assert!(processor.cli(&["pause", "orders"]).status.success());
     wait_for("the pause", || notice(&processor, "paused").is_some());

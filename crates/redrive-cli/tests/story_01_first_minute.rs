@@ -207,7 +207,13 @@ fn five_of_the_api(url: &str) -> [u64; 5] {
         .sum();
     let held = at("/pending/held");
     let dead = at("/letters/open");
-    [at("/succeeded") + dead + at("/letters/discarded") + waiting, at("/succeeded"), waiting - held, held, dead]
+    [
+        at("/succeeded") + dead + at("/letters/discarded") + waiting,
+        at("/succeeded"),
+        waiting - held,
+        held,
+        dead,
+    ]
 }
 
 #[test]

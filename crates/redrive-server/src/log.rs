@@ -124,8 +124,9 @@ impl FailureLog {
 
     /// What the event says. Pure.
     pub fn fields(&self, failed: &AttemptFailed) -> Fields {
-        let note =
-            |name: &str| failed.notes.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str());
+        let note = |name: &str| {
+            failed.notes.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
+        };
         let (decision, due, counted, reason) = match &failed.decision {
             Decided::Retry { due, counts, .. } => ("retry_at", Some(*due), Some(*counts), None),
             Decided::Dead(reason) => ("dead_letter", None, None, Some(reason.name())),

@@ -149,7 +149,9 @@ fn recent(view: &PipelineView) -> Option<String> {
     let named = |name: &str, ms: Option<f64>| ms.map(|ms| format!("{name} {}", milliseconds(ms)));
     let mut parts: Vec<String> = named("p99", view.recent.end_to_end_p99_ms).into_iter().collect();
     parts.extend(named("late p99", view.recent.late_p99_ms));
-    parts.extend(named("held p99", view.recent.held_p99_ms).map(|p99| format!("{p99} ({} messages)", count(held))));
+    parts.extend(
+        named("held p99", view.recent.held_p99_ms).map(|p99| format!("{p99} ({} messages)", count(held))),
+    );
     let failed = view.recent.failed.iter();
     let failed: Vec<String> = failed.map(|of| format!("{} × {}", count(of.attempts), of.kind)).collect();
     if !failed.is_empty() {

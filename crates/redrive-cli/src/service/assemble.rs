@@ -9,7 +9,9 @@ use redrive::engine::StoreNotice;
 use redrive::engine::embedded::Tuning;
 use redrive::naming::Naming;
 use redrive::replay::Replays;
-use redrive::{BuildError, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock};
+use redrive::{
+    BuildError, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock,
+};
 use redrive_server::alerts::AlertKind;
 use redrive_server::log::FailureLog;
 use redrive_server::{Intake, Readers, Served, ServerOptions, Service, Token};
@@ -194,7 +196,10 @@ fn watches_pills(config: &Config, pipeline: &PipelineConfig) -> bool {
     config.alerts.iter().any(wants)
 }
 
-fn on_dead_letter(log: FailureLog, pills: Option<Arc<Pills>>) -> impl Fn(&DeadLetter) + Send + Sync + 'static {
+fn on_dead_letter(
+    log: FailureLog,
+    pills: Option<Arc<Pills>>,
+) -> impl Fn(&DeadLetter) + Send + Sync + 'static {
     move |letter| {
         let now = WallClock.now();
         log.dead_letter(letter, now);

@@ -67,7 +67,11 @@ pub fn notices(name: &str, paused: bool, figures: &Figures) -> Vec<Notice> {
     notices.extend(breaker(name, figures));
     notices.extend(retry_after(name, &figures.health));
     notices.extend(figures.condition.problems.iter().map(|problem| {
-        Notice::bad(Subject::Partition, format!("{} held", problem.place), format!("{}: {}", problem.place, problem.text))
+        Notice::bad(
+            Subject::Partition,
+            format!("{} held", problem.place),
+            format!("{}: {}", problem.place, problem.text),
+        )
     }));
     notices.extend(store(figures));
     notices.extend(slower(figures));
@@ -77,11 +81,15 @@ pub fn notices(name: &str, paused: bool, figures: &Figures) -> Vec<Notice> {
 fn pause(name: &str, paused: bool, figures: &Figures) -> Option<Notice> {
     if let Some(flood) = &figures.health.flood {
         let why = health::flood(flood);
-        let text = format!("paused by the dead-letter guard: {why}; --dead-letter-anyway lets more of them die");
+        let text =
+            format!("paused by the dead-letter guard: {why}; --dead-letter-anyway lets more of them die");
         let notice = Notice::bad(Subject::Guard, "PAUSED by the dead-letter guard", text);
         return Some(notice.lifted_by(format!("redrive resume {name}")));
     }
-    let text = format!("paused: nothing is sent, {} messages wait; `redrive audit --actions` says by whom", count(figures.pending.pending()));
+    let text = format!(
+        "paused: nothing is sent, {} messages wait; `redrive audit --actions` says by whom",
+        count(figures.pending.pending())
+    );
     paused.then(|| Notice::bad(Subject::Paused, "PAUSED", text).lifted_by(format!("redrive resume {name}")))
 }
 
@@ -222,7 +230,9 @@ mod tests {
     fn texts(figures: &Figures) -> Vec<String> {
         notices("orders", figures.paused, figures)
             .into_iter()
-            .map(|notice| format!("{:?}: {} [{}]", notice.level, notice.text, notice.command.unwrap_or_default()))
+            .map(|notice| {
+                format!("{:?}: {} [{}]", notice.level, notice.text, notice.command.unwrap_or_default())
+            })
             .collect()
     }
 
@@ -251,12 +261,17 @@ mod tests {
         figures.recent.failures.kinds = vec![(FailureKind::Reset, 40)];
         assert_eq!(
             texts(&figures),
-            ["Bad: breaker open since 2026-11-15 00:00:00Z: 100 % of 40 messages failed within 10s, the last one with \
+            [
+                "Bad: breaker open since 2026-11-15 00:00:00Z: 100 % of 40 messages failed within 10s, the last one with \
               reset. Nothing but probes is sent; rounds of probes so far: 2; next probe 2026-11-15 00:01:30Z \
-              [redrive breaker probe orders]"]
+              [redrive breaker probe orders]"
+            ]
         );
         figures.recent.failures.replayed = 40;
-        assert!(texts(&figures)[0].contains("with reset. Most of them were replayed letters. "), "{figures:?}");
+        assert!(
+            texts(&figures)[0].contains("with reset. Most of them were replayed letters. "),
+            "{figures:?}"
+        );
     }
 
     #[test]
@@ -265,10 +280,15 @@ mod tests {
         figures.pending.held = 6_361_204;
         assert_eq!(
             texts(&figures),
-            ["Bad: paused: nothing is sent, 6,361,204 messages wait; `redrive audit --actions` says by whom [redrive resume orders]"]
+            [
+                "Bad: paused: nothing is sent, 6,361,204 messages wait; `redrive audit --actions` says by whom [redrive resume orders]"
+            ]
         );
         figures.health.flood = Some(Flood { dead: 100, of: 120, within: Duration::from_mins(1) });
-        assert!(texts(&figures)[0].starts_with("Bad: paused by the dead-letter guard: 100 of 120"), "one of both");
+        assert!(
+            texts(&figures)[0].starts_with("Bad: paused by the dead-letter guard: 100 of 120"),
+            "one of both"
+        );
         figures.health.wait = Some(AskedWait {
             since: AT,
             until: AT.plus(Duration::from_mins(5)),
@@ -277,7 +297,10 @@ mod tests {
             kind: FailureKind::Status(429),
         });
         let texts = texts(&figures);
-        assert!(texts[1].starts_with("Bad: nothing is sent until 2026-11-15 00:05:00Z: the downstream answered o-1"));
+        assert!(
+            texts[1]
+                .starts_with("Bad: nothing is sent until 2026-11-15 00:05:00Z: the downstream answered o-1")
+        );
         assert!(texts[1].ends_with("[redrive resume orders --now]"), "{texts:?}");
     }
 
@@ -291,6 +314,9 @@ mod tests {
         let texts = texts(&figures);
         assert_eq!(texts.len(), 4);
         assert!(texts.iter().all(|text| text.starts_with("Warning: ")), "{texts:?}");
-        assert!(texts[1].contains("receivers closed 1,812 connections while handling a message"), "{texts:?}");
+        assert!(
+            texts[1].contains("receivers closed 1,812 connections while handling a message"),
+            "{texts:?}"
+        );
     }
 }

@@ -65,7 +65,8 @@ impl LogLimit {
     /// Ends the window, and says what it left out.
     pub fn end(&mut self) -> Vec<LeftOut> {
         self.began = None;
-        let left_out = |(group, seen): (Group, u64)| LeftOut { group, count: seen.saturating_sub(group.max()) };
+        let left_out =
+            |(group, seen): (Group, u64)| LeftOut { group, count: seen.saturating_sub(group.max()) };
         self.seen.drain(..).map(left_out).filter(|left_out| left_out.count > 0).collect()
     }
 }
@@ -91,7 +92,10 @@ mod tests {
         let mut limit = LogLimit::default();
         let admitted: Vec<bool> = (0..12).map(|ms| limit.admit(RESET, at(ms)).is_in).collect();
         assert_eq!(admitted.iter().filter(|is_in| **is_in).count(), 10);
-        assert!(limit.admit(Group { is_dead: true, ..RESET }, at(20)).is_in, "a dead letter is another group");
+        assert!(
+            limit.admit(Group { is_dead: true, ..RESET }, at(20)).is_in,
+            "a dead letter is another group"
+        );
         assert!(limit.admit(Group { kind: "timeout", ..RESET }, at(20)).is_in);
         let next = limit.admit(RESET, at(10_000));
         assert!(next.is_in);

@@ -164,7 +164,10 @@ pub(super) fn schemas() -> Map<String, Value> {
                 "subject",
                 json!({ "enum": ["paused", "guard", "breaker", "retry_after", "partition", "store", "suspects", "resets", "budget", "endpoints", "ramp"] }),
             ),
-            ("level", json!({ "enum": ["bad", "warning"], "description": "bad: messages do not move, or data is damaged." })),
+            (
+                "level",
+                json!({ "enum": ["bad", "warning"], "description": "bad: messages do not move, or data is damaged." }),
+            ),
             ("short", text()),
             ("text", text()),
             ("command", json!({ "type": "string", "description": "The command that changes it." })),

@@ -86,7 +86,8 @@ fn news(earlier: Option<&PipelineView>, view: &PipelineView) -> Vec<String> {
     let notices = new.map(|notice| format!("▲ {}", health::notice(notice)));
     let heard = earlier.map(|earlier| earlier.health.history.last().and_then(|change| change.at));
     let changes = view.health.history.iter().filter(|change| heard.is_some_and(|heard| change.at > heard));
-    let changes = changes.filter_map(|change| Some(format!("{}  {}", instant::clock(change.at?.0), change.what)));
+    let changes =
+        changes.filter_map(|change| Some(format!("{}  {}", instant::clock(change.at?.0), change.what)));
     changes.chain(notices).collect()
 }
 
@@ -173,7 +174,10 @@ mod tests {
         let lines = frame_of(&both, &both, true);
         assert_eq!(lines.len(), 3);
         assert_eq!(lines[0], "21:40:05Z");
-        assert!(lines[1].starts_with("  orders  sent/s 0") && lines[2].starts_with("  mail    sent/s 0"), "{lines:?}");
+        assert!(
+            lines[1].starts_with("  orders  sent/s 0") && lines[2].starts_with("  mail    sent/s 0"),
+            "{lines:?}"
+        );
     }
 
     #[test]
