@@ -277,3 +277,19 @@ fn a_process_that_was_killed_shows_its_suspects() {
     watch(&processor, &["orders"], &[" suspects"]);
     assert!(processor.log().contains("ended without a clean stop"), "{}", processor.log());
 }
+
+#[test]
+fn a_process_that_stood_still_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(|_| OK);
+    let processor = Processor::start(dir.path(), &config(ENGINE, BREAKER, &receiver.url()));
+    processor.signal("STOP");
+    // Longer than the five seconds from which it counts.
+    std::thread::sleep(Duration::from_secs(6));
+    processor.signal("CONT");
+    wait_for("it to be noticed", || notice(&processor, "standstill").is_some());
+    let text = status(&processor);
+    assert!(text.contains("the process did not run for "), "{text}");
+    watch(&processor, &["orders"], &["process stood still for "]);
+    wait_for("the log", || !events(&processor, "▲ the process stood still for ").is_empty());
+}

@@ -1,10 +1,15 @@
 //! What of a pipeline needs attention, in words: one list for `status`, `status --watch` and the page, so that all of them
 //! say the same. Pure: figures in, notices out, the most urgent first.
 
+use std::time::Duration;
+
 use redrive::dispatch::health;
-use redrive::{Figures, HealthFigures, Time, timestamp};
+use redrive::{Figures, HealthChange, HealthEntry, HealthFigures, Time, timestamp};
 use redrive_core::breaker::{BreakerState, BreakerView};
 use serde::Serialize;
+
+/// How long a standstill of the process is shown.
+const STANDSTILL_SHOWN: Duration = Duration::from_mins(10);
 
 /// How urgent it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -26,6 +31,7 @@ pub enum Subject {
     RetryAfter,
     Partition,
     Store,
+    Standstill,
     Suspects,
     Resets,
     Budget,
@@ -61,7 +67,7 @@ impl Notice {
 }
 
 /// What needs attention in this pipeline.
-pub fn notices(name: &str, paused: bool, figures: &Figures) -> Vec<Notice> {
+pub fn notices(name: &str, paused: bool, figures: &Figures, now: Time) -> Vec<Notice> {
     let mut notices = Vec::new();
     notices.extend(pause(name, paused, figures));
     notices.extend(breaker(name, figures));
@@ -74,6 +80,7 @@ pub fn notices(name: &str, paused: bool, figures: &Figures) -> Vec<Notice> {
         )
     }));
     notices.extend(store(figures));
+    notices.extend(standstill(&figures.health, now));
     notices.extend(slower(figures));
     notices
 }
@@ -136,6 +143,23 @@ fn store(figures: &Figures) -> Option<Notice> {
     let text = format!("{} damaged {places} in stored data: keep the last backup", count(damaged));
     let notice = Notice::bad(Subject::Store, "stored data damaged", text);
     (damaged > 0).then(|| notice.lifted_by("redrive journal --verify".to_owned()))
+}
+
+/// A process that did not run for a while, as long as its effects may show.
+fn standstill(health: &HealthFigures, now: Time) -> Option<Notice> {
+    let lately = |entry: &&HealthEntry| now.since(entry.at) < STANDSTILL_SHOWN;
+    let latest = health.history.iter().rev().take_while(lately);
+    let (at, span) = latest.into_iter().find_map(|entry| match &entry.change {
+        HealthChange::StoodStill { span } => Some((entry.at, span.as_secs())),
+        _ => None,
+    })?;
+    let short = format!("process stood still for {span} s");
+    let text = format!(
+        "the process did not run for {span} s until {}: it was stopped, or its machine suspended, or starved of \
+         processor or disk",
+        utc(at)
+    );
+    Some(Notice::warning(Subject::Standstill, short, text))
 }
 
 /// What makes a pipeline slower than it could be.
@@ -215,10 +239,9 @@ fn count(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use redrive::FailureKind;
     use redrive::dispatch::{AskedWait, ResetFigures};
+    use redrive::engine::{Problem, ProblemKind};
     use redrive_core::breaker::Cause;
     use redrive_core::guard::Flood;
     use redrive_core::views::Gate;
@@ -228,7 +251,7 @@ mod tests {
     const AT: Time = Time::from_millis(1_794_700_800_000);
 
     fn texts(figures: &Figures) -> Vec<String> {
-        notices("orders", figures.paused, figures)
+        notices("orders", figures.paused, figures, AT)
             .into_iter()
             .map(|notice| {
                 format!("{:?}: {} [{}]", notice.level, notice.text, notice.command.unwrap_or_default())
@@ -238,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_healthy_pipeline_needs_no_attention() {
-        assert!(notices("orders", false, &Figures::default()).is_empty());
+        assert!(notices("orders", false, &Figures::default(), AT).is_empty());
     }
 
     #[test]
@@ -302,6 +325,23 @@ mod tests {
                 .starts_with("Bad: nothing is sent until 2026-11-15 00:05:00Z: the downstream answered o-1")
         );
         assert!(texts[1].ends_with("[redrive resume orders --now]"), "{texts:?}");
+    }
+
+    #[test]
+    fn partitions_that_are_held_and_a_process_that_stood_still_are_named() {
+        let mut figures = Figures::default();
+        figures.condition.problems = vec![Problem {
+            kind: ProblemKind::Write,
+            place: "orders/3".to_owned(),
+            text: "not allowed to write orders.DLQ".to_owned(),
+        }];
+        let change = HealthChange::StoodStill { span: Duration::from_secs(42) };
+        figures.health.history = vec![HealthEntry { at: AT, change }];
+        let texts = texts(&figures);
+        assert_eq!(texts[0], "Bad: orders/3: not allowed to write orders.DLQ []");
+        assert!(texts[1].starts_with("Warning: the process did not run for 42 s until 2026-11-15 00:00:00Z"));
+        let later = notices("orders", false, &figures, AT.plus(STANDSTILL_SHOWN));
+        assert_eq!(later.len(), 1, "it is forgotten");
     }
 
     #[test]

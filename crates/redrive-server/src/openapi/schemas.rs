@@ -162,7 +162,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         vec![
             (
                 "subject",
-                json!({ "enum": ["paused", "guard", "breaker", "retry_after", "partition", "store", "suspects", "resets", "budget", "endpoints", "ramp"] }),
+                json!({ "enum": ["paused", "guard", "breaker", "retry_after", "partition", "store", "standstill", "suspects", "resets", "budget", "endpoints", "ramp"] }),
             ),
             (
                 "level",

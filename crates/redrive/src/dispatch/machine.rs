@@ -10,13 +10,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redrive_core::suspects::Suspects;
 use redrive_core::{BreakerSettings, Message, Meta, Policy, Random, Reason, Time};
 
 use super::calls::{CallId, Calls};
 use super::failed::AttemptFailed;
-use super::health::{HealthEntry, HealthFigures};
+use super::health::{HealthChange, HealthEntry, HealthFigures};
 use super::permits::Permits;
 use super::protection::{Protection, ProtectionSettings};
 use super::resets::{ResetSuspects, SOLE_ENDPOINT};
@@ -212,6 +213,11 @@ impl Machine {
     /// What a decision would be told now.
     pub fn views(&mut self, now: Time) -> Views {
         self.protection.views(now)
+    }
+
+    /// The process did not run for so long.
+    pub fn stood_still(&mut self, span: Duration, now: Time) {
+        self.protection.note(HealthChange::StoodStill { span }, now);
     }
 
     /// Appends what has happened to the health of the sink since the last call.

@@ -14,6 +14,7 @@ pub(crate) mod board;
 pub(crate) mod command;
 pub mod hooks;
 pub(crate) mod solitude;
+pub(crate) mod standstill;
 pub mod steer;
 pub(crate) mod watch;
 pub mod watchdog;
