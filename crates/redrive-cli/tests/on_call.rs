@@ -257,6 +257,33 @@ fn a_pause_by_the_guard_or_by_a_person_and_waiting_keys_are_shown() {
 }
 
 #[test]
+fn several_pills_behind_one_webhook_are_named_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let pills = ["o-7", "o-8", "o-9"];
+    let receiver = Receiver::start(move |request| {
+        std::thread::sleep(Duration::from_millis(10));
+        if pills.contains(&request.id()) { HANG_UP } else { OK }
+    });
+    let pipeline =
+        "name = \"orders\"\ntiers = [\"100ms\", \"200ms\", \"400ms\", \"800ms\"]\njitter = \"none\"";
+    let processor = Processor::start(dir.path(), &config(ENGINE, pipeline, &receiver.url()));
+    ingest(&processor, 0..60, &json!({}));
+    wait_for("a reset", || notice(&processor, "resets").is_some());
+    let text = status(&processor);
+    assert!(text.contains("receivers closed ") && text.contains(" × reset"), "{text}");
+    watch(&processor, &["orders"], &[" connections closed by receivers"]);
+    wait_for("the letters", || orders(&processor)["letters"]["open"] == 3);
+    let failed = events(&processor, "attempt failed");
+    let mut dead: Vec<&Value> = failed.iter().filter(|event| event["letter"].is_string()).collect();
+    dead.sort_by_key(|event| event["message_id"].to_string());
+    let named: Vec<&Value> = dead.iter().map(|event| &event["message_id"]).collect();
+    assert_eq!(named, pills, "{dead:?}");
+    assert!(dead.iter().all(|event| event["kind"] == "reset" && event["decision"] == "dead_letter"), "{dead:?}");
+    let closed = events(&processor, "the receiver closed the connection while handling o-");
+    assert!(closed.iter().all(|event| pills.contains(&event["message_id"].as_str().unwrap())), "{closed:?}");
+}
+
+#[test]
 fn a_process_that_was_killed_shows_its_suspects() {
     let dir = tempfile::tempdir().unwrap();
     let begun = Arc::new(AtomicUsize::new(0));
