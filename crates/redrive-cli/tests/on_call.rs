@@ -278,7 +278,10 @@ fn several_pills_behind_one_webhook_are_named_one_by_one() {
     dead.sort_by_key(|event| event["message_id"].to_string());
     let named: Vec<&Value> = dead.iter().map(|event| &event["message_id"]).collect();
     assert_eq!(named, pills, "{dead:?}");
-    assert!(dead.iter().all(|event| event["kind"] == "reset" && event["decision"] == "dead_letter"), "{dead:?}");
+    assert!(
+        dead.iter().all(|event| event["kind"] == "reset" && event["decision"] == "dead_letter"),
+        "{dead:?}"
+    );
     let closed = events(&processor, "the receiver closed the connection while handling o-");
     assert!(closed.iter().all(|event| pills.contains(&event["message_id"].as_str().unwrap())), "{closed:?}");
 }

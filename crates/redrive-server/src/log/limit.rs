@@ -48,16 +48,12 @@ impl LogLimit {
         let ended = if self.began.is_some_and(is_over) { self.end() } else { Vec::new() };
         self.began = self.began.or(Some(at));
         let had_left_out = self.seen.iter().any(|(group, seen)| *seen > group.max());
-        let seen = match self.seen.iter_mut().find(|(known, _)| *known == group) {
-            Some((_, seen)) => {
-                *seen += 1;
-                *seen
-            }
-            None => {
-                self.seen.push((group, 1));
-                1
-            }
-        };
+        let at = self.seen.iter().position(|(known, _)| *known == group).unwrap_or_else(|| {
+            self.seen.push((group, 0));
+            self.seen.len() - 1
+        });
+        self.seen[at].1 += 1;
+        let seen = self.seen[at].1;
         let is_in = seen <= group.max();
         Admitted { is_in, is_first_left_out: !is_in && !had_left_out, ended }
     }
