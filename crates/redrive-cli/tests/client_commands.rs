@@ -18,7 +18,8 @@ fn api() -> RecordedApi {
 
 const STATUS: &str = "\
 pipeline orders   ready 0   delayed 3   held 0   in flight 2   dead 61 (oldest 2h 00m)
-  since start: succeeded 5,934   dead 61   retried 901   attempts 6,896   p99 41 ms   late p99 3.2 ms
+  since start: succeeded 5,934   dead 61   retried 901   attempts 6,896
+  last 5 min: p99 41 ms   late p99 3.2 ms   held p99 53m (12 messages)   failed attempts 1,812 × reset, 9 × 503 (4 of replayed letters)
 ";
 
 #[test]
@@ -49,7 +50,10 @@ fn watch_prints_lines_until_it_is_interrupted() {
         command(&api.url(), &["status", "orders", "--watch"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("  sent/s 0   failed 0.0 %   ready 0   delayed 3   held 0   dead 61"), "{line}");
+    assert!(
+        line.contains("  sent/s 0   failed 0.0 %   ready 0   delayed 3   held 0   in flight 2   dead 61"),
+        "{line}"
+    );
     let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     assert_eq!(child.wait().unwrap().code(), Some(0));

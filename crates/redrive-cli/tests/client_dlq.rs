@@ -204,7 +204,7 @@ fn a_running_replay_is_found_again_by_its_name() {
     let ran = api.redrive(&["dlq", "replay", "--resume", "r-31"]).exits(0);
     assert_eq!(
         without_time(&ran.stdout),
-        "replay r-31  resumed at 140 of 300 (frozen at 10:41:07)   … 300/300   succeeded 300   dead again 0"
+        "replay r-31  resumed at 140 of 300 (frozen at 10:41:07Z)   … 300/300   succeeded 300   dead again 0"
     );
     assert!(!api.asked().iter().any(|asked| asked.line.starts_with("POST")), "a running job was resumed");
 }

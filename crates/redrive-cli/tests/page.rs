@@ -5,7 +5,7 @@ mod world;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use serde_json::{Value, json};
 use world::chromium::{self, Browser};
@@ -152,4 +152,119 @@ fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
     ]);
     wait_for("the numbers after the replay", || five(&mut browser) == shown);
     assert!(!receiver.requests_for("bad-0").is_empty());
+}
+
+/// What the page says of the pipeline, by the class of each notice: `bad: PAUSED paused: …`.
+fn notices(browser: &mut Browser) -> String {
+    let all = "[...document.querySelectorAll('.notices li')].map(li => li.className + ': ' + li.textContent).join('|')";
+    browser.evaluate(all).as_str().unwrap().to_owned()
+}
+
+/// After F5 the letters were gone, an open breaker was nowhere, and a discarded letter was dead for ever.
+#[test]
+fn a_reload_keeps_the_letters_and_trouble_is_shown_in_words_and_colour() {
+    let Some(program) = chromium::find() else {
+        println!("skipped: the page in a browser: no Chromium; scripts/page.sh install gets one");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let state = Arc::new(AtomicU8::new(0));
+    let answers = Arc::clone(&state);
+    let receiver = Receiver::start(move |request| {
+        match (request.id().split('-').next(), answers.load(Ordering::SeqCst)) {
+            (Some("bad"), _) => REFUSED,
+            (_, 1) => ("429 Too Many Requests", "retry-after: 86400\r\n"),
+            (_, 2) => UNAVAILABLE,
+            _ => OK,
+        }
+    });
+    let config = config(&receiver.url())
+        .replace("jitter", "breaker = { cooldown = \"1h\", cooldown_max = \"1h\" }\njitter");
+    let processor = Processor::start(dir.path(), &config);
+    let ingest = |word: &str, count: usize| {
+        let lines: Vec<String> =
+            (0..count).map(|n| json!({ "id": format!("{word}-{n}") }).to_string()).collect();
+        assert_eq!(processor.post_as(MESSAGES, "application/x-ndjson", &lines.join("\n")).status, 202);
+    };
+    let shown = || processor.get("/v1/pipelines/orders").json();
+    ingest("bad", 3);
+    ingest("good", 5);
+    wait_for("everything to be tried", || shown()["succeeded"] == 5 && shown()["letters"]["open"] == 3);
+    let discarded = processor.cli(&["dlq", "discard", "orders", "--filter", "id:bad-0", "--reason", "known"]);
+    assert!(discarded.status.success(), "{}", world::process::stderr(&discarded));
+
+    let mut browser = Browser::open(&program, dir.path(), &processor.url(&format!("/#token={TOKEN}")));
+    wait_for("the letters", || browser.text("#rows").contains("bad-2"));
+    assert_eq!(browser.evaluate("location.hash"), "#orders");
+    browser.evaluate("window.before = 1; location.reload()");
+    wait_for("the reload", || {
+        browser.evaluate("window.before === undefined && document.readyState === 'complete'") == true
+    });
+    wait_for("the letters after it", || browser.text("#rows").contains("bad-2"));
+    assert_eq!(browser.evaluate("document.querySelector('#letters').hidden"), false);
+    // A discarded letter is not dead, on the page as on the command line.
+    let numbers =
+        json!([["produced", "8"], ["succeeded", "5"], ["retrying", "0"], ["held", "0"], ["dead", "2"]]);
+    wait_for("the numbers", || five(&mut browser) == numbers);
+    assert!(browser.text(".number.dead small").contains("1 discarded"));
+    let status = world::process::stdout(&processor.cli(&["status", "orders"]));
+    assert!(status.contains("   dead 2 "), "{status}");
+    assert_eq!((notices(&mut browser).as_str(), browser.text("#status").as_str()), ("", "live"));
+    let dot = "document.querySelector('#dot').className";
+    assert_eq!(browser.evaluate(dot), "dot up");
+    assert!(browser.text("#pipelines").contains("last 5 min: p99 "), "{}", browser.text("#pipelines"));
+
+    assert!(processor.cli(&["pause", "orders"]).status.success());
+    wait_for("the pause", || notices(&mut browser).starts_with("bad: PAUSED paused: nothing is sent"));
+    assert!(notices(&mut browser).contains("redrive resume orders"));
+    assert!(processor.cli(&["resume", "orders"]).status.success());
+    wait_for("it to go on", || notices(&mut browser).is_empty());
+
+    state.store(1, Ordering::SeqCst);
+    ingest("busy", 1);
+    wait_for("the Retry-After", || notices(&mut browser).contains("bad: ASKED TO WAIT until 2"));
+    let text = notices(&mut browser);
+    assert!(
+        text.contains("answered busy-0 with 429 and Retry-After 24h")
+            && text.contains("redrive resume orders --now"),
+        "{text}"
+    );
+
+    state.store(2, Ordering::SeqCst);
+    assert!(processor.cli(&["resume", "orders", "--now"]).status.success());
+    ingest("more", 100);
+    wait_for("the breaker", || notices(&mut browser).contains("bad: breaker OPEN breaker open since "));
+    wait_for("the dot", || browser.evaluate(dot) == "dot bad");
+    assert!(
+        browser.text("#status").starts_with("live · orders: breaker OPEN"),
+        "{}",
+        browser.text("#status")
+    );
+    let colour = |browser: &mut Browser, of: &str| {
+        browser.evaluate(&format!("getComputedStyle(document.querySelector('{of}')).backgroundColor"))
+    };
+    let bad = colour(&mut browser, "#dot.bad");
+    browser.evaluate("document.querySelector('#dot').className = 'dot up'");
+    assert_ne!(colour(&mut browser, "#dot"), bad, "trouble has a colour of its own");
+    // The same numbers as everywhere.
+    wait_for("what was in flight", || shown()["pending"]["in_flight"] == 0);
+    let held = shown()["pending"]["held"].as_u64().unwrap();
+    wait_for("the numbers of the API", || five(&mut browser)[3] == json!(["held", held.to_string()]));
+    let status = world::process::stdout(&processor.cli(&["status", "orders"]));
+    assert!(status.contains(&format!("held {held} (")), "{status}");
+
+    // Situations that need more than this test has: the same list, whatever is in it.
+    let told = browser.evaluate(
+        "api('/v1/pipelines/orders').then(p => { \
+           p.attention = [ \
+             { subject: 'partition', level: 'bad', short: 'orders/3 held', text: 'orders/3: not allowed to write <b>orders.DLQ</b>' }, \
+             { subject: 'suspects', level: 'warning', short: '3 suspects', text: '3 suspects of having ended the process' }]; \
+           show(p); showLive([p]); \
+           return [...document.querySelectorAll('.notices li')].map(li => li.className + ': ' + li.textContent).join('|') + '|' + document.querySelector('#dot').className; })",
+    );
+    assert_eq!(
+        told,
+        "bad: orders/3 held orders/3: not allowed to write <b>orders.DLQ</b>|warning: 3 suspects 3 suspects of having \
+         ended the process|dot bad"
+    );
 }

@@ -46,6 +46,10 @@ impl ClosedSpans {
     /// How long it was closed to a message between `since`, when it was ready, and `until`, in milliseconds. Never more
     /// than has passed.
     pub fn kept_ms(&self, since: Time, until: Time) -> u64 {
+        // Most messages are younger than the last outage.
+        if self.open_end.is_none() && self.over.back().is_none_or(|last| last.until <= since) {
+            return 0;
+        }
         let current = self.open_end.map_or(0, |from| millis(until.since(from.max(since))));
         let of = |span: &Span| {
             let both = millis(until.min(span.until).since(since.max(span.from)));

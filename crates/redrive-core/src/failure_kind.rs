@@ -36,6 +36,19 @@ pub struct CountedError {
     pub text: String,
 }
 
+impl FailureKind {
+    /// The kind in one word, for logs; a status has its number beside it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Status(_) => "status",
+            Self::Timeout => "timeout",
+            Self::Refused => "refused",
+            Self::Reset => "reset",
+            Self::Other => "other",
+        }
+    }
+}
+
 impl Counted {
     pub fn matches(self, kind: FailureKind) -> bool {
         match (self, kind) {
@@ -85,10 +98,7 @@ impl fmt::Display for FailureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status(status) => write!(f, "{status}"),
-            Self::Timeout => f.write_str("timeout"),
-            Self::Refused => f.write_str("no answer"),
-            Self::Reset => f.write_str("broken off"),
-            Self::Other => f.write_str("other"),
+            _ => f.write_str(self.name()),
         }
     }
 }

@@ -1,104 +1,203 @@
-//! The structured log of failed attempts: one event each, with the fields operators search by.
+//! The structured log of failed attempts and dead letters, with the fields operators search by.
 //!
-//! Never a payload, a URL or an error's text, which may hold either. The time is written by whoever formats the log.
+//! Never a payload, a URL or an error's text, which may hold either. The time is written by whoever formats the log. In an
+//! outage every message fails, so events of one kind are limited, and a summary says how many were left out.
 
-use redrive::{AttemptFailed, Decided};
+mod limit;
 
-/// The longest correlation id that is taken over from a message.
-const CORRELATION_BYTES_MAX: usize = 128;
-/// Headers in which callers usually send theirs.
-const CORRELATION_HEADERS: [&str; 3] = ["correlation-id", "x-correlation-id", "x-request-id"];
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use redrive::letters::correlation_id;
+use redrive::letters::select::LetterIds;
+use redrive::{AttemptFailed, DeadLetter, Decided, Time, timestamp};
+
+use limit::{Group, LeftOut, LogLimit, WINDOW};
+
+/// Writes the log of one pipeline. Give its methods to `Pipeline::on_failure` and `Pipeline::on_dead_letter`.
+#[derive(Clone, Debug)]
+pub struct FailureLog {
+    letters_are_places: bool,
+    limited: Arc<Limited>,
+}
+
+/// The limit of a pipeline's log; what was left out is said at the latest when it ends.
+#[derive(Debug)]
+struct Limited {
+    pipeline: String,
+    limit: Mutex<LogLimit>,
+}
 
 /// The fields of one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
+    pub pipeline: String,
+    pub message_id: String,
     pub correlation_id: String,
-    pub endpoint_hash: Option<String>,
+    pub attempt: u64,
+    /// `status`, `timeout`, `refused`, `reset` or `other`.
+    pub kind: &'static str,
     pub status_code: Option<u64>,
     /// In seconds.
     pub retry_after_header: Option<u64>,
     pub class: &'static str,
+    pub took_ms: u64,
     pub decision: &'static str,
     pub delay_ms: Option<u64>,
+    pub due: Option<String>,
+    /// `false` for a retry that uses up no attempt, as in an outage.
+    pub counted: Option<bool>,
     pub reason: Option<&'static str>,
-    pub attempt: u64,
-    pub pipeline: String,
+    pub letter: Option<String>,
+    pub endpoint_hash: Option<String>,
 }
 
-/// Give this to `Pipeline::on_failure`: it writes the event with `tracing`. What ends in a dead letter is a warning.
-pub fn attempt_failed(failed: &AttemptFailed) {
-    let fields = fields(failed);
-    // Without `timestamp`: whoever writes the event gives it one, and JSON with a name twice is refused by some readers.
-    macro_rules! write_event {
-        ($level:ident) => {
-            tracing::$level!(
-                target: "redrive::attempt",
-                correlation_id = fields.correlation_id,
-                endpoint_hash = fields.endpoint_hash,
-                status_code = fields.status_code,
-                retry_after_header = fields.retry_after_header,
-                class = fields.class,
-                decision = fields.decision,
-                delay_ms = fields.delay_ms,
-                reason = fields.reason,
-                attempt = fields.attempt,
-                pipeline = fields.pipeline,
-                "attempt failed"
-            )
-        };
+impl FailureLog {
+    /// `letters_are_places`: whether letters are named by the place of their record in a topic.
+    pub fn new(pipeline: &str, letters_are_places: bool) -> Self {
+        let (pipeline, limit) = (pipeline.to_owned(), Mutex::default());
+        Self { letters_are_places, limited: Arc::new(Limited { pipeline, limit }) }
     }
-    match failed.decision {
-        Decided::Retry { .. } => write_event!(info),
-        Decided::Dead(_) => write_event!(warn),
-    }
-}
 
-/// What the event says. Pure.
-pub fn fields(failed: &AttemptFailed) -> Fields {
-    let note =
-        |name: &str| failed.notes.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str());
-    let (decision, delay_ms, reason) = match &failed.decision {
-        Decided::Retry { due, .. } => {
-            ("retry_at", Some(due.as_millis().saturating_sub(failed.at.as_millis())), None)
+    /// Writes the event of a failed attempt with `tracing`. What ends in a dead letter is a warning.
+    pub fn attempt_failed(&self, failed: &AttemptFailed) {
+        let is_dead = matches!(failed.decision, Decided::Dead(_));
+        let is_in = self.admit(Group { is_dead, kind: failed.kind.name() }, failed.at);
+        // Without `timestamp`: whoever writes the event gives it one, and JSON with a name twice is refused by some readers.
+        macro_rules! write_event {
+            ($level:ident) => {{
+                let fields = self.fields(failed);
+                tracing::$level!(
+                    target: "redrive::attempt",
+                    pipeline = fields.pipeline,
+                    message_id = fields.message_id,
+                    correlation_id = fields.correlation_id,
+                    attempt = fields.attempt,
+                    kind = fields.kind,
+                    status_code = fields.status_code,
+                    retry_after_header = fields.retry_after_header,
+                    class = fields.class,
+                    took_ms = fields.took_ms,
+                    decision = fields.decision,
+                    delay_ms = fields.delay_ms,
+                    due = fields.due,
+                    counted = fields.counted,
+                    reason = fields.reason,
+                    letter = fields.letter,
+                    endpoint_hash = fields.endpoint_hash,
+                    "attempt failed"
+                )
+            }};
         }
-        Decided::Dead(reason) => ("dead_letter", None, Some(reason.name())),
-    };
-    Fields {
-        correlation_id: correlation_id(failed, note("correlation_id")),
-        endpoint_hash: note("endpoint_hash").map(str::to_owned),
-        status_code: note("status_code").and_then(|code| code.parse().ok()),
-        retry_after_header: failed.retry_after.map(|wait| wait.as_secs()),
-        class: failed.class.name(),
-        decision,
-        delay_ms,
-        reason,
-        attempt: u64::from(failed.attempt),
-        pipeline: failed.pipeline.to_string(),
+        match (is_in, is_dead) {
+            (true, true) => write_event!(warn),
+            (true, false) => write_event!(info),
+            (false, _) if tracing::enabled!(target: "redrive::attempt", tracing::Level::DEBUG) => {
+                write_event!(debug);
+            }
+            (false, _) => {}
+        }
+    }
+
+    /// Writes the event of a letter that no attempt led to: it expired, its key is blocked, it is a poison pill, or
+    /// somebody cancelled it. The others are in the event of their last attempt.
+    pub fn dead_letter(&self, letter: &DeadLetter, now: Time) {
+        if letter.failure.is_some() {
+            return;
+        }
+        let reason = letter.reason.name();
+        if !self.admit(Group { is_dead: true, kind: reason }, now) {
+            return;
+        }
+        tracing::warn!(
+            target: "redrive::letter",
+            pipeline = &*letter.pipeline,
+            message_id = letter.message.id(),
+            correlation_id = correlation_id(&letter.message),
+            letter = self.letter(&letter.pipeline, letter.number),
+            reason,
+            decision = "dead_letter",
+            attempts = letter.meta.attempts,
+            crashes = letter.meta.crashes,
+            "dead letter"
+        );
+    }
+
+    /// What the event says. Pure.
+    pub fn fields(&self, failed: &AttemptFailed) -> Fields {
+        let note = |name: &str| {
+            failed.notes.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
+        };
+        let (decision, due, counted, reason) = match &failed.decision {
+            Decided::Retry { due, counts, .. } => ("retry_at", Some(*due), Some(*counts), None),
+            Decided::Dead(reason) => ("dead_letter", None, None, Some(reason.name())),
+        };
+        Fields {
+            pipeline: failed.pipeline.to_string(),
+            message_id: failed.message_id.clone(),
+            correlation_id: correlation_id(&failed.message),
+            attempt: u64::from(failed.attempt),
+            kind: failed.kind.name(),
+            status_code: note("status_code").and_then(|code| code.parse().ok()),
+            retry_after_header: failed.retry_after.map(|wait| wait.as_secs()),
+            class: failed.class.name(),
+            took_ms: u64::try_from(failed.took.as_millis()).unwrap_or(u64::MAX),
+            decision,
+            delay_ms: due.map(|due| due.as_millis().saturating_sub(failed.at.as_millis())),
+            due: due.map(timestamp::print),
+            counted: counted.filter(|counted| !counted),
+            reason,
+            letter: reason.map(|_| self.letter(&failed.pipeline, failed.number)),
+            endpoint_hash: note("endpoint_hash").map(str::to_owned),
+        }
+    }
+
+    fn letter(&self, pipeline: &str, number: u64) -> String {
+        LetterIds { pipeline, are_places: self.letters_are_places }.text(number)
+    }
+
+    /// Whether the event is written. The first one that is not sees to it that the summary comes, also if nothing follows.
+    fn admit(&self, group: Group, at: Time) -> bool {
+        let admitted = self.limited.limit.lock().unwrap_or_else(PoisonError::into_inner).admit(group, at);
+        self.limited.say(&admitted.ended);
+        if admitted.is_first_left_out
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let limited = Arc::downgrade(&self.limited);
+            runtime.spawn(async move {
+                tokio::time::sleep(WINDOW).await;
+                Weak::upgrade(&limited).iter().for_each(|limited| limited.flush());
+            });
+        }
+        admitted.is_in
     }
 }
 
-/// The sender's own, if it is a plain word; else one made from the message's id, the same for all its attempts.
-fn correlation_id(failed: &AttemptFailed, noted: Option<&str>) -> String {
-    let header = |wanted: &str| {
-        let mut headers = failed.message.headers();
-        let found = headers.find(|(name, _)| name.eq_ignore_ascii_case(wanted));
-        found.and_then(|(_, value)| std::str::from_utf8(value).ok())
-    };
-    let given = noted.into_iter().chain(CORRELATION_HEADERS.into_iter().filter_map(header));
-    given.into_iter().find(|id| is_plain(id)).map_or_else(|| made_of(&failed.message_id), str::to_owned)
+impl Limited {
+    fn flush(&self) {
+        let left_out = self.limit.lock().unwrap_or_else(PoisonError::into_inner).end();
+        self.say(&left_out);
+    }
+
+    fn say(&self, left_out: &[LeftOut]) {
+        for LeftOut { group, count } in left_out {
+            let decision = if group.is_dead { "dead_letter" } else { "retry_at" };
+            tracing::info!(
+                target: "redrive::attempt",
+                pipeline = self.pipeline,
+                kind = group.kind,
+                decision,
+                left_out = count,
+                within_s = WINDOW.as_secs(),
+                "more attempts failed the same way and were not logged one by one; -v logs them all"
+            );
+        }
+    }
 }
 
-fn is_plain(id: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    (1..=CORRELATION_BYTES_MAX).contains(&id.len()) && id.bytes().all(plain)
-}
-
-/// FNV-1a: it has to be stable and short, not secret.
-fn made_of(id: &str) -> String {
-    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    format!("req_{hash:016x}")
+impl Drop for Limited {
+    fn drop(&mut self) {
+        self.flush();
+    }
 }
 
 #[cfg(test)]
@@ -107,7 +206,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use redrive::{Class, Message, Reason, Time};
+    use redrive::{Class, FailureKind, Message, Reason};
     use tracing::field::{Field, Visit};
     use tracing::span;
 
@@ -124,9 +223,11 @@ mod tests {
         AttemptFailed {
             pipeline: Arc::from("push"),
             message_id: "o-1".to_owned(),
+            number: 17,
             message,
             attempt: 2,
             class: Class::RateLimited,
+            kind: FailureKind::Status(429),
             error: "429 from https://user:pw@example.test/x".to_owned(),
             retry_after: Some(Duration::from_secs(15)),
             took: Duration::from_millis(3),
@@ -140,24 +241,22 @@ mod tests {
         Decided::Retry { due: Time::from_millis(16_000), tier: Arc::from("5s"), counts: true }
     }
 
+    fn fields(failed: &AttemptFailed) -> Fields {
+        FailureLog::new("push", false).fields(failed)
+    }
+
     #[test]
     fn an_event_has_the_fields_of_its_failure() {
         let retried = fields(&failed(retry(), &[]));
         assert_eq!((retried.status_code, retried.retry_after_header), (Some(429), Some(15)));
         assert_eq!((retried.decision, retried.delay_ms, retried.reason), ("retry_at", Some(15_000), None));
+        assert_eq!((retried.kind, retried.message_id.as_str(), retried.attempt), ("status", "o-1", 2));
+        assert_eq!((retried.due.as_deref(), retried.letter), (Some("1970-01-01T00:00:16.000Z"), None));
         assert!(retried.correlation_id.starts_with("req_"));
         let dead = fields(&failed(Decided::Dead(Reason::TtlExceeded), &[]));
         assert_eq!((dead.decision, dead.delay_ms, dead.reason), ("dead_letter", None, Some("ttl_exceeded")));
+        assert_eq!(dead.letter.as_deref(), Some("push/17"));
         assert_eq!(dead.correlation_id, retried.correlation_id);
-    }
-
-    #[test]
-    fn a_senders_correlation_id_is_used_if_it_is_a_plain_word() {
-        let of = |value: &str| fields(&failed(retry(), &[("X-Request-Id", value)])).correlation_id;
-        assert_eq!(of("abc-123"), "abc-123");
-        for odd in ["", "https://example.test/?token=x", "a b", &"x".repeat(129)] {
-            assert!(of(odd).starts_with("req_"), "{odd}");
-        }
     }
 
     /// Keeps what is written, as text.
@@ -191,8 +290,9 @@ mod tests {
     fn what_is_written_holds_no_payload_no_url_and_no_empty_field() {
         let lines = Lines::default();
         tracing::subscriber::with_default(lines.clone(), || {
-            attempt_failed(&failed(retry(), &[("authorization", "Bearer s3cret")]));
-            attempt_failed(&failed(Decided::Dead(Reason::Gone), &[]));
+            let log = FailureLog::new("push", false);
+            log.attempt_failed(&failed(retry(), &[("authorization", "Bearer s3cret")]));
+            log.attempt_failed(&failed(Decided::Dead(Reason::Gone), &[]));
         });
         let text = lines.0.lock().unwrap().clone();
         for part in [
@@ -210,5 +310,20 @@ mod tests {
         for secret in ["4111", "example.test", "s3cret", "pw", "None"] {
             assert!(!text.contains(secret), "{secret}: {text}");
         }
+    }
+
+    #[test]
+    fn an_outage_does_not_flood_the_log_and_what_is_left_out_is_said() {
+        let lines = Lines::default();
+        tracing::subscriber::with_default(lines.clone(), || {
+            let log = FailureLog::new("push", false);
+            for number in 0..5_000 {
+                log.attempt_failed(&AttemptFailed { number, ..failed(retry(), &[]) });
+            }
+        });
+        let text = lines.0.lock().unwrap().clone();
+        assert_eq!(text.matches("INFO message=attempt failed").count(), 10, "{}", &text[..500]);
+        assert!(text.contains("left_out=4990"), "{}", &text[text.len() - 500..]);
+        assert_eq!(text.matches("DEBUG message=attempt failed").count(), 4_990, "-v has them all");
     }
 }

@@ -35,15 +35,6 @@ pub struct Pipelines {
     pub pipelines: Vec<PipelineView>,
 }
 
-/// What a store has found about itself.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct StoreHealth {
-    pub damaged: u64,
-    pub scrubbed: Option<Instant>,
-    pub index_rebuilds: u64,
-}
-
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PipelineView {
@@ -57,14 +48,45 @@ pub struct PipelineView {
     pub dead: u64,
     pub retried: u64,
     pub attempts: u64,
-    pub late_p99_ms: Option<f64>,
-    pub end_to_end_p99_ms: Option<f64>,
+    pub recent: Recent,
+    pub attention: Vec<Notice>,
     /// `closed`, `open` or `half_open`.
     pub breaker: String,
     pub health: Health,
-    pub store: StoreHealth,
     pub policy: Policy,
     pub condition: Condition,
+}
+
+/// The last minutes, without what messages were held.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Recent {
+    /// Zero if the processor does not say.
+    pub window_s: u64,
+    pub end_to_end_p99_ms: Option<f64>,
+    pub late_p99_ms: Option<f64>,
+    pub held: u64,
+    pub held_p99_ms: Option<f64>,
+    pub failed: Vec<FailedKind>,
+    pub failed_replayed: u64,
+}
+
+/// Failed attempts of one kind.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct FailedKind {
+    pub kind: String,
+    pub attempts: u64,
+}
+
+/// Something that needs attention.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Notice {
+    pub subject: String,
+    pub short: String,
+    pub text: String,
+    pub command: Option<String>,
 }
 
 /// What is asked of a policy here.
@@ -105,31 +127,10 @@ pub struct Health {
     pub permits: u64,
     pub permits_max: u64,
     pub budget_remaining: Option<u32>,
-    pub paused_because: Option<String>,
-    pub suspects: u64,
     pub waits_until: Option<Instant>,
-    pub waits_because: Option<String>,
-    pub resets: Resets,
-    pub endpoints: Option<EndpointsLeftAlone>,
     pub if_closed_now: Option<Recovery>,
     pub incident: Option<Incident>,
     pub history: Vec<HealthChange>,
-}
-
-/// Connections that receivers closed while they handled a message.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Resets {
-    pub lately: u64,
-    pub apart: u64,
-}
-
-/// Endpoints and origins that are left alone for now.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct EndpointsLeftAlone {
-    pub left_alone: u64,
-    pub origins_left_alone: u64,
 }
 
 /// What would happen if the sink were back now.

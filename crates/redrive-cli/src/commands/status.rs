@@ -11,7 +11,7 @@ use redrive::Time;
 use serde_json::Value;
 
 use crate::args::Global;
-use crate::client::answers::PipelineView;
+use crate::client::answers::{PipelineView, Recent};
 use crate::client::{ClientFault, Session, with_api};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, Style, age, count};
@@ -100,7 +100,8 @@ pub fn write(json: &Value, view: &PipelineView, now: Time, out: &mut Output) -> 
     for line in condition::lines(&view.condition) {
         out.line(&format!("  {line}"))?;
     }
-    out.line(&format!("  {}", done(view)))
+    out.line(&format!("  {}", done(view)))?;
+    recent(view).map_or(Ok(()), |recent| out.line(&format!("  {recent}")))
 }
 
 /// What waits and what is dead.
@@ -133,18 +134,42 @@ fn oldest_age(at: Option<Time>, now: Time) -> String {
 
 /// What was done since the processor started.
 fn done(view: &PipelineView) -> String {
-    let mut parts = vec![
+    [
         format!("since start: succeeded {}", count(view.succeeded)),
         format!("dead {}", count(view.dead)),
         format!("retried {}", count(view.retried)),
         format!("attempts {}", count(view.attempts)),
-    ];
-    let milliseconds = |ms: f64| if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") };
-    if let Some(ms) = view.end_to_end_p99_ms {
-        parts.push(format!("p99 {}", milliseconds(ms)));
+    ]
+    .join("   ")
+}
+
+/// How quick it was lately and what failed, if anything was done. The time that messages were held is kept apart.
+fn recent(view: &PipelineView) -> Option<String> {
+    let Recent { window_s, held, failed_replayed, .. } = view.recent;
+    let named = |name: &str, ms: Option<f64>| ms.map(|ms| format!("{name} {}", milliseconds(ms)));
+    let mut parts: Vec<String> = named("p99", view.recent.end_to_end_p99_ms).into_iter().collect();
+    parts.extend(named("late p99", view.recent.late_p99_ms));
+    parts.extend(
+        named("held p99", view.recent.held_p99_ms).map(|p99| format!("{p99} ({} messages)", count(held))),
+    );
+    let failed = view.recent.failed.iter();
+    let failed: Vec<String> = failed.map(|of| format!("{} × {}", count(of.attempts), of.kind)).collect();
+    if !failed.is_empty() {
+        let replayed = match failed_replayed {
+            0 => String::new(),
+            replayed => format!(" ({} of replayed letters)", count(replayed)),
+        };
+        parts.push(format!("failed attempts {}{replayed}", failed.join(", ")));
     }
-    if let Some(ms) = view.late_p99_ms {
-        parts.push(format!("late p99 {}", milliseconds(ms)));
+    (!parts.is_empty()).then(|| format!("last {} min: {}", window_s / 60, parts.join("   ")))
+}
+
+/// `3.2 ms`, `41 ms`, `8.4 s`, `53m`.
+fn milliseconds(ms: f64) -> String {
+    match ms {
+        ..10.0 => format!("{ms:.1} ms"),
+        ..1_000.0 => format!("{ms:.0} ms"),
+        ..60_000.0 => format!("{:.1} s", ms / 1_000.0),
+        _ => age::age(std::time::Duration::from_secs((ms / 1_000.0) as u64)),
     }
-    parts.join("   ")
 }

@@ -12,9 +12,14 @@ pub fn date(at: Time) -> String {
     print(at)[..10].to_owned()
 }
 
-/// The time of day, in UTC: `04:10:10`.
+/// The time of day, in UTC: `04:10:10Z`.
 pub fn clock(at: Time) -> String {
-    print(at)[11..19].to_owned()
+    format!("{}Z", &print(at)[11..19])
+}
+
+/// To the second, in UTC: `2026-11-17 03:12:07Z`.
+pub fn date_and_clock(at: Time) -> String {
+    format!("{} {}", date(at), clock(at))
 }
 
 /// Reads RFC 3339; a date alone is its first moment in UTC. `None` if it is no instant after 1970.
@@ -40,7 +45,7 @@ mod tests {
     #[test]
     fn the_parts_of_an_instant_are_cut_from_the_whole() {
         let at = Time::from_millis(1_794_778_805_120);
-        assert_eq!((date(at), clock(at)), ("2026-11-15".to_owned(), "21:40:05".to_owned()));
+        assert_eq!((date(at), clock(at)), ("2026-11-15".to_owned(), "21:40:05Z".to_owned()));
         assert_eq!(date(Time::MAX), "9999-12-31");
     }
 }

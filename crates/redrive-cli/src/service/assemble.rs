@@ -9,8 +9,11 @@ use redrive::engine::StoreNotice;
 use redrive::engine::embedded::Tuning;
 use redrive::naming::Naming;
 use redrive::replay::Replays;
-use redrive::{BuildError, Clock as _, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock};
+use redrive::{
+    BuildError, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock,
+};
 use redrive_server::alerts::AlertKind;
+use redrive_server::log::FailureLog;
 use redrive_server::{Intake, Readers, Served, ServerOptions, Service, Token};
 use redrive_sinks::WebhookSink;
 
@@ -128,8 +131,10 @@ fn prepare(
     for pipeline in &config.pipelines {
         match sink::build(pipeline) {
             Ok(sink) => {
-                let made = pipeline_of(pipeline, sink, health.clone());
-                pipelines.push(if watches_pills(config, pipeline) { told_of(made, pills) } else { made });
+                let log = FailureLog::new(&pipeline.name, config.engine.kind == EngineKind::Kafka);
+                let pills = watches_pills(config, pipeline).then(|| Arc::clone(pills));
+                let made = pipeline_of(pipeline, sink, health.clone(), &log);
+                pipelines.push(made.on_dead_letter(on_dead_letter(log, pills)));
             }
             Err(faults) => {
                 wrong.extend(faults.iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name)));
@@ -149,7 +154,8 @@ fn build(pipelines: Vec<Pipeline>, stores: impl redrive::Stores + 'static) -> Re
     builder.build().map_err(|error| build_failed(&error))
 }
 
-fn pipeline_of(config: &PipelineConfig, sink: WebhookSink, health: HealthLog) -> Pipeline {
+fn pipeline_of(config: &PipelineConfig, sink: WebhookSink, health: HealthLog, log: &FailureLog) -> Pipeline {
+    let log = log.clone();
     let pipeline = Pipeline::new(&config.name)
         .policy(config.policy.clone())
         // The sink ends an exchange by itself and knows why; this one is for a sink that does not.
@@ -163,7 +169,7 @@ fn pipeline_of(config: &PipelineConfig, sink: WebhookSink, health: HealthLog) ->
         .on_stuck(super::stuck::leave)
         .on_health(move |changed| health.tell(changed))
         .on_store(store_log(&config.name))
-        .on_failure(redrive_server::log::attempt_failed);
+        .on_failure(move |failed| log.attempt_failed(failed));
     match config.dedup {
         Some(window) => pipeline.dedup(window),
         None => pipeline,
@@ -190,9 +196,15 @@ fn watches_pills(config: &Config, pipeline: &PipelineConfig) -> bool {
     config.alerts.iter().any(wants)
 }
 
-fn told_of(pipeline: Pipeline, pills: &Arc<Pills>) -> Pipeline {
-    let pills = Arc::clone(pills);
-    pipeline.on_dead_letter(move |letter| pills.notice(letter, WallClock.now()))
+fn on_dead_letter(
+    log: FailureLog,
+    pills: Option<Arc<Pills>>,
+) -> impl Fn(&DeadLetter) + Send + Sync + 'static {
+    move |letter| {
+        let now = WallClock.now();
+        log.dead_letter(letter, now);
+        pills.iter().for_each(|pills| pills.notice(letter, now));
+    }
 }
 
 fn service(config: &Config, redrive: &Redrive, dir: Option<&Path>) -> Result<Service, Failed> {

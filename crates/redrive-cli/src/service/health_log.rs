@@ -23,10 +23,11 @@ impl HealthLog {
 
     pub fn tell(&self, changed: &HealthChanged) {
         let HealthChanged { pipeline, at, change } = changed;
+        let (pipeline, message_id) = (&**pipeline, change.message_id());
         if change.is_bad() {
-            tracing::warn!(target: "redrive::health", pipeline = &**pipeline, "{change}");
+            tracing::warn!(target: "redrive::health", pipeline, message_id, "{change}");
         } else {
-            tracing::info!(target: "redrive::health", pipeline = &**pipeline, "{change}");
+            tracing::info!(target: "redrive::health", pipeline, message_id, "{change}");
         }
         if let (HealthChange::Flood(flood), Some(actions)) = (change, self.actions.get()) {
             let mut action = Action::new(*at, ACTOR, ActionKind::Pause, pipeline);

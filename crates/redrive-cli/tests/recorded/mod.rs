@@ -193,6 +193,8 @@ pub fn pipeline(paused: bool) -> Value {
         "pending": {"ready": 0, "delayed": 3, "key_wait": 0, "in_flight": 2, "held": 0},
         "letters": {"open": 61, "replaying": 0, "succeeded": 12, "discarded": 47},
         "oldest_pending": null, "oldest_letter": ago(7_230), "succeeded": 5_934, "dead": 61, "retried": 901,
-        "attempts": 6_896, "late_p99_ms": 3.2, "end_to_end_p99_ms": 41.0, "breaker": "closed",
+        "attempts": 6_896, "late_p99_ms": 9e5, "end_to_end_p99_ms": 9e5, "breaker": "closed",
+        "recent": {"window_s": 300, "late_p99_ms": 3.2, "end_to_end_p99_ms": 41.0, "held": 12, "held_p99_ms": 3_180_000.0,
+            "failed": [{"kind": "reset", "attempts": 1_812}, {"kind": "503", "attempts": 9}], "failed_replayed": 4},
     })
 }

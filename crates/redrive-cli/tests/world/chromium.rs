@@ -72,7 +72,8 @@ impl Browser {
     pub fn text(&mut self, selector: &str) -> String {
         let selector = json!(selector);
         let value = self.evaluate(&format!("document.querySelector({selector})?.textContent ?? ''"));
-        value.as_str().unwrap().to_owned()
+        // A document that is just being replaced has no value.
+        value.as_str().unwrap_or_default().to_owned()
     }
 
     fn call(&mut self, method: &str, params: &Value) -> Value {

@@ -8,5 +8,7 @@ pub mod pipelines;
 pub mod replays;
 pub mod selection;
 pub mod view;
+mod view_attention;
 mod view_condition;
 mod view_health;
+mod view_recent;

@@ -6,6 +6,7 @@ use std::collections::btree_map::Entry;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive::engine::Attempt;
+use redrive::letters::correlation_id;
 use redrive::letters::select::LetterIds;
 use redrive::messages::ListedMessage;
 use redrive::{
@@ -15,8 +16,10 @@ use redrive_core::{Class, Message, Schedule, duration};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::view_attention::{self, Notice};
 use super::view_condition::ConditionView;
 use super::view_health::HealthView;
+use super::view_recent::{RecentView, p99_ms};
 use crate::service::Served;
 
 /// A time as text, or none.
@@ -42,8 +45,11 @@ pub struct PipelineView<'a> {
     dead: u64,
     retried: u64,
     attempts: u64,
+    /// Since the process started, as the metrics have them; `recent` forgets.
     late_p99_ms: Option<f64>,
     end_to_end_p99_ms: Option<f64>,
+    recent: RecentView,
+    attention: Vec<Notice>,
     breaker: &'static str,
     health: HealthView,
     condition: ConditionView,
@@ -93,10 +99,10 @@ impl From<&Figures> for LetterCounts {
 
 pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
     let counts = figures.pending;
-    let p99_ms = |quantile: Option<f64>| quantile.map(|seconds| (seconds * 1e6).round() / 1e3);
+    let paused = served.handle.is_paused();
     PipelineView {
         name: served.handle.name(),
-        paused: served.handle.is_paused(),
+        paused,
         mode: served.handle.mode().name(),
         ordering: match served.handle.ordering() {
             Ordering::None => "none",
@@ -119,8 +125,10 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
         dead: figures.dead.total(),
         retried: figures.retried(),
         attempts: figures.attempts.total(),
-        late_p99_ms: p99_ms(figures.retry_lateness.quantile(0.99)),
-        end_to_end_p99_ms: p99_ms(figures.end_to_end.quantile(0.99)),
+        late_p99_ms: p99_ms(&figures.retry_lateness),
+        end_to_end_p99_ms: p99_ms(&figures.end_to_end),
+        recent: (&figures.recent).into(),
+        attention: view_attention::notices(served.handle.name(), paused, figures, served.handle.now()),
         breaker: figures.health.breaker.state.name(),
         health: HealthView::of(figures),
         store: StoreView {
@@ -180,6 +188,7 @@ impl PolicyView {
 #[derive(Debug, Serialize)]
 pub struct ListedView {
     id: String,
+    correlation_id: String,
     /// Its name where ids repeat: `orders/17`, or on Kafka the place of its record, `orders/7/1182`.
     number: String,
     state: &'static str,
@@ -205,6 +214,7 @@ pub fn listed(ids: LetterIds<'_>, listed: &ListedMessage, with_payload: bool) ->
     let last = found.history.attempts().pop();
     ListedView {
         id: message.id().to_owned(),
+        correlation_id: correlation_id(message),
         number: ids.text(found.at.number),
         state: listed.state.name(),
         key: message.key().map(text),
@@ -312,6 +322,7 @@ impl AttemptView {
 pub struct LetterView {
     id: String,
     message: String,
+    correlation_id: String,
     key: Option<String>,
     tenant: Option<String>,
     state: &'static str,
@@ -347,6 +358,7 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
     LetterView {
         id: ids.text(letter.id),
         message: message.id().to_owned(),
+        correlation_id: correlation_id(message),
         key: message.key().map(text),
         tenant: message.tenant().map(str::to_owned),
         state: letter.state.name(),

@@ -101,12 +101,76 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("dead", count()),
             ("retried", count()),
             ("attempts", count()),
-            ("late_p99_ms", number_or_null()),
-            ("end_to_end_p99_ms", number_or_null()),
+            (
+                "late_p99_ms",
+                json!({ "type": ["number", "null"], "description": "Since the process started; `recent` has the last minutes." }),
+            ),
+            (
+                "end_to_end_p99_ms",
+                json!({ "type": ["number", "null"], "description": "Since the process started; `recent` has the last minutes." }),
+            ),
+            ("recent", one("Recent")),
+            ("attention", many("Notice")),
             ("breaker", json!({ "enum": ["closed", "open", "half_open"] })),
             ("health", one("SinkHealth")),
             ("condition", one("Condition")),
             ("store", one("StoreHealth")),
+        ],
+    );
+    add(
+        "Recent",
+        &["window_s"],
+        vec![
+            ("window_s", json!({ "type": "integer", "description": "How far back it looks, in seconds." })),
+            (
+                "end_to_end_p99_ms",
+                json!({ "type": ["number", "null"], "description": "From creation to success, without the time held." }),
+            ),
+            (
+                "late_p99_ms",
+                json!({ "type": ["number", "null"], "description": "From the due time to the start, without the time held." }),
+            ),
+            (
+                "held",
+                json!({ "type": "integer", "description": "Messages that succeeded after nothing could be sent for a while (breaker, Retry-After, pause)." }),
+            ),
+            ("held_p99_ms", number_or_null()),
+            (
+                "failed",
+                json!({
+                    "type": "array",
+                    "description": "Failed attempts by kind, the most frequent first.",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "kind": { "type": "string", "description": "timeout, refused, reset, other, or a status." },
+                            "attempts": { "type": "integer" },
+                        },
+                    },
+                }),
+            ),
+            ("failed_total", count()),
+            (
+                "failed_replayed",
+                json!({ "type": "integer", "description": "Of these, attempts of replayed letters." }),
+            ),
+        ],
+    );
+    add(
+        "Notice",
+        &["subject", "level", "short", "text"],
+        vec![
+            (
+                "subject",
+                json!({ "enum": ["paused", "guard", "breaker", "retry_after", "partition", "store", "standstill", "suspects", "resets", "budget", "endpoints", "ramp"] }),
+            ),
+            (
+                "level",
+                json!({ "enum": ["bad", "warning"], "description": "bad: messages do not move, or data is damaged." }),
+            ),
+            ("short", text()),
+            ("text", text()),
+            ("command", json!({ "type": "string", "description": "The command that changes it." })),
         ],
     );
     add(
@@ -295,6 +359,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         &["id", "number", "state", "attempts", "created"],
         vec![
             ("id", text()),
+            ("correlation_id", json!({ "type": "string", "description": "As in the log." })),
             (
                 "number",
                 json!({ "type": "string", "description": "Its name where ids repeat: orders/17, on Kafka orders/7/1182." }),
@@ -366,6 +431,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         vec![
             ("id", text()),
             ("message", text()),
+            ("correlation_id", json!({ "type": "string", "description": "As in the log." })),
             ("key", text_or_null()),
             ("tenant", text_or_null()),
             ("state", json!({ "enum": ["open", "replaying", "succeeded", "discarded"] })),

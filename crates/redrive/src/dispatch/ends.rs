@@ -35,10 +35,11 @@ const SHARED_RESETS_MAX: u32 = 8;
 
 impl Machine {
     pub(super) fn succeeded(&mut self, call: Call, now: Time) {
-        let Meta { created, .. } = call.delivery.meta;
+        let Meta { created, held_ms, .. } = call.delivery.meta;
         self.figures.attempts.ok += 1;
         if created > Time::ZERO {
             self.figures.end_to_end.observe_ms(now.as_millis().saturating_sub(created.as_millis()));
+            self.recent.succeeded(created, held_ms, call.delivery.due.unwrap_or(created), now);
         }
         self.protection.took(now.since(call.started));
         self.end_turn_at(&call, now);
@@ -94,6 +95,7 @@ impl Machine {
             views.health = Health::Unhealthy { retry_in: Duration::ZERO };
         }
         self.figures.attempts.add(failure.class());
+        self.recent.failed(failure.kind(), call.delivery.meta.replays > 0, now);
         let Call { delivery, started, permit, is_suspect, to, .. } = call;
         let delivery = self.with_time_held(delivery, started);
         let undecided = Undecided { delivery, started, ended: now, failure, random, to };
@@ -127,9 +129,8 @@ impl Machine {
             && let Some(attempt) = &settlement.attempt
         {
             let tier = &self.figures.retries[tier_of(&decision, &self.figures)].tier;
-            let message = &settlement.delivery.message;
-            let decided = (&decision, tier);
-            self.failed.extend(AttemptFailed::new(pipeline, message, attempt, &failure, decided, ended));
+            let (delivery, decided) = (&settlement.delivery, (&decision, tier));
+            self.failed.extend(AttemptFailed::new(pipeline, delivery, attempt, &failure, decided, ended));
         }
         match (settlement.verdict, permit) {
             (Verdict::Retry { due, meta }, Some(permit)) if self.waits_in_place() => {

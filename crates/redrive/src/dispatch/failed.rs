@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::{Class, Decision, Message, Reason, Time};
+use redrive_core::{Class, Decision, FailureKind, Message, Reason, Time};
 
-use crate::engine::Attempt;
+use crate::engine::{Attempt, Delivery};
 use crate::failure::Failure;
 
 /// One failed attempt. What is decided here may not be durable yet.
@@ -13,11 +13,15 @@ use crate::failure::Failure;
 pub struct AttemptFailed {
     pub pipeline: Arc<str>,
     pub message_id: String,
+    /// The message's number in its pipeline. If it becomes a dead letter, the letter has the same.
+    pub number: u64,
     /// For its headers, such as a correlation id. A copy of a pointer, not of the payload.
     pub message: Message,
     /// 1 for the first call.
     pub attempt: u32,
     pub class: Class,
+    /// How the call failed: a status, a timeout, no connection, or one that was reset.
+    pub kind: FailureKind,
     /// The error and its causes, outermost first, joined by `: `.
     pub error: String,
     /// What the downstream asked for.
@@ -57,7 +61,7 @@ impl AttemptFailed {
     /// `None` if the decision is no answer to a failure.
     pub(super) fn new(
         pipeline: &Arc<str>,
-        message: &Message,
+        delivery: &Delivery,
         attempt: &Attempt,
         failure: &Failure,
         (decision, tier): (&Decision, &Arc<str>),
@@ -70,12 +74,15 @@ impl AttemptFailed {
             }
             Decision::DeadLetter(reason) => Decided::Dead(*reason),
         };
+        let message = &delivery.message;
         Some(Self {
             pipeline: Arc::clone(pipeline),
             message_id: message.id().to_owned(),
+            number: delivery.receipt.number(),
             message: message.clone(),
             attempt: attempt.number,
             class: attempt.class,
+            kind: failure.kind(),
             error: attempt.error.clone(),
             retry_after: failure.retry_after(),
             took: Duration::from_millis(u64::from(attempt.took_ms)),

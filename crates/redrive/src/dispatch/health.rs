@@ -121,6 +121,10 @@ pub enum HealthChange {
         message_id: String,
         times: u32,
     },
+    /// The process did not run: it was stopped, or starved.
+    StoodStill {
+        span: Duration,
+    },
     /// A handler does not come back and does not yield.
     Stuck {
         message_id: String,
@@ -129,6 +133,19 @@ pub enum HealthChange {
 }
 
 impl HealthChange {
+    /// The message it is about, if it is about one.
+    pub fn message_id(&self) -> Option<&str> {
+        match self {
+            Self::RunsAlone { message_id, .. }
+            | Self::Convicted { message_id, .. }
+            | Self::ReceiverClosed { message_id, .. }
+            | Self::ReceiverKilled { message_id, .. }
+            | Self::Stuck { message_id, .. } => Some(message_id),
+            Self::AskedToWait(wait) => Some(&wait.message_id),
+            _ => None,
+        }
+    }
+
     /// Whether somebody should look.
     pub fn is_bad(&self) -> bool {
         match self {
@@ -141,6 +158,7 @@ impl HealthChange {
             | Self::UncleanEnds { .. }
             | Self::Convicted { .. }
             | Self::ReceiverKilled { .. }
+            | Self::StoodStill { .. }
             | Self::Stuck { .. } => true,
             Self::RunsAlone { .. }
             | Self::WaitLifted
@@ -293,6 +311,15 @@ impl fmt::Display for HealthChange {
                 "▲ {message_id} dead-lettered: poison_pill, quarantined. The receiver closed the connection {times} \
                  times while handling it, and answered others in between"
             ),
+            Self::StoodStill { span } => {
+                let whole = Duration::from_secs(span.as_secs());
+                write!(
+                    f,
+                    "▲ the process stood still for {}: it was stopped, or its machine suspended, or starved of processor \
+                     or disk",
+                    duration::print(whole)
+                )
+            }
             Self::Stuck { message_id, after } => {
                 let after = duration::print(*after);
                 write!(f, "▲ the handler of {message_id} has not come back for {after} and does not yield")

@@ -100,6 +100,7 @@ impl Machine {
             && (attempt > 1 || (message.key().is_none() && *due > message.created()))
         {
             self.figures.retry_lateness.observe_ms(call.started.as_millis().saturating_sub(due.as_millis()));
+            self.recent.late(*due, call.started);
         }
         if due.is_none() && attempt == 1 && meta.replays == 0 {
             self.figures.stall.observe(call.started.since(message.created()));

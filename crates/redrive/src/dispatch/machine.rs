@@ -10,13 +10,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redrive_core::suspects::Suspects;
 use redrive_core::{BreakerSettings, Message, Meta, Policy, Random, Reason, Time};
 
 use super::calls::{CallId, Calls};
 use super::failed::AttemptFailed;
-use super::health::{HealthEntry, HealthFigures};
+use super::health::{HealthChange, HealthEntry, HealthFigures};
 use super::permits::Permits;
 use super::protection::{Protection, ProtectionSettings};
 use super::resets::{ResetSuspects, SOLE_ENDPOINT};
@@ -27,7 +28,7 @@ use super::unconfirmed::Unconfirmed;
 use super::waiting::Waiting;
 use crate::engine::{Delivery, Settlement, Ticket, Verdict};
 use crate::failure::Failure;
-use crate::figures::Figures;
+use crate::figures::{Figures, recent::Recent};
 use crate::settle;
 
 pub use crate::settle::Views;
@@ -59,6 +60,8 @@ pub enum Ended {
 /// A message that is a dead letter now, durably, with the failure that led to it as the handler gave it.
 #[derive(Debug)]
 pub struct Parked {
+    /// The number of the letter.
+    pub number: u64,
     pub message: Message,
     pub reason: Reason,
     pub meta: Meta,
@@ -100,6 +103,7 @@ pub struct Machine {
     pub(super) paused: bool,
     released: u64,
     pub(super) figures: Figures,
+    pub(super) recent: Recent,
     /// Who wants to hear of failed attempts, and those that were not fetched yet.
     pub(super) watcher: Option<Arc<str>>,
     pub(super) failed: Vec<AttemptFailed>,
@@ -141,6 +145,7 @@ impl Machine {
             stopping: false,
             paused: false,
             released: 0,
+            recent: Recent::default(),
             watcher: None,
             failed: Vec::new(),
         }
@@ -194,6 +199,7 @@ impl Machine {
     /// Time has passed: what the breaker and the ramp allow may have changed.
     pub fn tick(&mut self, now: Time) {
         self.protection.tick(now);
+        self.recent.gate(self.paused || self.protection.is_gated(), now);
         self.sweep.tick(self.protection.is_out_of_reach(), now);
         self.expire_suspects(now);
         self.tick_resets(now);
@@ -209,6 +215,11 @@ impl Machine {
     /// What a decision would be told now.
     pub fn views(&mut self, now: Time) -> Views {
         self.protection.views(now)
+    }
+
+    /// The process did not run for so long.
+    pub fn stood_still(&mut self, span: Duration, now: Time) {
+        self.protection.note(HealthChange::StoodStill { span }, now);
     }
 
     /// Appends what has happened to the health of the sink since the last call.
@@ -289,7 +300,8 @@ impl Machine {
                 let calls = u64::from(meta.attempts) + u64::from(meta.uncounted);
                 self.figures.retried_ended.dead += u64::from(calls > 1);
                 self.figures.attempts_per_message.observe_number(calls);
-                self.batch_parked.push(Parked { message: message.clone(), reason, meta, failure });
+                let number = settlement.delivery.receipt.number();
+                self.batch_parked.push(Parked { number, message: message.clone(), reason, meta, failure });
             }
         }
         self.unsettled += 1;
@@ -410,6 +422,7 @@ impl Machine {
             running: self.running(),
             waiting_in_place: self.waiting_in_place(),
             oldest_pending: self.calls.oldest(),
+            recent: self.recent.figures(now),
             ..self.figures.clone()
         }
     }

@@ -257,6 +257,11 @@ impl Protection {
         self.one_endpoint
     }
 
+    /// Whether nothing but probes is sent.
+    pub(super) fn is_gated(&self) -> bool {
+        self.is_open() || self.wait.now().is_some()
+    }
+
     pub(super) fn is_open(&self) -> bool {
         !self.breaker.is_closed()
     }

@@ -4,6 +4,7 @@
 //! most every 50 ms. A reader gets that copy and never makes the thread wait.
 
 pub mod histogram;
+pub mod recent;
 pub mod tallies;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::dispatch::health::HealthFigures;
 use crate::engine::{Condition, Counts, LetterState, Upkeep};
 
 pub use histogram::Histogram;
+pub use recent::{RecentFailures, RecentFigures};
 pub use tallies::{ByClass, ByReason};
 
 /// The figures of one pipeline: counters and histograms since this process began, gauges as of the last publication.
@@ -46,6 +48,8 @@ pub struct Figures {
     pub settle_duration: Histogram,
     /// From the moment a retry is decided until it is durable.
     pub schedule_write: Histogram,
+    /// How quick it was, how long messages were held and what failed in the last five minutes.
+    pub recent: RecentFigures,
     /// How many messages and letters are in which state, at one moment: what is in flight holds a permit, and while
     /// nothing may start (paused, breaker open, the sink asked to wait) what would be ready or delayed is held.
     pub pending: Counts,
@@ -106,6 +110,7 @@ impl Figures {
             end_to_end: Histogram::of_spans(),
             settle_duration: Histogram::of_writes(),
             schedule_write: Histogram::of_writes(),
+            recent: RecentFigures::default(),
             pending: Counts::default(),
             arrivals_per_second: 0.0,
             oldest_pending: None,
@@ -141,6 +146,13 @@ impl Figures {
             (LetterState::Succeeded, letters_succeeded),
             (LetterState::Discarded, letters_discarded),
         ]
+    }
+}
+
+impl Default for Figures {
+    /// Of a pipeline with the default policy that has done nothing yet.
+    fn default() -> Self {
+        Self::new(&Policy::default())
     }
 }
 

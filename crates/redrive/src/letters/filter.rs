@@ -61,6 +61,7 @@ pub(super) enum Test {
     Key(Vec<String>),
     Tenant(Vec<String>),
     Id(Vec<String>),
+    CorrelationId(Vec<String>),
     Header {
         name: String,
         values: Vec<String>,
@@ -95,7 +96,7 @@ pub(super) enum PayloadTest {
 }
 
 /// The fields there are, in the order in which they are shown.
-pub const FIELDS: [&str; 14] = [
+pub const FIELDS: [&str; 15] = [
     "reason",
     "error-class",
     "class",
@@ -108,6 +109,7 @@ pub const FIELDS: [&str; 14] = [
     "header.NAME",
     "payload.PATH",
     "id",
+    "correlation_id",
     "replays",
     "state",
 ];
@@ -195,6 +197,7 @@ impl fmt::Display for Test {
             Self::Key(values) => write!(f, "key:{}", text(values)),
             Self::Tenant(values) => write!(f, "tenant:{}", text(values)),
             Self::Id(values) => write!(f, "id:{}", text(values)),
+            Self::CorrelationId(values) => write!(f, "correlation_id:{}", text(values)),
             Self::Header { name, values } => write!(f, "header.{name}:{}", text(values)),
             Self::Payload { path, values } => {
                 let value = |value: &PayloadTest| match value {

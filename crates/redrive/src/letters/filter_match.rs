@@ -5,6 +5,7 @@ use std::time::Duration;
 use redrive_core::{Message, Meta, Reason, Time};
 use serde_json::Value;
 
+use super::correlation::correlation_id;
 use super::filter::{Filter, PayloadTest, Test};
 use crate::engine::{Attempt, Letter, LetterState, PendingMessage};
 
@@ -94,6 +95,7 @@ impl Looked<'_> {
                 message.tenant().is_some_and(|tenant| values.iter().any(|value| value == tenant))
             }
             Test::Id(values) => values.iter().any(|value| value == message.id()),
+            Test::CorrelationId(values) => values.contains(&correlation_id(message)),
             Test::Header { name, values } => message
                 .headers()
                 .filter(|(header, _)| header.eq_ignore_ascii_case(name))

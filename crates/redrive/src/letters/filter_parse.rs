@@ -141,6 +141,7 @@ enum Field {
     Key,
     Tenant,
     Id,
+    CorrelationId,
     Header(String),
     Payload(String),
 }
@@ -178,6 +179,7 @@ impl Field {
             "key" => Self::Key,
             "tenant" => Self::Tenant,
             "id" => Self::Id,
+            "correlation_id" => Self::CorrelationId,
             "header" | "header." => {
                 return wrong(column, "`header` needs a name, for example header.x-src:web");
             }
@@ -205,6 +207,7 @@ impl Field {
             Self::Key => Test::Key(texts(words)),
             Self::Tenant => Test::Tenant(texts(words)),
             Self::Id => Test::Id(texts(words)),
+            Self::CorrelationId => Test::CorrelationId(texts(words)),
             Self::Header(name) => Test::Header { name, values: texts(words) },
             Self::Payload(path) => Test::Payload { path, values: each(words, payload)? },
         })

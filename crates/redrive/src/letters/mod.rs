@@ -1,10 +1,12 @@
 //! Dead letters from outside: a language to say which, and selections made with it.
 
+mod correlation;
 pub mod filter;
 mod filter_match;
 mod filter_parse;
 
 pub mod select;
 
+pub use correlation::correlation_id;
 pub use filter::{Filter, FilterError};
 pub use select::{Page, SelectError, Selection};

@@ -159,8 +159,11 @@ impl Dispatcher {
 
     /// One round: hear, settle, take, start. Whether anything happened.
     fn round(&mut self) -> Result<bool, EngineError> {
-        self.watch.round_begins();
+        let stood_still = self.watch.round_begins();
         let now = self.clock.now();
+        if let Some(span) = stood_still {
+            self.machine.stood_still(span, now);
+        }
         // Who asks after an answer must find what the answer was about: the engine is heard in between.
         let commands = self.seat.commands();
         let heard_engine = self.hear_engine()?;

@@ -20,6 +20,8 @@ const WAITING_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct DeadLetter {
     pub pipeline: Arc<str>,
+    /// The letter's number in its pipeline.
+    pub number: u64,
     pub message: Message,
     pub reason: Reason,
     pub meta: Meta,
@@ -144,9 +146,9 @@ async fn call_all(
     while let Some(event) = receiver.recv().await {
         // A panic in a hook is printed by the panic hook; the next event is told all the same.
         let _ = catch_unwind(AssertUnwindSafe(|| match event {
-            Event::Parked(Parked { message, reason, meta, failure }) => {
+            Event::Parked(Parked { number, message, reason, meta, failure }) => {
                 let pipeline = Arc::clone(&pipeline);
-                let letter = DeadLetter { pipeline, message, reason, meta, failure };
+                let letter = DeadLetter { pipeline, number, message, reason, meta, failure };
                 listeners.dead.iter().for_each(|hook| hook(&letter));
             }
             Event::Store(notice) => listeners.store.iter().for_each(|hook| hook(&notice)),

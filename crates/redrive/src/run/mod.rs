@@ -15,6 +15,7 @@ pub(crate) mod command;
 pub mod hooks;
 pub(crate) mod last_runs;
 pub(crate) mod solitude;
+pub(crate) mod standstill;
 pub mod steer;
 pub(crate) mod watch;
 pub mod watchdog;

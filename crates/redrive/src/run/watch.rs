@@ -9,6 +9,7 @@ use redrive_core::Time;
 use super::arrivals::Arrivals;
 use super::board::Board;
 use super::command::Seat;
+use super::standstill::Standstill;
 use crate::dispatch::Machine;
 use crate::engine::{Counts, Engine, EngineError, Oldest, Ticket};
 use crate::figures::{Figures, Histogram};
@@ -31,6 +32,7 @@ pub(crate) struct Watch {
     published: Option<Instant>,
     /// Whether something happened since.
     stale: bool,
+    standstill: Standstill,
     /// When this round began: what it decides is decided after that.
     round_began: Instant,
     giving: Instant,
@@ -59,13 +61,16 @@ impl Watch {
             arrivals: Arrivals::default(),
             published: None,
             stale: true,
+            standstill: Standstill::default(),
             round_began: Instant::now(),
             giving: Instant::now(),
         }
     }
 
-    pub(crate) fn round_begins(&mut self) {
+    /// For how long the thread stood still before this round, if it did.
+    pub(crate) fn round_begins(&mut self) -> Option<Duration> {
         self.round_began = Instant::now();
+        self.standstill.round(self.round_began)
     }
 
     /// A batch is about to be given to the engine, which may have it durable before it says under which ticket.

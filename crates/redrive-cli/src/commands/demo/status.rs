@@ -120,12 +120,12 @@ fn clock(elapsed: Duration) -> String {
 /// The five numbers of the page, and how quick it was.
 fn line(figures: &Figures) -> String {
     let pending = figures.pending;
-    let dead = pending.letters_open + pending.letters_discarded;
+    let dead = pending.letters_open;
     // What has not come to an end is being tried or held, as on the page; so the five numbers always add up.
     let (waiting, held) = (pending.pending(), pending.held);
     let mut text = format!(
         "produced {}  succeeded {}  retrying {}  held {}  dead {}",
-        count(figures.succeeded + dead + waiting),
+        count(figures.succeeded + dead + pending.letters_discarded + waiting),
         count(figures.succeeded),
         count(waiting - held),
         count(held),

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use redrive::{Time, timestamp};
+use redrive::Time;
 
-use crate::client::answers::{EndpointsLeftAlone, Health, Pending, PipelineView, Recovery};
+use crate::client::answers::{Health, Notice, Pending, PipelineView, Recovery};
+use crate::output::instant::{clock, date_and_clock};
 use crate::output::{age, count, rate};
 
 /// The state of the breaker, unless it is closed; or that the sink has asked for patience.
@@ -16,7 +17,7 @@ pub fn head(view: &PipelineView, now: Time) -> Option<String> {
         _ => {
             let until = health.waits_until?.0;
             return Some(format!(
-                "ASKED TO WAIT until {} UTC ({})",
+                "ASKED TO WAIT until {} ({})",
                 date_and_clock(until),
                 age::since(until, now)
             ));
@@ -38,15 +39,6 @@ pub fn head(view: &PipelineView, now: Time) -> Option<String> {
     Some(parts.join("   "))
 }
 
-/// Damage in the store.
-fn store(view: &PipelineView) -> Option<String> {
-    let damaged = view.store.damaged;
-    (damaged > 0).then(|| {
-        let places = format!("{} damaged place{}", count(damaged), if damaged == 1 { "" } else { "s" });
-        format!("{places} in stored data: keep the last backup, see `redrive journal --verify`")
-    })
-}
-
 /// What there is to say beyond that.
 pub fn lines(view: &PipelineView) -> Vec<String> {
     let health = &view.health;
@@ -58,45 +50,28 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
     } else if health.waits_until.is_none() && health.permits < health.permits_max {
         lines.push(format!("permits {} of {}, growing after the outage", health.permits, health.permits_max));
     }
-    if let Some(why) = &health.waits_because {
-        lines.push(format!("{why}   `redrive resume {} --now` lifts it", view.name));
-    }
     lines.extend(incident(health));
-    lines.extend(store(view));
-    if let Some(why) = &health.paused_because {
-        let name = &view.name;
-        lines.push(format!(
-            "paused by the dead-letter guard: {why}   `redrive resume {name}`, or with --dead-letter-anyway"
-        ));
-    }
-    if let Some(EndpointsLeftAlone { left_alone, origins_left_alone }) = health.endpoints.clone()
-        && left_alone + origins_left_alone > 0
-    {
-        let endpoints = format!("{} endpoints and {} origins", count(left_alone), count(origins_left_alone));
-        lines.push(format!("{endpoints} are left alone for now; what goes there is put off"));
-    }
-    if health.suspects > 0 {
-        lines.push(format!(
-            "{} suspects of having ended the process run one at a time",
-            count(health.suspects)
-        ));
-    }
-    if health.resets.lately > 0 {
-        let apart = match health.resets.apart {
-            0 => String::new(),
-            apart => format!("; {} of their messages run one at a time", count(apart)),
-        };
-        lines.push(format!(
-            "receivers closed {} connections while handling a message in the last two minutes{apart}",
-            count(health.resets.lately)
-        ));
-    }
-    match health.budget_remaining {
-        None => {}
-        Some(0) => lines.push("the retry budget is used up".to_owned()),
-        Some(left) => lines.push(format!("retry budget: {} retries left now", count(u64::from(left)))),
+    lines.extend(view.attention.iter().filter(|notice| !is_shown_above(notice)).map(notice));
+    if let Some(left @ 1..) = health.budget_remaining {
+        lines.push(format!("retry budget: {} retries left now", count(u64::from(left))));
     }
     lines
+}
+
+/// What the head of a pipeline, the lines before or those of the engine say already.
+fn is_shown_above(notice: &Notice) -> bool {
+    matches!(notice.subject.as_str(), "paused" | "breaker" | "partition" | "ramp")
+}
+
+/// What needs attention, and what to do about it.
+pub fn notice(notice: &Notice) -> String {
+    let Notice { subject, text, command, .. } = notice;
+    match (command, subject.as_str()) {
+        (None, _) => text.clone(),
+        (Some(command), "paused" | "guard" | "retry_after") => format!("{text}   `{command}` lifts it"),
+        (Some(command), "breaker") => format!("{text}   `{command}` probes now"),
+        (Some(command), _) => format!("{text}   see `{command}`"),
+    }
 }
 
 /// Whether an outage that runs makes dead letters.
@@ -184,22 +159,10 @@ fn about(span: Duration) -> String {
     }
 }
 
-/// `2026-11-17 03:12:07`, in UTC.
-fn date_and_clock(at: Time) -> String {
-    let text = timestamp::print(at);
-    text.get(..19).unwrap_or(&text).replace('T', " ")
-}
-
-/// `03:12:07`, in UTC as everywhere.
-fn clock(at: Time) -> String {
-    let text = timestamp::print(at);
-    text.get(11..19).unwrap_or(&text).to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::answers::{Incident, Instant, Resets};
+    use crate::client::answers::{Incident, Instant};
 
     fn at(clock: &str) -> Instant {
         let seconds = clock.split(':').fold(0, |all, part| all * 60 + part.parse::<u64>().unwrap());
@@ -240,7 +203,7 @@ mod tests {
         let (view, now) = (open(), at("04:05:07").0);
         assert_eq!(
             head(&view, now).unwrap(),
-            "breaker OPEN since 03:12:07 (53m)   next probe 04:09:37   13 rounds, 65 probes, all failed"
+            "breaker OPEN since 03:12:07Z (53m)   next probe 04:09:37Z   13 rounds, 65 probes, all failed"
         );
         assert_eq!(
             standing(&view, now).unwrap(),
@@ -274,36 +237,19 @@ mod tests {
         assert_eq!(
             lines(&view),
             [
-                "incident 03:12:07–04:09:40  failed attempts 10,255 (of which probes 65)  dead for the outage 0  \
+                "incident 03:12:07Z–04:09:40Z  failed attempts 10,255 (of which probes 65)  dead for the outage 0  \
               expired 0  peak after recovery 6,104/s = 1.0 × limit"
             ]
         );
     }
 
     #[test]
-    fn endpoints_that_are_left_alone_are_counted() {
-        let endpoints = Some(EndpointsLeftAlone { left_alone: 1_204, origins_left_alone: 1 });
-        let health = Health { endpoints, ..Health::default() };
-        let view = PipelineView { breaker: "closed".into(), health, ..PipelineView::default() };
-        let expected = "1,204 endpoints and 1 origins are left alone for now; what goes there is put off";
-        assert_eq!(lines(&view), [expected]);
-    }
-
-    #[test]
     fn a_sink_that_asked_for_patience_is_named() {
         let waits_until = Some(at("03:12:07"));
-        let why = "the downstream answered o-1 with 429 and Retry-After 24h; others wait for 5m of it";
-        let waits_because = Some(why.to_owned());
-        let health = Health { waits_until, waits_because, permits_max: 64, ..Health::default() };
-        let view = PipelineView {
-            name: "orders".into(),
-            breaker: "closed".into(),
-            health,
-            ..PipelineView::default()
-        };
+        let health = Health { waits_until, permits_max: 64, ..Health::default() };
+        let view = PipelineView { breaker: "closed".into(), health, ..PipelineView::default() };
         let head = head(&view, at("03:10:07").0).unwrap();
-        assert_eq!(head, "ASKED TO WAIT until 2026-11-15 03:12:07 UTC (2m)");
-        assert_eq!(lines(&view), [format!("{why}   `redrive resume orders --now` lifts it")]);
+        assert_eq!(head, "ASKED TO WAIT until 2026-11-15 03:12:07Z (2m)");
     }
 
     #[test]
@@ -316,11 +262,30 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_receivers_closed_are_counted() {
-        let health = Health { resets: Resets { lately: 1_812, apart: 16 }, ..Health::default() };
-        let view = PipelineView { breaker: "closed".into(), health, ..PipelineView::default() };
-        let expected = "receivers closed 1,812 connections while handling a message in the last two minutes; \
-                        16 of their messages run one at a time";
-        assert_eq!(lines(&view), [expected]);
+    fn what_needs_attention_is_said_with_what_to_do_about_it() {
+        let notice = |subject: &str, text: &str, command: Option<&str>| Notice {
+            subject: subject.into(),
+            text: text.into(),
+            command: command.map(str::to_owned),
+            ..Notice::default()
+        };
+        let view = PipelineView {
+            breaker: "closed".into(),
+            attention: vec![
+                notice("breaker", "breaker open", None),
+                notice("guard", "paused by the guard", Some("redrive resume orders")),
+                notice("resets", "receivers closed 3 connections", None),
+                notice("store", "1 damaged place", Some("redrive journal --verify")),
+            ],
+            ..PipelineView::default()
+        };
+        assert_eq!(
+            lines(&view),
+            [
+                "paused by the guard   `redrive resume orders` lifts it",
+                "receivers closed 3 connections",
+                "1 damaged place   see `redrive journal --verify`",
+            ]
+        );
     }
 }

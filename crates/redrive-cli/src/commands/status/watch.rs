@@ -1,10 +1,10 @@
-//! `redrive status --watch`: a line a second with what changed, until ^C.
+//! `redrive status --watch`: what changed, every second, until ^C. One line of one pipeline; of several a block under the
+//! time, so that their lines do not mix.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use redrive::Time;
-use serde_json::Value;
 
 use super::{health, look};
 use crate::client::Session;
@@ -14,17 +14,27 @@ use crate::output::{Output, count, instant, percent};
 
 const EVERY: Duration = Duration::from_secs(1);
 
+/// Every pipeline as it was at the last look.
+type Before = BTreeMap<String, (Instant, PipelineView)>;
+
 pub async fn run(pipeline: Option<&str>, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
-    let mut before: BTreeMap<String, (Instant, PipelineView)> = BTreeMap::new();
+    let mut before = Before::new();
     let mut away = false;
     loop {
         match look(pipeline, session).await {
             Ok(found) => {
                 away = false;
-                for (json, view) in found {
-                    write(&json, view, pipeline.is_none(), &mut before, session.now(), out)?;
+                if out.is_json() {
+                    found.iter().try_for_each(|(json, _)| out.json(json))?;
                 }
+                let views: Vec<PipelineView> = found.into_iter().map(|(_, view)| view).collect();
+                let lines = frame(&views, &before, (Instant::now(), session.now()), pipeline.is_none());
+                if !out.is_json() {
+                    lines.iter().try_for_each(|line| out.line(line))?;
+                }
+                let seen = Instant::now();
+                before = views.into_iter().map(|view| (view.name.clone(), (seen, view))).collect();
             }
             // The first look has to succeed; after that a processor may be restarted under our eyes.
             Err(fault) if fault.may_pass() && !before.is_empty() => {
@@ -42,36 +52,43 @@ pub async fn run(pipeline: Option<&str>, session: &Session, out: &mut Output) ->
     }
 }
 
-fn write(
-    json: &Value,
-    view: PipelineView,
-    named: bool,
-    before: &mut BTreeMap<String, (Instant, PipelineView)>,
-    now: Time,
-    out: &mut Output,
-) -> Result<(), Failed> {
-    let seen = Instant::now();
-    // A rate needs two looks.
-    let texts = before.get(&view.name).map(|(at, earlier)| {
-        let mut texts = news(earlier, &view, named);
-        texts.push(line(earlier, &view, seen - *at, named, now));
-        texts.extend(outcome(earlier, &view));
-        texts
-    });
-    before.insert(view.name.clone(), (seen, view));
-    if out.is_json() {
-        return out.json(json);
+/// What is shown after one look.
+fn frame(views: &[PipelineView], before: &Before, (seen, now): (Instant, Time), named: bool) -> Vec<String> {
+    let clock = instant::clock(now);
+    let width = views.iter().map(|view| view.name.chars().count()).max().unwrap_or(0);
+    let of = |view: &PipelineView| {
+        let earlier = before.get(&view.name);
+        let mut lines = news(earlier.map(|(_, earlier)| earlier), view);
+        // A rate needs two looks.
+        if let Some((at, earlier)) = earlier {
+            lines.push(line(earlier, view, seen - *at));
+            lines.extend(outcome(earlier, view));
+        }
+        let name = if named { format!("{:width$}  ", view.name) } else { String::new() };
+        lines.into_iter().map(|line| format!("{name}{line}")).collect::<Vec<_>>()
+    };
+    let lines = views.iter().flat_map(of);
+    match views {
+        [] | [_] => lines.map(|line| format!("{clock}  {line}")).collect(),
+        _ => {
+            let lines: Vec<String> = lines.map(|line| format!("  {line}")).collect();
+            if lines.is_empty() { lines } else { [clock].into_iter().chain(lines).collect() }
+        }
     }
-    texts.unwrap_or_default().iter().try_for_each(|text| out.line(text))
 }
 
-/// What happened to the health of the sink between two looks.
-fn news(earlier: &PipelineView, view: &PipelineView, named: bool) -> Vec<String> {
-    let heard = earlier.health.history.last().and_then(|change| change.at);
-    let name = if named { format!("{}  ", view.name) } else { String::new() };
-    let new = view.health.history.iter().filter(|change| change.at > heard);
-    new.filter_map(|change| Some(format!("{}  {name}{}", instant::clock(change.at?.0), change.what)))
-        .collect()
+/// What happened to the health of the sink since the last look, and what needs attention that did not then.
+fn news(earlier: Option<&PipelineView>, view: &PipelineView) -> Vec<String> {
+    let known = |subject: &str| {
+        earlier.is_some_and(|earlier| earlier.attention.iter().any(|notice| notice.subject == subject))
+    };
+    let new = view.attention.iter().filter(|notice| !known(&notice.subject));
+    let notices = new.map(|notice| format!("▲ {}", health::notice(notice)));
+    let heard = earlier.map(|earlier| earlier.health.history.last().and_then(|change| change.at));
+    let changes = view.health.history.iter().filter(|change| heard.is_some_and(|heard| change.at > heard));
+    let changes =
+        changes.filter_map(|change| Some(format!("{}  {}", instant::clock(change.at?.0), change.what)));
+    changes.chain(notices).collect()
 }
 
 /// What an outage came to, when it has come to its end.
@@ -81,36 +98,41 @@ fn outcome(earlier: &PipelineView, view: &PipelineView) -> Option<String> {
     is_news.then(|| health::incident(&view.health)).flatten()
 }
 
-/// One line: what was sent between two looks, how much of it failed, and what waits.
-fn line(earlier: &PipelineView, view: &PipelineView, span: Duration, named: bool, now: Time) -> String {
+/// One line: what was sent between two looks, how much of it failed and how, what waits, and why it does.
+fn line(earlier: &PipelineView, view: &PipelineView, span: Duration) -> String {
     // Counters start anew with the processor; a difference below zero is a restart.
     let sent = view.attempts.saturating_sub(earlier.attempts);
     let succeeded = view.succeeded.saturating_sub(earlier.succeeded);
     let per_second = sent as f64 / span.as_secs_f64().max(0.001);
     let failed = if sent == 0 { 0.0 } else { sent.saturating_sub(succeeded) as f64 / sent as f64 };
+    let kind = view.recent.failed.first().filter(|_| failed > 0.0);
+    let kind = kind.map(|of| format!(" (mostly {})", of.kind)).unwrap_or_default();
     let arrow = match view.pending.held.cmp(&earlier.pending.held) {
         std::cmp::Ordering::Less => " ↓",
         std::cmp::Ordering::Greater => " ↑",
         std::cmp::Ordering::Equal => "",
     };
-    let name = if named { format!("{}  ", view.name) } else { String::new() };
-    let paused = if view.paused { "   PAUSED" } else { "" };
-    format!(
-        "{}  {name}sent/s {}   failed {}   ready {}   delayed {}   held {}{arrow}   dead {}{paused}",
-        instant::clock(now),
-        count(per_second.round() as u64),
-        percent(failed),
-        count(view.pending.ready),
-        count(view.pending.delayed),
-        count(view.pending.held),
-        count(view.letters.open),
-    )
+    let pending = &view.pending;
+    let mut parts = vec![
+        format!("sent/s {}", count(per_second.round() as u64)),
+        format!("failed {}{kind}", percent(failed)),
+        format!("ready {}", count(pending.ready)),
+        format!("delayed {}", count(pending.delayed)),
+        format!("held {}{arrow}", count(pending.held)),
+    ];
+    if pending.key_wait > 0 {
+        parts.push(format!("waiting for their key {}", count(pending.key_wait)));
+    }
+    parts.push(format!("in flight {}", count(pending.in_flight)));
+    parts.push(format!("dead {}", count(view.letters.open)));
+    parts.extend(view.attention.iter().map(|notice| notice.short.clone()));
+    parts.join("   ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::answers::{self, HealthChange, Incident, LetterCounts, Pending};
+    use crate::client::answers::{self, HealthChange, Incident, LetterCounts, Notice, Pending};
 
     fn view(attempts: u64, succeeded: u64, held: u64) -> PipelineView {
         PipelineView {
@@ -123,11 +145,54 @@ mod tests {
         }
     }
 
+    const AT: Time = Time::from_millis(1_794_778_805_120);
+
+    fn frame_of(earlier: &[PipelineView], later: &[PipelineView], named: bool) -> Vec<String> {
+        let seen = Instant::now();
+        let at = |view: &PipelineView| (view.name.clone(), (seen, view.clone()));
+        let before = earlier.iter().map(at).collect();
+        frame(later, &before, (seen + Duration::from_secs(1), AT), named)
+    }
+
     #[test]
     fn a_line_says_what_happened_between_two_looks() {
-        let now = Time::from_millis(1_794_778_805_120);
-        let text = line(&view(1_000, 900, 7), &view(6_980, 6_868, 5), Duration::from_secs(1), false, now);
-        assert_eq!(text, "21:40:05  sent/s 5,980   failed 0.2 %   ready 0   delayed 3   held 5 ↓   dead 61");
+        let mut later = view(6_980, 6_868, 5);
+        (later.pending.key_wait, later.pending.in_flight) = (1_775, 16);
+        later.recent.failed = vec![answers::FailedKind { kind: "reset".into(), attempts: 12 }];
+        assert_eq!(
+            frame_of(&[view(1_000, 900, 7)], &[later], false),
+            ["21:40:05Z  sent/s 5,980   failed 0.2 % (mostly reset)   ready 0   delayed 3   held 5 ↓   \
+              waiting for their key 1,775   in flight 16   dead 61"]
+        );
+        assert!(frame_of(&[], &[view(1, 1, 1)], false).is_empty(), "a rate needs two looks");
+    }
+
+    #[test]
+    fn the_lines_of_several_pipelines_stand_together_under_the_time() {
+        let named = |name: &str| PipelineView { name: name.into(), ..view(10, 10, 0) };
+        let both = [named("orders"), named("mail")];
+        let lines = frame_of(&both, &both, true);
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[0], "21:40:05Z");
+        assert!(
+            lines[1].starts_with("  orders  sent/s 0") && lines[2].starts_with("  mail    sent/s 0"),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn what_needs_attention_is_said_in_full_once_and_in_short_every_second() {
+        let mut open = view(0, 0, 0);
+        open.attention = vec![Notice {
+            subject: "breaker".into(),
+            short: "breaker OPEN".into(),
+            text: "breaker open since …".into(),
+            command: Some("redrive breaker probe orders".into()),
+        }];
+        let first = frame_of(&[], std::slice::from_ref(&open), false);
+        assert_eq!(first, ["21:40:05Z  ▲ breaker open since …   `redrive breaker probe orders` probes now"]);
+        let next = frame_of(std::slice::from_ref(&open), std::slice::from_ref(&open), false);
+        assert!(next.len() == 1 && next[0].ends_with("dead 61   breaker OPEN"), "{next:?}");
     }
 
     #[test]
@@ -139,21 +204,19 @@ mod tests {
         let (mut earlier, mut later) = (view(0, 0, 0), view(0, 0, 0));
         earlier.health.history = vec![change(0, "▲ breaker open")];
         later.health.history = vec![change(0, "▲ breaker open"), change(1_000, "▼ breaker closed")];
-        assert_eq!(news(&earlier, &later, false), ["21:40:06  ▼ breaker closed"]);
-        assert!(news(&later, &later, false).is_empty());
+        assert_eq!(news(Some(&earlier), &later), ["21:40:06Z  ▼ breaker closed"]);
+        assert!(news(Some(&later), &later).is_empty());
         let at = Some(answers::Instant(Time::from_millis(1_794_778_805_000)));
         earlier.health.incident = Some(Incident { from: at, until: at, ..Incident::default() });
         later.health.incident = Some(Incident { from: at, until: at, over: true, ..Incident::default() });
-        assert!(
-            outcome(&earlier, &later).unwrap().starts_with("incident 21:40:05–21:40:05  failed attempts 0")
-        );
+        let outcome_of = outcome(&earlier, &later).unwrap();
+        assert!(outcome_of.starts_with("incident 21:40:05Z–21:40:05Z  failed attempts 0"), "{outcome_of}");
         assert_eq!(outcome(&later, &later), None);
     }
 
     #[test]
     fn a_restart_of_the_processor_is_no_negative_rate() {
-        let now = Time::from_millis(0);
-        let text = line(&view(1_000, 900, 0), &view(10, 10, 0), Duration::from_secs(1), true, now);
-        assert!(text.starts_with("00:00:00  orders  sent/s 0   failed 0.0 %"), "{text}");
+        let lines = frame_of(&[view(1_000, 900, 0)], &[view(10, 10, 0)], true);
+        assert!(lines[0].starts_with("21:40:05Z  orders  sent/s 0   failed 0.0 %"), "{lines:?}");
     }
 }

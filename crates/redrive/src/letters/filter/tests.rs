@@ -68,6 +68,7 @@ fn every_field_finds_its_letter_and_passes_by_others() {
         ("-tenant:other", "tenant:other"),
         ("header.x-src:web", "header.x-src:we"),
         ("header.X-SRC:mobile", "header.x-other:web"),
+        ("correlation_id:req_1939e619211b2668", "correlation_id:o-1"),
         ("payload.customer.id:42", "payload.customer.id:43"),
         ("payload.customer.id:42.0", "payload.customer:42"),
         ("payload.customer.id:>=42", "payload.customer.id:>42"),

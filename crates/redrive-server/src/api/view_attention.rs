@@ -1,0 +1,238 @@
+//! What of a pipeline needs attention, in words: one list for `status`, `status --watch` and the page, so that all of them
+//! say the same. Pure: figures in, notices out, the most urgent first.
+
+use std::time::Duration;
+
+use redrive::dispatch::health;
+use redrive::{Figures, HealthChange, HealthEntry, HealthFigures, Time, timestamp};
+use redrive_core::breaker::{BreakerState, BreakerView};
+use serde::Serialize;
+
+/// How long a standstill of the process is shown.
+const STANDSTILL_SHOWN: Duration = Duration::from_mins(10);
+
+/// How urgent it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Messages do not move, or data is damaged.
+    Bad,
+    /// Messages move, but slower or not all of them.
+    Warning,
+}
+
+/// What it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    Paused,
+    Guard,
+    Breaker,
+    RetryAfter,
+    Partition,
+    Store,
+    Standstill,
+    Suspects,
+    Resets,
+    Budget,
+    Endpoints,
+    Ramp,
+}
+
+/// One thing that somebody on call should know.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Notice {
+    subject: Subject,
+    level: Level,
+    /// In few words, for a line or a label.
+    short: String,
+    text: String,
+    /// The command that changes it, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<String>,
+}
+
+impl Notice {
+    fn bad(subject: Subject, short: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { subject, level: Level::Bad, short: short.into(), text: text.into(), command: None }
+    }
+
+    fn warning(subject: Subject, short: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { level: Level::Warning, ..Self::bad(subject, short, text) }
+    }
+
+    fn lifted_by(self, command: String) -> Self {
+        Self { command: Some(command), ..self }
+    }
+}
+
+/// What needs attention in this pipeline.
+pub fn notices(name: &str, paused: bool, figures: &Figures, now: Time) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    notices.extend(pause(name, paused, figures));
+    notices.extend(breaker(name, figures));
+    notices.extend(retry_after(name, &figures.health));
+    notices.extend(figures.condition.problems.iter().map(|problem| {
+        Notice::bad(
+            Subject::Partition,
+            format!("{} held", problem.place),
+            format!("{}: {}", problem.place, problem.text),
+        )
+    }));
+    notices.extend(store(figures));
+    notices.extend(standstill(&figures.health, now));
+    notices.extend(slower(figures));
+    notices
+}
+
+fn pause(name: &str, paused: bool, figures: &Figures) -> Option<Notice> {
+    if let Some(flood) = &figures.health.flood {
+        let why = health::flood(flood);
+        let text =
+            format!("paused by the dead-letter guard: {why}; --dead-letter-anyway lets more of them die");
+        let notice = Notice::bad(Subject::Guard, "PAUSED by the dead-letter guard", text);
+        return Some(notice.lifted_by(format!("redrive resume {name}")));
+    }
+    let text = format!(
+        "paused: nothing is sent, {} messages wait; `redrive audit --actions` says by whom",
+        count(figures.pending.pending())
+    );
+    paused.then(|| Notice::bad(Subject::Paused, "PAUSED", text).lifted_by(format!("redrive resume {name}")))
+}
+
+fn breaker(name: &str, figures: &Figures) -> Option<Notice> {
+    let BreakerView { state, since, next_probe, rounds, cause, .. } = &figures.health.breaker;
+    let short = match state {
+        BreakerState::Closed => return None,
+        BreakerState::Open => "breaker OPEN",
+        BreakerState::HalfOpen => "breaker HALF OPEN",
+    };
+    let failures = &figures.recent.failures;
+    let are_replays = failures.replayed > 0 && failures.replayed * 2 >= failures.total();
+    let cause = cause.map(|cause| {
+        let last = cause.last.map(|kind| format!(", the last one with {kind}")).unwrap_or_default();
+        format!(": {}{last}", health::cause(&cause))
+    });
+    let text = [
+        format!("breaker {}", if *state == BreakerState::Open { "open" } else { "half open" }),
+        since.map(|since| format!(" since {}", utc(since))).unwrap_or_default(),
+        cause.unwrap_or_default(),
+        if are_replays { ". Most of them were replayed letters".to_owned() } else { String::new() },
+        ". Nothing but probes is sent".to_owned(),
+        if *rounds > 0 { format!("; rounds of probes so far: {rounds}") } else { String::new() },
+        next_probe.map(|next| format!("; next probe {}", utc(next))).unwrap_or_default(),
+    ]
+    .concat();
+    Some(Notice::bad(Subject::Breaker, short, text).lifted_by(format!("redrive breaker probe {name}")))
+}
+
+fn retry_after(name: &str, health: &HealthFigures) -> Option<Notice> {
+    let wait = health.wait.as_ref()?;
+    let until = utc(wait.until);
+    let text = format!("nothing is sent until {until}: {}", health::asked(wait));
+    let notice = Notice::bad(Subject::RetryAfter, format!("ASKED TO WAIT until {until}"), text);
+    Some(notice.lifted_by(format!("redrive resume {name} --now")))
+}
+
+fn store(figures: &Figures) -> Option<Notice> {
+    let damaged = figures.upkeep.damaged;
+    let places = if damaged == 1 { "place" } else { "places" };
+    let text = format!("{} damaged {places} in stored data: keep the last backup", count(damaged));
+    let notice = Notice::bad(Subject::Store, "stored data damaged", text);
+    (damaged > 0).then(|| notice.lifted_by("redrive journal --verify".to_owned()))
+}
+
+/// A process that did not run for a while, as long as its effects may show.
+fn standstill(health: &HealthFigures, now: Time) -> Option<Notice> {
+    let lately = |entry: &&HealthEntry| now.since(entry.at) < STANDSTILL_SHOWN;
+    let latest = health.history.iter().rev().take_while(lately);
+    let (at, span) = latest.into_iter().find_map(|entry| match &entry.change {
+        HealthChange::StoodStill { span } => Some((entry.at, span.as_secs())),
+        _ => None,
+    })?;
+    let short = format!("process stood still for {span} s");
+    let text = format!(
+        "the process did not run for {span} s until {}: it was stopped, or its machine suspended, or starved of \
+         processor or disk",
+        utc(at)
+    );
+    Some(Notice::warning(Subject::Standstill, short, text))
+}
+
+/// What makes a pipeline slower than it could be.
+fn slower(figures: &Figures) -> Vec<Notice> {
+    let HealthFigures { suspects, resets, budget_remaining, endpoints, permits, limit, .. } = &figures.health;
+    let mut notices = Vec::new();
+    if *suspects > 0 {
+        notices.push(Notice::warning(
+            Subject::Suspects,
+            format!("{} suspects", count(*suspects)),
+            format!(
+                "{} suspects of having ended the process run one at a time: it ended without a clean stop while they ran",
+                count(*suspects)
+            ),
+        ));
+    }
+    if resets.lately > 0 {
+        let lately = count(resets.lately);
+        let apart = match resets.apart {
+            0 => String::new(),
+            apart => format!("; {} of their messages run one at a time", count(apart)),
+        };
+        notices.push(Notice::warning(
+            Subject::Resets,
+            format!("{lately} connections closed by receivers"),
+            format!("receivers closed {lately} connections while handling a message in the last two minutes{apart}"),
+        ));
+    }
+    if *budget_remaining == Some(0) {
+        notices.push(Notice::warning(
+            Subject::Budget,
+            "retry budget used up",
+            "the retry budget is used up: more failures per minute than `budget` allows",
+        ));
+    }
+    if let Some(endpoints) = endpoints
+        && endpoints.endpoints + endpoints.origins > 0
+    {
+        notices.push(Notice::warning(
+            Subject::Endpoints,
+            format!("{} endpoints in cooldown", count(endpoints.endpoints)),
+            format!(
+                "{} endpoints and {} origins in cooldown; their messages are deferred",
+                count(endpoints.endpoints),
+                count(endpoints.origins)
+            ),
+        ));
+    }
+    if !figures.health.is_gated() && permits < limit {
+        notices.push(Notice::warning(
+            Subject::Ramp,
+            format!("permits {permits} of {limit}"),
+            format!("calls ramp up after an outage: {permits} of {limit} permits"),
+        ));
+    }
+    notices
+}
+
+/// `2026-11-17 03:12:07Z`.
+fn utc(at: Time) -> String {
+    let text = timestamp::print(at);
+    text.get(..19).map_or(text.clone(), |seconds| format!("{}Z", seconds.replace('T', " ")))
+}
+
+/// `6,361,204`.
+fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! What is said of which figures.
+
+use redrive::FailureKind;
+use redrive::dispatch::{AskedWait, ResetFigures};
+use redrive::engine::{Problem, ProblemKind};
+use redrive_core::breaker::Cause;
+use redrive_core::guard::Flood;
+use redrive_core::views::Gate;
+
+use super::*;
+
+const AT: Time = Time::from_millis(1_794_700_800_000);
+
+fn texts(figures: &Figures) -> Vec<String> {
+    notices("orders", figures.paused, figures, AT)
+        .into_iter()
+        .map(|notice| format!("{:?}: {} [{}]", notice.level, notice.text, notice.command.unwrap_or_default()))
+        .collect()
+}
+
+#[test]
+fn a_healthy_pipeline_needs_no_attention() {
+    assert!(notices("orders", false, &Figures::default(), AT).is_empty());
+}
+
+#[test]
+fn an_open_breaker_says_since_when_and_why() {
+    let mut figures = Figures::default();
+    figures.health.breaker = BreakerView {
+        state: BreakerState::Open,
+        since: Some(AT),
+        next_probe: Some(AT.plus(Duration::from_secs(90))),
+        rounds: 2,
+        probes: 10,
+        cause: Some(Cause {
+            failed: 40,
+            of: 40,
+            within: Duration::from_secs(10),
+            by: Gate::Breaker,
+            last: Some(FailureKind::Reset),
+        }),
+    };
+    figures.recent.failures.kinds = vec![(FailureKind::Reset, 40)];
+    assert_eq!(
+        texts(&figures),
+        [
+            "Bad: breaker open since 2026-11-15 00:00:00Z: 100 % of 40 messages failed within 10s, the last one with \
+          reset. Nothing but probes is sent; rounds of probes so far: 2; next probe 2026-11-15 00:01:30Z \
+          [redrive breaker probe orders]"
+        ]
+    );
+    figures.recent.failures.replayed = 40;
+    assert!(texts(&figures)[0].contains("with reset. Most of them were replayed letters. "), "{figures:?}");
+}
+
+#[test]
+fn what_holds_a_whole_pipeline_says_how_to_lift_it() {
+    let mut figures = Figures { paused: true, ..Figures::default() };
+    figures.pending.held = 6_361_204;
+    assert_eq!(
+        texts(&figures),
+        [
+            "Bad: paused: nothing is sent, 6,361,204 messages wait; `redrive audit --actions` says by whom [redrive resume orders]"
+        ]
+    );
+    figures.health.flood = Some(Flood { dead: 100, of: 120, within: Duration::from_mins(1) });
+    assert!(
+        texts(&figures)[0].starts_with("Bad: paused by the dead-letter guard: 100 of 120"),
+        "one of both"
+    );
+    figures.health.wait = Some(AskedWait {
+        since: AT,
+        until: AT.plus(Duration::from_mins(5)),
+        asked: Duration::from_hours(24),
+        message_id: "o-1".to_owned(),
+        kind: FailureKind::Status(429),
+    });
+    let texts = texts(&figures);
+    assert!(
+        texts[1].starts_with("Bad: nothing is sent until 2026-11-15 00:05:00Z: the downstream answered o-1")
+    );
+    assert!(texts[1].ends_with("[redrive resume orders --now]"), "{texts:?}");
+}
+
+#[test]
+fn partitions_that_are_held_and_a_process_that_stood_still_are_named() {
+    let mut figures = Figures::default();
+    figures.condition.problems = vec![Problem {
+        kind: ProblemKind::Write,
+        place: "orders/3".to_owned(),
+        text: "not allowed to write orders.DLQ".to_owned(),
+    }];
+    let change = HealthChange::StoodStill { span: Duration::from_secs(42) };
+    figures.health.history = vec![HealthEntry { at: AT, change }];
+    let texts = texts(&figures);
+    assert_eq!(texts[0], "Bad: orders/3: not allowed to write orders.DLQ []");
+    assert!(texts[1].starts_with("Warning: the process did not run for 42 s until 2026-11-15 00:00:00Z"));
+    let later = notices("orders", false, &figures, AT.plus(STANDSTILL_SHOWN));
+    assert_eq!(later.len(), 1, "it is forgotten");
+}
+
+#[test]
+fn what_slows_a_pipeline_down_is_a_warning() {
+    let mut figures = Figures::default();
+    figures.health.suspects = 3;
+    figures.health.resets = ResetFigures { lately: 1_812, apart: 16 };
+    figures.health.budget_remaining = Some(0);
+    (figures.health.permits, figures.health.limit) = (5, 64);
+    let texts = texts(&figures);
+    assert_eq!(texts.len(), 4);
+    assert!(texts.iter().all(|text| text.starts_with("Warning: ")), "{texts:?}");
+    assert!(texts[1].contains("receivers closed 1,812 connections while handling a message"), "{texts:?}");
+}
