@@ -157,8 +157,14 @@ impl<S: Shelf> Book<S> {
     ) -> Result<Option<Loaded<S>>, ShelfError> {
         let Some(raw) = shelf.get(Space::Meta, &META_KEY.bytes())? else { return Ok(None) };
         let damaged = || ShelfError::Damaged("its meta entry cannot be read".into());
-        let meta = <Vec<u64>>::read(&raw).filter(|m| m.len() >= META_FIXED && m[0] == META_VERSION);
-        let meta = meta.ok_or_else(damaged)?;
+        let meta = <Vec<u64>>::read(&raw).ok_or_else(damaged)?;
+        if let Some(version) = meta.first().filter(|version| **version != META_VERSION) {
+            let what = format!("its version is {version}, this program has {META_VERSION}");
+            return Err(ShelfError::Damaged(what));
+        }
+        if meta.len() < META_FIXED {
+            return Err(damaged());
+        }
         if options.dedup.is_some() && meta[13] == 0 {
             return Err(ShelfError::Damaged(
                 "it was kept without ids, which are remembered from now on".into(),
