@@ -126,8 +126,8 @@ fn stores_in(dir: &Path) -> std::io::Result<Vec<String>> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let path = entry.path();
-        let has_files = |mut files: fs::ReadDir| files.next().is_some();
-        if path.join(MADE_FILE).exists() || fs::read_dir(path.join("journal")).is_ok_and(has_files) {
+        let has_files = |dir| fs::read_dir(path.join(dir)).is_ok_and(|mut files| files.next().is_some());
+        if path.join(MADE_FILE).exists() || has_files("journal") || has_files("index") {
             names.extend(entry.file_name().into_string().ok());
         }
     }
@@ -204,8 +204,14 @@ mod tests {
         fs::create_dir_all(dir.path().join("orders/journal")).unwrap();
         let (manifest, note) = Manifest::open(dir.path(), false).unwrap();
         assert_eq!((note, manifest.holding("orders")), (None, None));
-        fs::remove_file(dir.path().join(FILE)).unwrap();
-        fs::write(dir.path().join("orders").join(MADE_FILE), "").unwrap();
-        assert!(Manifest::open(dir.path(), false).unwrap().0.holding("orders").is_some());
+        for left in [MADE_FILE, "index/r-0000000000000000.run"] {
+            let orders = dir.path().join("orders");
+            fs::create_dir_all(orders.join("index")).unwrap();
+            fs::write(orders.join(left), "").unwrap();
+            fs::remove_file(dir.path().join(FILE)).unwrap();
+            let (manifest, _) = Manifest::open(dir.path(), false).unwrap();
+            assert!(manifest.holding("orders").is_some(), "{left}");
+            fs::remove_file(orders.join(left)).unwrap();
+        }
     }
 }
