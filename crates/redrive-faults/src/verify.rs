@@ -251,7 +251,7 @@ impl Drop for Scratch {
 /// A copy in which every index is missing.
 pub fn copy_without_index(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
-    for name in ["FORMAT", "LOCK"] {
+    for name in ["FORMAT", "LOCK", "PIPELINES"] {
         if from.join(name).exists() {
             copy_file(&from.join(name), &to.join(name))?;
         }

@@ -13,6 +13,7 @@ use redrive::engine::embedded::Embedded;
 use redrive::engine::{Engine, LetterState};
 use redrive_core::{Reason, Time};
 use redrive_faults::plan::{self, Random};
+use redrive_faults::sample::patiently;
 use redrive_faults::settle;
 use redrive_faults::verify::copy_dir;
 use support::{Rig, files_in, often};
@@ -41,7 +42,7 @@ fn look(dir: &Path, pipeline: &str) -> Result<Found, String> {
     let cut = report.journal.cut_bytes + report.letters.cut_bytes;
     let told = !report.journal.rot.is_empty() || !report.letters.rot.is_empty() || cut > 0;
     let mut found = Found { told, ..Found::default() };
-    for letter in store.letters(None, None, usize::MAX).map_err(text)? {
+    for letter in patiently(|| store.letters(None, None, usize::MAX)).map_err(text)? {
         if letter.reason == Reason::Corrupt {
             found.corrupt.insert(letter.id);
         }

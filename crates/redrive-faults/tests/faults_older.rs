@@ -4,6 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use redrive::engine::embedded::disk::RealDisk;
+use redrive::engine::embedded::runs::SortedRuns;
+use redrive::engine::embedded::shelf::{Shelf as _, Space};
 use redrive_faults::plan::PIPELINES;
 use redrive_faults::sample;
 use redrive_faults::verify::{Scratch, copy_dir};
@@ -35,4 +38,25 @@ fn opens(format: &str, with_index: bool) {
 fn a_store_of_format_1_opens_and_nothing_is_missing() {
     opens("format-1", true);
     opens("format-1", false);
+}
+
+/// The version of the tables is the first number of their one meta entry. Tables of another version mean something else:
+/// they are built anew, and the store is not refused.
+#[test]
+fn tables_of_another_version_are_rebuilt() {
+    for version in [0, 5, u64::MAX] {
+        let scratch = Scratch::new().expect("a scratch directory");
+        let fates = sample::make(&scratch.0, "plain", 50).expect("the sample is made");
+        let index = scratch.0.join("plain/index");
+        {
+            let tables = SortedRuns::open(RealDisk::new(index).expect("a disk"), 0, 1).expect("they open");
+            let (key, mut meta) = tables.range(Space::Meta, &[], None, 1).expect("read").remove(0);
+            meta[..8].copy_from_slice(&u64::to_be_bytes(version));
+            tables.apply(&mut vec![(Space::Meta, key, Some(meta))]).expect("written");
+        }
+        let found = sample::look(&scratch.0, "plain", &fates).expect("it opens");
+        let why = found.report.rebuilt.as_ref().expect("it was rebuilt");
+        assert!(why.contains(&format!("its version is {version}, ")), "{why}");
+        assert_eq!(found.missing(&fates), [""; 0]);
+    }
 }

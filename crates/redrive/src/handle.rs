@@ -191,6 +191,12 @@ impl PipelineHandle {
         self.ask_about_letters(|reply| Command::Letter { id, reply }).await
     }
 
+    /// The numbers of letters among which are all of the message with this id; `None` if the engine would have to search.
+    pub(crate) async fn letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, HandleError> {
+        let id = id.to_owned();
+        self.ask_about_letters(|reply| Command::LettersOf { id, reply }).await
+    }
+
     /// Where the message with this id is now, with its story. `None` if no such id is known: it was never accepted, or
     /// longer ago than the window of [`crate::Pipeline::dedup`]. A pipeline without such a window answers
     /// [`HandleError::NotRemembered`].

@@ -221,6 +221,38 @@ async fn a_selection_is_paged_without_gaps_or_repeats() {
     assert_eq!(selection.page(&handle, None, usize::MAX).await.unwrap().letters.len(), 100.min(PAGE_MAX));
 }
 
+/// A search for one id among 200,000 letters once read all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filter_by_id_on_disk_looks_at_the_letters_of_that_id_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let (redrive, handle) = built(Embedded::open(dir.path()).unwrap(), orders());
+    let ids = (0..200).map(|n| message(format!("{}-{n}", if n % 2 == 0 { "p" } else { "t" })));
+    handle.ingest(ids).await.unwrap();
+    guarded(redrive.run_until(until(&handle, |c| c.letters_open == 200))).await.unwrap();
+    drop((redrive, handle));
+    for rebuilt in [false, true] {
+        if rebuilt {
+            std::fs::remove_dir_all(dir.path().join("orders/index")).unwrap();
+        }
+        let (_redrive, handle) = built(Embedded::open(dir.path()).unwrap(), orders());
+        for (filter, expected, scanned) in [
+            ("id:p-8", &[8][..], 1),
+            ("id:p-8,t-3,nobody", &[3, 8], 2),
+            ("id:p-8,t-3 status:422", &[8], 2),
+            ("id:nobody", &[], 0),
+        ] {
+            let selection = Selection { filter: Filter::parse(filter).ok(), ..Selection::default() };
+            let page = selection.page(&handle, None, 10).await.unwrap();
+            let found: Vec<u64> = page.letters.iter().map(|letter| letter.id).collect();
+            assert_eq!((&found[..], page.scanned, page.next), (expected, scanned, None), "{filter}");
+            assert_eq!(selection.freeze(&handle).await.unwrap(), expected, "{filter}");
+        }
+        let all_but = Selection { filter: Filter::parse("-id:p-8").ok(), ..Selection::default() };
+        assert_eq!(all_but.freeze(&handle).await.unwrap().len(), 199);
+        assert_eq!(resolve(&handle, &["t-3".to_owned()]).await.unwrap(), [3]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn letters_are_named_by_number_with_pipeline_or_by_message() {
     for dedup in [None, Some(Duration::from_hours(1))] {

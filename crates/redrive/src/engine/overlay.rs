@@ -83,6 +83,17 @@ impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
         self.range_until(from, None, limit, far)
     }
 
+    /// Entries of `[from, to]`, in order. Fewer than `limit` only at the end.
+    pub fn range_to<F: Far<K, V>>(
+        &self,
+        from: &K,
+        to: &K,
+        limit: usize,
+        far: &F,
+    ) -> Result<Vec<(K, V)>, F::Error> {
+        self.range_until(from, Some(to), limit, far)
+    }
+
     /// The first entry of `[from, to]`. Looks at no more changes than it needs: it is asked for the first of a key's line
     /// with hundreds of thousands of others, and of what is gone by now, behind it.
     pub fn first<F: Far<K, V>>(&self, from: &K, to: &K, far: &F) -> Result<Option<(K, V)>, F::Error> {

@@ -408,6 +408,13 @@ pub trait Engine: Send + 'static {
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError>;
 
+    /// The numbers of the letters of messages with this id, in order, without a search. Others may be among them; none is
+    /// missing. `None` if the engine has no index of ids, or finds too many: then the caller looks through all letters.
+    fn letters_of(&mut self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
+        let _ = id;
+        Ok(None)
+    }
+
     /// Where the message with this id is. An id is known for the window of deduplication after it was accepted, and may
     /// be known for longer; if it was accepted again, the latest one is meant. Without such a window the answer is
     /// [`EngineError::NotRemembered`].

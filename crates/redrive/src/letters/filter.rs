@@ -30,6 +30,14 @@ impl Filter {
         })
     }
 
+    /// The ids of which a message must have one, if it asks for that.
+    pub(super) fn ids(&self) -> Option<&[String]> {
+        self.terms.iter().find_map(|term| match &term.test {
+            Test::Id(ids) if !term.negated => Some(&ids[..]),
+            _ => None,
+        })
+    }
+
     /// Whether it says in which states letters are meant.
     pub fn names_state(&self) -> bool {
         self.terms.iter().any(|term| matches!(term.test, Test::State(_)))

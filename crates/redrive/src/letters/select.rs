@@ -121,12 +121,18 @@ impl Selection {
         Ok(Page { letters: part.kept, next: part.next, scanned: part.scanned })
     }
 
-    /// The letters that were named, if any were.
+    /// The letters that were named, if any were, or those that the index knows under the ids of the filter.
     async fn resolved(&self, handle: &PipelineHandle) -> Result<Option<Vec<u64>>, SelectError> {
-        match &self.ids {
-            Some(ids) => resolve(handle, ids).await.map(Some),
-            None => Ok(None),
+        if let Some(ids) = &self.ids {
+            return resolve(handle, ids).await.map(Some);
         }
+        let Some(ids) = self.filter.as_ref().and_then(Filter::ids) else { return Ok(None) };
+        let mut numbers = BTreeSet::new();
+        for id in ids {
+            let Some(found) = handle.letters_of(id).await? else { return Ok(None) };
+            numbers.extend(found);
+        }
+        Ok(Some(numbers.into_iter().collect()))
     }
 
     /// Goes through the letters piece by piece and keeps of each one that is meant what `keep` says, and its bytes.
@@ -241,8 +247,8 @@ pub async fn resolve(handle: &PipelineHandle, ids: &[String]) -> Result<Vec<u64>
     let mut unknown: HashMap<&str, Option<u64>> = HashMap::new();
     for id in ids {
         if full_number(handle, id).is_none() {
-            match remembered(handle, id).await? {
-                Some(letter) => drop(by_message.insert(id, Some(letter))),
+            match indexed(handle, id).await? {
+                Some(letter) => drop(by_message.insert(id, letter)),
                 None => drop(unknown.insert(id, None)),
             }
         }
@@ -284,16 +290,26 @@ async fn existing(handle: &PipelineHandle, number: u64) -> Result<Option<u64>, S
     Ok(standings.first().is_some_and(Option::is_some).then_some(number))
 }
 
-/// The letter of a message, where ids are remembered.
-async fn remembered(handle: &PipelineHandle, id: &str) -> Result<Option<u64>, SelectError> {
+/// The latest letter of a message, without a search; `None` if only a search can tell.
+async fn indexed(handle: &PipelineHandle, id: &str) -> Result<Option<Option<u64>>, SelectError> {
+    if let Some(numbers) = handle.letters_of(id).await? {
+        for number in numbers.into_iter().rev() {
+            // Another id may have the same hash.
+            let letter = handle.letter(number).await?;
+            if letter.is_some_and(|letter| letter.message.id() == id) {
+                return Ok(Some(Some(number)));
+            }
+        }
+        return Ok(Some(None));
+    }
     match handle.message(id).await {
-        Ok(found) => Ok(found.and_then(|found| found.letter)),
+        Ok(found) => Ok(found.and_then(|found| found.letter).map(Some)),
         Err(HandleError::NotRemembered(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The slow way: looks through all letters for messages whose ids are not remembered. The latest letter of an id counts.
+/// The slow way: looks through all letters for messages whose ids are in no index. The latest letter of an id counts.
 async fn find_by_message(
     handle: &PipelineHandle,
     unknown: &mut HashMap<&str, Option<u64>>,

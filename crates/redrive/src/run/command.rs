@@ -40,6 +40,10 @@ pub(crate) enum Command {
         look_max: usize,
         reply: Reply<LetterScan>,
     },
+    LettersOf {
+        id: String,
+        reply: Reply<Option<Vec<u64>>>,
+    },
     Message {
         id: String,
         reply: Reply<Option<MessageState>>,
@@ -117,6 +121,7 @@ impl Command {
             Self::Scan { state, after, limit, look_max, reply } => {
                 reply.send(engine.scan_letters(state, after, limit, look_max)).is_err()
             }
+            Self::LettersOf { id, reply } => reply.send(engine.letters_of(&id)).is_err(),
             Self::Message { id, reply } => reply.send(engine.message(&id, now)).is_err(),
             Self::KeyLine { key, reply } => reply.send(engine.key_line(&key)).is_err(),
             Self::Pending { part: Part::Waiting(state), after, limit, look_max, reply } => {

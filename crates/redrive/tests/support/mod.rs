@@ -148,6 +148,10 @@ impl Engine for Faulty {
         self.engine.letter(id)
     }
 
+    fn letters_of(&mut self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
+        self.engine.letters_of(id)
+    }
+
     fn scan_pending(
         &mut self,
         state: PendingState,

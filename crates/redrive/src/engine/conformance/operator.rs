@@ -38,6 +38,7 @@ impl Suite {
             }
         }
         self.scan(state, page, &shown)?;
+        self.letters_by_id(&shown)?;
         for (seq, tracked) in &mut self.model.messages {
             let listed = shown.binary_search_by_key(seq, |letter| letter.id).is_ok();
             let before = tracked.clone();
@@ -45,6 +46,19 @@ impl Suite {
                 |shown: Option<LetterState>| shown.is_some_and(|s| state.is_none_or(|wanted| wanted == s));
             if !tracked.keep(|situation| visible(situation.letter_state()) == listed) {
                 return violation("letters", format!("{seq} is listed: {listed}; known is {before:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// An index of ids, if the engine has one, leaves out no letter.
+    fn letters_by_id(&mut self, shown: &[Letter]) -> Check {
+        for letter in shown.iter().filter(|letter| letter.reason != Reason::Corrupt) {
+            let id = letter.message.id();
+            if let Some(found) = self.harness.engine().letters_of(id).map_err(failed)?
+                && (!found.contains(&letter.id) || !found.is_sorted())
+            {
+                return violation("letters", format!("{} of {id} is not among {found:?}", letter.id));
             }
         }
         Ok(())

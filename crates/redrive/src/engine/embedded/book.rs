@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use redrive_core::Message;
 
 use super::lines::{LineKey, Lines};
@@ -19,6 +20,8 @@ use crate::engine::seam::{AfterDead, Ordering, StoreOptions};
 
 /// Key hash, letter number.
 pub type DoorKey = (u64, u64);
+/// Hash of the message's id, letter number.
+pub type LetterIdKey = (u64, u64);
 
 /// What a fold means for what is in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +48,8 @@ pub struct Book<S> {
     pub lines: Lines,
     pub doors: Overlay<DoorKey, ()>,
     pub letters: Overlay<u64, LetterSlot>,
+    /// Mirrors the letters, by the hash of their message's id.
+    pub letter_ids: Overlay<LetterIdKey, ()>,
     pub ids: Overlay<Vec<u8>, IdSlot>,
     /// Mirrors the delay table and the blocked in the lines, by number. Empty where ids are not remembered.
     pub places: Overlay<u64, WaitPlace>,
@@ -80,6 +85,7 @@ pub struct Frozen {
     pub lines: Arc<Changes<LineKey, LineSlot>>,
     pub doors: Arc<Changes<DoorKey, ()>>,
     pub letters: Arc<Changes<u64, LetterSlot>>,
+    pub letter_ids: Arc<Changes<LetterIdKey, ()>>,
     pub ids: Arc<Changes<Vec<u8>, IdSlot>>,
     pub places: Arc<Changes<u64, WaitPlace>>,
     pub meta: Vec<u64>,
@@ -107,7 +113,7 @@ pub(super) fn position_of(writes: &[Write]) -> Option<u64> {
 pub const META_KEY: u64 = 0;
 /// Raised whenever the tables or the entry mean something else: an index of another version is built anew from the
 /// journal.
-const META_VERSION: u64 = 5;
+const META_VERSION: u64 = 6;
 const META_FIXED: usize = 16;
 /// Replay jobs that are remembered per letter; more happen only by force.
 pub const JOBS_MAX: usize = 64;
@@ -126,6 +132,7 @@ impl<S: Shelf> Book<S> {
             lines: Lines::default(),
             doors: Overlay::default(),
             letters: Overlay::default(),
+            letter_ids: Overlay::default(),
             ids: Overlay::default(),
             places: Overlay::default(),
             live: Live::default(),
@@ -150,8 +157,14 @@ impl<S: Shelf> Book<S> {
     ) -> Result<Option<Loaded<S>>, ShelfError> {
         let Some(raw) = shelf.get(Space::Meta, &META_KEY.bytes())? else { return Ok(None) };
         let damaged = || ShelfError::Damaged("its meta entry cannot be read".into());
-        let meta = <Vec<u64>>::read(&raw).filter(|m| m.len() >= META_FIXED && m[0] == META_VERSION);
-        let meta = meta.ok_or_else(damaged)?;
+        let meta = <Vec<u64>>::read(&raw).ok_or_else(damaged)?;
+        if let Some(version) = meta.first().filter(|version| **version != META_VERSION) {
+            let what = format!("its version is {version}, this program has {META_VERSION}");
+            return Err(ShelfError::Damaged(what));
+        }
+        if meta.len() < META_FIXED {
+            return Err(damaged());
+        }
         if options.dedup.is_some() && meta[13] == 0 {
             return Err(ShelfError::Damaged(
                 "it was kept without ids, which are remembered from now on".into(),
@@ -196,6 +209,7 @@ impl<S: Shelf> Book<S> {
             lines: self.lines.freeze(),
             doors: self.doors.freeze(),
             letters: self.letters.freeze(),
+            letter_ids: self.letter_ids.freeze(),
             ids: self.ids.freeze(),
             places: self.places.freeze(),
             meta,
@@ -209,6 +223,7 @@ impl<S: Shelf> Book<S> {
             lines: self.lines.thaw(),
             doors: self.doors.thaw(),
             letters: self.letters.thaw(),
+            letter_ids: self.letter_ids.thaw(),
             ids: self.ids.thaw(),
             places: self.places.thaw(),
             meta: Vec::new(),
@@ -217,7 +232,7 @@ impl<S: Shelf> Book<S> {
 
     /// Changes that wait to be handed over.
     pub fn changes(&self) -> usize {
-        let letters = self.doors.len() + self.letters.len();
+        let letters = self.doors.len() + self.letters.len() + self.letter_ids.len();
         self.delay.changes() + self.lines.len() + letters + self.ids.len() + self.places.len()
     }
 
@@ -233,6 +248,13 @@ impl<S: Shelf> Book<S> {
     /// A letter that somebody asks for.
     pub fn asked_letter(&self, seq: u64) -> Result<Option<LetterSlot>, ShelfError> {
         self.letters.get(&seq, &self.asked(Space::Letters))
+    }
+
+    /// The letters whose message has an id with this hash, in order; up to `limit`.
+    pub fn asked_letters_of(&self, id_hash: u64, limit: usize) -> Result<Vec<u64>, ShelfError> {
+        let (from, to) = ((id_hash, 0), (id_hash, u64::MAX));
+        let found = self.letter_ids.range_to(&from, &to, limit, &self.asked(Space::LetterIds))?;
+        Ok(found.into_iter().map(|((_, number), ())| number).collect())
     }
 
     pub fn letter(&self, seq: u64) -> Result<Option<LetterSlot>, ShelfError> {
@@ -260,6 +282,13 @@ impl<S: Shelf> Book<S> {
             Ordering::None => None,
             Ordering::Key => message.key().map(|key| self.hash_of_key(key)),
         }
+    }
+
+    /// The hash of the id of a stored message.
+    pub(super) fn id_hash_of(&self, wire: &Bytes) -> u64 {
+        // No message has an empty id, so one that cannot be read is found under none.
+        let message = Message::from_wire(wire.clone()).ok();
+        self.hash_of_key(message.as_ref().map_or("", Message::id).as_bytes())
     }
 
     pub fn hash_of_key(&self, key: &[u8]) -> u64 {

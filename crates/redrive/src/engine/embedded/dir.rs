@@ -27,7 +27,7 @@ use crate::name;
 /// Since this format, a directory is never without its manifest of pipelines.
 const MANIFEST_SINCE: u32 = 2;
 /// Says that the store of a pipeline was made, beside its journal: without it a lost journal would look like a new one.
-const MADE_FILE: &str = "made";
+pub(super) const MADE_FILE: &str = "made";
 
 /// The durable engine of one machine: a directory that holds a store per pipeline.
 ///

@@ -14,6 +14,9 @@ use crate::engine::message_state::{MessagePhase, MessageState};
 use crate::engine::pending::PendingState;
 use crate::engine::seam::EngineError;
 
+/// An id with more letters than this is searched for like anything else, which is done in parts.
+const LETTERS_OF_ID_MAX: usize = 1_000;
+
 impl<D: Disk, S: Shelf> Store<D, S> {
     pub(super) fn find_message(&self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
         let Some(window) = self.options.dedup else { return Err(EngineError::NotRemembered) };
@@ -142,6 +145,13 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             }
         }
         Ok(if at_the_end { LetterScan { next: None, ..scan } } else { scan })
+    }
+
+    /// The letters of messages with this id, or with one that has the same hash; `None` if they are too many.
+    pub(super) fn find_letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
+        let hash = self.book.hash_of_key(id.as_bytes());
+        let found = self.book.asked_letters_of(hash, LETTERS_OF_ID_MAX + 1)?;
+        Ok((found.len() <= LETTERS_OF_ID_MAX).then_some(found))
     }
 
     /// How letters stand towards a job, from the tables alone.

@@ -23,6 +23,7 @@ impl<S: Shelf> Book<S> {
         if let Some(before) = &before {
             self.live.sub(before.pointer);
             self.count_letter(before.state, false);
+            self.letter_ids.remove(&(before.id_hash, seq));
         }
         let slot = LetterSlot {
             pointer,
@@ -32,6 +33,7 @@ impl<S: Shelf> Book<S> {
             replays: stored.meta.replays,
             jobs: stored.jobs.clone(),
             key: stored.key,
+            id_hash: self.id_hash_of(&stored.wire),
         };
         self.put_letter(seq, slot);
         folded(Folded::Settled(seq));
@@ -47,6 +49,7 @@ impl<S: Shelf> Book<S> {
         {
             self.doors.set((hash, seq), ());
         }
+        self.letter_ids.set((slot.id_hash, seq), ());
         self.letters.set(seq, slot);
     }
 
@@ -106,6 +109,7 @@ impl<S: Shelf> Book<S> {
             if let Some(hash) = slot.key {
                 self.doors.remove(&(hash, seq));
             }
+            self.letter_ids.remove(&(slot.id_hash, seq));
             self.letters.remove(&seq);
         }
         Ok(())
@@ -128,6 +132,7 @@ impl<S: Shelf> Book<S> {
                     replays: stored.meta.replays,
                     jobs: stored.jobs,
                     key: stored.key,
+                    id_hash: self.id_hash_of(&stored.wire),
                 };
                 self.put_letter(seq, slot);
                 Ok(())

@@ -109,6 +109,7 @@ pub fn write_checkpoint<S: Shelf>(shelf: &S, frozen: &Frozen) -> Result<(), Shel
     collect(&mut writes, Space::Lines, &frozen.lines);
     collect(&mut writes, Space::Doors, &frozen.doors);
     collect(&mut writes, Space::Letters, &frozen.letters);
+    collect(&mut writes, Space::LetterIds, &frozen.letter_ids);
     collect(&mut writes, Space::Ids, &frozen.ids);
     collect(&mut writes, Space::Places, &frozen.places);
     writes.push((Space::Meta, META_KEY.bytes(), Some(frozen.meta.bytes())));

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use redrive_core::Time;
 
+use super::dir::MADE_FILE;
 use super::format::write_durably;
 use super::unusable::{HOW_TO_GO_ON, failed};
 use crate::engine::seam::{Counts, EngineError};
@@ -119,12 +120,14 @@ impl Manifest {
     }
 }
 
-/// The directories that are stores.
+/// The directories that are stores. One that a crash left while it was being created, without a segment, is none yet.
 fn stores_in(dir: &Path) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        if entry.path().join("journal").is_dir() {
+        let path = entry.path();
+        let has_files = |dir| fs::read_dir(path.join(dir)).is_ok_and(|mut files| files.next().is_some());
+        if path.join(MADE_FILE).exists() || has_files("journal") || has_files("index") {
             names.extend(entry.file_name().into_string().ok());
         }
     }
@@ -177,6 +180,7 @@ mod tests {
     fn a_damaged_manifest_is_made_anew_with_a_word_about_it() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("orders/journal")).unwrap();
+        fs::write(dir.path().join("orders/journal/j-0000000000000000.seg"), "").unwrap();
         assert_eq!(Manifest::open(dir.path(), true).unwrap().1, None, "written before there were manifests");
         let file = dir.path().join(FILE);
         let whole = fs::read(&file).unwrap();
@@ -191,5 +195,23 @@ mod tests {
         fs::remove_file(&file).unwrap();
         let (_, note) = Manifest::open(dir.path(), false).unwrap();
         assert!(note.is_some_and(|note| note.contains("is missing")));
+    }
+
+    /// Such a directory was once taken for a store that had lost its journal, and never opened again.
+    #[test]
+    fn a_store_whose_creation_was_interrupted_is_not_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("orders/journal")).unwrap();
+        let (manifest, note) = Manifest::open(dir.path(), false).unwrap();
+        assert_eq!((note, manifest.holding("orders")), (None, None));
+        for left in [MADE_FILE, "index/r-0000000000000000.run"] {
+            let orders = dir.path().join("orders");
+            fs::create_dir_all(orders.join("index")).unwrap();
+            fs::write(orders.join(left), "").unwrap();
+            fs::remove_file(dir.path().join(FILE)).unwrap();
+            let (manifest, _) = Manifest::open(dir.path(), false).unwrap();
+            assert!(manifest.holding("orders").is_some(), "{left}");
+            fs::remove_file(orders.join(left)).unwrap();
+        }
     }
 }

@@ -192,6 +192,10 @@ impl<D: Disk, S: Shelf> Engine for Store<D, S> {
         }
     }
 
+    fn letters_of(&mut self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
+        self.find_letters_of(id)
+    }
+
     fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
         self.check()?;
         self.find_message(id, now)

@@ -284,6 +284,8 @@ pub struct LetterSlot {
     pub jobs: Vec<u64>,
     /// The hash of its key, where keys are ordered.
     pub key: Option<u64>,
+    /// The hash of its message's id, under which it is in [`Space::LetterIds`].
+    pub id_hash: u64,
 }
 
 impl Cell for LetterSlot {
@@ -295,6 +297,7 @@ impl Cell for LetterSlot {
         u64::from(self.replays).write(out);
         out.push(u8::from(self.key.is_some()));
         self.key.unwrap_or(0).write(out);
+        self.id_hash.write(out);
         for job in &self.jobs {
             job.write(out);
         }
@@ -308,7 +311,8 @@ impl Cell for LetterSlot {
             dead_at: Time::from_millis(number(14)?),
             replays: number(22)? as u32,
             key: Some(number(31)?).filter(|_| raw[30] != 0),
-            jobs: raw.get(39..)?.chunks_exact(8).map(u64::read).collect::<Option<_>>()?,
+            id_hash: number(39)?,
+            jobs: raw.get(47..)?.chunks_exact(8).map(u64::read).collect::<Option<_>>()?,
         })
     }
 }
@@ -372,6 +376,7 @@ mod tests {
             replays: 2,
             jobs: vec![3, 4],
             key: Some(u64::MAX),
+            id_hash: 5,
         };
         for slot in [slot.clone(), LetterSlot { key: None, jobs: Vec::new(), ..slot }] {
             assert_eq!(LetterSlot::read(&slot.bytes()), Some(slot));

@@ -244,6 +244,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         lines.extend(doors.iter().map(|entry| format!("door {entry:?}")));
         let letters = book.letters.range(&0, all, &book.table(Space::Letters))?;
         lines.extend(letters.iter().map(|entry| format!("letter {entry:?}")));
+        let ids = book.letter_ids.range(&(0, 0), all, &book.table(Space::LetterIds))?;
+        lines.extend(ids.iter().map(|entry| format!("letter id {entry:?}")));
         let places = book.places.range(&0, all, &book.table(Space::Places))?;
         lines.extend(places.iter().map(|entry| format!("place {entry:?}")));
         Ok(lines)
