@@ -376,6 +376,12 @@ impl<D: Disk> Shelf for SortedRuns<D> {
         Ok(())
     }
 
+    fn bytes_of(&self, space: Space) -> u64 {
+        let version = self.version();
+        let runs = version.tables[space as usize].iter();
+        runs.map(|run| run.section.index_at.saturating_sub(run.section.start)).sum()
+    }
+
     fn forget_ids_before(&self, at: u64) {
         self.ids_from.fetch_max(at, std::sync::atomic::Ordering::Relaxed);
     }
