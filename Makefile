@@ -1,7 +1,7 @@
 # One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint alerts examples demo bench soak soak-kafka proofs proofs-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
+.PHONY: help test lint alerts examples demo bench damage soak soak-kafka proofs proofs-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ bench: ## the benchmark of the embedded engine on the common workload, and webho
 bench-kafka: ## the Kafka engine on the common workload beside a bare client, on a broker of its own; release build
 	@scripts/bench-kafka.sh $(ARGS)
 
+damage: ## damage every file of a store more than 4,000 times, with and without the index; prints what came of it
+	REDRIVE_DAMAGE=$${REDRIVE_DAMAGE:-1000} cargo test --release --locked -p redrive-faults --test faults_damage -- --nocapture --test-threads 1
+
 soak: ## the tests with many more seeds and kills; takes hours, stop it when you like
 	REDRIVE_SEEDS=$${REDRIVE_SEEDS:-200000} \
 	REDRIVE_SIM_SEEDS=$${REDRIVE_SIM_SEEDS:-200000} \
@@ -41,6 +44,7 @@ soak: ## the tests with many more seeds and kills; takes hours, stop it when you
 	REDRIVE_KILLS=$${REDRIVE_KILLS:-1000} \
 	REDRIVE_CUTS=$${REDRIVE_CUTS:-500} \
 	REDRIVE_INDEX_ROUNDS=$${REDRIVE_INDEX_ROUNDS:-1000} \
+	REDRIVE_DAMAGE=$${REDRIVE_DAMAGE:-10000} \
 	REDRIVE_FAILURES=$${REDRIVE_FAILURES:-1000000} \
 	REDRIVE_SYSCALLS=$${REDRIVE_SYSCALLS:-long} \
 	REDRIVE_ATTACK_CLIENTS=$${REDRIVE_ATTACK_CLIENTS:-4200} \

@@ -129,3 +129,35 @@ fn a_letter_that_is_replayed_again_and_again_does_not_fill_the_disk() {
     }
     largest.check(&format!("one letter replayed {replays} times"));
 }
+
+/// A journal that held little but ids to remember was once rewritten over and over: each id cost more, the more there were.
+#[test]
+fn remembered_ids_are_not_carried_forward_again_and_again() {
+    let scratch = Scratch::new().expect("a scratch directory");
+    let embedded = Embedded::open_with(&scratch.0, plan::tuning()).expect("it opens");
+    let options =
+        redrive::engine::StoreOptions { dedup: Some(Duration::from_hours(24)), ..plan::options("plain") };
+    let mut store = embedded.store("plain", options).expect("it opens");
+    let now = plan::now();
+    for batch in 0..80 {
+        let new = |n| NewMessage { message: plan::message(&format!("{batch}-{n}"), None), due: None };
+        let ingest = store.ingest().expect("ingest");
+        let answer = ingest.submit((0..100).map(new).collect(), now).blocking_recv();
+        answer.expect("it answers").expect("it is accepted");
+        for _ in 0..100 {
+            let delivery = take_one(&mut store, now);
+            settle_now(&mut store, settle::done(delivery));
+        }
+    }
+    // Nothing comes in any more: the cleaner finishes what there is to clean, and stops.
+    let (mut before, mut idle_for) = (embedded.traffic().bytes(), 0);
+    let written = before;
+    while idle_for < 200 {
+        store.poll(&mut Vec::new()).expect("it goes on");
+        std::thread::sleep(Duration::from_millis(1));
+        let now_written = embedded.traffic().bytes();
+        idle_for = if now_written == before { idle_for + 1 } else { 0 };
+        before = now_written;
+        assert!(before < written * 3, "it was {written} bytes, and is {before} without a message");
+    }
+}

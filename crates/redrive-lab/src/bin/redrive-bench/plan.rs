@@ -16,6 +16,7 @@ struct Amounts {
     paced_seconds: u64,
     late_seconds: u64,
     pending: Vec<u64>,
+    ids: u64,
     styles: u64,
     reopen: u64,
     crash: u64,
@@ -31,6 +32,7 @@ impl Amounts {
                 paced_seconds: 2,
                 late_seconds: 2,
                 pending: vec![10_000],
+                ids: 200_000,
                 styles: 50_000,
                 reopen: 50_000,
                 crash: 50_000,
@@ -46,6 +48,7 @@ impl Amounts {
                 } else {
                     vec![10_000, 1_000_000]
                 },
+                ids: 10_000_000,
                 styles: 1_000_000,
                 reopen: 1_000_000,
                 crash: 500_000,
@@ -53,6 +56,9 @@ impl Amounts {
         }
     }
 }
+
+/// However many ids are remembered, one more costs no more than so many times what it costs at first.
+const FLAT_MAX: f64 = 1.5;
 
 struct Plan<'a> {
     options: &'a Options,
@@ -73,6 +79,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     plan.lateness(&amounts, &drained)?;
     plan.styles(&amounts)?;
     plan.pending(&amounts)?;
+    plan.ids(&amounts)?;
     plan.reopen(&amounts)?;
     plan.crash(&amounts)?;
     println!("\n{}", plan.table);
@@ -265,6 +272,35 @@ impl Plan<'_> {
             table.row("  disk, journal and index", "MB", &all.of(|f| f.get("disk_bytes") / 1e6));
             table.row("  of it the index", "MB", &all.of(|f| f.get("index_bytes") / 1e6));
             lateness(table, "  lateness of 10k due/s", &all);
+        }
+        Ok(())
+    }
+
+    /// What remembering ids costs while their number grows.
+    fn ids(&mut self, amounts: &Amounts) -> Result<(), Error> {
+        if !self.wanted("dedup") {
+            return Ok(());
+        }
+        // One run: it takes minutes, and compares its own parts.
+        let all = Repeats(vec![self.runs.measure("dedup", &[("--n", amounts.ids)], "succeed")?]);
+        let table = &mut self.table;
+        table.row(
+            &format!("{} ids remembered: the first tenth", amounts.ids),
+            "msg/s",
+            &all.figure("first_per_s"),
+        );
+        table.row("  the slowest tenth", "msg/s", &all.figure("slowest_per_s"));
+        table.row("  the last tenth", "msg/s", &all.figure("last_per_s"));
+        table.row("  first : slowest", "", &all.figure("flat"));
+        table.row("  known ids of all ages, refused", "msg/s", &all.figure("again_per_s"));
+        table.row("  processor time", "us/msg", &all.figure("cpu_us"));
+        table.row("  dearest tenth : first, processor time", "", &all.figure("flat_cpu"));
+        table.row("  memory", "MB", &all.figure("rss_mb"));
+        table.row("  index on disk", "MB", &all.figure("index_mb"));
+        table.row("  opened again in", "ms", &all.figure("open_ms"));
+        let flat = all.0[0].get("flat_cpu");
+        if flat > FLAT_MAX && self.options.size != Size::Quick {
+            self.faults.push(format!("an id costs up to {flat:.2} times what it costs at first"));
         }
         Ok(())
     }

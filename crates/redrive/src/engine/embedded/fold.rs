@@ -93,11 +93,11 @@ impl<S: Shelf> Book<S> {
         }
     }
 
-    /// An id that the cleaner carried forward; a later acceptance of the same id counts more.
+    /// An id that the cleaner carried forward. Usually it is known; it is not when everything is built anew.
     pub(super) fn seen(&mut self, seen: &Seen) -> Result<(), ShelfError> {
         let id = seen.id.to_vec();
         let known = self.ids.get(&id, &self.table(Space::Ids))?;
-        if known.is_none_or(|slot| slot.seq <= seen.seq) {
+        if known.is_none_or(|slot| slot.seq < seen.seq) {
             // Its segment goes only after it has left the ready state.
             self.see(id, IdSlot { seq: seen.seq, at: seen.at, deadline: None });
         }

@@ -238,6 +238,10 @@ impl<S: Shelf> Shelf for Healing<S> {
         self.tables().verify(go_on)
     }
 
+    fn bytes_of(&self, space: Space) -> u64 {
+        self.tables().bytes_of(space)
+    }
+
     fn forget_ids_before(&self, at: u64) {
         self.tables().forget_ids_before(at);
     }

@@ -107,6 +107,11 @@ pub trait Shelf: Send + Sync + 'static {
         let _ = go_on;
         Ok(())
     }
+    /// About how many bytes the entries of a table take, without its filters.
+    fn bytes_of(&self, space: Space) -> u64 {
+        let _ = space;
+        0
+    }
     /// Ids that were accepted before this moment, in milliseconds, may be forgotten.
     fn forget_ids_before(&self, at: u64) {
         let _ = at;

@@ -149,7 +149,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             return None;
         }
         let total = self.book.position - base;
-        let live = self.book.live.bytes_in(0..LETTER_LOG);
+        // Ids are carried forward until they expire, and take about as much there as in their table. Without them a
+        // journal that holds little else would be rewritten over and over.
+        let live = self.book.live.bytes_in(0..LETTER_LOG) + self.book.shelf.bytes_of(Space::Ids);
         let dead_as_a_whole = !self.book.live.any_in(base..end) && !self.says_something_of_letters();
         let needs_scan = !dead_as_a_whole || self.options.dedup.is_some();
         let worth_it =

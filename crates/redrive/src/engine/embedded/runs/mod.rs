@@ -2,7 +2,7 @@
 //!
 //! A checkpoint is one file with a section for each table that changed. The [`catalog`] says which sections count; it is
 //! replaced as a whole, so a checkpoint is there or not. Everything that is read is checked, and whatever is wrong comes
-//! back as an error: the index is a cache, its owner builds it anew. See docs/adr/0021.
+//! back as an error: the index is a cache, its owner builds it anew. See docs/adr/0023.
 
 mod catalog;
 mod filter;
@@ -374,6 +374,12 @@ impl<D: Disk> Shelf for SortedRuns<D> {
             }
         }
         Ok(())
+    }
+
+    fn bytes_of(&self, space: Space) -> u64 {
+        let version = self.version();
+        let runs = version.tables[space as usize].iter();
+        runs.map(|run| run.section.index_at.saturating_sub(run.section.start)).sum()
     }
 
     fn forget_ids_before(&self, at: u64) {
