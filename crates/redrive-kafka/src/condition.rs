@@ -34,6 +34,13 @@ impl KafkaEngine {
                 condition.problem(stopped.kind, place, &stopped.problem);
             }
         }
+        for (source, tier) in self.apart() {
+            let text = format!(
+                "{tier} is not assigned to this member, so key order cannot be kept and nothing of the partition is \
+                 delivered; all members must run with the same tiers, each with as many partitions as the source"
+            );
+            condition.problem(ProblemKind::Assign, source, text);
+        }
         self.tell_unwritten(&mut condition);
         if let Some(refusal) = self.letters.refusal(Instant::now()) {
             condition.problem(ProblemKind::Letters, &*self.dlq.name, refusal);

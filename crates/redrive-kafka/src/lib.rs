@@ -6,7 +6,7 @@
 //! - [`options`]: which cluster, which topics, how they are read
 //! - [`client`]: how librdkafka is set up for each of its parts; [`build`]: what it can do; [`reach`]: why a cluster does not
 //!   answer; [`topics`]: which topics there are and must be
-//! - [`poll`]: the polling thread, with `rebalance`, `rejoin` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`], [`begin`]: where partitions begin;
+//! - [`poll`]: the polling thread, with `rebalance`, `rejoin` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`], [`begin`]: where partitions begin, `growth`: when there are more of them;
 //!   [`mailbox`], [`room`]: between it and the engine
 //! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; `meeting`, `twins`, `died`, `late`: which of two records of a message counts
 //! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`], `blocked`: what waits for its key
@@ -31,6 +31,7 @@ pub mod begin;
 pub mod committer;
 pub mod desk;
 mod fenced;
+mod growth;
 pub mod mailbox;
 pub mod poll;
 mod read;

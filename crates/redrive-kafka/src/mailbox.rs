@@ -20,15 +20,7 @@ pub enum Note {
     /// These partitions belong to us now, and nothing else does. A lane is named by its place in the list.
     Assigned {
         epoch: u32,
-        lanes: Vec<LaneStart>,
-        /// How many partitions topics have.
-        partitions: HashMap<Arc<str>, i32>,
-        /// Where the letters of these partitions end.
-        letter_ends: Vec<(i32, i64)>,
-        /// The last letters of the owners before.
-        died: Died,
-        /// Whether nothing says yet that the pipeline has run.
-        is_first: bool,
+        began: Box<Assigned>,
     },
     /// The partitions are wanted by somebody else. Answered with [`Order::Release`].
     Wanted {
@@ -69,6 +61,22 @@ pub enum Note {
         problem: String,
         kind: FailKind,
     },
+}
+
+/// What an assignment begins with.
+#[derive(Debug)]
+pub struct Assigned {
+    pub lanes: Vec<LaneStart>,
+    /// How many partitions topics have.
+    pub partitions: HashMap<Arc<str>, i32>,
+    /// Where the letters of these partitions end.
+    pub letter_ends: Vec<(i32, i64)>,
+    /// The last letters of the owners before.
+    pub died: Died,
+    /// Whether nothing says yet that the pipeline has run.
+    pub is_first: bool,
+    /// Messages that later ones of their key may overtake, because the source has new partitions.
+    pub overtaken: u64,
 }
 
 /// Why nothing more comes.

@@ -10,13 +10,14 @@ use std::time::Duration;
 use redrive::engine::EngineError;
 use redrive_core::duration;
 
+use crate::growth::EXTEND_TIERS;
 use crate::{Cluster, KafkaPipeline, TopicsMode, reach};
 
 pub(crate) use blocking::wait;
 pub(crate) use describe::ANSWER_WITHIN;
 pub use describe::TopicFacts;
 pub use plan::{Planned, Role, acls};
-pub use survey::{Survey, Wrong, survey};
+pub use survey::{Survey, Uneven, Wrong, survey};
 
 /// Every topic of a pipeline by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +84,9 @@ pub enum TopicsFault {
     Missing { missing: Vec<Planned>, bootstrap: String },
     #[error("{}", survey::wrong_text(wrong, bootstrap))]
     Wrong { wrong: Vec<Wrong>, bootstrap: String },
+    /// Where keys are ordered, a key has to have the same partition number in all topics.
+    #[error("{0}")]
+    Uneven(Uneven),
     #[error("the topic {topic} could not be made: {problem}")]
     NotMade { topic: String, problem: String },
 }
@@ -97,6 +101,7 @@ impl From<TopicsFault> for EngineError {
                 fix: "create it, or correct `source`; Redrive makes the topics beside it, never the source itself",
             },
             TopicsFault::Refused { fix, .. } => Self::Directory { problem: fault.to_string(), fix },
+            TopicsFault::Uneven(_) => Self::Directory { problem: fault.to_string(), fix: EXTEND_TIERS },
             // The commands would bury what is wrong; `check` prints them all.
             _ => Self::Directory {
                 problem: fault.to_string().lines().next().unwrap_or_default().to_owned(),
@@ -125,4 +130,13 @@ pub fn prepare(cluster: &Cluster, pipeline: &KafkaPipeline, mode: TopicsMode) ->
         tracing::warn!(pipeline = %pipeline.name, "{warning}");
     }
     Ok(found.topics)
+}
+
+/// Refuses a pipeline with ordered keys whose source has other partitions than its tiers, whether topics may be made or not:
+/// keys have moved, and only a person can say that their order does not matter.
+pub fn refuse_uneven(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<(), TopicsFault> {
+    match survey(cluster, pipeline)?.uneven {
+        None => Ok(()),
+        Some(uneven) => Err(TopicsFault::Uneven(uneven)),
+    }
 }

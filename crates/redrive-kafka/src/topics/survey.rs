@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use rdkafka::admin::{NewPartitions, NewTopic, TopicReplication};
+use rdkafka::metadata::Metadata;
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::blocking::wait;
@@ -21,8 +22,30 @@ pub struct Survey {
     pub found: Vec<TopicFacts>,
     pub missing: Vec<Planned>,
     pub wrong: Vec<Wrong>,
+    /// The first tier that has not as many partitions as the source. That stops a pipeline with ordered keys.
+    pub uneven: Option<Uneven>,
     /// What works, but not as well as it might.
     pub warnings: Vec<String>,
+}
+
+/// A source and a tier with different numbers of partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uneven {
+    pub source: String,
+    pub of_source: i32,
+    pub tier: String,
+    pub of_tier: i32,
+}
+
+impl std::fmt::Display for Uneven {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { source, of_source, tier, of_tier } = self;
+        write!(
+            f,
+            "{source} has {of_source} partitions and {tier} has {of_tier}: with ordering = \"key\" the retries of a key \
+             would wait in another partition than its new messages"
+        )
+    }
 }
 
 /// Something about an existing topic that would lose messages or stop the pipeline.
@@ -109,7 +132,23 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
             "{name} is a retired tier: it is read until it is empty, and nothing is written to it"
         ));
     }
-    Ok(Survey { topics, brokers: metadata.brokers().len(), source, found, missing, wrong, warnings })
+    let uneven = uneven(&topics, &metadata, &source);
+    Ok(Survey { topics, brokers: metadata.brokers().len(), source, found, missing, wrong, uneven, warnings })
+}
+
+/// The first tier, retired tier or replay topic with another number of partitions than the source.
+fn uneven(topics: &Topics, metadata: &Metadata, source: &TopicFacts) -> Option<Uneven> {
+    let read = topics.tiers.iter().map(|(_, name)| name).chain(&topics.retired).chain([&topics.replay]);
+    read.into_iter().find_map(|name| {
+        let found = metadata.topics().iter().find(|topic| topic.name() == name)?;
+        let of_tier = i32::try_from(found.partitions().len()).unwrap_or(i32::MAX);
+        (of_tier != source.partitions && of_tier > 0).then(|| Uneven {
+            source: source.name.clone(),
+            of_source: source.partitions,
+            tier: name.clone(),
+            of_tier,
+        })
+    })
 }
 
 /// A topic that this build could not read. What was written before stays as it was, so the repair helps only new records.
