@@ -104,6 +104,13 @@ impl Cluster {
         Duration::from_millis(set.and_then(|(_, value)| value.parse().ok()).unwrap_or(default_ms))
     }
 
+    /// This process as people know it: its member name, or what its clients are called.
+    pub fn process_name(&self) -> String {
+        let client = self.passed_on.iter().rev().find(|(name, _)| name == "client.id");
+        let client = client.map(|(_, value)| value.splitn(4, '_').last().unwrap_or(value));
+        self.member.as_deref().or(client).unwrap_or("redrive").to_owned()
+    }
+
     /// The first broker, as it stands in commands that people shall copy.
     pub fn bootstrap(&self) -> &str {
         self.brokers.first().map_or("localhost:9092", String::as_str)

@@ -41,6 +41,9 @@ impl KafkaEngine {
             );
             condition.problem(ProblemKind::Assign, source, text);
         }
+        if let Some(problem) = self.control.problem(Instant::now()) {
+            condition.problem(ProblemKind::Read, format!("{}.control", self.pipeline.name), problem);
+        }
         self.tell_unwritten(&mut condition);
         if let Some(refusal) = self.letters.refusal(Instant::now()) {
             condition.problem(ProblemKind::Letters, &*self.dlq.name, refusal);

@@ -10,6 +10,7 @@ use redrive::engine::{Delivery, EngineError, Ordering, Settlement, StoreOptions,
 use redrive_core::Time;
 
 use crate::commit::Tickets;
+use crate::control::Control;
 use crate::died::Died;
 use crate::keys::Keys;
 use crate::lane::Lane;
@@ -113,6 +114,10 @@ pub struct KafkaEngine {
     pub(crate) poller: Poller,
     pub(crate) outbox: Outbox<Then>,
     pub(crate) letters: Letters,
+    /// What holds for the whole group.
+    pub(crate) control: Control,
+    /// This process, as others see it.
+    pub(crate) name: String,
     pub(crate) spool: Spool,
     /// Partitions that are held because something of theirs cannot be written.
     pub(crate) unwritten: Unwritten,

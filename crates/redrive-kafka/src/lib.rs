@@ -15,6 +15,7 @@
 //! - [`produce`], [`outbox`]: copies on their way; `unwritten`: partitions that are held because of one; `cut`, [`spool`]: what
 //!   Kafka will never take as it is
 //! - [`commit`]: batches until they are durable; [`progress`]: what is committed beside an offset
+//! - [`control`]: what holds for the whole group: a pause
 //! - [`letters`]: dead letters, their states, and their way back
 //! - [`trim`]: what is done is cut off
 //! - [`members`], [`scan`]: for who asks from outside: the group, and topics record by record
@@ -66,6 +67,7 @@ mod take;
 mod tend;
 
 pub mod commit;
+pub mod control;
 mod condition;
 pub mod crashes;
 mod cut;

@@ -13,6 +13,7 @@ use redrive_core::Time;
 use crate::assign::{self, Plan};
 use crate::begin;
 use crate::commit::Tickets;
+use crate::control::Control;
 use crate::died::Died;
 use crate::engine::{Claim, DueReserve, KafkaEngine, Target, unavailable};
 use crate::growth;
@@ -67,6 +68,7 @@ impl KafkaEngine {
         let counts = Counts::ask(&config, cluster, pipeline, &topics)?;
         let mailbox = Arc::new(Mailbox::default());
         let outbox = Outbox::new(cluster.producer(), &mailbox).map_err(|error| unavailable(&error))?;
+        let control = Control::follow(cluster, &topics, &mailbox).map_err(|error| unavailable(&error))?;
         let letters = Letters::open(cluster, pipeline, &topics)?;
         let read = read_topics(pipeline, &topics);
         let plan = Plan {
@@ -117,6 +119,8 @@ impl KafkaEngine {
             outbox,
             _trimmer: Trimmer::start(cluster, &topics, letters.trimmer(cluster)),
             letters,
+            control,
+            name: cluster.process_name(),
             spool: Spool::open(state_dir.join("spool").join(&pipeline.name), Instant::now()),
             unwritten: Unwritten::default(),
             ending: BTreeSet::new(),

@@ -45,6 +45,7 @@ impl KafkaEngine {
 
     fn is_closed_to_takers(&self) -> bool {
         self.gated
+            || self.control.holds()
             || self.claim != Claim::Ours
             || self.closed
             || self.twins.is_reading()

@@ -31,6 +31,8 @@ pub struct Topics {
     pub dlq: String,
     pub dlq_state: String,
     pub progress: String,
+    /// One partition: what holds for all processes.
+    pub control: String,
 }
 
 impl Topics {
@@ -48,6 +50,7 @@ impl Topics {
             dlq: format!("{name}.DLQ"),
             dlq_state: format!("{name}.DLQ.state"),
             progress: format!("{name}.progress"),
+            control: format!("{name}.control"),
         }
     }
 
@@ -59,6 +62,7 @@ impl Topics {
             (Role::Letters, self.dlq.as_str()),
             (Role::LetterStates, self.dlq_state.as_str()),
             (Role::Progress, self.progress.as_str()),
+            (Role::Control, self.control.as_str()),
         ];
         tiers.chain(others).collect()
     }

@@ -14,12 +14,13 @@ pub enum Role {
     Letters,
     LetterStates,
     Progress,
+    Control,
 }
 
 impl Role {
     /// Tables of keys and their latest values; the others are logs that must keep everything.
     pub const fn is_compacted(self) -> bool {
-        matches!(self, Self::LetterStates | Self::Progress)
+        matches!(self, Self::LetterStates | Self::Progress | Self::Control)
     }
 }
 
@@ -55,7 +56,7 @@ impl Planned {
         Self {
             role,
             name: name.to_owned(),
-            partitions: source.partitions,
+            partitions: if role == Role::Control { 1 } else { source.partitions },
             replication: source.replication,
             settings,
         }
@@ -81,13 +82,13 @@ impl Planned {
 
 /// What the cluster must allow, as lines for people: `read orders, orders.retry.* …`.
 pub fn acls(cluster: &Cluster, pipeline: &KafkaPipeline) -> Vec<String> {
-    let Topics { source, replay, dlq, dlq_state, progress, .. } = Topics::of(pipeline);
+    let Topics { source, replay, dlq, dlq_state, progress, control, .. } = Topics::of(pipeline);
     let (name, group) = (&pipeline.name, &cluster.group);
     vec![
         format!(
-            "read      topic {source}, prefix {name}.retry., topics {replay}, {dlq}, {dlq_state}, {progress}"
+            "read      topic {source}, prefix {name}.retry., topics {replay}, {dlq}, {dlq_state}, {progress}, {control}"
         ),
-        format!("write     prefix {name}.retry., topics {replay}, {dlq}, {dlq_state}, {progress}"),
+        format!("write     prefix {name}.retry., topics {replay}, {dlq}, {dlq_state}, {progress}, {control}"),
         format!(
             "describe, describe configs   the same topics; cluster: idempotent write (brokers before 3.0)"
         ),

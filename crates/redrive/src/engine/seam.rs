@@ -367,6 +367,18 @@ pub trait Engine: Send + 'static {
     /// Closes or opens the gate: while it is closed nothing is taken and nothing is rewritten.
     fn gate(&mut self, closed: bool);
 
+    /// Pauses the pipeline for an operator, or resumes it. An engine that several processes share tells the others, and an
+    /// error means that nothing has changed.
+    fn pause(&mut self, paused: bool) -> Result<(), EngineError> {
+        self.gate(paused);
+        Ok(())
+    }
+
+    /// Whether the pipeline is paused for all processes that share it; `None` where a pause is kept outside of the engine.
+    fn shared_pause(&self) -> Option<bool> {
+        None
+    }
+
     fn counts(&self) -> Counts;
 
     /// How the engine stands beside its messages. Cheap: it is asked about as often as [`Engine::counts`].

@@ -141,9 +141,10 @@ fn topics(
         findings.push(Finding::new(
             Some(true),
             format!(
-                "{} topics, {} partitions each, replication {}, min.insync.replicas {}; nothing in them expires",
-                found.found.len(),
+                "{} topics with {} partitions each and {}, replication {}, min.insync.replicas {}; nothing in them expires",
+                found.found.len().saturating_sub(1),
                 facts.partitions,
+                found.topics.control,
                 facts.replication,
                 facts.min_insync
             ),
