@@ -11,7 +11,7 @@ use redrive::timestamp;
 use crate::begin::BEGUN;
 use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit, Target, Then, wall_time};
 use crate::lane::{Lane, LaneKind, Stopped};
-use crate::mailbox::{Assigned, FailKind, LaneStart, Note};
+use crate::mailbox::{Assigned, FailKind, LaneEnd, LaneStart, Note};
 use crate::produce::{Body, Production};
 use crate::started;
 use crate::suspects::Suspected;
@@ -92,12 +92,16 @@ impl KafkaEngine {
             Note::End { epoch, lane } if epoch == self.epoch => {
                 self.goes_on(lane);
                 self.lanes[lane].end_met();
+                self.lanes[lane].at_end = true;
                 self.open_read_partitions();
                 self.start_when_read();
             }
             Note::Ends { epoch, ends } if epoch == self.epoch => {
-                for (lane, end) in ends {
+                for LaneEnd { lane, end, is_met } in ends {
                     let lane = &mut self.lanes[lane];
+                    if is_met {
+                        lane.is_empty_up_to(end);
+                    }
                     // The end of a topic that is written in transactions is no record.
                     if lane.kind != LaneKind::Replay {
                         lane.end = lane.end.max(end);
@@ -130,6 +134,7 @@ impl KafkaEngine {
     fn assigned(&mut self, epoch: u32, starts: Vec<LaneStart>) {
         self.gone();
         self.epoch = epoch;
+        self.traffic.rebalances += 1;
         for start in starts {
             let LaneStart { kind, topic, partition, done, suspected, written, room } = start;
             self.by_name.insert((Arc::clone(&topic), partition), self.lanes.len());

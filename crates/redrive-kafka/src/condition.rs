@@ -21,6 +21,7 @@ impl KafkaEngine {
                 reading: (self.lanes.len() as u64).saturating_sub(stopped + blocked),
                 blocked,
                 stopped,
+                unassigned: 0,
             },
             spooled: self.spool.len() as u64,
             letter_twins: letters.twins,
@@ -28,6 +29,7 @@ impl KafkaEngine {
             passed_over: self.passed_over.total(),
             ..Condition::default()
         };
+        self.describe_cluster(&mut condition);
         for lane in &self.lanes {
             if let Some(stopped) = &lane.stopped {
                 let place = format!("{}/{}", lane.topic, lane.partition);

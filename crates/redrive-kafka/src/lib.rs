@@ -18,6 +18,7 @@
 //! - [`control`]: what holds for the whole group: a pause
 //! - [`letters`]: dead letters, their states, and their way back
 //! - [`trim`]: what is done is cut off
+//! - `flow`, [`standing`]: figures of partitions and of the cluster
 //! - [`members`], [`scan`]: for who asks from outside: the group, and topics record by record
 
 pub mod build;
@@ -71,6 +72,7 @@ pub mod control;
 mod condition;
 pub mod crashes;
 mod cut;
+mod flow;
 pub mod outbox;
 pub mod produce;
 pub mod progress;
@@ -85,6 +87,7 @@ pub mod letters;
 
 pub mod members;
 pub mod scan;
+pub mod standing;
 pub mod trim;
 
 pub use engine::KafkaEngine;

@@ -40,10 +40,10 @@ pub enum Note {
         epoch: u32,
         lane: usize,
     },
-    /// Where topics end, by (lane, offset).
+    /// Where topics end.
     Ends {
         epoch: u32,
-        ends: Vec<(usize, u64)>,
+        ends: Vec<LaneEnd>,
     },
     Committed {
         round: u64,
@@ -61,6 +61,15 @@ pub enum Note {
         problem: String,
         kind: FailKind,
     },
+}
+
+/// Where the partition of a lane ends.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneEnd {
+    pub lane: usize,
+    pub end: u64,
+    /// Whether the client has fetched everything before it.
+    pub is_met: bool,
 }
 
 /// What an assignment begins with.
@@ -144,6 +153,8 @@ pub struct Mailbox {
     reader: OnceLock<Thread>,
     /// The engine has something to do soon that no event will remind it of.
     reminder: AtomicBool,
+    /// Whether the consumer is a member of its group.
+    member: AtomicBool,
 }
 
 impl std::fmt::Debug for Mailbox {
@@ -153,6 +164,14 @@ impl std::fmt::Debug for Mailbox {
 }
 
 impl Mailbox {
+    pub fn note_membership(&self, is_member: bool) {
+        self.member.store(is_member, Ordering::SeqCst);
+    }
+
+    pub fn is_member(&self) -> bool {
+        self.member.load(Ordering::SeqCst)
+    }
+
     pub fn tell(&self, note: Note) {
         locked(&self.notes).push(note);
         self.call_engine();

@@ -16,6 +16,7 @@ use crate::commit::Tickets;
 use crate::control::Control;
 use crate::died::Died;
 use crate::engine::{Claim, DueReserve, KafkaEngine, Target, unavailable};
+use crate::flow::Traffic;
 use crate::growth;
 use crate::keys::Keys;
 use crate::lane::LaneKind;
@@ -29,6 +30,7 @@ use crate::poll::Poller;
 use crate::record::Reader;
 use crate::spill::Spill;
 use crate::spool::Spool;
+use crate::standing::Watcher;
 use crate::started::Started;
 use crate::tend::{STRAGGLER_AFTER, TEND_EVERY};
 use crate::topics::{self, Topics};
@@ -97,6 +99,7 @@ impl KafkaEngine {
         };
         let source = Arc::clone(&plan.source);
         let names: Vec<String> = read.into_iter().map(|(name, _)| name).collect();
+        let watched = names.iter().map(|name| Arc::from(name.as_str())).collect();
         let drain = drain(cluster, pipeline, options.drain);
         let config = consumer_config(config, &names, &counts);
         let poller = Poller::start(&config, &names, plan, Reader::new(pipeline), drain, &mailbox)
@@ -120,6 +123,8 @@ impl KafkaEngine {
             _trimmer: Trimmer::start(cluster, &topics, letters.trimmer(cluster)),
             letters,
             control,
+            watcher: Watcher::start(cluster, watched),
+            traffic: Traffic::default(),
             name: cluster.process_name(),
             spool: Spool::open(state_dir.join("spool").join(&pipeline.name), Instant::now()),
             unwritten: Unwritten::default(),
@@ -158,6 +163,7 @@ impl KafkaEngine {
             last_commit: Instant::now(),
             last_progress: Instant::now(),
             last_tending: Instant::now(),
+            last_watch: Instant::now(),
             tend_every: TEND_EVERY,
             straggler_after: STRAGGLER_AFTER,
             claim: Claim::Ours,

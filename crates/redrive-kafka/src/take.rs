@@ -1,5 +1,7 @@
 //! Handing out: which messages may start now, fresh ones and due ones, each key in its order.
 
+use std::time::Instant;
+
 use redrive::engine::seam::share;
 use redrive::engine::{Delivery, Receipt};
 use redrive_core::{Reason, Time};
@@ -194,7 +196,8 @@ impl KafkaEngine {
 
     fn begin(&mut self, at: usize, waiting: Waiting, key: Option<u64>) -> Delivery {
         let bytes = waiting.bytes();
-        let Waiting { offset, number, message, meta, history, due, doomed, carried } = waiting;
+        let arrived = waiting.arrived_at(self.now);
+        let Waiting { offset, number, message, meta, history, due, doomed, carried, .. } = waiting;
         let blocked = key.is_some_and(|key| self.is_blocked(key, number));
         let doomed = doomed.or(blocked.then_some(Reason::KeyBlocked));
         let lane = &mut self.lanes[at];
@@ -204,12 +207,12 @@ impl KafkaEngine {
         let suspect = lane.suspected.of(offset, due, self.now).map(Box::new);
         lane.hand_out(offset, Out { carried, key, waits: suspect.is_some() });
         let receipt = Receipt { lane: at as u32, epoch: self.epoch, seq: number, at: offset };
-        Delivery { receipt, message, meta, history, due, doomed, suspect }
+        Delivery { receipt, message, meta, history, due, arrived, doomed, suspect }
     }
 
     /// A delivery that was not started goes back to where it came from.
     pub(crate) fn take_back(&mut self, delivery: Delivery, out: Out) {
-        let Delivery { receipt, message, meta, history, due, doomed, suspect } = delivery;
+        let Delivery { receipt, message, meta, history, due, doomed, suspect, arrived: _ } = delivery;
         let doomed = doomed.filter(|reason| *reason != Reason::KeyBlocked);
         let waiting = Waiting {
             offset: receipt.at,
@@ -218,6 +221,7 @@ impl KafkaEngine {
             meta,
             history,
             due,
+            arrived: Some(Instant::now()),
             doomed,
             carried: out.carried,
         };

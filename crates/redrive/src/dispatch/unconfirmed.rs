@@ -90,6 +90,7 @@ mod tests {
             meta: Meta::default(),
             history: History::default(),
             due: None,
+            arrived: None,
             doomed: None,
             suspect: None,
         };

@@ -21,7 +21,7 @@ pub mod overlay;
 #[cfg(feature = "testing")]
 pub mod conformance;
 
-pub use condition::{Condition, Partitions, Problem, ProblemKind};
+pub use condition::{ClusterStanding, Condition, Flow, Partitions, Problem, ProblemKind};
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
 pub use key_line::KeyLine;

@@ -113,6 +113,8 @@ pub struct Delivery {
     pub history: History,
     /// When it was due; `None` for a fresh message.
     pub due: Option<Time>,
+    /// When the process first had it, if that was later than its creation: it waited for nobody else before.
+    pub arrived: Option<Time>,
     /// Set if it must not be started but settled as dead for this reason: its bytes are damaged, or its key is blocked.
     pub doomed: Option<Reason>,
     /// Set if it was running when a process died: it runs alone, and is announced before.

@@ -270,6 +270,7 @@ impl Inner {
             meta: entry.meta,
             history: entry.history.clone(),
             due: entry.due,
+            arrived: None,
             doomed,
             suspect,
         }

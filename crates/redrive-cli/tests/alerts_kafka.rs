@@ -1,0 +1,84 @@
+//! What a processor exports while its cluster is in trouble makes the alerts of `deploy/alerts` fire: the series are those
+//! of a real process on a real broker, and Prometheus' own tool judges them.
+#![cfg(feature = "kafka")]
+
+mod world;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use redrive_lab::kafka::broker::{Act, Broker};
+use world::process::Processor;
+use world::receiver::{OK, Receiver};
+use world::{http, kafka, wait_for};
+
+/// The series of a page of metrics, each as it was for half an hour.
+fn series(page: &str) -> String {
+    let samples = page.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket"));
+    samples.filter_map(|line| line.rsplit_once(' ')).fold(String::new(), |mut text, (name, value)| {
+        let _ = writeln!(text, "      - series: '{name}'\n        values: \"{value}x30\"");
+        text
+    })
+}
+
+/// How many alerts of a name fire if everything stays as the page says.
+fn firing(dir: &Path, page: &str, alert: &str) -> bool {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/alerts/redrive.rules.yaml");
+    let text = format!(
+        "rule_files: [{}]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n{}    promql_expr_test:\n      \
+         - expr: count(ALERTS{{alertname=\"{alert}\", alertstate=\"firing\"}})\n        eval_time: 20m\n        exp_samples:\n          \
+         - labels: '{{}}'\n            value: 1\n",
+        rules.canonicalize().unwrap().display(),
+        series(page)
+    );
+    let file = dir.join("alerts.test.yaml");
+    std::fs::write(&file, text).unwrap();
+    let judged = Command::new("promtool").args(["test", "rules"]).arg(&file).output();
+    judged.expect("promtool is installed: make tools").status.success()
+}
+
+fn page(processor: &Processor, path: &str) -> (u16, String) {
+    http::get(&processor.url(), path)
+}
+
+/// Before: lag 0, `/readyz` 200 and a clean status in both cases.
+#[test]
+fn a_lost_range_and_a_frozen_broker_are_told_and_fire_their_alerts() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let broker = Broker::up(&root, &dir.path().join("broker")).unwrap();
+    let receiver = Receiver::start(|_| OK);
+    let topic = "orders";
+    let tool = |line: &str| broker.tool(&line.split_whitespace().collect::<Vec<_>>()).unwrap();
+    let address = broker.address().to_owned();
+    tool(&format!("kafka-topics.sh --bootstrap-server {address} --create --topic {topic} --partitions 1"));
+    let config = kafka::config_at(&address, topic, &receiver.url());
+
+    let home = dir.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    Processor::start(&home, &config).stop();
+    kafka::produce_at(&address, topic, 10);
+    let delete = dir.path().join("delete.json");
+    std::fs::write(&delete, format!(r#"{{"partitions":[{{"topic":"{topic}","partition":0,"offset":5}}],"version":1}}"#)).unwrap();
+    tool(&format!(
+        "kafka-delete-records.sh --bootstrap-server {address} --offset-json-file {}",
+        delete.display()
+    ));
+    let processor = Processor::start(&home, &config);
+    let lag = format!("redrive_lag{{pipeline=\"{topic}\",topic=\"{topic}\",partition=\"0\"}} 10");
+    wait_for("the lag of the stopped partition", || page(&processor, "/metrics").1.contains(&lag));
+    let (status, said) = page(&processor, "/readyz");
+    assert!(status == 503 && said.contains("lost_range"), "{status} {said}");
+    let told = page(&processor, "/metrics").1;
+    assert!(firing(dir.path(), &told, "RedrivePartitionHeld"));
+    assert!(!firing(dir.path(), &told, "RedriveKafkaUnreachable"));
+
+    broker.node(1, Act::Freeze).unwrap();
+    let unreachable = format!("redrive_kafka_reachable{{pipeline=\"{topic}\"}} 0");
+    wait_for("the processor to notice", || page(&processor, "/metrics").1.contains(&unreachable));
+    assert!(page(&processor, "/readyz").1.contains("Kafka does not answer"));
+    assert!(firing(dir.path(), &page(&processor, "/metrics").1, "RedriveKafkaUnreachable"));
+    broker.node(1, Act::Thaw).unwrap();
+    wait_for("the cluster to be back", || !page(&processor, "/metrics").1.contains(&unreachable));
+}
