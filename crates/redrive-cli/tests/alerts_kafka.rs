@@ -11,7 +11,7 @@ use std::process::Command;
 use redrive_lab::kafka::broker::{Act, Broker};
 use world::process::Processor;
 use world::receiver::{OK, Receiver};
-use world::{http, kafka, wait_for};
+use world::{kafka, wait_for};
 
 /// The series of a page of metrics, each as it was for half an hour.
 fn series(page: &str) -> String {
@@ -39,7 +39,8 @@ fn firing(dir: &Path, page: &str, alert: &str) -> bool {
 }
 
 fn page(processor: &Processor, path: &str) -> (u16, String) {
-    http::get(&processor.url(), path)
+    let answer = processor.get(path);
+    (answer.status, answer.body)
 }
 
 /// Before: lag 0, `/readyz` 200 and a clean status in both cases.
@@ -49,22 +50,23 @@ fn a_lost_range_and_a_frozen_broker_are_told_and_fire_their_alerts() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let broker = Broker::up(&root, &dir.path().join("broker")).unwrap();
     let receiver = Receiver::start(|_| OK);
-    let topic = "orders";
-    let tool = |line: &str| broker.tool(&line.split_whitespace().collect::<Vec<_>>()).unwrap();
-    let address = broker.address().to_owned();
-    tool(&format!("kafka-topics.sh --bootstrap-server {address} --create --topic {topic} --partitions 1"));
-    let config = kafka::config_at(&address, topic, &receiver.url());
+    let (topic, address) = ("orders", broker.address().to_owned());
+    kafka::create_at(&address, topic, 1);
+    let lines = format!("source = \"{topic}\"\nname = \"{topic}\"\ntiers = [\"1s\"]");
+    let config = world::config(&kafka::engine_at(&address, "delivery", "create"), &lines, &receiver.url());
 
     let home = dir.path().join("home");
     std::fs::create_dir(&home).unwrap();
-    Processor::start(&home, &config).stop();
-    kafka::produce_at(&address, topic, 10);
+    let mut first = Processor::start(&home, &config);
+    wait_for("it to have its partition", || page(&first, "/metrics").1.contains("redrive_group_member{pipeline=\"orders\"} 1"));
+    first.signal("TERM");
+    assert_eq!(first.wait(), Some(0));
+    kafka::produce_at(&address, topic, (0..10).map(|n| (n.to_string(), "{}".to_owned())));
     let delete = dir.path().join("delete.json");
-    std::fs::write(&delete, format!(r#"{{"partitions":[{{"topic":"{topic}","partition":0,"offset":5}}],"version":1}}"#)).unwrap();
-    tool(&format!(
-        "kafka-delete-records.sh --bootstrap-server {address} --offset-json-file {}",
-        delete.display()
-    ));
+    let text = format!(r#"{{"partitions":[{{"topic":"{topic}","partition":0,"offset":5}}],"version":1}}"#);
+    std::fs::write(&delete, text).unwrap();
+    let line = format!("kafka-delete-records.sh --bootstrap-server {address} --offset-json-file {}", delete.display());
+    broker.tool(&line).unwrap();
     let processor = Processor::start(&home, &config);
     let lag = format!("redrive_lag{{pipeline=\"{topic}\",topic=\"{topic}\",partition=\"0\"}} 10");
     wait_for("the lag of the stopped partition", || page(&processor, "/metrics").1.contains(&lag));

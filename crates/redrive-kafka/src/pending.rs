@@ -75,6 +75,7 @@ impl KafkaEngine {
         let bytes = waiting.bytes();
         let arrived = waiting.arrived_at(self.now);
         let Waiting { offset, number, message, meta, history, due, carried, .. } = waiting;
+        let origin = Some(self.source_place(number, &carried));
         let (epoch, now) = (self.epoch, self.now);
         let place = &mut self.lanes[lane];
         if place.kind == LaneKind::Source && place.room.free(1, bytes) {
@@ -85,7 +86,7 @@ impl KafkaEngine {
         place.out.insert(offset, Out { carried, key, waits: true });
         let receipt = Receipt { lane: lane as u32, epoch, seq: number, at: offset };
         let doomed = None;
-        let taken = Delivery { receipt, message, meta, history, due, arrived, doomed, suspect };
+        let taken = Delivery { receipt, message, meta, history, due, arrived, origin, doomed, suspect };
         Ok(Claimed::Taken(Box::new(taken)))
     }
 

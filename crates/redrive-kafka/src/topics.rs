@@ -16,7 +16,7 @@ use crate::{Cluster, KafkaPipeline, TopicsMode, reach};
 pub(crate) use blocking::wait;
 pub(crate) use describe::ANSWER_WITHIN;
 pub use describe::TopicFacts;
-pub use plan::{Planned, Role, acls};
+pub use plan::{Planned, Role, acl_commands};
 pub use survey::{Survey, Uneven, Wrong, survey};
 
 /// Every topic of a pipeline by its name.
@@ -84,6 +84,9 @@ pub enum TopicsFault {
     Refused { brokers: String, problem: String, fix: &'static str },
     #[error("the source topic {topic} does not exist; create it, or correct `source`")]
     NoSource { topic: String },
+    /// Without permission to see a topic nobody can say whether it exists.
+    #[error("the topic {} is not visible to this user: it lacks the permission Describe, so it cannot be said whether it exists", topics.join(", "))]
+    Hidden { topics: Vec<String> },
     #[error("{}", survey::missing_text(missing, bootstrap))]
     Missing { missing: Vec<Planned>, bootstrap: String },
     #[error("{}", survey::wrong_text(wrong, bootstrap))]
@@ -105,6 +108,10 @@ impl From<TopicsFault> for EngineError {
                 fix: "create it, or correct `source`; Redrive makes the topics beside it, never the source itself",
             },
             TopicsFault::Refused { fix, .. } => Self::Directory { problem: fault.to_string(), fix },
+            TopicsFault::Hidden { .. } => Self::Directory {
+                problem: fault.to_string(),
+                fix: "give it; `redrive check --kafka` prints the commands",
+            },
             TopicsFault::Uneven(_) => Self::Directory { problem: fault.to_string(), fix: EXTEND_TIERS },
             // The commands would bury what is wrong; `check` prints them all.
             _ => Self::Directory {
@@ -119,11 +126,14 @@ impl From<TopicsFault> for EngineError {
 /// made and such with too few partitions extended; nothing else is ever changed.
 pub fn prepare(cluster: &Cluster, pipeline: &KafkaPipeline, mode: TopicsMode) -> Result<Topics, TopicsFault> {
     let mut found = survey(cluster, pipeline)?;
-    if mode == TopicsMode::Create && (!found.missing.is_empty() || found.wrong.iter().any(Wrong::is_growth)) {
+    if mode == TopicsMode::Create && found.hidden.is_empty() && (!found.missing.is_empty() || found.wrong.iter().any(Wrong::is_growth)) {
         survey::make(cluster, &found)?;
         found = survey(cluster, pipeline)?;
     }
     let bootstrap = cluster.bootstrap().to_owned();
+    if !found.hidden.is_empty() {
+        return Err(TopicsFault::Hidden { topics: found.hidden });
+    }
     if !found.missing.is_empty() {
         return Err(TopicsFault::Missing { missing: found.missing, bootstrap });
     }

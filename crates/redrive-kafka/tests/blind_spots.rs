@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
-use redrive::engine::{Engine, Flow, ProblemKind, StoreOptions, Verdict};
+use redrive::engine::{Engine, Flow, ProblemKind, SourcePlace, StoreOptions, Verdict};
 use redrive_core::Meta;
 use redrive_kafka::KafkaEngine;
 use support::drive::{at, messages, settle, take};
@@ -42,6 +42,8 @@ fn lag_and_records_are_told_by_topic_and_partition_and_ends_of_transactions_are_
     assert_eq!(lag(&mut engine, &source, 0), Some(0));
 
     let taken = take(&mut engine, at(0), 3);
+    let place = SourcePlace { topic: source.as_str().into(), partition: 1, offset: 0 };
+    assert_eq!(taken[0].origin, Some(place), "what a service is told of its record");
     settle(&mut engine, taken, |delivery| match delivery.receipt.at {
         0 => Verdict::Retry { due: at(50_000), meta: Meta { attempts: 1, ..delivery.meta } },
         _ => Verdict::Done,

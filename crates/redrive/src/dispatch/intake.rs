@@ -106,9 +106,9 @@ impl Machine {
             let since = call.delivery.arrived.unwrap_or(message.created()).max(message.created());
             self.figures.stall.observe(call.started.since(since));
         }
-        let (message, replays) = (message.clone(), meta.replays);
+        let (message, replays, origin) = (message.clone(), meta.replays, call.delivery.origin.clone());
         self.protection.started(self.permits.used(), call.started);
         let call = self.calls.insert(call);
-        starts.push(Start { call, message, attempt, replays });
+        starts.push(Start { call, message, attempt, replays, origin });
     }
 }

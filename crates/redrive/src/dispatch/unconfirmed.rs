@@ -91,6 +91,7 @@ mod tests {
             history: History::default(),
             due: None,
             arrived: None,
+            origin: None,
             doomed: None,
             suspect: None,
         };

@@ -33,6 +33,6 @@ pub use message_state::{MessagePhase, MessageState};
 pub use pending::{Claimed, PendingAt, PendingMessage, PendingScan, PendingState};
 pub use seam::{
     AfterDead, Announced, Counts, Delivery, Engine, EngineError, Event, Execution, LastEnd, Oldest, Ordering,
-    Receipt, Settlement, Settling, StoreOptions, Suspect, Ticket, Verdict,
+    Receipt, Settlement, Settling, SourcePlace, StoreOptions, Suspect, Ticket, Verdict,
 };
 pub use store_notice::{StoreNotice, Upkeep};

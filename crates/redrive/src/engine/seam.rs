@@ -115,10 +115,20 @@ pub struct Delivery {
     pub due: Option<Time>,
     /// When the process first had it, if that was later than its creation: it waited for nobody else before.
     pub arrived: Option<Time>,
+    /// The record it came from, for engines that read a topic.
+    pub origin: Option<SourcePlace>,
     /// Set if it must not be started but settled as dead for this reason: its bytes are damaged, or its key is blocked.
     pub doomed: Option<Reason>,
     /// Set if it was running when a process died: it runs alone, and is announced before.
     pub suspect: Option<Box<Suspect>>,
+}
+
+/// A record in a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePlace {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub offset: u64,
 }
 
 /// What an engine knows of a delivery that may have killed the process.

@@ -194,9 +194,12 @@ impl Seat {
         self.paused.store(paused, Ordering::SeqCst);
     }
 
-    /// Closes the gate of an engine, which is the caller's.
+    /// Pauses an engine, which is the caller's, for all who share it if they can be told.
     pub(crate) fn pause(&self, engine: &mut dyn Engine) {
-        engine.gate(true);
+        // If the others cannot be told, this process is paused alone.
+        if engine.pause(true).is_err() {
+            engine.gate(true);
+        }
         self.paused.store(true, Ordering::SeqCst);
     }
 

@@ -198,7 +198,7 @@ impl Dispatcher {
         Ok(happened)
     }
 
-    /// Does as others do who have paused or resumed the pipeline for all. What the guard has paused here stays so.
+    /// Does as others do who have paused or resumed the pipeline for all.
     fn follow_group(&mut self) {
         let Some(paused) = self.engine.shared_pause().filter(|paused| *paused != self.group_paused) else {
             return;
@@ -206,8 +206,6 @@ impl Dispatcher {
         self.group_paused = paused;
         if paused {
             self.machine.pause(true);
-        } else if self.machine.is_halted() {
-            return;
         } else {
             self.engine.gate(false);
             self.machine.resume(false);

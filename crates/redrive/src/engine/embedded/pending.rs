@@ -232,7 +232,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let due = due.map(Time::from_millis);
         let suspect = self.suspects.of(seq, now).map(Box::new);
         let (arrived, doomed) = (None, None);
-        let taken = Delivery { receipt, message, meta, history, due, arrived, doomed, suspect };
+        let taken = Delivery { receipt, message, meta, history, due, arrived, origin: None, doomed, suspect };
         Ok(Claimed::Taken(Box::new(taken)))
     }
 

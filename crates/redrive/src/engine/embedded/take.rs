@@ -284,6 +284,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             history: content.history,
             due: content.due.map(Time::from_millis),
             arrived: None,
+            origin: None,
             doomed,
             suspect: self.suspects.of(seq, self.now).map(Box::new),
         }))
@@ -387,7 +388,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         let (message, meta, history) = (damaged_message(seq)?, Meta::default(), History::default());
         let due = if let Was::Waiting { due } = was { Some(Time::from_millis(due)) } else { None };
         let (arrived, doomed) = (None, Some(Reason::Corrupt));
-        Ok(Delivery { receipt, message, meta, history, due, arrived, doomed, suspect: None })
+        Ok(Delivery { receipt, message, meta, history, due, arrived, origin: None, doomed, suspect: None })
     }
 
     /// The key of a message that stands in line, found the slow way: its content cannot be read.

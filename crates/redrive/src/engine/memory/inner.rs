@@ -271,6 +271,7 @@ impl Inner {
             history: entry.history.clone(),
             due: entry.due,
             arrived: None,
+            origin: None,
             doomed,
             suspect,
         }
