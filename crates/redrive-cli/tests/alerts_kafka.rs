@@ -58,14 +58,19 @@ fn a_lost_range_and_a_frozen_broker_are_told_and_fire_their_alerts() {
     let home = dir.path().join("home");
     std::fs::create_dir(&home).unwrap();
     let mut first = Processor::start(&home, &config);
-    wait_for("it to have its partition", || page(&first, "/metrics").1.contains("redrive_group_member{pipeline=\"orders\"} 1"));
+    wait_for("it to have its partition", || {
+        page(&first, "/metrics").1.contains("redrive_group_member{pipeline=\"orders\"} 1")
+    });
     first.signal("TERM");
     assert_eq!(first.wait(), Some(0));
     kafka::produce_at(&address, topic, (0..10).map(|n| (n.to_string(), "{}".to_owned())));
     let delete = dir.path().join("delete.json");
     let text = format!(r#"{{"partitions":[{{"topic":"{topic}","partition":0,"offset":5}}],"version":1}}"#);
     std::fs::write(&delete, text).unwrap();
-    let line = format!("kafka-delete-records.sh --bootstrap-server {address} --offset-json-file {}", delete.display());
+    let line = format!(
+        "kafka-delete-records.sh --bootstrap-server {address} --offset-json-file {}",
+        delete.display()
+    );
     broker.tool(&line).unwrap();
     let processor = Processor::start(&home, &config);
     let lag = format!("redrive_lag{{pipeline=\"{topic}\",topic=\"{topic}\",partition=\"0\"}} 10");

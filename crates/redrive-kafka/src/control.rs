@@ -81,7 +81,8 @@ impl Control {
         let shared = Arc::new(Shared::default());
         let (following, bell) = (Arc::clone(&shared), Arc::clone(mailbox));
         let name = format!("control-{}", topics.control);
-        let thread = std::thread::Builder::new().name(name).spawn(move || follow(&consumer, &following, &bell));
+        let thread =
+            std::thread::Builder::new().name(name).spawn(move || follow(&consumer, &following, &bell));
         let thread = thread.map_err(|error| KafkaError::ClientCreation(error.to_string()))?;
         let (cluster, topic) = (cluster.clone(), topics.control.clone());
         Ok(Self { shared, thread: Some(thread), cluster, topic, opened: Instant::now() })
@@ -111,7 +112,9 @@ impl Control {
     pub fn write(&self, pause: Option<&Pause>) -> Result<(), EngineError> {
         let failed = |problem: &dyn std::fmt::Display| {
             let topic = &self.topic;
-            EngineError::Unavailable(format!("{topic} could not be written, so nothing has changed: {problem}"))
+            EngineError::Unavailable(format!(
+                "{topic} could not be written, so nothing has changed: {problem}"
+            ))
         };
         let mut config = self.cluster.producer();
         config.set("linger.ms", "0").set("delivery.timeout.ms", WRITE_MAX.as_millis().to_string());

@@ -68,8 +68,8 @@ mod take;
 mod tend;
 
 pub mod commit;
-pub mod control;
 mod condition;
+pub mod control;
 pub mod crashes;
 mod cut;
 mod flow;

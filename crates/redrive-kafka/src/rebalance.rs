@@ -103,8 +103,7 @@ impl Polling {
                 return;
             }
         };
-        let Begun { lanes: began, partitions, letter_ends, died, is_first, has_orphans, overtaken } =
-            began;
+        let Begun { lanes: began, partitions, letter_ends, died, is_first, has_orphans, overtaken } = began;
         let mut places = TopicPartitionList::with_capacity(began.len());
         for lane in &began {
             let offset = Offset::Offset(lane.done.prefix().cast_signed());

@@ -148,7 +148,8 @@ fn ask(cluster: &Cluster, consumer: &BaseConsumer, topics: &[Arc<str>], shared: 
         && state == "Stable"
     {
         let owned = members.into_iter().flat_map(|member| member.assigned);
-        let owned = owned.flat_map(|(topic, partitions)| partitions.into_iter().map(move |p| (topic.clone(), p)));
+        let owned =
+            owned.flat_map(|(topic, partitions)| partitions.into_iter().map(move |p| (topic.clone(), p)));
         locked(&shared.found).owned(unowned(&counts, &owned.collect()));
     }
     let asked = locked(&shared.asked).clone();

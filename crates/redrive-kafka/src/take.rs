@@ -221,7 +221,8 @@ impl KafkaEngine {
 
     /// A delivery that was not started goes back to where it came from.
     pub(crate) fn take_back(&mut self, delivery: Delivery, out: Out) {
-        let Delivery { receipt, message, meta, history, due, doomed, suspect, arrived: _, origin: _ } = delivery;
+        let Delivery { receipt, message, meta, history, due, doomed, suspect, arrived: _, origin: _ } =
+            delivery;
         let doomed = doomed.filter(|reason| *reason != Reason::KeyBlocked);
         let waiting = Waiting {
             offset: receipt.at,

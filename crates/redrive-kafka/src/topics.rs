@@ -126,7 +126,10 @@ impl From<TopicsFault> for EngineError {
 /// made and such with too few partitions extended; nothing else is ever changed.
 pub fn prepare(cluster: &Cluster, pipeline: &KafkaPipeline, mode: TopicsMode) -> Result<Topics, TopicsFault> {
     let mut found = survey(cluster, pipeline)?;
-    if mode == TopicsMode::Create && found.hidden.is_empty() && (!found.missing.is_empty() || found.wrong.iter().any(Wrong::is_growth)) {
+    if mode == TopicsMode::Create
+        && found.hidden.is_empty()
+        && (!found.missing.is_empty() || found.wrong.iter().any(Wrong::is_growth))
+    {
         survey::make(cluster, &found)?;
         found = survey(cluster, pipeline)?;
     }

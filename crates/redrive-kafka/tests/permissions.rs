@@ -41,8 +41,17 @@ fn the_printed_permissions_are_enough_and_a_replay_that_may_not_write_says_so() 
         }
     };
     prepare(&superuser, &world.pipeline, TopicsMode::Create).unwrap();
-    let unseen = survey(&world.cluster, &world.pipeline).unwrap_err();
-    assert!(matches!(unseen, TopicsFault::Hidden { .. }), "{unseen}");
+    // As soon as anybody has a permission, everybody else needs one.
+    for resource in ["--topic *", "--group *", "--transactional-id *"] {
+        let line = format!(
+            "kafka-acls.sh --bootstrap-server {} --add --allow-principal User:somebody --operation All {resource}",
+            broker.address()
+        );
+        broker.tool(&line).unwrap();
+    }
+    wait("the source is not visible", || {
+        matches!(survey(&world.cluster, &world.pipeline), Err(TopicsFault::Hidden { .. }))
+    });
 
     // Only the source: the pipeline's own topics are not missing, they are not visible; and without DescribeConfigs nobody
     // knows what their settings are.
@@ -71,7 +80,11 @@ fn the_printed_permissions_are_enough_and_a_replay_that_may_not_write_says_so() 
     let mut engine = world.open_caught_up(StoreOptions::default());
     let taken = take(&mut engine, at(0), 2);
     let letter = taken[0].receipt.seq;
-    settle(&mut engine, taken, |delivery| Verdict::Dead { reason: Reason::Permanent, meta: delivery.meta, at: at(1) });
+    settle(&mut engine, taken, |delivery| Verdict::Dead {
+        reason: Reason::Permanent,
+        meta: delivery.meta,
+        at: at(1),
+    });
     engine.pause(true).unwrap();
     engine.pause(false).unwrap();
     assert!(engine.condition().problems.is_empty(), "{:?}", engine.condition().problems);

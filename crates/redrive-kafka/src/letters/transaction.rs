@@ -152,7 +152,11 @@ fn publish(
         producer.poll(LOOK);
         let failed = producer.context().failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(why) = failed {
-            return Err(if why.contains("uthorization") { Trouble::Forbidden(why) } else { Trouble::Lost(why) });
+            return Err(if why.contains("uthorization") {
+                Trouble::Forbidden(why)
+            } else {
+                Trouble::Lost(why)
+            });
         }
     }
     let told = std::mem::take(&mut *producer.context().told.lock().unwrap_or_else(PoisonError::into_inner));

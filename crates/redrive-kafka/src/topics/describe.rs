@@ -99,7 +99,8 @@ pub(super) fn describe(
             max_message_bytes: number("max.message.bytes", 1_048_588),
             cleanup: text("cleanup.policy").unwrap_or("delete").to_owned(),
             compression: text("compression.type").unwrap_or("producer").to_owned(),
-            settings_known: settings.is_some(),
+            // To who may not read them a cluster gives none.
+            settings_known: text("cleanup.policy").is_some(),
         }
     });
     Ok(facts.collect())

@@ -94,7 +94,8 @@ pub fn acl_commands(cluster: &Cluster, pipeline: &KafkaPipeline) -> (Vec<String>
     let user = cluster.passed_on.iter().rev().find(|(key, _)| key == "sasl.username");
     let user = user.map_or("NAME", |(_, value)| value.as_str());
     let add = |operations: &[&str], resource: &str| {
-        let operations: Vec<_> = operations.iter().map(|operation| format!("--operation {operation}")).collect();
+        let operations: Vec<_> =
+            operations.iter().map(|operation| format!("--operation {operation}")).collect();
         format!(
             "kafka-acls.sh --bootstrap-server {} --add --allow-principal User:{user} {} {resource}",
             cluster.bootstrap(),

@@ -121,8 +121,7 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
     let unread: Vec<String> = unread.map(|facts| facts.name.clone()).collect();
     let mut missing = Vec::new();
     let readable = found.iter().chain([&source]).filter(|facts| facts.settings_known);
-    let mut wrong: Vec<Wrong> =
-        readable.filter_map(|facts| codec_fault(&build, facts)).collect();
+    let mut wrong: Vec<Wrong> = readable.filter_map(|facts| codec_fault(&build, facts)).collect();
     let mut warnings = Vec::new();
     for (role, name) in owned {
         let planned = Planned::new(role, name, &source);
@@ -151,7 +150,18 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
         ));
     }
     let uneven = uneven(&topics, &metadata, &source);
-    Ok(Survey { topics, brokers: metadata.brokers().len(), source, found, missing, hidden, unread, wrong, uneven, warnings })
+    Ok(Survey {
+        topics,
+        brokers: metadata.brokers().len(),
+        source,
+        found,
+        missing,
+        hidden,
+        unread,
+        wrong,
+        uneven,
+        warnings,
+    })
 }
 
 fn exists(found: &[TopicFacts], source: &TopicFacts, name: &str) -> bool {

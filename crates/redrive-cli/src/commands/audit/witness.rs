@@ -83,8 +83,9 @@ impl Witness {
 
 /// Every line that is not empty is an id.
 fn read_ids(path: &Path, each: &mut impl FnMut(&str)) -> Result<(), Failed> {
-    let failed =
-        |error: std::io::Error| Failed::new(Exit::Bad, format!("--applied: {} cannot be read: {error}", path.display()));
+    let failed = |error: std::io::Error| {
+        Failed::new(Exit::Bad, format!("--applied: {} cannot be read: {error}", path.display()))
+    };
     for line in BufReader::new(std::fs::File::open(path).map_err(failed)?).lines() {
         let line = line.map_err(failed)?;
         let id = line.trim();

@@ -136,7 +136,8 @@ fn topics(
         findings.push(Finding::new(Some(false), fault.to_string()));
     }
     findings.extend(found.unread.iter().map(|name| {
-        let text = format!("the settings of {name} may not be read: the permission DescribeConfigs is missing");
+        let text =
+            format!("the settings of {name} may not be read: the permission DescribeConfigs is missing");
         Finding::new(Some(false), text)
     }));
     findings.extend(uneven(&found, settings, bootstrap));
@@ -187,13 +188,14 @@ fn allowed(cluster: &Cluster, pipeline: &KafkaPipeline) -> Finding {
 fn uneven(found: &Survey, settings: &PipelineConfig, bootstrap: &str) -> Option<Finding> {
     let uneven = found.uneven.as_ref().filter(|_| settings.ordering == Ordering::Key)?;
     let mut finding = Finding::new(Some(false), uneven.to_string());
-    finding.more = vec![
-        "wait until nothing is pending if you can, then give all of them the same number:".to_owned(),
-    ];
+    finding.more =
+        vec!["wait until nothing is pending if you can, then give all of them the same number:".to_owned()];
     let tiers = found.topics.tiers.iter().map(|(_, name)| name).chain(&found.topics.retired);
     let count = uneven.of_source.max(uneven.of_tier);
     finding.more.extend(tiers.chain([&found.topics.replay]).map(|topic| {
-        format!("  kafka-topics.sh --bootstrap-server {bootstrap} --alter --topic {topic} --partitions {count}")
+        format!(
+            "  kafka-topics.sh --bootstrap-server {bootstrap} --alter --topic {topic} --partitions {count}"
+        )
     }));
     finding.more.push(
         "messages that wait in a tier by then may be overtaken once by later ones of their key, and are counted"
@@ -254,8 +256,11 @@ fn source(found: &Survey, settings: &PipelineConfig) -> Vec<Finding> {
         findings.push(Finding::new(None, text));
     }
     if !matches!(facts.compression.as_str(), "producer" | "uncompressed") {
-        let text = format!("source {} is compressed with {}, which this build reads", facts.name, facts.compression);
-        findings.extend(found.wrong.iter().all(|wrong| wrong.topic != facts.name).then(|| Finding::new(None, text)));
+        let text =
+            format!("source {} is compressed with {}, which this build reads", facts.name, facts.compression);
+        findings.extend(
+            found.wrong.iter().all(|wrong| wrong.topic != facts.name).then(|| Finding::new(None, text)),
+        );
     }
     findings
 }
