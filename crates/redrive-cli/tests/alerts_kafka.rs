@@ -5,13 +5,34 @@
 mod world;
 
 use std::fmt::Write as _;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use redrive_lab::kafka::broker::{Act, Broker};
 use world::process::Processor;
 use world::receiver::{OK, Receiver};
 use world::{kafka, wait_for};
+
+/// A broker of its own, which may be frozen. It goes when this is dropped.
+struct Broker(PathBuf);
+
+impl Broker {
+    fn run(&self, words: &str) -> String {
+        let ran = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/kafka.sh"))
+            .args(words.split_whitespace())
+            .env("REDRIVE_KAFKA_DIR", &self.0)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{words}: {}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8_lossy(&ran.stdout).trim().to_owned()
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.run("down");
+    }
+}
 
 /// The series of a page of metrics, each as it was for half an hour.
 fn series(page: &str) -> String {
@@ -47,10 +68,10 @@ fn page(processor: &Processor, path: &str) -> (u16, String) {
 #[test]
 fn a_lost_range_and_a_frozen_broker_are_told_and_fire_their_alerts() {
     let dir = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let broker = Broker::up(&root, &dir.path().join("broker")).unwrap();
+    let broker = Broker(dir.path().join("broker"));
+    let address = broker.run("up");
     let receiver = Receiver::start(|_| OK);
-    let (topic, address) = ("orders", broker.address().to_owned());
+    let topic = "orders";
     kafka::create_at(&address, topic, 1);
     let lines = format!("source = \"{topic}\"\nname = \"{topic}\"\ntiers = [\"1s\"]");
     let config = world::config(&kafka::engine_at(&address, "delivery", "create"), &lines, &receiver.url());
@@ -68,10 +89,10 @@ fn a_lost_range_and_a_frozen_broker_are_told_and_fire_their_alerts() {
     let text = format!(r#"{{"partitions":[{{"topic":"{topic}","partition":0,"offset":5}}],"version":1}}"#);
     std::fs::write(&delete, text).unwrap();
     let line = format!(
-        "kafka-delete-records.sh --bootstrap-server {address} --offset-json-file {}",
+        "run kafka-delete-records.sh --bootstrap-server {address} --offset-json-file {}",
         delete.display()
     );
-    broker.tool(&line).unwrap();
+    broker.run(&line);
     let processor = Processor::start(&home, &config);
     let lag = format!("redrive_lag{{pipeline=\"{topic}\",topic=\"{topic}\",partition=\"0\"}} 10");
     wait_for("the lag of the stopped partition", || page(&processor, "/metrics").1.contains(&lag));
@@ -81,11 +102,11 @@ fn a_lost_range_and_a_frozen_broker_are_told_and_fire_their_alerts() {
     assert!(firing(dir.path(), &told, "RedrivePartitionHeld"));
     assert!(!firing(dir.path(), &told, "RedriveKafkaUnreachable"));
 
-    broker.node(1, Act::Freeze).unwrap();
+    broker.run("freeze 1");
     let unreachable = format!("redrive_kafka_reachable{{pipeline=\"{topic}\"}} 0");
     wait_for("the processor to notice", || page(&processor, "/metrics").1.contains(&unreachable));
     assert!(page(&processor, "/readyz").1.contains("Kafka does not answer"));
     assert!(firing(dir.path(), &page(&processor, "/metrics").1, "RedriveKafkaUnreachable"));
-    broker.node(1, Act::Thaw).unwrap();
+    broker.run("thaw 1");
     wait_for("the cluster to be back", || !page(&processor, "/metrics").1.contains(&unreachable));
 }
