@@ -54,8 +54,9 @@ const PRODUCER_ONLY: [&str; 8] = [
     "request.timeout.ms",
 ];
 
-/// How long the group waits for a silent member, unless set.
-const SESSION_MS: u64 = 10_000;
+/// How long the group waits for a silent member, unless set. Twice as long as a cluster takes to give up on a broker (9 s): a
+/// member must not be given up because the broker that coordinates its group is.
+const SESSION_MS: u64 = 20_000;
 /// How long it waits for one that does not poll: librdkafka's own default.
 const POLL_INTERVAL_MS: u64 = 300_000;
 /// Messages of this size can be parked, whatever the client's default says; the topic has the last word.

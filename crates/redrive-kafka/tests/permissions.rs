@@ -68,7 +68,7 @@ fn the_printed_permissions_are_enough_and_a_replay_that_may_not_write_says_so() 
     });
     let found = found.unwrap();
     assert!(found.missing.is_empty() && found.hidden.len() == 6, "{found:?}");
-    assert_eq!(found.unread, [source.clone()]);
+    assert_eq!(found.unread, std::slice::from_ref(source));
 
     let (commands, to_source) = acl_commands(&world.cluster, &world.pipeline);
     run(&commands);

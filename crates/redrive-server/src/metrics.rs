@@ -460,6 +460,9 @@ pub fn render(snapshot: &Snapshot) -> String {
     exposition.finish()
 }
 
+/// A metric, and where it is found in the standing of a process.
+type OfCluster = (&'static Metric, fn(&ClusterStanding) -> u64);
+
 fn conditions(out: &mut Exposition, snapshot: &Snapshot) {
     each(out, &PARTITIONS, snapshot, |samples, name, figures| {
         let partitions = figures.condition.partitions;
@@ -474,7 +477,7 @@ fn conditions(out: &mut Exposition, snapshot: &Snapshot) {
             samples.count(&[name, kind.name()], of_kind.count() as u64);
         }
     });
-    let of_cluster: [(&'static Metric, fn(&ClusterStanding) -> u64); 4] = [
+    let of_cluster: [OfCluster; 4] = [
         (&KAFKA_REACHABLE, |cluster| u64::from(cluster.reachable)),
         (&GROUP_MEMBER, |cluster| u64::from(cluster.member)),
         (&REBALANCES, |cluster| cluster.rebalances),
