@@ -121,7 +121,7 @@ fn what_is_missing_on_the_command_line_is_said_before_anybody_is_asked() {
     processor
         .redrive(&["audit", "orders", "--applied", "mysql://x", "--ids", "o-0..o-9"])
         .exits(2)
-        .complains("neither postgres://… nor http://…");
+        .complains("neither postgres://…, nor http://…, nor a file");
     processor
         .redrive(&["audit", "orders", "--applied", "http://127.0.0.1:1", "--ids", "o-9..o-0"])
         .exits(2)

@@ -9,9 +9,9 @@ use redrive::engine::{Event, Execution, LastEnd, ProblemKind};
 use redrive::timestamp;
 
 use crate::begin::BEGUN;
-use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit, Then, wall_time};
+use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit, Target, Then, wall_time};
 use crate::lane::{Lane, LaneKind, Stopped};
-use crate::mailbox::{FailKind, LaneStart, Note};
+use crate::mailbox::{Assigned, FailKind, LaneEnd, LaneStart, Note};
 use crate::produce::{Body, Production};
 use crate::started;
 use crate::suspects::Suspected;
@@ -67,13 +67,15 @@ impl KafkaEngine {
 
     fn hear_one(&mut self, note: Note) {
         match note {
-            Note::Assigned { epoch, lanes, partitions, letter_ends, died, is_first } => {
+            Note::Assigned { epoch, began } => {
+                let Assigned { lanes, partitions, letter_ends, died, is_first, overtaken } = *began;
                 (self.letter_ends, self.died) = (letter_ends, died);
                 self.assigned(epoch, lanes);
                 self.know_partitions(&partitions);
                 if is_first {
                     self.leave_a_trace();
                 }
+                self.count_overtaken(overtaken);
                 self.share = self.share_of(&partitions);
             }
             Note::Wanted { epoch } if epoch == self.epoch => {
@@ -90,12 +92,16 @@ impl KafkaEngine {
             Note::End { epoch, lane } if epoch == self.epoch => {
                 self.goes_on(lane);
                 self.lanes[lane].end_met();
+                self.lanes[lane].at_end = true;
                 self.open_read_partitions();
                 self.start_when_read();
             }
             Note::Ends { epoch, ends } if epoch == self.epoch => {
-                for (lane, end) in ends {
+                for LaneEnd { lane, end, is_met } in ends {
                     let lane = &mut self.lanes[lane];
+                    if is_met {
+                        lane.is_empty_up_to(end);
+                    }
                     // The end of a topic that is written in transactions is no record.
                     if lane.kind != LaneKind::Replay {
                         lane.end = lane.end.max(end);
@@ -128,6 +134,7 @@ impl KafkaEngine {
     fn assigned(&mut self, epoch: u32, starts: Vec<LaneStart>) {
         self.gone();
         self.epoch = epoch;
+        self.traffic.rebalances += 1;
         for start in starts {
             let LaneStart { kind, topic, partition, done, suspected, written, room } = start;
             self.by_name.insert((Arc::clone(&topic), partition), self.lanes.len());
@@ -247,25 +254,32 @@ impl KafkaEngine {
     /// Where keys are ordered, nothing of a partition starts before all that waits in its tiers is known, and nothing at
     /// all if somebody else has them.
     fn hold_back_partitions(&mut self) {
-        let mut tiers: Vec<Arc<str>> =
-            self.tiers.iter().map(|(_, target)| Arc::clone(&target.name)).collect();
-        tiers.push(Arc::clone(&self.replay_topic.name));
-        for lane in self.lanes.iter().filter(|lane| lane.kind == LaneKind::Source) {
-            self.held_back.insert(lane.partition);
-            let elsewhere =
-                |topic: &&Arc<str>| !self.by_name.contains_key(&(Arc::clone(topic), lane.partition));
-            if let Some(topic) = tiers.iter().find(elsewhere) {
-                tracing::error!(
-                    partition = lane.partition, %topic,
-                    "another member has this partition of the tier, so key order cannot be kept; nothing of the partition \
-                     is delivered until all members run with the same tiers"
-                );
-            }
-        }
-        for lane in self.lanes.iter().filter(|lane| lane.kind != LaneKind::Source) {
-            self.held_back.insert(lane.partition);
+        self.held_back.extend(self.lanes.iter().map(|lane| lane.partition));
+        for (source, tier) in self.apart() {
+            tracing::error!(
+                partition = %source,
+                "{tier} is not assigned to this member, so key order cannot be kept; nothing of the partition is delivered \
+                 until it is"
+            );
         }
         self.open_read_partitions();
+    }
+
+    /// Source partitions that are held back because a tier partition of theirs is not assigned here, each with the first of
+    /// these.
+    pub(crate) fn apart(&self) -> Vec<(String, String)> {
+        let tiers = self.tiers.iter().map(|(_, target)| target).chain([&self.replay_topic]);
+        let mut apart = Vec::new();
+        for lane in self.lanes.iter().filter(|lane| lane.kind == LaneKind::Source) {
+            let partition = lane.partition;
+            let elsewhere = |tier: &&Target| !self.by_name.contains_key(&(Arc::clone(&tier.name), partition));
+            if self.held_back.contains(&partition)
+                && let Some(tier) = tiers.clone().find(elsewhere)
+            {
+                apart.push((format!("{}/{partition}", lane.topic), format!("{}/{partition}", tier.name)));
+            }
+        }
+        apart
     }
 
     fn open_read_partitions(&mut self) {

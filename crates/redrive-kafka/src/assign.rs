@@ -14,14 +14,15 @@ use redrive::engine::completion::CompletionSet;
 use crate::begin::{self, RanBefore};
 use crate::desk::Desk;
 use crate::died::Died;
+use crate::growth;
 use crate::lane::LaneKind;
 use crate::mailbox::LaneStart;
-use crate::options::{Cluster, KafkaPipeline, Start, TopicsMode};
+use crate::options::{Cluster, KafkaPipeline, Start};
 use crate::progress::{CommitNote, Standing, apply_chunk, note, read_chunk_key};
 use crate::record::Reader;
 use crate::room::Room;
 use crate::suspects::Suspected;
-use crate::topics::{self, Topics, TopicsFault};
+use crate::topics::{Topics, TopicsFault};
 
 /// How long a question to the broker may take.
 pub const ASK_MAX: Duration = Duration::from_secs(10);
@@ -57,12 +58,6 @@ pub enum AssignFault {
         "nothing is committed for {topic} and no start was given; set start = \"earliest\" or \"latest\" in [engine]"
     )]
     NoStart { topic: String },
-    #[error(
-        "{source_topic} has {of_source} partitions now and {tier} has {of_tier}: with ordering = \"key\" the retries of a \
-         key would wait in another partition than its new messages; drain the tiers without ordering, then give all \
-         topics the same number of partitions"
-    )]
-    Grown { source_topic: String, of_source: i32, tier: String, of_tier: i32 },
     #[error("{0}")]
     RanBefore(RanBefore),
     #[error("{0}")]
@@ -81,8 +76,10 @@ pub struct Begun {
     pub died: Died,
     /// Whether nothing says yet that the pipeline has run.
     pub is_first: bool,
-    /// Whether the source has partitions that nobody was ever given: whoever gets one commits where it begins.
+    /// Whether there are partitions that no member was ever given.
     pub has_orphans: bool,
+    /// Messages that wait in the tiers while the source has new partitions and keys are ordered.
+    pub overtaken: u64,
 }
 
 /// Names a partition.
@@ -95,8 +92,9 @@ pub fn begin(
     plan: &Plan,
     assigned: &TopicPartitionList,
 ) -> Result<Begun, AssignFault> {
-    let partitions = grown(consumer, plan)?;
-    let has_orphans = has_orphans(consumer, plan, assigned)?;
+    let partitions = growth::follow(consumer, plan)?;
+    let has_orphans = growth::has_orphans(consumer, plan, assigned)?;
+    let overtaken = growth::overtaken(consumer, plan, assigned)?;
     let names = names(plan, assigned);
     let letter_ends = letter_ends(consumer, plan, &names, &partitions)?;
     let mut asked = TopicPartitionList::with_capacity(names.len());
@@ -168,7 +166,7 @@ pub fn begin(
             })
         })
         .collect();
-    Ok(Begun { lanes, partitions, letter_ends, died, is_first, has_orphans })
+    Ok(Begun { lanes, partitions, letter_ends, died, is_first, has_orphans, overtaken })
 }
 
 /// The last letters of partitions whose owners did not end in order: these may have left a letter and its record.
@@ -211,66 +209,12 @@ fn letter_ends(
     Ok(ends)
 }
 
-/// How many partitions the topics have. If the source has grown, the tiers grow first; where keys are ordered that is
-/// refused, because keys have moved.
-fn grown(consumer: &BaseConsumer<Desk>, plan: &Plan) -> Result<HashMap<Arc<str>, i32>, AssignFault> {
-    let counts = partition_counts(consumer)?;
-    let of_source = counts.get(&plan.source).copied().unwrap_or(0);
-    let smaller =
-        |(topic, _): &(&Arc<str>, &LaneKind)| counts.get(*topic).is_some_and(|count| *count < of_source);
-    let Some((tier, _)) = plan.topics.iter().find(smaller) else { return Ok(counts) };
-    if plan.ordered {
-        return Err(AssignFault::Grown {
-            source_topic: plan.source.to_string(),
-            of_source,
-            tier: tier.to_string(),
-            of_tier: counts[tier],
-        });
-    }
-    if plan.cluster.topics == TopicsMode::Create {
-        tracing::warn!(source = %plan.source, of_source, "the source has grown; its tiers grow too");
-        topics::prepare(&plan.cluster, &plan.description, TopicsMode::Create)?;
-        return Ok(partition_counts(consumer)?);
-    }
-    tracing::warn!(
-        source = %plan.source, of_source, %tier,
-        "the source has grown and the tiers have not; they are shared by more partitions. `redrive check --kafka` says how \
-         to make them larger"
-    );
-    Ok(counts)
-}
-
-fn partition_counts(consumer: &BaseConsumer<Desk>) -> Result<HashMap<Arc<str>, i32>, KafkaError> {
-    let metadata = consumer.fetch_metadata(None, ASK_MAX)?;
-    Ok(metadata
-        .topics()
-        .iter()
-        .map(|topic| (Arc::from(topic.name()), i32::try_from(topic.partitions().len()).unwrap_or(i32::MAX)))
-        .collect())
-}
-
 fn names(plan: &Plan, assigned: &TopicPartitionList) -> Vec<Name> {
     let known = assigned.elements().into_iter().filter_map(|element| {
         let (topic, _) = plan.topics.get_key_value(element.topic())?;
         Some((Arc::clone(topic), element.partition()))
     });
     known.collect()
-}
-
-/// A static member that comes back is given what it had, also if the source has grown since.
-fn has_orphans(
-    consumer: &BaseConsumer<Desk>,
-    plan: &Plan,
-    assigned: &TopicPartitionList,
-) -> Result<bool, KafkaError> {
-    if plan.cluster.member.is_none() || !plan.topics.contains_key(&plan.source) {
-        return Ok(false);
-    }
-    let committed = committed_of(consumer, &plan.source)?;
-    let nobodys = |(partition, is_committed): &(i32, bool)| {
-        !is_committed && assigned.find_partition(&plan.source, *partition).is_none()
-    };
-    Ok(committed.iter().any(|(_, is_committed)| *is_committed) && committed.iter().any(nobodys))
 }
 
 /// Where partitions begin for which nothing is committed.
@@ -282,7 +226,7 @@ fn first_offsets(
     let latest = match plan.start {
         _ if !fresh.iter().any(|(topic, _)| *topic == plan.source) => false,
         // A partition that was added later begins at its beginning: what is in it came after the first start.
-        _ if any_committed(consumer, &plan.source)? => false,
+        _ if growth::any_committed(consumer, &plan.source)? => false,
         start => {
             if let Some(ran) = begin::ran_before(&plan.cluster, &plan.owned)? {
                 return Err(AssignFault::RanBefore(ran));
@@ -301,32 +245,6 @@ fn first_offsets(
         first.push(((Arc::clone(topic), *partition), offset.max(0) as u64));
     }
     Ok(first)
-}
-
-/// Whether the group has committed anything for a topic.
-pub fn any_committed<C: rdkafka::consumer::ConsumerContext>(
-    consumer: &BaseConsumer<C>,
-    topic: &str,
-) -> Result<bool, KafkaError> {
-    Ok(committed_of(consumer, topic)?.iter().any(|(_, is_committed)| *is_committed))
-}
-
-/// The partitions of a topic, and whether the group has committed anything for them.
-fn committed_of<C: rdkafka::consumer::ConsumerContext>(
-    consumer: &BaseConsumer<C>,
-    topic: &str,
-) -> Result<Vec<(i32, bool)>, KafkaError> {
-    let metadata = consumer.fetch_metadata(Some(topic), ASK_MAX)?;
-    let mut all = TopicPartitionList::new();
-    for partition in metadata.topics().iter().flat_map(rdkafka::metadata::MetadataTopic::partitions) {
-        all.add_partition(topic, partition.id());
-    }
-    if all.count() == 0 {
-        return Ok(Vec::new());
-    }
-    let committed = consumer.committed_offsets(all, ASK_MAX)?;
-    let is_committed = |offset: Offset| matches!(offset, Offset::Offset(_));
-    Ok(committed.elements().iter().map(|e| (e.partition(), is_committed(e.offset()))).collect())
 }
 
 /// Commits where partitions begin at once, so that a start is decided only once.

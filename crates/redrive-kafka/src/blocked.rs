@@ -99,4 +99,16 @@ impl KafkaEngine {
             );
         }
     }
+
+    /// The source has new partitions, and this many messages waited in the tiers when the first of them was begun.
+    pub(crate) fn count_overtaken(&mut self, waiting: u64) {
+        if waiting > 0 {
+            self.key_order_voided += waiting;
+            tracing::error!(
+                pipeline = %self.pipeline.name, waiting,
+                "the source has new partitions, and keys have moved between partitions; later messages may overtake these \
+                 waiting ones"
+            );
+        }
+    }
 }

@@ -54,8 +54,9 @@ const PRODUCER_ONLY: [&str; 8] = [
     "request.timeout.ms",
 ];
 
-/// How long the group waits for a silent member, unless set.
-const SESSION_MS: u64 = 10_000;
+/// How long the group waits for a silent member, unless set. Twice as long as a cluster takes to give up on a broker (9 s): a
+/// member must not be given up because the broker that coordinates its group is.
+const SESSION_MS: u64 = 20_000;
 /// How long it waits for one that does not poll: librdkafka's own default.
 const POLL_INTERVAL_MS: u64 = 300_000;
 /// Messages of this size can be parked, whatever the client's default says; the topic has the last word.
@@ -102,6 +103,13 @@ impl Cluster {
     fn span(&self, key: &str, default_ms: u64) -> Duration {
         let set = self.passed_on.iter().rev().find(|(name, _)| name == key);
         Duration::from_millis(set.and_then(|(_, value)| value.parse().ok()).unwrap_or(default_ms))
+    }
+
+    /// This process as people know it: its member name, or what its clients are called.
+    pub fn process_name(&self) -> String {
+        let client = self.passed_on.iter().rev().find(|(name, _)| name == "client.id");
+        let client = client.map(|(_, value)| value.splitn(4, '_').last().unwrap_or(value));
+        self.member.as_deref().or(client).unwrap_or("redrive").to_owned()
     }
 
     /// The first broker, as it stands in commands that people shall copy.

@@ -21,6 +21,7 @@ impl KafkaEngine {
                 reading: (self.lanes.len() as u64).saturating_sub(stopped + blocked),
                 blocked,
                 stopped,
+                unassigned: 0,
             },
             spooled: self.spool.len() as u64,
             letter_twins: letters.twins,
@@ -28,11 +29,22 @@ impl KafkaEngine {
             passed_over: self.passed_over.total(),
             ..Condition::default()
         };
+        self.describe_cluster(&mut condition);
         for lane in &self.lanes {
             if let Some(stopped) = &lane.stopped {
                 let place = format!("{}/{}", lane.topic, lane.partition);
                 condition.problem(stopped.kind, place, &stopped.problem);
             }
+        }
+        for (source, tier) in self.apart() {
+            let text = format!(
+                "{tier} is not assigned to this member, so key order cannot be kept and nothing of the partition is \
+                 delivered; all members must run with the same tiers, each with as many partitions as the source"
+            );
+            condition.problem(ProblemKind::Assign, source, text);
+        }
+        if let Some(problem) = self.control.problem(Instant::now()) {
+            condition.problem(ProblemKind::Read, format!("{}.control", self.pipeline.name), problem);
         }
         self.tell_unwritten(&mut condition);
         if let Some(refusal) = self.letters.refusal(Instant::now()) {

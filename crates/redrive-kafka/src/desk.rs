@@ -26,13 +26,23 @@ pub enum Change {
     Revoke,
 }
 
+/// Where a partition ends.
+#[derive(Debug)]
+pub struct EndOf {
+    pub topic: String,
+    pub partition: i32,
+    pub end: u64,
+    /// Whether the client has fetched everything before it.
+    pub is_met: bool,
+}
+
 /// The client tells of itself once a second.
 const SILENT_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub struct Desk {
     changes: Mutex<VecDeque<Change>>,
-    ends: Mutex<Vec<(String, i32, u64)>>,
+    ends: Mutex<Vec<EndOf>>,
     /// The consumer is being closed: nobody will look here any more.
     closing: AtomicBool,
     trouble: Trouble,
@@ -45,7 +55,7 @@ impl Desk {
         locked(&self.changes).pop_front()
     }
 
-    pub fn ends(&self) -> Vec<(String, i32, u64)> {
+    pub fn ends(&self) -> Vec<EndOf> {
         std::mem::take(&mut *locked(&self.ends))
     }
 
@@ -92,7 +102,8 @@ impl ClientContext for Desk {
             for (partition, of_partition) in of_topic.partitions {
                 let end = of_partition.ls_offset.max(of_partition.hi_offset.min(of_partition.ls_offset));
                 if partition >= 0 && end >= 0 {
-                    ends.push((topic.clone(), partition, end as u64));
+                    let is_met = of_partition.eof_offset >= end;
+                    ends.push(EndOf { topic: topic.clone(), partition, end: end as u64, is_met });
                 }
             }
         }

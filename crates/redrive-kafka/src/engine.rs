@@ -10,7 +10,9 @@ use redrive::engine::{Delivery, EngineError, Ordering, Settlement, StoreOptions,
 use redrive_core::Time;
 
 use crate::commit::Tickets;
+use crate::control::Control;
 use crate::died::Died;
+use crate::flow::Traffic;
 use crate::keys::Keys;
 use crate::lane::Lane;
 use crate::letters::Letters;
@@ -23,6 +25,7 @@ use crate::poll::Poller;
 use crate::produce::{Ended, Production};
 use crate::reservation::Advance;
 use crate::spool::Spool;
+use crate::standing::Watcher;
 use crate::started::Started;
 use crate::suspects::Suspected;
 use crate::trim::Trimmer;
@@ -113,6 +116,12 @@ pub struct KafkaEngine {
     pub(crate) poller: Poller,
     pub(crate) outbox: Outbox<Then>,
     pub(crate) letters: Letters,
+    /// What holds for the whole group.
+    pub(crate) control: Control,
+    pub(crate) watcher: Watcher,
+    pub(crate) traffic: Traffic,
+    /// This process, as others see it.
+    pub(crate) name: String,
     pub(crate) spool: Spool,
     /// Partitions that are held because something of theirs cannot be written.
     pub(crate) unwritten: Unwritten,
@@ -170,6 +179,7 @@ pub struct KafkaEngine {
     pub(crate) last_commit: Instant,
     pub(crate) last_progress: Instant,
     pub(crate) last_tending: Instant,
+    pub(crate) last_watch: Instant,
     pub(crate) tend_every: Duration,
     pub(crate) straggler_after: Duration,
     pub(crate) claim: Claim,

@@ -234,6 +234,7 @@ mod tests {
             meta: Meta::default(),
             history: History::default(),
             due: None,
+            arrived: None,
             doomed: None,
             carried: Carried::default(),
         }

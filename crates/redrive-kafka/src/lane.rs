@@ -75,6 +75,10 @@ pub struct Lane {
     pub end: u64,
     /// Whether its end was met since it was assigned.
     pub ended: bool,
+    /// Whether nothing has come since its end was met.
+    pub at_end: bool,
+    /// Up to where it holds nothing more to read. Beyond the last record there may be the ends of transactions.
+    pub empty_to: u64,
     /// Set if nothing more will come, and why.
     pub stopped: Option<Stopped>,
     pub done: CompletionSet,
@@ -139,6 +143,8 @@ impl Lane {
             next: committed,
             end: committed,
             ended: false,
+            at_end: false,
+            empty_to: 0,
             stopped: None,
             done_before: done.clone(),
             done,
@@ -180,6 +186,7 @@ impl Lane {
             self.mark(hole);
         }
         self.next = offset + 1;
+        self.at_end = false;
         self.end = self.end.max(self.next);
         !self.done.contains(offset)
     }
@@ -225,7 +232,20 @@ impl Lane {
 
     /// Records that are known to be there but were not read yet.
     pub fn unread(&self) -> u64 {
-        self.end.saturating_sub(self.next)
+        self.end.saturating_sub(self.next.max(self.empty_to))
+    }
+
+    /// Records that were not handed out yet: those in memory, and those that were not read.
+    pub fn lag(&self) -> u64 {
+        let waiting = if self.kind == LaneKind::Source { self.fifo.len() } else { self.room.records() };
+        waiting as u64 + self.unread()
+    }
+
+    /// The client has met the end of the partition at `end`, and if nothing came since, there is no record before it.
+    pub fn is_empty_up_to(&mut self, end: u64) {
+        if self.at_end {
+            self.empty_to = self.empty_to.max(end);
+        }
     }
 
     /// Whether something has to be committed.

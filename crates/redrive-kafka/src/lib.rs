@@ -6,7 +6,7 @@
 //! - [`options`]: which cluster, which topics, how they are read
 //! - [`client`]: how librdkafka is set up for each of its parts; [`build`]: what it can do; [`reach`]: why a cluster does not
 //!   answer; [`topics`]: which topics there are and must be
-//! - [`poll`]: the polling thread, with `rebalance`, `rejoin` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`], [`begin`]: where partitions begin;
+//! - [`poll`]: the polling thread, with `rebalance`, `rejoin` and `read`; [`committer`]: commits that wait for their answer; [`desk`]: what its callbacks hear; [`assign`], [`begin`]: where partitions begin, `growth`: when there are more of them;
 //!   [`mailbox`], [`room`]: between it and the engine
 //! - [`record`]: from a record to a message and back; [`waiting`]: a message in memory; `meeting`, `twins`, `died`, `late`: which of two records of a message counts
 //! - [`lane`]: one partition; [`lookahead`], [`spill`]: what waits for its time; [`keys`], `blocked`: what waits for its key
@@ -15,8 +15,10 @@
 //! - [`produce`], [`outbox`]: copies on their way; `unwritten`: partitions that are held because of one; `cut`, [`spool`]: what
 //!   Kafka will never take as it is
 //! - [`commit`]: batches until they are durable; [`progress`]: what is committed beside an offset
+//! - [`control`]: what holds for the whole group: a pause
 //! - [`letters`]: dead letters, their states, and their way back
 //! - [`trim`]: what is done is cut off
+//! - `flow`, [`standing`]: figures of partitions and of the cluster
 //! - [`members`], [`scan`]: for who asks from outside: the group, and topics record by record
 
 pub mod build;
@@ -31,6 +33,7 @@ pub mod begin;
 pub mod committer;
 pub mod desk;
 mod fenced;
+mod growth;
 pub mod mailbox;
 pub mod poll;
 mod read;
@@ -66,8 +69,10 @@ mod tend;
 
 pub mod commit;
 mod condition;
+pub mod control;
 pub mod crashes;
 mod cut;
+mod flow;
 pub mod outbox;
 pub mod produce;
 pub mod progress;
@@ -82,6 +87,7 @@ pub mod letters;
 
 pub mod members;
 pub mod scan;
+pub mod standing;
 pub mod trim;
 
 pub use engine::KafkaEngine;

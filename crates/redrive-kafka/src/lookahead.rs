@@ -237,6 +237,7 @@ mod tests {
             meta: Meta { attempts: offset as u32, created: Time::from_millis(due), ..Meta::default() },
             history: History::default(),
             due: Some(Time::from_millis(due)),
+            arrived: None,
             doomed: None,
             carried: Carried { topic: Some("orders".into()), job: Some(offset) },
         }

@@ -20,15 +20,7 @@ pub enum Note {
     /// These partitions belong to us now, and nothing else does. A lane is named by its place in the list.
     Assigned {
         epoch: u32,
-        lanes: Vec<LaneStart>,
-        /// How many partitions topics have.
-        partitions: HashMap<Arc<str>, i32>,
-        /// Where the letters of these partitions end.
-        letter_ends: Vec<(i32, i64)>,
-        /// The last letters of the owners before.
-        died: Died,
-        /// Whether nothing says yet that the pipeline has run.
-        is_first: bool,
+        began: Box<Assigned>,
     },
     /// The partitions are wanted by somebody else. Answered with [`Order::Release`].
     Wanted {
@@ -48,10 +40,10 @@ pub enum Note {
         epoch: u32,
         lane: usize,
     },
-    /// Where topics end, by (lane, offset).
+    /// Where topics end.
     Ends {
         epoch: u32,
-        ends: Vec<(usize, u64)>,
+        ends: Vec<LaneEnd>,
     },
     Committed {
         round: u64,
@@ -69,6 +61,31 @@ pub enum Note {
         problem: String,
         kind: FailKind,
     },
+}
+
+/// Where the partition of a lane ends.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneEnd {
+    pub lane: usize,
+    pub end: u64,
+    /// Whether the client has fetched everything before it.
+    pub is_met: bool,
+}
+
+/// What an assignment begins with.
+#[derive(Debug)]
+pub struct Assigned {
+    pub lanes: Vec<LaneStart>,
+    /// How many partitions topics have.
+    pub partitions: HashMap<Arc<str>, i32>,
+    /// Where the letters of these partitions end.
+    pub letter_ends: Vec<(i32, i64)>,
+    /// The last letters of the owners before.
+    pub died: Died,
+    /// Whether nothing says yet that the pipeline has run.
+    pub is_first: bool,
+    /// Messages that later ones of their key may overtake, because the source has new partitions.
+    pub overtaken: u64,
 }
 
 /// Why nothing more comes.
@@ -136,6 +153,8 @@ pub struct Mailbox {
     reader: OnceLock<Thread>,
     /// The engine has something to do soon that no event will remind it of.
     reminder: AtomicBool,
+    /// Whether the consumer is a member of its group.
+    member: AtomicBool,
 }
 
 impl std::fmt::Debug for Mailbox {
@@ -145,6 +164,14 @@ impl std::fmt::Debug for Mailbox {
 }
 
 impl Mailbox {
+    pub fn note_membership(&self, is_member: bool) {
+        self.member.store(is_member, Ordering::SeqCst);
+    }
+
+    pub fn is_member(&self) -> bool {
+        self.member.load(Ordering::SeqCst)
+    }
+
     pub fn tell(&self, note: Note) {
         locked(&self.notes).push(note);
         self.call_engine();

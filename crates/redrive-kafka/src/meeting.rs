@@ -4,6 +4,8 @@
 //! only if another record is known to have come of that very one: its number is its place, or a copy or letter names its
 //! place. What somebody has put back onto the source by hand is therefore never taken for something that was there before.
 
+use std::time::Instant;
+
 use redrive::engine::Ordering;
 use redrive_core::Time;
 
@@ -101,7 +103,9 @@ impl KafkaEngine {
         let ordered = self.options.ordering == Ordering::Key;
         let mut freed = false;
         let mut passed = Vec::new();
-        for Polled { waiting, bytes, replaces } in records {
+        self.count_read(at, records.len() as u64);
+        let read = Instant::now();
+        for Polled { mut waiting, bytes, replaces } in records {
             let lane = &mut self.lanes[at];
             let (number, offset) = (waiting.number, waiting.offset);
             let is_news = lane.meet(offset);
@@ -145,6 +149,7 @@ impl KafkaEngine {
                 self.keys.join(key, number);
             }
             if lane.kind == LaneKind::Source {
+                waiting.arrived = Some(read);
                 lane.fifo.push_back(waiting);
             } else {
                 self.ahead.put(at, waiting, self.now);

@@ -55,7 +55,16 @@ pub fn members(cluster: &Cluster) -> Result<(String, Vec<Member>), EngineError> 
     // A cluster that lets nobody in would only be silent about its groups.
     reach::metadata(cluster, |wait| consumer.fetch_metadata(None, wait))
         .map_err(|unreached| unreached.of(cluster))?;
-    let list = consumer.fetch_group_list(Some(&cluster.group), WAIT).map_err(failed)?;
+    members_by(&consumer, cluster, WAIT).map_err(failed)
+}
+
+/// The same by a consumer that is there already.
+pub fn members_by(
+    consumer: &BaseConsumer,
+    cluster: &Cluster,
+    wait: Duration,
+) -> Result<(String, Vec<Member>), KafkaError> {
+    let list = consumer.fetch_group_list(Some(&cluster.group), wait)?;
     let Some(group) = list.groups().iter().find(|group| group.name() == cluster.group) else {
         return Ok(("Empty".to_owned(), Vec::new()));
     };

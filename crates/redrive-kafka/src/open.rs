@@ -13,8 +13,11 @@ use redrive_core::Time;
 use crate::assign::{self, Plan};
 use crate::begin;
 use crate::commit::Tickets;
+use crate::control::Control;
 use crate::died::Died;
 use crate::engine::{Claim, DueReserve, KafkaEngine, Target, unavailable};
+use crate::flow::Traffic;
+use crate::growth;
 use crate::keys::Keys;
 use crate::lane::LaneKind;
 use crate::letters::Letters;
@@ -27,6 +30,7 @@ use crate::poll::Poller;
 use crate::record::Reader;
 use crate::spill::Spill;
 use crate::spool::Spool;
+use crate::standing::Watcher;
 use crate::started::Started;
 use crate::tend::{STRAGGLER_AFTER, TEND_EVERY};
 use crate::topics::{self, Topics};
@@ -57,15 +61,16 @@ impl KafkaEngine {
         pipeline: &KafkaPipeline,
         options: StoreOptions,
     ) -> Result<Self, EngineError> {
+        let ordered = options.ordering == Ordering::Key;
+        if ordered {
+            topics::refuse_uneven(cluster, pipeline)?;
+        }
         let topics = topics::prepare(cluster, pipeline, cluster.topics)?;
         let config = cluster.consumer(&pipeline.name);
         let counts = Counts::ask(&config, cluster, pipeline, &topics)?;
-        let ordered = options.ordering == Ordering::Key;
-        if ordered {
-            refuse_unequal(&topics, &counts)?;
-        }
         let mailbox = Arc::new(Mailbox::default());
         let outbox = Outbox::new(cluster.producer(), &mailbox).map_err(|error| unavailable(&error))?;
+        let control = Control::follow(cluster, &topics, &mailbox).map_err(|error| unavailable(&error))?;
         let letters = Letters::open(cluster, pipeline, &topics)?;
         let read = read_topics(pipeline, &topics);
         let plan = Plan {
@@ -94,6 +99,7 @@ impl KafkaEngine {
         };
         let source = Arc::clone(&plan.source);
         let names: Vec<String> = read.into_iter().map(|(name, _)| name).collect();
+        let watched = names.iter().map(|name| Arc::from(name.as_str())).collect();
         let drain = drain(cluster, pipeline, options.drain);
         let config = consumer_config(config, &names, &counts);
         let poller = Poller::start(&config, &names, plan, Reader::new(pipeline), drain, &mailbox)
@@ -116,6 +122,10 @@ impl KafkaEngine {
             outbox,
             _trimmer: Trimmer::start(cluster, &topics, letters.trimmer(cluster)),
             letters,
+            control,
+            watcher: Watcher::start(cluster, watched),
+            traffic: Traffic::default(),
+            name: cluster.process_name(),
             spool: Spool::open(state_dir.join("spool").join(&pipeline.name), Instant::now()),
             unwritten: Unwritten::default(),
             ending: BTreeSet::new(),
@@ -153,6 +163,7 @@ impl KafkaEngine {
             last_commit: Instant::now(),
             last_progress: Instant::now(),
             last_tending: Instant::now(),
+            last_watch: Instant::now(),
             tend_every: TEND_EVERY,
             straggler_after: STRAGGLER_AFTER,
             claim: Claim::Ours,
@@ -196,7 +207,7 @@ impl Counts {
             .map(|t| (t.name().to_owned(), i32::try_from(t.partitions().len()).unwrap_or(i32::MAX)));
         let counts = Self(counts.collect());
         if pipeline.only != Only::Tiers {
-            let known = assign::any_committed(&asker, &topics.source).map_err(|error| unavailable(&error))?;
+            let known = growth::any_committed(&asker, &topics.source).map_err(|error| unavailable(&error))?;
             if !known && let Some(ran) = begin::ran_before(cluster, topics)? {
                 return Err(ran.into());
             }
@@ -226,27 +237,6 @@ fn read_topics(pipeline: &KafkaPipeline, topics: &Topics) -> Vec<(String, LaneKi
         Only::Source => source.collect(),
         Only::Tiers => tiers.chain(replay).collect(),
     }
-}
-
-/// Where keys are ordered, a key has to have the same partition number in all topics.
-fn refuse_unequal(topics: &Topics, counts: &Counts) -> Result<(), EngineError> {
-    let of_source = counts.of(&topics.source);
-    let read = topics.tiers.iter().map(|(_, name)| name).chain(&topics.retired).chain([&topics.replay]);
-    for name in read {
-        let of_tier = counts.of(name);
-        if of_tier != of_source {
-            return Err(EngineError::Directory {
-                problem: format!(
-                    "{} has {of_source} partitions and {name} has {of_tier}: with ordering = \"key\" the retries of a \
-                     key would wait in another partition than its new messages",
-                    topics.source
-                ),
-                fix: "let a version without ordering drain the tiers, then give all topics the same number of \
-                      partitions, or use a new pipeline name",
-            });
-        }
-    }
-    Ok(())
 }
 
 fn consumer_config(mut config: ClientConfig, read: &[String], counts: &Counts) -> ClientConfig {

@@ -73,7 +73,9 @@ impl KafkaEngine {
         let Some((lane, waiting)) = found else { return Ok(Claimed::NotThere) };
         let key = self.is_ordered().then(|| hash_of(&waiting.message)).flatten();
         let bytes = waiting.bytes();
+        let arrived = waiting.arrived_at(self.now);
         let Waiting { offset, number, message, meta, history, due, carried, .. } = waiting;
+        let origin = Some(self.source_place(number, &carried));
         let (epoch, now) = (self.epoch, self.now);
         let place = &mut self.lanes[lane];
         if place.kind == LaneKind::Source && place.room.free(1, bytes) {
@@ -84,7 +86,8 @@ impl KafkaEngine {
         place.out.insert(offset, Out { carried, key, waits: true });
         let receipt = Receipt { lane: lane as u32, epoch, seq: number, at: offset };
         let doomed = None;
-        Ok(Claimed::Taken(Box::new(Delivery { receipt, message, meta, history, due, doomed, suspect })))
+        let taken = Delivery { receipt, message, meta, history, due, arrived, origin, doomed, suspect };
+        Ok(Claimed::Taken(Box::new(taken)))
     }
 
     /// A message that was never started: the place of its record is its number.

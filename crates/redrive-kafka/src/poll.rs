@@ -20,7 +20,7 @@ use crate::assign::Plan;
 use crate::committer::Committer;
 use crate::desk::Desk;
 use crate::fenced::{self, Fenced};
-use crate::mailbox::{FailKind, Mailbox, Note, Order, Place};
+use crate::mailbox::{FailKind, LaneEnd, Mailbox, Note, Order, Place};
 use crate::record::Reader;
 use crate::room::Room;
 use crate::waiting;
@@ -259,11 +259,14 @@ impl Polling {
             self.committing = None;
             self.mailbox.tell(Note::Committed { round, problem });
         }
-        let ends: Vec<(usize, u64)> = consumer
+        let ends: Vec<LaneEnd> = consumer
             .context()
             .ends()
             .into_iter()
-            .filter_map(|(topic, partition, end)| Some((self.lane_of(&topic, partition)?, end)))
+            .filter_map(|of| {
+                let lane = self.lane_of(&of.topic, of.partition)?;
+                Some(LaneEnd { lane, end: of.end, is_met: of.is_met })
+            })
             .collect();
         if !ends.is_empty() {
             self.mailbox.tell(Note::Ends { epoch: self.epoch, ends });

@@ -10,8 +10,10 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use crate::assign::{self, AssignFault, Begun};
 use crate::begin;
 use crate::desk::Change;
-use crate::mailbox::{FailKind, Note, Place};
+use crate::growth::EXTEND_TIERS;
+use crate::mailbox::{Assigned, FailKind, Note, Place};
 use crate::poll::{Polling, Reading};
+use crate::topics::TopicsFault;
 
 /// How much later than the engine the polling thread gives up on it.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
@@ -62,9 +64,9 @@ impl Polling {
         self.let_go();
     }
 
-    /// Makes the group assign its partitions anew, once: the source has some that nobody reads.
+    /// Makes the group assign its partitions anew, once: there are some that nobody reads.
     fn rejoin(&mut self) {
-        tracing::warn!(source = %self.plan.source, "the source has partitions that nobody was given; joining again");
+        tracing::warn!(source = %self.plan.source, "the topics have partitions that no member was given; joining again");
         self.consumer.unsubscribe();
         let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
         if let Err(error) = self.consumer.subscribe(&topics) {
@@ -94,15 +96,14 @@ impl Polling {
                 let kind = match &fault {
                     AssignFault::RanBefore(_) => FailKind::Refused(begin::SAY_WHERE),
                     AssignFault::NoStart { .. } => FailKind::Refused("say where it begins"),
-                    AssignFault::Kafka(_) | AssignFault::Grown { .. } | AssignFault::Topics(_) => {
-                        FailKind::Unavailable
-                    }
+                    AssignFault::Topics(TopicsFault::Uneven(_)) => FailKind::Refused(EXTEND_TIERS),
+                    AssignFault::Kafka(_) | AssignFault::Topics(_) => FailKind::Unavailable,
                 };
                 self.mailbox.tell(Note::Failed { problem: fault.to_string(), kind });
                 return;
             }
         };
-        let Begun { lanes: began, partitions, letter_ends, died, is_first, has_orphans } = began;
+        let Begun { lanes: began, partitions, letter_ends, died, is_first, has_orphans, overtaken } = began;
         let mut places = TopicPartitionList::with_capacity(began.len());
         for lane in &began {
             let offset = Offset::Offset(lane.done.prefix().cast_signed());
@@ -142,7 +143,8 @@ impl Polling {
         }
         self.epoch = self.epoch.wrapping_add(1);
         let epoch = self.epoch;
-        self.mailbox.tell(Note::Assigned { epoch, lanes: began, partitions, letter_ends, died, is_first });
+        let began = Assigned { lanes: began, partitions, letter_ends, died, is_first, overtaken };
+        self.mailbox.tell(Note::Assigned { epoch, began: Box::new(began) });
         // Only now: the assignment had to be answered first.
         if has_orphans && !self.rejoined {
             self.rejoined = true;

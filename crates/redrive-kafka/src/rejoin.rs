@@ -44,6 +44,7 @@ impl Polling {
         // The group has given it partitions, and nobody answers when it asks where they begin.
         let is_unanswered = self.assigning.is_some();
         let is_member = self.releasing.is_some() || self.consumer.context().is_member(now).unwrap_or(true);
+        self.mailbox.note_membership(is_member && !is_unanswered && !self.lanes.is_empty());
         let patience = if is_unanswered { UNANSWERED_MAX } else { ABSENT_MAX };
         if self.absent.for_too_long(is_member && !is_unanswered, patience, now) {
             let seconds = patience.as_secs();
@@ -55,6 +56,7 @@ impl Polling {
     }
 
     fn step_back(&mut self, joining_at: Instant) {
+        self.mailbox.note_membership(false);
         self.fenced.joining_at = Some(joining_at);
         // They are somebody else's already: there is nothing to drain and nothing to commit.
         self.assigning = None;

@@ -48,6 +48,11 @@ impl Room {
         self.look()
     }
 
+    /// Records in memory.
+    pub fn records(&self) -> usize {
+        self.records.load(Ordering::SeqCst)
+    }
+
     fn look(&self) -> usize {
         if self.lifted.load(Ordering::SeqCst) {
             return usize::MAX;

@@ -9,9 +9,11 @@ use redrive::engine::{
     LetterScan, LetterStanding, LetterState, Oldest, PendingAt, PendingScan, PendingState, Receipt,
     ReplayAnswer, ReplayJob, Settlement, Ticket,
 };
+use redrive::timestamp;
 use redrive_core::Time;
 
-use crate::engine::{Claim, KafkaEngine, LastCommit};
+use crate::control::Pause;
+use crate::engine::{Claim, KafkaEngine, LastCommit, wall_time};
 use crate::keys::hash_of;
 use crate::lane::LaneKind;
 use crate::mailbox::Order;
@@ -65,7 +67,7 @@ impl Engine for KafkaEngine {
     }
 
     fn next_due(&self) -> Option<Time> {
-        if self.gated || self.claim != Claim::Ours {
+        if self.gated || self.control.holds() || self.claim != Claim::Ours {
             return None;
         }
         let first = |set: &std::collections::BTreeSet<(u64, u64)>| {
@@ -84,6 +86,17 @@ impl Engine for KafkaEngine {
 
     fn gate(&mut self, closed: bool) {
         self.gated = closed;
+    }
+
+    fn pause(&mut self, paused: bool) -> Result<(), EngineError> {
+        let pause = Pause { by: self.name.clone(), at: timestamp::print(wall_time()) };
+        self.control.write(paused.then_some(&pause))?;
+        self.gated = paused;
+        Ok(())
+    }
+
+    fn shared_pause(&self) -> Option<bool> {
+        Some(self.control.pause().is_some())
     }
 
     fn counts(&self) -> Counts {

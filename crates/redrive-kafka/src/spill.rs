@@ -156,7 +156,7 @@ fn get_time(bytes: &mut Bytes) -> Option<Time> {
 }
 
 fn encode(buffer: &mut BytesMut, waiting: &Waiting) {
-    let Waiting { offset, number, message, meta, history, due, doomed, carried } = waiting;
+    let Waiting { offset, number, message, meta, history, due, doomed, carried, arrived: _ } = waiting;
     buffer.put_u64_le(*offset);
     buffer.put_u64_le(*number);
     put_time(buffer, *due);
@@ -213,6 +213,7 @@ fn decode(mut bytes: Bytes) -> Option<Waiting> {
         meta,
         history: History::from_raw(history),
         due,
+        arrived: None,
         doomed,
         carried: Carried { topic, job: has_job.then_some(job) },
     })

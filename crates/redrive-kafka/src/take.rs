@@ -1,14 +1,17 @@
 //! Handing out: which messages may start now, fresh ones and due ones, each key in its order.
 
+use std::time::Instant;
+
 use redrive::engine::seam::share;
-use redrive::engine::{Delivery, Receipt};
+use redrive::engine::{Delivery, Receipt, SourcePlace};
 use redrive_core::{Reason, Time};
 
 use crate::engine::{Claim, KafkaEngine};
 use crate::keys::hash_of;
 use crate::lane::{LaneKind, Out};
 use crate::lookahead::Due;
-use crate::waiting::Waiting;
+use crate::record::Origin;
+use crate::waiting::{Carried, Waiting, origin_of};
 
 /// Messages that may be looked at in one go and turn out to have to wait for their key.
 const PASSED_MAX: usize = 4_096;
@@ -45,6 +48,7 @@ impl KafkaEngine {
 
     fn is_closed_to_takers(&self) -> bool {
         self.gated
+            || self.control.holds()
             || self.claim != Claim::Ours
             || self.closed
             || self.twins.is_reading()
@@ -193,7 +197,9 @@ impl KafkaEngine {
 
     fn begin(&mut self, at: usize, waiting: Waiting, key: Option<u64>) -> Delivery {
         let bytes = waiting.bytes();
-        let Waiting { offset, number, message, meta, history, due, doomed, carried } = waiting;
+        let arrived = waiting.arrived_at(self.now);
+        let Waiting { offset, number, message, meta, history, due, doomed, carried, .. } = waiting;
+        let origin = Some(self.source_place(number, &carried));
         let blocked = key.is_some_and(|key| self.is_blocked(key, number));
         let doomed = doomed.or(blocked.then_some(Reason::KeyBlocked));
         let lane = &mut self.lanes[at];
@@ -203,12 +209,20 @@ impl KafkaEngine {
         let suspect = lane.suspected.of(offset, due, self.now).map(Box::new);
         lane.hand_out(offset, Out { carried, key, waits: suspect.is_some() });
         let receipt = Receipt { lane: at as u32, epoch: self.epoch, seq: number, at: offset };
-        Delivery { receipt, message, meta, history, due, doomed, suspect }
+        Delivery { receipt, message, meta, history, due, arrived, origin, doomed, suspect }
+    }
+
+    /// The source record that a message came from.
+    pub(crate) fn source_place(&self, number: u64, carried: &Carried) -> SourcePlace {
+        let topic = carried.topic.as_ref().unwrap_or(&self.source);
+        let Origin { topic, partition, offset } = origin_of(number, topic);
+        SourcePlace { topic, partition, offset: offset.cast_unsigned() }
     }
 
     /// A delivery that was not started goes back to where it came from.
     pub(crate) fn take_back(&mut self, delivery: Delivery, out: Out) {
-        let Delivery { receipt, message, meta, history, due, doomed, suspect } = delivery;
+        let Delivery { receipt, message, meta, history, due, doomed, suspect, arrived: _, origin: _ } =
+            delivery;
         let doomed = doomed.filter(|reason| *reason != Reason::KeyBlocked);
         let waiting = Waiting {
             offset: receipt.at,
@@ -217,6 +231,7 @@ impl KafkaEngine {
             meta,
             history,
             due,
+            arrived: Some(Instant::now()),
             doomed,
             carried: out.carried,
         };

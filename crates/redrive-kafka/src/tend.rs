@@ -12,6 +12,7 @@ use crate::produce::{Body, Production};
 use crate::progress::{CHUNK, Standing, chunk_bytes, chunk_key, note};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+const WATCH_EVERY: Duration = Duration::from_secs(1);
 pub(crate) const TEND_EVERY: Duration = Duration::from_secs(5);
 /// A waiting message this many records behind, or that holds the committed offset up for this long, is written again.
 const STRAGGLER_OFFSETS: u64 = 1_000_000;
@@ -22,6 +23,10 @@ const STRAGGLERS_MAX: usize = 1_000;
 impl KafkaEngine {
     pub(crate) fn tend(&mut self) {
         let now = Instant::now();
+        if now.duration_since(self.last_watch) >= WATCH_EVERY {
+            self.last_watch = now;
+            self.watch_stopped(now);
+        }
         match self.claim {
             Claim::Ours => {}
             Claim::Wanted { until } => return self.let_go_when_done(now > until),
@@ -93,6 +98,7 @@ impl KafkaEngine {
         if let Some(problem) = problem {
             tracing::warn!(pipeline = %self.pipeline.name, problem, "a commit failed; the next one says the same again");
             self.refused = true;
+            self.traffic.commit_failures += 1;
             return;
         }
         self.refused = false;

@@ -10,13 +10,14 @@ use std::time::Duration;
 use redrive::engine::EngineError;
 use redrive_core::duration;
 
+use crate::growth::EXTEND_TIERS;
 use crate::{Cluster, KafkaPipeline, TopicsMode, reach};
 
 pub(crate) use blocking::wait;
 pub(crate) use describe::ANSWER_WITHIN;
 pub use describe::TopicFacts;
-pub use plan::{Planned, Role, acls};
-pub use survey::{Survey, Wrong, survey};
+pub use plan::{Planned, Role, acl_commands};
+pub use survey::{Survey, Uneven, Wrong, survey};
 
 /// Every topic of a pipeline by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Topics {
     pub dlq: String,
     pub dlq_state: String,
     pub progress: String,
+    /// One partition: what holds for all processes.
+    pub control: String,
 }
 
 impl Topics {
@@ -47,6 +50,7 @@ impl Topics {
             dlq: format!("{name}.DLQ"),
             dlq_state: format!("{name}.DLQ.state"),
             progress: format!("{name}.progress"),
+            control: format!("{name}.control"),
         }
     }
 
@@ -58,6 +62,7 @@ impl Topics {
             (Role::Letters, self.dlq.as_str()),
             (Role::LetterStates, self.dlq_state.as_str()),
             (Role::Progress, self.progress.as_str()),
+            (Role::Control, self.control.as_str()),
         ];
         tiers.chain(others).collect()
     }
@@ -79,10 +84,16 @@ pub enum TopicsFault {
     Refused { brokers: String, problem: String, fix: &'static str },
     #[error("the source topic {topic} does not exist; create it, or correct `source`")]
     NoSource { topic: String },
+    /// Without permission to see a topic nobody can say whether it exists.
+    #[error("the topic {} is not visible to this user: it lacks the permission Describe, so it cannot be said whether it exists", topics.join(", "))]
+    Hidden { topics: Vec<String> },
     #[error("{}", survey::missing_text(missing, bootstrap))]
     Missing { missing: Vec<Planned>, bootstrap: String },
     #[error("{}", survey::wrong_text(wrong, bootstrap))]
     Wrong { wrong: Vec<Wrong>, bootstrap: String },
+    /// Where keys are ordered, a key has to have the same partition number in all topics.
+    #[error("{0}")]
+    Uneven(Uneven),
     #[error("the topic {topic} could not be made: {problem}")]
     NotMade { topic: String, problem: String },
 }
@@ -97,6 +108,11 @@ impl From<TopicsFault> for EngineError {
                 fix: "create it, or correct `source`; Redrive makes the topics beside it, never the source itself",
             },
             TopicsFault::Refused { fix, .. } => Self::Directory { problem: fault.to_string(), fix },
+            TopicsFault::Hidden { .. } => Self::Directory {
+                problem: fault.to_string(),
+                fix: "give it; `redrive check --kafka` prints the commands",
+            },
+            TopicsFault::Uneven(_) => Self::Directory { problem: fault.to_string(), fix: EXTEND_TIERS },
             // The commands would bury what is wrong; `check` prints them all.
             _ => Self::Directory {
                 problem: fault.to_string().lines().next().unwrap_or_default().to_owned(),
@@ -110,11 +126,17 @@ impl From<TopicsFault> for EngineError {
 /// made and such with too few partitions extended; nothing else is ever changed.
 pub fn prepare(cluster: &Cluster, pipeline: &KafkaPipeline, mode: TopicsMode) -> Result<Topics, TopicsFault> {
     let mut found = survey(cluster, pipeline)?;
-    if mode == TopicsMode::Create && (!found.missing.is_empty() || found.wrong.iter().any(Wrong::is_growth)) {
+    if mode == TopicsMode::Create
+        && found.hidden.is_empty()
+        && (!found.missing.is_empty() || found.wrong.iter().any(Wrong::is_growth))
+    {
         survey::make(cluster, &found)?;
         found = survey(cluster, pipeline)?;
     }
     let bootstrap = cluster.bootstrap().to_owned();
+    if !found.hidden.is_empty() {
+        return Err(TopicsFault::Hidden { topics: found.hidden });
+    }
     if !found.missing.is_empty() {
         return Err(TopicsFault::Missing { missing: found.missing, bootstrap });
     }
@@ -125,4 +147,13 @@ pub fn prepare(cluster: &Cluster, pipeline: &KafkaPipeline, mode: TopicsMode) ->
         tracing::warn!(pipeline = %pipeline.name, "{warning}");
     }
     Ok(found.topics)
+}
+
+/// Refuses a pipeline with ordered keys whose source has other partitions than its tiers, whether topics may be made or not:
+/// keys have moved, and only a person can say that their order does not matter.
+pub fn refuse_uneven(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<(), TopicsFault> {
+    match survey(cluster, pipeline)?.uneven {
+        None => Ok(()),
+        Some(uneven) => Err(TopicsFault::Uneven(uneven)),
+    }
 }

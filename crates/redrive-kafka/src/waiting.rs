@@ -1,6 +1,7 @@
 //! A message as it waits in memory, whatever topic its record is in.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rdkafka::Message as _;
 use rdkafka::message::BorrowedMessage;
@@ -20,6 +21,8 @@ pub struct Waiting {
     pub meta: Meta,
     pub history: History,
     pub due: Option<Time>,
+    /// Of a fresh message: when this process read it.
+    pub arrived: Option<Instant>,
     pub doomed: Option<Reason>,
     /// What a copy has to carry on besides.
     pub carried: Carried,
@@ -49,6 +52,12 @@ impl Waiting {
         self.message.wire().len() + self.history.raw().len() + size_of::<Self>()
     }
 
+    /// When this process read it, by the time of the pipeline, which is `now`.
+    pub fn arrived_at(&self, now: Time) -> Option<Time> {
+        let waited = self.arrived?.elapsed().as_millis() as u64;
+        Some(Time::from_millis(now.as_millis().saturating_sub(waited)))
+    }
+
     fn of_copy(offset: u64, copy: CopyRecord, doomed: Option<Reason>) -> Self {
         Self {
             offset,
@@ -57,6 +66,7 @@ impl Waiting {
             meta: copy.meta,
             history: copy.history,
             due: copy.due,
+            arrived: None,
             doomed,
             carried: Carried { topic: Some(copy.origin.topic), job: copy.job },
         }
@@ -78,6 +88,7 @@ pub fn read(reader: &Reader, record: &BorrowedMessage<'_>) -> Polled {
                 meta,
                 history: History::default(),
                 due: None,
+                arrived: None,
                 doomed: None,
                 carried: Carried::default(),
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redrive::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason};
-use redrive_kafka::{Cluster, KafkaStores, Only, TopicsMode};
+use redrive_kafka::Only;
 
 use support::drive::{at, finish_all, ids, messages, of_key, ordered, settle, take};
 use support::{World, wait};
@@ -243,19 +243,6 @@ fn a_static_member_that_comes_back_finds_partitions_that_were_added() {
     let done: BTreeSet<String> = finish_all(&mut [&mut engine], at(0), 30).into_iter().collect();
     assert_eq!(done.len(), 30);
     engine.close().unwrap();
-}
-
-#[test]
-fn where_keys_are_ordered_a_grown_source_is_refused() {
-    let world = World::new(1, &TIERS);
-    let mut engine = world.open_caught_up(ordered());
-    engine.close().unwrap();
-    drop(engine);
-    support::grow(&world.pipeline.source, 3);
-    let cluster = Cluster { topics: TopicsMode::Verify, ..world.cluster.clone() };
-    let stores = KafkaStores::new(cluster, vec![world.pipeline.clone()]);
-    let error = stores.engine(&world.pipeline.name, ordered()).unwrap_err();
-    assert!(error.to_string().contains("partitions"), "{error}");
 }
 
 #[test]

@@ -23,7 +23,8 @@ fn names_are_those_of_the_pipeline() {
             "orders.replay",
             "orders.DLQ",
             "orders.DLQ.state",
-            "orders.progress"
+            "orders.progress",
+            "orders.control"
         ]
     );
     assert_eq!(topics.source, "shop.orders");
@@ -52,7 +53,7 @@ async fn the_commands_that_are_printed_make_what_is_missing() {
     );
 
     let found = survey(&cluster, &orders).unwrap();
-    assert_eq!(found.missing.len(), 6);
+    assert_eq!(found.missing.len(), 7);
     for planned in &found.missing {
         run_tool(&planned.command(cluster.bootstrap()));
     }
@@ -80,7 +81,8 @@ async fn what_is_missing_is_made_if_that_is_allowed_and_once_is_enough() {
     }
     let found = survey(&cluster, &orders).unwrap();
     assert!(found.missing.is_empty() && found.wrong.is_empty(), "{found:?}");
-    assert!(found.found.iter().all(|facts| facts.partitions == 4));
+    let (control, others) = found.found.split_last().unwrap();
+    assert!(control.partitions == 1 && others.iter().all(|facts| facts.partitions == 4));
 }
 
 #[tokio::test]
@@ -124,7 +126,7 @@ async fn tiers_grow_with_their_source_and_old_ones_are_found() {
     let topics = prepare(&cluster, &retired, TopicsMode::Create).unwrap();
     assert_eq!(topics.retired, [format!("{}.retry.1s", orders.name)]);
     let found = survey(&cluster, &retired).unwrap();
-    assert!(found.found.iter().all(|facts| facts.partitions == 4), "{found:?}");
+    assert!(found.found.split_last().unwrap().1.iter().all(|facts| facts.partitions == 4), "{found:?}");
     assert!(found.warnings[0].contains("retired tier"), "{:?}", found.warnings);
 }
 

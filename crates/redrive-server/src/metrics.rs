@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use redrive::engine::ProblemKind;
+use redrive::engine::{ClusterStanding, ProblemKind};
 use redrive::figures::{Figures, Histogram};
 use redrive_core::Time;
 use redrive_core::breaker::BreakerState;
@@ -82,13 +82,13 @@ static LAG: Metric = metric(
     "redrive_lag",
     Kind::Gauge,
     &["pipeline", "topic", "partition"],
-    "Messages that were accepted and never taken. The embedded engine has one partition, 0.",
+    "Records that were not delivered yet, by topic and partition: of the source what waits for its first attempt, of a tier what waits for its time. On Kafka only partitions of this process; ends of transactions do not count. The embedded engine has one partition, 0.",
 );
 static CONSUMED: Metric = metric(
     "redrive_consumed_total",
     Kind::Counter,
-    &["pipeline", "topic"],
-    "Messages taken for their first attempt; the embedded engine's topic is the name of the pipeline.",
+    &["pipeline", "topic", "partition"],
+    "Records read from Kafka, by topic and partition. The embedded engine counts messages taken for their first attempt; its topic is the name of the pipeline, its partition 0.",
 );
 static RETRIES: Metric = metric(
     "redrive_retries_total",
@@ -136,7 +136,7 @@ static STALL: Metric = metric(
     "redrive_stall_seconds",
     Kind::Histogram,
     PIPELINE,
-    "How long a message waited behind others of its partition before its first attempt. The embedded engine has one.",
+    "How long a message waited behind others of its partition before its first attempt, from when this process had it: on Kafka from when it was read, otherwise from its creation.",
 );
 static END_TO_END: Metric = metric(
     "redrive_end_to_end_seconds",
@@ -234,13 +234,37 @@ static PARTITIONS: Metric = metric(
     "redrive_partitions",
     Kind::Gauge,
     &["pipeline", "state"],
-    "Kafka partitions assigned to this process: reading, blocked (a retry or a dead letter of theirs cannot be written, nothing more of them is delivered), stopped (nothing more of them can be read). Zero on other engines.",
+    "Kafka partitions assigned to this process: reading, blocked (a retry or a dead letter of theirs cannot be written, nothing more of them is delivered), stopped (nothing more of them can be read); and of the whole group: unassigned (no member reads them). Zero on other engines.",
 );
 static PROBLEMS: Metric = metric(
     "redrive_problems",
     Kind::Gauge,
     &["pipeline", "kind"],
-    "What keeps messages from moving until a person acts, by kind: write, decode, read, lost_range, assign, letters. `redrive status` shows the text.",
+    "What keeps messages from moving until a person acts, by kind: write, decode, read, lost_range, assign, letters, reach, membership. `redrive status` shows the text.",
+);
+static KAFKA_REACHABLE: Metric = metric(
+    "redrive_kafka_reachable",
+    Kind::Gauge,
+    PIPELINE,
+    "1 while the Kafka cluster answers, 0 after it has not for some ten seconds; absent on other engines.",
+);
+static GROUP_MEMBER: Metric = metric(
+    "redrive_group_member",
+    Kind::Gauge,
+    PIPELINE,
+    "1 while this process is a member of its consumer group and has partitions, 0 otherwise; absent on other engines.",
+);
+static REBALANCES: Metric = metric(
+    "redrive_rebalances_total",
+    Kind::Counter,
+    PIPELINE,
+    "How often the consumer group gave this process partitions, the first time included; absent on other engines.",
+);
+static COMMIT_FAILURES: Metric = metric(
+    "redrive_commit_failures_total",
+    Kind::Counter,
+    PIPELINE,
+    "Offset commits that failed; the next one says the same again. Absent on other engines.",
 );
 static SPOOL_RECORDS: Metric = metric(
     "redrive_spool_records",
@@ -280,7 +304,7 @@ static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 42] = [
+pub static METRICS: [&Metric; 46] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -315,6 +339,10 @@ pub static METRICS: [&Metric; 42] = [
     &SUSPECTS,
     &PARTITIONS,
     &PROBLEMS,
+    &KAFKA_REACHABLE,
+    &GROUP_MEMBER,
+    &REBALANCES,
+    &COMMIT_FAILURES,
     &SPOOL_RECORDS,
     &LETTER_TWINS,
     &FOREIGN_LETTERS,
@@ -341,9 +369,23 @@ pub fn render(snapshot: &Snapshot) -> String {
         samples.count(&[name, "succeeded"], figures.retried_ended.succeeded);
         samples.count(&[name, "dead"], figures.retried_ended.dead);
     });
-    each(out, &CONSUMED, snapshot, |samples, name, figures| samples.count(&[name, name], figures.consumed));
+    each(out, &CONSUMED, snapshot, |samples, name, figures| {
+        if figures.condition.cluster.is_none() {
+            samples.count(&[name, name, "0"], figures.consumed);
+        }
+        for flow in &figures.condition.flows {
+            samples.count(&[name, &*flow.topic, &flow.partition.to_string()], flow.consumed);
+        }
+    });
     each(out, &LAG, snapshot, |samples, name, figures| {
-        samples.count(&[name, name, "0"], figures.pending.ready);
+        if figures.condition.cluster.is_none() {
+            samples.count(&[name, name, "0"], figures.pending.ready);
+        }
+        for flow in &figures.condition.flows {
+            flow.lag.iter().for_each(|lag| {
+                samples.count(&[name, &*flow.topic, &flow.partition.to_string()], *lag);
+            });
+        }
     });
     each(out, &RETRIES, snapshot, |samples, name, figures| {
         figures.retries.iter().for_each(|tier| samples.count(&[name, &*tier.tier], tier.retries));
@@ -418,12 +460,16 @@ pub fn render(snapshot: &Snapshot) -> String {
     exposition.finish()
 }
 
+/// A metric, and where it is found in the standing of a process.
+type OfCluster = (&'static Metric, fn(&ClusterStanding) -> u64);
+
 fn conditions(out: &mut Exposition, snapshot: &Snapshot) {
     each(out, &PARTITIONS, snapshot, |samples, name, figures| {
         let partitions = figures.condition.partitions;
         samples.count(&[name, "reading"], partitions.reading);
         samples.count(&[name, "blocked"], partitions.blocked);
         samples.count(&[name, "stopped"], partitions.stopped);
+        samples.count(&[name, "unassigned"], partitions.unassigned);
     });
     each(out, &PROBLEMS, snapshot, |samples, name, figures| {
         for kind in ProblemKind::ALL {
@@ -431,6 +477,17 @@ fn conditions(out: &mut Exposition, snapshot: &Snapshot) {
             samples.count(&[name, kind.name()], of_kind.count() as u64);
         }
     });
+    let of_cluster: [OfCluster; 4] = [
+        (&KAFKA_REACHABLE, |cluster| u64::from(cluster.reachable)),
+        (&GROUP_MEMBER, |cluster| u64::from(cluster.member)),
+        (&REBALANCES, |cluster| cluster.rebalances),
+        (&COMMIT_FAILURES, |cluster| cluster.commit_failures),
+    ];
+    for (metric, value) in of_cluster {
+        each(out, metric, snapshot, |samples, name, figures| {
+            figures.condition.cluster.iter().for_each(|cluster| samples.count(&[name], value(cluster)));
+        });
+    }
     each(out, &SPOOL_RECORDS, snapshot, |samples, name, figures| {
         samples.count(&[name], figures.condition.spooled);
     });

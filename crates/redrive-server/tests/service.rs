@@ -138,7 +138,7 @@ async fn metrics_pass_the_linter_and_add_up() {
         "redrive_attempts_per_message_count{pipeline=\"orders\"} 55",
         "redrive_retried_messages_total{pipeline=\"orders\",outcome=\"succeeded\"} 0",
         "redrive_retried_messages_total{pipeline=\"orders\",outcome=\"dead\"} 5",
-        "redrive_consumed_total{pipeline=\"orders\",topic=\"orders\"} 55",
+        "redrive_consumed_total{pipeline=\"orders\",topic=\"orders\",partition=\"0\"} 55",
         "redrive_retries_total{pipeline=\"orders\",tier=\"20ms\"} 5",
         "redrive_retries_total{pipeline=\"orders\",tier=\"40ms\"} 5",
         "redrive_dead_letters_total{pipeline=\"orders\",reason=\"max_retries\"} 5",

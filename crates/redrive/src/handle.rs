@@ -93,6 +93,11 @@ impl PipelineHandle {
         self.built.seat.is_paused()
     }
 
+    /// Whether a pause holds for all processes that share the pipeline, and is kept by the engine. Asked before it runs.
+    pub fn shares_pause(&self) -> bool {
+        self.built.seat.look(|engine| engine.shared_pause().is_some()).unwrap_or(false)
+    }
+
     /// The time by which messages of this pipeline come due.
     pub fn now(&self) -> Time {
         self.clock.now()

@@ -10,7 +10,7 @@ use redrive_core::{Message, rate};
 use serde::de::DeserializeOwned;
 
 use crate::dispatch::routes::Router;
-use crate::engine::Execution;
+use crate::engine::{Execution, SourcePlace};
 use crate::failure::Failure;
 
 /// Delivers messages. Every `async fn(&Message) -> Result<(), Failure>` is one.
@@ -59,6 +59,8 @@ pub struct Call {
     /// How often the message was driven again out of the dead letters.
     pub replays: u32,
     pub pipeline: Arc<str>,
+    /// The record it came from, where messages come from a topic.
+    pub origin: Option<SourcePlace>,
 }
 
 /// Delivers messages to somewhere outside: a handler that also wants to know which attempt this is.
@@ -109,6 +111,7 @@ pub(crate) struct Calling<'a> {
     pub(crate) message: Message,
     pub(crate) attempt: u32,
     pub(crate) replays: u32,
+    pub(crate) origin: Option<SourcePlace>,
     pub(crate) pipeline: &'a Arc<str>,
 }
 
@@ -147,8 +150,8 @@ impl AnyHandler {
         Self {
             start: Arc::new(move |calling| {
                 let sink = Arc::clone(&sink);
-                let Calling { message, attempt, replays, pipeline } = calling;
-                let call = Call { message, attempt, replays, pipeline: Arc::clone(pipeline) };
+                let Calling { message, attempt, replays, origin, pipeline } = calling;
+                let call = Call { message, attempt, replays, origin, pipeline: Arc::clone(pipeline) };
                 Box::pin(async move { sink.deliver(call).await })
             }),
             router,
@@ -231,7 +234,7 @@ mod tests {
         let pipeline: Arc<str> = "orders".into();
         let calling = |id: &str| {
             let message = Message::builder(id).build().unwrap();
-            Calling { message, attempt: 3, replays: 1, pipeline: &pipeline }
+            Calling { message, attempt: 3, replays: 1, origin: None, pipeline: &pipeline }
         };
         let refused = "bad".to_owned();
         let handlers = [

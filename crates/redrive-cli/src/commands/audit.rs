@@ -49,7 +49,7 @@ const NAMED_JSON: usize = 1_000_000;
 pub struct Args {
     /// The pipeline
     pub pipeline: String,
-    /// Who saw the effects: postgres://… with a table `applied`, or http(s)://… of `redrive downstream`
+    /// Who saw the effects: postgres://… with a table `applied`, http(s)://… of `redrive downstream`, or a file with one id on each line
     #[arg(long, value_name = "URL", required_unless_present = "actions")]
     pub applied: Option<String>,
     /// A table with one row per effect, to find effects that happened twice (with postgres://…)

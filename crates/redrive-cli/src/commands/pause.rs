@@ -17,7 +17,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         let answer = session.api.pause(&args.pipeline).await?;
         status::write(&answer.json, &answer.view, session.now(), out)?;
         out.note(&format!(
-            "nothing is delivered until: redrive resume {}   (also over a restart; messages are still accepted)",
+            "nothing is delivered until: redrive resume {}   (by no process, also over a restart; messages are still accepted)",
             args.pipeline
         ));
         Ok(Exit::Ok)

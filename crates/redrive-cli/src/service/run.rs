@@ -58,7 +58,7 @@ pub fn run(
     // A pause is an operator's word, and a restart does not take it back.
     for served in &service.pipelines {
         let name = served.handle.name();
-        if service.actions.is_paused(name) {
+        if service.actions.is_paused(name) && !served.handle.shares_pause() {
             let paused = runtimes.api.block_on(served.handle.pause());
             paused.map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;
             tracing::warn!(

@@ -192,6 +192,7 @@ impl Letters {
         while !self.transactions.is_begun() {
             match self.transactions.begin(deadline) {
                 Ok(()) => {}
+                Err(Trouble::Forbidden(why)) => return Err(self.forbidden(&why)),
                 Err(Trouble::Lost(why) | Trouble::Refused { why, .. }) => {
                     self.step_back(deadline, &why)?;
                     continue;
@@ -226,6 +227,7 @@ impl Letters {
                 let unread = || format!("{} was not read to its end", topics.dlq_state);
                 Err(self.late(&trouble.unwrap_or_else(unread)))
             }
+            Err(Trouble::Forbidden(why)) => Err(self.forbidden(&why)),
             Err(Trouble::Lost(why) | Trouble::Refused { why, .. }) => self.step_back(deadline, &why),
         }
     }
@@ -296,6 +298,7 @@ impl Letters {
                 );
                 Ok(Published::Refused(number))
             }
+            Err(Trouble::Forbidden(why)) => Err(self.forbidden(&why)),
             Err(Trouble::Lost(why)) => {
                 self.step_back(deadline, &why)?;
                 Ok(Published::Unknown)
@@ -351,6 +354,14 @@ impl Letters {
         let random = RandomState::new().hash_one(0);
         std::thread::sleep(Duration::from_millis(random % STEP_BACK_MS).min(left));
         Ok(())
+    }
+
+    fn forbidden(&mut self, why: &str) -> EngineError {
+        self.transactions.forget();
+        EngineError::Directory {
+            problem: format!("letters of `{}` may not be changed: {why}", self.pipeline),
+            fix: "give the permission that is missing (`redrive check --kafka` prints the commands), then try again",
+        }
     }
 
     fn late(&self, why: &str) -> EngineError {

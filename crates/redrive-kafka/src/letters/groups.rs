@@ -12,8 +12,8 @@ use crate::Cluster;
 
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Consumer groups besides our own that read `topic`: they have committed an offset of it, or a member of theirs has
-/// subscribed to it. In the order of their names. A consumer without a group cannot be seen.
+/// Groups besides our own that read `topic`: they have committed an offset of it, also if nobody of them is there now, or a
+/// member of theirs has subscribed to it; and all share groups. In the order of their names. A consumer without a group cannot be seen.
 pub fn other_groups(cluster: &Cluster, topic: &str) -> Result<Vec<String>, EngineError> {
     let failed = |error: KafkaError| {
         EngineError::Unavailable(format!("the consumer groups of `{topic}` cannot be listed: {error}"))
@@ -24,7 +24,12 @@ pub fn other_groups(cluster: &Cluster, topic: &str) -> Result<Vec<String>, Engin
     let list = consumer.fetch_group_list(None, WAIT).map_err(failed)?;
     let mut found = Vec::new();
     for group in list.groups() {
-        if group.name() == cluster.group || !matches!(group.protocol_type(), "consumer" | "") {
+        if group.name() == cluster.group {
+            continue;
+        }
+        // What a share group reads is told to no client that is not one of its kind.
+        if group.protocol_type() == "share" {
+            found.push(format!("{} (a share group; which topics it reads cannot be seen)", group.name()));
             continue;
         }
         let subscribed =

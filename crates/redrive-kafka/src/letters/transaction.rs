@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
-use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as Record, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+
+use crate::desk;
 
 /// How long one look for acknowledgements takes. Longer ones would be waited out in full.
 const LOOK: Duration = Duration::from_millis(1);
@@ -33,6 +35,8 @@ pub struct Outgoing<'a> {
 pub enum Trouble {
     /// Another process has begun, or the broker gave up on this one: begin anew and look again.
     Lost(String),
+    /// The cluster does not allow it, and a person has to act first.
+    Forbidden(String),
     /// The broker will never take this record.
     Refused { record: usize, why: String },
 }
@@ -43,9 +47,18 @@ type Ack = Result<(i32, i64), RDKafkaErrorCode>;
 #[derive(Debug, Default)]
 pub struct Acks {
     told: Mutex<Vec<(usize, Ack)>>,
+    /// Why the transaction has failed. Its records are not answered any more, and the client only logs it.
+    failed: Mutex<Option<String>>,
 }
 
-impl ClientContext for Acks {}
+impl ClientContext for Acks {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        if facility == "TXNERR" {
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(message.to_owned());
+        }
+        desk::log(level, facility, message);
+    }
+}
 
 impl ProducerContext for Acks {
     type DeliveryOpaque = usize;
@@ -88,7 +101,7 @@ impl Transactions {
 
     /// Fences everybody else. What they had committed is committed, what they had not is not.
     pub fn begin(&mut self, deadline: Instant) -> Result<(), Trouble> {
-        let lost = |error: KafkaError| Trouble::Lost(error.to_string());
+        let lost = |error: KafkaError| trouble(&error);
         let producer = BaseProducer::from_config_and_context(&self.config, Acks::default()).map_err(lost)?;
         producer.init_transactions(left(deadline)).map_err(lost)?;
         self.producer = Some(producer);
@@ -124,7 +137,8 @@ fn publish(
     records: &[Outgoing<'_>],
     deadline: Instant,
 ) -> Result<Vec<(i32, i64)>, Trouble> {
-    let lost = |error: KafkaError| Trouble::Lost(error.to_string());
+    let lost = |error: KafkaError| trouble(&error);
+    producer.context().failed.lock().unwrap_or_else(PoisonError::into_inner).take();
     producer.context().told.lock().unwrap_or_else(PoisonError::into_inner).clear();
     producer.begin_transaction().map_err(lost)?;
     for (number, record) in records.iter().enumerate() {
@@ -136,6 +150,14 @@ fn publish(
             return Err(Trouble::Lost("the broker did not acknowledge in time".to_owned()));
         }
         producer.poll(LOOK);
+        let failed = producer.context().failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(why) = failed {
+            return Err(if why.contains("uthorization") {
+                Trouble::Forbidden(why)
+            } else {
+                Trouble::Lost(why)
+            });
+        }
     }
     let told = std::mem::take(&mut *producer.context().told.lock().unwrap_or_else(PoisonError::into_inner));
     let mut places = vec![(0, -1); records.len()];
@@ -146,6 +168,7 @@ fn publish(
             Err(code) if is_refusal(code) => {
                 return Err(Trouble::Refused { record, why: code.to_string() });
             }
+            Err(code) if is_forbidden(code) => return Err(Trouble::Forbidden(code.to_string())),
             Err(code) => failed = Some(code),
         }
     }
@@ -186,11 +209,32 @@ fn send(
                     Some(code) if is_refusal(code) => {
                         Trouble::Refused { record: number, why: error.to_string() }
                     }
-                    _ => Trouble::Lost(error.to_string()),
+                    _ => trouble(&error),
                 });
             }
         };
     }
+}
+
+fn trouble(error: &KafkaError) -> Trouble {
+    let code = match error {
+        KafkaError::Transaction(error) => Some(error.code()),
+        error => error.rdkafka_error_code(),
+    };
+    let forbidden = code.is_some_and(is_forbidden);
+    if forbidden { Trouble::Forbidden(error.to_string()) } else { Trouble::Lost(error.to_string()) }
+}
+
+/// Whether a permission is missing, so that trying again is of no use until it is given.
+fn is_forbidden(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code,
+        Code::TopicAuthorizationFailed
+            | Code::GroupAuthorizationFailed
+            | Code::ClusterAuthorizationFailed
+            | Code::TransactionalIdAuthorizationFailed
+    )
 }
 
 /// Whether it is the record that is not wanted, so that trying again is of no use.

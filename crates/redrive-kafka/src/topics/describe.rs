@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, OwnedResourceSpecifier, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::metadata::Metadata;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::metadata::{Metadata, MetadataTopic};
+use rdkafka::types::RDKafkaErrorCode;
 
 use super::TopicsFault;
 use super::blocking::wait;
@@ -32,6 +34,8 @@ pub struct TopicFacts {
     pub cleanup: String,
     /// `producer` is as it was written.
     pub compression: String,
+    /// Whether the settings could be read: without that they are Kafka's defaults here, and nobody may rely on them.
+    pub settings_known: bool,
 }
 
 impl Cluster {
@@ -95,9 +99,34 @@ pub(super) fn describe(
             max_message_bytes: number("max.message.bytes", 1_048_588),
             cleanup: text("cleanup.policy").unwrap_or("delete").to_owned(),
             compression: text("compression.type").unwrap_or("producer").to_owned(),
+            // To who may not read them a cluster gives none.
+            settings_known: text("cleanup.policy").is_some(),
         }
     });
     Ok(facts.collect())
+}
+
+/// Those of `names` that exist or may exist, and that this user may not see. To who may not see a topic the cluster says so,
+/// whether it exists or not; a list of all topics simply leaves it out.
+pub(super) fn hidden(cluster: &Cluster, names: &[&str]) -> Result<Vec<String>, TopicsFault> {
+    let mut config = cluster.reader();
+    // Asked for by name, a topic that does not exist must not be made.
+    config.set("allow.auto.create.topics", "false");
+    let consumer: BaseConsumer = config.create().map_err(|error| cluster.unreachable(&error))?;
+    let mut hidden = Vec::new();
+    for name in names {
+        let asked = consumer.fetch_metadata(Some(name), ANSWER_WITHIN);
+        let metadata = asked.map_err(|error| cluster.unreachable(&error))?;
+        let refused = |topic: &MetadataTopic| {
+            topic.error().is_some_and(|code| {
+                RDKafkaErrorCode::from(code) == RDKafkaErrorCode::TopicAuthorizationFailed
+            })
+        };
+        if metadata.topics().iter().any(refused) {
+            hidden.push((*name).to_owned());
+        }
+    }
+    Ok(hidden)
 }
 
 fn named(resource: &ConfigResource) -> Option<(&str, &ConfigResource)> {

@@ -1,7 +1,7 @@
 //! What a topic must be like, the command that makes it so, and what the cluster must allow.
 
 use super::{TopicFacts, Topics};
-use crate::{Cluster, KafkaPipeline};
+use crate::{Cluster, KafkaPipeline, TopicsMode};
 
 /// Room for our headers beyond what the source allows for a record.
 const HEADER_ROOM_BYTES: i64 = 128 * 1024;
@@ -14,12 +14,13 @@ pub enum Role {
     Letters,
     LetterStates,
     Progress,
+    Control,
 }
 
 impl Role {
     /// Tables of keys and their latest values; the others are logs that must keep everything.
     pub const fn is_compacted(self) -> bool {
-        matches!(self, Self::LetterStates | Self::Progress)
+        matches!(self, Self::LetterStates | Self::Progress | Self::Control)
     }
 }
 
@@ -47,15 +48,21 @@ impl Planned {
             settings.push(("cleanup.policy", "delete".to_owned()));
             settings.push(("retention.ms", "-1".to_owned()));
             settings.push(("retention.bytes", "-1".to_owned()));
-            settings.push(("max.message.bytes", (source.max_message_bytes + HEADER_ROOM_BYTES).to_string()));
+            // What could not be read of the source is left to the cluster.
+            if source.settings_known {
+                let bytes = source.max_message_bytes + HEADER_ROOM_BYTES;
+                settings.push(("max.message.bytes", bytes.to_string()));
+            }
         }
         // As we write it: what the cluster makes of it by default may be something that a reader does not know.
         settings.push(("compression.type", "producer".to_owned()));
-        settings.push(("min.insync.replicas", source.min_insync.to_string()));
+        if source.settings_known {
+            settings.push(("min.insync.replicas", source.min_insync.to_string()));
+        }
         Self {
             role,
             name: name.to_owned(),
-            partitions: source.partitions,
+            partitions: if role == Role::Control { 1 } else { source.partitions },
             replication: source.replication,
             settings,
         }
@@ -79,23 +86,39 @@ impl Planned {
     }
 }
 
-/// What the cluster must allow, as lines for people: `read orders, orders.retry.* …`.
-pub fn acls(cluster: &Cluster, pipeline: &KafkaPipeline) -> Vec<String> {
-    let Topics { source, replay, dlq, dlq_state, progress, .. } = Topics::of(pipeline);
+/// The commands that give a user what a pipeline needs, to be copied as they stand; the last ones only for who replays with
+/// `--to source`.
+pub fn acl_commands(cluster: &Cluster, pipeline: &KafkaPipeline) -> (Vec<String>, Vec<String>) {
+    let Topics { source, replay, dlq, dlq_state, progress, control, .. } = Topics::of(pipeline);
     let (name, group) = (&pipeline.name, &cluster.group);
-    vec![
+    let user = cluster.passed_on.iter().rev().find(|(key, _)| key == "sasl.username");
+    let user = user.map_or("NAME", |(_, value)| value.as_str());
+    let add = |operations: &[&str], resource: &str| {
+        let operations: Vec<_> =
+            operations.iter().map(|operation| format!("--operation {operation}")).collect();
         format!(
-            "read      topic {source}, prefix {name}.retry., topics {replay}, {dlq}, {dlq_state}, {progress}"
-        ),
-        format!("write     prefix {name}.retry., topics {replay}, {dlq}, {dlq_state}, {progress}"),
-        format!(
-            "describe, describe configs   the same topics; cluster: idempotent write (brokers before 3.0)"
-        ),
-        format!("read      group {group}"),
-        format!("write     transactional id redrive-replay-{group}-{name}"),
-        format!(
-            "delete    prefix {name}.retry., topics {replay}, {dlq}   (what is done is cut off; optional)"
-        ),
-        format!("create    the same topics, only with topics = \"create\""),
-    ]
+            "kafka-acls.sh --bootstrap-server {} --add --allow-principal User:{user} {} {resource}",
+            cluster.bootstrap(),
+            operations.join(" ")
+        )
+    };
+    let all = ["Read", "Write", "Describe", "DescribeConfigs", "Delete"];
+    let mut own = all.to_vec();
+    if cluster.topics == TopicsMode::Create {
+        own.extend(["Create", "Alter"]);
+    }
+    let topics = [&replay, &dlq, &dlq_state, &progress, &control].map(|topic| format!("--topic {topic}"));
+    let commands = vec![
+        add(&["Read", "Describe", "DescribeConfigs"], &format!("--topic {source}")),
+        add(&own, &format!("--resource-pattern-type prefixed --topic {name}.retry.")),
+        add(&own, &topics.join(" ")),
+        add(&["Read", "Describe"], &format!("--group {group}")),
+        add(&["Write", "Describe"], &format!("--transactional-id redrive-replay-{group}-{name}")),
+    ];
+    let to_source = vec![
+        add(&["Write"], &format!("--topic {source}")),
+        // Who else reads the source is told before anything is written to it.
+        add(&["Describe"], "--group *"),
+    ];
+    (commands, to_source)
 }

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use rdkafka::admin::{NewPartitions, NewTopic, TopicReplication};
+use rdkafka::metadata::Metadata;
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::blocking::wait;
-use super::describe::{connect, describe, metadata, options};
+use super::describe::{connect, describe, hidden, metadata, options};
 use super::{Planned, TopicFacts, Topics, TopicsFault};
 use crate::build::Build;
 use crate::{Cluster, KafkaPipeline};
@@ -20,9 +21,35 @@ pub struct Survey {
     /// Those of the pipeline that exist.
     pub found: Vec<TopicFacts>,
     pub missing: Vec<Planned>,
+    /// Those that this user may not see, whether they exist or not.
+    pub hidden: Vec<String>,
+    /// Those whose settings this user may not read.
+    pub unread: Vec<String>,
     pub wrong: Vec<Wrong>,
+    /// The first tier that has not as many partitions as the source. That stops a pipeline with ordered keys.
+    pub uneven: Option<Uneven>,
     /// What works, but not as well as it might.
     pub warnings: Vec<String>,
+}
+
+/// A source and a tier with different numbers of partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uneven {
+    pub source: String,
+    pub of_source: i32,
+    pub tier: String,
+    pub of_tier: i32,
+}
+
+impl std::fmt::Display for Uneven {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { source, of_source, tier, of_tier } = self;
+        write!(
+            f,
+            "{source} has {of_source} partitions and {tier} has {of_tier}: with ordering = \"key\" the retries of a key \
+             would wait in another partition than its new messages"
+        )
+    }
 }
 
 /// Something about an existing topic that would lose messages or stop the pipeline.
@@ -81,17 +108,25 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
         std::iter::once(topics.source.as_str()).chain(owned.iter().map(|(_, name)| *name)).collect();
     let mut facts = describe(cluster, &admin, &metadata, &names)?.into_iter();
     let Some(source) = facts.next().filter(|facts| facts.name == topics.source) else {
+        if !hidden(cluster, &[&topics.source])?.is_empty() {
+            return Err(TopicsFault::Hidden { topics: vec![topics.source] });
+        }
         return Err(TopicsFault::NoSource { topic: topics.source });
     };
     let found: Vec<_> = facts.collect();
     let build = Build::of_this();
+    let absent: Vec<&str> = names.iter().filter(|name| !exists(&found, &source, name)).copied().collect();
+    let hidden = if absent.is_empty() { Vec::new() } else { hidden(cluster, &absent)? };
+    let unread = found.iter().chain([&source]).filter(|facts| !facts.settings_known);
+    let unread: Vec<String> = unread.map(|facts| facts.name.clone()).collect();
     let mut missing = Vec::new();
-    let mut wrong: Vec<Wrong> =
-        found.iter().chain([&source]).filter_map(|facts| codec_fault(&build, facts)).collect();
+    let readable = found.iter().chain([&source]).filter(|facts| facts.settings_known);
+    let mut wrong: Vec<Wrong> = readable.filter_map(|facts| codec_fault(&build, facts)).collect();
     let mut warnings = Vec::new();
     for (role, name) in owned {
         let planned = Planned::new(role, name, &source);
         match found.iter().find(|facts| facts.name == name) {
+            None if hidden.iter().any(|hidden| hidden == name) => {}
             None => missing.push(planned),
             Some(facts) => {
                 wrong.extend(faults(&planned, facts));
@@ -104,12 +139,48 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
             }
         }
     }
+    for name in &unread {
+        warnings.push(format!(
+            "the settings of {name} may not be read (DescribeConfigs), so nobody knows whether what is in it expires"
+        ));
+    }
     for name in &topics.retired {
         warnings.push(format!(
             "{name} is a retired tier: it is read until it is empty, and nothing is written to it"
         ));
     }
-    Ok(Survey { topics, brokers: metadata.brokers().len(), source, found, missing, wrong, warnings })
+    let uneven = uneven(&topics, &metadata, &source);
+    Ok(Survey {
+        topics,
+        brokers: metadata.brokers().len(),
+        source,
+        found,
+        missing,
+        hidden,
+        unread,
+        wrong,
+        uneven,
+        warnings,
+    })
+}
+
+fn exists(found: &[TopicFacts], source: &TopicFacts, name: &str) -> bool {
+    source.name == name || found.iter().any(|facts| facts.name == name)
+}
+
+/// The first tier, retired tier or replay topic with another number of partitions than the source.
+fn uneven(topics: &Topics, metadata: &Metadata, source: &TopicFacts) -> Option<Uneven> {
+    let read = topics.tiers.iter().map(|(_, name)| name).chain(&topics.retired).chain([&topics.replay]);
+    read.into_iter().find_map(|name| {
+        let found = metadata.topics().iter().find(|topic| topic.name() == name)?;
+        let of_tier = i32::try_from(found.partitions().len()).unwrap_or(i32::MAX);
+        (of_tier != source.partitions && of_tier > 0).then(|| Uneven {
+            source: source.name.clone(),
+            of_source: source.partitions,
+            tier: name.clone(),
+            of_tier,
+        })
+    })
 }
 
 /// A topic that this build could not read. What was written before stays as it was, so the repair helps only new records.
@@ -127,6 +198,9 @@ fn faults(planned: &Planned, facts: &TopicFacts) -> Vec<Wrong> {
     if facts.partitions < planned.partitions {
         let problem = format!("has {} partitions, its source {}", facts.partitions, planned.partitions);
         fault(problem, Repair::Partitions(planned.partitions));
+    }
+    if !facts.settings_known {
+        return wrong;
     }
     let wanted =
         |key: &'static str| Repair::Setting(key, planned.setting(key).unwrap_or_default().to_owned());

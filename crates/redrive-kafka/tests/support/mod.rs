@@ -261,7 +261,7 @@ pub fn bound_records(topic: &str, bytes: &str) {
 /// Has the broker compress everything of a topic in this way.
 pub fn compress(topic: &str, codec: &str) {
     let last = topic.rsplit('.').next();
-    let is_table = matches!(last, Some("state" | "progress"));
+    let is_table = matches!(last, Some("state" | "progress" | "control"));
     // All settings of the topic are replaced.
     let change = AlterConfig::new(ResourceSpecifier::Topic(topic))
         .set("cleanup.policy", if is_table { "compact" } else { "delete" })

@@ -21,6 +21,7 @@ struct PartitionsView {
     reading: u64,
     blocked: u64,
     stopped: u64,
+    unassigned: u64,
 }
 
 /// One thing that keeps messages from moving.
@@ -46,6 +47,7 @@ impl From<&Condition> for ConditionView {
                 reading: partitions.reading,
                 blocked: partitions.blocked,
                 stopped: partitions.stopped,
+                unassigned: partitions.unassigned,
             },
             spooled: condition.spooled,
             letter_twins: condition.letter_twins,

@@ -194,7 +194,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         vec![
             (
                 "partitions",
-                json!({ "type": "object", "additionalProperties": { "type": "integer" }, "description": "Kafka partitions of this process: reading, blocked (a record of theirs cannot be written), stopped (nothing more can be read)." }),
+                json!({ "type": "object", "additionalProperties": { "type": "integer" }, "description": "Kafka partitions of this process: reading, blocked (a record of theirs cannot be written), stopped (nothing more can be read); and of the whole group: unassigned." }),
             ),
             (
                 "spooled",

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, Uri};
 use redrive::Call;
+use redrive::engine::SourcePlace;
 
 use super::endpoint::EndpointSource;
 use super::payload::{Payload, Sent};
@@ -16,6 +17,11 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const ATTEMPT: HeaderName = HeaderName::from_static("redrive-attempt");
 const PIPELINE: HeaderName = HeaderName::from_static("redrive-pipeline");
 const KEY: HeaderName = HeaderName::from_static("redrive-key");
+const SOURCE_TOPIC: HeaderName = HeaderName::from_static("redrive-source-topic");
+const SOURCE_PARTITION: HeaderName = HeaderName::from_static("redrive-source-partition");
+const SOURCE_OFFSET: HeaderName = HeaderName::from_static("redrive-source-offset");
+const SOURCE_TIMESTAMP: HeaderName = HeaderName::from_static("redrive-source-timestamp");
+const TOMBSTONE: HeaderName = HeaderName::from_static("redrive-tombstone");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// In front of the name of each header of the message.
@@ -97,6 +103,17 @@ impl Template {
         if let Some(key) = message.key().filter(|key| key.len() <= KEY_BYTES_MAX) {
             headers.insert(KEY, printable(message.wire(), key));
         }
+        if let Some(SourcePlace { topic, partition, offset }) = &call.origin {
+            // Names of topics are letters, digits, dots, dashes and underscores.
+            headers.extend(HeaderValue::from_str(topic).ok().map(|topic| (SOURCE_TOPIC, topic)));
+            headers.insert(SOURCE_PARTITION, HeaderValue::from(*partition));
+            headers.insert(SOURCE_OFFSET, HeaderValue::from(*offset));
+            headers.insert(SOURCE_TIMESTAMP, HeaderValue::from(message.created().as_millis()));
+        }
+        // A null is not an empty text: it deletes what its key stands for.
+        if message.payload().is_none() {
+            headers.insert(TOMBSTONE, HeaderValue::from_static("true"));
+        }
         self.pass_on(call, &mut headers);
         let unsigned = Unsigned { id: message.id(), timestamp_secs: now_secs, payload: payload.bytes() };
         self.signing.sign(unsigned, &mut headers);
@@ -171,9 +188,28 @@ mod tests {
 
     fn sent(message: redrive_core::MessageBuilder, template: &Template) -> HeaderMap {
         let message = message.build().unwrap();
-        let call = Call { message, attempt: 3, replays: 1, pipeline: "orders".into() };
+        let origin = Some(SourcePlace { topic: "shop.orders".into(), partition: 7, offset: 1182 });
+        let call = Call { message, attempt: 3, replays: 1, pipeline: "orders".into(), origin };
         let (request, _) = template.request(&call, "http://a.example/x".parse().unwrap(), 1_700_000_000);
         request.into_parts().0.headers
+    }
+
+    #[test]
+    fn the_source_record_is_named_and_a_tombstone_is_told_from_an_empty_body() {
+        let created = redrive_core::Time::from_millis(1_700_000_000_123);
+        let headers = sent(Message::builder("m").payload("").created(created), &bare());
+        for (name, value) in [
+            ("redrive-source-topic", "shop.orders"),
+            ("redrive-source-partition", "7"),
+            ("redrive-source-offset", "1182"),
+            ("redrive-source-timestamp", "1700000000123"),
+        ] {
+            assert_eq!(headers[name], value, "{name}");
+        }
+        assert!(!headers.contains_key("redrive-tombstone"), "an empty body is one");
+        let headers = sent(Message::builder("m").key("k"), &bare());
+        assert_eq!(headers["redrive-tombstone"], "true");
+        assert_eq!(headers["content-length"], "0");
     }
 
     fn bare() -> Template {

@@ -161,7 +161,8 @@ pub fn to(url: impl Into<String>) -> WebhookOptions {
 }
 
 pub async fn deliver(sink: &WebhookSink, message: MessageBuilder) -> Result<(), Failure> {
-    let call = Call { message: message.build().unwrap(), attempt: 1, replays: 0, pipeline: "orders".into() };
+    let message = message.build().unwrap();
+    let call = Call { message, attempt: 1, replays: 0, pipeline: "orders".into(), origin: None };
     sink.deliver(call).await
 }
 

@@ -103,11 +103,12 @@ impl Machine {
             self.recent.late(*due, call.started);
         }
         if due.is_none() && attempt == 1 && meta.replays == 0 {
-            self.figures.stall.observe(call.started.since(message.created()));
+            let since = call.delivery.arrived.unwrap_or(message.created()).max(message.created());
+            self.figures.stall.observe(call.started.since(since));
         }
-        let (message, replays) = (message.clone(), meta.replays);
+        let (message, replays, origin) = (message.clone(), meta.replays, call.delivery.origin.clone());
         self.protection.started(self.permits.used(), call.started);
         let call = self.calls.insert(call);
-        starts.push(Start { call, message, attempt, replays });
+        starts.push(Start { call, message, attempt, replays, origin });
     }
 }

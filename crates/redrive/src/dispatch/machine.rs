@@ -26,7 +26,7 @@ use super::settling::Settling;
 use super::sweep::{self, Sweep};
 use super::unconfirmed::Unconfirmed;
 use super::waiting::Waiting;
-use crate::engine::{Delivery, Settlement, Ticket, Verdict};
+use crate::engine::{Delivery, Settlement, SourcePlace, Ticket, Verdict};
 use crate::failure::Failure;
 use crate::figures::{Figures, recent::Recent};
 use crate::settle;
@@ -46,6 +46,7 @@ pub struct Start {
     /// 1 for the first call of the message, or the first since its replay.
     pub attempt: u32,
     pub replays: u32,
+    pub origin: Option<SourcePlace>,
 }
 
 /// How a call ended.

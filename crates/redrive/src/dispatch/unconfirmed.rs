@@ -90,6 +90,8 @@ mod tests {
             meta: Meta::default(),
             history: History::default(),
             due: None,
+            arrived: None,
+            origin: None,
             doomed: None,
             suspect: None,
         };

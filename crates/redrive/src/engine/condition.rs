@@ -1,5 +1,7 @@
 //! The condition of an engine beside its messages: partitions that do not move, and why.
 
+use std::sync::Arc;
+
 /// Problems that are listed; beyond it the first ones stand for all.
 pub const PROBLEMS_MAX: usize = 16;
 
@@ -17,8 +19,36 @@ pub struct Condition {
     pub passed_over: u64,
     /// Whether dead letters are still being read, so that their counts are not complete.
     pub letters_loading: bool,
+    /// The partitions that this process reads, each by itself; empty for engines without partitions.
+    pub flows: Vec<Flow>,
+    /// `None` for engines without a cluster.
+    pub cluster: Option<ClusterStanding>,
     /// At most [`PROBLEMS_MAX`].
     pub problems: Vec<Problem>,
+}
+
+/// What comes of one partition of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    /// Records that were not delivered yet. `None` if the partition belongs to another process by now.
+    pub lag: Option<u64>,
+    /// Records that were read, since the engine was opened.
+    pub consumed: u64,
+}
+
+/// How a process stands in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ClusterStanding {
+    /// Whether it is a member of its group right now.
+    pub member: bool,
+    /// Whether the cluster answers.
+    pub reachable: bool,
+    /// How often it was given partitions, since the engine was opened.
+    pub rebalances: u64,
+    /// Commits that failed, since the engine was opened. The next one says the same again.
+    pub commit_failures: u64,
 }
 
 /// Partitions that are assigned to this process, by how they stand.
@@ -30,6 +60,8 @@ pub struct Partitions {
     pub blocked: u64,
     /// Nothing more of them can be read.
     pub stopped: u64,
+    /// Partitions of the whole group that no member reads.
+    pub unassigned: u64,
 }
 
 /// Something that keeps messages from moving until a person has acted.
@@ -55,11 +87,23 @@ pub enum ProblemKind {
     Assign,
     /// Dead letters cannot be read.
     Letters,
+    /// The cluster does not answer.
+    Reach,
+    /// The process is in no group, so it gets no partitions.
+    Membership,
 }
 
 impl ProblemKind {
-    pub const ALL: [Self; 6] =
-        [Self::Write, Self::Decode, Self::Read, Self::LostRange, Self::Assign, Self::Letters];
+    pub const ALL: [Self; 8] = [
+        Self::Write,
+        Self::Decode,
+        Self::Read,
+        Self::LostRange,
+        Self::Assign,
+        Self::Letters,
+        Self::Reach,
+        Self::Membership,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,6 +113,8 @@ impl ProblemKind {
             Self::LostRange => "lost_range",
             Self::Assign => "assign",
             Self::Letters => "letters",
+            Self::Reach => "reach",
+            Self::Membership => "membership",
         }
     }
 }

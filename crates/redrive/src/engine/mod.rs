@@ -21,7 +21,7 @@ pub mod overlay;
 #[cfg(feature = "testing")]
 pub mod conformance;
 
-pub use condition::{Condition, Partitions, Problem, ProblemKind};
+pub use condition::{ClusterStanding, Condition, Flow, Partitions, Problem, ProblemKind};
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
 pub use key_line::KeyLine;
@@ -33,6 +33,6 @@ pub use message_state::{MessagePhase, MessageState};
 pub use pending::{Claimed, PendingAt, PendingMessage, PendingScan, PendingState};
 pub use seam::{
     AfterDead, Announced, Counts, Delivery, Engine, EngineError, Event, Execution, LastEnd, Oldest, Ordering,
-    Receipt, Settlement, Settling, StoreOptions, Suspect, Ticket, Verdict,
+    Receipt, Settlement, Settling, SourcePlace, StoreOptions, Suspect, Ticket, Verdict,
 };
 pub use store_notice::{StoreNotice, Upkeep};

@@ -113,10 +113,22 @@ pub struct Delivery {
     pub history: History,
     /// When it was due; `None` for a fresh message.
     pub due: Option<Time>,
+    /// When the process first had it, if that was later than its creation: it waited for nobody else before.
+    pub arrived: Option<Time>,
+    /// The record it came from, for engines that read a topic.
+    pub origin: Option<SourcePlace>,
     /// Set if it must not be started but settled as dead for this reason: its bytes are damaged, or its key is blocked.
     pub doomed: Option<Reason>,
     /// Set if it was running when a process died: it runs alone, and is announced before.
     pub suspect: Option<Box<Suspect>>,
+}
+
+/// A record in a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePlace {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub offset: u64,
 }
 
 /// What an engine knows of a delivery that may have killed the process.
@@ -366,6 +378,18 @@ pub trait Engine: Send + 'static {
 
     /// Closes or opens the gate: while it is closed nothing is taken and nothing is rewritten.
     fn gate(&mut self, closed: bool);
+
+    /// Pauses the pipeline for an operator, or resumes it. An engine that several processes share tells the others, and an
+    /// error means that nothing has changed.
+    fn pause(&mut self, paused: bool) -> Result<(), EngineError> {
+        self.gate(paused);
+        Ok(())
+    }
+
+    /// Whether the pipeline is paused for all processes that share it; `None` where a pause is kept outside of the engine.
+    fn shared_pause(&self) -> Option<bool> {
+        None
+    }
 
     fn counts(&self) -> Counts;
 

@@ -145,10 +145,7 @@ impl Command {
                 reply.send(engine.change_letters(&change, &ids, now)).is_err()
             }
             Self::Counts { reply } => reply.send(Ok(engine.counts())).is_err(),
-            Self::Gate { gate, reply } => {
-                engine.gate(gate == Gate::Close);
-                reply.send(Ok(())).is_err()
-            }
+            Self::Gate { gate, reply } => reply.send(engine.pause(gate == Gate::Close)).is_err(),
         };
     }
 }
@@ -179,15 +176,30 @@ impl Seat {
 
     /// Carries out a command on the engine, which is the caller's now.
     pub(crate) fn carry_out(&self, command: Command, engine: &mut dyn Engine, now: Time) {
-        if let Command::Gate { gate, .. } = &command {
-            self.paused.store(*gate == Gate::Close, Ordering::SeqCst);
+        if let Command::Gate { gate, reply } = command {
+            let paused = gate == Gate::Close;
+            let done = engine.pause(paused);
+            if done.is_ok() {
+                self.paused.store(paused, Ordering::SeqCst);
+            }
+            // Nobody may wait for the answer.
+            let _ = reply.send(done);
+            return;
         }
         command.carry_out(engine, now);
     }
 
-    /// Closes the gate of an engine, which is the caller's.
+    /// Another process has paused or resumed the pipeline for all.
+    pub(crate) fn follow(&self, paused: bool) {
+        self.paused.store(paused, Ordering::SeqCst);
+    }
+
+    /// Pauses an engine, which is the caller's, for all who share it if they can be told.
     pub(crate) fn pause(&self, engine: &mut dyn Engine) {
-        engine.gate(true);
+        // If the others cannot be told, this process is paused alone.
+        if engine.pause(true).is_err() {
+            engine.gate(true);
+        }
         self.paused.store(true, Ordering::SeqCst);
     }
 

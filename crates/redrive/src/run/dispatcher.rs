@@ -74,6 +74,8 @@ pub(crate) struct Dispatcher {
     pub(crate) last_runs: LastRuns,
     pub(crate) name: Arc<str>,
     pub(crate) answers: Answers,
+    /// Whether the pipeline was paused for all processes, as far as this one has followed.
+    pub(crate) group_paused: bool,
     pub(crate) buffers: Buffers,
 }
 
@@ -172,17 +174,18 @@ impl Dispatcher {
             let gate = if let Command::Gate { gate, .. } = &command { Some(*gate) } else { None };
             self.seat.carry_out(command, self.engine.as_mut(), now);
             match gate {
-                Some(Gate::Close) => self.machine.pause(true),
-                Some(Gate::Open { anyway, lifted }) => {
+                Some(Gate::Close) if self.seat.is_paused() => self.machine.pause(true),
+                Some(Gate::Open { anyway, lifted }) if !self.seat.is_paused() => {
                     self.machine.resume(anyway);
                     if lifted {
                         self.machine.lift_wait(now);
                     }
                 }
-                None => {}
+                _ => {}
             }
             self.watch.happened();
         }
+        self.follow_group();
         let heard_ends = self.hear_ends();
         let took = self.take()?;
         let settled = self.settle()?;
@@ -193,6 +196,22 @@ impl Dispatcher {
         }
         self.watch.publish_if_due(self.engine.as_mut(), &mut self.machine, now)?;
         Ok(happened)
+    }
+
+    /// Does as others do who have paused or resumed the pipeline for all.
+    fn follow_group(&mut self) {
+        let Some(paused) = self.engine.shared_pause().filter(|paused| *paused != self.group_paused) else {
+            return;
+        };
+        self.group_paused = paused;
+        if paused {
+            self.machine.pause(true);
+        } else {
+            self.engine.gate(false);
+            self.machine.resume(false);
+        }
+        self.seat.follow(paused);
+        self.watch.happened();
     }
 
     /// Carries out what concerns deliveries that the machine holds, or the breaker; gives the rest back.

@@ -58,8 +58,8 @@ impl Runner {
 
     /// Polls a call once. Whether it waits for something and got a task of its own.
     fn begin(&self, start: Start) -> bool {
-        let Start { call, message, attempt, replays } = start;
-        let calling = Calling { message, attempt, replays, pipeline: &self.pipeline };
+        let Start { call, message, attempt, replays, origin } = start;
+        let calling = Calling { message, attempt, replays, origin, pipeline: &self.pipeline };
         let first = catch_unwind(AssertUnwindSafe(|| {
             let mut attempt = self.handler.start(calling);
             match attempt.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

@@ -120,6 +120,7 @@ impl Running {
             last_runs: LastRuns::after(&[]),
             name: Arc::clone(&built.name),
             answers: Answers::default(),
+            group_paused: false,
             buffers: Buffers::default(),
         };
         let last_word = LastWord { pipeline: Arc::clone(&built.name), ends };

@@ -1,11 +1,12 @@
 //! The witness: somebody other than Redrive who knows which ids had their effect.
 
-use std::path::Path;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
 
 use super::postgres::Postgres;
 use super::stub::Stub;
 use crate::client::Place;
-use crate::exit::Failed;
+use crate::exit::{Exit, Failed};
 
 #[derive(Debug)]
 pub enum Witness {
@@ -13,6 +14,8 @@ pub enum Witness {
     Postgres(Postgres),
     /// The ledger of `redrive downstream`, over HTTP.
     Stub(Stub),
+    /// A file with one id on each line, such as somebody else's query gives.
+    File(PathBuf),
 }
 
 /// What else a witness says.
@@ -35,8 +38,11 @@ impl Witness {
             })?;
             return Stub::new(place, ca_file).map(Self::Stub);
         }
-        Err(Failed::usage("--applied is neither postgres://… nor http://…")
-            .hint("give the database with the table `applied`, or the address of `redrive downstream`, http://127.0.0.1:7335"))
+        if !url.contains("://") && Path::new(url).is_file() {
+            return Ok(Self::File(PathBuf::from(url)));
+        }
+        Err(Failed::usage("--applied is neither postgres://…, nor http://…, nor a file")
+            .hint("give the database with the table `applied`, the address of `redrive downstream`, http://127.0.0.1:7335, or a file with one id on each line"))
     }
 
     /// How the proof is called in the output.
@@ -44,6 +50,7 @@ impl Witness {
         match self {
             Self::Postgres(_) => "by id against postgres",
             Self::Stub(_) => "by id against the downstream's ledger",
+            Self::File(_) => "by id against a file",
         }
     }
 
@@ -52,6 +59,7 @@ impl Witness {
         match self {
             Self::Postgres(postgres) => postgres.applied(each).await,
             Self::Stub(stub) => stub.applied(each).await,
+            Self::File(path) => read_ids(path, each),
         }
     }
 
@@ -59,16 +67,48 @@ impl Witness {
     pub async fn effects(&self, table: &str, each: &mut impl FnMut(&str)) -> Result<(), Failed> {
         match self {
             Self::Postgres(postgres) => postgres.effects(table, each).await,
-            Self::Stub(_) => {
-                Err(Failed::usage("--effects is a table of a database; the downstream's ledger has none"))
+            Self::Stub(_) | Self::File(_) => {
+                Err(Failed::usage("--effects is a table of a database; only postgres://… has one"))
             }
         }
     }
 
     pub async fn testimony(&self) -> Result<Testimony, Failed> {
         match self {
-            Self::Postgres(_) => Ok(Testimony::default()),
+            Self::Postgres(_) | Self::File(_) => Ok(Testimony::default()),
             Self::Stub(stub) => Ok(Testimony { repeats_merged: stub.duplicates().await? }),
         }
+    }
+}
+
+/// Every line that is not empty is an id.
+fn read_ids(path: &Path, each: &mut impl FnMut(&str)) -> Result<(), Failed> {
+    let failed = |error: std::io::Error| {
+        Failed::new(Exit::Bad, format!("--applied: {} cannot be read: {error}", path.display()))
+    };
+    for line in BufReader::new(std::fs::File::open(path).map_err(failed)?).lines() {
+        let line = line.map_err(failed)?;
+        let id = line.trim();
+        if !id.is_empty() {
+            each(id);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_a_witness_with_one_id_on_each_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("applied.txt");
+        std::fs::write(&path, "o-1\n\no-2\r\no-1\n").unwrap();
+        let Ok(Witness::File(path)) = Witness::at(path.to_str().unwrap(), None) else { panic!("no witness") };
+        let mut seen = Vec::new();
+        read_ids(&path, &mut |id| seen.push(id.to_owned())).unwrap();
+        assert_eq!(seen, ["o-1", "o-2", "o-1"]);
+        assert!(Witness::at("no-such-file", None).is_err());
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use redrive::Ordering;
 use redrive_core::duration;
 use redrive_kafka::begin::ran_before;
 use redrive_kafka::build::Build;
 use redrive_kafka::scan::Scan;
-use redrive_kafka::topics::{Survey, Topics, TopicsFault, acls, survey};
+use redrive_kafka::topics::{Survey, Topics, TopicsFault, acl_commands, survey};
 use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 use serde_json::{Value, json};
 
@@ -108,7 +109,6 @@ fn topics(
     pipeline: &KafkaPipeline,
     settings: &PipelineConfig,
 ) -> Result<Vec<Finding>, Failed> {
-    let allowed = acls(cluster, pipeline);
     let found = match survey(cluster, pipeline) {
         Ok(found) => found,
         Err(TopicsFault::NoSource { topic }) => {
@@ -124,10 +124,23 @@ fn topics(
             ];
             return Ok(vec![finding]);
         }
+        Err(fault @ TopicsFault::Hidden { .. }) => {
+            return Ok(vec![Finding::new(Some(false), fault.to_string()), allowed(cluster, pipeline)]);
+        }
         Err(fault) => return Err(engine_failed(&fault.into())),
     };
     let bootstrap = cluster.bootstrap();
-    let mut findings = vec![source(&found, settings)];
+    let mut findings = source(&found, settings);
+    if !found.hidden.is_empty() {
+        let fault = TopicsFault::Hidden { topics: found.hidden.clone() };
+        findings.push(Finding::new(Some(false), fault.to_string()));
+    }
+    findings.extend(found.unread.iter().map(|name| {
+        let text =
+            format!("the settings of {name} may not be read: the permission DescribeConfigs is missing");
+        Finding::new(Some(false), text)
+    }));
+    findings.extend(uneven(&found, settings, bootstrap));
     if !found.missing.is_empty() {
         findings.push(missing(&found, bootstrap, cluster.topics));
     }
@@ -136,14 +149,16 @@ fn topics(
         finding.more = vec!["repair it with:".to_owned(), indented(&wrong.command(bootstrap))];
         findings.push(finding);
     }
-    if found.missing.is_empty() && found.wrong.is_empty() {
+    let known = found.hidden.is_empty() && found.unread.is_empty();
+    if found.missing.is_empty() && found.wrong.is_empty() && known {
         let facts = &found.found[0];
         findings.push(Finding::new(
             Some(true),
             format!(
-                "{} topics, {} partitions each, replication {}, min.insync.replicas {}; nothing in them expires",
-                found.found.len(),
+                "{} topics with {} partitions each and {}, replication {}, min.insync.replicas {}; nothing in them expires",
+                found.found.len().saturating_sub(1),
                 facts.partitions,
+                found.topics.control,
                 facts.replication,
                 facts.min_insync
             ),
@@ -152,10 +167,41 @@ fn topics(
     findings.extend(found.warnings.iter().map(|warning| Finding::new(None, warning.as_str())));
     findings.push(lost_broker(&found));
     findings.push(start(cluster, pipeline, &found.topics)?);
-    let mut needed = Finding::new(None, "ACLs needed, where the cluster has any:");
-    needed.more = allowed.iter().map(|line| format!("  {line}")).collect();
-    findings.push(needed);
+    findings.push(Finding::new(None, OLDEST_KAFKA));
+    findings.push(allowed(cluster, pipeline));
     Ok(findings)
+}
+
+/// What the engine uses that older brokers do not have: static members, transactions, headers, deleting records.
+const OLDEST_KAFKA: &str = "needs Apache Kafka 2.4 or later; tested with 4.3";
+
+fn allowed(cluster: &Cluster, pipeline: &KafkaPipeline) -> Finding {
+    let (commands, to_source) = acl_commands(cluster, pipeline);
+    let mut needed = Finding::new(None, "ACLs needed, where the cluster has any:");
+    needed.more = commands.iter().map(|command| indented(command)).collect();
+    needed.more.push("for `dlq replay --to source` also:".to_owned());
+    needed.more.extend(to_source.iter().map(|command| indented(command)));
+    needed
+}
+
+/// Where keys are ordered, the tiers have to have as many partitions as the source, retired ones too.
+fn uneven(found: &Survey, settings: &PipelineConfig, bootstrap: &str) -> Option<Finding> {
+    let uneven = found.uneven.as_ref().filter(|_| settings.ordering == Ordering::Key)?;
+    let mut finding = Finding::new(Some(false), uneven.to_string());
+    finding.more =
+        vec!["wait until nothing is pending if you can, then give all of them the same number:".to_owned()];
+    let tiers = found.topics.tiers.iter().map(|(_, name)| name).chain(&found.topics.retired);
+    let count = uneven.of_source.max(uneven.of_tier);
+    finding.more.extend(tiers.chain([&found.topics.replay]).map(|topic| {
+        format!(
+            "  kafka-topics.sh --bootstrap-server {bootstrap} --alter --topic {topic} --partitions {count}"
+        )
+    }));
+    finding.more.push(
+        "messages that wait in a tier by then may be overtaken once by later ones of their key, and are counted"
+            .to_owned(),
+    );
+    Some(finding)
 }
 
 fn missing(found: &Survey, bootstrap: &str, mode: TopicsMode) -> Finding {
@@ -183,7 +229,43 @@ fn indented(command: &str) -> String {
 }
 
 /// The source must keep what waits while the sink is down.
-fn source(found: &Survey, settings: &PipelineConfig) -> Finding {
+fn source(found: &Survey, settings: &PipelineConfig) -> Vec<Finding> {
+    let facts = &found.source;
+    if !facts.settings_known {
+        let text = format!(
+            "source {}: {} partitions, replication {}; its settings may not be read",
+            facts.name, facts.partitions, facts.replication
+        );
+        return vec![Finding::new(None, text)];
+    }
+    let mut findings = vec![kept(found, settings)];
+    if facts.retention_bytes >= 0 {
+        let text = format!(
+            "source {} has retention.bytes={}: under load it keeps its records for a shorter time than retention.ms says, \
+             and what was not read by then is lost",
+            facts.name, facts.retention_bytes
+        );
+        findings.push(Finding::new(None, text));
+    }
+    if facts.cleanup.contains("compact") {
+        let text = format!(
+            "source {} has cleanup.policy={}: of records with one key only the last stays, so messages that were not read in \
+             time are never delivered",
+            facts.name, facts.cleanup
+        );
+        findings.push(Finding::new(None, text));
+    }
+    if !matches!(facts.compression.as_str(), "producer" | "uncompressed") {
+        let text =
+            format!("source {} is compressed with {}, which this build reads", facts.name, facts.compression);
+        findings.extend(
+            found.wrong.iter().all(|wrong| wrong.topic != facts.name).then(|| Finding::new(None, text)),
+        );
+    }
+    findings
+}
+
+fn kept(found: &Survey, settings: &PipelineConfig) -> Finding {
     let facts = &found.source;
     let what = format!(
         "source {}: {} partitions, replication {}, min.insync.replicas {}",

@@ -1,7 +1,9 @@
 //! `redrive status --members`: the processes that share a pipeline's work, asked of the cluster itself.
 
+use redrive_kafka::control;
 use redrive_kafka::members::{Member, members};
 use redrive_kafka::scan::{Scan, Span};
+use redrive_kafka::topics::Topics;
 use serde_json::json;
 
 use crate::args::Global;
@@ -25,6 +27,7 @@ pub fn run(pipeline: &str, global: &Global, out: &mut Output) -> Result<Exit, Fa
     found.sort_by_key(|member| member.partitions(&of.source).first().copied().unwrap_or(i32::MAX));
     let scan = Scan::new(&cluster).map_err(failed)?;
     let spans = scan.spans(&of.source).map_err(failed)?;
+    let pause = control::read(&cluster, &Topics::of(of)).map_err(failed)?;
     let flying = found.iter().map(|member| scan.in_flight(&member.assigned));
     let flying: Vec<u64> = flying.collect::<Result<_, _>>().map_err(failed)?;
     if out.is_json() {
@@ -33,8 +36,21 @@ pub fn run(pipeline: &str, global: &Global, out: &mut Output) -> Result<Exit, Fa
             .zip(&flying)
             .map(|(member, flying)| as_json(member, pipeline, &of.source, &spans, *flying))
             .collect();
-        out.json(&json!({"pipeline": pipeline, "group": cluster.group, "state": state, "members": members}))?;
+        out.json(&json!({
+            "pipeline": pipeline,
+            "group": cluster.group,
+            "state": state,
+            "paused": pause.map(|pause| json!({"by": pause.by, "at": pause.at})),
+            "members": members,
+        }))?;
         return Ok(Exit::Ok);
+    }
+    if let Some(pause) = &pause {
+        let text = format!(
+            "PAUSED for all members, at {} since {}: nothing is delivered until `redrive resume {pipeline}`",
+            pause.by, pause.at
+        );
+        out.line(&out.paint(Style::Warning, &text))?;
     }
     if found.is_empty() {
         out.line(&format!("group {} has no member that reads {pipeline} ({state})", cluster.group))?;

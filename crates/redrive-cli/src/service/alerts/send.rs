@@ -41,7 +41,7 @@ impl Sender {
                 let message = Message::builder(notice.id()).payload(body.into_bytes()).build();
                 let message = message.map_err(|error| error.to_string())?;
                 let pipeline = notice.pipeline.as_deref().unwrap_or("redrive").into();
-                let sent = sink.deliver(Call { message, attempt, replays: 0, pipeline }).await;
+                let sent = sink.deliver(Call { message, attempt, replays: 0, pipeline, origin: None }).await;
                 sent.map_err(|failure| failure.chain())
             }
             Self::Command { words, timeout } => run(words, notice, body.as_bytes(), *timeout).await,

@@ -231,7 +231,9 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         };
         let due = due.map(Time::from_millis);
         let suspect = self.suspects.of(seq, now).map(Box::new);
-        Ok(Claimed::Taken(Box::new(Delivery { receipt, message, meta, history, due, doomed: None, suspect })))
+        let (arrived, doomed) = (None, None);
+        let taken = Delivery { receipt, message, meta, history, due, arrived, origin: None, doomed, suspect };
+        Ok(Claimed::Taken(Box::new(taken)))
     }
 
     /// One that came back unstarted is in memory.

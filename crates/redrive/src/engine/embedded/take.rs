@@ -283,6 +283,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
             meta: content.meta,
             history: content.history,
             due: content.due.map(Time::from_millis),
+            arrived: None,
+            origin: None,
             doomed,
             suspect: self.suspects.of(seq, self.now).map(Box::new),
         }))
@@ -385,7 +387,8 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         self.in_flight.insert(seq, held);
         let (message, meta, history) = (damaged_message(seq)?, Meta::default(), History::default());
         let due = if let Was::Waiting { due } = was { Some(Time::from_millis(due)) } else { None };
-        Ok(Delivery { receipt, message, meta, history, due, doomed: Some(Reason::Corrupt), suspect: None })
+        let (arrived, doomed) = (None, Some(Reason::Corrupt));
+        Ok(Delivery { receipt, message, meta, history, due, arrived, origin: None, doomed, suspect: None })
     }
 
     /// The key of a message that stands in line, found the slow way: its content cannot be read.

@@ -270,6 +270,8 @@ impl Inner {
             meta: entry.meta,
             history: entry.history.clone(),
             due: entry.due,
+            arrived: None,
+            origin: None,
             doomed,
             suspect,
         }
