@@ -10,7 +10,7 @@ use redrive::timestamp;
 
 use crate::begin::BEGUN;
 use crate::engine::{Claim, DueReserve, KafkaEngine, LastCommit, Target, Then, wall_time};
-use crate::lane::{Lane, LaneKind, Stopped};
+use crate::lane::{Lane, LaneKind, Read, Stopped};
 use crate::mailbox::{Assigned, FailKind, LaneEnd, LaneStart, Note};
 use crate::produce::{Body, Production};
 use crate::started;
@@ -92,7 +92,7 @@ impl KafkaEngine {
             Note::End { epoch, lane } if epoch == self.epoch => {
                 self.goes_on(lane);
                 self.lanes[lane].end_met();
-                self.lanes[lane].at_end = true;
+                self.lanes[lane].read = Read::AtEnd;
                 self.open_read_partitions();
                 self.start_when_read();
             }
@@ -291,8 +291,9 @@ impl KafkaEngine {
         self.held_back.retain(|partition| {
             let here = |topic: &Arc<str>| by_name.contains_key(&(Arc::clone(topic), *partition));
             let together = tiers.iter().all(|(_, target)| here(&target.name)) && here(&replay.name);
-            let unread =
-                |lane: &Lane| lane.partition == *partition && lane.kind != LaneKind::Source && !lane.ended;
+            let unread = |lane: &Lane| {
+                lane.partition == *partition && lane.kind != LaneKind::Source && !lane.has_ended()
+            };
             !together || lanes.iter().any(unread)
         });
     }
@@ -305,7 +306,7 @@ impl KafkaEngine {
         let unread = |lane: &Lane| {
             lane.kind != LaneKind::Source
                 && lane.stopped.is_none()
-                && (!lane.ended || lane.next < lane.late_end)
+                && (!lane.has_ended() || lane.next < lane.late_end)
         };
         let is_late = |then: &Then| match then {
             Then::Mark { epoch, .. } => *epoch != self.epoch,

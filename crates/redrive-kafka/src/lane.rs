@@ -60,6 +60,17 @@ pub struct Writing {
     pub prefix: u64,
 }
 
+/// How far a partition was read since it was assigned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// Its end was not met yet.
+    Behind,
+    /// Nothing has come since its end was met.
+    AtEnd,
+    /// Its end was met, and more has come.
+    Onward,
+}
+
 #[derive(Debug)]
 pub struct Lane {
     pub kind: LaneKind,
@@ -74,9 +85,7 @@ pub struct Lane {
     /// One behind the last record, as far as is known.
     pub end: u64,
     /// Whether its end was met since it was assigned.
-    pub ended: bool,
-    /// Whether nothing has come since its end was met.
-    pub at_end: bool,
+    pub read: Read,
     /// Up to where it holds nothing more to read. Beyond the last record there may be the ends of transactions.
     pub empty_to: u64,
     /// Set if nothing more will come, and why.
@@ -142,8 +151,7 @@ impl Lane {
             room,
             next: committed,
             end: committed,
-            ended: false,
-            at_end: false,
+            read: Read::Behind,
             empty_to: 0,
             stopped: None,
             done_before: done.clone(),
@@ -186,14 +194,18 @@ impl Lane {
             self.mark(hole);
         }
         self.next = offset + 1;
-        self.at_end = false;
+        if self.read == Read::AtEnd {
+            self.read = Read::Onward;
+        }
         self.end = self.end.max(self.next);
         !self.done.contains(offset)
     }
 
     /// Everything that was there has been read. From now on it holds back.
     pub fn end_met(&mut self) {
-        self.ended = true;
+        if self.read == Read::Behind {
+            self.read = Read::Onward;
+        }
         self.room.bind();
     }
 
@@ -241,9 +253,14 @@ impl Lane {
         waiting as u64 + self.unread()
     }
 
+    /// Whether its end was met since it was assigned.
+    pub fn has_ended(&self) -> bool {
+        self.read != Read::Behind
+    }
+
     /// The client has met the end of the partition at `end`, and if nothing came since, there is no record before it.
     pub fn is_empty_up_to(&mut self, end: u64) {
-        if self.at_end {
+        if self.read == Read::AtEnd {
             self.empty_to = self.empty_to.max(end);
         }
     }
@@ -290,7 +307,7 @@ impl Lane {
         let (below, until) = (self.suspected.below(), self.suspected.due_by());
         let prefix = self.done.prefix();
         let is_left = match self.kind {
-            LaneKind::Source => prefix < below && (prefix < self.next || !self.ended),
+            LaneKind::Source => prefix < below && (prefix < self.next || !self.has_ended()),
             LaneKind::Tier | LaneKind::Replay => leaves || self.suspected.ran().next().is_some(),
         };
         if is_left {

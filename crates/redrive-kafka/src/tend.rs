@@ -227,7 +227,7 @@ impl KafkaEngine {
             let due_by = lane.suspected.due_by();
             let is_early = |due: Time| due_by.is_some_and(|by| due.as_millis() <= by);
             let waits = !lane.out.is_empty() || self.ahead.next_due().is_some_and(is_early);
-            let leaves = !lane.suspected.is_exact() && (waits || !lane.ended);
+            let leaves = !lane.suspected.is_exact() && (waits || !lane.has_ended());
             let (note, _) = note(&lane.standing_at_end(leaves, &self.started), &lane.done);
             Place {
                 topic: Arc::clone(&lane.topic),

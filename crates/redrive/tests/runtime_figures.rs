@@ -96,13 +96,13 @@ async fn everything_is_counted(stores: impl Stores + 'static) {
 
 #[tokio::test]
 async fn everything_is_counted_in_memory() {
-    everything_is_counted(MemoryStores::new()).await;
+    Box::pin(everything_is_counted(MemoryStores::new())).await;
 }
 
 #[tokio::test]
 async fn everything_is_counted_on_disk() {
     let dir = tempfile::tempdir().unwrap();
-    everything_is_counted(Embedded::open(dir.path()).unwrap()).await;
+    Box::pin(everything_is_counted(Embedded::open(dir.path()).unwrap())).await;
 }
 
 #[tokio::test]
