@@ -21,6 +21,7 @@ use crate::options::{Cluster, KafkaPipeline, Start};
 use crate::progress::{CommitNote, Standing, apply_chunk, note, read_chunk_key};
 use crate::record::Reader;
 use crate::room::Room;
+use crate::scan;
 use crate::suspects::Suspected;
 use crate::topics::{Topics, TopicsFault};
 
@@ -101,7 +102,7 @@ pub fn begin(
     for (topic, partition) in &names {
         asked.add_partition(topic, *partition);
     }
-    let committed = consumer.committed_offsets(asked, ASK_MAX)?;
+    let committed = scan::committed(consumer, &asked)?;
     let mut notes: HashMap<Name, (u64, CommitNote)> = HashMap::new();
     for element in committed.elements() {
         element.error()?;

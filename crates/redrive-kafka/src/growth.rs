@@ -14,6 +14,7 @@ use crate::desk::Desk;
 use crate::lane::LaneKind;
 use crate::options::TopicsMode;
 use crate::progress::CommitNote;
+use crate::scan;
 use crate::topics::{self, TopicsFault, Uneven};
 
 /// The way out for somebody whose source has grown while keys are ordered.
@@ -134,7 +135,7 @@ fn committed_of<C: ConsumerContext>(
     if all.count() == 0 {
         return Ok(Vec::new());
     }
-    let committed = consumer.committed_offsets(all, ASK_MAX)?;
+    let committed = scan::committed(consumer, &all)?;
     let read = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
         let Offset::Offset(offset) = element.offset() else { return None };
         let offset = offset.max(0) as u64;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::{Message as _, Offset, TopicPartitionList};
@@ -14,6 +14,8 @@ use crate::progress::CommitNote;
 use crate::{Cluster, reach};
 
 const WAIT: Duration = Duration::from_secs(10);
+/// How long a group may be without a coordinator.
+const COORDINATOR_MAX: Duration = Duration::from_secs(30);
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// A partition that gives nothing for so long does not answer.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -71,7 +73,7 @@ impl Scan {
         if partitions == 0 {
             return Ok(Vec::new());
         }
-        let committed = self.committed(&list).map_err(failed)?;
+        let committed = committed(&self.consumer, &list).map_err(failed)?;
         let span = |partition: i32| {
             let (low, end) = self.watermarks(topic, partition)?;
             let committed = match committed.find_partition(topic, partition).map(|found| found.offset()) {
@@ -96,21 +98,6 @@ impl Scan {
         }
     }
 
-    /// What the group has committed. A cluster that has just started may have to make room for groups first.
-    fn committed(&self, list: &TopicPartitionList) -> Result<TopicPartitionList, KafkaError> {
-        let until = Instant::now() + WAIT;
-        loop {
-            match self.consumer.committed_offsets(list.clone(), WAIT) {
-                Err(KafkaError::MetadataFetch(
-                    RDKafkaErrorCode::NotCoordinator
-                    | RDKafkaErrorCode::CoordinatorNotAvailable
-                    | RDKafkaErrorCode::CoordinatorLoadInProgress,
-                )) if Instant::now() < until => std::thread::sleep(AGAIN_AFTER),
-                answer => return answer,
-            }
-        }
-    }
-
     /// How many messages of these partitions were being delivered when their owners last committed, at most a moment ago.
     pub fn in_flight(&self, assigned: &[(String, Vec<i32>)]) -> Result<u64, EngineError> {
         let mut list = TopicPartitionList::new();
@@ -122,7 +109,7 @@ impl Scan {
         if list.count() == 0 {
             return Ok(0);
         }
-        let committed = self.committed(&list);
+        let committed = committed(&self.consumer, &list);
         let committed = committed.map_err(|error| unavailable(&self.cluster, &error))?;
         let elements = committed.elements();
         let out = elements.iter().map(|place| CommitNote::read(place.metadata(), 0).out);
@@ -240,6 +227,25 @@ fn is_moving(error: &KafkaError) -> bool {
                 | RDKafkaErrorCode::UnknownPartition
         )
     )
+}
+
+/// What the group of this consumer has committed. A cluster that has just started, or lost a broker, has to find a
+/// coordinator for the group first.
+pub(crate) fn committed<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    list: &TopicPartitionList,
+) -> Result<TopicPartitionList, KafkaError> {
+    let until = Instant::now() + COORDINATOR_MAX;
+    loop {
+        match consumer.committed_offsets(list.clone(), WAIT) {
+            Err(KafkaError::MetadataFetch(
+                RDKafkaErrorCode::NotCoordinator
+                | RDKafkaErrorCode::CoordinatorNotAvailable
+                | RDKafkaErrorCode::CoordinatorLoadInProgress,
+            )) if Instant::now() < until => std::thread::sleep(AGAIN_AFTER),
+            answer => return answer,
+        }
+    }
 }
 
 fn unavailable(cluster: &Cluster, error: &KafkaError) -> EngineError {

@@ -8,7 +8,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use redrive::engine::EngineError;
 
 use super::mirror::partitions_in;
-use crate::Cluster;
+use crate::{Cluster, scan};
 
 const WAIT: Duration = Duration::from_secs(10);
 
@@ -52,7 +52,7 @@ fn has_committed(cluster: &Cluster, group: &str, topic: &str, partitions: i32) -
     for partition in 0..partitions {
         list.add_partition(topic, partition);
     }
-    let committed = consumer.committed_offsets(list, WAIT)?;
+    let committed = scan::committed(&consumer, &list)?;
     Ok(committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_))))
 }
 
