@@ -94,8 +94,13 @@ impl Control {
         seen.pause.is_some() || !seen.caught_up
     }
 
-    pub fn pause(&self) -> Option<Pause> {
-        locked(&self.shared.seen).pause.clone()
+    /// Whether the topic was read to its end, so that it is known whether the pipeline is paused.
+    pub fn is_known(&self) -> bool {
+        locked(&self.shared.seen).caught_up
+    }
+
+    pub fn is_paused(&self) -> bool {
+        locked(&self.shared.seen).pause.is_some()
     }
 
     /// Why it is not known whether the pipeline is paused, if that takes too long.

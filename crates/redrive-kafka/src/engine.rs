@@ -262,6 +262,7 @@ impl KafkaEngine {
     /// Whether partitions are assigned and each was read to its end once, and all letters are known.
     pub fn has_caught_up(&self) -> bool {
         self.letters.are_loaded()
+            && self.control.is_known()
             && !self.lanes.is_empty()
             && self.claim == Claim::Ours
             && self.lanes.iter().all(|lane| lane.ended)

@@ -67,7 +67,7 @@ impl Engine for KafkaEngine {
     }
 
     fn next_due(&self) -> Option<Time> {
-        if self.gated || self.control.holds() || self.claim != Claim::Ours {
+        if self.gated || self.control.is_paused() || self.claim != Claim::Ours {
             return None;
         }
         let first = |set: &std::collections::BTreeSet<(u64, u64)>| {
@@ -78,6 +78,7 @@ impl Engine for KafkaEngine {
         let next =
             [self.ahead.next_due(), under_way, put_back, first(&self.copying)].into_iter().flatten().min()?;
         let starts = self.held_back.is_empty()
+            && self.control.is_known()
             && !self.twins.is_reading()
             && self.unsure.is_none()
             && self.unwritten.is_empty();
@@ -96,7 +97,7 @@ impl Engine for KafkaEngine {
     }
 
     fn shared_pause(&self) -> Option<bool> {
-        Some(self.control.pause().is_some())
+        Some(self.control.is_paused())
     }
 
     fn counts(&self) -> Counts {
