@@ -117,7 +117,11 @@ impl Lane {
     fn asked(&mut self, result: Result<(), EngineError>, acks: &mut AckFile) -> Result<(), Trouble> {
         let Err(error) = result else { return Ok(()) };
         self.hear(acks)?;
-        Err(Trouble::Unread(error))
+        match error {
+            // The index is being rebuilt. Whoever asks later gets an answer.
+            EngineError::Unavailable(_) => Ok(()),
+            error => Err(Trouble::Unread(error)),
+        }
     }
 
     /// Passes on what the engine has acknowledged since.

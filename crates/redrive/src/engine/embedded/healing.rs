@@ -228,7 +228,7 @@ impl<S: Shelf> Shelf for Healing<S> {
             Err(ShelfError::Damaged(why)) => {
                 self.broken(&tables, why);
                 self.heal();
-                Ok(true)
+                self.state().failed.clone().map_or(Ok(true), Err)
             }
             merged => merged,
         }
@@ -244,5 +244,49 @@ impl<S: Shelf> Shelf for Healing<S> {
 
     fn forget_ids_before(&self, at: u64) {
         self.tables().forget_ids_before(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::embedded::keeper::upkeep;
+
+    /// Tables on a disk that has failed.
+    struct Unreadable;
+
+    fn unreadable<T>() -> Result<T, ShelfError> {
+        Err(ShelfError::Damaged("reading: input/output error".into()))
+    }
+
+    impl Shelf for Unreadable {
+        fn get(&self, _: Space, _: &[u8]) -> Result<Option<Vec<u8>>, ShelfError> {
+            unreadable()
+        }
+        fn range(&self, _: Space, _: &[u8], _: Option<&[u8]>, _: usize) -> Result<Vec<Pair>, ShelfError> {
+            unreadable()
+        }
+        fn apply(&self, _: &mut Vec<Write>) -> Result<(), ShelfError> {
+            unreadable()
+        }
+        fn persist(&self) -> Result<(), ShelfError> {
+            unreadable()
+        }
+        fn merge(&self) -> Result<bool, ShelfError> {
+            unreadable()
+        }
+    }
+
+    #[test]
+    fn tables_that_cannot_be_rebuilt_fail_and_nobody_tries_for_ever() {
+        let tables = Healing::new(Arc::new(Unreadable));
+        tables.repair_with(0, Box::new(|_| Err(EngineError::Storage("the disk is gone".into()))));
+        upkeep(&tables);
+        assert!(!tables.is_broken());
+        let asked = tables.ask(Space::Letters, &[1]);
+        assert!(
+            matches!(&asked, Err(ShelfError::Failed(why)) if why.contains("the disk is gone")),
+            "{asked:?}"
+        );
     }
 }

@@ -79,7 +79,7 @@ type Wake = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
 
 /// Who writes: threads of their own, or the caller itself, step by step, in the simulation.
 pub(super) enum Hands<D: Disk, S> {
-    Threads(Vec<JoinHandle<()>>),
+    Threads { writing: Vec<JoinHandle<()>>, upkeeping: JoinHandle<()> },
     Own(Box<Writer<D, Healing<S>>>, Keeper<D, Healing<S>>),
     Gone,
 }
@@ -182,11 +182,11 @@ impl<D: Disk, S: Shelf> Store<D, S> {
         shelf.on_damage(Box::new(move || called.post((), 0)));
         let upkeep = std::thread::Builder::new().name("redrive-upkeep".into());
         let upkeeping = upkeep.spawn(move || run_upkeep(&*shelf, &calls, &|| call(&wake)))?;
-        let mut threads = vec![writing, keeping, upkeeping];
+        let mut writing = vec![writing, keeping];
         if let Some(every) = self.tuning.scrub {
-            threads.push(self.spawn_scrub(disk, every)?);
+            writing.push(self.spawn_scrub(disk, every)?);
         }
-        self.hands = Hands::Threads(threads);
+        self.hands = Hands::Threads { writing, upkeeping };
         Ok(())
     }
 
@@ -309,7 +309,7 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     }
 
     pub(super) fn wait_for_notes(&mut self) -> Result<(), EngineError> {
-        if matches!(self.hands, Hands::Threads(_)) {
+        if matches!(self.hands, Hands::Threads { .. }) {
             match self.notes.wait(None) {
                 Some(notes) => notes.into_iter().try_for_each(|note| self.take_in(note))?,
                 None => return Err(EngineError::Storage("the writer has stopped".into())),
@@ -322,10 +322,14 @@ impl<D: Disk, S: Shelf> Store<D, S> {
     pub(super) fn finish(&mut self) {
         self.commands.close();
         self.tasks.close();
-        self.upkeep.close();
         self.scrub_stop.close();
         match std::mem::replace(&mut self.hands, Hands::Gone) {
-            Hands::Threads(threads) => threads.into_iter().for_each(|thread| drop(thread.join())),
+            Hands::Threads { writing, upkeeping } => {
+                // Who still reads the tables may wait for them to be rebuilt, so upkeep ends last.
+                writing.into_iter().for_each(|thread| drop(thread.join()));
+                self.upkeep.close();
+                drop(upkeeping.join());
+            }
             Hands::Own(mut writer, _) => {
                 if let Err(error) = writer.close() {
                     self.failed = Some(stopped(&error));
@@ -354,7 +358,7 @@ impl<D: Disk, S: Shelf> Drop for Store<D, S> {
     /// What was given to the threads is still written. A store that is written by hand stops where it stands, as if
     /// the process had died.
     fn drop(&mut self) {
-        if matches!(self.hands, Hands::Threads(_)) {
+        if matches!(self.hands, Hands::Threads { .. }) {
             self.finish();
         }
     }
