@@ -104,12 +104,12 @@ fn kills_that_a_supervisor_has_seen_convict_nobody() {
 fn a_pill_among_kills_from_outside_is_found_by_three_deaths_of_its_own() {
     let mut random = Random::new(often("REDRIVE_SEED", 2));
     let mut lives = Lives::new(Death::Abort);
-    let mut deaths = 0;
+    let (mut deaths, mut kills_while_opening) = (0, 0);
     let said = loop {
         assert!(lives.starts < 16, "it never lived");
         // Somebody ends every second process, if the pill leaves the time for it.
         if lives.starts % 2 == 1 {
-            let mut victim = lives.start(true);
+            let (mut victim, calls) = (lives.start(true), lives.calls());
             std::thread::sleep(Duration::from_millis(random.next() % 30));
             if let Some(status) = victim.end_now() {
                 assert_eq!(status.signal(), Some(6));
@@ -117,6 +117,7 @@ fn a_pill_among_kills_from_outside_is_found_by_three_deaths_of_its_own() {
                 lives.last_end = LastEnd::of(status.signal(), false);
             } else {
                 lives.last_end = LastEnd::FromOutside;
+                kills_while_opening += u32::from(lives.calls() == calls);
             }
             continue;
         }
@@ -128,6 +129,7 @@ fn a_pill_among_kills_from_outside_is_found_by_three_deaths_of_its_own() {
         deaths += 1;
         lives.last_end = LastEnd::of(status.signal(), false);
     };
-    assert_eq!(deaths, 3, "{said}");
+    // A process that is killed before it has taken note of the death before it takes that death along.
+    assert!((3..=3 + kills_while_opening).contains(&deaths), "{deaths} deaths: {said}");
     assert_eq!(lives.dead(), [(PILL.to_owned(), Reason::PoisonPill, 3)], "{said}");
 }
