@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -60,10 +61,21 @@ impl Browser {
         browser
     }
 
-    /// The value of an expression in the page; a promise is waited for.
+    /// The value of an expression in the page; a promise is waited for. A document that is replaced meanwhile gives none,
+    /// so the next one is asked.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let wanted = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let answer = self.call("Runtime.evaluate", &wanted);
+        let begun = Instant::now();
+        let answer = loop {
+            match self.try_call("Runtime.evaluate", &wanted) {
+                Ok(answer) => break answer,
+                Err(error) => {
+                    let is_replaced = error["message"].as_str().is_some_and(|why| why.contains("navigated"));
+                    assert!(is_replaced && begun.elapsed() < super::PATIENCE, "{expression}: {error}");
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+        };
         assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
         answer["result"]["value"].clone()
     }
