@@ -1,6 +1,7 @@
 //! The topics of a pipeline as they are against as they must be.
 
 use std::fmt::Write;
+use std::time::{Duration, Instant};
 
 use rdkafka::admin::{NewPartitions, NewTopic, TopicReplication};
 use rdkafka::metadata::Metadata;
@@ -11,6 +12,9 @@ use super::describe::{connect, describe, hidden, metadata, options};
 use super::{Planned, TopicFacts, Topics, TopicsFault};
 use crate::build::Build;
 use crate::{Cluster, KafkaPipeline};
+
+/// How long a cluster may take to know of new topics.
+const SETTLE_MAX: Duration = Duration::from_secs(30);
 
 /// What was found of a pipeline's topics.
 #[derive(Clone, Debug)]
@@ -277,7 +281,8 @@ pub(super) fn make(cluster: &Cluster, found: &Survey) -> Result<(), TopicsFault>
 /// A new topic is known to the whole cluster a moment later; until then it would look as if it were missing.
 fn settle(cluster: &Cluster, found: &Survey) -> Result<(), TopicsFault> {
     let admin = connect(cluster)?;
-    for _ in 0..100 {
+    let until = Instant::now() + SETTLE_MAX;
+    while Instant::now() < until {
         let metadata = metadata(cluster, &admin)?;
         let is_there = |planned: &Planned| {
             metadata.topics().iter().any(|topic| {
@@ -289,7 +294,7 @@ fn settle(cluster: &Cluster, found: &Survey) -> Result<(), TopicsFault> {
         if found.missing.iter().all(is_there) {
             break;
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
 }
