@@ -59,7 +59,7 @@ impl<D: Disk, S: Shelf> Keeper<D, S> {
     pub fn run(self, tasks: &Mailbox<Task>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
         while let Some(arrived) = tasks.wait(None) {
             for task in arrived {
-                // A panic in the index library must not leave the owner waiting for an answer.
+                // A panic must not leave the owner waiting for an answer.
                 let worked = catch_unwind(AssertUnwindSafe(|| self.work(task)));
                 let note = worked
                     .unwrap_or_else(|_| Some(Note::Failed(ShelfError::Damaged("it panicked".into()).into())));
