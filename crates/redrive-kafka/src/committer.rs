@@ -13,7 +13,8 @@ use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::TopicPartitionList;
 
 use crate::desk::Desk;
-use crate::mailbox::{Mailbox, locked};
+use crate::locked::locked;
+use crate::mailbox::Mailbox;
 
 /// At the end a commit that hangs is left behind.
 const END_MAX: Duration = Duration::from_secs(2);

@@ -16,7 +16,8 @@ use redrive::engine::EngineError;
 use serde::{Deserialize, Serialize};
 
 use crate::Cluster;
-use crate::mailbox::{Mailbox, locked};
+use crate::locked::locked;
+use crate::mailbox::Mailbox;
 use crate::topics::Topics;
 
 const PAUSE: &str = "pause";

@@ -17,7 +17,7 @@ use rdkafka::statistics::Statistics;
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
 
-use crate::mailbox::locked;
+use crate::locked::locked;
 use crate::trouble::Trouble;
 
 #[derive(Debug)]

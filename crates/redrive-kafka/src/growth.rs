@@ -17,11 +17,6 @@ use crate::progress::CommitNote;
 use crate::scan;
 use crate::topics::{self, TopicsFault, Uneven};
 
-/// The way out for somebody whose source has grown while keys are ordered.
-pub const EXTEND_TIERS: &str = "extend the tiers and the replay topic to the same number (`redrive check --kafka` prints the \
-     commands), then start again; messages that wait in a tier by then may be overtaken once by later ones of their key, and \
-     redrive_key_order_voided_total counts them, so wait until nothing is pending before you add partitions";
-
 /// How many partitions the topics have. If the source has grown, the tiers grow first. Where keys are ordered that is
 /// refused: the retries of a key would wait in another partition than its new messages, perhaps at another member.
 pub fn follow(consumer: &BaseConsumer<Desk>, plan: &Plan) -> Result<HashMap<Arc<str>, i32>, AssignFault> {

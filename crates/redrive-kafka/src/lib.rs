@@ -34,6 +34,7 @@ pub mod committer;
 pub mod desk;
 mod fenced;
 mod growth;
+mod locked;
 pub mod mailbox;
 pub mod poll;
 mod read;

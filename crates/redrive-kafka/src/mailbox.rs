@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 
 use redrive::engine::ProblemKind;
@@ -10,6 +10,7 @@ use redrive::engine::completion::CompletionSet;
 
 use crate::died::Died;
 use crate::lane::LaneKind;
+use crate::locked::locked;
 use crate::room::Room;
 use crate::suspects::Suspected;
 use crate::waiting::Polled;
@@ -225,8 +226,4 @@ impl Mailbox {
             reader.unpark();
         }
     }
-}
-
-pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

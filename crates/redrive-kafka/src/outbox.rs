@@ -13,7 +13,8 @@ use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{Producer as _, ThreadedProducer};
 
-use crate::mailbox::{Mailbox, locked};
+use crate::locked::locked;
+use crate::mailbox::Mailbox;
 use crate::produce::{Body, Ended, Production, Report, Reports, connect, send};
 use crate::trouble::Trouble;
 

@@ -1,8 +1,9 @@
 //! What waits in this member's memory: listed, and taken out by number. What was not read yet, and what other members own,
 //! is not seen here.
 
+use redrive::engine::Claimed;
 use redrive::engine::letter::SCAN_BYTES;
-use redrive::engine::pending::{Claimed, PendingAt, PendingMessage, PendingScan, PendingState};
+use redrive::engine::pending::{PendingAt, PendingMessage, PendingScan, PendingState};
 use redrive::engine::{Delivery, EngineError, Receipt};
 
 use crate::engine::{Claim, KafkaEngine};

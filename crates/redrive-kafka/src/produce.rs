@@ -11,7 +11,8 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
 
-use crate::mailbox::{Mailbox, locked};
+use crate::locked::locked;
+use crate::mailbox::Mailbox;
 use crate::record::{CopyRecord, Origin, headers};
 use crate::trouble::Trouble;
 

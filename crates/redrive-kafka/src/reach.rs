@@ -12,7 +12,7 @@ use rdkafka::producer::{BaseProducer, DeliveryResult, Producer as _, ProducerCon
 use redrive::engine::EngineError;
 
 use crate::Cluster;
-use crate::mailbox::locked;
+use crate::locked::locked;
 
 /// A cluster that is well answers within this; after it, the reason is looked for.
 const AT_ONCE: Duration = Duration::from_secs(3);

@@ -10,10 +10,9 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use crate::assign::{self, AssignFault, Begun};
 use crate::begin;
 use crate::desk::Change;
-use crate::growth::EXTEND_TIERS;
 use crate::mailbox::{Assigned, FailKind, Note, Place};
 use crate::poll::{Polling, Reading};
-use crate::topics::TopicsFault;
+use crate::topics::{EXTEND_TIERS, TopicsFault};
 
 /// How much later than the engine the polling thread gives up on it.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);

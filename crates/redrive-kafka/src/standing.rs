@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 
 use crate::Cluster;
-use crate::mailbox::locked;
+use crate::locked::locked;
 use crate::members::members_by;
 
 const EVERY: Duration = Duration::from_secs(5);

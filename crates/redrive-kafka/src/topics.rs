@@ -10,7 +10,6 @@ use std::time::Duration;
 use redrive::engine::EngineError;
 use redrive_core::duration;
 
-use crate::growth::EXTEND_TIERS;
 use crate::{Cluster, KafkaPipeline, TopicsMode, reach};
 
 pub(crate) use blocking::wait;
@@ -18,6 +17,11 @@ pub(crate) use describe::ANSWER_WITHIN;
 pub use describe::TopicFacts;
 pub use plan::{Planned, Role, acl_commands};
 pub use survey::{Survey, Uneven, Wrong, survey};
+
+/// The way out for somebody whose source has grown while keys are ordered.
+pub const EXTEND_TIERS: &str = "extend the tiers and the replay topic to the same number (`redrive check --kafka` prints the \
+     commands), then start again; messages that wait in a tier by then may be overtaken once by later ones of their key, and \
+     redrive_key_order_voided_total counts them, so wait until nothing is pending before you add partitions";
 
 /// Every topic of a pipeline by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-use crate::mailbox::locked;
+use crate::locked::locked;
 
 /// How long between two lines about the same problem.
 const TELL_EVERY: Duration = Duration::from_secs(10);

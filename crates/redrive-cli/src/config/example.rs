@@ -3,28 +3,26 @@
 use redrive_core::{Ratio, duration};
 
 use super::default;
-use super::reader::Section;
 use super::tree::Data;
 
-/// `key = value` as the default file shows it, for a key with or without dots; for a table its first key.
-pub(super) fn example(section: &Section<'_>, key: &str) -> Option<String> {
-    let path = section.path_of(key);
+/// `name = value` as the default file shows it for the key at `path`, with or without dots; for a table its first key.
+pub(super) fn example(path: &str, name: &str) -> Option<String> {
     let settings = default::settings();
     let own = settings.iter().find(|setting| format!("{}.{}", setting.table, setting.key) == path);
     if let Some(own) = own {
-        return Some(format!("{} = {}", section.name(key), own.value));
+        return Some(format!("{name} = {}", own.value));
     }
     let first = settings.iter().find(|setting| {
-        setting.table == path || setting.table.strip_prefix(&path).is_some_and(|rest| rest.starts_with('.'))
+        setting.table == path || setting.table.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
     })?;
-    let below = first.table.strip_prefix(&path)?;
-    Some(format!("{}{below}.{} = {}", section.name(key), first.key, first.value))
+    let below = first.table.strip_prefix(path)?;
+    Some(format!("{name}{below}.{} = {}", first.key, first.value))
 }
 
 /// A number in quotes, with the unit that the default file shows for the key: `"30s"` for 30, `"20%"` for 20.
-pub(super) fn with_unit(section: &Section<'_>, key: &str, data: &Data) -> Option<String> {
+pub(super) fn with_unit(table: &str, key: &str, data: &Data) -> Option<String> {
     let settings = default::settings();
-    let shown = settings.iter().find(|setting| setting.table == section.path && setting.key == key)?;
+    let shown = settings.iter().find(|setting| setting.table == table && setting.key == key)?;
     let shown = shown.value.trim_start_matches('[').split('"').nth(1)?;
     let (is_span, is_share) = (duration::parse(shown).is_ok(), shown.parse::<Ratio>().is_ok());
     match data {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use super::secrets;
+use super::keys;
 use super::source::Source;
 use super::tree::At;
 use crate::output::{Paint, Style};
@@ -264,7 +264,7 @@ struct Shown {
 fn shown(source: &Source, span: &Range<usize>) -> Option<Shown> {
     let place = source.place(span.start);
     let text = source.line_text(place.line);
-    if !secrets::may_be_shown(source.text(), text) {
+    if !keys::may_be_shown(source.text(), text) {
         return None;
     }
     // A tab is one character wide here, so that carets stand where they should.

@@ -192,6 +192,18 @@ pub fn is_plain(key: &str) -> bool {
     known && !may_hold_secrets.contains(&last)
 }
 
+/// Whether a line of the file may appear in a message. Only a line that sets a single plain key of ours may: a line in
+/// the middle of a text of several lines, a table of headers or an unknown key can hold anything.
+pub(super) fn may_be_shown(whole: &str, line: &str) -> bool {
+    let Some((key, value)) = line.split_once('=') else {
+        return line.trim_start().starts_with('[');
+    };
+    let key = key.trim();
+    let several_lines = whole.contains("\"\"\"") || whole.contains("'''");
+    let credentials = value.contains('@');
+    is_plain(key) && !several_lines && !credentials && !value.contains('{')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,5 +232,19 @@ mod tests {
         assert_eq!(meant("nowhere", "tiers"), None);
         assert_eq!(elsewhere("", "listen"), Some("server"));
         assert_eq!(elsewhere("", "name"), None, "several tables take it");
+    }
+
+    #[test]
+    fn only_lines_with_a_plain_key_of_ours_are_shown() {
+        let shown = |line: &str| may_be_shown(line, line);
+        assert!(shown("tiers = [\"30s\", \"5s\"]"));
+        assert!(shown("  timeout = 5"));
+        assert!(shown("[engine"));
+        assert!(!shown("secret = \"hunter2\""));
+        assert!(!shown("headers = { authorization = \"Bearer hunter2\" }"));
+        assert!(!shown("authorization = \"Bearer hunter2\""));
+        assert!(!shown("url = \"https://user:hunter2@example.com\""));
+        assert!(!shown("hunter2"));
+        assert!(!may_be_shown("x = \"\"\"\nmode = hunter2\n\"\"\"", "mode = hunter2"));
     }
 }

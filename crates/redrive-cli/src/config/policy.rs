@@ -4,7 +4,6 @@ use redrive_core::policy::{BackoffSettings, BudgetSettings, CrashSettings, Given
 use redrive_core::{Policy, PolicyFault, PolicySettings, PolicyWarning, duration};
 use redrive_sinks::webhook::options::TIMEOUT_MAX;
 
-use super::example;
 use super::fault::{Fault, Form};
 use super::reader::{Reader, Section, Set};
 use super::tree::{At, Data, Table};
@@ -177,7 +176,7 @@ fn placed(section: &Section<'_>, sink: Option<&Table>, fault: PolicyFault) -> Fa
     if let Some(at) = in_sink {
         let name = format!("sink.webhook.{key}");
         let problem = problem.replacen(&key, &name, 1);
-        let fix = match example::example(section, &name).filter(|_| fix.starts_with("write it like")) {
+        let fix = match section.example(&name).filter(|_| fix.starts_with("write it like")) {
             Some(example) => example,
             None => fix.replacen(&key, &name, 1),
         };
@@ -198,9 +197,7 @@ fn placed(section: &Section<'_>, sink: Option<&Table>, fault: PolicyFault) -> Fa
         return Fault::line(key, problem, fix, parent.into_iter().collect());
     };
     // Where words are expected, they are told under the value, and an example is the fix. An item of a list has none.
-    if let (true, None, Some(example)) =
-        (fix.starts_with("write it like"), item, example::example(section, &key))
-    {
+    if let (true, None, Some(example)) = (fix.starts_with("write it like"), item, section.example(&key)) {
         return Fault::value(key, problem, example, at).note(fix);
     }
     match problem.split_once(": ") {

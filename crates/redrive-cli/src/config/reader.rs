@@ -6,7 +6,7 @@ use std::time::Duration;
 use redrive_core::policy::Word;
 use redrive_core::{Pick, Ratio, duration};
 
-use super::example::{example, with_unit};
+use super::example;
 use super::fault::Fault;
 use super::keys;
 use super::named::Named;
@@ -78,6 +78,11 @@ impl<'t> Section<'t> {
     /// Where a key stands in the file.
     pub(super) fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// What to write for a key, with it.
+    pub(super) fn example(&self, key: &str) -> Option<String> {
+        example::example(&self.path_of(key), &self.name(key))
     }
 
     fn below(&self, key: &str, table: &'t Table) -> Self {
@@ -213,7 +218,7 @@ impl Reader {
         let name = section.name(key);
         let problem = format!("`{name} = \"{}\"` is not {}", set.value, T::KIND);
         let words = format!("write it like {}", T::ACCEPTED);
-        let fault = match example(section, key) {
+        let fault = match section.example(key) {
             Some(example) => Fault::value(name, problem, example, set.at).note(words),
             None => Fault::value(name, problem, words, set.at),
         };
@@ -261,7 +266,7 @@ impl Reader {
         let name = section.name(key);
         let problem = format!("`{name}` must be a list of texts");
         let note = format!("this is {}", item.kind());
-        let fix = with_unit(section, key, &item.data).or_else(|| example(section, key));
+        let fix = example::with_unit(&section.path, key, &item.data).or_else(|| section.example(key));
         let fix = fix.unwrap_or_else(|| "put it in quotes".to_owned());
         let fault = Fault::value(&name, problem, fix, item.at.clone()).note(note);
         self.fault(section, fault);
@@ -316,12 +321,12 @@ impl Reader {
                     .into_iter()
                     .find_map(|(word, meant)| (word == text).then(|| meant.to_owned()))
             }
-            (data, "a text in quotes") => with_unit(section, &entry.key, data),
+            (data, "a text in quotes") => example::with_unit(&section.path, &entry.key, data),
             _ => None,
         };
         let fix = match meant {
             Some(meant) => format!("{name} = {meant}"),
-            None => example(section, &entry.key).unwrap_or_else(|| format!("make it {wanted}")),
+            None => section.example(&entry.key).unwrap_or_else(|| format!("make it {wanted}")),
         };
         self.fault(section, Fault::value(name, problem, fix, entry.node.at.clone()));
         None

@@ -7,7 +7,6 @@ use redrive_core::nearest::nearest;
 use redrive_server::{Reads, Scope, Token};
 use redrive_sinks::Secret;
 
-use super::example;
 use super::fault::Fault;
 use super::named::Named;
 use super::reader::{Reader, Section};
@@ -72,7 +71,7 @@ impl ServerConfig {
                 };
                 let at = given.or(other).map(|set| set.at).into_iter().collect();
                 let problem = format!("`{is}` is set without `{lacks}`; TLS needs both");
-                let fix = example::example(section, lacks).unwrap_or_default();
+                let fix = section.example(lacks).unwrap_or_default();
                 reader.fault(section, Fault::line(lacks, problem, fix, at));
                 None
             }

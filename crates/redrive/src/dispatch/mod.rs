@@ -29,7 +29,7 @@ pub use health::{EndpointFigures, HealthChange, HealthChanged, HealthEntry, Heal
 pub use incident::Incident;
 pub use machine::{Ended, Machine, Parked, Start, Tally, Views};
 pub use permits::{Permit, Permits};
-pub use protection::{Protection, ProtectionSettings};
+pub use protection::{BreakerOrder, Protection, ProtectionSettings};
 pub use resets::ResetFigures;
 pub use shared_wait::AskedWait;
-pub use steering::{BreakerAnswer, BreakerOrder, Withdrawn};
+pub use steering::{BreakerAnswer, Withdrawn};

@@ -19,7 +19,6 @@ use super::incident::Recording;
 use super::kept;
 use super::resets::ResetFigures;
 use super::shared_wait::{AskedWait, Over, SharedWait};
-use super::steering::BreakerOrder;
 use crate::failure::Failure;
 use crate::settle::Views;
 
@@ -29,6 +28,15 @@ const HISTORY_MAX: usize = 16;
 const LOGGED_FROM: Duration = Duration::from_secs(10);
 /// Changes nobody has fetched yet; the oldest go first.
 const UNHEARD_MAX: usize = 256;
+
+/// What somebody wants of the breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerOrder {
+    /// Ends the cooldown: probes are sent at once.
+    Probe,
+    /// Closes it without asking the sink.
+    Close,
+}
 
 /// What a pipeline is protected by.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

@@ -4,6 +4,7 @@ use redrive_core::breaker::BreakerState;
 use redrive_core::{Meta, Reason, Time};
 
 use super::machine::Machine;
+use super::protection::BreakerOrder;
 use super::routes::Routes;
 use crate::engine::Delivery;
 use crate::settle;
@@ -16,15 +17,6 @@ pub enum Withdrawn {
     Running,
     /// The machine does not have it.
     NotHere,
-}
-
-/// What somebody wants of the breaker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BreakerOrder {
-    /// Ends the cooldown: probes are sent at once.
-    Probe,
-    /// Closes it without asking the sink.
-    Close,
 }
 
 /// What there was to be changed.

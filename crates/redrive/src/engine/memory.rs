@@ -19,9 +19,9 @@ use super::letter::{
     Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob, SCAN_BYTES,
 };
 use super::message_state::MessageState;
-use super::pending::{Claimed, PendingAt, PendingScan, PendingState};
+use super::pending::{PendingAt, PendingScan, PendingState};
 use super::seam::{
-    Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
+    Announced, Claimed, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
     StoreOptions, Ticket,
 };
 

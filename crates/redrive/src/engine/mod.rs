@@ -30,9 +30,9 @@ pub use letter::{
 };
 pub use memory::Memory;
 pub use message_state::{MessagePhase, MessageState};
-pub use pending::{Claimed, PendingAt, PendingMessage, PendingScan, PendingState};
+pub use pending::{PendingAt, PendingMessage, PendingScan, PendingState};
 pub use seam::{
-    AfterDead, Announced, Counts, Delivery, Engine, EngineError, Event, Execution, LastEnd, Oldest, Ordering,
-    Receipt, Settlement, Settling, SourcePlace, StoreOptions, Suspect, Ticket, Verdict,
+    AfterDead, Announced, Claimed, Counts, Delivery, Engine, EngineError, Event, Execution, LastEnd, Oldest,
+    Ordering, Receipt, Settlement, Settling, SourcePlace, StoreOptions, Suspect, Ticket, Verdict,
 };
 pub use store_notice::{StoreNotice, Upkeep};

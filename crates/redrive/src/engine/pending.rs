@@ -4,7 +4,6 @@
 use redrive_core::{Message, Meta, Time};
 
 use super::history::History;
-use super::seam::Delivery;
 
 /// The states of a message that is not terminal; each such message is in exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,15 +83,4 @@ pub struct PendingScan {
     pub scanned: u64,
     /// Messages of this state that are known to be there but cannot be shown: on Kafka, what was not read yet.
     pub unlisted: u64,
-}
-
-/// What becomes of a claim.
-#[derive(Clone, Debug)]
-pub enum Claimed {
-    /// It is handed out to whoever asked, to be settled and not to be started. Nothing is noted as started.
-    Taken(Box<Delivery>),
-    /// It is being delivered, or its verdict is being written.
-    InFlight,
-    /// It is not there any more; look again.
-    NotThere,
 }

@@ -15,7 +15,7 @@ use super::ingest::Ingest;
 use super::key_line::KeyLine;
 use super::letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
 use super::message_state::MessageState;
-use super::pending::{Claimed, PendingAt, PendingScan, PendingState};
+use super::pending::{PendingAt, PendingScan, PendingState};
 use super::store_notice::{StoreNotice, Upkeep};
 
 /// Whether messages of one key wait for each other.
@@ -321,6 +321,17 @@ pub enum EngineError {
     /// Messages are found by id only where ids are remembered.
     #[error("ids are not remembered here; set `dedup` to a window, and messages can be asked for by id")]
     NotRemembered,
+}
+
+/// What becomes of a claim.
+#[derive(Clone, Debug)]
+pub enum Claimed {
+    /// It is handed out to whoever asked, to be settled and not to be started. Nothing is noted as started.
+    Taken(Box<Delivery>),
+    /// It is being delivered, or its verdict is being written.
+    InFlight,
+    /// It is not there any more; look again.
+    NotThere,
 }
 
 /// The seam. See the module's docs for who may call it.

@@ -7,7 +7,8 @@ use redrive_core::{Meta, Reason};
 use super::check::{Check, Violation, violation};
 use super::command::{Pick, Steer};
 use super::suite::{Suite, failed};
-use crate::engine::pending::{Claimed, PendingMessage, PendingState};
+use crate::engine::Claimed;
+use crate::engine::pending::{PendingMessage, PendingState};
 use crate::engine::seam::{EngineError, Settlement, Verdict};
 
 /// Entries that one call looks at.

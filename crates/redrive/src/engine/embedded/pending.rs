@@ -16,9 +16,10 @@ use super::record::{Was, kind};
 use super::shelf::{LineSlot, Pointer, Shelf, Space, WaitPlace};
 use super::store::{Held, Store};
 use super::take::{Content, damaged_message};
+use crate::engine::Claimed;
 use crate::engine::history::History;
 use crate::engine::letter::SCAN_BYTES;
-use crate::engine::pending::{Claimed, PendingAt, PendingMessage, PendingScan, PendingState};
+use crate::engine::pending::{PendingAt, PendingMessage, PendingScan, PendingState};
 use crate::engine::seam::{Delivery, EngineError};
 
 /// How much of the journal one look for ready messages goes through.

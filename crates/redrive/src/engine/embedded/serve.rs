@@ -14,6 +14,7 @@ use super::shelf::{LetterSlot, Shelf, Space};
 use super::store::{Goes, Held, Store};
 use super::store_ingest::StoreIngest;
 use super::take::damaged_message;
+use crate::engine::Claimed;
 use crate::engine::history::History;
 use crate::engine::ingest::Ingest;
 use crate::engine::key_line::KeyLine;
@@ -21,7 +22,7 @@ use crate::engine::letter::{
     Letter, LetterChange, LetterScan, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
 };
 use crate::engine::message_state::MessageState;
-use crate::engine::pending::{Claimed, PendingAt, PendingScan, PendingState};
+use crate::engine::pending::{PendingAt, PendingScan, PendingState};
 use crate::engine::seam::{
     Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Settling, Ticket,
     Verdict,

@@ -1,8 +1,9 @@
 //! What waits in the memory engine: listed, and taken out by name.
 
 use super::inner::Inner;
+use crate::engine::Claimed;
 use crate::engine::letter::SCAN_BYTES;
-use crate::engine::pending::{Claimed, PendingAt, PendingMessage, PendingScan, PendingState};
+use crate::engine::pending::{PendingAt, PendingMessage, PendingScan, PendingState};
 use crate::engine::seam::Delivery;
 
 impl Inner {

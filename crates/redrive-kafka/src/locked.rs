@@ -1,0 +1,7 @@
+//! A lock that a panic of another thread does not spoil.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
