@@ -12,6 +12,7 @@ use redrive::engine::{
 use redrive_core::Reason;
 use redrive_faults::plan::{self, PIPELINES, Random};
 use redrive_faults::sample::{self, patiently};
+use redrive_faults::settle;
 use redrive_faults::verify::{Scratch, Seen, copy_dir};
 use support::{Rig, files_in, often};
 
@@ -71,6 +72,8 @@ fn harm_index(harm: Harm, index: &std::path::Path, older: &std::path::Path, rand
                 fs::remove_file(file).expect("removed");
             }
         }
+        // A victim that was killed before its first checkpoint has left an empty directory.
+        Harm::Truncate if files.is_empty() => {}
         Harm::Truncate => {
             let file = &files[random.below(files.len() as u64) as usize];
             let len = fs::metadata(file).expect("it is there").len();
@@ -156,4 +159,64 @@ fn damage(file: &std::path::Path, at: u64, cut: bool) {
     open.read_exact_at(&mut byte, at).expect("read");
     byte[0] ^= 1 << (at % 8);
     open.write_all_at(&byte, at).expect("written");
+}
+
+/// The cleaner carries ids forward, and a running store does not look up whether it knows them: it must know all of them, now
+/// and after a restart, with its index and without.
+#[test]
+fn ids_outlive_the_segments_they_came_in() {
+    let scratch = Scratch::new().expect("a scratch directory");
+    let open = || {
+        let embedded = Embedded::open_with(&scratch.0, plan::tuning()).expect("it opens");
+        let options = redrive::engine::StoreOptions { dedup: Some(WINDOW), ..plan::options("plain") };
+        embedded.store("plain", options).expect("it opens")
+    };
+    let first_segment = || {
+        let segments = files_in(&scratch.0.join("plain/journal"));
+        segments.into_iter().filter(|path| path.extension().is_some_and(|end| end == "seg")).min()
+    };
+    let ids: Vec<String> = (0..1_000).map(|i| format!("id-{i}")).collect();
+    let mut store = open();
+    let mut first = None;
+    for part in ids.chunks(50) {
+        assert_eq!(known(&mut store, part), 0, "new ids");
+        let mut left = part.len();
+        while left > 0 {
+            let mut taken = Vec::new();
+            store.poll(&mut Vec::new()).expect("it goes on");
+            store.take(sample::NOW, left, &mut taken).expect("it goes on");
+            left -= taken.len();
+            store.settle(taken.into_iter().map(settle::done).collect()).expect("it goes on");
+        }
+        first = first.or_else(first_segment);
+    }
+    // The cleaner has a thread of its own.
+    while first_segment() == first {
+        store.poll(&mut Vec::new()).expect("it goes on");
+        std::thread::yield_now();
+    }
+    assert_eq!(known(&mut store, &ids), ids.len(), "while it runs");
+    drop(store);
+    assert_eq!(known(&mut open(), &ids), ids.len(), "after a restart");
+    fs::remove_dir_all(scratch.0.join("plain/index")).expect("removed");
+    assert_eq!(known(&mut open(), &ids), ids.len(), "without the index");
+}
+
+const WINDOW: std::time::Duration = std::time::Duration::from_hours(24);
+
+/// How many of these ids are refused as duplicates.
+fn known(store: &mut impl Engine, ids: &[String]) -> usize {
+    let new = ids.iter().map(|id| NewMessage { message: plan::message(id, None), due: None }).collect();
+    let ingest = store.ingest().expect("ingest");
+    let mut answer = ingest.submit(new, sample::NOW);
+    loop {
+        store.poll(&mut Vec::new()).expect("it goes on");
+        match answer.try_recv() {
+            Ok(answer) => {
+                let answer = answer.expect("accepted");
+                return answer.iter().filter(|one| matches!(one, Accepted::Duplicate { .. })).count();
+            }
+            Err(_) => std::thread::yield_now(),
+        }
+    }
 }

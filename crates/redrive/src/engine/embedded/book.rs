@@ -68,6 +68,8 @@ pub struct Book<S> {
     pub latest: u64,
     /// Frames of the journal that is being folded are damaged; a message may be found where it no longer waits.
     pub damaged: bool,
+    /// The journal is being read from the disk: an id that the cleaner carried forward may be one the tables do not know.
+    pub catching_up: bool,
 }
 
 /// The book that the tables reflect, and from which position and number ready messages are to be read.
@@ -145,6 +147,7 @@ impl<S: Shelf> Book<S> {
             oldest_open: 0,
             latest: 0,
             damaged: false,
+            catching_up: false,
         }
     }
 

@@ -93,8 +93,13 @@ impl<S: Shelf> Book<S> {
         }
     }
 
-    /// An id that the cleaner carried forward. Usually it is known; it is not when everything is built anew.
+    /// An id that the cleaner carried forward. A running store knows it: its first frame is folded, and was carried
+    /// because it has not expired. Looking it up would cost a read of the tables for each id. When the journal is read
+    /// from the disk, that first frame may be gone with its segment.
     pub(super) fn seen(&mut self, seen: &Seen) -> Result<(), ShelfError> {
+        if !self.catching_up {
+            return Ok(());
+        }
         let id = seen.id.to_vec();
         let known = self.ids.get(&id, &self.table(Space::Ids))?;
         if known.is_none_or(|slot| slot.seq < seen.seq) {

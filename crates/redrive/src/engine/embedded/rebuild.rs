@@ -79,6 +79,7 @@ pub(super) fn fold_journal<D: Disk, S: Shelf>(
     anew: bool,
     tuning: &Tuning,
 ) -> Result<Folding, EngineError> {
+    book.catching_up = true;
     let (mut frames, mut met_rot) = (0, false);
     let mut failed: Option<EngineError> = None;
     // A batch header says which number comes after its batch; what lies before the journal's first message is over.
@@ -145,5 +146,6 @@ pub(super) fn fold_journal<D: Disk, S: Shelf>(
     }
     book.position = book.position.max(end);
     book.damaged = false;
+    book.catching_up = false;
     Ok(Folding { frames, first_seq, met_rot })
 }
