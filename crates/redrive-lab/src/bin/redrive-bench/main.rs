@@ -1,6 +1,7 @@
 //! Measures the embedded engine on the common workload, everything in one run. See docs/benchmarks.md.
 
 mod dedup;
+mod letters;
 mod options;
 mod plan;
 mod rig;

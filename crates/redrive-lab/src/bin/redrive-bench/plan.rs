@@ -17,6 +17,7 @@ struct Amounts {
     late_seconds: u64,
     pending: Vec<u64>,
     ids: u64,
+    letters: u64,
     styles: u64,
     reopen: u64,
     crash: u64,
@@ -33,6 +34,7 @@ impl Amounts {
                 late_seconds: 2,
                 pending: vec![10_000],
                 ids: 200_000,
+                letters: 5_000,
                 styles: 50_000,
                 reopen: 50_000,
                 crash: 50_000,
@@ -49,6 +51,7 @@ impl Amounts {
                     vec![10_000, 1_000_000]
                 },
                 ids: 10_000_000,
+                letters: 200_000,
                 styles: 1_000_000,
                 reopen: 1_000_000,
                 crash: 500_000,
@@ -80,6 +83,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     plan.styles(&amounts)?;
     plan.pending(&amounts)?;
     plan.ids(&amounts)?;
+    plan.letters(&amounts)?;
     plan.reopen(&amounts)?;
     plan.crash(&amounts)?;
     println!("\n{}", plan.table);
@@ -302,6 +306,28 @@ impl Plan<'_> {
         if flat > FLAT_MAX && self.options.size != Size::Quick {
             self.faults.push(format!("an id costs up to {flat:.2} times what it costs at first"));
         }
+        Ok(())
+    }
+
+    /// How long a search for one letter takes.
+    fn letters(&mut self, amounts: &Amounts) -> Result<(), Error> {
+        if !self.wanted("letters") {
+            return Ok(());
+        }
+        let mut all = Repeats::default();
+        for _ in 0..self.options.repeats {
+            all.0.push(self.runs.measure("letters", &[("--n", amounts.letters)], "succeed")?);
+        }
+        let table = &mut self.table;
+        table.row(
+            &format!("{} letters: found by message id", amounts.letters),
+            "ms",
+            &all.figure("by_id_ms"),
+        );
+        table.row("  the slowest of 101 searches", "ms", &all.figure("by_id_most_ms"));
+        table.row("  letters looked at", "", &all.figure("by_id_looked_at"));
+        table.row("  found by error text, all are read", "ms", &all.figure("by_error_ms"));
+        table.row("  memory", "MB", &all.figure("rss_mb"));
         Ok(())
     }
 

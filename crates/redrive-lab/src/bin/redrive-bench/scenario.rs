@@ -33,6 +33,7 @@ pub fn run(name: &str, options: &Options) -> Result<Figures, Error> {
             "open" => open(options).await,
             "crash" => crash(options).await,
             "dedup" => super::dedup::dedup(options).await,
+            "letters" => super::letters::letters(options).await,
             "resume" => resume(options).await,
             other => Err(format!("no scenario `{other}`").into()),
         }
