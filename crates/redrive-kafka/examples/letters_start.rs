@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run --release -p redrive-kafka --example letters_start -- prepare 300000 NAME   # letters, all replayed successfully
 //! cargo run --release -p redrive-kafka --example letters_start -- start NAME            # a new process opens the pipeline
-//! cargo run --release -p redrive-kafka --example letters_start -- trim NAME             # deletes closed letters
+//! cargo run --release -p redrive-kafka --example letters_start -- trim NAME             # deletes resolved letters
 //! ```
 //! `REDRIVE_TEST_KAFKA` names the broker.
 
