@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help test lint alerts examples demo bench damage soak soak-kafka proofs proofs-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
 
-help: ## list what there is
+help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## install what the tests need, start PostgreSQL and Kafka, run all tests and all examples
@@ -26,15 +26,15 @@ demo: ## producer, flaky downstream, pipeline, API and page in one process; ^C e
 	@cargo build --quiet --locked -p redrive-cli
 	@target/debug/redrive demo $(ARGS)
 
-bench: ## the benchmark of the embedded engine on the common workload, and webhooks beside a bare client; release build
+bench: ## benchmark the embedded engine on the common workload, and webhooks against a bare client; release build
 	cargo run --release --locked -p redrive-lab --bin redrive-bench -- $(ARGS)
 	cargo run --release --locked -p redrive-sinks --example webhook_rate
 	cargo run --release --locked -p redrive-cli --example http_rate
 
-bench-kafka: ## the Kafka engine on the common workload beside a bare client, on a broker of its own; release build
+bench-kafka: ## benchmark the Kafka engine on the common workload against a bare client, on its own broker; release build
 	@scripts/bench-kafka.sh $(ARGS)
 
-damage: ## damage every file of a store more than 4,000 times, with and without the index; prints what came of it
+damage: ## damage every file of a store more than 4,000 times, with and without the index; prints the results
 	REDRIVE_DAMAGE=$${REDRIVE_DAMAGE:-1000} cargo test --release --locked -p redrive-faults --test faults_damage -- --nocapture --test-threads 1
 
 soak: ## the tests with many more seeds and kills; takes hours, stop it when you like
@@ -54,7 +54,7 @@ soak: ## the tests with many more seeds and kills; takes hours, stop it when you
 soak-kafka: ## 20 minutes at 50k/s with kills, audited by id
 	@scripts/bench-kafka.sh --soak --seconds $${REDRIVE_SOAK_SECONDS:-1200} --rate $${REDRIVE_SOAK_RATE:-50000} $(ARGS)
 
-proofs: ## 300 kills from outside, with the binary and with handlers in the process, and the pills that are found by three deaths
+proofs: ## 300 kills from outside, with the binary and with in-process handlers, and poison pills identified after three crashes
 	REDRIVE_OUTSIDE_KILLS=$${REDRIVE_OUTSIDE_KILLS:-300} \
 	cargo test --locked -p redrive-cli --test kills_from_outside -- --nocapture kills_under_load
 	REDRIVE_OUTSIDE_KILLS=$${REDRIVE_OUTSIDE_KILLS:-300} \
@@ -80,13 +80,13 @@ deny: ## licences, advisories, duplicates and sources of the dependencies
 tools: ## install the system packages the tests need, only those that are missing
 	@scripts/tools.sh
 
-kafka-up: ## a private Apache Kafka on loopback for the tests and for trying things; prints its address
+kafka-up: ## start a private Apache Kafka on loopback for tests and experiments; prints its address
 	@scripts/kafka.sh up
 
 kafka-down: ## stop it and remove its data
 	@scripts/kafka.sh down
 
-clean: ## stop the test servers and remove everything that was built
+clean: ## stop the test servers and remove all build output
 	-@scripts/postgres.sh stop
 	-@scripts/kafka.sh down
 	cargo clean

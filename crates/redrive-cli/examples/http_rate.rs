@@ -1,9 +1,9 @@
-//! How fast messages come in over HTTP and go out again, beside a bare client and server that do nothing else.
+//! Measures how fast messages are accepted and delivered over HTTP, compared with a bare client and server.
 //!
 //! `cargo run --release -p redrive-cli --example http_rate -- [messages] [rounds]`
 //!
-//! Everything shares the machine. Each round measures all rows one after the other, so that a change of the machine meets
-//! all of them. Every accepted message is synced before its 202; the bare server has nothing to lose.
+//! Everything shares the machine. Each round measures all rows in turn, so that changes in machine load affect all of
+//! them. Every accepted message is synced before its 202; the bare server stores nothing.
 
 use std::convert::Infallible;
 use std::error::Error;

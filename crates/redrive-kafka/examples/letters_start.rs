@@ -1,9 +1,9 @@
 //! What closed letters cost at a start: time to the first delivery, and memory.
 //!
 //! ```text
-//! cargo run --release -p redrive-kafka --example letters_start -- prepare 300000 NAME   # letters, all replayed with success
+//! cargo run --release -p redrive-kafka --example letters_start -- prepare 300000 NAME   # letters, all replayed successfully
 //! cargo run --release -p redrive-kafka --example letters_start -- start NAME            # a new process opens the pipeline
-//! cargo run --release -p redrive-kafka --example letters_start -- trim NAME             # what is closed leaves
+//! cargo run --release -p redrive-kafka --example letters_start -- trim NAME             # deletes resolved letters
 //! ```
 //! `REDRIVE_TEST_KAFKA` names the broker.
 

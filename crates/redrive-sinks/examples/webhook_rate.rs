@@ -1,10 +1,10 @@
-//! How fast webhooks are delivered, beside a bare client that does nothing else.
+//! Measures how fast webhooks are delivered, compared with a bare client.
 //!
 //! `cargo run --release -p redrive-sinks --example webhook_rate -- [messages] [rounds]`
 //!
-//! Client and server share the machine. Each round runs the bare client and then Redrive, so that a change of the machine
-//! meets both. Redrive takes its messages from the embedded engine and syncs every outcome; the bare client has nothing
-//! to lose.
+//! Client and server share the machine. Each round runs the bare client and then Redrive, so that changes in machine load
+//! affect both. Redrive takes its messages from the embedded engine and syncs every outcome; the bare client stores
+//! nothing.
 
 use std::convert::Infallible;
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! Growing delays with jitter, and a Retry-After that the downstream asks for. A virtual clock makes the minutes pass at
-//! once.
+//! Exponential backoff with jitter, and a Retry-After from the downstream. A virtual clock lets minutes pass in
+//! milliseconds.
 //!
 //! `cargo run --example backoff`
 
@@ -9,7 +9,7 @@ use redrive::{Failure, LetterState, MemoryStores, Message, Pipeline, Policy, Red
 
 async fn notify(message: &Message) -> Result<(), Failure> {
     match message.id() {
-        // The least that is waited is what the downstream asked for.
+        // The downstream's Retry-After is the minimum delay.
         "limited" => Err(Failure::rate_limited(Duration::from_mins(2), "429 too many requests")),
         _ => Err(Failure::transient("503 service unavailable")),
     }
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     looked?;
 
     let seconds = [1, 2, 4, 8, 10].map(Duration::from_secs);
-    // Equal jitter: at least half of the delay, at most all of it (and the moment it takes to start).
+    // Equal jitter: at least half of the delay, at most all of it (plus the time it takes to start).
     assert!(
         waits[0].iter().zip(seconds).all(|(wait, full)| *wait >= full / 2),
         "never before half of the delay"

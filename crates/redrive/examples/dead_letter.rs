@@ -1,4 +1,4 @@
-//! A message that no retry can help becomes a dead letter with its story. After the fix it is driven again.
+//! A message that no retry can deliver becomes a dead letter with its history. After the fix it is replayed.
 //!
 //! `cargo run --example dead_letter`
 
@@ -42,7 +42,7 @@ async fn repair(orders: &PipelineHandle) -> Result<(), HandleError> {
         println!("{} is dead: {} ({} attempt)", letter.message.id(), attempts[0].error, attempts.len());
     }
 
-    // Somebody deploys the fix, then drives the letters again.
+    // Somebody deploys the fix, then replays the letters.
     KNOWS_EURO.store(true, Ordering::SeqCst);
     let ids: Vec<u64> = letters.iter().map(|letter| letter.id).collect();
     println!("replayed: {:?}", orders.replay(ids).await?);
@@ -52,7 +52,7 @@ async fn repair(orders: &PipelineHandle) -> Result<(), HandleError> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pipeline = Pipeline::new("orders").handler(book).on_dead_letter(|letter| {
-        // In process the cause is still what the handler returned, not a text.
+        // In the process, the cause is still the error that the handler returned, not a text.
         let cause = letter.failure.as_ref().and_then(|failure| failure.downcast_ref::<UnknownCurrency>());
         println!("alert: {letter} (typed: {})", cause.is_some());
     });
