@@ -41,14 +41,7 @@ pub fn options(pipeline: &str) -> StoreOptions {
 
 /// Makes the store of one pipeline with about this many messages.
 pub fn make(dir: &Path, pipeline: &str, messages: u64) -> Result<Fates, EngineError> {
-    let embedded = Embedded::open_with(dir, plan::tuning())?;
-    let mut maker = Maker {
-        store: embedded.store(pipeline, options(pipeline))?,
-        keyed: pipeline == "keyed",
-        made: 0,
-        fates: Fates::new(),
-        last: Ticket(0),
-    };
+    let mut maker = Maker::open(dir, pipeline, Fates::new())?;
     let begun = Instant::now();
     while maker.made < messages || !is_cleaned(&dir.join(pipeline).join("journal")) {
         assert!(begun.elapsed() < HANG_GUARD, "the cleaner does not get round");
@@ -58,6 +51,20 @@ pub fn make(dir: &Path, pipeline: &str, messages: u64) -> Result<Fates, EngineEr
     }
     maker.discard()?;
     maker.offer(12)?;
+    maker.store.close()?;
+    Ok(maker.fates)
+}
+
+/// Opens a store that was made earlier and works on in it with this many more messages; ends cleanly.
+pub fn go_on(dir: &Path, pipeline: &str, fates: Fates, messages: u64) -> Result<Fates, EngineError> {
+    let mut maker = Maker::open(dir, pipeline, fates)?;
+    let until = maker.made + messages;
+    while maker.made < until {
+        maker.offer(7 + maker.made % 5)?;
+        maker.deliver()?;
+        maker.rest()?;
+    }
+    maker.discard()?;
     maker.store.close()?;
     Ok(maker.fates)
 }
@@ -79,6 +86,13 @@ struct Maker {
 }
 
 impl Maker {
+    fn open(dir: &Path, pipeline: &str, fates: Fates) -> Result<Self, EngineError> {
+        let embedded = Embedded::open_with(dir, plan::tuning())?;
+        let store = embedded.store(pipeline, options(pipeline))?;
+        let made = fates.len() as u64;
+        Ok(Self { store, keyed: pipeline == "keyed", made, fates, last: Ticket(0) })
+    }
+
     fn offer(&mut self, count: u64) -> Result<(), EngineError> {
         let ids: Vec<u64> = (self.made..self.made + count).collect();
         self.made += count;

@@ -40,6 +40,30 @@ fn a_store_of_format_1_opens_and_nothing_is_missing() {
     opens("format-1", false);
 }
 
+#[test]
+fn a_store_of_format_2_opens_and_nothing_is_missing() {
+    opens("format-2", true);
+    opens("format-2", false);
+}
+
+/// Also after new messages, letters and checkpoints were written behind what the earlier version had written.
+#[test]
+fn a_store_of_format_2_goes_on() {
+    for pipeline in PIPELINES {
+        let scratch = Scratch::new().expect("a scratch directory");
+        let dir = scratch.0.join("store");
+        copy_dir(&fixture("format-2").join("store"), &dir).expect("a copy");
+        let text =
+            fs::read_to_string(fixture("format-2").join(format!("{pipeline}.txt"))).expect("the fates");
+        let before = sample::read(&text);
+        let fates = sample::go_on(&dir, pipeline, before.clone(), 200).expect("it goes on");
+        assert!(fates.len() >= before.len() + 200);
+        let found = sample::look(&dir, pipeline, &fates).expect("it opens again");
+        assert_eq!(found.missing(&fates), [""; 0], "{pipeline}");
+        assert!(found.corrupt.is_empty() && found.report.rebuilt.is_none(), "{pipeline}: {:?}", found.report);
+    }
+}
+
 /// The version of the tables is the first number of their one meta entry. Tables of another version mean something else:
 /// they are built anew, and the store is not refused.
 #[test]
