@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::{
+use super::wire::{
     FIXED_BYTES, HAS_DEADLINE, HAS_KEY, HAS_PAYLOAD, HAS_TENANT, Message, MessageError, NULL_VALUE, VERSION,
     limits,
 };
@@ -19,6 +19,13 @@ pub struct MessageParts<'a, H> {
     pub headers: H,
     pub created: Time,
     pub deadline: Option<Time>,
+}
+
+impl Message {
+    /// Starts a message with its stable id.
+    pub fn builder(id: impl Into<String>) -> MessageBuilder {
+        MessageBuilder::new(id.into())
+    }
 }
 
 impl<'a, H> MessageParts<'a, H>
@@ -104,7 +111,7 @@ pub struct MessageBuilder {
 }
 
 impl MessageBuilder {
-    pub(super) fn new(id: String) -> Self {
+    pub(crate) fn new(id: String) -> Self {
         Self { id, ..Self::default() }
     }
 

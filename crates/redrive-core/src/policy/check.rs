@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::faults::PolicyFault;
 use super::given::{Given, Word};
 use crate::Ratio;
-use crate::duration::print;
+use crate::text::duration::print;
 
 /// Bounds of the settings, and what holds where neither the settings nor the profile say anything.
 pub mod limits {

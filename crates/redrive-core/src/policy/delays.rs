@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::check::{Check, TICK, limits};
 use super::given::Given;
 use super::settings::{BackoffSettings, PolicySettings};
-use crate::duration::print;
-use crate::jitter::Spread;
-use crate::schedule::DELAY_MAX;
+use crate::retry::jitter::Spread;
+use crate::retry::schedule::DELAY_MAX;
+use crate::text::duration::print;
 use crate::{Jitter, Ratio, Schedule};
 
 impl Check {

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 
-use crate::duration::rough;
+use crate::text::duration::rough;
 
 /// One fault: which key, what it was set to, why that cannot work, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]

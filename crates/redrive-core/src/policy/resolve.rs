@@ -8,8 +8,8 @@ use super::faults::{PolicyFaults, PolicyWarning};
 use super::given::{Given, Word};
 use super::rules::{BudgetRate, Mode, OnExhausted, Policy};
 use super::settings::PolicySettings;
-use crate::nearest::nearest;
-use crate::schedule::DELAY_MAX;
+use crate::retry::schedule::DELAY_MAX;
+use crate::text::nearest::nearest;
 use crate::{Class, Ratio, Schedule, profiles};
 
 impl PolicySettings {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::faults::PolicyWarning;
-use crate::jitter::Unspread;
+use crate::retry::jitter::Unspread;
 use crate::time::millis;
 use crate::{Class, Jitter, Ratio, Schedule, Time};
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::given::Given;
+use super::profiles::{Profile, ProfileSchedule};
 use super::rules::{Mode, OnExhausted};
-use crate::profiles::{Profile, ProfileSchedule};
-use crate::schedule::CustomDelay;
+use crate::retry::schedule::CustomDelay;
 use crate::{Class, Jitter, Ratio};
 
 /// What somebody set; everything else comes from the profile.

@@ -1,8 +1,8 @@
 //! Named sets of settings, as data. Every value can be overridden; the words are those of the configuration.
 
 use crate::Class;
-use crate::failure_kind::Counted;
-use crate::nearest::nearest;
+use crate::protection::failure_kind::Counted;
+use crate::text::nearest::nearest;
 
 /// One named set of settings. Words rather than values, so that the table reads like a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq)]

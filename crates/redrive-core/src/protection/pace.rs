@@ -132,7 +132,7 @@ mod tests {
         let mut pace = Pace::new(20.0);
         pace.started(TO, at(365 * 86_400_000));
         assert_eq!(goes(&mut pace, 0, false), None);
-        let mut pace = Pace::new(crate::rate::parse("0.000000000000001/h").unwrap());
+        let mut pace = Pace::new(crate::text::rate::parse("0.000000000000001/h").unwrap());
         assert_eq!([goes(&mut pace, 0, false), goes(&mut pace, 10, false)], [None, Some(at(3_600_000))]);
     }
 

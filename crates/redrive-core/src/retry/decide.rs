@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::decision::Retry;
+use super::decision::Retry;
 use crate::policy::OnExhausted;
 use crate::time::millis;
 use crate::{Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, Reason, Time};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::Ratio;
-use crate::failure_kind::Counted;
-use crate::profiles::Profile;
+use crate::policy::profiles::Profile;
+use crate::protection::failure_kind::Counted;
 
 /// When a sink is closed, and how it is opened again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl BreakerSettings {
     }
 
     /// So many bad probes of one round are enough to say that the sink is not back.
-    pub(super) fn bad_enough(&self) -> u32 {
+    pub(crate) fn bad_enough(&self) -> u32 {
         let share = u64::from(self.probes) * self.fast.failures.basis_points();
         (share.div_ceil(10_000) as u32).clamp(1, self.probes.max(1))
     }

@@ -8,6 +8,7 @@ mod check;
 mod delays;
 mod faults;
 mod given;
+pub mod profiles;
 mod resolve;
 mod rules;
 mod settings;

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use crate::budget::RetryBudget;
-use crate::forecast::Shares;
+use super::policy::Shares;
 use crate::policy::{BudgetRate, OnExhausted};
+use crate::protection::budget::RetryBudget;
 use crate::time::millis;
 use crate::{Class, Decision, Health, Meta, Outcome, Policy, Random, Reason, Time, after, decide, expired};
 

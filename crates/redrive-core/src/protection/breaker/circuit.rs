@@ -8,18 +8,15 @@
 //! While it is open nothing is sent. After the cooldown a round of probes is made, one after the other, each another
 //! message; a bad round doubles the cooldown, a good one closes the breaker and forgets what was counted.
 
-mod again;
-mod settings;
-
 use std::time::Duration;
 
 use crate::Time;
-use crate::failure_kind::FailureKind;
-use crate::views::Gate;
-use crate::window::{Sum, Window};
+use crate::protection::failure_kind::FailureKind;
+use crate::protection::window::{Sum, Window};
+use crate::retry::views::Gate;
 
-use again::{Again, Noted};
-pub use settings::{BreakerSettings, FastWindow, SlowAction, SlowWindow};
+use super::again::{Again, Noted};
+use super::settings::{BreakerSettings, SlowAction};
 
 /// What a first attempt came to, as far as the sink is concerned. A message that is bad in itself is an answer like any
 /// other.

@@ -3,16 +3,12 @@
 //! A [`Message`] is a view over one buffer. It is encoded once where it enters; from then on the journal, the handler and
 //! the dead letter share the same bytes, and a clone is a reference count.
 
-mod parts;
-
 use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
 
 use crate::Time;
-
-pub use parts::{MessageBuilder, MessageParts};
 
 /// Bounds that hold for every message. Checked once, where a message is built or read.
 pub mod limits {
@@ -25,22 +21,22 @@ pub mod limits {
     pub const PAYLOAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 }
 
-const VERSION: u8 = 1;
-const HAS_KEY: u8 = 1;
-const HAS_PAYLOAD: u8 = 2;
-const HAS_TENANT: u8 = 4;
-const HAS_DEADLINE: u8 = 8;
+pub(super) const VERSION: u8 = 1;
+pub(super) const HAS_KEY: u8 = 1;
+pub(super) const HAS_PAYLOAD: u8 = 2;
+pub(super) const HAS_TENANT: u8 = 4;
+pub(super) const HAS_DEADLINE: u8 = 8;
 /// In the length of a header's name: the header has no value, which is not the same as an empty one.
-const NULL_VALUE: u16 = 0x8000;
+pub(super) const NULL_VALUE: u16 = 0x8000;
 /// version, flags, id length, tenant length, header count, key length, headers length, created, deadline
-const FIXED_BYTES: usize = 1 + 1 + 2 + 2 + 2 + 4 + 4 + 8 + 8;
+pub(super) const FIXED_BYTES: usize = 1 + 1 + 2 + 2 + 2 + 4 + 4 + 8 + 8;
 
 /// Something to deliver. The id is stable across retries, crashes and replays.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    wire: Bytes,
+    pub(super) wire: Bytes,
     /// Ends of the id, key, tenant and headers in `wire`; the payload is the rest.
-    ends: [u32; 4],
+    pub(super) ends: [u32; 4],
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,11 +52,6 @@ pub enum MessageError {
 }
 
 impl Message {
-    /// Starts a message with its stable id.
-    pub fn builder(id: impl Into<String>) -> MessageBuilder {
-        MessageBuilder::new(id.into())
-    }
-
     /// Reads a message back from its wire form without copying.
     pub fn from_wire(wire: Bytes) -> Result<Self, MessageError> {
         let damaged = MessageError::Damaged;

@@ -7,11 +7,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::breaker::{BreakerSettings, FastWindow};
-use crate::pace::Pace;
+use super::pace::Pace;
+use super::window::Sum;
+use crate::protection::breaker::{BreakerSettings, FastWindow};
+use crate::retry::views::Gate;
 use crate::time::millis;
-use crate::views::Gate;
-use crate::window::Sum;
 use crate::{Health, Random, Time};
 
 /// Endpoints that are remembered; beyond it the one that failed longest ago is forgotten.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::decide::{RECONNECTS_MAX, deferrals_max};
-use crate::duration::rough;
+use crate::retry::decide::{RECONNECTS_MAX, deferrals_max};
+use crate::text::duration::rough;
 use crate::time::millis;
 use crate::{Class, Policy};
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::window::{Sum, Window};
+use super::window::{Sum, Window};
 use crate::{Ratio, Time};
 
 /// When a pipeline is paused.

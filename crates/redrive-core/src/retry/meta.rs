@@ -110,8 +110,8 @@ impl Meta {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decision::Retry;
     use super::*;
-    use crate::decision::Retry;
 
     const NOW: Time = Time::from_millis(10_000);
 

@@ -9,7 +9,7 @@ use crate::Time;
 const REMEMBERED_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Again {
+pub(crate) struct Again {
     last: Vec<Entry>,
     next: usize,
 }
@@ -23,7 +23,7 @@ struct Entry {
 
 /// How an attempt changes the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Noted {
+pub(crate) enum Noted {
     /// It is not in the window yet.
     New,
     /// It is, with this outcome.
@@ -33,7 +33,7 @@ pub(super) enum Noted {
 }
 
 impl Again {
-    pub(super) fn note(&mut self, message: u64, failed: bool, window: Duration, now: Time) -> Noted {
+    pub(crate) fn note(&mut self, message: u64, failed: bool, window: Duration, now: Time) -> Noted {
         let entry = Entry { message, counted_at: now, failed };
         if let Some(known) = self.last.iter_mut().find(|known| known.message == message) {
             let counted_at = known.counted_at;
@@ -53,7 +53,7 @@ impl Again {
         Noted::New
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.last.clear();
         self.next = 0;
     }

@@ -1,0 +1,7 @@
+//! What a policy implies, computed before anything runs.
+
+pub mod budget;
+pub mod outage;
+mod policy;
+
+pub use policy::*;

@@ -1,0 +1,7 @@
+//! A message: its parts, and the one form in which it is stored and sent.
+
+mod parts;
+mod wire;
+
+pub use parts::{MessageBuilder, MessageParts};
+pub use wire::{Message, MessageError, limits};

@@ -1,0 +1,8 @@
+//! The circuit breaker of a sink.
+
+mod again;
+mod circuit;
+mod settings;
+
+pub use circuit::{Breaker, BreakerState, BreakerView, Cause, Change, Retried, Sign, StillOpen};
+pub use settings::{BreakerSettings, FastWindow, SlowAction, SlowWindow};

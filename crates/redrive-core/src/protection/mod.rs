@@ -1,0 +1,13 @@
+//! Protects a sink from too many calls and people from too many dead letters: breaker, pacing, retry budget, guard.
+
+pub mod breaker;
+pub mod budget;
+pub mod closed;
+pub mod endpoints;
+pub mod failure_kind;
+pub mod guard;
+pub mod pace;
+pub mod pulse;
+pub mod ramp;
+pub mod suspects;
+pub mod window;

@@ -1,0 +1,8 @@
+//! Values as people write and read them: durations, rates, shares, paths into a message, printable text.
+
+pub mod duration;
+pub mod nearest;
+pub mod pick;
+pub mod printable;
+pub mod rate;
+pub mod ratio;
