@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use redrive::engine::embedded::accept::accept_loss;
+use redrive::engine::embedded::directory::accept::accept_loss;
 use redrive::engine::embedded::{Embedded, Tuning};
 use redrive::engine::{Engine, EngineError, MessagePhase};
 use redrive_core::Time;

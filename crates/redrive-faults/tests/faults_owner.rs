@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::Path;
 
-use redrive::engine::embedded::disk::RealDisk;
-use redrive::engine::embedded::open::{OpenShelf, Place, open, seed};
-use redrive::engine::embedded::runs::SortedRuns;
+use redrive::engine::embedded::disk::real::RealDisk;
+use redrive::engine::embedded::index::runs::SortedRuns;
+use redrive::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
+use redrive::engine::embedded::store::open::open;
 use redrive::engine::embedded::{Embedded, dir::EmbeddedStore};
 use redrive::engine::{Accepted, Engine, EngineError, NewMessage};
 use redrive_faults::verify::Scratch;
@@ -44,9 +45,9 @@ fn a_second_process_is_refused_although_the_lock_file_was_removed() {
 fn open_without_lock(path: &Path, owner: u64) -> EmbeddedStore {
     let disk = RealDisk::new(path.join("journal")).expect("a disk");
     let tuning = plan::tuning();
-    let place = Place { disk, store_id: STORE_ID, options: sample::options("plain"), tuning, owner };
+    let place = StoreLocation { disk, store_id: STORE_ID, options: sample::options("plain"), tuning, owner };
     let index = path.join(format!("index-{owner}"));
-    let open_index: OpenShelf<SortedRuns<RealDisk>> = Arc::new(move |anew: bool| {
+    let open_index: OpenIndex<SortedRuns<RealDisk>> = Arc::new(move |anew: bool| {
         let disk = RealDisk::new(&index).expect("a disk");
         let open = if anew { SortedRuns::anew } else { SortedRuns::open };
         open(disk, seed(&STORE_ID), tuning.checkpoint_changes).map(Arc::new)

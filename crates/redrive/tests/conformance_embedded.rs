@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redrive::engine::conformance::{Harness, check_seeds, seeds_from_env};
-use redrive::engine::embedded::disk::{Disk as _, DiskFile as _};
-use redrive::engine::embedded::disk_sim::SimDisk;
-use redrive::engine::embedded::open::{OpenShelf, Place, open_by_hand, seed};
-use redrive::engine::embedded::runs::SortedRuns;
+use redrive::engine::embedded::disk::real::{Disk as _, DiskFile as _};
+use redrive::engine::embedded::disk::sim::SimDisk;
+use redrive::engine::embedded::index::runs::SortedRuns;
 use redrive::engine::embedded::store::Store;
+use redrive::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
+use redrive::engine::embedded::store::open::open_by_hand;
 use redrive::engine::embedded::{Embedded, Tuning, dir::EmbeddedStore};
 use redrive::engine::seam::{Engine, StoreOptions};
 
@@ -32,7 +33,7 @@ fn tiny() -> Tuning {
 type SimStore = Store<SimDisk, SortedRuns<SimDisk>>;
 
 struct SimHarness {
-    place: Place<SimDisk>,
+    place: StoreLocation<SimDisk>,
     /// The disk of the index.
     index: SimDisk,
     store: Option<SimStore>,
@@ -69,7 +70,7 @@ impl SimHarness {
     fn compare_with_rebuilt(&self) {
         let running = self.store.as_ref().expect("open").dump_index().expect("the running index can be read");
         // The disk as a power cut would leave it now: the index may only reflect what is durable.
-        let place = Place { disk: self.place.disk.power_cut(self.cuts), ..self.place.clone() };
+        let place = StoreLocation { disk: self.place.disk.power_cut(self.cuts), ..self.place.clone() };
         let rebuilt = open_sim(&place, &SimDisk::new());
         let mut rebuilt = rebuilt.dump_index().expect("the rebuilt index can be read");
         // What was written and not reported yet may be in the journal already; then the two cannot be compared.
@@ -97,14 +98,14 @@ impl SimHarness {
     }
 }
 
-fn open_sim(place: &Place<SimDisk>, index: &SimDisk) -> SimStore {
+fn open_sim(place: &StoreLocation<SimDisk>, index: &SimDisk) -> SimStore {
     let (seed, base) = (seed(&place.store_id), place.tuning.checkpoint_changes);
     let index = index.clone();
-    let open_shelf: OpenShelf<_> = Arc::new(move |anew: bool| {
+    let open_index: OpenIndex<_> = Arc::new(move |anew: bool| {
         let open = if anew { SortedRuns::anew } else { SortedRuns::open };
         open(index.clone(), seed, base).map(Arc::new)
     });
-    let (store, _) = open_by_hand(place, &open_shelf).expect("a store that was cut off opens again");
+    let (store, _) = open_by_hand(place, &open_index).expect("a store that was cut off opens again");
     store
 }
 
@@ -140,8 +141,13 @@ impl Harness for SimHarness {
 }
 
 fn sim(options: StoreOptions) -> Box<dyn Harness> {
-    let place =
-        Place { disk: SimDisk::new(), store_id: *b"conformance test", options, tuning: tiny(), owner: 1 };
+    let place = StoreLocation {
+        disk: SimDisk::new(),
+        store_id: *b"conformance test",
+        options,
+        tuning: tiny(),
+        owner: 1,
+    };
     let index = SimDisk::new();
     let store = Some(open_sim(&place, &index));
     Box::new(SimHarness { place, index, store, cuts: 0, damage_every: 0, calls: 0 })
@@ -149,8 +155,13 @@ fn sim(options: StoreOptions) -> Box<dyn Harness> {
 
 /// The same, with an index that is damaged all the time.
 fn sim_with_damage(options: StoreOptions) -> Box<dyn Harness> {
-    let place =
-        Place { disk: SimDisk::new(), store_id: *b"conformance test", options, tuning: tiny(), owner: 1 };
+    let place = StoreLocation {
+        disk: SimDisk::new(),
+        store_id: *b"conformance test",
+        options,
+        tuning: tiny(),
+        owner: 1,
+    };
     let index = SimDisk::new();
     let store = Some(open_sim(&place, &index));
     Box::new(SimHarness { place, index, store, cuts: 0, damage_every: 5, calls: 0 })

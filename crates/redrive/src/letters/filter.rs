@@ -232,4 +232,5 @@ fn quoted(value: &str) -> String {
 }
 
 #[cfg(test)]
+#[path = "tests.rs"]
 mod tests;

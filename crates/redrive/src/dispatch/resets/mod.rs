@@ -1,0 +1,9 @@
+//! Messages whose receiver closed the connection: the evidence, whose turn it is, and what is logged.
+
+mod evidence;
+mod notices;
+mod suspects;
+mod turns;
+
+pub use suspects::ResetFigures;
+pub(super) use suspects::{Blame, Closed, ResetSuspects, SOLE_ENDPOINT, Turn};

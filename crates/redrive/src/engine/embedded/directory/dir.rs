@@ -1,0 +1,224 @@
+//! A directory with one owner and a format version; in it one store per pipeline.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redrive_core::Time;
+
+pub use super::format::FORMAT;
+use super::format::{format, write_durably};
+use super::lock::DirLock;
+use super::manifest::{Holding, MADE_FILE, Manifest};
+use super::unusable::{HOW_TO_GO_ON, failed};
+use crate::engine::embedded::disk::real::{Disk as _, RealDisk, Traffic};
+use crate::engine::embedded::index::runs::SortedRuns;
+use crate::engine::embedded::index::tables::IndexError;
+use crate::engine::embedded::maintenance::keeper::Census;
+use crate::engine::embedded::store::Store;
+use crate::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
+use crate::engine::embedded::store::open::{self, StoreReport};
+use crate::engine::embedded::tuning::Tuning;
+use crate::engine::seam::{Engine as _, EngineError, StoreOptions};
+use crate::name;
+
+/// Since this format, a directory is never without its manifest of pipelines.
+const MANIFEST_SINCE: u32 = 2;
+
+/// The durable engine of one machine: a directory that holds a store per pipeline.
+///
+/// Dropping it, and every store opened from it, gives the directory free for the next owner.
+#[derive(Debug, Clone)]
+pub struct Embedded {
+    dir: Arc<Owned>,
+    tuning: Tuning,
+    reports: Arc<Mutex<HashMap<String, StoreReport>>>,
+    traffic: Arc<Traffic>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Owned {
+    path: PathBuf,
+    pub(crate) id: [u8; 16],
+    manifest: Mutex<Manifest>,
+    /// What was wrong with the directory itself, for the report of each store.
+    note: Option<String>,
+    /// The stores that are open: a journal has one writer, also within a process.
+    open: Mutex<HashSet<String>>,
+    _lock: DirLock,
+}
+
+impl Owned {
+    pub(crate) fn open(path: &Path) -> Result<Self, EngineError> {
+        // RealDisk makes the directory durable, not only present.
+        RealDisk::new(path).map_err(|error| failed("making", path, &error))?;
+        let lock = DirLock::take(path)?;
+        let (was, id) = format(path)?;
+        let (manifest, note) = Manifest::open(path, was < MANIFEST_SINCE)?;
+        let manifest = Mutex::new(manifest);
+        Ok(Self { path: path.to_owned(), id, manifest, note, open: Mutex::default(), _lock: lock })
+    }
+
+    pub(crate) fn manifest(&self) -> MutexGuard<'_, Manifest> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A store's name is taken for as long as this lives.
+#[derive(Debug)]
+struct Taken {
+    dir: Arc<Owned>,
+    pipeline: String,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.dir.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.pipeline);
+    }
+}
+
+/// The store of a pipeline on a real disk.
+pub type EmbeddedStore = Store<RealDisk, SortedRuns<RealDisk>>;
+
+impl Embedded {
+    /// Opens or makes a directory and becomes its only owner.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, EngineError> {
+        Self::open_with(path, Tuning::default())
+    }
+
+    pub fn open_with(path: impl Into<PathBuf>, tuning: Tuning) -> Result<Self, EngineError> {
+        let dir = Arc::new(Owned::open(&path.into())?);
+        Ok(Self { dir, tuning, reports: Arc::default(), traffic: Arc::default() })
+    }
+
+    /// Opens the store of a pipeline.
+    pub fn store(&self, pipeline: &str, options: StoreOptions) -> Result<EmbeddedStore, EngineError> {
+        check_name(pipeline)?;
+        let taken = self.take(pipeline)?;
+        let path = self.dir.path.join(pipeline);
+        if !self.tuning.accept_missing {
+            self.dir.manifest().check(pipeline)?;
+        }
+        let disk = RealDisk::new(path.join("journal")).map_err(|error| failed("making", &path, &error))?;
+        let disk = disk.counting(Arc::clone(&self.traffic));
+        let made = path.join(MADE_FILE);
+        let is_new = !made.exists();
+        let was_there = !is_new || self.dir.manifest().holding(pipeline).is_some();
+        if was_there && !self.tuning.accept_missing {
+            journal_is_there(&disk, &path)?;
+        }
+        let owner = RandomState::new().hash_one(std::process::id());
+        let location = StoreLocation { disk, store_id: self.dir.id, options, tuning: self.tuning, owner };
+        let index = path.join("index");
+        let (hash_seed, tuning) = (seed(&self.dir.id), self.tuning);
+        let open_index: OpenIndex<_> = Arc::new(move |anew| open_index(&index, hash_seed, &tuning, anew));
+        let (mut store, mut report) =
+            open::open(&location, &open_index).map_err(|error| in_store(&path, error))?;
+        if is_new {
+            write_durably(&path, &made, b"").map_err(|error| failed("writing", &made, &error))?;
+        }
+        self.dir.manifest().set(pipeline, Holding::of(&store.counts(), Time::ZERO))?;
+        report.notes.extend(self.dir.note.clone());
+        let (dir, name) = (Arc::clone(&self.dir), pipeline.to_owned());
+        // It is for people in trouble: one that is a minute old does as well.
+        store.tell_holdings(Census::new(move |holding| drop(dir.manifest().set(&name, holding))));
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline.to_owned(), report);
+        store.keep_until_the_end(Box::new(taken));
+        Ok(store)
+    }
+
+    fn take(&self, pipeline: &str) -> Result<Taken, EngineError> {
+        let mut open = self.dir.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if !open.insert(pipeline.to_owned()) {
+            let path = self.dir.path.display();
+            return Err(EngineError::Owned(format!(
+                "the store `{pipeline}` in {path} is open in this process already"
+            )));
+        }
+        Ok(Taken { dir: Arc::clone(&self.dir), pipeline: pipeline.to_owned() })
+    }
+
+    /// What was found when the store of a pipeline was opened last.
+    pub fn report(&self, pipeline: &str) -> Option<StoreReport> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline).cloned()
+    }
+
+    /// What the journals of all stores opened from here have written and synced.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.dir.path
+    }
+}
+
+/// Says of which store the error is.
+fn in_store(path: &Path, error: EngineError) -> EngineError {
+    match error {
+        EngineError::Damaged(text) => EngineError::Damaged(format!("{}: {text}", path.display())),
+        other => other,
+    }
+}
+
+/// A store that was made once has at least one segment, however little it holds.
+fn journal_is_there(disk: &RealDisk, path: &Path) -> Result<(), EngineError> {
+    let names = disk.list().map_err(|error| failed("reading", path, &error))?;
+    if names.iter().any(|name| name.starts_with("j-")) {
+        return Ok(());
+    }
+    Err(EngineError::Damaged(format!(
+        "{}: the journal has no segment left, and with it went every message; {HOW_TO_GO_ON}",
+        path.display()
+    )))
+}
+
+/// Opens the tables, or makes empty ones.
+pub(crate) fn open_index(
+    path: &Path,
+    seed: u64,
+    tuning: &Tuning,
+    anew: bool,
+) -> Result<Arc<SortedRuns<RealDisk>>, IndexError> {
+    let making = |error| IndexError::Damaged(format!("making {}: {error}", path.display()));
+    if !anew {
+        let disk = RealDisk::new(path).map_err(making)?;
+        return SortedRuns::open(disk, seed, tuning.checkpoint_changes).map(Arc::new);
+    }
+    remove_strangers(path)
+        .map_err(|error| IndexError::Damaged(format!("removing {}: {error}", path.display())))?;
+    let disk = RealDisk::new(path).map_err(making)?;
+    SortedRuns::anew(disk, seed, tuning.checkpoint_changes).map(Arc::new)
+}
+
+/// Directories in the index are those of an older version.
+fn remove_strangers(path: &Path) -> std::io::Result<()> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let is_ours = entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with("r-") || name.starts_with("catalog-"));
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else if !is_ours {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// A pipeline's name is the name of a directory in ours.
+fn check_name(name: &str) -> Result<(), EngineError> {
+    name::check(name).map_err(|fault| EngineError::Directory {
+        problem: format!("no store can be named {name:?}: {}", fault.problem()),
+        fix: name::RULE,
+    })
+}

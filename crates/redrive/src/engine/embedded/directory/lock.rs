@@ -1,0 +1,66 @@
+//! One owner per directory. The lock is on the directory itself: a file in it can be removed and made again, and a second
+//! process would lock the new one.
+
+use std::fs::{self, File, TryLockError};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::unusable::failed;
+use crate::engine::seam::EngineError;
+use crate::private;
+
+/// Says who the owner is, and is locked too: for older programs, and where directories cannot be locked.
+pub(crate) const LOCK_FILE: &str = "LOCK";
+
+/// A child that is being started has all that its parent has open, until it becomes another program. So a directory that
+/// was closed may be locked for a moment longer.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+const LOCK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Held for as long as anybody uses the directory.
+#[derive(Debug)]
+pub(crate) struct DirLock {
+    _dir: File,
+    _file: File,
+}
+
+impl DirLock {
+    pub(crate) fn take(path: &Path) -> Result<Self, EngineError> {
+        let dir = File::open(path).map_err(|error| failed("opening", path, &error))?;
+        match wait_for(&dir) {
+            // Not every network file system locks directories; then the file has to do.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+            Err(TryLockError::WouldBlock) => return Err(owned(path)),
+        }
+        let name = path.join(LOCK_FILE);
+        let file = private::options().create(true).truncate(false).write(true).open(&name);
+        let mut file = file.map_err(|error| failed("opening", &name, &error))?;
+        match wait_for(&file) {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(owned(path)),
+            Err(TryLockError::Error(error)) => return Err(failed("locking", &name, &error)),
+        }
+        // For people who look; the lock itself is what counts.
+        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        Ok(Self { _dir: dir, _file: file })
+    }
+}
+
+fn owned(path: &Path) -> EngineError {
+    let owner = fs::read_to_string(path.join(LOCK_FILE)).unwrap_or_default();
+    let owner = if owner.trim().is_empty() { "not known, its LOCK file is gone" } else { owner.trim() };
+    EngineError::Owned(format!("{} (process {owner})", path.display()))
+}
+
+fn wait_for(file: &File) -> Result<(), TryLockError> {
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => {
+                std::thread::sleep(LOCK_AGAIN);
+            }
+            tried => return tried,
+        }
+    }
+}

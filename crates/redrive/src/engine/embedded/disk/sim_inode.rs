@@ -1,0 +1,113 @@
+//! One file of the simulated disk: what is read, what is certain, and what a power cut makes of the difference.
+
+use std::collections::BTreeMap;
+
+const SECTOR: usize = 512;
+
+#[derive(Debug, Default)]
+pub(crate) struct Inode {
+    /// What a reader sees: the page cache.
+    pub(crate) live: Vec<u8>,
+    /// What the platter holds for certain.
+    pub(crate) synced: Vec<u8>,
+    pub(crate) unsynced: Vec<Change>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Change {
+    Write(usize, Vec<u8>),
+    SetLen(usize),
+}
+
+impl Change {
+    pub(crate) fn apply(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Write(offset, data) => {
+                let end = offset + data.len();
+                if to.len() < end {
+                    to.resize(end, 0);
+                }
+                to[*offset..end].copy_from_slice(data);
+            }
+            Self::SetLen(len) => to.resize(*len, 0),
+        }
+    }
+
+    /// The changes as far as they concern the sectors that `lands` lets through.
+    fn apply_sectors(&self, to: &mut Vec<u8>, mut lands: impl FnMut(usize) -> bool) {
+        let (from, end) = match self {
+            Self::Write(offset, data) => (*offset, offset + data.len()),
+            Self::SetLen(len) => (*len, to.len().max(*len)),
+        };
+        if to.len() < end {
+            to.resize(end, 0);
+        }
+        let mut at = from;
+        while at < end {
+            let next = ((at / SECTOR + 1) * SECTOR).min(end);
+            if lands(at / SECTOR) {
+                match self {
+                    Self::Write(offset, data) => {
+                        to[at..next].copy_from_slice(&data[at - offset..next - offset]);
+                    }
+                    Self::SetLen(_) => to[at..next].fill(0),
+                }
+            }
+            at = next;
+        }
+    }
+}
+
+impl Inode {
+    pub(crate) fn change(&mut self, change: Change) {
+        change.apply(&mut self.live);
+        self.unsynced.push(change);
+    }
+
+    pub(crate) fn after_cut(&self, random: &mut Random) -> Vec<u8> {
+        let mut disk = self.synced.clone();
+        if self.unsynced.is_empty() {
+            return disk;
+        }
+        let changes = self.unsynced.len() as u64;
+        // Each sector holds one of the versions it went through; a cut often takes all, none, or a clean prefix.
+        let (style, common) = (random.below(4), random.below(changes + 1));
+        let mut versions: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut lengths = vec![self.synced.len()];
+        for (i, change) in (0..).zip(&self.unsynced) {
+            change.apply_sectors(&mut disk, |sector| match style {
+                0 => i < common,
+                _ => i < *versions.entry(sector).or_insert_with(|| random.below(changes + 1)),
+            });
+            lengths.push(match change {
+                Change::Write(offset, data) => (offset + data.len()).max(lengths[lengths.len() - 1]),
+                Change::SetLen(len) => *len,
+            });
+        }
+        let pick = random.below(lengths.len() as u64) as usize;
+        let len = match style {
+            0 => lengths[common as usize],
+            1 => lengths[pick],
+            2 => lengths[lengths.len() - 1],
+            _ => {
+                let (low, high) = (lengths[0].min(lengths[pick]), lengths[0].max(lengths[pick]));
+                low + random.below((high - low) as u64 + 1) as usize
+            }
+        };
+        disk.resize(len, 0);
+        disk
+    }
+}
+
+/// SplitMix64: small, and the same everywhere.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+}

@@ -1,0 +1,36 @@
+//! What the files of the tables are called, how keys are hashed, and how an error names its file.
+
+use crate::engine::embedded::index::tables::{IndexError, Space};
+
+pub(super) const CATALOG: &str = "catalog-";
+
+pub(super) fn file_name(number: u64) -> String {
+    format!("r-{number:016x}.run")
+}
+
+pub(super) fn catalog_name(number: u64) -> String {
+    format!("{CATALOG}{number:016x}")
+}
+
+/// What filters and look-ups go by. Lines and doors are asked for by the first half of their keys.
+pub(super) fn hash_of(space: Space, key: &[u8], seed: u64) -> u64 {
+    let part = match space {
+        Space::Lines | Space::Doors | Space::LetterIds => key.get(..8).unwrap_or(key),
+        _ => key,
+    };
+    xxhash_rust::xxh3::xxh3_64_with_seed(part, seed)
+}
+
+pub(super) fn failed<'a>(
+    what: &'static str,
+    name: &'a str,
+) -> impl FnOnce(std::io::Error) -> IndexError + 'a {
+    move |error| {
+        let text = format!("{what} {name}: {error}");
+        if what == "opening" || what == "reading" {
+            IndexError::Damaged(text)
+        } else {
+            IndexError::Failed(text)
+        }
+    }
+}

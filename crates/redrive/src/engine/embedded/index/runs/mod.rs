@@ -1,0 +1,12 @@
+//! The tables on disk: sorted runs that are written once, merged in the background, and checked whenever they are read.
+
+mod catalog;
+mod files;
+mod filter;
+mod merge;
+mod run;
+mod section;
+mod sorted;
+mod tiers;
+
+pub use sorted::{SortedRuns, check};

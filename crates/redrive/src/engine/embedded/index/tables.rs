@@ -1,0 +1,405 @@
+//! The tables of the index: a cache beside the journal that can be thrown away at any time.
+
+use redrive_core::{Reason, Time};
+
+use crate::engine::letter::LetterState;
+use crate::engine::overlay::Far;
+
+/// The tables. Closed: the index holds nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Space {
+    /// What the tables reflect: the journal position and the small state that goes with it.
+    Meta,
+    /// Waiting messages by due time.
+    Delay,
+    /// Waiting messages by key.
+    Lines,
+    /// Open letters by key, where a dead message blocks its key.
+    Doors,
+    /// Letters by number.
+    Letters,
+    /// Accepted ids.
+    Ids,
+    /// Where a waiting message is, by number; kept only where ids are, so that a message can be found by its id.
+    Places,
+    /// Letters by the hash of their message's id, then by number.
+    LetterIds,
+}
+
+impl Space {
+    pub const ALL: [Self; 8] = [
+        Self::Meta,
+        Self::Delay,
+        Self::Lines,
+        Self::Doors,
+        Self::Letters,
+        Self::Ids,
+        Self::Places,
+        Self::LetterIds,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Meta => "meta",
+            Self::Delay => "delay",
+            Self::Lines => "lines",
+            Self::Doors => "doors",
+            Self::Letters => "letters",
+            Self::Ids => "ids",
+            Self::Places => "places",
+            Self::LetterIds => "letter_ids",
+        }
+    }
+}
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum IndexError {
+    /// What was written cannot be read any more: the tables have to be built anew.
+    #[error("the index: {0}")]
+    Damaged(String),
+    /// They could not be written. What is there is still right.
+    #[error("the index: {0}")]
+    Failed(String),
+    /// They are being built anew, and who asked did not want to wait.
+    #[error("the index is damaged and is being built anew; deliveries go on meanwhile")]
+    Rebuilding,
+}
+
+/// A put (`Some`) or a removal (`None`).
+pub type Write = (Space, Vec<u8>, Option<Vec<u8>>);
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// A set of ordered tables with atomic batches. Nobody asks it to be durable, except before a segment is unlinked.
+pub trait IndexTables: Send + Sync + 'static {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError>;
+    /// Pairs at or after `from`, and not after `to` if it is given, in order.
+    fn range(
+        &self,
+        space: Space,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Pair>, IndexError>;
+    /// Like `get` for somebody who would rather hear [`IndexError::Rebuilding`] than wait.
+    fn ask(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
+        self.get(space, key)
+    }
+    /// Like `range`, in the same way.
+    fn ask_range(
+        &self,
+        space: Space,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Pair>, IndexError> {
+        self.range(space, from, to, limit)
+    }
+    /// All or nothing.
+    fn apply(&self, writes: &mut Vec<Write>) -> Result<(), IndexError>;
+    /// Makes everything applied so far survive a power cut.
+    fn persist(&self) -> Result<(), IndexError>;
+    /// Tidies up for a while, if there is need; whether there may be more. From any thread, while others read and apply.
+    fn merge(&self) -> Result<bool, IndexError> {
+        Ok(false)
+    }
+    /// Reads everything, telling how many bytes each step took, until there is nothing left or `go_on` says no.
+    fn verify(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), IndexError> {
+        let _ = go_on;
+        Ok(())
+    }
+    /// About how many bytes the entries of a table take, without its filters.
+    fn bytes_of(&self, space: Space) -> u64 {
+        let _ = space;
+        0
+    }
+    /// Ids that were accepted before this moment, in milliseconds, may be forgotten.
+    fn forget_ids_before(&self, at: u64) {
+        let _ = at;
+    }
+}
+
+/// Keys and values of the tables as bytes; keys keep their order.
+pub trait Cell: Clone {
+    fn write(&self, out: &mut Vec<u8>);
+    fn read(raw: &[u8]) -> Option<Self>;
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        out
+    }
+}
+
+impl Cell for u64 {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_be_bytes());
+    }
+    fn read(raw: &[u8]) -> Option<Self> {
+        Some(Self::from_be_bytes(raw.try_into().ok()?))
+    }
+}
+
+impl Cell for (u64, u64) {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+        self.1.write(out);
+    }
+    fn read(raw: &[u8]) -> Option<Self> {
+        Some((u64::read(raw.get(..8)?)?, u64::read(raw.get(8..)?)?))
+    }
+}
+
+impl Cell for () {
+    fn write(&self, _: &mut Vec<u8>) {}
+    fn read(_: &[u8]) -> Option<Self> {
+        Some(())
+    }
+}
+
+impl Cell for Vec<u8> {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+    fn read(raw: &[u8]) -> Option<Self> {
+        Some(raw.to_vec())
+    }
+}
+
+/// Where a frame lies: its position and its length in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    pub at: u64,
+    pub len: u32,
+    /// Whether the message there waits because it was deferred: so that it is counted as held without being read.
+    pub deferred: bool,
+}
+
+/// A frame is far shorter than this, so the bit is free for [`Pointer::deferred`].
+const DEFERRED_BIT: u32 = 1 << 31;
+
+impl Pointer {
+    pub const fn new(at: u64, len: u32) -> Self {
+        Self { at, len, deferred: false }
+    }
+}
+
+impl Cell for Pointer {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.at.write(out);
+        let mark = if self.deferred { DEFERRED_BIT } else { 0 };
+        out.extend_from_slice(&(self.len | mark).to_be_bytes());
+    }
+    fn read(raw: &[u8]) -> Option<Self> {
+        let len = u32::from_be_bytes(raw.get(8..)?.try_into().ok()?);
+        let (at, deferred) = (u64::read(raw.get(..8)?)?, len & DEFERRED_BIT != 0);
+        Some(Self { at, len: len & !DEFERRED_BIT, deferred })
+    }
+}
+
+/// A message that stands in line for its key: blocked with its content, or waiting for its due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineSlot {
+    Delayed,
+    Blocked(Pointer),
+}
+
+impl Cell for LineSlot {
+    fn write(&self, out: &mut Vec<u8>) {
+        if let Self::Blocked(pointer) = self {
+            pointer.write(out);
+        }
+    }
+    fn read(raw: &[u8]) -> Option<Self> {
+        if raw.is_empty() { Some(Self::Delayed) } else { Pointer::read(raw).map(Self::Blocked) }
+    }
+}
+
+/// Where a message waits, as its number alone does not say: the rest of its key in the delay table or in the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitPlace {
+    /// Until its due time, in milliseconds.
+    Due(u64),
+    /// Behind an earlier message of its key, whose hash this is.
+    Line(u64),
+}
+
+impl Cell for WaitPlace {
+    fn write(&self, out: &mut Vec<u8>) {
+        let (code, number) = match self {
+            Self::Due(due) => (1, due),
+            Self::Line(hash) => (2, hash),
+        };
+        out.push(code);
+        number.write(out);
+    }
+    fn read(raw: &[u8]) -> Option<Self> {
+        let number = u64::read(raw.get(1..)?)?;
+        match raw[0] {
+            1 => Some(Self::Due(number)),
+            2 => Some(Self::Line(number)),
+            _ => None,
+        }
+    }
+}
+
+/// The latest acceptance of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdSlot {
+    pub seq: u64,
+    /// When it was accepted; the window of deduplication counts from here.
+    pub at: u64,
+    /// The deadline of a message that has not left the ready state, whose frame no table points at. Later it may be
+    /// missing: then the frame has it.
+    pub deadline: Option<u64>,
+}
+
+impl IdSlot {
+    /// When the id in a stored entry was accepted; 0 if it cannot be read.
+    pub fn at_of(raw: &[u8]) -> u64 {
+        raw.get(8..16).and_then(u64::read).unwrap_or(0)
+    }
+}
+
+impl Cell for IdSlot {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.seq.write(out);
+        self.at.write(out);
+        if let Some(deadline) = self.deadline {
+            deadline.write(out);
+        }
+    }
+    fn read(raw: &[u8]) -> Option<Self> {
+        let deadline = match raw.get(16..)? {
+            [] => None,
+            deadline => Some(u64::read(deadline)?),
+        };
+        Some(Self { seq: u64::read(&raw[..8])?, at: u64::read(&raw[8..16])?, deadline })
+    }
+}
+
+/// What the index knows of a letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetterSlot {
+    pub pointer: Pointer,
+    pub state: LetterState,
+    pub reason: Reason,
+    pub dead_at: Time,
+    pub replays: u32,
+    /// The replay jobs it went through, the latest last.
+    pub jobs: Vec<u64>,
+    /// The hash of its key, where keys are ordered.
+    pub key: Option<u64>,
+    /// The hash of its message's id, under which it is in [`Space::LetterIds`].
+    pub id_hash: u64,
+}
+
+impl Cell for LetterSlot {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.pointer.write(out);
+        out.push(self.state.code());
+        out.push(self.reason.code());
+        self.dead_at.as_millis().write(out);
+        u64::from(self.replays).write(out);
+        out.push(u8::from(self.key.is_some()));
+        self.key.unwrap_or(0).write(out);
+        self.id_hash.write(out);
+        for job in &self.jobs {
+            job.write(out);
+        }
+    }
+    fn read(raw: &[u8]) -> Option<Self> {
+        let number = |at: usize| u64::read(raw.get(at..at + 8)?);
+        Some(Self {
+            pointer: Pointer::read(raw.get(..12)?)?,
+            state: LetterState::from_code(*raw.get(12)?)?,
+            reason: Reason::from_code(*raw.get(13)?)?,
+            dead_at: Time::from_millis(number(14)?),
+            replays: number(22)? as u32,
+            key: Some(number(31)?).filter(|_| raw[30] != 0),
+            id_hash: number(39)?,
+            jobs: raw.get(47..)?.chunks_exact(8).map(u64::read).collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// One typed table of a tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'a, S> {
+    pub tables: &'a S,
+    pub space: Space,
+    pub patience: Patience,
+}
+
+/// What a reader does while the tables are being built anew and do not have what it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Waits: it cannot go on without.
+    Wait,
+    /// Is told so.
+    Ask,
+}
+
+impl<K: Cell, V: Cell, S: IndexTables> Far<K, V> for Table<'_, S> {
+    type Error = IndexError;
+
+    fn get(&self, key: &K) -> Result<Option<V>, IndexError> {
+        let raw = match self.patience {
+            Patience::Wait => self.tables.get(self.space, &key.bytes())?,
+            Patience::Ask => self.tables.ask(self.space, &key.bytes())?,
+        };
+        let Some(raw) = raw else { return Ok(None) };
+        Ok(Some(V::read(&raw).ok_or_else(|| damaged(self.space))?))
+    }
+
+    fn range(&self, from: &K, to: Option<&K>, limit: usize) -> Result<Vec<(K, V)>, IndexError> {
+        let to = to.map(Cell::bytes);
+        let (from, to) = (from.bytes(), to.as_deref());
+        let pairs = match self.patience {
+            Patience::Wait => self.tables.range(self.space, &from, to, limit)?,
+            Patience::Ask => self.tables.ask_range(self.space, &from, to, limit)?,
+        };
+        let read = |(key, value): Pair| Some((K::read(&key)?, V::read(&value)?));
+        pairs.into_iter().map(|pair| read(pair).ok_or_else(|| damaged(self.space))).collect()
+    }
+}
+
+fn damaged(space: Space) -> IndexError {
+    IndexError::Damaged(format!("an entry of table {} cannot be read", space.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_slot_comes_back_with_and_without_a_key() {
+        let slot = LetterSlot {
+            pointer: Pointer::new(7, 8),
+            state: LetterState::Replaying,
+            reason: Reason::Gone,
+            dead_at: Time::from_millis(9),
+            replays: 2,
+            jobs: vec![3, 4],
+            key: Some(u64::MAX),
+            id_hash: 5,
+        };
+        for slot in [slot.clone(), LetterSlot { key: None, jobs: Vec::new(), ..slot }] {
+            assert_eq!(LetterSlot::read(&slot.bytes()), Some(slot));
+        }
+        assert_eq!(LetterSlot::read(&[0; 12]), None);
+    }
+
+    #[test]
+    fn slots_of_ids_and_places_come_back() {
+        for deadline in [None, Some(3)] {
+            let slot = IdSlot { seq: 1, at: 2, deadline };
+            assert_eq!(IdSlot::read(&slot.bytes()), Some(slot));
+        }
+        for place in [WaitPlace::Due(7), WaitPlace::Line(u64::MAX)] {
+            assert_eq!(WaitPlace::read(&place.bytes()), Some(place));
+        }
+        assert_eq!(IdSlot::read(&[0; 17]), None);
+        assert_eq!(WaitPlace::read(&[]), None);
+        assert_eq!(WaitPlace::read(&[3; 9]), None);
+    }
+}

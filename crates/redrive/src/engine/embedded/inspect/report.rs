@@ -1,0 +1,116 @@
+//! What reading a store finds: segments, frames, damage. Plain data.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::engine::embedded::journal::frame::KIND_LOG;
+use crate::engine::embedded::journal::record::kind;
+use crate::engine::seam::EngineError;
+
+/// What a store holds and what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    pub pipeline: String,
+    pub path: PathBuf,
+    pub format: u32,
+    pub store_id: String,
+    /// The process that has the directory open now.
+    pub owner: Option<u32>,
+    pub journal: LogInspection,
+    pub letter_log: LogInspection,
+    /// Messages that have not come to an end.
+    pub pending: u64,
+    /// How many letters are in each state.
+    pub letters: BTreeMap<&'static str, u64>,
+    /// What is wrong with the file that says where the logs end.
+    pub watermark: Option<&'static str>,
+    /// What is wrong with the index, where somebody asked ([`super::store::check_index`]).
+    pub index: Option<String>,
+}
+
+/// One of the two logs of a store.
+#[derive(Clone, Debug, Default)]
+pub struct LogInspection {
+    pub segments: Vec<SegmentInspection>,
+    /// Frames and their bytes, by kind.
+    pub frames: BTreeMap<&'static str, (u64, u64)>,
+    pub batches: u64,
+    pub damage: Vec<Damage>,
+    /// Bytes at the end that a crash tore or that are being written now. Nobody was told that they are safe.
+    pub unfinished_bytes: u64,
+    /// Positions that no file holds although they were not given up.
+    pub missing: Vec<Range<u64>>,
+    /// Segments that were given up and are still there.
+    pub leftovers: usize,
+    /// Files that disappeared while they were read, which a running owner may do.
+    pub vanished: usize,
+    pub start: u64,
+    pub end: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentInspection {
+    pub name: String,
+    pub base: u64,
+    pub bytes: u64,
+    pub frames: u64,
+}
+
+/// A stretch that was durable and cannot be read any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    pub segment: String,
+    pub position: u64,
+    /// Where in the file that is.
+    pub offset: u64,
+    pub bytes: u64,
+    /// What stood there, if its header is intact: the kind of frame and the number of the message.
+    pub was: Option<(&'static str, u64)>,
+}
+
+/// One frame, for people who want to see them all. Never a payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub log: &'static str,
+    pub position: u64,
+    pub kind: &'static str,
+    /// The number of the message, where the frame is about one.
+    pub number: u64,
+    pub bytes: u64,
+    /// The id of the message, where the frame holds it.
+    pub id: Option<String>,
+}
+
+impl Inspection {
+    pub fn is_damaged(&self) -> bool {
+        let logs = [&self.journal, &self.letter_log];
+        let in_logs = logs.iter().any(|log| !log.damage.is_empty() || !log.missing.is_empty());
+        in_logs || self.watermark.is_some() || self.index.is_some()
+    }
+}
+
+/// The word for a kind of frame.
+pub fn kind_name(kind: u8) -> &'static str {
+    match kind {
+        KIND_LOG => "log",
+        kind::ACCEPTED => "accepted",
+        kind::DONE => "done",
+        kind::ENDED => "ended",
+        kind::WAITING => "waiting",
+        kind::DEAD => "dead",
+        kind::BLOCKED => "blocked",
+        kind::MOVED => "moved",
+        kind::LETTER_STATE => "letter_state",
+        kind::LETTER_MOVED => "letter_moved",
+        kind::PURGED => "purged",
+        kind::SEEN => "seen",
+        kind::LETTER_SLOT => "letter_slot",
+        _ => "unknown",
+    }
+}
+
+pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> EngineError {
+    EngineError::Storage(format!("{what} {}: {error}", path.display()))
+}

@@ -1,0 +1,396 @@
+//! What the journal's frames say. Every departure from a state is a record, so that everything follows from the journal.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use redrive_core::{Meta, Reason, Time};
+
+use crate::engine::letter::LetterState;
+
+/// Kinds of frames on disk. Never renumber; a new kind is a new format version.
+pub mod kind {
+    /// A message came in, ready or delayed. The tag is its number.
+    pub const ACCEPTED: u8 = 1;
+    /// Fresh messages without a key were delivered: a list of numbers.
+    pub const DONE: u8 = 2;
+    /// Messages were delivered that had waited, have a key or were letters.
+    pub const ENDED: u8 = 3;
+    /// A message waits until its due time, with its whole content.
+    pub const WAITING: u8 = 4;
+    /// A message is a dead letter, with its whole content.
+    pub const DEAD: u8 = 5;
+    /// Messages wait behind an earlier one of their key; their content stays where it is.
+    pub const BLOCKED: u8 = 6;
+    /// The cleaner copied a waiting or blocked message forward.
+    pub const MOVED: u8 = 7;
+    /// Letters were discarded or restored.
+    pub const LETTER_STATE: u8 = 8;
+    /// The cleaner copied letters into the letter log.
+    pub const LETTER_MOVED: u8 = 9;
+    /// Closed letters were forgotten after their time.
+    pub const PURGED: u8 = 10;
+    /// Ids of messages whose frames the cleaner dropped, kept for deduplication.
+    pub const SEEN: u8 = 11;
+    /// In the letter log: the state of a letter whose state frames the cleaner dropped.
+    pub const LETTER_SLOT: u8 = 12;
+}
+
+/// Stands in the place of a reason where a message waits because it was deferred. No reason has this code.
+const DEFERRED: u8 = 0xff;
+
+/// Marks a [`kind::MOVED`] frame whose message is blocked behind its key; otherwise it waits for its due time.
+pub const FLAG_BLOCKED: u8 = 1;
+
+const NONE: u64 = u64::MAX;
+
+/// Where a message was before this record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Was {
+    Fresh,
+    Waiting { due: u64 },
+    Blocked,
+    Letter,
+}
+
+/// The body of an accepted message.
+#[derive(Clone, Debug)]
+pub struct AcceptedBody {
+    pub due: Option<u64>,
+    pub at: u64,
+    pub wire: Bytes,
+}
+
+impl AcceptedBody {
+    pub const FIXED_BYTES: usize = 16;
+
+    pub fn write(buf: &mut BytesMut, due: Option<Time>, at: Time, wire: &[u8]) {
+        buf.put_u64_le(due.map_or(NONE, |due| due.as_millis().min(NONE - 1)));
+        buf.put_u64_le(at.as_millis());
+        buf.put_slice(wire);
+    }
+
+    pub fn read(mut body: Bytes) -> Option<Self> {
+        if body.len() < Self::FIXED_BYTES {
+            return None;
+        }
+        let due = body.get_u64_le();
+        let at = body.get_u64_le();
+        Some(Self { due: (due != NONE).then_some(due), at, wire: body })
+    }
+}
+
+/// A message with its whole state: the body of waiting, dead and moved frames and of copies in the letter log.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub was: Was,
+    /// The hash of its key, if it stands in the key's line.
+    pub key: Option<u64>,
+    /// When it is or was due; `None` if it never had to wait for its time.
+    pub due: Option<u64>,
+    /// All replay jobs it went through, so that none of the earlier frames is needed to know them.
+    pub jobs: Vec<u64>,
+    /// For letters.
+    pub reason: Option<Reason>,
+    pub state: Option<LetterState>,
+    pub dead_at: u64,
+    /// Where a moved frame was before.
+    pub moved_from: u64,
+    pub meta: Meta,
+    pub history: Bytes,
+    pub wire: Bytes,
+}
+
+impl Stored {
+    const FIXED_BYTES: usize = 118;
+
+    pub fn len_hint(&self) -> usize {
+        Self::FIXED_BYTES + self.jobs.len() * 8 + self.history.len() + self.wire.len()
+    }
+
+    pub fn write(&self, buf: &mut BytesMut) {
+        put_was(buf, self.was);
+        put_key(buf, self.key);
+        buf.put_u64_le(self.due.unwrap_or(NONE));
+        let waits = if self.meta.deferred { DEFERRED } else { 0 };
+        buf.put_u8(self.reason.map_or(waits, Reason::code));
+        buf.put_u8(self.state.map_or(0, LetterState::code));
+        buf.put_u64_le(self.dead_at);
+        buf.put_u64_le(self.moved_from);
+        put_meta(buf, &self.meta);
+        buf.put_u16_le(self.jobs.len() as u16);
+        buf.put_u32_le(self.history.len() as u32);
+        put_seqs(buf, &self.jobs);
+        buf.put_slice(&self.history);
+        buf.put_slice(&self.wire);
+    }
+
+    pub fn read(mut body: Bytes) -> Option<Self> {
+        if body.len() < Self::FIXED_BYTES {
+            return None;
+        }
+        let was = get_was(&mut body)?;
+        let key = get_key(&mut body);
+        let due = some(body.get_u64_le());
+        let reason = body.get_u8();
+        let (deferred, reason) = (reason == DEFERRED, Reason::from_code(reason));
+        let state = LetterState::from_code(body.get_u8());
+        let dead_at = body.get_u64_le();
+        let moved_from = body.get_u64_le();
+        let meta = Meta { deferred, ..get_meta(&mut body) };
+        let jobs = usize::from(body.get_u16_le()) * 8;
+        let history = body.get_u32_le() as usize;
+        if body.len() < jobs + history {
+            return None;
+        }
+        let jobs = get_seqs(&body.split_to(jobs)).collect();
+        let history = body.split_to(history);
+        Some(Self { was, key, due, jobs, reason, state, dead_at, moved_from, meta, history, wire: body })
+    }
+}
+
+/// One delivered message that was more than fresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub seq: u64,
+    pub was: Was,
+    pub key: Option<u64>,
+    /// Whether it was a dead letter once, so that the letter has succeeded.
+    pub letter: bool,
+}
+
+impl Ended {
+    pub const BYTES: usize = 8 + 9 + 9 + 1;
+
+    pub fn write(&self, buf: &mut BytesMut) {
+        buf.put_u64_le(self.seq);
+        put_was(buf, self.was);
+        put_key(buf, self.key);
+        buf.put_u8(u8::from(self.letter));
+    }
+
+    pub fn read_all(body: &Bytes) -> impl Iterator<Item = Self> {
+        body.chunks_exact(Self::BYTES).filter_map(|mut raw| {
+            let (seq, was, key) = (raw.get_u64_le(), get_was(&mut raw)?, get_key(&mut raw));
+            Some(Self { seq, was, key, letter: raw.get_u8() != 0 })
+        })
+    }
+}
+
+/// One message that waits behind its key, with the frame that holds its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    pub seq: u64,
+    pub was: Was,
+    pub key: u64,
+    pub at: u64,
+    pub len: u32,
+}
+
+impl Blocked {
+    pub const BYTES: usize = 8 + 9 + 8 + 12;
+
+    pub fn write(&self, buf: &mut BytesMut) {
+        buf.put_u64_le(self.seq);
+        put_was(buf, self.was);
+        buf.put_u64_le(self.key);
+        buf.put_u64_le(self.at);
+        buf.put_u32_le(self.len);
+    }
+
+    pub fn read_all(body: &Bytes) -> impl Iterator<Item = Self> {
+        body.chunks_exact(Self::BYTES).filter_map(|mut raw| {
+            Some(Self {
+                seq: raw.get_u64_le(),
+                was: get_was(&mut raw)?,
+                key: raw.get_u64_le(),
+                at: raw.get_u64_le(),
+                len: raw.get_u32_le(),
+            })
+        })
+    }
+}
+
+/// A letter that the cleaner copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LetterMoved {
+    pub seq: u64,
+    pub from: u64,
+    pub to: u64,
+    pub len: u32,
+}
+
+impl LetterMoved {
+    const BYTES: usize = 28;
+
+    pub fn write(&self, buf: &mut BytesMut) {
+        buf.put_u64_le(self.seq);
+        buf.put_u64_le(self.from);
+        buf.put_u64_le(self.to);
+        buf.put_u32_le(self.len);
+    }
+
+    pub fn read_all(body: &Bytes) -> impl Iterator<Item = Self> {
+        body.chunks_exact(Self::BYTES).map(|mut raw| Self {
+            seq: raw.get_u64_le(),
+            from: raw.get_u64_le(),
+            to: raw.get_u64_le(),
+            len: raw.get_u32_le(),
+        })
+    }
+}
+
+/// An id that was accepted, for deduplication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub seq: u64,
+    pub at: u64,
+    pub id: Bytes,
+}
+
+impl Seen {
+    pub fn write(&self, buf: &mut BytesMut) {
+        buf.put_u64_le(self.seq);
+        buf.put_u64_le(self.at);
+        buf.put_u16_le(self.id.len() as u16);
+        buf.put_slice(&self.id);
+    }
+
+    pub fn read_all(mut body: Bytes) -> Vec<Self> {
+        let mut all = Vec::new();
+        while body.len() >= 18 {
+            let (seq, at, len) = (body.get_u64_le(), body.get_u64_le(), usize::from(body.get_u16_le()));
+            if body.len() < len {
+                break;
+            }
+            all.push(Self { seq, at, id: body.split_to(len) });
+        }
+        all
+    }
+}
+
+/// Letters that changed their state together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetterChanged {
+    pub state: LetterState,
+    pub seqs: Vec<u64>,
+}
+
+impl LetterChanged {
+    pub fn write(&self, buf: &mut BytesMut) {
+        buf.put_u8(self.state.code());
+        put_seqs(buf, &self.seqs);
+    }
+
+    pub fn read(mut body: Bytes) -> Option<Self> {
+        if body.is_empty() {
+            return None;
+        }
+        let state = LetterState::from_code(body.get_u8())?;
+        Some(Self { state, seqs: get_seqs(&body).collect() })
+    }
+}
+
+/// The state of a letter as the letter log keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotCopy {
+    pub state: LetterState,
+    pub replays: u32,
+    pub jobs: Vec<u64>,
+}
+
+impl SlotCopy {
+    pub fn len_hint(&self) -> usize {
+        5 + self.jobs.len() * 8
+    }
+
+    pub fn write(&self, buf: &mut BytesMut) {
+        buf.put_u8(self.state.code());
+        buf.put_u32_le(self.replays);
+        put_seqs(buf, &self.jobs);
+    }
+
+    pub fn read(mut body: Bytes) -> Option<Self> {
+        if body.len() < 5 {
+            return None;
+        }
+        let state = LetterState::from_code(body.get_u8())?;
+        Some(Self { state, replays: body.get_u32_le(), jobs: get_seqs(&body).collect() })
+    }
+}
+
+pub fn put_seqs(buf: &mut BytesMut, seqs: &[u64]) {
+    for seq in seqs {
+        buf.put_u64_le(*seq);
+    }
+}
+
+pub fn get_seqs(body: &Bytes) -> impl Iterator<Item = u64> {
+    body.chunks_exact(8).map(|mut raw| raw.get_u64_le())
+}
+
+fn some(value: u64) -> Option<u64> {
+    (value != NONE).then_some(value)
+}
+
+fn put_was(buf: &mut BytesMut, was: Was) {
+    let (code, due) = match was {
+        Was::Fresh => (0, NONE),
+        Was::Waiting { due } => (1, due),
+        Was::Blocked => (2, NONE),
+        Was::Letter => (3, NONE),
+    };
+    buf.put_u8(code);
+    buf.put_u64_le(due);
+}
+
+fn get_was(raw: &mut impl Buf) -> Option<Was> {
+    let (code, due) = (raw.get_u8(), raw.get_u64_le());
+    match code {
+        0 => Some(Was::Fresh),
+        1 => Some(Was::Waiting { due }),
+        2 => Some(Was::Blocked),
+        3 => Some(Was::Letter),
+        _ => None,
+    }
+}
+
+fn put_key(buf: &mut BytesMut, key: Option<u64>) {
+    buf.put_u8(u8::from(key.is_some()));
+    buf.put_u64_le(key.unwrap_or(0));
+}
+
+fn get_key(raw: &mut impl Buf) -> Option<u64> {
+    let (has, hash) = (raw.get_u8(), raw.get_u64_le());
+    (has != 0).then_some(hash)
+}
+
+fn put_meta(buf: &mut BytesMut, meta: &Meta) {
+    buf.put_u64_le(meta.created.as_millis());
+    buf.put_u64_le(meta.deadline.map_or(NONE, Time::as_millis));
+    buf.put_u64_le(meta.first_failed.map_or(NONE, Time::as_millis));
+    buf.put_u64_le(meta.last_crash.map_or(NONE, Time::as_millis));
+    buf.put_u64_le(meta.held_ms);
+    buf.put_u64_le(meta.last_delay_ms);
+    for count in [meta.attempts, meta.uncounted, meta.reconnects, meta.crashes, meta.replays] {
+        buf.put_u32_le(count);
+    }
+}
+
+fn get_meta(raw: &mut impl Buf) -> Meta {
+    Meta {
+        created: Time::from_millis(raw.get_u64_le()),
+        deadline: some(raw.get_u64_le()).map(Time::from_millis),
+        first_failed: some(raw.get_u64_le()).map(Time::from_millis),
+        last_crash: some(raw.get_u64_le()).map(Time::from_millis),
+        held_ms: raw.get_u64_le(),
+        last_delay_ms: raw.get_u64_le(),
+        attempts: raw.get_u32_le(),
+        uncounted: raw.get_u32_le(),
+        reconnects: raw.get_u32_le(),
+        crashes: raw.get_u32_le(),
+        replays: raw.get_u32_le(),
+        deferred: false,
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/record.rs"]
+mod tests;

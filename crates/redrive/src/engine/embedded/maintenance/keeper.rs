@@ -1,0 +1,147 @@
+//! Keeps the index: everything slow that must not hold up deliveries.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::clean::{Cleaner, Piece};
+use crate::engine::delay::DelayKey;
+use crate::engine::embedded::directory::manifest::Holding;
+use crate::engine::embedded::disk::real::Disk;
+use crate::engine::embedded::index::healing::Healing;
+use crate::engine::embedded::index::tables::{
+    Cell, IndexError, IndexTables, Patience, Pointer, Space, Table, Write,
+};
+use crate::engine::embedded::state::book::{Frozen, META_KEY};
+use crate::engine::embedded::write::command::Note;
+use crate::engine::embedded::write::mailbox::Mailbox;
+use crate::engine::overlay::{Changes, Far};
+
+/// What the owner of the store asks for. Tasks are answered in the order they were given.
+#[derive(Debug)]
+pub enum Task {
+    /// Write a checkpoint into the tables; `persist` makes it survive a power cut.
+    Apply {
+        frozen: Frozen,
+        persist: bool,
+    },
+    Load {
+        from: DelayKey,
+        limit: usize,
+    },
+    Scan(Piece),
+    /// Write down how much the store holds.
+    Tell(Census, Holding),
+    /// Memory whose release takes long.
+    Forget(Frozen),
+}
+
+/// Takes down how much a store holds.
+#[derive(Clone)]
+pub struct Census(Arc<dyn Fn(Holding) + Send + Sync>);
+
+impl Census {
+    pub fn new(tell: impl Fn(Holding) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+}
+
+impl std::fmt::Debug for Census {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Census")
+    }
+}
+
+#[derive(Debug)]
+pub struct Keeper<D: Disk, S> {
+    pub tables: Arc<S>,
+    pub cleaner: Cleaner<D, S>,
+}
+
+impl<D: Disk, S: IndexTables> Keeper<D, S> {
+    pub fn run(self, tasks: &Mailbox<Task>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
+        while let Some(arrived) = tasks.wait(None) {
+            for task in arrived {
+                // A panic must not leave the owner waiting for an answer.
+                let worked = catch_unwind(AssertUnwindSafe(|| self.work(task)));
+                let note = worked
+                    .unwrap_or_else(|_| Some(Note::Failed(IndexError::Damaged("it panicked".into()).into())));
+                if let Some(note) = note {
+                    notes.post(note, 0);
+                    wake();
+                }
+            }
+        }
+    }
+
+    pub fn work(&self, task: Task) -> Option<Note> {
+        let note = match task {
+            Task::Apply { frozen, persist } => self.apply(&frozen, persist).map(|()| Note::Applied),
+            Task::Load { from, limit } => self.load(&from, limit),
+            Task::Scan(piece) => {
+                self.cleaner.scan(&piece).map(|(relocation, next)| Note::Scanned { relocation, next })
+            }
+            Task::Tell(census, holding) => {
+                (census.0)(holding);
+                return None;
+            }
+            Task::Forget(frozen) => {
+                drop(frozen);
+                return None;
+            }
+        };
+        Some(note.unwrap_or_else(|error| Note::Failed(error.into())))
+    }
+
+    fn apply(&self, frozen: &Frozen, persist: bool) -> Result<(), IndexError> {
+        write_checkpoint(&*self.tables, frozen)?;
+        if persist { self.tables.persist() } else { Ok(()) }
+    }
+
+    fn load(&self, from: &DelayKey, limit: usize) -> Result<Note, IndexError> {
+        let table = Table { tables: &*self.tables, space: Space::Delay, patience: Patience::Wait };
+        let entries = Far::<DelayKey, Pointer>::range(&table, from, None, limit)?;
+        Ok(Note::Loaded { entries, limit })
+    }
+}
+
+/// Writes everything that has changed into the tables, as one.
+pub fn write_checkpoint<S: IndexTables>(tables: &S, frozen: &Frozen) -> Result<(), IndexError> {
+    let mut writes = Vec::new();
+    collect(&mut writes, Space::Delay, &frozen.delay);
+    collect(&mut writes, Space::Lines, &frozen.lines);
+    collect(&mut writes, Space::Doors, &frozen.doors);
+    collect(&mut writes, Space::Letters, &frozen.letters);
+    collect(&mut writes, Space::LetterIds, &frozen.letter_ids);
+    collect(&mut writes, Space::Ids, &frozen.ids);
+    collect(&mut writes, Space::Places, &frozen.places);
+    writes.push((Space::Meta, META_KEY.bytes(), Some(frozen.meta.bytes())));
+    tables.apply(&mut writes)
+}
+
+/// Merges runs of the tables whenever a checkpoint was written, and builds the tables anew when they are damaged: on a
+/// thread of its own, for both may take long.
+pub fn run_upkeep<S: IndexTables>(tables: &Healing<S>, called: &Mailbox<()>, wake: &dyn Fn()) {
+    while called.wait(None).is_some() {
+        upkeep(tables);
+        wake();
+    }
+}
+
+/// One round of it.
+pub fn upkeep<S: IndexTables>(tables: &Healing<S>) {
+    if tables.is_broken() {
+        tables.heal();
+    }
+    loop {
+        match tables.merge() {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => return tables.untidy(error.to_string()),
+        }
+    }
+}
+
+fn collect<K: Cell + Ord, V: Cell>(writes: &mut Vec<Write>, space: Space, changes: &Changes<K, V>) {
+    let changed = changes.iter().map(|(key, change)| (space, key.bytes(), change.value().map(Cell::bytes)));
+    writes.extend(changed);
+}

@@ -1,0 +1,6 @@
+//! Everything slow that must not hold up deliveries: checkpoints, cleaning, scrubbing.
+
+pub mod clean;
+pub mod keeper;
+pub mod progress;
+pub mod scrub;

@@ -1,0 +1,308 @@
+//! How the book follows the journal: one frame, one change of state.
+
+use redrive_core::{Message, Time};
+
+use super::book::{Book, Folded};
+use crate::engine::delay::DelayKey;
+use crate::engine::embedded::index::tables::{
+    IdSlot, IndexError, IndexTables, LineSlot, Patience, Pointer, Space, Table, WaitPlace,
+};
+use crate::engine::embedded::journal::frame::{Frame, frame_len};
+use crate::engine::embedded::journal::record::{
+    AcceptedBody, Blocked, Ended, FLAG_BLOCKED, LetterChanged, LetterMoved, Seen, Stored, Was, get_seqs, kind,
+};
+use crate::engine::letter::LetterState;
+
+impl<S: IndexTables> Book<S> {
+    /// Follows one frame of the journal.
+    pub fn fold(&mut self, frame: &Frame, folded: &mut impl FnMut(Folded)) -> Result<(), IndexError> {
+        self.position = frame.end();
+        let pointer = Pointer::new(frame.position, frame_len(frame.body.len()) as u32);
+        match frame.kind {
+            kind::ACCEPTED => {
+                self.accepted(frame, pointer);
+                Ok(())
+            }
+            kind::DONE => {
+                for seq in get_seqs(&frame.body) {
+                    self.departed.insert(seq);
+                    folded(Folded::Settled(seq));
+                }
+                Ok(())
+            }
+            kind::ENDED => {
+                for ended in Ended::read_all(&frame.body) {
+                    self.ended(&ended, folded)?;
+                }
+                Ok(())
+            }
+            kind::WAITING => match Stored::read(frame.body.clone()) {
+                Some(stored) => self.waiting(frame.tag, &stored, pointer, folded),
+                None => Ok(()),
+            },
+            kind::DEAD => match Stored::read(frame.body.clone()) {
+                Some(stored) => self.dead(frame.tag, &stored, pointer, folded),
+                None => Ok(()),
+            },
+            kind::BLOCKED => {
+                for blocked in Blocked::read_all(&frame.body) {
+                    self.block(&blocked, folded)?;
+                }
+                Ok(())
+            }
+            kind::MOVED => match Stored::read(frame.body.clone()) {
+                Some(stored) => self.moved(frame.tag, frame.flags, &stored, pointer),
+                None => Ok(()),
+            },
+            kind::LETTER_STATE => match LetterChanged::read(frame.body.clone()) {
+                Some(changed) => changed.seqs.iter().try_for_each(|seq| self.set_letter(*seq, changed.state)),
+                None => Ok(()),
+            },
+            kind::LETTER_MOVED => {
+                for moved in LetterMoved::read_all(&frame.body) {
+                    self.letter_moved(&moved)?;
+                }
+                Ok(())
+            }
+            kind::PURGED => get_seqs(&frame.body).try_for_each(|seq| self.purged(seq)),
+            kind::SEEN => {
+                for seen in Seen::read_all(frame.body.clone()) {
+                    self.seen(&seen)?;
+                }
+                Ok(())
+            }
+            // An unknown kind cannot be of this format version; the version check has refused newer stores.
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn accepted(&mut self, frame: &Frame, pointer: Pointer) {
+        let seq = frame.tag;
+        self.next_seq = self.next_seq.max(seq + 1);
+        let Some(body) = AcceptedBody::read(frame.body.clone()) else { return };
+        self.latest = self.latest.max(body.at);
+        if let Some(due) = body.due {
+            self.departed.insert(seq);
+            self.delay.put((due, seq), pointer);
+            self.waits_at(seq, WaitPlace::Due(due));
+            self.live.add(pointer);
+        }
+        if self.options.dedup.is_some()
+            && let Ok(message) = Message::from_wire(body.wire)
+        {
+            let deadline = message.deadline().map(Time::as_millis);
+            self.see(message.id().as_bytes().to_vec(), IdSlot { seq, at: body.at, deadline });
+        }
+    }
+
+    /// An id that the cleaner carried forward. A running store knows it: its first frame is folded, and was carried
+    /// because it has not expired. Looking it up would cost a read of the tables for each id. When the journal is read
+    /// from the disk, that first frame may be gone with its segment.
+    pub(crate) fn seen(&mut self, seen: &Seen) -> Result<(), IndexError> {
+        if !self.catching_up {
+            return Ok(());
+        }
+        let id = seen.id.to_vec();
+        let known = self.ids.get(&id, &self.table(Space::Ids))?;
+        if known.is_none_or(|slot| slot.seq < seen.seq) {
+            // Its segment goes only after it has left the ready state.
+            self.see(id, IdSlot { seq: seen.seq, at: seen.at, deadline: None });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn see(&mut self, id: Vec<u8>, slot: IdSlot) {
+        if self.options.dedup.is_some() {
+            self.ids.set(id, slot);
+        }
+    }
+
+    /// A message that waited nowhere waits from now on.
+    fn waits_at(&mut self, seq: u64, place: WaitPlace) {
+        if self.options.dedup.is_none() {
+            return;
+        }
+        if self.damaged {
+            // The frame that said it had left may be among what is lost.
+            self.places.set(seq, place);
+        } else {
+            self.places.put(seq, place);
+        }
+    }
+
+    fn waits_no_more(&mut self, seq: u64) {
+        if self.options.dedup.is_some() {
+            self.places.remove(&seq);
+        }
+    }
+
+    pub(crate) fn ended(&mut self, ended: &Ended, folded: &mut impl FnMut(Folded)) -> Result<(), IndexError> {
+        self.leave_state(ended.seq, ended.was, ended.key)?;
+        self.leave_line(ended.seq, ended.key, folded);
+        if ended.letter {
+            self.set_letter(ended.seq, LetterState::Succeeded)?;
+        }
+        folded(Folded::Settled(ended.seq));
+        Ok(())
+    }
+
+    pub(crate) fn waiting(
+        &mut self,
+        seq: u64,
+        stored: &Stored,
+        pointer: Pointer,
+        folded: &mut impl FnMut(Folded),
+    ) -> Result<(), IndexError> {
+        self.leave_state(seq, stored.was, stored.key)?;
+        let due = stored.due.unwrap_or(0);
+        self.delay_until((due, seq), Pointer { deferred: stored.meta.deferred, ..pointer });
+        self.waits_at(seq, WaitPlace::Due(due));
+        self.live.add(pointer);
+        if let Some(key) = stored.key {
+            self.lines.set((key, seq), LineSlot::Delayed);
+        }
+        if let Some(hash) = stored.key {
+            folded(Folded::LineMoved(hash));
+        }
+        if stored.was == Was::Letter {
+            self.replaying(seq, stored)?;
+        } else {
+            folded(Folded::Settled(seq));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn block(
+        &mut self,
+        blocked: &Blocked,
+        folded: &mut impl FnMut(Folded),
+    ) -> Result<(), IndexError> {
+        // It may have been moved since it was passed over.
+        let now_at = self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
+        let pointer = now_at.map_or((blocked.at, blocked.len), |now_at| (now_at.at, now_at.len));
+        let pointer = Pointer::new(pointer.0, pointer.1);
+        let hash = blocked.key;
+        self.lines.set((hash, blocked.seq), LineSlot::Blocked(pointer));
+        self.waits_at(blocked.seq, WaitPlace::Line(hash));
+        self.live.add(pointer);
+        self.blocked += 1;
+        folded(Folded::InLine { seq: blocked.seq, hash });
+        Ok(())
+    }
+
+    /// A message waits for its time.
+    fn delay_until(&mut self, key: DelayKey, pointer: Pointer) {
+        self.delay.put(key, pointer);
+        self.held += u64::from(pointer.deferred);
+    }
+
+    /// A message does not wait for its time any more. Returns where its content is, if it did.
+    fn delay_over(&mut self, key: DelayKey) -> Result<Option<Pointer>, IndexError> {
+        let table = Table { tables: &*self.tables, space: Space::Delay, patience: Patience::Wait };
+        let pointer = self.delay.remove(&key, &table)?;
+        let was_held = pointer.is_some_and(|pointer| pointer.deferred);
+        self.held = self.held.saturating_sub(u64::from(was_held));
+        Ok(pointer)
+    }
+
+    /// The message leaves the state it was in, whatever comes next. Returns where its content is, if it waited.
+    pub(crate) fn leave_state(
+        &mut self,
+        seq: u64,
+        was: Was,
+        key: Option<u64>,
+    ) -> Result<Option<Pointer>, IndexError> {
+        // Whatever it was, it is not ready: the frame that said so may be damaged.
+        self.departed.insert(seq);
+        if matches!(was, Was::Waiting { .. } | Was::Blocked) {
+            self.waits_no_more(seq);
+        }
+        let pointer = match was {
+            Was::Fresh | Was::Letter => None,
+            Was::Waiting { due } => self.delay_over((due, seq))?,
+            Was::Blocked => {
+                self.blocked_at(seq, key)?.inspect(|_| self.blocked = self.blocked.saturating_sub(1))
+            }
+        };
+        match pointer {
+            Some(pointer) => self.live.sub(pointer),
+            None if self.damaged && was != Was::Fresh => self.forget_strays(seq, key)?,
+            None => {}
+        }
+        Ok(pointer)
+    }
+
+    pub(crate) fn blocked_at(&self, seq: u64, key: Option<u64>) -> Result<Option<Pointer>, IndexError> {
+        let Some(hash) = key else { return Ok(None) };
+        match self.lines.get(&(hash, seq), &self.table(Space::Lines))? {
+            Some(LineSlot::Blocked(pointer)) => Ok(Some(pointer)),
+            Some(LineSlot::Delayed) | None => Ok(None),
+        }
+    }
+
+    /// The frame that moved a message on is damaged, so it still waits where it was before: it must not wait twice.
+    pub(crate) fn forget_strays(&mut self, seq: u64, key: Option<u64>) -> Result<(), IndexError> {
+        let table = Table { tables: &*self.tables, space: Space::Delay, patience: Patience::Wait };
+        for (entry, pointer) in self.delay.dump(&table)?.into_iter().filter(|(entry, _)| entry.1 == seq) {
+            self.delay_over(entry)?;
+            self.live.sub(pointer);
+        }
+        if let (Some(hash), Some(pointer)) = (key, self.blocked_at(seq, key)?) {
+            self.lines.remove(&(hash, seq));
+            self.live.sub(pointer);
+            self.blocked = self.blocked.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn leave_line(&mut self, seq: u64, key: Option<u64>, folded: &mut impl FnMut(Folded)) {
+        if let Some(hash) = key {
+            self.lines.remove(&(hash, seq));
+            folded(Folded::LineMoved(hash));
+        }
+    }
+
+    /// The cleaner carried a waiting message forward. It is written only while the message waits (`Store::still_waits`),
+    /// so when everything is built anew and the frame it came from is gone, this one stands for it.
+    pub(crate) fn moved(
+        &mut self,
+        seq: u64,
+        flags: u8,
+        stored: &Stored,
+        pointer: Pointer,
+    ) -> Result<(), IndexError> {
+        if flags & FLAG_BLOCKED != 0 {
+            let Some(hash) = stored.key else { return Ok(()) };
+            let key = (hash, seq);
+            match self.lines.get(&key, &self.table(Space::Lines))? {
+                Some(LineSlot::Blocked(old)) => self.live.sub(old),
+                Some(LineSlot::Delayed) | None => self.blocked += 1,
+            }
+            self.lines.set(key, LineSlot::Blocked(pointer));
+            self.moved_place(seq, WaitPlace::Line(hash));
+        } else {
+            let key = (stored.due.unwrap_or(0), seq);
+            let pointer = Pointer { deferred: stored.meta.deferred, ..pointer };
+            self.moved_place(seq, WaitPlace::Due(key.0));
+            match self.delay.get(&key, &self.table(Space::Delay))? {
+                Some(old) => {
+                    self.delay.repoint(key, pointer);
+                    self.live.sub(old);
+                }
+                None => self.delay_until(key, pointer),
+            }
+            if let Some(hash) = stored.key {
+                self.lines.set((hash, seq), LineSlot::Delayed);
+            }
+        }
+        self.live.add(pointer);
+        Ok(())
+    }
+
+    /// Where it waits is known, unless everything is built anew and the frame it came from is gone.
+    fn moved_place(&mut self, seq: u64, place: WaitPlace) {
+        if self.options.dedup.is_some() {
+            self.places.set(seq, place);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What follows from the journal: which messages are ready, which wait and for what, which letters there are.
+
+pub mod book;
+mod fold;
+mod fold_letters;
+pub mod lines;
+pub mod live;
+pub mod ready;

@@ -1,0 +1,174 @@
+//! Finds things in the tables: letters, and a message by its id. The ids say its number, the places where it waits; what is left is ready, in flight, a
+//! letter or over.
+
+use std::time::Duration;
+
+use redrive_core::Time;
+
+use super::store::Store;
+use super::take::{Content, content_of};
+use crate::engine::embedded::disk::real::Disk;
+use crate::engine::embedded::index::tables::{IdSlot, IndexTables, LineSlot, Pointer, Space, WaitPlace};
+use crate::engine::letter::{LetterScan, LetterStanding, LetterState, SCAN_BYTES};
+use crate::engine::message_state::{MessagePhase, MessageState};
+use crate::engine::pending::PendingState;
+use crate::engine::seam::EngineError;
+
+/// An id with more letters than this is searched for like anything else, which is done in parts.
+const LETTERS_OF_ID_MAX: usize = 1_000;
+
+impl<D: Disk, S: IndexTables> Store<D, S> {
+    pub(crate) fn find_message(&self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        let Some(window) = self.options.dedup else { return Err(EngineError::NotRemembered) };
+        let found = self.book.ids.get(&id.as_bytes().to_vec(), &self.book.asked(Space::Ids))?;
+        let Some(slot) = found else { return Ok(None) };
+        let is_repeated = now.since(Time::from_millis(slot.at)) < window;
+        let state = self.message_of(id, &slot, window, now)?;
+        let duplicate_of = is_repeated.then_some(slot.seq);
+        Ok(state.map(|state| MessageState { duplicate_of, ..state }))
+    }
+
+    fn message_of(
+        &self,
+        id: &str,
+        slot: &IdSlot,
+        window: Duration,
+        now: Time,
+    ) -> Result<Option<MessageState>, EngineError> {
+        let seq = slot.seq;
+        let letter = self.book.asked_letter(seq)?;
+        let place = self.place_of(seq)?;
+        let with_letter = |state: MessageState| MessageState {
+            letter: letter.as_ref().map(|_| seq),
+            reason: letter.as_ref().map(|letter| letter.reason),
+            ..state
+        };
+        let told = |phase, content: Option<Content>| {
+            let state = MessageState::new(id, phase);
+            with_letter(match content {
+                Some(content) => state.told(&content.meta, &content.history),
+                None => state,
+            })
+        };
+        if let Some(held) = self.in_flight.get(&seq)
+            && !self.returned.iter().any(|delivery| delivery.receipt.seq == seq)
+        {
+            let content = self.content_at(place.map_or(held.pointer, |(_, pointer)| pointer))?;
+            return Ok(Some(told(MessagePhase::InFlight, content)));
+        }
+        if let Some((place, pointer)) = place {
+            let content = self.content_at(pointer)?;
+            let (mut phase, mut due) = match place {
+                WaitPlace::Due(due) => {
+                    (PendingState::timed(pointer.deferred).into(), Some(Time::from_millis(due)))
+                }
+                WaitPlace::Line(_) => (MessagePhase::KeyWait, None),
+            };
+            if self.passed.contains_key(&seq) {
+                (phase, due) = (MessagePhase::KeyWait, None);
+            }
+            if letter.is_some() {
+                phase = MessagePhase::Replaying;
+            }
+            return Ok(Some(MessageState { due, ..told(phase, content) }));
+        }
+        if let Some(letter) = &letter {
+            let shown = self.open_letter(seq, letter)?;
+            let state = MessageState::new(id, letter.state.into());
+            return Ok(Some(with_letter(state.told(&shown.meta, &shown.history))));
+        }
+        if !self.book.departed.contains(seq) {
+            let passed = self.passed.contains_key(&seq);
+            let phase = if passed { MessagePhase::KeyWait } else { MessagePhase::Ready };
+            let deadline = slot.deadline.map(Time::from_millis);
+            return Ok(Some(MessageState { deadline, ..MessageState::new(id, phase) }));
+        }
+        // It left no trace: delivered, or a letter that was closed and then forgotten. The first is certain only for as
+        // long as no letter of it can have been forgotten.
+        let since_accepted = now.since(Time::from_millis(slot.at));
+        let certain = since_accepted < window.min(self.tuning.closed_keep);
+        // Where something was lost, the trace may have been in it.
+        let phase = if seq < self.doubtful_below { MessagePhase::Unknown } else { MessagePhase::Succeeded };
+        Ok(certain.then(|| MessageState::new(id, phase)))
+    }
+
+    /// Where a message waits, and the frame with its content.
+    pub(crate) fn place_of(&self, seq: u64) -> Result<Option<(WaitPlace, Pointer)>, EngineError> {
+        let Some(place) = self.book.places.get(&seq, &self.book.asked(Space::Places))? else {
+            return Ok(None);
+        };
+        let pointer = match place {
+            WaitPlace::Due(due) => self.book.delay.get(&(due, seq), &self.book.asked(Space::Delay))?,
+            WaitPlace::Line(hash) => {
+                match self.book.lines.get(&(hash, seq), &self.book.asked(Space::Lines))? {
+                    Some(LineSlot::Blocked(pointer)) => Some(pointer),
+                    Some(LineSlot::Delayed) | None => None,
+                }
+            }
+        };
+        Ok(pointer.map(|pointer| (place, pointer)))
+    }
+
+    /// The content of a frame; `None` if it is damaged.
+    pub(crate) fn content_at(&self, pointer: Pointer) -> Result<Option<Content>, EngineError> {
+        if pointer.len == 0 {
+            return Ok(None);
+        }
+        content_of(self.journal.read(pointer.at, u64::from(pointer.len)))
+    }
+
+    /// Looks at letters in the order of their numbers; only those that are wanted are read.
+    pub(crate) fn look_at_letters(
+        &self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        let mut scan = LetterScan { next: after, ..LetterScan::default() };
+        let Some(from) = after.map_or(Some(0), |id| id.checked_add(1)) else {
+            return Ok(LetterScan::default());
+        };
+        let slots = self.book.letters.range(&from, look_max, &self.book.asked(Space::Letters))?;
+        let at_the_end = slots.len() < look_max;
+        let mut bytes = 0;
+        for (seq, slot) in slots {
+            if scan.letters.len() >= limit || bytes >= SCAN_BYTES {
+                return Ok(scan);
+            }
+            scan.scanned += 1;
+            scan.next = Some(seq);
+            if state.is_none_or(|state| state == slot.state) {
+                let letter = self.open_letter(seq, &slot)?;
+                bytes += letter.size();
+                scan.letters.push(letter);
+            }
+        }
+        Ok(if at_the_end { LetterScan { next: None, ..scan } } else { scan })
+    }
+
+    /// The letters of messages with this id, or with one that has the same hash; `None` if they are too many.
+    pub(crate) fn find_letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
+        let hash = self.book.hash_of_key(id.as_bytes());
+        let found = self.book.asked_letters_of(hash, LETTERS_OF_ID_MAX + 1)?;
+        Ok((found.len() <= LETTERS_OF_ID_MAX).then_some(found))
+    }
+
+    /// How letters stand towards a job, from the tables alone.
+    pub(crate) fn letters_in_job(
+        &self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        let standing = |seq: &u64| {
+            Ok(self.book.asked_letter(*seq)?.map(|slot| LetterStanding {
+                state: slot.state,
+                dead_at: slot.dead_at,
+                replays: slot.replays,
+                in_job: slot.jobs.contains(&job),
+                is_last_job: slot.jobs.last() == Some(&job),
+            }))
+        };
+        ids.iter().map(standing).collect()
+    }
+}

@@ -1,0 +1,106 @@
+//! Finds the line of a key in the tables, for people who ask why nothing of it moves.
+
+use std::collections::BTreeSet;
+
+use redrive_core::Time;
+
+use super::store::Store;
+use crate::engine::embedded::disk::real::Disk;
+use crate::engine::embedded::index::tables::{IndexTables, Space, WaitPlace};
+use crate::engine::embedded::state::lines::LineKey;
+use crate::engine::key_line::{KeyLine, WAITING_MAX};
+use crate::engine::message_state::{MessagePhase, MessageState};
+use crate::engine::seam::{AfterDead, EngineError, Ordering};
+
+/// Slots that are read in one go.
+const READ_AT_ONCE: usize = 1024;
+
+impl<D: Disk, S: IndexTables> Store<D, S> {
+    pub(crate) fn find_key_line(&self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
+        if self.options.ordering == Ordering::None {
+            return Ok(None);
+        }
+        // Where a message waits is kept for those that can be asked for by id.
+        if self.options.dedup.is_none() {
+            return Err(EngineError::NotRemembered);
+        }
+        let hash = self.book.hash_of_key(key);
+        let line = self.line_of(hash)?;
+        let letters = self.blocking_letters(hash)?;
+        let behind =
+            |ahead: usize| (line.len() + letters.len()).saturating_sub(ahead).min(WAITING_MAX) as u64;
+        let running = self.running.get(&hash).copied();
+        let first = running.or_else(|| line.first().copied());
+        if let Some(letter) = letters.first().filter(|letter| first.is_none_or(|first| **letter < first))
+            && let Some(slot) = self.book.asked_letter(*letter)?
+        {
+            let shown = self.open_letter(*letter, &slot)?;
+            let head = MessageState::new(shown.message.id(), MessagePhase::Dead);
+            let head = MessageState {
+                letter: Some(*letter),
+                reason: Some(slot.reason),
+                ..head.told(&shown.meta, &shown.history)
+            };
+            return Ok(Some(KeyLine { head, waiting: behind(1) }));
+        }
+        let Some(first) = first else { return Ok(None) };
+        let ahead = usize::from(line.contains(&first));
+        Ok(self.head(first)?.map(|head| KeyLine { head, waiting: behind(ahead) }))
+    }
+
+    /// The message everybody of its key waits for; `None` if its bytes cannot be read, or are on their way to the disk.
+    fn head(&self, seq: u64) -> Result<Option<MessageState>, EngineError> {
+        let place = self.place_of(seq)?;
+        let held = self.in_flight.get(&seq);
+        let Some(pointer) = place.map(|(_, pointer)| pointer).or(held.map(|held| held.pointer)) else {
+            return Ok(None);
+        };
+        let Some(content) = self.content_at(pointer)? else { return Ok(None) };
+        let (phase, due) = match place {
+            _ if held.is_some() => (MessagePhase::InFlight, None),
+            Some((WaitPlace::Due(due), _)) => (MessagePhase::Delayed, Some(Time::from_millis(due))),
+            _ => (MessagePhase::Ready, None),
+        };
+        let head = MessageState::new(content.message.id(), phase).told(&content.meta, &content.history);
+        Ok(Some(MessageState { due, ..head }))
+    }
+
+    /// The numbers that stand in the line of a key, with those that are about to be put there.
+    fn line_of(&self, hash: u64) -> Result<BTreeSet<u64>, EngineError> {
+        let mut line = numbers_of(hash, |from| {
+            let slots = self.book.lines.range(from, READ_AT_ONCE, &self.book.asked(Space::Lines))?;
+            Ok(slots.into_iter().map(|(key, _)| key).collect())
+        })?;
+        line.extend(self.passed.iter().filter(|(_, passed)| passed.key == hash).map(|(seq, _)| *seq));
+        Ok(line)
+    }
+
+    /// The open letters of a key that block it, if dead messages do.
+    fn blocking_letters(&self, hash: u64) -> Result<BTreeSet<u64>, EngineError> {
+        if self.options.after_dead == AfterDead::Continue {
+            return Ok(BTreeSet::new());
+        }
+        numbers_of(hash, |from| {
+            let doors = self.book.doors.range(from, READ_AT_ONCE, &self.book.asked(Space::Doors))?;
+            Ok(doors.into_iter().map(|(key, ())| key).collect())
+        })
+    }
+}
+
+/// The numbers of one key in a table that is ordered by key and number, read piece by piece and not beyond the bound.
+fn numbers_of(
+    hash: u64,
+    mut read: impl FnMut(&LineKey) -> Result<Vec<LineKey>, EngineError>,
+) -> Result<BTreeSet<u64>, EngineError> {
+    let mut numbers = BTreeSet::new();
+    let mut from = (hash, 0);
+    while numbers.len() <= WAITING_MAX {
+        let keys = read(&from)?;
+        numbers.extend(keys.iter().take_while(|(key, _)| *key == hash).map(|(_, number)| *number));
+        match keys.last() {
+            Some((key, last)) if *key == hash && keys.len() == READ_AT_ONCE => from = (hash, last + 1),
+            _ => break,
+        }
+    }
+    Ok(numbers)
+}

@@ -1,0 +1,17 @@
+//! One pipeline's store, and the store as an engine.
+
+mod absorb;
+mod find;
+mod key_line;
+pub mod location;
+mod oldest;
+pub mod open;
+pub(super) mod open_logs;
+mod pending;
+mod serve;
+#[allow(clippy::module_inception)] // the folder is named for the type, and so is the file
+pub(super) mod store;
+mod take;
+mod tend;
+
+pub use store::Store;

@@ -1,0 +1,288 @@
+//! Opening a store: the journal says what is true, the index is brought forward to it or built anew.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use redrive_core::Time;
+
+use super::location::{OpenIndex, StoreLocation, seed};
+use super::open_logs::{IndexKnows, Logs, open_logs};
+use super::store::{Hands, Store};
+use crate::engine::completion::CompletionSet;
+use crate::engine::embedded::crash::reminder::Reminder;
+use crate::engine::embedded::crash::started::{LastRun, Mark, Started};
+use crate::engine::embedded::crash::suspected::Suspected;
+use crate::engine::embedded::disk::real::Disk;
+use crate::engine::embedded::index::healing::Healing;
+use crate::engine::embedded::index::rebuild::{Folding, Rebuilder, fold_journal, fold_letters};
+use crate::engine::embedded::index::tables::{IndexError, IndexTables, LineSlot, Space};
+use crate::engine::embedded::journal::log::OpenReport;
+use crate::engine::embedded::journal::watermark::Vouched;
+use crate::engine::embedded::maintenance::clean::Cleaner;
+use crate::engine::embedded::maintenance::keeper::Keeper;
+use crate::engine::embedded::maintenance::progress::Tending;
+use crate::engine::embedded::state::book::{Book, Loaded};
+use crate::engine::embedded::state::ready::Ready;
+
+use crate::engine::embedded::write::mailbox::Mailbox;
+use crate::engine::embedded::write::writer::Writer;
+use crate::engine::numbers::NumberMap;
+use crate::engine::seam::{EngineError, Execution, LastEnd};
+
+/// Tells receipts of one opening from those of another.
+static OPENINGS: AtomicU32 = AtomicU32::new(0);
+
+/// What was found when a store was opened. Nothing is skipped silently: it is here.
+#[derive(Debug, Clone, Default)]
+pub struct StoreReport {
+    pub journal: OpenReport,
+    pub letters: OpenReport,
+    /// Why the index was built anew, if it was.
+    pub rebuilt: Option<String>,
+    /// Frames the index had to be brought forward by.
+    pub brought_forward: u64,
+    /// Deliveries that were running when the last process ended without a clean stop. They are reported again until
+    /// something is taken.
+    pub started: Vec<Mark>,
+    /// What else was wrong and is right again.
+    pub notes: Vec<String>,
+    /// Messages that are suspected of having ended a process: these, and those of earlier runs that had no turn yet.
+    pub suspects: Vec<u64>,
+}
+
+/// Opens a store whose writing is done by threads of its own.
+pub fn open<D: Disk, S: IndexTables>(
+    location: &StoreLocation<D>,
+    open_index: &OpenIndex<S>,
+) -> Result<(Store<D, S>, StoreReport), EngineError> {
+    let (mut store, report) = open_by_hand(location, open_index)?;
+    let Hands::Own(writer, keeper) = std::mem::replace(&mut store.hands, Hands::Gone) else {
+        return Ok((store, report));
+    };
+    store.spawn(*writer, keeper).map_err(|error| EngineError::Storage(error.to_string()))?;
+    Ok((store, report))
+}
+
+/// Opens a store that writes when it is polled: every step is the caller's, which is what the simulation needs.
+pub fn open_by_hand<D: Disk, S: IndexTables>(
+    location: &StoreLocation<D>,
+    open_index: &OpenIndex<S>,
+) -> Result<(Store<D, S>, StoreReport), EngineError> {
+    let StoreLocation { disk, store_id, options, tuning, .. } = location;
+    let seed = seed(store_id);
+    let mut report = StoreReport::default();
+    let (tables, loaded) = load(location, seed, open_index, &mut report.rebuilt);
+
+    // The index reflects only what was durable: the journal was at least as long.
+    let known = loaded.as_ref().map(|Loaded { book, .. }| (book.position, book.next_seq)).unwrap_or_default();
+    let (verify_from, next_seq) = known;
+    let logs = open_logs(location, IndexKnows { position: verify_from, next_seq })?;
+    let Logs { mut journal, letters, mut watermark, reports, vouched, end_unknown } = logs;
+    [report.journal, report.letters] = reports;
+    let (start, end) = (journal.start(), journal.end());
+
+    let usable = loaded.filter(|Loaded { book, ready_at, .. }| {
+        let fits = book.position <= end && book.position >= start && *ready_at >= start;
+        if !fits {
+            report.rebuilt = Some(format!("it is at {}, the journal is {start} to {end}", book.position));
+        }
+        fits
+    });
+    let (tables, mut book, from) = if let Some(Loaded { book, ready_at, ready_seq }) = usable {
+        (tables?, book, (ready_at, Some(ready_seq)))
+    } else {
+        let tables = Arc::new(Healing::new(open_index(true)?));
+        let book = Book::new(*options, seed, Arc::clone(&tables), tuning.near_max);
+        (tables, book, (start, None))
+    };
+    let anew = from.1.is_none();
+    let (options, tuning, open) = (*options, *tuning, Arc::clone(open_index));
+    let (reader, letter_reader) = (journal.reader(), letters.reader());
+    let rebuilder = Rebuilder { journal: reader, letters: letter_reader, options, tuning, seed, open };
+    tables.repair_with(book.position, Box::new(move |to| rebuilder.rebuild(to)));
+    let cleaner = Cleaner {
+        tables: Arc::clone(&tables),
+        journal: journal.reader(),
+        letters: letters.reader(),
+        dedup: options.dedup,
+        hash_seed: seed,
+        closed_keep: tuning.closed_keep,
+    };
+    let keeper = Keeper { tables: Arc::clone(&tables), cleaner };
+    let mut doubtful =
+        end_unknown || !report.journal.missing.is_empty() || !report.letters.missing.is_empty();
+    if anew {
+        book.position = start;
+        if doubtful && start >= vouched.journal.end {
+            // Nothing is left of the journal: whatever waited in it is gone, and its numbers are not used again.
+            book.departed = CompletionSet::starting_at(vouched.next_seq);
+        }
+        doubtful |= fold_letters(&mut book, &letters.reader())?;
+    }
+    let folded = fold_journal(&mut book, &journal.reader(), (start, end), anew, &tuning)?;
+    let Folding { frames, first_seq, met_rot } = folded;
+    book.next_seq = book.next_seq.max(vouched.next_seq);
+    report.brought_forward = frames;
+    let doubtful_below = if doubtful || met_rot { book.next_seq } else { vouched.doubtful_below };
+    let vouched = Vouched {
+        journal: journal.extent(),
+        letters: letters.extent(),
+        next_seq: book.next_seq,
+        doubtful_below,
+        owner: location.owner,
+        ..vouched
+    };
+    let vouching = watermark.note(vouched).and_then(|()| watermark.sync());
+    vouching.map_err(|error| EngineError::Storage(format!("writing the watermark: {error}")))?;
+    if anew && frames > 0 && report.rebuilt.is_none() {
+        report.rebuilt = Some("there was none".to_owned());
+    }
+    // What the last header said may be of a torn batch, or of no batch at all in a segment that has just begun.
+    journal.set_note(book.next_seq);
+
+    let failed = |error: std::io::Error| EngineError::Storage(error.to_string());
+    let (mut started, last_run) = Started::open(disk).map_err(failed)?;
+    let (mut suspects, suspected) = Suspected::open(disk, options.last_end).map_err(failed)?;
+    if options.execution == Execution::Elsewhere {
+        // Marks can be there of a handler that ran in the process.
+        started.clear().and_then(|()| suspects.forget()).map_err(failed)?;
+    } else {
+        let mut last_run = LastRun {
+            running: still_open(&book, last_run.running)?,
+            returned: still_open(&book, last_run.returned)?,
+        };
+        let from_outside = options.last_end == LastEnd::FromOutside;
+        if from_outside {
+            last_run.running.clear();
+        }
+        report.started.clone_from(&last_run.running);
+        suspects.adopt(&still_open(&book, suspected)?, &last_run).map_err(failed)?;
+        if from_outside {
+            // Whoever starts next may not know how this run had ended.
+            started.clear().map_err(failed)?;
+        }
+        report.suspects = suspects.numbers().collect();
+    }
+
+    let expected = from.1.or(first_seq).unwrap_or(book.next_seq);
+    let ready = Ready::new(journal.reader(), from.0, end, Some(expected));
+    let tending = Tending::after(if anew { 0 } else { verify_from });
+    let mut store = Store {
+        options,
+        tuning,
+        ready,
+        journal: journal.reader(),
+        letter_log: letters.reader(),
+        started,
+        suspects,
+        reminder: Reminder::open(disk).map_err(failed)?,
+        suspects_ending: Vec::new(),
+        commands: Arc::new(Mailbox::default()),
+        tasks: Arc::new(Mailbox::default()),
+        upkeep: Arc::new(Mailbox::default()),
+        notes: Arc::new(Mailbox::default()),
+        hands: Hands::Gone,
+        wake: Arc::default(),
+        in_flight: NumberMap::default(),
+        running: NumberMap::default(),
+        passed: NumberMap::default(),
+        passed_keys: NumberMap::default(),
+        released: VecDeque::new(),
+        released_keys: HashSet::new(),
+        returned: VecDeque::new(),
+        claimed: BTreeSet::new(),
+        unlooked: BTreeSet::new(),
+        hand_outs: 0,
+        gated: false,
+        odd_to_due: false,
+        given: 0,
+        durable: 0,
+        unreported: VecDeque::new(),
+        epoch: OPENINGS.fetch_add(1, Ordering::Relaxed),
+        now: Time::ZERO,
+        failed: None,
+        doubtful_below,
+        scrubbed: Arc::default(),
+        scrub_stop: Arc::new(Mailbox::default()),
+        tending,
+        census: None,
+        kept: None,
+        book,
+    };
+    let recent =
+        store.book.ids.pending().map(|(id, slot)| (String::from_utf8_lossy(id).into(), *slot)).collect();
+    let writer = Writer {
+        disk: disk.clone(),
+        journal,
+        letters,
+        tables: tables,
+        dedup: options.dedup,
+        recent,
+        next_seq: store.book.next_seq,
+        reserve_bytes: tuning.reserve_bytes,
+        watermark,
+    };
+    store.hands = Hands::Own(Box::new(writer), keeper);
+    let in_line = !store.book.lines.range(&(0, 0), 1, &store.book.table(Space::Lines))?.is_empty();
+    if in_line && options.ordering == crate::engine::seam::Ordering::None {
+        // Whoever waits behind a key would wait for ever, for nobody would move the line on.
+        return Err(EngineError::Version(
+            "messages wait behind their keys, but the pipeline is opened with ordering = none; \
+             run it with ordering = key until they are done"
+                .into(),
+        ));
+    }
+    if store.book.blocked > 0 {
+        store.release_all()?;
+    }
+    if store.book.tables.rebuilds() > 0 {
+        report.rebuilt = Some("it was damaged, which showed when it was brought forward".to_owned());
+    }
+    Ok((store, report))
+}
+
+type Opened<S> = Result<Arc<Healing<S>>, IndexError>;
+
+/// The tables and the book in them, if they can be read.
+fn load<D: Disk, S: IndexTables>(
+    location: &StoreLocation<D>,
+    seed: u64,
+    open_index: &OpenIndex<S>,
+    rebuilt: &mut Option<String>,
+) -> (Opened<S>, Option<Loaded<Healing<S>>>) {
+    let opened = open_index(false).map(|tables| Arc::new(Healing::new(tables)));
+    let book = opened.as_ref().map_err(IndexError::clone).and_then(|tables| {
+        let book = Book::load(location.options, seed, Arc::clone(tables), location.tuning.near_max)?;
+        if book.is_none() && !tables.range(Space::Meta, &[], None, 1)?.is_empty() {
+            return Err(IndexError::Damaged("its meta entry is missing".into()));
+        }
+        Ok(book)
+    });
+    match book {
+        Ok(book) => (opened, book),
+        Err(error) => {
+            *rebuilt = Some(error.to_string());
+            (opened, None)
+        }
+    }
+}
+
+/// The marks whose messages are not settled.
+fn still_open<S: IndexTables>(book: &Book<S>, marks: Vec<Mark>) -> Result<Vec<Mark>, EngineError> {
+    let mut open = Vec::new();
+    for mark in marks {
+        let waits = match (mark.due, mark.line) {
+            (_, Some(hash)) => {
+                let slot = book.lines.get(&(hash, mark.seq), &book.table(Space::Lines))?;
+                matches!(slot, Some(LineSlot::Blocked(_)))
+            }
+            (None, None) => !book.departed.contains(mark.seq) && mark.seq < book.next_seq,
+            (Some(due), None) => book.delay.get(&(due, mark.seq), &book.table(Space::Delay))?.is_some(),
+        };
+        if waits {
+            open.push(mark);
+        }
+    }
+    Ok(open)
+}

@@ -1,0 +1,410 @@
+//! The store as an engine.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use redrive_core::{Reason, Time};
+
+use super::store::{Goes, Held, Store};
+use super::take::damaged_message;
+use crate::engine::Claimed;
+use crate::engine::embedded::disk::real::Disk;
+use crate::engine::embedded::index::tables::{IndexTables, LetterSlot, Space};
+use crate::engine::embedded::journal::log::ReadError;
+use crate::engine::embedded::journal::record::{LetterChanged, Stored, Was};
+use crate::engine::embedded::state::book::JOBS_MAX;
+use crate::engine::embedded::write::command::Command;
+use crate::engine::embedded::write::ingest::StoreIngest;
+use crate::engine::history::History;
+use crate::engine::ingest::Ingest;
+use crate::engine::key_line::KeyLine;
+use crate::engine::letter::{
+    Letter, LetterChange, LetterScan, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob,
+};
+use crate::engine::message_state::MessageState;
+use crate::engine::pending::{PendingAt, PendingScan, PendingState};
+use crate::engine::seam::{
+    Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Settling, Ticket,
+    Verdict,
+};
+use crate::engine::store_notice::{StoreNotice, Upkeep};
+
+impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
+    fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        self.check()?;
+        let taken = self.hand_out(now, room, out);
+        self.guard(taken)
+    }
+
+    fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        self.check()?;
+        let taken = self.hand_out_due(now, room, out);
+        self.guard(taken)
+    }
+
+    fn announce(&mut self, next: &[Receipt], _now: Time) -> Result<Announced, EngineError> {
+        self.check()?;
+        let Some(first) = next.first() else { return Ok(Announced::Gone) };
+        if self.suspects.is_another_running(first.seq) {
+            return Ok(Announced::NotYet);
+        }
+        let announced = self.suspects.announce(first.seq).map_err(|error| marking(&error));
+        self.guard(announced)?;
+        Ok(Announced::Yes)
+    }
+
+    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+        self.check()?;
+        let kept = self.reminder.keep(text).map_err(|error| reminding(&error));
+        self.guard(kept)
+    }
+
+    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
+        self.reminder.read().map_err(|error| reminding(&error))
+    }
+
+    fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
+        self.check()?;
+        let noted = self.mark_returned(&batch).and_then(|()| self.note_suspects(&batch));
+        self.guard(noted)?;
+        let given = self.give(batch);
+        self.guard(given)
+    }
+
+    fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
+        let absorbed = self.absorb();
+        self.guard(absorbed)?;
+        let tended = self.tend();
+        self.guard(tended)?;
+        let ended = self.suspects_ending.partition_point(|(ticket, _)| ticket.0 <= self.durable);
+        for (_, seq) in self.suspects_ending.drain(..ended) {
+            self.suspects.settled(seq).map_err(|error| marking(&error))?;
+        }
+        let mut last = None;
+        while let Some(ticket) = self.unreported.pop_front_if(|ticket| ticket.0 <= self.durable) {
+            last = Some(ticket);
+        }
+        out.extend(last.map(Event::Durable));
+        Ok(())
+    }
+
+    fn notices(&mut self, out: &mut Vec<StoreNotice>) {
+        self.book.tables.take_notices(out);
+        self.scrubbed.take_notices(out);
+    }
+
+    fn upkeep(&self) -> Upkeep {
+        let index_rebuilds = self.book.tables.rebuilds();
+        self.scrubbed.add_to(Upkeep { index_rebuilds, ..Upkeep::default() })
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        if self.gated { None } else { self.book.delay.next_due() }
+    }
+
+    fn gate(&mut self, closed: bool) {
+        self.gated = closed;
+    }
+
+    fn counts(&self) -> Counts {
+        let returned: HashSet<u64> = self.returned.iter().map(|delivery| delivery.receipt.seq).collect();
+        let out: Vec<&Held> =
+            self.in_flight.iter().filter(|(seq, _)| !returned.contains(seq)).map(|(_, held)| held).collect();
+        // What the book still counts where it was, by where that is.
+        let out_of = out.iter().map(|held| (held.was, held.pointer.deferred));
+        let passed_of = self.passed.values().map(|passed| (passed.was, passed.pointer.deferred));
+        let away: Vec<(Was, bool)> = out_of.chain(passed_of).collect();
+        let left = |was: fn(&Was) -> bool| away.iter().filter(|(of, _)| was(of)).count() as u64;
+        let left_held =
+            away.iter().filter(|(was, held)| *held && matches!(was, Was::Waiting { .. })).count() as u64;
+        let went = |goes: Goes| out.iter().filter(|held| held.goes == Some(goes)).count() as u64;
+        let delayed = self.book.delay.len().saturating_sub(self.book.held);
+        let left_delayed = left(|was| matches!(was, Was::Waiting { .. })) - left_held;
+        let fresh = self.book.departed.unfinished_below(self.book.next_seq);
+        Counts {
+            ready: fresh.saturating_sub(left(|was| *was == Was::Fresh)),
+            delayed: delayed.saturating_sub(left_delayed),
+            held: self.book.held.saturating_sub(left_held),
+            key_wait: (self.book.blocked + self.passed.len() as u64)
+                .saturating_sub(left(|was| *was == Was::Blocked)),
+            in_flight: out.len() as u64,
+            settling: Settling {
+                over: went(Goes::Out),
+                delayed: went(Goes::Waits { deferred: false }),
+                held: went(Goes::Waits { deferred: true }),
+            },
+            letters_open: self.book.open,
+            letters_replaying: self.book.replaying,
+            letters_succeeded: self.book.succeeded,
+            letters_discarded: self.book.discarded,
+            accepted: self.book.next_seq,
+            key_order_voided: 0,
+        }
+    }
+
+    fn oldest(&mut self) -> Result<Oldest, EngineError> {
+        self.find_oldest()
+    }
+
+    fn ingest(&self) -> Option<Arc<dyn Ingest>> {
+        Some(Arc::new(StoreIngest { commands: Arc::clone(&self.commands), notes: Arc::clone(&self.notes) }))
+    }
+
+    fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.set_wake(wake);
+    }
+
+    fn letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, EngineError> {
+        let mut found = Vec::new();
+        let Some(mut from) = after.map_or(Some(0), |id| id.checked_add(1)) else { return Ok(found) };
+        while found.len() < limit {
+            let slots = self.book.letters.range(&from, limit.max(64), &self.book.asked(Space::Letters))?;
+            let Some(last) = slots.last().map(|(seq, _)| *seq) else { break };
+            for (seq, slot) in slots {
+                if found.len() < limit && state.is_none_or(|state| state == slot.state) {
+                    found.push(self.open_letter(seq, &slot)?);
+                }
+            }
+            let Some(next) = last.checked_add(1) else { break };
+            from = next;
+        }
+        Ok(found)
+    }
+
+    fn scan_letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        self.look_at_letters(state, after, limit, look_max)
+    }
+
+    fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
+        match self.book.asked_letter(id)? {
+            Some(slot) => self.open_letter(id, &slot).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn letters_of(&mut self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
+        self.find_letters_of(id)
+    }
+
+    fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        self.check()?;
+        self.find_message(id, now)
+    }
+
+    fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
+        self.check()?;
+        self.find_key_line(key)
+    }
+
+    fn scan_pending(
+        &mut self,
+        state: PendingState,
+        after: Option<(u64, u64)>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<PendingScan, EngineError> {
+        self.check()?;
+        self.list_pending(state, after, limit, look_max)
+    }
+
+    fn locate(&mut self, id: &str) -> Result<Option<PendingAt>, EngineError> {
+        self.check()?;
+        self.locate_by_id(id)
+    }
+
+    fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError> {
+        self.check()?;
+        let claimed = self.claim_pending(at, now);
+        self.guard(claimed)
+    }
+
+    fn letter_standings(
+        &mut self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        self.letters_in_job(job, ids)
+    }
+
+    fn replay(&mut self, job: &ReplayJob, ids: &[u64], _now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
+        let mut chosen = HashSet::new();
+        let mut letters = Vec::new();
+        let mut answers = Vec::with_capacity(ids.len());
+        for seq in ids {
+            let answer = match self.book.asked_letter(*seq)? {
+                _ if chosen.contains(seq) => ReplayAnswer::Already,
+                None => ReplayAnswer::NotFound,
+                Some(slot) => match refusal(&slot, job) {
+                    Some(refusal) => refusal,
+                    None => match self.replayed(&slot, job)? {
+                        Some(stored) => {
+                            letters.push((*seq, stored));
+                            ReplayAnswer::Replayed
+                        }
+                        None => ReplayAnswer::Damaged,
+                    },
+                },
+            };
+            if answer == ReplayAnswer::Replayed {
+                chosen.insert(*seq);
+            }
+            answers.push(answer);
+        }
+        if !letters.is_empty() {
+            let ticket = self.ticket();
+            self.post(Command::Replay { ticket, letters });
+            self.wait_for(ticket)?;
+        }
+        Ok(answers)
+    }
+
+    fn change_letters(
+        &mut self,
+        change: &LetterChange,
+        ids: &[u64],
+        _now: Time,
+    ) -> Result<Vec<bool>, EngineError> {
+        let (from, state) = change.states();
+        let (mut seqs, mut chosen) = (Vec::new(), HashSet::new());
+        let mut changed = Vec::with_capacity(ids.len());
+        for seq in ids {
+            let change =
+                !chosen.contains(seq) && self.book.asked_letter(*seq)?.is_some_and(|slot| slot.state == from);
+            if change {
+                chosen.insert(*seq);
+                seqs.push(*seq);
+            }
+            changed.push(change);
+        }
+        if !seqs.is_empty() {
+            let ticket = self.ticket();
+            self.post(Command::ChangeLetters { ticket, changed: LetterChanged { state, seqs } });
+            self.wait_for(ticket)?;
+        }
+        Ok(changed)
+    }
+
+    fn close(&mut self) -> Result<(), EngineError> {
+        self.wait_for(Ticket(self.given))?;
+        // The last checkpoint makes the next start quick.
+        while self.tending.checkpointing.is_some() {
+            self.wait_for_notes()?;
+            self.absorb()?;
+        }
+        self.checkpoint(true);
+        while self.tending.checkpointing.is_some() {
+            self.absorb()?;
+            if self.tending.checkpointing.is_some() {
+                self.wait_for_notes()?;
+            }
+        }
+        self.tell_holding();
+        self.started.clear().map_err(|error| EngineError::Storage(error.to_string()))?;
+        self.finish();
+        self.absorb()
+    }
+}
+
+fn marking(error: &std::io::Error) -> EngineError {
+    EngineError::Storage(format!("marking suspects: {error}"))
+}
+
+fn reminding(error: &std::io::Error) -> EngineError {
+    EngineError::Storage(format!("keeping a reminder: {error}"))
+}
+
+fn refusal(slot: &LetterSlot, job: &ReplayJob) -> Option<ReplayAnswer> {
+    if slot.jobs.contains(&job.id) {
+        Some(ReplayAnswer::Already)
+    } else if slot.state != LetterState::Open {
+        Some(ReplayAnswer::NotOpen(slot.state))
+    } else if slot.replays >= REPLAYS_MAX && !job.force {
+        Some(ReplayAnswer::TooOften { replays: slot.replays })
+    } else {
+        None
+    }
+}
+
+impl<D: Disk, S: IndexTables> Store<D, S> {
+    /// Suspects that come back unstarted wait again; those that came back from a run are cleared. They are forgotten once
+    /// that is durable.
+    fn note_suspects(&mut self, batch: &[Settlement]) -> Result<(), EngineError> {
+        if self.suspects.is_empty() {
+            return Ok(());
+        }
+        for Settlement { delivery, verdict, .. } in batch {
+            let seq = delivery.receipt.seq;
+            if !self.suspects.is_known(seq) {
+                continue;
+            }
+            if *verdict == Verdict::Release {
+                self.suspects.released(seq).map_err(|error| marking(&error))?;
+                continue;
+            }
+            if verdict.clears() {
+                self.suspects.cleared(seq).map_err(|error| marking(&error))?;
+            }
+            self.suspects_ending.push((Ticket(self.given + 1), seq));
+        }
+        Ok(())
+    }
+
+    fn stored_letter(&self, slot: &LetterSlot) -> Result<Option<Stored>, EngineError> {
+        match self.read_letter(slot.pointer) {
+            Ok(frame) => Ok(Stored::read(frame.body)),
+            Err(ReadError::Rot { .. } | ReadError::Missing { .. }) => Ok(None),
+            Err(error @ ReadError::Io { .. }) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn open_letter(&self, seq: u64, slot: &LetterSlot) -> Result<Letter, EngineError> {
+        let stored = self.stored_letter(slot)?;
+        let content = stored.and_then(|stored| {
+            let message = redrive_core::Message::from_wire(stored.wire).ok()?;
+            Some((message, stored.meta, History::from_raw(stored.history)))
+        });
+        let damaged = content.is_none();
+        let (message, meta, history) = match content {
+            Some(content) => content,
+            None => (damaged_message(seq)?, redrive_core::Meta::default(), History::default()),
+        };
+        let meta = redrive_core::Meta { replays: slot.replays, ..meta };
+        let reason = if damaged { Reason::Corrupt } else { slot.reason };
+        Ok(Letter {
+            id: seq,
+            state: slot.state,
+            reason,
+            dead_at: slot.dead_at,
+            job: slot.jobs.last().copied(),
+            message,
+            meta,
+            history,
+        })
+    }
+
+    /// The message of a letter as it goes back to wait for its delivery.
+    fn replayed(&self, slot: &LetterSlot, job: &ReplayJob) -> Result<Option<Stored>, EngineError> {
+        let Some(stored) = self.stored_letter(slot)? else { return Ok(None) };
+        let Ok(message) = redrive_core::Message::from_wire(stored.wire.clone()) else { return Ok(None) };
+        let forgotten = (slot.jobs.len() + 1).saturating_sub(JOBS_MAX);
+        Ok(Some(Stored {
+            was: Was::Letter,
+            key: self.book.hash_of(&message),
+            due: Some(job.due.as_millis()),
+            jobs: slot.jobs.iter().skip(forgotten).copied().chain([job.id]).collect(),
+            meta: stored.meta.replayed(),
+            ..stored
+        }))
+    }
+}

@@ -1,0 +1,38 @@
+//! The way of messages into a store: bounded, and answered after the sync.
+
+use std::sync::Arc;
+
+use redrive_core::Time;
+use tokio::sync::oneshot;
+
+use super::command::{Command, Note};
+use super::mailbox::{Mailbox, Refused};
+use crate::engine::ingest::{Ingest, IngestAnswer, IngestError, NewMessage};
+
+/// More than this waiting to be written makes ingest answer "busy".
+const INGEST_BYTES_MAX: usize = 64 << 20;
+
+/// A handle through which messages enter a store.
+#[derive(Debug, Clone)]
+pub(crate) struct StoreIngest {
+    pub(crate) commands: Arc<Mailbox<Command>>,
+    pub(crate) notes: Arc<Mailbox<Note>>,
+}
+
+impl Ingest for StoreIngest {
+    fn submit(&self, batch: Vec<NewMessage>, now: Time) -> oneshot::Receiver<IngestAnswer> {
+        let (answer, receiver) = oneshot::channel();
+        let command = Command::Ingest { batch, now, answer };
+        let bytes = command.bytes();
+        // What is durable but not yet taken in counts too: memory is bounded whoever is slow.
+        let room = INGEST_BYTES_MAX.saturating_sub(self.notes.bytes());
+        if let Err((Command::Ingest { answer, .. }, refused)) = self.commands.offer(command, bytes, room) {
+            let error = match refused {
+                Refused::Full => IngestError::Busy,
+                Refused::Closed => IngestError::Closed,
+            };
+            let _ = answer.send(Err(error));
+        }
+        receiver
+    }
+}

@@ -1,0 +1,280 @@
+//! The memory engine: the plainest form of the seam, for tests and the simulation.
+//!
+//! Verdicts become durable at the next [`Engine::poll`]; [`Memory::crash`] forgets what was not, as a dying process would.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redrive_core::Time;
+use tokio::sync::oneshot;
+
+use super::inner::{Entry, Inner, State};
+use crate::engine::ingest::{Ingest, IngestAnswer, NewMessage};
+use crate::engine::key_line::KeyLine;
+use crate::engine::letter::{
+    Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob, SCAN_BYTES,
+};
+use crate::engine::message_state::MessageState;
+use crate::engine::pending::{PendingAt, PendingScan, PendingState};
+use crate::engine::seam::{
+    Announced, Claimed, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
+    StoreOptions, Ticket,
+};
+
+/// An engine without a disk. Clones share one store, so that a test can look inside while a runtime owns it.
+#[derive(Clone)]
+pub struct Memory {
+    inner: Arc<Mutex<Inner>>,
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("counts", &self.lock().counts()).finish()
+    }
+}
+
+impl Memory {
+    pub fn new(options: StoreOptions) -> Self {
+        Self { inner: Arc::new(Mutex::new(Inner { options, ..Inner::default() })) }
+    }
+
+    /// The process dies: verdicts that were not durable are forgotten, what was in flight waits again.
+    pub fn crash(&self) {
+        let mut inner = self.lock();
+        // Who came back is not suspected, whatever became of its verdict.
+        let unsettled = std::mem::take(&mut inner.unsettled);
+        let given = unsettled.iter().flat_map(|(_, batch)| batch).filter(|given| given.verdict.clears());
+        let returned: HashSet<u64> = given.map(|given| given.delivery.receipt.seq).collect();
+        inner.epoch += 1;
+        inner.gated = false;
+        let in_flight: Vec<u64> =
+            inner.entries.iter().filter(|(_, e)| e.in_flight.is_some()).map(|(seq, _)| *seq).collect();
+        for seq in in_flight {
+            // One that was claimed did not run.
+            if returned.contains(&seq) {
+                inner.claimed.remove(&seq);
+                inner.suspects.remove(&seq);
+            } else if inner.claimed.remove(&seq).is_none() {
+                inner.crashed_with(seq);
+            }
+            inner.put_back(seq);
+            inner.line_moves(seq);
+        }
+        inner.announced = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct MemoryIngest(Memory);
+
+impl Ingest for MemoryIngest {
+    fn submit(&self, batch: Vec<NewMessage>, now: Time) -> oneshot::Receiver<IngestAnswer> {
+        let (answer, receiver) = oneshot::channel();
+        let (accepted, wake) = {
+            let mut inner = self.0.lock();
+            (inner.accept(batch, now), inner.wake.clone())
+        };
+        // Nobody waiting for the answer is no reason not to accept.
+        let _ = answer.send(Ok(accepted));
+        if let Some(wake) = wake {
+            wake();
+        }
+        receiver
+    }
+}
+
+impl Engine for Memory {
+    fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
+        self.lock().take(now, room, out);
+        Ok(())
+    }
+
+    fn announce(&mut self, next: &[Receipt], _now: Time) -> Result<Announced, EngineError> {
+        self.lock().announced = next.first().map(|first| first.seq);
+        Ok(Announced::Yes)
+    }
+
+    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+        self.lock().reminder = text.to_vec();
+        Ok(())
+    }
+
+    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
+        Ok(self.lock().reminder.clone())
+    }
+
+    fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
+        let mut inner = self.lock();
+        inner.next_ticket += 1;
+        let ticket = Ticket(inner.next_ticket);
+        inner.unsettled.push((ticket, batch));
+        let wake = inner.wake.clone();
+        drop(inner);
+        // It is durable at the next poll, so there is something to hear.
+        if let Some(wake) = wake {
+            wake();
+        }
+        Ok(ticket)
+    }
+
+    fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
+        let mut inner = self.lock();
+        for (ticket, batch) in std::mem::take(&mut inner.unsettled) {
+            for settlement in batch {
+                inner.apply(settlement);
+            }
+            out.push(Event::Durable(ticket));
+        }
+        Ok(())
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        let inner = self.lock();
+        if inner.gated { None } else { inner.delayed.first().map(|(due, _)| *due) }
+    }
+
+    fn gate(&mut self, closed: bool) {
+        self.lock().gated = closed;
+    }
+
+    fn counts(&self) -> Counts {
+        self.lock().counts()
+    }
+
+    fn oldest(&mut self) -> Result<Oldest, EngineError> {
+        let inner = self.lock();
+        let waits = |entry: &&Entry| !matches!(entry.state, State::Letter | State::Done);
+        // Numbers are given in the order of acceptance.
+        let pending = inner.entries.values().find(waits).map(|entry| entry.meta.created);
+        let open = inner.letters.values().find(|letter| letter.state == LetterState::Open);
+        Ok(Oldest {
+            pending: pending.filter(|created| *created > Time::ZERO),
+            letter: open.map(|letter| letter.dead_at),
+        })
+    }
+
+    fn ingest(&self) -> Option<Arc<dyn Ingest>> {
+        Some(Arc::new(MemoryIngest(self.clone())))
+    }
+
+    fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.lock().wake = Some(wake);
+    }
+
+    fn letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, EngineError> {
+        let inner = self.lock();
+        let from = after.map_or(0, |id| id.saturating_add(1));
+        let wanted =
+            inner.letters.range(from..).filter(|(_, letter)| state.is_none_or(|s| s == letter.state));
+        Ok(wanted.take(limit).filter_map(|(seq, _)| inner.letter(*seq)).collect())
+    }
+
+    fn scan_letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        let inner = self.lock();
+        let mut scan = LetterScan { next: after, ..LetterScan::default() };
+        let from = after.map_or(0, |id| id.saturating_add(1));
+        let mut bytes = 0;
+        for (seq, letter) in inner.letters.range(from..) {
+            if scan.letters.len() >= limit || bytes >= SCAN_BYTES || scan.scanned >= look_max as u64 {
+                return Ok(scan);
+            }
+            scan.scanned += 1;
+            scan.next = Some(*seq);
+            if state.is_none_or(|state| state == letter.state) {
+                let letter = inner.letter(*seq);
+                bytes += letter.as_ref().map_or(0, Letter::size);
+                scan.letters.extend(letter);
+            }
+        }
+        Ok(LetterScan { next: None, ..scan })
+    }
+
+    fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
+        Ok(self.lock().letter(id))
+    }
+
+    fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        self.lock().message(id, now)
+    }
+
+    fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
+        let inner = self.lock();
+        match (inner.options.ordering, inner.options.dedup) {
+            (Ordering::None, _) => Ok(None),
+            (Ordering::Key, None) => Err(EngineError::NotRemembered),
+            (Ordering::Key, Some(_)) => Ok(inner.key_line(key)),
+        }
+    }
+
+    fn scan_pending(
+        &mut self,
+        state: PendingState,
+        after: Option<(u64, u64)>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<PendingScan, EngineError> {
+        Ok(self.lock().scan_pending(state, after, limit, look_max))
+    }
+
+    fn locate(&mut self, id: &str) -> Result<Option<PendingAt>, EngineError> {
+        let inner = self.lock();
+        if inner.options.dedup.is_none() {
+            return Err(EngineError::NotRemembered);
+        }
+        Ok(inner.seen.get(id).and_then(|(seq, _)| inner.pending_at(*seq)))
+    }
+
+    fn claim(&mut self, at: &PendingAt, _now: Time) -> Result<Claimed, EngineError> {
+        Ok(self.lock().claim(at.number))
+    }
+
+    fn letter_standings(
+        &mut self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        let inner = self.lock();
+        Ok(ids.iter().map(|seq| inner.letter_standing(job, *seq)).collect())
+    }
+
+    fn replay(&mut self, job: &ReplayJob, ids: &[u64], _now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
+        let mut inner = self.lock();
+        Ok(ids.iter().map(|seq| inner.replay(job, *seq)).collect())
+    }
+
+    fn change_letters(
+        &mut self,
+        change: &LetterChange,
+        ids: &[u64],
+        _now: Time,
+    ) -> Result<Vec<bool>, EngineError> {
+        let (from, to) = change.states();
+        let mut inner = self.lock();
+        let mut change_one = |id: &u64| match inner.letters.get_mut(id) {
+            Some(letter) if letter.state == from => {
+                letter.state = to;
+                true
+            }
+            _ => false,
+        };
+        Ok(ids.iter().map(&mut change_one).collect())
+    }
+
+    fn close(&mut self) -> Result<(), EngineError> {
+        self.poll(&mut Vec::new())
+    }
+}
