@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::faults::PolicyFault;
+use super::faults::{PolicyFault, PolicyFaults};
 use super::given::{Given, Word};
+use super::rules::Policy;
 use crate::Ratio;
 use crate::text::duration::print;
 
@@ -34,7 +35,7 @@ pub(super) const TICK: Duration = Duration::from_millis(1);
 /// Reads settings and collects what is wrong with them. After a fault it goes on with a value that is right.
 #[derive(Default)]
 pub(super) struct Check {
-    pub(super) faults: Vec<PolicyFault>,
+    faults: Vec<PolicyFault>,
 }
 
 impl Check {
@@ -47,6 +48,23 @@ impl Check {
     ) {
         let (key, value, problem, fix) = (key.into(), value.into(), problem.into(), fix.into());
         self.faults.push(PolicyFault { key, value, item: None, problem, fix });
+    }
+
+    /// How many faults were found so far.
+    pub(super) fn count(&self) -> usize {
+        self.faults.len()
+    }
+
+    /// Says something better than the fix of the fault with this index, if there is one.
+    pub(super) fn rewrite_fix(&mut self, index: usize, fix: impl FnOnce(&str) -> String) {
+        if let Some(fault) = self.faults.get_mut(index) {
+            fault.fix = fix(&fault.fix);
+        }
+    }
+
+    /// The policy, unless something was wrong with its settings.
+    pub(super) fn finish(self, policy: Policy) -> Result<Policy, PolicyFaults> {
+        if self.faults.is_empty() { Ok(policy) } else { Err(PolicyFaults(self.faults)) }
     }
 
     /// Says which item of a list the faults since `from` are about.
@@ -106,5 +124,36 @@ impl Check {
             self.fault(key, share.to_string(), problem, format!("{key} = \"100%\""));
         }
         share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_goes_on_with_a_valid_value_after_a_fault() {
+        let mut check = Check::default();
+        assert_eq!(check.number("concurrency", Some(0), 10, 4), 4);
+        assert_eq!(check.number("concurrency", Some(11), 10, 4), 4);
+        assert_eq!(check.number("concurrency", None, 10, 4), 4);
+        let faults = check.faults;
+        assert_eq!(
+            faults.iter().map(|fault| &fault.fix[..]).collect::<Vec<_>>(),
+            ["concurrency = 1", "concurrency = 10"]
+        );
+    }
+
+    #[test]
+    fn only_the_faults_since_an_index_are_about_an_item() {
+        let mut check = Check::default();
+        check.fault("a", "", "wrong", "this");
+        let from = check.count();
+        check.fault("b", "", "wrong", "that");
+        check.of_item(from, 3);
+        check.rewrite_fix(from, |fix| format!("{fix} one"));
+        check.rewrite_fix(9, |_| unreachable!("there is no such fault"));
+        let found: Vec<_> = check.faults.iter().map(|fault| (fault.item, &fault.fix[..])).collect();
+        assert_eq!(found, [(None, "this"), (Some(3), "that one")]);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::check::{Check, TICK, limits};
+use super::delays::{cap_ttl_share, jitter, schedule};
 use super::faults::{PolicyFaults, PolicyWarning};
 use super::given::{Given, Word};
 use super::rules::{BudgetRate, Mode, OnExhausted, Policy};
@@ -16,8 +17,8 @@ impl PolicySettings {
     /// Checks everything and reports all faults at once; a fault in one key does not hide one in another.
     pub fn resolve(&self) -> Result<Policy, PolicyFaults> {
         let mut check = Check::default();
-        let profile = check.profile(self.profile.as_deref());
-        check.contradictions(self);
+        let profile = profile(&mut check, self.profile.as_deref());
+        contradictions(&mut check, self);
         let all = self.clone().over(PolicySettings::from(profile));
         if !all.budget.has_rate() && self.budget.on_exhausted.is_some() {
             let value = all.budget.on_exhausted.as_ref().map(Given::print).unwrap_or_default();
@@ -25,8 +26,8 @@ impl PolicySettings {
             check.fault("budget.on_exhausted", value, problem, "budget.retries_per_minute = 100");
         }
 
-        let schedule = check.schedule(&all);
-        let attempts = check.attempts(self, &all, &schedule);
+        let schedule = schedule(&mut check, &all);
+        let attempts = attempts(&mut check, self, &all, &schedule);
         let classify = check.word("classify", all.classify.as_ref(), true);
         let retry_after_max = check.span(
             "retry_after_max",
@@ -36,8 +37,8 @@ impl PolicySettings {
         );
         let policy = Policy {
             attempts,
-            attempts_for: check.attempts_for(&all, classify),
-            jitter: check.jitter(&all, &schedule),
+            attempts_for: attempts_for(&mut check, &all, classify),
+            jitter: jitter(&mut check, &all, &schedule),
             schedule,
             retry_after_jitter: check.share_up_to_whole(
                 "retry_after_jitter",
@@ -52,7 +53,7 @@ impl PolicySettings {
                 limits::RETRY_AFTER_SHARED_MAX.min(retry_after_max),
             ),
             ttl: all.ttl.as_ref().map(|ttl| check.span("ttl", Some(ttl), (TICK, limits::SPAN_MAX), TICK)),
-            cap_ttl_share: check.cap_ttl_share(&all),
+            cap_ttl_share: cap_ttl_share(&mut check, &all),
             hold_max: check.span(
                 "hold_max",
                 all.hold_max.as_ref(),
@@ -74,7 +75,7 @@ impl PolicySettings {
                 limits::TIMEOUT,
             ),
             outage_gate: all.outage_gate.unwrap_or(true),
-            budget: check.budget(&all),
+            budget: budget(&mut check, &all),
             on_exhausted: check.word(
                 "budget.on_exhausted",
                 all.budget.on_exhausted.as_ref(),
@@ -97,7 +98,7 @@ impl PolicySettings {
                 .map(|attempts| check.number("replay_attempts", Some(attempts), limits::ATTEMPTS_MAX, 1)),
             warnings: Vec::new(),
         };
-        if check.faults.is_empty() { Ok(with_warnings(policy)) } else { Err(PolicyFaults(check.faults)) }
+        check.finish(with_warnings(policy))
     }
 }
 
@@ -113,129 +114,125 @@ fn with_warnings(mut policy: Policy) -> Policy {
     policy
 }
 
-impl Check {
-    fn profile(&mut self, name: Option<&str>) -> &'static profiles::Profile {
-        let name = name.unwrap_or(profiles::DEFAULT);
-        profiles::find(name).unwrap_or_else(|| {
-            let near = profiles::nearest_name(name);
-            let names = profiles::ALL.map(|profile| profile.name).join(", ");
-            let others = if near.is_some() { String::new() } else { format!(": there are {names}") };
-            let (problem, fix) =
-                (format!("there is no profile `{name}`{others}"), near.unwrap_or(profiles::DEFAULT));
-            self.fault("profile", name, problem, format!("profile = \"{fix}\""));
-            &profiles::ALL[0]
-        })
-    }
+fn profile(check: &mut Check, name: Option<&str>) -> &'static profiles::Profile {
+    let name = name.unwrap_or(profiles::DEFAULT);
+    profiles::find(name).unwrap_or_else(|| {
+        let near = profiles::nearest_name(name);
+        let names = profiles::ALL.map(|profile| profile.name).join(", ");
+        let others = if near.is_some() { String::new() } else { format!(": there are {names}") };
+        let (problem, fix) =
+            (format!("there is no profile `{name}`{others}"), near.unwrap_or(profiles::DEFAULT));
+        check.fault("profile", name, problem, format!("profile = \"{fix}\""));
+        &profiles::ALL[0]
+    })
+}
 
-    /// Settings that exclude each other. Only what was given counts; a profile never contradicts its user.
-    fn contradictions(&mut self, given: &PolicySettings) {
-        let schedules = [
-            ("tiers", given.tiers.is_some()),
-            ("backoff", given.backoff.is_some()),
-            ("custom", given.custom.is_some()),
-        ];
-        let named: Vec<_> = schedules.iter().filter(|(_, is_given)| *is_given).map(|(key, _)| *key).collect();
-        if let [first, .., last] = named[..] {
-            let problem = format!("both `{first}` and `{last}` are set, and both define the delay");
-            self.fault(first, "", problem, format!("keep `{first}` or `{last}`"));
-        }
-        if let (Some(retries), Some(attempts)) = (given.retries, given.attempts) {
-            let problem = format!("both `retries = {retries}` and `attempts = {attempts}` are set");
-            let fix = format!("keep `retries = {retries}` or `attempts = {attempts}`");
-            self.fault("retries", retries.to_string(), problem, fix);
-        }
-        if let (Some(rate), Some(share)) = (given.budget.retries_per_minute, &given.budget.share_of_successes)
-        {
-            let share = share.print();
-            let problem = format!(
-                "both `budget.retries_per_minute = {rate}` and `budget.share_of_successes = \"{share}\"` are set"
-            );
-            let fix = "keep `budget.retries_per_minute` or `budget.share_of_successes`";
-            self.fault("budget.retries_per_minute", rate.to_string(), problem, fix);
-        }
+/// Settings that exclude each other. Only what was given counts; a profile never contradicts its user.
+fn contradictions(check: &mut Check, given: &PolicySettings) {
+    let schedules = [
+        ("tiers", given.tiers.is_some()),
+        ("backoff", given.backoff.is_some()),
+        ("custom", given.custom.is_some()),
+    ];
+    let named: Vec<_> = schedules.iter().filter(|(_, is_given)| *is_given).map(|(key, _)| *key).collect();
+    if let [first, .., last] = named[..] {
+        let problem = format!("both `{first}` and `{last}` are set, and both define the delay");
+        check.fault(first, "", problem, format!("keep `{first}` or `{last}`"));
     }
+    if let (Some(retries), Some(attempts)) = (given.retries, given.attempts) {
+        let problem = format!("both `retries = {retries}` and `attempts = {attempts}` are set");
+        let fix = format!("keep `retries = {retries}` or `attempts = {attempts}`");
+        check.fault("retries", retries.to_string(), problem, fix);
+    }
+    if let (Some(rate), Some(share)) = (given.budget.retries_per_minute, &given.budget.share_of_successes) {
+        let share = share.print();
+        let problem = format!(
+            "both `budget.retries_per_minute = {rate}` and `budget.share_of_successes = \"{share}\"` are set"
+        );
+        let fix = "keep `budget.retries_per_minute` or `budget.share_of_successes`";
+        check.fault("budget.retries_per_minute", rate.to_string(), problem, fix);
+    }
+}
 
-    fn attempts(&mut self, given: &PolicySettings, all: &PolicySettings, schedule: &Schedule) -> u32 {
-        let tiers = match schedule {
-            Schedule::Tiers(tiers) => Some(tiers.len() as u32),
-            _ => None,
+fn attempts(check: &mut Check, given: &PolicySettings, all: &PolicySettings, schedule: &Schedule) -> u32 {
+    let tiers = match schedule {
+        Schedule::Tiers(tiers) => Some(tiers.len() as u32),
+        _ => None,
+    };
+    let attempts = match (all.retries, all.attempts) {
+        (Some(retries), _) => retries.saturating_add(1),
+        (None, Some(attempts)) => attempts,
+        (None, None) => tiers.unwrap_or(limits::RETRIES) + 1,
+    };
+    // Both numbers at once were reported already; which of them is out of bounds is known once one of them is gone.
+    if given.retries.is_some() && given.attempts.is_some() {
+        return attempts;
+    }
+    let (key, value, first) = match given.attempts {
+        Some(attempts) => ("attempts", attempts, 1),
+        _ => ("retries", attempts.saturating_sub(1), 0),
+    };
+    let max = limits::ATTEMPTS_MAX - 1 + first;
+    if !(first..=max).contains(&value) {
+        let problem = format!("`{key} = {value}` must lie between {first} and {max}");
+        check.fault(key, value.to_string(), problem, format!("{key} = {}", value.clamp(first, max)));
+    } else if let Some(tiers) = tiers.filter(|tiers| *tiers > 0 && attempts - 1 > *tiers) {
+        let problem = match tiers {
+            1 => format!("both `{key} = {value}` and 1 tier are set; 1 tier allows at most 1 retry"),
+            _ => format!(
+                "both `{key} = {value}` and {tiers} tiers are set; {tiers} tiers allow at most {tiers} retries"
+            ),
         };
-        let attempts = match (all.retries, all.attempts) {
-            (Some(retries), _) => retries.saturating_add(1),
-            (None, Some(attempts)) => attempts,
-            (None, None) => tiers.unwrap_or(limits::RETRIES) + 1,
-        };
-        // Both numbers at once were reported already; which of them is out of bounds is known once one of them is gone.
-        if given.retries.is_some() && given.attempts.is_some() {
-            return attempts;
-        }
-        let (key, value, first) = match given.attempts {
-            Some(attempts) => ("attempts", attempts, 1),
-            _ => ("retries", attempts.saturating_sub(1), 0),
-        };
-        let max = limits::ATTEMPTS_MAX - 1 + first;
-        if !(first..=max).contains(&value) {
-            let problem = format!("`{key} = {value}` must lie between {first} and {max}");
-            self.fault(key, value.to_string(), problem, format!("{key} = {}", value.clamp(first, max)));
-        } else if let Some(tiers) = tiers.filter(|tiers| *tiers > 0 && attempts - 1 > *tiers) {
-            let problem = match tiers {
-                1 => format!("both `{key} = {value}` and 1 tier are set; 1 tier allows at most 1 retry"),
-                _ => format!(
-                    "both `{key} = {value}` and {tiers} tiers are set; {tiers} tiers allow at most {tiers} retries"
-                ),
-            };
-            self.fault(key, value.to_string(), problem, format!("{key} = {}", tiers + first));
-        }
-        attempts
+        check.fault(key, value.to_string(), problem, format!("{key} = {}", tiers + first));
     }
+    attempts
+}
 
-    fn attempts_for(&mut self, all: &PolicySettings, classify: bool) -> BTreeMap<Class, u32> {
-        let mut allowed = BTreeMap::new();
-        for (class, attempts) in &all.attempts_for {
-            let key = format!("attempts_for.{}", class.print());
-            let Some(class) = class.read() else {
-                let name = class.print();
-                let problem =
-                    format!("`attempts_for` names `{name}`, which is not one of {}", Class::ACCEPTED);
-                let fix =
-                    match nearest(&name, Class::ACCEPTED.split(", ").flat_map(|names| names.split(" or "))) {
-                        Some(near) => format!("rename it to `attempts_for.{near}`"),
-                        None => format!("remove `{key}`"),
-                    };
-                self.fault(key, attempts.to_string(), problem, fix);
-                continue;
+fn attempts_for(check: &mut Check, all: &PolicySettings, classify: bool) -> BTreeMap<Class, u32> {
+    let mut allowed = BTreeMap::new();
+    for (class, attempts) in &all.attempts_for {
+        let key = format!("attempts_for.{}", class.print());
+        let Some(class) = class.read() else {
+            let name = class.print();
+            let problem = format!("`attempts_for` names `{name}`, which is not one of {}", Class::ACCEPTED);
+            let fix = match nearest(&name, Class::ACCEPTED.split(", ").flat_map(|names| names.split(" or ")))
+            {
+                Some(near) => format!("rename it to `attempts_for.{near}`"),
+                None => format!("remove `{key}`"),
             };
-            let problem = match class {
-                Class::Permanent | Class::Gone if classify => "is never retried while `classify = \"on\"`",
-                Class::Credential => "waits without counting attempts",
-                Class::Reconnect => "counts as transient once its free calls are used up",
-                _ => "",
-            };
-            if !problem.is_empty() {
-                let problem = format!("`{key} = {attempts}` has no effect: {class} {problem}");
-                self.fault(key.as_str(), attempts.to_string(), problem, format!("remove `{key}`"));
-            }
-            allowed.insert(class, self.number(&key, Some(*attempts), limits::ATTEMPTS_MAX, 1));
+            check.fault(key, attempts.to_string(), problem, fix);
+            continue;
+        };
+        let problem = match class {
+            Class::Permanent | Class::Gone if classify => "is never retried while `classify = \"on\"`",
+            Class::Credential => "waits without counting attempts",
+            Class::Reconnect => "counts as transient once its free calls are used up",
+            _ => "",
+        };
+        if !problem.is_empty() {
+            let problem = format!("`{key} = {attempts}` has no effect: {class} {problem}");
+            check.fault(key.as_str(), attempts.to_string(), problem, format!("remove `{key}`"));
         }
-        allowed
+        allowed.insert(class, check.number(&key, Some(*attempts), limits::ATTEMPTS_MAX, 1));
     }
+    allowed
+}
 
-    fn budget(&mut self, all: &PolicySettings) -> Option<BudgetRate> {
-        if let Some(rate) = all.budget.retries_per_minute {
-            return Some(BudgetRate::PerMinute(self.number(
-                "budget.retries_per_minute",
-                Some(rate),
-                u32::MAX,
-                1,
-            )));
-        }
-        let given = all.budget.share_of_successes.as_ref()?;
-        let share = self.share_up_to_whole("budget.share_of_successes", Some(given), Ratio::WHOLE);
-        if share == Ratio::ZERO {
-            let problem = "`budget.share_of_successes = \"0%\"` allows no retry at all";
-            let fix = "budget.share_of_successes = \"10%\", or retries = 0 instead of `budget`";
-            self.fault("budget.share_of_successes", "0%", problem, fix);
-        }
-        Some(BudgetRate::ShareOfSuccesses(share))
+fn budget(check: &mut Check, all: &PolicySettings) -> Option<BudgetRate> {
+    if let Some(rate) = all.budget.retries_per_minute {
+        return Some(BudgetRate::PerMinute(check.number(
+            "budget.retries_per_minute",
+            Some(rate),
+            u32::MAX,
+            1,
+        )));
     }
+    let given = all.budget.share_of_successes.as_ref()?;
+    let share = check.share_up_to_whole("budget.share_of_successes", Some(given), Ratio::WHOLE);
+    if share == Ratio::ZERO {
+        let problem = "`budget.share_of_successes = \"0%\"` allows no retry at all";
+        let fix = "budget.share_of_successes = \"10%\", or retries = 0 instead of `budget`";
+        check.fault("budget.share_of_successes", "0%", problem, fix);
+    }
+    Some(BudgetRate::ShareOfSuccesses(share))
 }

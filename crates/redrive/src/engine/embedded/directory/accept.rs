@@ -127,8 +127,8 @@ fn knowledge(store: &Path, id: &[u8; 16], tuning: &Tuning) -> IndexKnows {
     let loaded = index.and_then(|index| Book::load(StoreOptions::default(), seed(id), index, 0));
     let known = loaded.ok().flatten();
     known.map_or_else(IndexKnows::default, |loaded| IndexKnows {
-        position: loaded.book.position,
-        next_seq: loaded.book.next_seq,
+        position: loaded.book.position(),
+        next_seq: loaded.book.next_seq(),
     })
 }
 

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::tables::{IndexError, IndexTables};
-use crate::engine::completion::CompletionSet;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::journal::reader::{Reader, Scanned};
 use crate::engine::embedded::journal::record::kind;
@@ -30,7 +29,7 @@ impl<D: Disk, S: IndexTables> Rebuilder<D, S> {
         let tables = (self.open)(true)?;
         let start = self.journal.start();
         let mut book = Book::new(self.options, self.seed, Arc::clone(&tables), self.tuning.near_max);
-        book.position = start;
+        book.begin_at(start);
         fold_letters(&mut book, &self.letters)?;
         let folded = fold_journal(&mut book, &self.journal, (start, to), true, &self.tuning)?;
         let frozen = book.freeze((start, folded.first_seq.unwrap_or(0)));
@@ -79,7 +78,7 @@ pub(crate) fn fold_journal<D: Disk, S: IndexTables>(
     anew: bool,
     tuning: &Tuning,
 ) -> Result<Folding, EngineError> {
-    book.catching_up = true;
+    book.set_catching_up(true);
     let (mut frames, mut met_rot) = (0, false);
     let mut failed: Option<EngineError> = None;
     // A batch header says which number comes after its batch; what lies before the journal's first message is over.
@@ -88,11 +87,11 @@ pub(crate) fn fold_journal<D: Disk, S: IndexTables>(
     // That number, and where the batch it belongs to ends. A batch that was torn counts messages that are not there.
     let mut note: Option<(u64, u64)> = None;
     let begin = |book: &mut Book<S>, seq: u64| {
-        book.departed = CompletionSet::starting_at(seq);
-        book.next_seq = book.next_seq.max(seq);
+        book.begin_with(seq);
+        book.reserve_numbers(seq);
         Some(seq)
     };
-    let end = journal.scan(book.position, to, |scanned| {
+    let end = journal.scan(book.position(), to, |scanned| {
         match scanned {
             Scanned::Batch(header) => {
                 if let Some((seq, _)) = note.filter(|(_, end)| !begun && *end <= header.position) {
@@ -114,7 +113,7 @@ pub(crate) fn fold_journal<D: Disk, S: IndexTables>(
                 if book.changes() > tuning.checkpoint_changes {
                     let resume = (start, first_seq.unwrap_or(0));
                     let frozen = book.freeze(resume);
-                    if let Err(error) = write_checkpoint(&*book.tables, &frozen) {
+                    if let Err(error) = write_checkpoint(&**book.tables(), &frozen) {
                         failed = Some(error.into());
                         return ControlFlow::Break(());
                     }
@@ -122,14 +121,14 @@ pub(crate) fn fold_journal<D: Disk, S: IndexTables>(
                 }
             }
             Scanned::Rot(rot) => {
-                book.damaged = true;
+                book.set_damaged(true);
                 met_rot |= rot.is_of_somebody();
                 if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
                     if !begun {
                         first_seq = begin(book, header.tag);
                         begun = true;
                     }
-                    book.next_seq = book.next_seq.max(header.tag + 1);
+                    book.reserve_numbers(header.tag + 1);
                 }
             }
         }
@@ -142,10 +141,10 @@ pub(crate) fn fold_journal<D: Disk, S: IndexTables>(
         if !begun {
             first_seq = begin(book, seq);
         }
-        book.next_seq = book.next_seq.max(seq);
+        book.reserve_numbers(seq);
     }
-    book.position = book.position.max(end);
-    book.damaged = false;
-    book.catching_up = false;
+    book.followed_to(book.position().max(end));
+    book.set_damaged(false);
+    book.set_catching_up(false);
     Ok(Folding { frames, first_seq, met_rot })
 }

@@ -322,7 +322,33 @@ impl Cell for LetterSlot {
     }
 }
 
-/// One typed table of a tables.
+/// Reads the tables, waiting for a rebuild or not.
+#[derive(Debug)]
+pub struct Reading<'a, S> {
+    pub tables: &'a S,
+    pub patience: Patience,
+}
+
+impl<S> Clone for Reading<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Reading<'_, S> {}
+
+impl<'a, S> Reading<'a, S> {
+    /// Waits while the tables are being rebuilt.
+    pub fn patiently(tables: &'a S) -> Self {
+        Self { tables, patience: Patience::Wait }
+    }
+
+    pub fn table(self, space: Space) -> Table<'a, S> {
+        Table { tables: self.tables, space, patience: self.patience }
+    }
+}
+
+/// One typed table.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a, S> {
     pub tables: &'a S,

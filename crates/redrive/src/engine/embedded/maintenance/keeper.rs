@@ -109,9 +109,9 @@ pub fn write_checkpoint<S: IndexTables>(tables: &S, frozen: &Frozen) -> Result<(
     let mut writes = Vec::new();
     collect(&mut writes, Space::Delay, &frozen.delay);
     collect(&mut writes, Space::Lines, &frozen.lines);
-    collect(&mut writes, Space::Doors, &frozen.doors);
-    collect(&mut writes, Space::Letters, &frozen.letters);
-    collect(&mut writes, Space::LetterIds, &frozen.letter_ids);
+    collect(&mut writes, Space::Doors, &frozen.letters.blocking);
+    collect(&mut writes, Space::Letters, &frozen.letters.slots);
+    collect(&mut writes, Space::LetterIds, &frozen.letters.by_id);
     collect(&mut writes, Space::Ids, &frozen.ids);
     collect(&mut writes, Space::Places, &frozen.places);
     writes.push((Space::Meta, META_KEY.bytes(), Some(frozen.meta.bytes())));

@@ -1,28 +1,25 @@
 //! The state that follows from the journal: who is ready, who waits and for what, which letters there are.
 //!
 //! [`Book::fold`] is the only thing that changes it, with the same frames in the same order while running and after a
-//! restart. What is in flight is not part of it: a new process starts without.
+//! restart: the fields are private to this module, and everybody else reads. What is in flight is not part of it: a new
+//! process starts without.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redrive_core::Message;
+use redrive_core::{Message, Time};
 
+use super::letters::{LetterChanges, LetterCounts, LetterIndex};
 use super::lines::{LineKey, Lines};
 use super::live::Live;
 use crate::engine::completion::CompletionSet;
 use crate::engine::delay::{DelayIndex, DelayKey};
 use crate::engine::embedded::index::tables::{
-    Cell, IdSlot, IndexError, IndexTables, LetterSlot, LineSlot, Patience, Pointer, Space, Table, WaitPlace,
-    Write,
+    Cell, IdSlot, IndexError, IndexTables, LetterSlot, LineSlot, Patience, Pointer, Reading, Space, Table,
+    WaitPlace, Write,
 };
 use crate::engine::overlay::{Changes, Overlay};
 use crate::engine::seam::{AfterDead, Ordering, StoreOptions};
-
-/// Key hash, letter number.
-pub type DoorKey = (u64, u64);
-/// Hash of the message's id, letter number.
-pub type LetterIdKey = (u64, u64);
 
 /// What a fold means for what is in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,40 +34,31 @@ pub enum Folded {
 
 #[derive(Debug)]
 pub struct Book<S> {
-    pub(crate) options: StoreOptions,
+    pub(super) options: StoreOptions,
     hash_seed: u64,
-    pub(crate) tables: Arc<S>,
+    pub(super) tables: Arc<S>,
     /// Messages that are no longer ready.
-    pub departed: CompletionSet,
-    pub next_seq: u64,
+    pub(super) departed: CompletionSet,
+    pub(super) next_seq: u64,
     /// The journal is folded up to here.
-    pub position: u64,
-    pub delay: DelayIndex<Pointer>,
-    pub lines: Lines,
-    pub doors: Overlay<DoorKey, ()>,
-    pub letters: Overlay<u64, LetterSlot>,
-    /// Mirrors the letters, by the hash of their message's id.
-    pub letter_ids: Overlay<LetterIdKey, ()>,
-    pub ids: Overlay<Vec<u8>, IdSlot>,
+    pub(super) position: u64,
+    pub(super) delay: DelayIndex<Pointer>,
+    pub(super) lines: Lines,
+    pub(super) letters: LetterIndex,
+    pub(super) ids: Overlay<Vec<u8>, IdSlot>,
     /// Mirrors the delay table and the blocked in the lines, by number. Empty where ids are not remembered.
-    pub places: Overlay<u64, WaitPlace>,
-    pub live: Live,
-    pub blocked: u64,
+    pub(super) places: Overlay<u64, WaitPlace>,
+    pub(super) live: Live,
+    pub(super) blocked: u64,
     /// Of the delayed, those that were deferred.
-    pub held: u64,
-    pub open: u64,
-    pub replaying: u64,
-    pub succeeded: u64,
-    pub discarded: u64,
-    /// No open letter has a lower number, as far as the search for the oldest has come.
-    pub oldest_open: u64,
+    pub(super) held: u64,
     /// The latest time at which a message was accepted, in milliseconds. What has expired by then does not come back when
     /// the clock is set back.
-    pub latest: u64,
+    pub(super) latest: u64,
     /// Frames of the journal that is being folded are damaged; a message may be found where it no longer waits.
-    pub damaged: bool,
+    pub(super) damaged: bool,
     /// The journal is being read from the disk: an id that the cleaner carried forward may be one the tables do not know.
-    pub catching_up: bool,
+    pub(super) catching_up: bool,
 }
 
 /// The book that the tables reflect, and from which position and number ready messages are to be read.
@@ -86,9 +74,7 @@ pub struct Loaded<S> {
 pub struct Frozen {
     pub delay: Arc<Changes<DelayKey, Pointer>>,
     pub lines: Arc<Changes<LineKey, LineSlot>>,
-    pub doors: Arc<Changes<DoorKey, ()>>,
-    pub letters: Arc<Changes<u64, LetterSlot>>,
-    pub letter_ids: Arc<Changes<LetterIdKey, ()>>,
+    pub letters: LetterChanges,
     pub ids: Arc<Changes<Vec<u8>, IdSlot>>,
     pub places: Arc<Changes<u64, WaitPlace>>,
     pub meta: Vec<u64>,
@@ -133,19 +119,12 @@ impl<S: IndexTables> Book<S> {
             position: 0,
             delay: DelayIndex::new(near_max, 0),
             lines: Lines::default(),
-            doors: Overlay::default(),
-            letters: Overlay::default(),
-            letter_ids: Overlay::default(),
+            letters: LetterIndex::default(),
             ids: Overlay::default(),
             places: Overlay::default(),
             live: Live::default(),
             blocked: 0,
             held: 0,
-            open: 0,
-            replaying: 0,
-            succeeded: 0,
-            discarded: 0,
-            oldest_open: 0,
             latest: 0,
             damaged: false,
             catching_up: false,
@@ -189,10 +168,8 @@ impl<S: IndexTables> Book<S> {
         book.delay = DelayIndex::new(near_max, meta[6]);
         book.blocked = meta[7];
         book.held = meta[8];
-        book.open = meta[9];
-        book.replaying = meta[10];
-        book.succeeded = meta[11];
-        book.discarded = meta[12];
+        let [open, replaying, succeeded, discarded] = [meta[9], meta[10], meta[11], meta[12]];
+        book.letters = LetterIndex::counted(LetterCounts { open, replaying, succeeded, discarded });
         book.latest = meta[14];
         book.live = Live::from_numbers(&meta[runs_end..]);
         Ok(Some(Loaded { book, ready_at: meta[4], ready_seq: meta[5] }))
@@ -203,7 +180,8 @@ impl<S: IndexTables> Book<S> {
         let runs = self.departed.runs();
         let mut meta =
             vec![META_VERSION, self.position, self.next_seq, self.departed.prefix(), ready.0, ready.1];
-        let letters = [self.open, self.replaying, self.succeeded, self.discarded];
+        let LetterCounts { open, replaying, succeeded, discarded } = self.letters.counts();
+        let letters = [open, replaying, succeeded, discarded];
         meta.extend([self.delay.len(), self.blocked, self.held].into_iter().chain(letters));
         meta.extend([u64::from(self.options.dedup.is_some()), self.latest, runs.len() as u64]);
         meta.extend(runs.into_iter().flat_map(|(first, count)| [first, count]));
@@ -211,9 +189,7 @@ impl<S: IndexTables> Book<S> {
         Frozen {
             delay: self.delay.freeze(),
             lines: self.lines.freeze(),
-            doors: self.doors.freeze(),
             letters: self.letters.freeze(),
-            letter_ids: self.letter_ids.freeze(),
             ids: self.ids.freeze(),
             places: self.places.freeze(),
             meta,
@@ -225,9 +201,7 @@ impl<S: IndexTables> Book<S> {
         Frozen {
             delay: self.delay.thaw(),
             lines: self.lines.thaw(),
-            doors: self.doors.thaw(),
             letters: self.letters.thaw(),
-            letter_ids: self.letter_ids.thaw(),
             ids: self.ids.thaw(),
             places: self.places.thaw(),
             meta: Vec::new(),
@@ -236,39 +210,123 @@ impl<S: IndexTables> Book<S> {
 
     /// Changes that wait to be handed over.
     pub fn changes(&self) -> usize {
-        let letters = self.doors.len() + self.letters.len() + self.letter_ids.len();
-        self.delay.changes() + self.lines.len() + letters + self.ids.len() + self.places.len()
+        let waiting = self.delay.changes() + self.lines.len() + self.places.len();
+        waiting + self.letters.changes() + self.ids.len()
     }
 
     pub fn table(&self, space: Space) -> Table<'_, S> {
-        Table { tables: &self.tables, space, patience: Patience::Wait }
+        Reading::patiently(&*self.tables).table(space)
     }
 
-    /// A table for somebody who would rather be told than wait while it is built anew.
-    pub fn asked(&self, space: Space) -> Table<'_, S> {
-        Table { tables: &self.tables, space, patience: Patience::Ask }
+    /// Reads for somebody who would rather be told than wait while the tables are rebuilt.
+    pub fn asked(&self) -> Reading<'_, S> {
+        Reading { tables: &self.tables, patience: Patience::Ask }
     }
 
     /// A letter that somebody asks for.
     pub fn asked_letter(&self, seq: u64) -> Result<Option<LetterSlot>, IndexError> {
-        self.letters.get(&seq, &self.asked(Space::Letters))
-    }
-
-    /// The letters whose message has an id with this hash, in order; up to `limit`.
-    pub fn asked_letters_of(&self, id_hash: u64, limit: usize) -> Result<Vec<u64>, IndexError> {
-        let (from, to) = ((id_hash, 0), (id_hash, u64::MAX));
-        let found = self.letter_ids.range_to(&from, &to, limit, &self.asked(Space::LetterIds))?;
-        Ok(found.into_iter().map(|((_, number), ())| number).collect())
+        self.letters.get(seq, self.asked())
     }
 
     pub fn letter(&self, seq: u64) -> Result<Option<LetterSlot>, IndexError> {
-        self.letters.get(&seq, &self.table(Space::Letters))
+        self.letters.get(seq, Reading::patiently(&*self.tables))
+    }
+
+    /// When the oldest open letter died, as far as a short search finds out.
+    pub fn oldest_letter(&mut self) -> Result<Option<Time>, IndexError> {
+        self.letters.search_oldest(Reading { tables: &*self.tables, patience: Patience::Ask })
+    }
+
+    pub fn letters(&self) -> &LetterIndex {
+        &self.letters
+    }
+
+    pub fn tables(&self) -> &Arc<S> {
+        &self.tables
+    }
+
+    /// Messages that are no longer ready.
+    pub fn departed(&self) -> &CompletionSet {
+        &self.departed
+    }
+
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// The journal is folded up to here.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    pub fn delay(&self) -> &DelayIndex<Pointer> {
+        &self.delay
+    }
+
+    pub fn lines(&self) -> &Lines {
+        &self.lines
+    }
+
+    pub fn ids(&self) -> &Overlay<Vec<u8>, IdSlot> {
+        &self.ids
+    }
+
+    pub fn places(&self) -> &Overlay<u64, WaitPlace> {
+        &self.places
+    }
+
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// Messages that wait behind another one of their key.
+    pub fn blocked(&self) -> u64 {
+        self.blocked
+    }
+
+    /// Of the delayed, those that were deferred.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// The latest time at which a message was accepted, in milliseconds.
+    pub fn latest(&self) -> u64 {
+        self.latest
+    }
+
+    /// Takes the next due message out of the window in memory. It stays delayed until a frame says otherwise.
+    pub fn pop_due(&mut self, now: Time) -> Option<(DelayKey, Pointer)> {
+        self.delay.pop_due(now)
+    }
+
+    /// Takes one message out of the window in memory, whenever it is due.
+    pub fn hand_out_delayed(&mut self, key: DelayKey, pointer: Pointer) {
+        self.delay.hand_out(key, pointer);
+    }
+
+    /// A message that was taken out of the window waits again.
+    pub fn put_back_delayed(&mut self, key: DelayKey, pointer: Pointer) {
+        self.delay.put_back(key, pointer);
+    }
+
+    /// Fills the window in memory from the tables, except with what is out.
+    pub fn load_delayed(
+        &mut self,
+        entries: Vec<(DelayKey, Pointer)>,
+        limit: usize,
+        is_out: impl Fn(&DelayKey) -> bool,
+    ) {
+        self.delay.loaded(entries, limit, is_out);
+    }
+
+    /// What to read from the tables next so that nothing is late, if anything.
+    pub fn wants_load(&mut self) -> Option<(DelayKey, usize)> {
+        self.delay.wants_load()
     }
 
     /// The first of a key's line.
     pub fn first_in_line(&mut self, hash: u64) -> Result<Option<(LineKey, LineSlot)>, IndexError> {
-        let table = Table { tables: &*self.tables, space: Space::Lines, patience: Patience::Wait };
-        self.lines.first(hash, &table)
+        self.lines.first(hash, &Reading::patiently(&*self.tables).table(Space::Lines))
     }
 
     /// Whether an open letter of the key lies before this message and blocks it.
@@ -276,8 +334,7 @@ impl<S: IndexTables> Book<S> {
         if self.options.after_dead == AfterDead::Continue {
             return Ok(false);
         }
-        let first = self.doors.first(&(hash, 0), &(hash, u64::MAX), &self.table(Space::Doors))?;
-        Ok(first.is_some_and(|((_, letter), ())| letter < seq))
+        self.letters.blocks(hash, seq, Reading::patiently(&*self.tables))
     }
 
     /// The hash of a message's key, where keys are ordered.

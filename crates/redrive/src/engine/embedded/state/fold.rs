@@ -1,15 +1,17 @@
 //! How the book follows the journal: one frame, one change of state.
 
-use redrive_core::{Message, Time};
+use redrive_core::{Message, Reason, Time};
 
 use super::book::{Book, Folded};
+use crate::engine::completion::CompletionSet;
 use crate::engine::delay::DelayKey;
 use crate::engine::embedded::index::tables::{
-    IdSlot, IndexError, IndexTables, LineSlot, Patience, Pointer, Space, Table, WaitPlace,
+    IdSlot, IndexError, IndexTables, LetterSlot, LineSlot, Pointer, Reading, Space, WaitPlace,
 };
 use crate::engine::embedded::journal::frame::{Frame, frame_len};
 use crate::engine::embedded::journal::record::{
-    AcceptedBody, Blocked, Ended, FLAG_BLOCKED, LetterChanged, LetterMoved, Seen, Stored, Was, get_seqs, kind,
+    AcceptedBody, Blocked, Ended, FLAG_BLOCKED, LetterChanged, LetterMoved, Seen, SlotCopy, Stored, Was,
+    get_seqs, kind,
 };
 use crate::engine::letter::LetterState;
 
@@ -76,7 +78,7 @@ impl<S: IndexTables> Book<S> {
         }
     }
 
-    pub(crate) fn accepted(&mut self, frame: &Frame, pointer: Pointer) {
+    fn accepted(&mut self, frame: &Frame, pointer: Pointer) {
         let seq = frame.tag;
         self.next_seq = self.next_seq.max(seq + 1);
         let Some(body) = AcceptedBody::read(frame.body.clone()) else { return };
@@ -98,7 +100,7 @@ impl<S: IndexTables> Book<S> {
     /// An id that the cleaner carried forward. A running store knows it: its first frame is folded, and was carried
     /// because it has not expired. Looking it up would cost a read of the tables for each id. When the journal is read
     /// from the disk, that first frame may be gone with its segment.
-    pub(crate) fn seen(&mut self, seen: &Seen) -> Result<(), IndexError> {
+    fn seen(&mut self, seen: &Seen) -> Result<(), IndexError> {
         if !self.catching_up {
             return Ok(());
         }
@@ -111,7 +113,7 @@ impl<S: IndexTables> Book<S> {
         Ok(())
     }
 
-    pub(crate) fn see(&mut self, id: Vec<u8>, slot: IdSlot) {
+    fn see(&mut self, id: Vec<u8>, slot: IdSlot) {
         if self.options.dedup.is_some() {
             self.ids.set(id, slot);
         }
@@ -136,7 +138,7 @@ impl<S: IndexTables> Book<S> {
         }
     }
 
-    pub(crate) fn ended(&mut self, ended: &Ended, folded: &mut impl FnMut(Folded)) -> Result<(), IndexError> {
+    fn ended(&mut self, ended: &Ended, folded: &mut impl FnMut(Folded)) -> Result<(), IndexError> {
         self.leave_state(ended.seq, ended.was, ended.key)?;
         self.leave_line(ended.seq, ended.key, folded);
         if ended.letter {
@@ -146,7 +148,7 @@ impl<S: IndexTables> Book<S> {
         Ok(())
     }
 
-    pub(crate) fn waiting(
+    fn waiting(
         &mut self,
         seq: u64,
         stored: &Stored,
@@ -165,18 +167,16 @@ impl<S: IndexTables> Book<S> {
             folded(Folded::LineMoved(hash));
         }
         if stored.was == Was::Letter {
-            self.replaying(seq, stored)?;
+            self.set_letter(seq, LetterState::Replaying)?;
+            let replays = (stored.meta.replays, stored.jobs.clone());
+            self.letters.set_replays(seq, replays, Reading::patiently(&*self.tables))?;
         } else {
             folded(Folded::Settled(seq));
         }
         Ok(())
     }
 
-    pub(crate) fn block(
-        &mut self,
-        blocked: &Blocked,
-        folded: &mut impl FnMut(Folded),
-    ) -> Result<(), IndexError> {
+    fn block(&mut self, blocked: &Blocked, folded: &mut impl FnMut(Folded)) -> Result<(), IndexError> {
         // It may have been moved since it was passed over.
         let now_at = self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
         let pointer = now_at.map_or((blocked.at, blocked.len), |now_at| (now_at.at, now_at.len));
@@ -198,7 +198,7 @@ impl<S: IndexTables> Book<S> {
 
     /// A message does not wait for its time any more. Returns where its content is, if it did.
     fn delay_over(&mut self, key: DelayKey) -> Result<Option<Pointer>, IndexError> {
-        let table = Table { tables: &*self.tables, space: Space::Delay, patience: Patience::Wait };
+        let table = Reading::patiently(&*self.tables).table(Space::Delay);
         let pointer = self.delay.remove(&key, &table)?;
         let was_held = pointer.is_some_and(|pointer| pointer.deferred);
         self.held = self.held.saturating_sub(u64::from(was_held));
@@ -206,12 +206,7 @@ impl<S: IndexTables> Book<S> {
     }
 
     /// The message leaves the state it was in, whatever comes next. Returns where its content is, if it waited.
-    pub(crate) fn leave_state(
-        &mut self,
-        seq: u64,
-        was: Was,
-        key: Option<u64>,
-    ) -> Result<Option<Pointer>, IndexError> {
+    fn leave_state(&mut self, seq: u64, was: Was, key: Option<u64>) -> Result<Option<Pointer>, IndexError> {
         // Whatever it was, it is not ready: the frame that said so may be damaged.
         self.departed.insert(seq);
         if matches!(was, Was::Waiting { .. } | Was::Blocked) {
@@ -232,7 +227,7 @@ impl<S: IndexTables> Book<S> {
         Ok(pointer)
     }
 
-    pub(crate) fn blocked_at(&self, seq: u64, key: Option<u64>) -> Result<Option<Pointer>, IndexError> {
+    fn blocked_at(&self, seq: u64, key: Option<u64>) -> Result<Option<Pointer>, IndexError> {
         let Some(hash) = key else { return Ok(None) };
         match self.lines.get(&(hash, seq), &self.table(Space::Lines))? {
             Some(LineSlot::Blocked(pointer)) => Ok(Some(pointer)),
@@ -241,8 +236,8 @@ impl<S: IndexTables> Book<S> {
     }
 
     /// The frame that moved a message on is damaged, so it still waits where it was before: it must not wait twice.
-    pub(crate) fn forget_strays(&mut self, seq: u64, key: Option<u64>) -> Result<(), IndexError> {
-        let table = Table { tables: &*self.tables, space: Space::Delay, patience: Patience::Wait };
+    fn forget_strays(&mut self, seq: u64, key: Option<u64>) -> Result<(), IndexError> {
+        let table = Reading::patiently(&*self.tables).table(Space::Delay);
         for (entry, pointer) in self.delay.dump(&table)?.into_iter().filter(|(entry, _)| entry.1 == seq) {
             self.delay_over(entry)?;
             self.live.sub(pointer);
@@ -255,7 +250,7 @@ impl<S: IndexTables> Book<S> {
         Ok(())
     }
 
-    pub(crate) fn leave_line(&mut self, seq: u64, key: Option<u64>, folded: &mut impl FnMut(Folded)) {
+    fn leave_line(&mut self, seq: u64, key: Option<u64>, folded: &mut impl FnMut(Folded)) {
         if let Some(hash) = key {
             self.lines.remove(&(hash, seq));
             folded(Folded::LineMoved(hash));
@@ -264,13 +259,7 @@ impl<S: IndexTables> Book<S> {
 
     /// The cleaner carried a waiting message forward. It is written only while the message waits (`Store::still_waits`),
     /// so when everything is built anew and the frame it came from is gone, this one stands for it.
-    pub(crate) fn moved(
-        &mut self,
-        seq: u64,
-        flags: u8,
-        stored: &Stored,
-        pointer: Pointer,
-    ) -> Result<(), IndexError> {
+    fn moved(&mut self, seq: u64, flags: u8, stored: &Stored, pointer: Pointer) -> Result<(), IndexError> {
         if flags & FLAG_BLOCKED != 0 {
             let Some(hash) = stored.key else { return Ok(()) };
             let key = (hash, seq);
@@ -304,5 +293,110 @@ impl<S: IndexTables> Book<S> {
         if self.options.dedup.is_some() {
             self.places.set(seq, place);
         }
+    }
+
+    fn dead(
+        &mut self,
+        seq: u64,
+        stored: &Stored,
+        pointer: Pointer,
+        folded: &mut impl FnMut(Folded),
+    ) -> Result<(), IndexError> {
+        self.leave_state(seq, stored.was, stored.key)?;
+        self.leave_line(seq, stored.key, folded);
+        // Also at its first death: a crash may have left a copy in the letter log that the journal knows nothing of.
+        let before = self.letters.replace(seq, Reading::patiently(&*self.tables))?;
+        before.inspect(|before| self.live.sub(*before));
+        self.put_letter(seq, stored, LetterState::Open, pointer);
+        folded(Folded::Settled(seq));
+        Ok(())
+    }
+
+    fn put_letter(&mut self, seq: u64, stored: &Stored, state: LetterState, pointer: Pointer) {
+        let slot = LetterSlot {
+            pointer,
+            state,
+            reason: stored.reason.unwrap_or(Reason::Corrupt),
+            dead_at: Time::from_millis(stored.dead_at),
+            replays: stored.meta.replays,
+            jobs: stored.jobs.clone(),
+            key: stored.key,
+            id_hash: self.id_hash_of(&stored.wire),
+        };
+        self.live.add(pointer);
+        self.letters.insert(seq, slot);
+    }
+
+    fn set_letter(&mut self, seq: u64, state: LetterState) -> Result<(), IndexError> {
+        self.letters.set_state(seq, state, Reading::patiently(&*self.tables))
+    }
+
+    fn letter_moved(&mut self, moved: &LetterMoved) -> Result<(), IndexError> {
+        let to = Pointer::new(moved.to, moved.len);
+        let reading = Reading::patiently(&*self.tables);
+        if let Some(before) = self.letters.repoint(moved.seq, moved.from, to, reading)? {
+            self.live.sub(before);
+            self.live.add(to);
+        }
+        Ok(())
+    }
+
+    fn purged(&mut self, seq: u64) -> Result<(), IndexError> {
+        let removed = self.letters.remove(seq, Reading::patiently(&*self.tables))?;
+        removed.inspect(|pointer| self.live.sub(*pointer));
+        Ok(())
+    }
+
+    /// Follows one frame of the letter log, when everything is rebuilt. It comes before the journal, whose frames say what
+    /// became of these letters later.
+    pub fn fold_letter(&mut self, frame: &Frame, at: u64) -> Result<(), IndexError> {
+        let pointer = Pointer::new(at, frame_len(frame.body.len()) as u32);
+        let seq = frame.tag;
+        match frame.kind {
+            kind::DEAD => {
+                let Some(stored) = Stored::read(frame.body.clone()) else { return Ok(()) };
+                self.purged(seq)?;
+                self.put_letter(seq, &stored, stored.state.unwrap_or(LetterState::Open), pointer);
+                Ok(())
+            }
+            kind::LETTER_SLOT => {
+                let Some(copy) = SlotCopy::read(frame.body.clone()) else { return Ok(()) };
+                self.set_letter(seq, copy.state)?;
+                let replays = (copy.replays, copy.jobs);
+                self.letters.set_replays(seq, replays, Reading::patiently(&*self.tables))
+            }
+            kind::PURGED => self.purged(seq),
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins at a position of the journal, with nothing folded.
+    pub fn begin_at(&mut self, position: u64) {
+        self.position = position;
+    }
+
+    /// The journal begins with this message: all before it are over.
+    pub fn begin_with(&mut self, seq: u64) {
+        self.departed = CompletionSet::starting_at(seq);
+    }
+
+    /// Numbers below this one are taken, whatever the journal still holds of them.
+    pub fn reserve_numbers(&mut self, next_seq: u64) {
+        self.next_seq = self.next_seq.max(next_seq);
+    }
+
+    /// The journal is followed up to here, also where it holds nothing to fold.
+    pub fn followed_to(&mut self, position: u64) {
+        self.position = position;
+    }
+
+    /// Whether the journal is being read from the disk.
+    pub fn set_catching_up(&mut self, catching_up: bool) {
+        self.catching_up = catching_up;
+    }
+
+    /// Whether frames of the journal that is being folded are damaged.
+    pub fn set_damaged(&mut self, damaged: bool) {
+        self.damaged = damaged;
     }
 }

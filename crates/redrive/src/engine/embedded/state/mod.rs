@@ -2,7 +2,7 @@
 
 pub mod book;
 mod fold;
-mod fold_letters;
+pub mod letters;
 pub mod lines;
 pub mod live;
 pub mod ready;

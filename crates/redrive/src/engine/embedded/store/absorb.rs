@@ -32,7 +32,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                     in_flight.get(&seq).is_some_and(|held| is(held.was))
                         || passed.get(&seq).is_some_and(|passed| is(passed.was))
                 };
-                self.book.delay.loaded(entries, limit, |(due, seq)| out(*due, *seq));
+                self.book.load_delayed(entries, limit, |(due, seq)| out(*due, *seq));
             }
             Note::Scanned { relocation, next } => self.scanned(relocation, next)?,
             Note::Failed(error) => self.fail(error),
@@ -46,7 +46,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         let mut changes = Vec::new();
         match fresh_until {
             // They are read from the journal when their turn comes.
-            Some(next_seq) if !offered => self.book.next_seq = self.book.next_seq.max(next_seq),
+            Some(next_seq) if !offered => self.book.reserve_numbers(next_seq),
             _ if written.bytes.is_empty() => self.fold_from_journal(written, &mut changes)?,
             _ => {
                 let mut at = written.start;
@@ -55,12 +55,12 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                     at = frame.end();
                     self.fold_frame(&frame, &mut changes)?;
                     if offered {
-                        self.ready.offer(&frame, &self.book.departed);
+                        self.ready.offer(&frame, self.book.departed());
                     }
                 }
             }
         }
-        self.book.position = written.end;
+        self.book.followed_to(written.end);
         self.ready.extend(written.end, offered);
         if !changes.is_empty() {
             self.follow(&changes)?;
@@ -89,7 +89,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                 // What it said is lost; its number is not.
                 Scanned::Rot(rot) => {
                     if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
-                        self.book.next_seq = self.book.next_seq.max(header.tag + 1);
+                        self.book.reserve_numbers(header.tag + 1);
                     }
                     Ok(())
                 }

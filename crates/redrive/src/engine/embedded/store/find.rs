@@ -20,7 +20,7 @@ const LETTERS_OF_ID_MAX: usize = 1_000;
 impl<D: Disk, S: IndexTables> Store<D, S> {
     pub(crate) fn find_message(&self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
         let Some(window) = self.options.dedup else { return Err(EngineError::NotRemembered) };
-        let found = self.book.ids.get(&id.as_bytes().to_vec(), &self.book.asked(Space::Ids))?;
+        let found = self.book.ids().get(&id.as_bytes().to_vec(), &self.book.asked().table(Space::Ids))?;
         let Some(slot) = found else { return Ok(None) };
         let is_repeated = now.since(Time::from_millis(slot.at)) < window;
         let state = self.message_of(id, &slot, window, now)?;
@@ -77,7 +77,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             let state = MessageState::new(id, letter.state.into());
             return Ok(Some(with_letter(state.told(&shown.meta, &shown.history))));
         }
-        if !self.book.departed.contains(seq) {
+        if !self.book.departed().contains(seq) {
             let passed = self.passed.contains_key(&seq);
             let phase = if passed { MessagePhase::KeyWait } else { MessagePhase::Ready };
             let deadline = slot.deadline.map(Time::from_millis);
@@ -94,13 +94,15 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     /// Where a message waits, and the frame with its content.
     pub(crate) fn place_of(&self, seq: u64) -> Result<Option<(WaitPlace, Pointer)>, EngineError> {
-        let Some(place) = self.book.places.get(&seq, &self.book.asked(Space::Places))? else {
+        let Some(place) = self.book.places().get(&seq, &self.book.asked().table(Space::Places))? else {
             return Ok(None);
         };
         let pointer = match place {
-            WaitPlace::Due(due) => self.book.delay.get(&(due, seq), &self.book.asked(Space::Delay))?,
+            WaitPlace::Due(due) => {
+                self.book.delay().get(&(due, seq), &self.book.asked().table(Space::Delay))?
+            }
             WaitPlace::Line(hash) => {
-                match self.book.lines.get(&(hash, seq), &self.book.asked(Space::Lines))? {
+                match self.book.lines().get(&(hash, seq), &self.book.asked().table(Space::Lines))? {
                     Some(LineSlot::Blocked(pointer)) => Some(pointer),
                     Some(LineSlot::Delayed) | None => None,
                 }
@@ -129,7 +131,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         let Some(from) = after.map_or(Some(0), |id| id.checked_add(1)) else {
             return Ok(LetterScan::default());
         };
-        let slots = self.book.letters.range(&from, look_max, &self.book.asked(Space::Letters))?;
+        let slots = self.book.letters().range(from, look_max, self.book.asked())?;
         let at_the_end = slots.len() < look_max;
         let mut bytes = 0;
         for (seq, slot) in slots {
@@ -150,7 +152,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     /// The letters of messages with this id, or with one that has the same hash; `None` if they are too many.
     pub(crate) fn find_letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
         let hash = self.book.hash_of_key(id.as_bytes());
-        let found = self.book.asked_letters_of(hash, LETTERS_OF_ID_MAX + 1)?;
+        let found = self.book.letters().with_id_hash(hash, LETTERS_OF_ID_MAX + 1, self.book.asked())?;
         Ok((found.len() <= LETTERS_OF_ID_MAX).then_some(found))
     }
 

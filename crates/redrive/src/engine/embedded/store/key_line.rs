@@ -68,7 +68,8 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     /// The numbers that stand in the line of a key, with those that are about to be put there.
     fn line_of(&self, hash: u64) -> Result<BTreeSet<u64>, EngineError> {
         let mut line = numbers_of(hash, |from| {
-            let slots = self.book.lines.range(from, READ_AT_ONCE, &self.book.asked(Space::Lines))?;
+            let slots =
+                self.book.lines().range(from, READ_AT_ONCE, &self.book.asked().table(Space::Lines))?;
             Ok(slots.into_iter().map(|(key, _)| key).collect())
         })?;
         line.extend(self.passed.iter().filter(|(_, passed)| passed.key == hash).map(|(seq, _)| *seq));
@@ -81,8 +82,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             return Ok(BTreeSet::new());
         }
         numbers_of(hash, |from| {
-            let doors = self.book.doors.range(from, READ_AT_ONCE, &self.book.asked(Space::Doors))?;
-            Ok(doors.into_iter().map(|(key, ())| key).collect())
+            Ok(self.book.letters().blocking_from(*from, READ_AT_ONCE, self.book.asked())?)
         })
     }
 }

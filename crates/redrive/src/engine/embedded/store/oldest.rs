@@ -5,48 +5,26 @@ use redrive_core::{Message, Time};
 use super::store::Store;
 use super::take::Content;
 use crate::engine::embedded::disk::real::Disk;
-use crate::engine::embedded::index::tables::{IndexError, IndexTables, Space};
-use crate::engine::letter::LetterState;
+use crate::engine::embedded::index::tables::IndexTables;
 use crate::engine::seam::{EngineError, Oldest};
 
 /// Waiting messages that are looked at: those that come due next.
 const DELAYED_LOOKED_AT: usize = 4;
-/// Letters that are looked at in one step of the search for the first open one.
-const LETTERS_PER_STEP: usize = 256;
 
 impl<D: Disk, S: IndexTables> Store<D, S> {
     /// The first ready message, the few that come due next, and the first open letter. A handful of reads.
     pub(crate) fn find_oldest(&mut self) -> Result<Oldest, EngineError> {
-        let ready = self.ready.first(&self.book.departed, self.book.next_seq)?;
+        let ready = self.ready.first(self.book.departed(), self.book.next_seq())?;
         let ready = ready.and_then(|wire| Message::from_wire(wire.clone()).ok());
         let ready = ready.map(|message| message.created());
         let returned = self.returned.front().map(|delivery| delivery.meta.created);
-        let delayed = self.book.delay.first(DELAYED_LOOKED_AT).filter_map(|(_, pointer)| {
+        let delayed = self.book.delay().first(DELAYED_LOOKED_AT).filter_map(|(_, pointer)| {
             // Damage is found and reported when its turn comes; here it only means not to know.
             let frame = self.journal.read(pointer.at, u64::from(pointer.len)).ok()?;
             Some(Content::of(&frame)?.meta.created)
         });
         let waiting = ready.into_iter().chain(returned).chain(delayed);
         let pending = waiting.filter(|created| *created > Time::ZERO).min();
-        Ok(Oldest { pending, letter: self.oldest_letter()? })
-    }
-
-    /// Goes on from where the last search ended: closed letters below it stay closed, or move the mark back.
-    fn oldest_letter(&mut self) -> Result<Option<Time>, EngineError> {
-        if self.book.open == 0 {
-            return Ok(None);
-        }
-        let table = self.book.asked(Space::Letters);
-        let slots = match self.book.letters.range(&self.book.oldest_open, LETTERS_PER_STEP, &table) {
-            // Nobody has to know it just now.
-            Err(IndexError::Rebuilding) => return Ok(None),
-            slots => slots?,
-        };
-        let open = slots.iter().find(|(_, slot)| slot.state == LetterState::Open);
-        let found = open.map(|(seq, slot)| (*seq, slot.dead_at));
-        if let Some(reached) = found.map(|(seq, _)| seq).or(slots.last().map(|(seq, _)| *seq)) {
-            self.book.oldest_open = reached;
-        }
-        Ok(found.map(|(_, dead_at)| dead_at))
+        Ok(Oldest { pending, letter: self.book.oldest_letter()? })
     }
 }

@@ -9,7 +9,6 @@ use redrive_core::Time;
 use super::location::{OpenIndex, StoreLocation, seed};
 use super::open_logs::{IndexKnows, Logs, open_logs};
 use super::store::{Hands, Store};
-use crate::engine::completion::CompletionSet;
 use crate::engine::embedded::crash::reminder::Reminder;
 use crate::engine::embedded::crash::started::{LastRun, Mark, Started};
 use crate::engine::embedded::crash::suspected::Suspected;
@@ -75,7 +74,8 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     let (tables, loaded) = load(location, seed, open_index, &mut report.rebuilt);
 
     // The index reflects only what was durable: the journal was at least as long.
-    let known = loaded.as_ref().map(|Loaded { book, .. }| (book.position, book.next_seq)).unwrap_or_default();
+    let known =
+        loaded.as_ref().map(|Loaded { book, .. }| (book.position(), book.next_seq())).unwrap_or_default();
     let (verify_from, next_seq) = known;
     let logs = open_logs(location, IndexKnows { position: verify_from, next_seq })?;
     let Logs { mut journal, letters, mut watermark, reports, vouched, end_unknown } = logs;
@@ -83,9 +83,9 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     let (start, end) = (journal.start(), journal.end());
 
     let usable = loaded.filter(|Loaded { book, ready_at, .. }| {
-        let fits = book.position <= end && book.position >= start && *ready_at >= start;
+        let fits = book.position() <= end && book.position() >= start && *ready_at >= start;
         if !fits {
-            report.rebuilt = Some(format!("it is at {}, the journal is {start} to {end}", book.position));
+            report.rebuilt = Some(format!("it is at {}, the journal is {start} to {end}", book.position()));
         }
         fits
     });
@@ -100,7 +100,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     let (options, tuning, open) = (*options, *tuning, Arc::clone(open_index));
     let (reader, letter_reader) = (journal.reader(), letters.reader());
     let rebuilder = Rebuilder { journal: reader, letters: letter_reader, options, tuning, seed, open };
-    tables.repair_with(book.position, Box::new(move |to| rebuilder.rebuild(to)));
+    tables.repair_with(book.position(), Box::new(move |to| rebuilder.rebuild(to)));
     let cleaner = Cleaner {
         tables: Arc::clone(&tables),
         journal: journal.reader(),
@@ -113,22 +113,22 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     let mut doubtful =
         end_unknown || !report.journal.missing.is_empty() || !report.letters.missing.is_empty();
     if anew {
-        book.position = start;
+        book.begin_at(start);
         if doubtful && start >= vouched.journal.end {
             // Nothing is left of the journal: whatever waited in it is gone, and its numbers are not used again.
-            book.departed = CompletionSet::starting_at(vouched.next_seq);
+            book.begin_with(vouched.next_seq);
         }
         doubtful |= fold_letters(&mut book, &letters.reader())?;
     }
     let folded = fold_journal(&mut book, &journal.reader(), (start, end), anew, &tuning)?;
     let Folding { frames, first_seq, met_rot } = folded;
-    book.next_seq = book.next_seq.max(vouched.next_seq);
+    book.reserve_numbers(vouched.next_seq);
     report.brought_forward = frames;
-    let doubtful_below = if doubtful || met_rot { book.next_seq } else { vouched.doubtful_below };
+    let doubtful_below = if doubtful || met_rot { book.next_seq() } else { vouched.doubtful_below };
     let vouched = Vouched {
         journal: journal.extent(),
         letters: letters.extent(),
-        next_seq: book.next_seq,
+        next_seq: book.next_seq(),
         doubtful_below,
         owner: location.owner,
         ..vouched
@@ -139,7 +139,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         report.rebuilt = Some("there was none".to_owned());
     }
     // What the last header said may be of a torn batch, or of no batch at all in a segment that has just begun.
-    journal.set_note(book.next_seq);
+    journal.set_note(book.next_seq());
 
     let failed = |error: std::io::Error| EngineError::Storage(error.to_string());
     let (mut started, last_run) = Started::open(disk).map_err(failed)?;
@@ -165,7 +165,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         report.suspects = suspects.numbers().collect();
     }
 
-    let expected = from.1.or(first_seq).unwrap_or(book.next_seq);
+    let expected = from.1.or(first_seq).unwrap_or(book.next_seq());
     let ready = Ready::new(journal.reader(), from.0, end, Some(expected));
     let tending = Tending::after(if anew { 0 } else { verify_from });
     let mut store = Store {
@@ -211,7 +211,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         book,
     };
     let recent =
-        store.book.ids.pending().map(|(id, slot)| (String::from_utf8_lossy(id).into(), *slot)).collect();
+        store.book.ids().pending().map(|(id, slot)| (String::from_utf8_lossy(id).into(), *slot)).collect();
     let writer = Writer {
         disk: disk.clone(),
         journal,
@@ -219,12 +219,12 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         tables: tables,
         dedup: options.dedup,
         recent,
-        next_seq: store.book.next_seq,
+        next_seq: store.book.next_seq(),
         reserve_bytes: tuning.reserve_bytes,
         watermark,
     };
     store.hands = Hands::Own(Box::new(writer), keeper);
-    let in_line = !store.book.lines.range(&(0, 0), 1, &store.book.table(Space::Lines))?.is_empty();
+    let in_line = !store.book.lines().range(&(0, 0), 1, &store.book.table(Space::Lines))?.is_empty();
     if in_line && options.ordering == crate::engine::seam::Ordering::None {
         // Whoever waits behind a key would wait for ever, for nobody would move the line on.
         return Err(EngineError::Version(
@@ -233,10 +233,10 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
                 .into(),
         ));
     }
-    if store.book.blocked > 0 {
+    if store.book.blocked() > 0 {
         store.release_all()?;
     }
-    if store.book.tables.rebuilds() > 0 {
+    if store.book.tables().rebuilds() > 0 {
         report.rebuilt = Some("it was damaged, which showed when it was brought forward".to_owned());
     }
     Ok((store, report))
@@ -274,11 +274,11 @@ fn still_open<S: IndexTables>(book: &Book<S>, marks: Vec<Mark>) -> Result<Vec<Ma
     for mark in marks {
         let waits = match (mark.due, mark.line) {
             (_, Some(hash)) => {
-                let slot = book.lines.get(&(hash, mark.seq), &book.table(Space::Lines))?;
+                let slot = book.lines().get(&(hash, mark.seq), &book.table(Space::Lines))?;
                 matches!(slot, Some(LineSlot::Blocked(_)))
             }
-            (None, None) => !book.departed.contains(mark.seq) && mark.seq < book.next_seq,
-            (Some(due), None) => book.delay.get(&(due, mark.seq), &book.table(Space::Delay))?.is_some(),
+            (None, None) => !book.departed().contains(mark.seq) && mark.seq < book.next_seq(),
+            (Some(due), None) => book.delay().get(&(due, mark.seq), &book.table(Space::Delay))?.is_some(),
         };
         if waits {
             open.push(mark);

@@ -58,10 +58,10 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         limit: usize,
         look_max: usize,
     ) -> Result<PendingScan, EngineError> {
-        let first = self.ready.resume_from(self.book.departed.prefix()).0;
+        let first = self.ready.resume_from(self.book.departed().prefix()).0;
         let (from, seen) = after.map_or((first, None), |(position, seq)| (position.max(first), Some(seq)));
         // A cursor comes from outside; frames begin at multiples of this.
-        let (from, end) = (from / ALIGN as u64 * ALIGN as u64, self.book.position);
+        let (from, end) = (from / ALIGN as u64 * ALIGN as u64, self.book.position());
         let mut scan = PendingScan::default();
         let (mut bytes, mut last) = (0, seen);
         let reader = self.journal.clone();
@@ -94,7 +94,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     fn is_ready(&self, seq: u64) -> bool {
         let is_out = self.in_flight.contains_key(&seq) && !self.is_returned(seq);
-        !self.book.departed.contains(seq) && !is_out && !self.passed.contains_key(&seq)
+        !self.book.departed().contains(seq) && !is_out && !self.passed.contains_key(&seq)
     }
 
     fn is_returned(&self, seq: u64) -> bool {
@@ -109,7 +109,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         look_max: usize,
     ) -> Result<PendingScan, EngineError> {
         let from = after.unwrap_or_default();
-        let entries = self.book.delay.range(&from, look_max + ONE_MORE, &self.book.table(Space::Delay))?;
+        let entries = self.book.delay().range(&from, look_max + ONE_MORE, &self.book.table(Space::Delay))?;
         let entries = entries.into_iter().filter(|(key, _)| Some(*key) != after);
         self.list(state, after, limit, look_max, entries, |(_, seq), pointer| {
             let here = !self.in_flight.contains_key(&seq) && !self.passed.contains_key(&seq);
@@ -124,7 +124,8 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         look_max: usize,
     ) -> Result<PendingScan, EngineError> {
         let from = after.unwrap_or_default();
-        let mut slots = self.book.lines.range(&from, look_max + ONE_MORE, &self.book.table(Space::Lines))?;
+        let mut slots =
+            self.book.lines().range(&from, look_max + ONE_MORE, &self.book.table(Space::Lines))?;
         let until = if slots.len() == look_max + ONE_MORE { slots.last().map(|(key, _)| *key) } else { None };
         // Those whose record of that is on its way to the disk stand among them.
         for (seq, passed) in &self.passed {
@@ -174,7 +175,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         if self.options.dedup.is_none() {
             return Err(EngineError::NotRemembered);
         }
-        let slot = self.book.ids.get(&id.as_bytes().to_vec(), &self.book.table(Space::Ids))?;
+        let slot = self.book.ids().get(&id.as_bytes().to_vec(), &self.book.table(Space::Ids))?;
         let Some(number) = slot.map(|slot| slot.seq) else { return Ok(None) };
         if let Some(passed) = self.passed.get(&number) {
             return Ok(Some(PendingAt { number, state: PendingState::KeyWait, key: (passed.key, number) }));
@@ -211,11 +212,11 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             None => self.key_of(seq)?,
         };
         let in_line = match key {
-            Some(hash) => self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?.is_some(),
+            Some(hash) => self.book.lines().get(&(hash, seq), &self.book.table(Space::Lines))?.is_some(),
             None => false,
         };
         match was {
-            Was::Waiting { due } => self.book.delay.hand_out((due, seq), pointer),
+            Was::Waiting { due } => self.book.hand_out_delayed((due, seq), pointer),
             Was::Fresh => drop(self.claimed.insert(seq)),
             Was::Blocked | Was::Letter => {}
         }
@@ -254,7 +255,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             return Ok(Err(Elsewhere::Gone));
         }
         let found = match at.state {
-            PendingState::Ready if self.book.departed.contains(seq) => None,
+            PendingState::Ready if self.book.departed().contains(seq) => None,
             PendingState::Ready => match self.journal.read_frame(key.0) {
                 Ok(frame) if frame.kind == kind::ACCEPTED && frame.tag == seq => {
                     let len = frame.end() - frame.position;
@@ -264,10 +265,10 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                 Err(error) => return Err(error.into()),
             },
             PendingState::Held | PendingState::Delayed => {
-                let pointer = self.book.delay.get(&key, &self.book.table(Space::Delay))?;
+                let pointer = self.book.delay().get(&key, &self.book.table(Space::Delay))?;
                 pointer.map(|pointer| (Was::Waiting { due: key.0 }, pointer))
             }
-            PendingState::KeyWait => match self.book.lines.get(&key, &self.book.table(Space::Lines))? {
+            PendingState::KeyWait => match self.book.lines().get(&key, &self.book.table(Space::Lines))? {
                 Some(LineSlot::Blocked(pointer)) => Some((Was::Blocked, pointer)),
                 Some(LineSlot::Delayed) | None => None,
             },

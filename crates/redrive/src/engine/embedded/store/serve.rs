@@ -9,7 +9,7 @@ use super::store::{Goes, Held, Store};
 use super::take::damaged_message;
 use crate::engine::Claimed;
 use crate::engine::embedded::disk::real::Disk;
-use crate::engine::embedded::index::tables::{IndexTables, LetterSlot, Space};
+use crate::engine::embedded::index::tables::{IndexTables, LetterSlot};
 use crate::engine::embedded::journal::log::ReadError;
 use crate::engine::embedded::journal::record::{LetterChanged, Stored, Was};
 use crate::engine::embedded::state::book::JOBS_MAX;
@@ -89,17 +89,17 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
     }
 
     fn notices(&mut self, out: &mut Vec<StoreNotice>) {
-        self.book.tables.take_notices(out);
+        self.book.tables().take_notices(out);
         self.scrubbed.take_notices(out);
     }
 
     fn upkeep(&self) -> Upkeep {
-        let index_rebuilds = self.book.tables.rebuilds();
+        let index_rebuilds = self.book.tables().rebuilds();
         self.scrubbed.add_to(Upkeep { index_rebuilds, ..Upkeep::default() })
     }
 
     fn next_due(&self) -> Option<Time> {
-        if self.gated { None } else { self.book.delay.next_due() }
+        if self.gated { None } else { self.book.delay().next_due() }
     }
 
     fn gate(&mut self, closed: bool) {
@@ -118,14 +118,15 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         let left_held =
             away.iter().filter(|(was, held)| *held && matches!(was, Was::Waiting { .. })).count() as u64;
         let went = |goes: Goes| out.iter().filter(|held| held.goes == Some(goes)).count() as u64;
-        let delayed = self.book.delay.len().saturating_sub(self.book.held);
+        let delayed = self.book.delay().len().saturating_sub(self.book.held());
         let left_delayed = left(|was| matches!(was, Was::Waiting { .. })) - left_held;
-        let fresh = self.book.departed.unfinished_below(self.book.next_seq);
+        let fresh = self.book.departed().unfinished_below(self.book.next_seq());
+        let letters = self.book.letters().counts();
         Counts {
             ready: fresh.saturating_sub(left(|was| *was == Was::Fresh)),
             delayed: delayed.saturating_sub(left_delayed),
-            held: self.book.held.saturating_sub(left_held),
-            key_wait: (self.book.blocked + self.passed.len() as u64)
+            held: self.book.held().saturating_sub(left_held),
+            key_wait: (self.book.blocked() + self.passed.len() as u64)
                 .saturating_sub(left(|was| *was == Was::Blocked)),
             in_flight: out.len() as u64,
             settling: Settling {
@@ -133,11 +134,11 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
                 delayed: went(Goes::Waits { deferred: false }),
                 held: went(Goes::Waits { deferred: true }),
             },
-            letters_open: self.book.open,
-            letters_replaying: self.book.replaying,
-            letters_succeeded: self.book.succeeded,
-            letters_discarded: self.book.discarded,
-            accepted: self.book.next_seq,
+            letters_open: letters.open,
+            letters_replaying: letters.replaying,
+            letters_succeeded: letters.succeeded,
+            letters_discarded: letters.discarded,
+            accepted: self.book.next_seq(),
             key_order_voided: 0,
         }
     }
@@ -163,7 +164,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         let mut found = Vec::new();
         let Some(mut from) = after.map_or(Some(0), |id| id.checked_add(1)) else { return Ok(found) };
         while found.len() < limit {
-            let slots = self.book.letters.range(&from, limit.max(64), &self.book.asked(Space::Letters))?;
+            let slots = self.book.letters().range(from, limit.max(64), self.book.asked())?;
             let Some(last) = slots.last().map(|(seq, _)| *seq) else { break };
             for (seq, slot) in slots {
                 if found.len() < limit && state.is_none_or(|state| state == slot.state) {

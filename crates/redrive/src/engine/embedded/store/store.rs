@@ -142,7 +142,7 @@ pub struct Store<D: Disk, S: IndexTables> {
 
 impl<D: Disk, S: IndexTables> std::fmt::Debug for Store<D, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store").field("position", &self.book.position).finish_non_exhaustive()
+        f.debug_struct("Store").field("position", &self.book.position()).finish_non_exhaustive()
     }
 }
 
@@ -177,7 +177,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         let keep = std::thread::Builder::new().name("redrive-keeper".into());
         let keeping = keep.spawn(move || keeper.run(&tasks, &notes, &|| call(&wake)))?;
         let (calls, wake, tables) =
-            (Arc::clone(&self.upkeep), Arc::clone(&self.wake), Arc::clone(&self.book.tables));
+            (Arc::clone(&self.upkeep), Arc::clone(&self.wake), Arc::clone(self.book.tables()));
         let called = Arc::clone(&calls);
         tables.on_damage(Box::new(move || called.post((), 0)));
         let upkeep = std::thread::Builder::new().name("redrive-upkeep".into());
@@ -192,7 +192,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     fn spawn_scrub(&self, disk: D, every: Duration) -> std::io::Result<JoinHandle<()>> {
         let logs = [("j", self.journal.clone()), ("l", self.letter_log.clone())];
-        let (index, scrubbed) = (Arc::clone(&self.book.tables), Arc::clone(&self.scrubbed));
+        let (index, scrubbed) = (Arc::clone(self.book.tables()), Arc::clone(&self.scrubbed));
         let scrub = Scrub { disk, logs, index, scrubbed, every };
         let (stop, wake) = (Arc::clone(&self.scrub_stop), Arc::clone(&self.wake));
         let thread = std::thread::Builder::new().name("redrive-scrub".into());

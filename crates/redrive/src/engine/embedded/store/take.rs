@@ -105,8 +105,8 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         self.release_looked_at()?;
         self.forget_claimed();
         let first = out.len();
-        let due = self.book.delay.due_count(now, room);
-        let ready = self.book.departed.unfinished_below(self.book.next_seq) as usize;
+        let due = self.book.delay().due_count(now, room);
+        let ready = self.book.departed().unfinished_below(self.book.next_seq()) as usize;
         let fresh = (ready + self.released.len() + self.returned.len()).min(room);
         let (due_places, fresh_places) = share(room, due, fresh, self.odd_to_due);
         self.odd_to_due = !self.odd_to_due;
@@ -171,7 +171,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         while left > 0 {
             let mut popped = Vec::new();
             while popped.len() < left
-                && let Some((key, pointer)) = self.book.delay.pop_due(now)
+                && let Some((key, pointer)) = self.book.pop_due(now)
             {
                 popped.push((pointer, key));
             }
@@ -219,7 +219,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             if self.in_flight.contains_key(&seq) {
                 continue;
             }
-            let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
+            let slot = self.book.lines().get(&(hash, seq), &self.book.table(Space::Lines))?;
             let Some(LineSlot::Blocked(pointer)) = slot else {
                 // It was cancelled meanwhile: the turn is the next one's.
                 self.release(hash)?;
@@ -243,11 +243,11 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     }
 
     fn next_ready(&mut self) -> Result<Option<ReadyMessage>, EngineError> {
-        if let Some(message) = self.ready.pop(&self.book.departed, self.book.next_seq)? {
+        if let Some(message) = self.ready.pop(self.book.departed(), self.book.next_seq())? {
             return Ok(Some(message));
         }
-        self.ready.lose_until(self.book.next_seq, &self.book.departed);
-        Ok(self.ready.pop(&self.book.departed, self.book.next_seq)?)
+        self.ready.lose_until(self.book.next_seq(), self.book.departed());
+        Ok(self.ready.pop(self.book.departed(), self.book.next_seq())?)
     }
 
     /// A delivery if the candidate may start, or has to be settled as dead; otherwise it is passed over.
@@ -315,13 +315,13 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         self.in_flight.remove(&seq);
         // The cleaner may have moved it while it was out.
         let moved = match held.was {
-            Was::Waiting { due } => self.book.delay.get(&(due, seq), &self.book.table(Space::Delay))?,
+            Was::Waiting { due } => self.book.delay().get(&(due, seq), &self.book.table(Space::Delay))?,
             _ => None,
         };
         let held = Held { pointer: moved.unwrap_or(held.pointer), ..held };
         let Some(hash) = held.key else {
             if let Was::Waiting { due } = held.was {
-                self.book.delay.put_back((due, seq), held.pointer);
+                self.book.put_back_delayed((due, seq), held.pointer);
             }
             return Ok(());
         };
@@ -331,14 +331,14 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         if held.claimed {
             self.key_is_free(hash);
         }
-        let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
+        let slot = self.book.lines().get(&(hash, seq), &self.book.table(Space::Lines))?;
         match (slot, held.was) {
             (Some(LineSlot::Delayed), Was::Waiting { due }) => {
-                self.book.delay.put_back((due, seq), held.pointer);
+                self.book.put_back_delayed((due, seq), held.pointer);
             }
             // It was never looked at, and its time need not have come.
             (None, Was::Waiting { due }) if held.claimed => {
-                self.book.delay.put_back((due, seq), held.pointer);
+                self.book.put_back_delayed((due, seq), held.pointer);
             }
             (None, Was::Fresh) if is_ahead => {}
             (Some(_), _) => {}
@@ -396,7 +396,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         let table = self.book.table(Space::Lines);
         let mut from = (0, 0);
         loop {
-            let slots = self.book.lines.range(&from, 1024, &table)?;
+            let slots = self.book.lines().range(&from, 1024, &table)?;
             let Some(((hash, last), _)) = slots.last().copied() else { return Ok(None) };
             if let Some(((hash, _), _)) = slots.iter().find(|((_, s), _)| *s == seq) {
                 return Ok(Some(*hash));
@@ -420,7 +420,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     pub(crate) fn release_all(&mut self) -> Result<(), EngineError> {
         let mut from = (0, 0);
         loop {
-            let next = self.book.lines.range(&from, 1, &self.book.table(Space::Lines))?;
+            let next = self.book.lines().range(&from, 1, &self.book.table(Space::Lines))?;
             let Some(((hash, _), _)) = next.first().copied() else { return Ok(()) };
             self.release(hash)?;
             let Some(after) = hash.checked_add(1) else { return Ok(()) };

@@ -7,7 +7,7 @@ use redrive_core::{Message, Time};
 use super::store::Store;
 use crate::engine::embedded::directory::manifest::Holding;
 use crate::engine::embedded::disk::real::Disk;
-use crate::engine::embedded::index::tables::{IndexError, IndexTables, LineSlot, Space};
+use crate::engine::embedded::index::tables::{IndexError, IndexTables, LineSlot, Reading, Space};
 use crate::engine::embedded::journal::record::{FLAG_BLOCKED, Stored, Was};
 use crate::engine::embedded::maintenance::clean::Piece;
 use crate::engine::embedded::maintenance::keeper::Task;
@@ -23,10 +23,10 @@ const COUNT_EVERY: Duration = Duration::from_mins(1);
 
 impl<D: Disk, S: IndexTables> Store<D, S> {
     pub(crate) fn tend(&mut self) -> Result<(), EngineError> {
-        if let Some((from, limit)) = self.book.delay.wants_load() {
+        if let Some((from, limit)) = self.book.wants_load() {
             self.task(Task::Load { from, limit });
         }
-        let grown = self.book.position.saturating_sub(self.tending.checkpoint);
+        let grown = self.book.position().saturating_sub(self.tending.checkpoint);
         if grown > self.tuning.checkpoint_bytes || self.book.changes() > self.tuning.checkpoint_changes {
             self.checkpoint(false);
         }
@@ -49,7 +49,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     /// The latest time anybody has told of.
     fn latest(&self) -> Time {
-        self.now.max(Time::from_millis(self.book.latest))
+        self.now.max(Time::from_millis(self.book.latest()))
     }
 
     /// Has it written down how much the store holds.
@@ -66,13 +66,14 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         if self.tending.checkpointing.is_some() {
             return;
         }
-        let ready = self.ready.resume_from(self.book.departed.prefix());
-        let checkpoint = Checkpoint { position: self.book.position, next_seq: self.book.next_seq, persist };
+        let ready = self.ready.resume_from(self.book.departed().prefix());
+        let checkpoint =
+            Checkpoint { position: self.book.position(), next_seq: self.book.next_seq(), persist };
         self.tending.checkpointing = Some(checkpoint);
         let frozen = self.book.freeze(ready);
         if let Some(window) = self.options.dedup {
             self.book
-                .tables
+                .tables()
                 .forget_ids_before(self.latest().as_millis().saturating_sub(window.as_millis() as u64));
         }
         self.task(Task::Apply { frozen, persist });
@@ -102,7 +103,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     }
 
     fn clean(&mut self) {
-        if self.book.tables.is_broken() {
+        if self.book.tables().is_broken() {
             // Whoever builds them anew needs all segments.
             return;
         }
@@ -112,7 +113,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             Cleaning::Persisting(..) => self.checkpoint(true),
             Cleaning::Carrying(segment, ticket, next) if self.durable >= ticket.0 => match next {
                 Some(next) => self.scan(segment, next),
-                None => self.tending.cleaning = Cleaning::Persisting(segment, self.book.position),
+                None => self.tending.cleaning = Cleaning::Persisting(segment, self.book.position()),
             },
             Cleaning::Dropping(segment) => {
                 let log = if segment.letters { &self.letter_log } else { &self.journal };
@@ -127,14 +128,14 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     /// Looks whether a segment is worth cleaning, once per quarter segment of growth.
     fn consider(&mut self) {
-        if self.book.position < self.tending.considered + self.tuning.segment_bytes / 4 {
+        if self.book.position() < self.tending.considered + self.tuning.segment_bytes / 4 {
             return;
         }
-        self.tending.considered = self.book.position;
+        self.tending.considered = self.book.position();
         if let Some(segment) = self.journal_candidate().or_else(|| self.letter_candidate()) {
             self.tending.cleaning = match segment {
-                (segment, true) => Cleaning::Preparing(segment, self.book.position),
-                (segment, false) => Cleaning::Persisting(segment, self.book.position),
+                (segment, true) => Cleaning::Preparing(segment, self.book.position()),
+                (segment, false) => Cleaning::Persisting(segment, self.book.position()),
             };
         }
     }
@@ -144,15 +145,15 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     fn journal_candidate(&mut self) -> Option<(Segment, bool)> {
         let segments = self.journal.segments();
         let (base, end) = (segments.first()?.0, segments.get(1)?.0);
-        let ready_from = self.ready.resume_from(self.book.departed.prefix()).0;
-        if end > ready_from || end > self.book.position {
+        let ready_from = self.ready.resume_from(self.book.departed().prefix()).0;
+        if end > ready_from || end > self.book.position() {
             return None;
         }
-        let total = self.book.position - base;
+        let total = self.book.position() - base;
         // Ids are carried forward until they expire, and take about as much there as in their table. Without them a
         // journal that holds little else would be rewritten over and over.
-        let live = self.book.live.bytes_in(0..LETTER_LOG) + self.book.tables.bytes_of(Space::Ids);
-        let dead_as_a_whole = !self.book.live.any_in(base..end) && !self.says_something_of_letters();
+        let live = self.book.live().bytes_in(0..LETTER_LOG) + self.book.tables().bytes_of(Space::Ids);
+        let dead_as_a_whole = !self.book.live().any_in(base..end) && !self.says_something_of_letters();
         let needs_scan = !dead_as_a_whole || self.options.dedup.is_some();
         let worth_it =
             total > self.tuning.clean_above_bytes && total > 2 * live + 2 * self.tuning.segment_bytes;
@@ -161,7 +162,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     /// Whether a segment without live frames may still hold state frames of letters in the letter log.
     fn says_something_of_letters(&self) -> bool {
-        self.book.live.any_in(LETTER_LOG..u64::MAX) || self.letter_log.segments().len() > 1
+        self.book.live().any_in(LETTER_LOG..u64::MAX) || self.letter_log.segments().len() > 1
     }
 
     /// The oldest segment of the letter log, if more than half of the log is dead.
@@ -169,7 +170,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         let segments = self.letter_log.segments();
         let (base, end) = (segments.first()?.0, segments.get(1)?.0);
         let total: u64 = segments.iter().map(|(_, len)| len).sum();
-        let live = self.book.live.bytes_in(LETTER_LOG..u64::MAX);
+        let live = self.book.live().bytes_in(LETTER_LOG..u64::MAX);
         (total > 2 * live + self.tuning.segment_bytes).then_some((Segment { base, end, letters: true }, true))
     }
 
@@ -210,13 +211,13 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             return Ok(Some((FLAG_BLOCKED, seq, Stored { key: Some(passed.key), ..stored })));
         }
         let from = stored.moved_from;
-        let delayed = self.book.delay.get(&(due, seq), &self.book.table(Space::Delay))?;
+        let delayed = self.book.delay().get(&(due, seq), &self.book.table(Space::Delay))?;
         if delayed.is_some_and(|pointer| pointer.at == from) {
             return Ok(Some((0, seq, stored)));
         }
         let Ok(message) = Message::from_wire(stored.wire.clone()) else { return Ok(None) };
         let Some(hash) = self.book.hash_of(&message) else { return Ok(None) };
-        let slot = self.book.lines.get(&(hash, seq), &self.book.table(Space::Lines))?;
+        let slot = self.book.lines().get(&(hash, seq), &self.book.table(Space::Lines))?;
         let here = matches!(slot, Some(LineSlot::Blocked(pointer)) if pointer.at == from);
         Ok(here.then(|| (FLAG_BLOCKED, seq, Stored { key: Some(hash), ..stored })))
     }
@@ -226,29 +227,31 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     /// The whole of the index as text, for comparing a running one with one that was built anew.
     pub fn dump_index(&self) -> Result<Vec<String>, IndexError> {
         let book = &self.book;
-        let (prefix, runs) = (book.departed.prefix(), book.departed.runs());
+        let (prefix, runs) = (book.departed().prefix(), book.departed().runs());
+        let letters = book.letters().counts();
         let mut lines = vec![
-            format!("next {} prefix {prefix} runs {runs:?}", book.next_seq),
-            format!("waiting {} held {} blocked {}", book.delay.len(), book.held, book.blocked),
+            format!("next {} prefix {prefix} runs {runs:?}", book.next_seq()),
+            format!("waiting {} held {} blocked {}", book.delay().len(), book.held(), book.blocked()),
             format!(
                 "letters open {} replaying {} succeeded {} discarded {}",
-                book.open, book.replaying, book.succeeded, book.discarded
+                letters.open, letters.replaying, letters.succeeded, letters.discarded
             ),
-            format!("live {:?}", book.live),
+            format!("live {:?}", book.live()),
         ];
         let all = usize::MAX / 4;
         lines.extend(
-            book.delay.dump(&book.table(Space::Delay))?.iter().map(|entry| format!("delay {entry:?}")),
+            book.delay().dump(&book.table(Space::Delay))?.iter().map(|entry| format!("delay {entry:?}")),
         );
-        let slots = book.lines.range(&(0, 0), all, &book.table(Space::Lines))?;
+        let slots = book.lines().range(&(0, 0), all, &book.table(Space::Lines))?;
         lines.extend(slots.iter().map(|entry| format!("line {entry:?}")));
-        let doors = book.doors.range(&(0, 0), all, &book.table(Space::Doors))?;
+        let reading = Reading::patiently(&**book.tables());
+        let doors = book.letters().blocking_from((0, 0), all, reading)?;
         lines.extend(doors.iter().map(|entry| format!("door {entry:?}")));
-        let letters = book.letters.range(&0, all, &book.table(Space::Letters))?;
+        let letters = book.letters().range(0, all, reading)?;
         lines.extend(letters.iter().map(|entry| format!("letter {entry:?}")));
-        let ids = book.letter_ids.range(&(0, 0), all, &book.table(Space::LetterIds))?;
+        let ids = book.letters().all_ids(all, reading)?;
         lines.extend(ids.iter().map(|entry| format!("letter id {entry:?}")));
-        let places = book.places.range(&0, all, &book.table(Space::Places))?;
+        let places = book.places().range(&0, all, &book.table(Space::Places))?;
         lines.extend(places.iter().map(|entry| format!("place {entry:?}")));
         Ok(lines)
     }

@@ -1,0 +1,328 @@
+//! The dead letters that follow from the journal: by number, by the id of their message, and by the key they block.
+
+use std::sync::Arc;
+
+use redrive_core::Time;
+
+use crate::engine::embedded::index::tables::{IndexError, IndexTables, LetterSlot, Pointer, Reading, Space};
+use crate::engine::letter::LetterState;
+use crate::engine::overlay::{Changes, Overlay};
+
+/// Key hash, letter number.
+pub type BlockKey = (u64, u64);
+/// Hash of the message's id, letter number.
+pub type LetterIdKey = (u64, u64);
+
+/// Letters that are looked at in one step of the search for the first open one.
+const SEARCH_STEP: usize = 256;
+
+/// How many letters there are in each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LetterCounts {
+    pub open: u64,
+    pub replaying: u64,
+    pub succeeded: u64,
+    pub discarded: u64,
+}
+
+impl LetterCounts {
+    fn of(&mut self, state: LetterState) -> &mut u64 {
+        match state {
+            LetterState::Open => &mut self.open,
+            LetterState::Replaying => &mut self.replaying,
+            LetterState::Succeeded => &mut self.succeeded,
+            LetterState::Discarded => &mut self.discarded,
+        }
+    }
+
+    fn add(&mut self, state: LetterState) {
+        *self.of(state) += 1;
+    }
+
+    fn sub(&mut self, state: LetterState) {
+        let count = self.of(state);
+        *count = count.saturating_sub(1);
+    }
+}
+
+/// Changes of the three letter tables, for a checkpoint.
+#[derive(Debug, Clone)]
+pub struct LetterChanges {
+    pub slots: Arc<Changes<u64, LetterSlot>>,
+    pub by_id: Arc<Changes<LetterIdKey, ()>>,
+    pub blocking: Arc<Changes<BlockKey, ()>>,
+}
+
+/// All letters. Only the fold of the journal changes it.
+#[derive(Debug, Default)]
+pub struct LetterIndex {
+    slots: Overlay<u64, LetterSlot>,
+    by_id: Overlay<LetterIdKey, ()>,
+    /// Open letters with a key.
+    blocking: Overlay<BlockKey, ()>,
+    counts: LetterCounts,
+    /// No open letter has a lower number, as far as the search for the oldest has come.
+    oldest_open: u64,
+}
+
+impl LetterIndex {
+    /// Letters that are in the tables already.
+    pub(super) fn counted(counts: LetterCounts) -> Self {
+        Self { counts, ..Self::default() }
+    }
+
+    pub fn counts(&self) -> LetterCounts {
+        self.counts
+    }
+
+    pub fn get<S: IndexTables>(
+        &self,
+        seq: u64,
+        from: Reading<'_, S>,
+    ) -> Result<Option<LetterSlot>, IndexError> {
+        self.slots.get(&seq, &from.table(Space::Letters))
+    }
+
+    /// Letters in the order of their numbers, beginning with `first`.
+    pub fn range<S: IndexTables>(
+        &self,
+        first: u64,
+        limit: usize,
+        from: Reading<'_, S>,
+    ) -> Result<Vec<(u64, LetterSlot)>, IndexError> {
+        self.slots.range(&first, limit, &from.table(Space::Letters))
+    }
+
+    /// The letters whose message has an id with this hash, in order.
+    pub fn with_id_hash<S: IndexTables>(
+        &self,
+        hash: u64,
+        limit: usize,
+        from: Reading<'_, S>,
+    ) -> Result<Vec<u64>, IndexError> {
+        let (first, last) = ((hash, 0), (hash, u64::MAX));
+        let found = self.by_id.range_to(&first, &last, limit, &from.table(Space::LetterIds))?;
+        Ok(found.into_iter().map(|((_, number), ())| number).collect())
+    }
+
+    /// Whether an open letter of the key has a lower number than this message.
+    pub fn blocks<S: IndexTables>(
+        &self,
+        hash: u64,
+        seq: u64,
+        from: Reading<'_, S>,
+    ) -> Result<bool, IndexError> {
+        let first = self.blocking.first(&(hash, 0), &(hash, u64::MAX), &from.table(Space::Doors))?;
+        Ok(first.is_some_and(|((_, letter), ())| letter < seq))
+    }
+
+    /// Open letters by key, beginning with `first`.
+    pub fn blocking_from<S: IndexTables>(
+        &self,
+        first: BlockKey,
+        limit: usize,
+        from: Reading<'_, S>,
+    ) -> Result<Vec<BlockKey>, IndexError> {
+        let found = self.blocking.range(&first, limit, &from.table(Space::Doors))?;
+        Ok(found.into_iter().map(|(key, ())| key).collect())
+    }
+
+    /// All entries of the table of ids, for comparing two indexes.
+    pub fn all_ids<S: IndexTables>(
+        &self,
+        limit: usize,
+        from: Reading<'_, S>,
+    ) -> Result<Vec<LetterIdKey>, IndexError> {
+        let found = self.by_id.range(&(0, 0), limit, &from.table(Space::LetterIds))?;
+        Ok(found.into_iter().map(|(key, ())| key).collect())
+    }
+
+    /// When the oldest open letter died. Continues where the last search ended: closed letters below that stay closed, or
+    /// move the mark back.
+    pub fn search_oldest<S: IndexTables>(
+        &mut self,
+        from: Reading<'_, S>,
+    ) -> Result<Option<Time>, IndexError> {
+        if self.counts.open == 0 {
+            return Ok(None);
+        }
+        let slots = match self.range(self.oldest_open, SEARCH_STEP, from) {
+            // Nobody has to know it just now.
+            Err(IndexError::Rebuilding) => return Ok(None),
+            slots => slots?,
+        };
+        let open = slots.iter().find(|(_, slot)| slot.state == LetterState::Open);
+        if let Some(reached) = open.or(slots.last()).map(|(seq, _)| *seq) {
+            self.oldest_open = reached;
+        }
+        Ok(open.map(|(_, slot)| slot.dead_at))
+    }
+
+    /// Changes that wait to be handed over.
+    pub fn changes(&self) -> usize {
+        self.blocking.len() + self.slots.len() + self.by_id.len()
+    }
+
+    pub(super) fn freeze(&mut self) -> LetterChanges {
+        let (slots, by_id) = (self.slots.freeze(), self.by_id.freeze());
+        LetterChanges { slots, by_id, blocking: self.blocking.freeze() }
+    }
+
+    pub(super) fn thaw(&mut self) -> LetterChanges {
+        LetterChanges { slots: self.slots.thaw(), by_id: self.by_id.thaw(), blocking: self.blocking.thaw() }
+    }
+
+    pub(super) fn insert(&mut self, seq: u64, slot: LetterSlot) {
+        self.counts.add(slot.state);
+        self.oldest_open = self.oldest_open.min(seq);
+        if let Some(hash) = slot.key
+            && slot.state == LetterState::Open
+        {
+            self.blocking.set((hash, seq), ());
+        }
+        self.by_id.set((slot.id_hash, seq), ());
+        self.slots.set(seq, slot);
+    }
+
+    /// Makes room for a letter that takes the place of one with the same number. Returns where that one's content is.
+    pub(super) fn replace<S: IndexTables>(
+        &mut self,
+        seq: u64,
+        from: Reading<'_, S>,
+    ) -> Result<Option<Pointer>, IndexError> {
+        let Some(before) = self.get(seq, from)? else { return Ok(None) };
+        self.counts.sub(before.state);
+        self.by_id.remove(&(before.id_hash, seq));
+        Ok(Some(before.pointer))
+    }
+
+    /// Removes a letter. Returns where its content is.
+    pub(super) fn remove<S: IndexTables>(
+        &mut self,
+        seq: u64,
+        from: Reading<'_, S>,
+    ) -> Result<Option<Pointer>, IndexError> {
+        let Some(slot) = self.get(seq, from)? else { return Ok(None) };
+        self.counts.sub(slot.state);
+        if let Some(hash) = slot.key {
+            self.blocking.remove(&(hash, seq));
+        }
+        self.by_id.remove(&(slot.id_hash, seq));
+        self.slots.remove(&seq);
+        Ok(Some(slot.pointer))
+    }
+
+    pub(super) fn set_state<S: IndexTables>(
+        &mut self,
+        seq: u64,
+        state: LetterState,
+        from: Reading<'_, S>,
+    ) -> Result<(), IndexError> {
+        let Some(mut slot) = self.get(seq, from)? else { return Ok(()) };
+        self.counts.sub(slot.state);
+        self.counts.add(state);
+        self.oldest_open = self.oldest_open.min(seq);
+        if let Some(hash) = slot.key {
+            match (slot.state, state) {
+                (LetterState::Open, LetterState::Open) => {}
+                (LetterState::Open, _) => self.blocking.remove(&(hash, seq)),
+                (_, LetterState::Open) => self.blocking.set((hash, seq), ()),
+                _ => {}
+            }
+        }
+        slot.state = state;
+        self.slots.set(seq, slot);
+        Ok(())
+    }
+
+    /// How often and by which jobs a letter was replayed.
+    pub(super) fn set_replays<S: IndexTables>(
+        &mut self,
+        seq: u64,
+        (replays, jobs): (u32, Vec<u64>),
+        from: Reading<'_, S>,
+    ) -> Result<(), IndexError> {
+        if let Some(slot) = self.get(seq, from)? {
+            self.slots.set(seq, LetterSlot { replays, jobs, ..slot });
+        }
+        Ok(())
+    }
+
+    /// The content of a letter was copied from `old` to `new`; whether it still counted.
+    pub(super) fn repoint<S: IndexTables>(
+        &mut self,
+        seq: u64,
+        old: u64,
+        new: Pointer,
+        from: Reading<'_, S>,
+    ) -> Result<Option<Pointer>, IndexError> {
+        let Some(slot) = self.get(seq, from)?.filter(|slot| slot.pointer.at == old) else { return Ok(None) };
+        let before = slot.pointer;
+        self.slots.set(seq, LetterSlot { pointer: new, ..slot });
+        Ok(Some(before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::Reason;
+
+    use super::*;
+    use crate::engine::embedded::disk::sim::SimDisk;
+    use crate::engine::embedded::index::runs::SortedRuns;
+
+    fn slot(state: LetterState, key: Option<u64>, at: u64) -> LetterSlot {
+        LetterSlot {
+            pointer: Pointer::new(at, 64),
+            state,
+            reason: Reason::MaxRetries,
+            dead_at: Time::from_millis(at),
+            replays: 0,
+            jobs: Vec::new(),
+            key,
+            id_hash: 77,
+        }
+    }
+
+    #[test]
+    fn an_open_letter_blocks_later_messages_of_its_key_until_it_is_closed() {
+        let tables = SortedRuns::anew(SimDisk::new(), 0, 1).unwrap();
+        let reading = Reading::patiently(&tables);
+        let mut letters = LetterIndex::default();
+        letters.insert(5, slot(LetterState::Open, Some(9), 100));
+        assert!(letters.blocks(9, 6, reading).unwrap());
+        assert!(!letters.blocks(9, 5, reading).unwrap() && !letters.blocks(8, 6, reading).unwrap());
+        letters.set_state(5, LetterState::Discarded, reading).unwrap();
+        assert!(!letters.blocks(9, 6, reading).unwrap());
+        letters.set_state(5, LetterState::Open, reading).unwrap();
+        assert!(letters.blocks(9, 6, reading).unwrap());
+        assert_eq!(letters.remove(5, reading).unwrap(), Some(Pointer::new(100, 64)));
+        assert!(!letters.blocks(9, 6, reading).unwrap());
+        assert_eq!(letters.counts(), LetterCounts::default());
+    }
+
+    #[test]
+    fn a_letter_that_moved_meanwhile_is_not_repointed() {
+        let tables = SortedRuns::anew(SimDisk::new(), 0, 1).unwrap();
+        let reading = Reading::patiently(&tables);
+        let mut letters = LetterIndex::default();
+        letters.insert(5, slot(LetterState::Open, None, 100));
+        let new = Pointer::new(900, 64);
+        assert_eq!(letters.repoint(5, 101, new, reading).unwrap(), None);
+        assert_eq!(letters.repoint(5, 100, new, reading).unwrap(), Some(Pointer::new(100, 64)));
+        assert_eq!(letters.get(5, reading).unwrap().map(|slot| slot.pointer), Some(new));
+    }
+
+    #[test]
+    fn the_search_for_the_oldest_goes_back_when_an_earlier_letter_opens_again() {
+        let tables = SortedRuns::anew(SimDisk::new(), 0, 1).unwrap();
+        let reading = Reading::patiently(&tables);
+        let mut letters = LetterIndex::default();
+        letters.insert(3, slot(LetterState::Discarded, None, 30));
+        letters.insert(7, slot(LetterState::Open, None, 70));
+        assert_eq!(letters.search_oldest(reading).unwrap(), Some(Time::from_millis(70)));
+        letters.set_state(3, LetterState::Open, reading).unwrap();
+        assert_eq!(letters.search_oldest(reading).unwrap(), Some(Time::from_millis(30)));
+        assert_eq!(letters.with_id_hash(77, 9, reading).unwrap(), [3, 7]);
+    }
+}
