@@ -1,9 +1,12 @@
 //! The handler calls that run now or wait in place: a table of slots, each with one delivery and the permit it runs on.
 
+use std::collections::BTreeSet;
+
 use redrive_core::Time;
 use redrive_core::endpoints::Endpoint;
 
 use super::permits::Permit;
+use super::resets::SOLE_ENDPOINT;
 use crate::engine::Delivery;
 
 /// Names one call. A number is not used twice for the same slot, so a late answer cannot settle somebody else's message.
@@ -60,12 +63,28 @@ impl Call {
             permit,
         }
     }
+
+    /// The key its resets are counted under.
+    pub(super) fn endpoint(&self) -> u64 {
+        self.to.map_or(SOLE_ENDPOINT, |to| to.endpoint)
+    }
+}
+
+/// What is known of a delivery that somebody names.
+#[derive(Debug)]
+pub enum Withdrawn {
+    /// It was not running and is the caller's now.
+    Taken(Box<Delivery>),
+    Running,
+    NotHere,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// In blocking mode, calls that wait for their next attempt: each keeps its slot and its permit.
+    waiting: Waiting,
 }
 
 #[derive(Debug)]
@@ -109,13 +128,63 @@ impl Calls {
         })
     }
 
-    /// The call that has run for the longest, among those that `runs` says do.
-    pub(super) fn longest(&self, runs: impl Fn(CallId) -> bool) -> Option<(CallId, &Call)> {
-        let calls = (0..).zip(&self.slots).filter_map(|(slot, place)| {
-            let id = CallId { slot, round: place.round };
-            place.call.as_ref().filter(|_| runs(id)).map(|call| (id, call))
-        });
-        calls.min_by_key(|(_, call)| call.started)
+    /// The call that has run for the longest.
+    pub(super) fn longest_running(&self) -> Option<(CallId, &Call)> {
+        self.iter().filter(|(id, _)| !self.waiting.holds(*id)).min_by_key(|(_, call)| call.started)
+    }
+
+    /// Puts a call aside until `due`.
+    pub(super) fn wait(&mut self, call: Call, due: Time) {
+        let id = self.insert(call);
+        self.waiting.insert(due, id);
+    }
+
+    /// The next call that waited and is due.
+    pub(super) fn pop_due(&mut self, now: Time) -> Option<Call> {
+        while let Some(id) = self.waiting.pop_due(now) {
+            if let Some(call) = self.remove(id) {
+                return Some(call);
+            }
+        }
+        None
+    }
+
+    /// All calls that wait, with their due times.
+    pub(super) fn take_waiting(&mut self) -> Vec<(Time, Call)> {
+        let waiting = self.waiting.take_all();
+        waiting.filter_map(|(due, id)| Some((due, self.remove(id)?))).collect()
+    }
+
+    /// When the next call that waits is due.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.waiting.next_due()
+    }
+
+    /// Whether the handler of this message runs now.
+    pub(super) fn runs(&self, number: u64) -> bool {
+        let mut calls = self.iter().filter(|(_, call)| call.delivery.receipt.number() == number);
+        calls.any(|(id, _)| !self.waiting.holds(id))
+    }
+
+    /// Takes the delivery with this number out, unless its handler runs.
+    pub(super) fn withdraw(&mut self, number: u64) -> Withdrawn {
+        let found = self.iter().find(|(_, call)| call.delivery.receipt.number() == number);
+        let Some(id) = found.map(|(id, _)| id) else { return Withdrawn::NotHere };
+        if !self.waiting.remove(id) {
+            return Withdrawn::Running;
+        }
+        let call = self.remove(id);
+        call.map_or(Withdrawn::NotHere, |call| Withdrawn::Taken(Box::new(call.delivery)))
+    }
+
+    /// How many handlers run now.
+    pub(super) fn running(&self) -> usize {
+        self.len() - self.waiting.len()
+    }
+
+    /// How many calls wait for their next attempt.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// When the oldest message in the table was made. Looks at all of them.
@@ -126,5 +195,47 @@ impl Calls {
 
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+}
+
+/// Bounded by the permits: who waits here holds one.
+#[derive(Debug, Default)]
+struct Waiting {
+    by_due: BTreeSet<(Time, CallId)>,
+}
+
+impl Waiting {
+    fn insert(&mut self, due: Time, call: CallId) {
+        self.by_due.insert((due, call));
+    }
+
+    /// The next call whose time has come.
+    fn pop_due(&mut self, now: Time) -> Option<CallId> {
+        let (_, call) = self.by_due.first().copied().filter(|(due, _)| *due <= now)?;
+        self.by_due.pop_first();
+        Some(call)
+    }
+
+    /// Ends the wait of one call; whether it waited.
+    fn remove(&mut self, call: CallId) -> bool {
+        let found = self.by_due.iter().find(|(_, waiting)| *waiting == call).copied();
+        found.is_some_and(|found| self.by_due.remove(&found))
+    }
+
+    fn take_all(&mut self) -> impl Iterator<Item = (Time, CallId)> + use<> {
+        std::mem::take(&mut self.by_due).into_iter()
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        self.by_due.first().map(|(due, _)| *due)
+    }
+
+    /// Looks at all of them.
+    fn holds(&self, call: CallId) -> bool {
+        self.by_due.iter().any(|(_, waiting)| *waiting == call)
+    }
+
+    fn len(&self) -> usize {
+        self.by_due.len()
     }
 }

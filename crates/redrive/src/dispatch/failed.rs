@@ -59,7 +59,7 @@ impl Decided {
 
 impl AttemptFailed {
     /// `None` if the decision is no answer to a failure.
-    pub(super) fn new(
+    fn new(
         pipeline: &Arc<str>,
         delivery: &Delivery,
         attempt: &Attempt,
@@ -90,5 +90,37 @@ impl AttemptFailed {
             notes: failure.notes().to_vec(),
             at,
         })
+    }
+}
+
+/// The failed attempts that nobody has fetched yet, if somebody wants to hear of them.
+#[derive(Debug, Default)]
+pub(super) struct FailureLog {
+    pipeline: Option<Arc<str>>,
+    unheard: Vec<AttemptFailed>,
+}
+
+impl FailureLog {
+    /// One that keeps them, under the pipeline's name.
+    pub(super) fn of(pipeline: Arc<str>) -> Self {
+        Self { pipeline: Some(pipeline), unheard: Vec::new() }
+    }
+
+    pub(super) fn push(
+        &mut self,
+        delivery: &Delivery,
+        attempt: &Attempt,
+        failure: &Failure,
+        decided: (&Decision, &Arc<str>),
+        at: Time,
+    ) {
+        if let Some(pipeline) = &self.pipeline {
+            self.unheard.extend(AttemptFailed::new(pipeline, delivery, attempt, failure, decided, at));
+        }
+    }
+
+    /// Appends those that came since the last call.
+    pub(super) fn take(&mut self, out: &mut Vec<AttemptFailed>) {
+        out.append(&mut self.unheard);
     }
 }

@@ -7,28 +7,32 @@
 //! In blocking mode a delivery that failed waits in place: it keeps its permit, and [`Machine::restart_due`] starts it
 //! again. What was attempted in place is known only here until the delivery is settled; an orderly end and a pause settle
 //! it as a retry, a process that dies forgets it.
+//!
+//! The state is in the parts; this file wires them and answers questions about the whole. What happens to one delivery,
+//! from being taken to its verdict, is in `attempts.rs`.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::suspects::Suspects;
-use redrive_core::{BreakerSettings, Message, Meta, Policy, Random, Reason, Time};
+use redrive_core::breaker::BreakerState;
+use redrive_core::suspects::{self, Run};
+use redrive_core::{BreakerSettings, Message, Meta, Policy, Reason, Time};
 
-use super::calls::{CallId, Calls};
-use super::failed::AttemptFailed;
+use super::calls::{Call, CallId, Calls, Withdrawn};
+use super::failed::{AttemptFailed, FailureLog};
 use super::health::{HealthChange, HealthEntry, HealthFigures};
+use super::meters::{Meters, Tally};
 use super::permits::Permits;
-use super::protection::{Protection, ProtectionSettings};
+use super::protection::{BreakerOrder, Protection, ProtectionSettings};
 use super::resets::{ResetSuspects, SOLE_ENDPOINT};
 use super::routes::{Router, Routes};
-use super::settling::Settling;
+use super::suspect_queue::{SuspectQueue, SuspectStart};
 use super::sweep::{self, Sweep};
 use super::unconfirmed::Unconfirmed;
-use super::waiting::Waiting;
-use crate::engine::{Delivery, Settlement, SourcePlace, Ticket, Verdict};
+use super::verdicts::{Parked, Verdicts};
+use crate::engine::{Delivery, Receipt, Settlement, SourcePlace, Ticket};
 use crate::failure::Failure;
-use crate::figures::{Figures, recent::Recent};
+use crate::figures::Figures;
 use crate::settle;
 
 pub use crate::settle::Views;
@@ -58,25 +62,13 @@ pub enum Ended {
     Unfinished,
 }
 
-/// A message that is a dead letter now, durably, with the failure that led to it as the handler gave it.
-#[derive(Debug)]
-pub struct Parked {
-    /// The number of the letter.
-    pub number: u64,
-    pub message: Message,
-    pub reason: Reason,
-    pub meta: Meta,
-    pub failure: Option<Failure>,
-}
-
-/// What was decided so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Tally {
-    pub succeeded: u64,
-    /// Also those that wait in place.
-    pub retried: u64,
-    pub dead: u64,
-    pub released: u64,
+/// What there was to be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerAnswer {
+    /// The breaker of the pipeline as it was.
+    pub was: BreakerState,
+    /// Endpoints and origins that were in cooldown, for a sink with an endpoint per message.
+    pub endpoints: usize,
 }
 
 /// See the module's docs for the order of calls.
@@ -84,37 +76,18 @@ pub struct Tally {
 pub struct Machine {
     pub(super) policy: Arc<Policy>,
     pub(super) permits: Permits,
+    pub(super) calls: Calls,
     pub(super) protection: Protection,
     pub(super) sweep: Sweep,
-    pub(super) resets: ResetSuspects,
     pub(super) routes: Option<Routes>,
-    pub(super) suspects: Suspects<Delivery>,
-    pub(super) suspect_settling: Settling,
-    pub(super) suspects_new: usize,
-    pub(super) has_met_suspects: bool,
-    pub(super) calls: Calls,
-    pub(super) waiting: Waiting,
+    pub(super) resets: ResetSuspects,
+    pub(super) suspects: SuspectQueue,
     pub(super) unconfirmed: Unconfirmed,
-    batch: Vec<Settlement>,
-    batch_parked: Vec<Parked>,
-    batch_retries: usize,
-    submitted: VecDeque<Submitted>,
-    pub(super) unsettled: usize,
+    pub(super) verdicts: Verdicts,
+    pub(super) meters: Meters,
+    pub(super) failures: FailureLog,
     pub(super) stopping: bool,
     pub(super) paused: bool,
-    released: u64,
-    pub(super) figures: Figures,
-    pub(super) recent: Recent,
-    /// Who wants to hear of failed attempts, and those that were not fetched yet.
-    pub(super) watcher: Option<Arc<str>>,
-    pub(super) failed: Vec<AttemptFailed>,
-}
-
-#[derive(Debug)]
-struct Submitted {
-    ticket: Ticket,
-    len: usize,
-    parked: Vec<Parked>,
 }
 
 impl Machine {
@@ -124,35 +97,24 @@ impl Machine {
 
     pub fn protected(policy: Arc<Policy>, concurrency: usize, protection: &ProtectionSettings) -> Self {
         Self {
-            figures: Figures::new(&policy),
             permits: Permits::new(concurrency),
+            calls: Calls::default(),
             protection: Protection::new(protection, &policy, concurrency),
             sweep: Sweep::default(),
-            resets: ResetSuspects::default(),
             routes: None,
-            suspects: Suspects::new(policy.crash_threshold()),
-            suspect_settling: Settling::No,
-            suspects_new: 0,
-            has_met_suspects: false,
-            policy,
-            calls: Calls::default(),
-            waiting: Waiting::default(),
+            resets: ResetSuspects::default(),
+            suspects: SuspectQueue::new(policy.crash_threshold()),
             unconfirmed: Unconfirmed::default(),
-            batch: Vec::new(),
-            batch_parked: Vec::new(),
-            batch_retries: 0,
-            submitted: VecDeque::new(),
-            unsettled: 0,
+            verdicts: Verdicts::default(),
+            meters: Meters::new(&policy),
+            failures: FailureLog::default(),
             stopping: false,
             paused: false,
-            released: 0,
-            recent: Recent::default(),
-            watcher: None,
-            failed: Vec::new(),
+            policy,
         }
     }
 
-    /// Messages go where the router says. Each endpoint is looked after by itself then, and none of them can close the
+    /// Messages go where the router says. Each endpoint has a breaker of its own then, and none of them can close the
     /// whole pipeline.
     #[must_use]
     pub fn routed(mut self, router: Router, settings: &ProtectionSettings) -> Self {
@@ -165,12 +127,12 @@ impl Machine {
 
     /// Keeps a note of each failed attempt under the pipeline's name; fetch them with [`Self::failed`].
     pub fn watch_failures(&mut self, pipeline: Arc<str>) {
-        self.watcher = Some(pipeline);
+        self.failures = FailureLog::of(pipeline);
     }
 
     /// Appends the attempts that failed since the last call.
     pub fn failed(&mut self, out: &mut Vec<AttemptFailed>) {
-        out.append(&mut self.failed);
+        self.failures.take(out);
     }
 
     /// How many deliveries may be taken now, of whatever kind.
@@ -187,7 +149,7 @@ impl Machine {
         if self.stopping || self.suspects.want_silence() || self.is_reserved() {
             return 0;
         }
-        let room = self.permits.free().min(unsettled_max.saturating_sub(self.unsettled));
+        let room = self.permits.free().min(unsettled_max.saturating_sub(self.verdicts.unsettled()));
         let allowed = self.protection.room(self.permits.used());
         room.min(if self.sweep.is_on() { allowed.max(sweep::LOOK_MAX) } else { allowed })
     }
@@ -197,14 +159,37 @@ impl Machine {
         self.routes.is_none() && self.resets.is_reserved(SOLE_ENDPOINT)
     }
 
+    /// Whether permits and protection allow another call.
+    pub(super) fn may_call(&self) -> bool {
+        self.permits.free() > 0 && self.protection.room(self.permits.used()) > 0
+    }
+
     /// Time has passed: what the breaker and the ramp allow may have changed.
     pub fn tick(&mut self, now: Time) {
         self.protection.tick(now);
-        self.recent.gate(self.paused || self.protection.is_gated(), now);
+        self.meters.gate(self.paused || self.protection.is_gated(), now);
         self.sweep.tick(self.protection.is_out_of_reach(), now);
-        self.expire_suspects(now);
+        while let Some(delivery) = self.suspects.pop_expired(now) {
+            self.settle(settle::dead(delivery, Reason::TtlExceeded, now), None);
+        }
         self.tick_resets(now);
-        self.tick_unconfirmed(now);
+        while let Some(undecided) = self.unconfirmed.pop_late(now) {
+            self.defer_unconfirmed(undecided, now);
+        }
+    }
+
+    fn tick_resets(&mut self, now: Time) {
+        if let Some((more, within)) = self.resets.tick(now) {
+            self.protection.tell(HealthChange::ReceiverClosedMore { more, within }, now);
+        }
+        if self.protection.is_out_of_reach() {
+            let waiting = self.resets.take_waiting(Time::ZERO);
+            self.release(waiting);
+        }
+        let freed = self.resets.freed();
+        if let Some(routes) = &mut self.routes {
+            freed.for_each(|endpoint| routes.free_again(endpoint));
+        }
     }
 
     /// This process does `owned` of `all` parts of the work, and so has that part of what is given to the pipeline as a
@@ -267,98 +252,87 @@ impl Machine {
         }
     }
 
-    /// Hears how a call ended. A call that is not known any more was given up before; its end changes nothing.
-    pub fn ended(&mut self, call: CallId, ended: Ended, now: Time, random: Random) {
-        let Some(call) = self.calls.remove(call) else { return };
-        match ended {
-            Ended::Done => self.succeeded(call, now),
-            Ended::Unfinished => self.put_back(call),
-            Ended::Failed(failure) => self.attempt_failed(call, failure, now, random),
-        }
-    }
-
-    pub(super) fn settle(&mut self, settlement: Settlement, failure: Option<Failure>) {
-        let Delivery { message, meta: known, .. } = &settlement.delivery;
-        match settlement.verdict {
-            Verdict::Done => {
-                let calls = settle::next_call(known);
-                self.figures.succeeded += 1;
-                self.figures.retried_ended.succeeded += u64::from(calls > 1);
-                self.figures.attempts_per_message.observe_number(u64::from(calls));
-            }
-            Verdict::Retry { .. } => self.batch_retries += 1,
-            Verdict::Release => {
-                self.figures.consumed -=
-                    u64::from(settle::is_new(&settlement.delivery)).min(self.figures.consumed);
-                self.released += 1;
-            }
-            Verdict::Dead { reason, meta, at } => {
-                if !self.resets.is_idle() {
-                    self.resets.forget(settlement.delivery.receipt.number());
-                }
-                self.protection.died(reason, at);
-                self.figures.dead.add(reason);
-                let calls = u64::from(meta.attempts) + u64::from(meta.uncounted);
-                self.figures.retried_ended.dead += u64::from(calls > 1);
-                self.figures.attempts_per_message.observe_number(calls);
-                let number = settlement.delivery.receipt.number();
-                self.batch_parked.push(Parked { number, message: message.clone(), reason, meta, failure });
-            }
-        }
-        self.unsettled += 1;
-        self.batch.push(settlement);
+    /// Carries out what somebody wants of the breaker, and of those of all endpoints.
+    pub fn order_breaker(&mut self, order: BreakerOrder, now: Time) -> BreakerAnswer {
+        let was = self.protection.order_breaker(order, now);
+        let endpoints = self.routes.as_mut().map_or(0, |routes| match order {
+            BreakerOrder::Probe => routes.endpoints.probe_now(now),
+            BreakerOrder::Close => routes.endpoints.close_all(now),
+        });
+        BreakerAnswer { was, endpoints }
     }
 
     /// The verdicts that are ready to be stored, if there are any.
     pub fn batch(&mut self) -> Option<Vec<Settlement>> {
-        if self.batch.is_empty() {
-            return None;
-        }
-        // The next batch is probably of the same size.
-        let next = Vec::with_capacity(self.batch.len());
-        Some(std::mem::replace(&mut self.batch, next))
+        self.verdicts.take_batch()
     }
 
     /// How many retries are among the verdicts that are ready to be stored.
     pub fn batch_retries(&self) -> usize {
-        self.batch_retries
+        self.verdicts.retries()
     }
 
     /// The last batch was given to the engine under `ticket`.
     pub fn submitted(&mut self, ticket: Ticket, len: usize, now: Time) {
-        self.batch_retries = 0;
-        self.suspect_given(ticket, now);
-        let parked = std::mem::take(&mut self.batch_parked);
-        self.submitted.push_back(Submitted { ticket, len, parked });
+        let over = self.suspects.submitted(ticket);
+        self.suspects_over(over, now);
+        self.verdicts.submitted(ticket, len);
     }
 
     /// The batch of `ticket` and all before it are stored; what became a dead letter by them is appended to `parked`.
     pub fn durable(&mut self, ticket: Ticket, now: Time, parked: &mut Vec<Parked>) {
-        self.suspect_durable(|given| given <= ticket, now);
-        while let Some(mut first) = self.submitted.pop_front_if(|first| first.ticket <= ticket) {
-            self.unsettled -= first.len;
-            parked.append(&mut first.parked);
-        }
+        let over = self.suspects.durable(|given| given <= ticket);
+        self.suspects_over(over, now);
+        self.verdicts.durable(ticket, parked);
     }
 
     /// The batch of `ticket` is stored, while one before it cannot be for now.
     pub fn durable_alone(&mut self, ticket: Ticket, now: Time, parked: &mut Vec<Parked>) {
-        self.suspect_durable(|given| given == ticket, now);
-        let at = self.submitted.iter().position(|submitted| submitted.ticket == ticket);
-        if let Some(mut stored) = at.and_then(|at| self.submitted.remove(at)) {
-            self.unsettled -= stored.len;
-            parked.append(&mut stored.parked);
+        let over = self.suspects.durable(|given| given == ticket);
+        self.suspects_over(over, now);
+        self.verdicts.durable_alone(ticket, parked);
+    }
+
+    /// The turn of the last suspect may have ended, with so many cleared.
+    fn suspects_over(&mut self, cleared: Option<u64>, now: Time) {
+        if let Some(cleared) = cleared {
+            self.protection.note(HealthChange::SuspectsCleared { cleared }, now);
         }
     }
 
-    /// Takes nothing from now on; what runs may finish, what waits in place is put off.
+    /// Takes nothing from now on; what runs may finish, what waits in place is deferred.
     pub fn stop(&mut self) {
         self.stopping = true;
+        self.let_all_go();
+    }
+
+    /// While paused nothing waits in place, because nothing shall be started: it waits in the engine behind its gate.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        if paused {
+            self.let_all_go();
+        }
+    }
+
+    /// Everything that waits here goes back to the engine.
+    fn let_all_go(&mut self) {
         self.interrupt_waits();
-        self.release_suspects();
-        self.release_lot();
-        self.release_apart();
-        self.defer_all_unconfirmed();
+        let suspects = self.suspects.take_all();
+        self.release(suspects);
+        let queued = self.routes.as_mut().map(Routes::take_lot).unwrap_or_default();
+        self.release(queued);
+        let apart = self.resets.take_waiting(Time::ZERO);
+        self.release(apart);
+        for undecided in self.unconfirmed.take_all() {
+            let now = undecided.ended;
+            self.defer_unconfirmed(undecided, now);
+        }
+    }
+
+    fn release(&mut self, deliveries: Vec<Delivery>) {
+        for delivery in deliveries {
+            self.settle(settle::released(delivery), None);
+        }
     }
 
     /// Gives up what still runs: the attempt that runs is not counted. Returns how many calls that were.
@@ -366,22 +340,113 @@ impl Machine {
         self.stop();
         let calls = self.calls.remove_all();
         let given_up = calls.len();
-        self.figures.repeats += given_up as u64;
+        self.meters.given_up(given_up);
         for call in calls {
             self.put_back(call);
         }
         given_up
     }
 
+    /// Whether a message was suspected of having ended a process since this one began.
+    pub fn has_met_suspects(&self) -> bool {
+        self.suspects.has_met_any()
+    }
+
+    /// So many runs in a row ended without a clean stop, and nobody was suspected of it.
+    pub fn note_unclean_ends(&mut self, runs: u32, now: Time) {
+        self.protection.note(HealthChange::UncleanEnds { runs }, now);
+    }
+
+    /// How the next suspect would run, if one may start now as far as this pipeline is concerned.
+    pub fn suspect_turn(&self) -> Option<Run> {
+        let run = self.suspects.turn()?;
+        // It may be the only one that is left to ask by whether the sink is back.
+        let may = !self.stopping && !self.paused && self.may_call();
+        (may && (run == Run::Alone || self.is_at_rest())).then_some(run)
+    }
+
+    /// The suspect whose turn it is, and those that may be announced with it.
+    pub fn suspects_in_turn(&self) -> Vec<Receipt> {
+        self.suspects.in_turn()
+    }
+
+    /// Whether a suspect waits for silence or runs in it: nothing else may start, here and in every other pipeline.
+    pub fn wants_silence(&self) -> bool {
+        self.suspects.want_silence()
+    }
+
+    /// Whether a suspect runs, or ran and its turn is not over.
+    pub fn suspect_runs(&self) -> bool {
+        self.suspects.is_running()
+    }
+
+    /// Starts the suspect whose turn it is. It has been announced.
+    pub fn start_suspect(&mut self, now: Time, starts: &mut Vec<Start>) {
+        let Some(permit) = self.permits.take() else { return };
+        let is_probe = self.protection.admit_anybody();
+        let Some(SuspectStart { delivery, crashes, silent, left }) = self.suspects.start() else { return };
+        let message_id = delivery.message.id().to_owned();
+        let threshold = suspects::convicted_at(self.policy.crash_threshold());
+        self.protection.note(HealthChange::RunsAlone { message_id, crashes, threshold, silent, left }, now);
+        self.begin(Call { is_suspect: true, is_probe, ..Call::new(delivery, now, permit) }, starts);
+    }
+
+    /// The suspect whose turn it is belongs to somebody else by now.
+    pub fn drop_suspect(&mut self) {
+        let dropped = self.suspects.pop();
+        self.release(dropped.into_iter().collect());
+    }
+
+    /// Deliveries that hold a permit: their handler runs, or they wait in place.
+    pub fn started(&self) -> impl Iterator<Item = &Delivery> {
+        self.calls.iter().map(|(_, call)| &call.delivery)
+    }
+
+    /// Whether the handler of this message runs now.
+    pub fn runs(&self, number: u64) -> bool {
+        self.calls.runs(number)
+    }
+
+    /// Deliveries that were taken and hold no permit: they wait for their endpoint, or for their turn as suspects.
+    pub fn unstarted(&self) -> impl Iterator<Item = &Delivery> {
+        self.suspects.waiting().chain(self.routes.iter().flat_map(Routes::waiting))
+    }
+
+    /// Takes the delivery with this number out, unless its handler runs.
+    pub fn withdraw(&mut self, number: u64) -> Withdrawn {
+        let found = self.calls.withdraw(number);
+        if !matches!(found, Withdrawn::NotHere) {
+            return found;
+        }
+        let queued = self.routes.as_mut().and_then(|routes| routes.withdraw(number));
+        let taken = queued.or_else(|| self.suspects.remove(number));
+        taken.map_or(Withdrawn::NotHere, |delivery| Withdrawn::Taken(Box::new(delivery)))
+    }
+
+    /// Somebody cancelled it.
+    pub fn cancel(&mut self, delivery: Delivery, now: Time) {
+        self.settle(settle::dead(delivery, Reason::Cancelled, now), None);
+    }
+
+    /// Somebody wants its next attempt now.
+    pub fn make_due(&mut self, delivery: Delivery, now: Time) {
+        let meta = Meta { deferred: false, ..delivery.meta };
+        self.settle(settle::put_off(Delivery { meta, ..delivery }, now), None);
+    }
+
+    /// It goes back to where it was.
+    pub fn let_go(&mut self, delivery: Delivery) {
+        self.settle(settle::released(delivery), None);
+    }
+
     /// The call that has run for the longest, and whose it is.
     pub fn longest_running(&self) -> Option<(CallId, &Message)> {
-        let longest = self.calls.longest(|call| !self.waiting.holds(call));
-        longest.map(|(id, call)| (id, &call.delivery.message))
+        self.calls.longest_running().map(|(id, call)| (id, &call.delivery.message))
     }
 
     /// How many handlers run now.
     pub fn running(&self) -> usize {
-        self.calls.len() - self.waiting.len()
+        self.calls.running()
     }
 
     /// How many calls hold a permit, running or waiting in place.
@@ -391,50 +456,41 @@ impl Machine {
 
     /// How many calls wait in place.
     pub fn waiting_in_place(&self) -> usize {
-        self.waiting.len()
+        self.calls.waiting()
     }
 
     /// Whether nothing runs and nothing waits to become durable. What waits in place is at rest: only time moves it on.
     pub fn is_at_rest(&self) -> bool {
-        self.running() == 0 && self.unsettled == 0
+        self.calls.running() == 0 && self.verdicts.unsettled() == 0
     }
 
     /// When time alone brings work, given what the engine says of its delays.
     pub fn next_wake(&self, next_due: Option<Time>) -> Option<Time> {
         let taken = next_due.filter(|_| self.room_for_due() > 0);
-        let looked_after = self.protection.next_wake().into_iter().chain(self.sweep.next());
-        let in_place = self.waiting.next_due().filter(|_| !self.is_reserved());
-        let can_start = self.permits.free() > 0 && self.protection.room(self.permits.used()) > 0;
-        let kept = self.resets.next_wake(can_start).into_iter().chain(self.unconfirmed.next_wake());
-        taken.into_iter().chain(in_place).chain(looked_after).chain(kept).min()
+        let health = self.protection.next_wake().into_iter().chain(self.sweep.next());
+        let in_place = self.calls.next_due().filter(|_| !self.is_reserved());
+        let waiting = self.resets.next_wake(self.may_call()).into_iter().chain(self.unconfirmed.next_wake());
+        taken.into_iter().chain(in_place).chain(health).chain(waiting).min()
     }
 
     /// The counters, and the gauges that are known here.
     pub fn figures(&mut self, now: Time) -> Figures {
-        let suspects = self.suspects.len() as u64;
-        let endpoints = self.routes.as_mut().map(|routes| routes.figures(now));
+        let health = HealthFigures {
+            endpoints: self.routes.as_mut().map(|routes| routes.figures(now)),
+            suspects: self.suspects.len() as u64,
+            resets: self.resets.figures(),
+            ..self.protection.figures(now)
+        };
         Figures {
-            health: HealthFigures {
-                endpoints,
-                suspects,
-                resets: self.resets.figures(),
-                ..self.protection.figures(now)
-            },
-            running: self.running(),
-            waiting_in_place: self.waiting_in_place(),
+            health,
+            running: self.calls.running(),
+            waiting_in_place: self.calls.waiting(),
             oldest_pending: self.calls.oldest(),
-            recent: self.recent.figures(now),
-            ..self.figures.clone()
+            ..self.meters.figures(now)
         }
     }
 
     pub fn tally(&self) -> Tally {
-        let Figures { succeeded, dead, .. } = &self.figures;
-        Tally {
-            succeeded: *succeeded,
-            retried: self.figures.retried(),
-            dead: dead.total(),
-            released: self.released,
-        }
+        self.meters.tally()
     }
 }

@@ -19,6 +19,7 @@ use super::incident::Recording;
 use super::kept;
 use super::resets::ResetFigures;
 use super::shared_wait::{AskedWait, Over, SharedWait};
+use crate::engine::Delivery;
 use crate::failure::Failure;
 use crate::settle::Views;
 
@@ -375,8 +376,20 @@ impl Protection {
     }
 
     /// How long a message that was ready at `since` was kept from the sink, in milliseconds.
-    pub(super) fn kept_ms(&self, since: Time, now: Time) -> u64 {
+    fn kept_ms(&self, since: Time, now: Time) -> u64 {
         self.closed.kept_ms(since, now)
+    }
+
+    /// For how long a message was held in all, if it is held until `now`.
+    pub(super) fn held_ms(&self, delivery: &Delivery, now: Time) -> u64 {
+        let since = delivery.due.unwrap_or(delivery.meta.created);
+        delivery.meta.held_ms.saturating_add(self.kept_ms(since, now))
+    }
+
+    /// A message that was held until `now` says for how long.
+    pub(super) fn with_time_held(&self, mut delivery: Delivery, now: Time) -> Delivery {
+        delivery.meta.held_ms = self.held_ms(&delivery, now);
+        delivery
     }
 
     /// What an earlier process left: a breaker that was open is open.

@@ -1,0 +1,211 @@
+//! Deliveries that may have crashed the process, waiting without a permit to run alone. The next one starts once the end of
+//! the one before was given to the engine; after one that ran with nothing else in flight, once that end is stored.
+
+use redrive_core::suspects::{Run, Suspects};
+use redrive_core::{Time, expired};
+
+use crate::engine::{Delivery, Receipt, Ticket};
+
+/// Suspects that are announced together. If nobody can tell which of them ran when the process died, all of them have their
+/// last run in silence, one after the other.
+const ANNOUNCED_MAX: usize = 8;
+
+/// The end of the suspect that ran last, on its way into the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+enum End {
+    #[default]
+    None,
+    /// Its verdict is in the batch.
+    InBatch {
+        cleared: bool,
+    },
+    Given {
+        ticket: Ticket,
+        cleared: bool,
+    },
+}
+
+/// A suspect whose turn it is.
+#[derive(Debug)]
+pub(super) struct SuspectStart {
+    pub(super) delivery: Delivery,
+    pub(super) crashes: u32,
+    /// Whether nothing else may run meanwhile.
+    pub(super) silent: bool,
+    /// Suspects behind it.
+    pub(super) left: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct SuspectQueue {
+    suspects: Suspects<Delivery>,
+    end: End,
+    /// Suspects that came since somebody asked.
+    new: usize,
+    has_met_any: bool,
+}
+
+impl SuspectQueue {
+    /// A message is convicted after this many crashes.
+    pub(super) fn new(threshold: u32) -> Self {
+        Self { suspects: Suspects::new(threshold), end: End::None, new: 0, has_met_any: false }
+    }
+
+    /// A suspect came; it may be convicted already and not be queued.
+    pub(super) fn met(&mut self) {
+        self.has_met_any = true;
+    }
+
+    pub(super) fn has_met_any(&self) -> bool {
+        self.has_met_any
+    }
+
+    pub(super) fn push(&mut self, delivery: Delivery, crashes: u32) {
+        self.suspects.suspect(delivery, crashes);
+        self.new += 1;
+    }
+
+    /// How many came since the last call.
+    pub(super) fn take_new(&mut self) -> usize {
+        std::mem::take(&mut self.new)
+    }
+
+    /// Removes the next suspect if its deadline has passed.
+    pub(super) fn pop_expired(&mut self, now: Time) -> Option<Delivery> {
+        self.suspects.take_next_if(|next| expired(&next.meta, now))
+    }
+
+    /// Removes the suspect whose turn it is.
+    pub(super) fn pop(&mut self) -> Option<Delivery> {
+        self.suspects.take_next_if(|_| true)
+    }
+
+    pub(super) fn remove(&mut self, number: u64) -> Option<Delivery> {
+        self.suspects.take_if(|delivery| delivery.receipt.number() == number)
+    }
+
+    pub(super) fn take_all(&mut self) -> Vec<Delivery> {
+        self.suspects.take_all().collect()
+    }
+
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Delivery> {
+        self.suspects.waiting()
+    }
+
+    /// How the next suspect would run.
+    pub(super) fn turn(&self) -> Option<Run> {
+        self.suspects.turn()
+    }
+
+    /// The suspect whose turn it is, and those that may be announced with it.
+    pub(super) fn in_turn(&self) -> Vec<Receipt> {
+        self.suspects.in_turn(ANNOUNCED_MAX).map(|delivery| delivery.receipt).collect()
+    }
+
+    /// Whether a suspect waits for silence or runs in it: nothing else may start.
+    pub(super) fn want_silence(&self) -> bool {
+        self.suspects.want_silence()
+    }
+
+    /// Whether a suspect runs, or ran and its turn is not over.
+    pub(super) fn is_running(&self) -> bool {
+        self.suspects.is_running()
+    }
+
+    /// All suspects, also the one that runs.
+    pub(super) fn len(&self) -> usize {
+        self.suspects.len()
+    }
+
+    pub(super) fn start(&mut self) -> Option<SuspectStart> {
+        let silent = self.suspects.turn() == Some(Run::InSilence);
+        let (delivery, crashes) = self.suspects.start()?;
+        Some(SuspectStart { delivery, crashes, silent, left: self.suspects.len() - 1 })
+    }
+
+    /// The verdict of the suspect that ran is in the batch.
+    pub(super) fn ended(&mut self, cleared: bool) {
+        self.end = End::InBatch { cleared };
+    }
+
+    /// The batch was given to the engine. Returns how many were cleared if that ended the last suspect's turn. A silence
+    /// lasts until the end is stored: until then the suspect would be blamed for what others do.
+    pub(super) fn submitted(&mut self, ticket: Ticket) -> Option<u64> {
+        let End::InBatch { cleared } = self.end else { return None };
+        if self.suspects.want_silence() {
+            self.end = End::Given { ticket, cleared };
+            return None;
+        }
+        self.end_turn(cleared)
+    }
+
+    /// What was given to the engine is stored. Returns how many were cleared if that ended the last suspect's turn.
+    pub(super) fn durable(&mut self, is_stored: impl Fn(Ticket) -> bool) -> Option<u64> {
+        match self.end {
+            End::Given { ticket, cleared } if is_stored(ticket) => self.end_turn(cleared),
+            _ => None,
+        }
+    }
+
+    fn end_turn(&mut self, cleared: bool) -> Option<u64> {
+        self.end = End::None;
+        self.suspects.ended(cleared);
+        self.suspects.is_empty().then(|| self.suspects.cleared())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::{Message, Meta};
+
+    use super::*;
+    use crate::engine::History;
+
+    fn queue(crashes: &[u32]) -> SuspectQueue {
+        let mut queue = SuspectQueue::new(3);
+        for (seq, crashes) in (1..).zip(crashes) {
+            let delivery = Delivery {
+                receipt: Receipt { lane: 0, epoch: 0, seq, at: 0 },
+                message: Message::builder("m").build().unwrap(),
+                meta: Meta::default(),
+                history: History::default(),
+                due: None,
+                arrived: None,
+                origin: None,
+                doomed: None,
+                suspect: None,
+            };
+            queue.push(delivery, *crashes);
+        }
+        queue
+    }
+
+    #[test]
+    fn the_next_one_starts_once_the_end_of_the_one_before_was_submitted() {
+        let mut queue = queue(&[1, 1]);
+        assert_eq!((queue.take_new(), queue.take_new()), (2, 0));
+        let first = queue.start().unwrap();
+        assert_eq!((first.crashes, first.silent, first.left), (1, false, 1));
+        assert!(queue.is_running() && queue.turn().is_none());
+        queue.ended(true);
+        assert!(queue.turn().is_none(), "its verdict is only in the batch");
+        assert_eq!(queue.submitted(Ticket(1)), None, "one is left");
+        assert_eq!(queue.turn(), Some(Run::Alone));
+        queue.start().unwrap();
+        queue.ended(true);
+        assert_eq!(queue.submitted(Ticket(2)), Some(2), "all were cleared");
+    }
+
+    #[test]
+    fn silence_lasts_until_the_end_is_stored() {
+        let mut queue = queue(&[2]);
+        assert_eq!(queue.turn(), Some(Run::InSilence));
+        assert!(queue.start().is_some_and(|start| start.silent) && queue.want_silence());
+        queue.ended(true);
+        assert_eq!(queue.submitted(Ticket(7)), None);
+        assert_eq!(queue.durable(|ticket| ticket <= Ticket(6)), None);
+        assert!(queue.want_silence());
+        assert_eq!(queue.durable(|ticket| ticket <= Ticket(7)), Some(1));
+        assert!(!queue.want_silence() && queue.len() == 0);
+    }
+}
