@@ -337,6 +337,37 @@ impl<S: IndexTables> Book<S> {
         self.letters.blocks(hash, seq, Reading::patiently(&*self.tables))
     }
 
+    /// Where a message waits, and the frame with its content.
+    pub fn place_of(&self, seq: u64) -> Result<Option<(WaitPlace, Pointer)>, IndexError> {
+        let Some(place) = self.places.get(&seq, &self.asked().table(Space::Places))? else {
+            return Ok(None);
+        };
+        let pointer = match place {
+            WaitPlace::Due(due) => self.delay.get(&(due, seq), &self.asked().table(Space::Delay))?,
+            WaitPlace::Line(hash) => {
+                match self.lines.get(&(hash, seq), &self.asked().table(Space::Lines))? {
+                    Some(LineSlot::Blocked(pointer)) => Some(pointer),
+                    Some(LineSlot::Delayed) | None => None,
+                }
+            }
+        };
+        Ok(pointer.map(|pointer| (place, pointer)))
+    }
+
+    /// The key of a message that stands in line, found the slow way: its content cannot be read.
+    pub fn key_in_line(&self, seq: u64) -> Result<Option<u64>, IndexError> {
+        let table = self.table(Space::Lines);
+        let mut from = (0, 0);
+        loop {
+            let slots = self.lines.range(&from, 1024, &table)?;
+            let Some(((hash, last), _)) = slots.last().copied() else { return Ok(None) };
+            if let Some(((hash, _), _)) = slots.iter().find(|((_, s), _)| *s == seq) {
+                return Ok(Some(*hash));
+            }
+            from = (hash, last + 1);
+        }
+    }
+
     /// The hash of a message's key, where keys are ordered.
     pub fn hash_of(&self, message: &Message) -> Option<u64> {
         match self.options.ordering {

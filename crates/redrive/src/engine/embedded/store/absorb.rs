@@ -11,7 +11,7 @@ use crate::engine::embedded::journal::reader::Scanned;
 use crate::engine::embedded::journal::record::{Was, kind};
 use crate::engine::embedded::state::book::Folded;
 use crate::engine::embedded::write::command::Note;
-use crate::engine::seam::{EngineError, Ticket};
+use crate::engine::seam::EngineError;
 
 impl<D: Disk, S: IndexTables> Store<D, S> {
     pub(crate) fn take_in(&mut self, note: Note) -> Result<(), EngineError> {
@@ -20,17 +20,17 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                 if let Some(written) = written {
                     self.fold(&written, fresh_until)?;
                 }
-                if let Some(Ticket(ticket)) = ticket {
-                    self.durable = self.durable.max(ticket);
+                if let Some(ticket) = ticket {
+                    self.tickets.durable(ticket);
                 }
             }
             Note::Applied => self.applied(),
             Note::Loaded { entries, limit } => {
-                let (in_flight, passed) = (&self.in_flight, &self.passed);
+                let (in_flight, keys) = (&self.in_flight, &self.keys);
                 let out = |due: u64, seq: u64| {
                     let is = |was: Was| was == Was::Waiting { due };
-                    in_flight.get(&seq).is_some_and(|held| is(held.was))
-                        || passed.get(&seq).is_some_and(|passed| is(passed.was))
+                    in_flight.get(seq).is_some_and(|held| is(held.was))
+                        || keys.passed(seq).is_some_and(|passed| is(passed.was))
                 };
                 self.book.load_delayed(entries, limit, |(due, seq)| out(*due, *seq));
             }
@@ -73,8 +73,8 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             return Ok(());
         }
         self.book.fold(frame, &mut |folded| match folded {
-            Folded::Settled(seq) if self.running.is_empty() && self.passed_keys.is_empty() => {
-                self.in_flight.remove(&seq);
+            Folded::Settled(seq) if self.keys.is_idle() => {
+                self.in_flight.remove(seq);
             }
             other => changes.push(other),
         })
@@ -83,7 +83,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     /// A batch that was not kept in memory.
     fn fold_from_journal(&mut self, written: &Written, changes: &mut Vec<Folded>) -> Result<(), EngineError> {
         let mut failed = None;
-        self.journal.clone().scan(written.start, written.end, |scanned| {
+        self.contents.journal().clone().scan(written.start, written.end, |scanned| {
             let folded = match scanned {
                 Scanned::Frame(frame) => self.fold_frame(&frame, changes),
                 // What it said is lost; its number is not.
@@ -106,22 +106,18 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         for change in changes {
             match *change {
                 Folded::Settled(seq) => {
-                    let held = self.in_flight.remove(&seq);
+                    let held = self.in_flight.remove(seq);
                     let Some((hash, claimed)) = held.and_then(|held| Some((held.key?, held.claimed))) else {
                         continue;
                     };
-                    if self.running.get(&hash) == Some(&seq) {
-                        self.running.remove(&hash);
-                    }
+                    self.keys.end(hash, seq);
                     if claimed {
-                        self.key_is_free(hash);
+                        self.keys.unhold(hash);
                         freed.push(hash);
                     }
                 }
                 Folded::InLine { seq, hash } => {
-                    if self.passed.remove(&seq).is_some() {
-                        self.key_is_free(hash);
-                    }
+                    self.keys.in_line(seq, hash);
                 }
                 Folded::LineMoved(_) => {}
             }
@@ -136,20 +132,11 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     /// Lets the first of a key's line go if nothing of the key is out.
     pub(crate) fn release(&mut self, hash: u64) -> Result<(), EngineError> {
-        let busy = self.running.contains_key(&hash)
-            || self.passed_keys.contains_key(&hash)
-            || self.released_keys.contains(&hash);
-        if busy {
+        if !self.keys.wants_release(hash) {
             return Ok(());
         }
         if let Some((key, LineSlot::Blocked(_))) = self.book.first_in_line(hash)? {
-            // Ready messages that nobody has looked at may be of the same key and come first.
-            if self.ready.next_seq() <= key.1 {
-                self.unlooked.insert((key.1, hash));
-            } else {
-                self.released.push_back(key);
-                self.released_keys.insert(hash);
-            }
+            self.keys.release(key, self.ready.next_seq());
         }
         Ok(())
     }

@@ -5,19 +5,36 @@ use std::time::Duration;
 
 use redrive_core::Time;
 
-use super::store::Store;
-use super::take::{Content, content_of};
+use super::contents::{Content, Contents};
+use super::in_flight::InFlight;
+use super::key_gate::KeyGate;
 use crate::engine::embedded::disk::real::Disk;
-use crate::engine::embedded::index::tables::{IdSlot, IndexTables, LineSlot, Pointer, Space, WaitPlace};
+use crate::engine::embedded::index::healing::Healing;
+use crate::engine::embedded::index::tables::{IdSlot, IndexTables, Space, WaitPlace};
+use crate::engine::embedded::state::book::Book;
+use crate::engine::embedded::tuning::Tuning;
 use crate::engine::letter::{LetterScan, LetterStanding, LetterState, SCAN_BYTES};
 use crate::engine::message_state::{MessagePhase, MessageState};
 use crate::engine::pending::PendingState;
-use crate::engine::seam::EngineError;
+use crate::engine::seam::{EngineError, StoreOptions};
 
 /// An id with more letters than this is searched for like anything else, which is done in parts.
 const LETTERS_OF_ID_MAX: usize = 1_000;
 
-impl<D: Disk, S: IndexTables> Store<D, S> {
+/// Answers questions about a store. It reads everything and changes nothing.
+#[derive(Debug)]
+pub(crate) struct Lookup<'a, D: Disk, S> {
+    pub(crate) options: StoreOptions,
+    pub(crate) tuning: Tuning,
+    pub(crate) book: &'a Book<Healing<S>>,
+    pub(crate) contents: &'a Contents<D>,
+    pub(crate) in_flight: &'a InFlight,
+    pub(crate) keys: &'a KeyGate,
+    /// Something of messages below this number was lost: no trace of one does not mean that it succeeded.
+    pub(crate) doubtful_below: u64,
+}
+
+impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
     pub(crate) fn find_message(&self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
         let Some(window) = self.options.dedup else { return Err(EngineError::NotRemembered) };
         let found = self.book.ids().get(&id.as_bytes().to_vec(), &self.book.asked().table(Space::Ids))?;
@@ -37,7 +54,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     ) -> Result<Option<MessageState>, EngineError> {
         let seq = slot.seq;
         let letter = self.book.asked_letter(seq)?;
-        let place = self.place_of(seq)?;
+        let place = self.book.place_of(seq)?;
         let with_letter = |state: MessageState| MessageState {
             letter: letter.as_ref().map(|_| seq),
             reason: letter.as_ref().map(|letter| letter.reason),
@@ -50,21 +67,21 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                 None => state,
             })
         };
-        if let Some(held) = self.in_flight.get(&seq)
-            && !self.returned.iter().any(|delivery| delivery.receipt.seq == seq)
+        if let Some(held) = self.in_flight.get(seq)
+            && !self.in_flight.is_returned(seq)
         {
-            let content = self.content_at(place.map_or(held.pointer, |(_, pointer)| pointer))?;
+            let content = self.contents.at(place.map_or(held.pointer, |(_, pointer)| pointer))?;
             return Ok(Some(told(MessagePhase::InFlight, content)));
         }
         if let Some((place, pointer)) = place {
-            let content = self.content_at(pointer)?;
+            let content = self.contents.at(pointer)?;
             let (mut phase, mut due) = match place {
                 WaitPlace::Due(due) => {
                     (PendingState::timed(pointer.deferred).into(), Some(Time::from_millis(due)))
                 }
                 WaitPlace::Line(_) => (MessagePhase::KeyWait, None),
             };
-            if self.passed.contains_key(&seq) {
+            if self.keys.is_passed(seq) {
                 (phase, due) = (MessagePhase::KeyWait, None);
             }
             if letter.is_some() {
@@ -73,12 +90,12 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             return Ok(Some(MessageState { due, ..told(phase, content) }));
         }
         if let Some(letter) = &letter {
-            let shown = self.open_letter(seq, letter)?;
+            let shown = self.contents.letter(seq, letter)?;
             let state = MessageState::new(id, letter.state.into());
             return Ok(Some(with_letter(state.told(&shown.meta, &shown.history))));
         }
         if !self.book.departed().contains(seq) {
-            let passed = self.passed.contains_key(&seq);
+            let passed = self.keys.is_passed(seq);
             let phase = if passed { MessagePhase::KeyWait } else { MessagePhase::Ready };
             let deadline = slot.deadline.map(Time::from_millis);
             return Ok(Some(MessageState { deadline, ..MessageState::new(id, phase) }));
@@ -90,33 +107,6 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         // Where something was lost, the trace may have been in it.
         let phase = if seq < self.doubtful_below { MessagePhase::Unknown } else { MessagePhase::Succeeded };
         Ok(certain.then(|| MessageState::new(id, phase)))
-    }
-
-    /// Where a message waits, and the frame with its content.
-    pub(crate) fn place_of(&self, seq: u64) -> Result<Option<(WaitPlace, Pointer)>, EngineError> {
-        let Some(place) = self.book.places().get(&seq, &self.book.asked().table(Space::Places))? else {
-            return Ok(None);
-        };
-        let pointer = match place {
-            WaitPlace::Due(due) => {
-                self.book.delay().get(&(due, seq), &self.book.asked().table(Space::Delay))?
-            }
-            WaitPlace::Line(hash) => {
-                match self.book.lines().get(&(hash, seq), &self.book.asked().table(Space::Lines))? {
-                    Some(LineSlot::Blocked(pointer)) => Some(pointer),
-                    Some(LineSlot::Delayed) | None => None,
-                }
-            }
-        };
-        Ok(pointer.map(|pointer| (place, pointer)))
-    }
-
-    /// The content of a frame; `None` if it is damaged.
-    pub(crate) fn content_at(&self, pointer: Pointer) -> Result<Option<Content>, EngineError> {
-        if pointer.len == 0 {
-            return Ok(None);
-        }
-        content_of(self.journal.read(pointer.at, u64::from(pointer.len)))
     }
 
     /// Looks at letters in the order of their numbers; only those that are wanted are read.
@@ -141,7 +131,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             scan.scanned += 1;
             scan.next = Some(seq);
             if state.is_none_or(|state| state == slot.state) {
-                let letter = self.open_letter(seq, &slot)?;
+                let letter = self.contents.letter(seq, &slot)?;
                 bytes += letter.size();
                 scan.letters.push(letter);
             }

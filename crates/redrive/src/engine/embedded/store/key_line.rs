@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use redrive_core::Time;
 
-use super::store::Store;
+use super::find::Lookup;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexTables, Space, WaitPlace};
 use crate::engine::embedded::state::lines::LineKey;
@@ -15,7 +15,7 @@ use crate::engine::seam::{AfterDead, EngineError, Ordering};
 /// Slots that are read in one go.
 const READ_AT_ONCE: usize = 1024;
 
-impl<D: Disk, S: IndexTables> Store<D, S> {
+impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
     pub(crate) fn find_key_line(&self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
         if self.options.ordering == Ordering::None {
             return Ok(None);
@@ -29,12 +29,12 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         let letters = self.blocking_letters(hash)?;
         let behind =
             |ahead: usize| (line.len() + letters.len()).saturating_sub(ahead).min(WAITING_MAX) as u64;
-        let running = self.running.get(&hash).copied();
+        let running = self.keys.running(hash);
         let first = running.or_else(|| line.first().copied());
         if let Some(letter) = letters.first().filter(|letter| first.is_none_or(|first| **letter < first))
             && let Some(slot) = self.book.asked_letter(*letter)?
         {
-            let shown = self.open_letter(*letter, &slot)?;
+            let shown = self.contents.letter(*letter, &slot)?;
             let head = MessageState::new(shown.message.id(), MessagePhase::Dead);
             let head = MessageState {
                 letter: Some(*letter),
@@ -50,12 +50,12 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     /// The message everybody of its key waits for; `None` if its bytes cannot be read, or are on their way to the disk.
     fn head(&self, seq: u64) -> Result<Option<MessageState>, EngineError> {
-        let place = self.place_of(seq)?;
-        let held = self.in_flight.get(&seq);
+        let place = self.book.place_of(seq)?;
+        let held = self.in_flight.get(seq);
         let Some(pointer) = place.map(|(_, pointer)| pointer).or(held.map(|held| held.pointer)) else {
             return Ok(None);
         };
-        let Some(content) = self.content_at(pointer)? else { return Ok(None) };
+        let Some(content) = self.contents.at(pointer)? else { return Ok(None) };
         let (phase, due) = match place {
             _ if held.is_some() => (MessagePhase::InFlight, None),
             Some((WaitPlace::Due(due), _)) => (MessagePhase::Delayed, Some(Time::from_millis(due))),
@@ -72,7 +72,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                 self.book.lines().range(from, READ_AT_ONCE, &self.book.asked().table(Space::Lines))?;
             Ok(slots.into_iter().map(|(key, _)| key).collect())
         })?;
-        line.extend(self.passed.iter().filter(|(_, passed)| passed.key == hash).map(|(seq, _)| *seq));
+        line.extend(self.keys.all_passed().filter(|(_, passed)| passed.key == hash).map(|(seq, _)| seq));
         Ok(line)
     }
 

@@ -1,10 +1,13 @@
 //! One pipeline's store, and the store as an engine.
 
 mod absorb;
+mod claim;
+mod contents;
 mod find;
+mod in_flight;
+mod key_gate;
 mod key_line;
 pub mod location;
-mod oldest;
 pub mod open;
 pub(super) mod open_logs;
 mod pending;
@@ -13,5 +16,6 @@ mod serve;
 pub(super) mod store;
 mod take;
 mod tend;
+mod tickets;
 
 pub use store::Store;

@@ -1,14 +1,17 @@
 //! Opening a store: the journal says what is true, the index is brought forward to it or built anew.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use redrive_core::Time;
 
+use super::contents::Contents;
+use super::in_flight::InFlight;
+use super::key_gate::KeyGate;
 use super::location::{OpenIndex, StoreLocation, seed};
 use super::open_logs::{IndexKnows, Logs, open_logs};
 use super::store::{Hands, Store};
+use super::tickets::Tickets;
 use crate::engine::embedded::crash::reminder::Reminder;
 use crate::engine::embedded::crash::started::{LastRun, Mark, Started};
 use crate::engine::embedded::crash::suspected::Suspected;
@@ -26,7 +29,6 @@ use crate::engine::embedded::state::ready::Ready;
 
 use crate::engine::embedded::write::mailbox::Mailbox;
 use crate::engine::embedded::write::writer::Writer;
-use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{EngineError, Execution, LastEnd};
 
 /// Tells receipts of one opening from those of another.
@@ -172,8 +174,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         options,
         tuning,
         ready,
-        journal: journal.reader(),
-        letter_log: letters.reader(),
+        contents: Contents::new(journal.reader(), letters.reader()),
         started,
         suspects,
         reminder: Reminder::open(disk).map_err(failed)?,
@@ -184,22 +185,11 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         notes: Arc::new(Mailbox::default()),
         hands: Hands::Gone,
         wake: Arc::default(),
-        in_flight: NumberMap::default(),
-        running: NumberMap::default(),
-        passed: NumberMap::default(),
-        passed_keys: NumberMap::default(),
-        released: VecDeque::new(),
-        released_keys: HashSet::new(),
-        returned: VecDeque::new(),
-        claimed: BTreeSet::new(),
-        unlooked: BTreeSet::new(),
-        hand_outs: 0,
+        in_flight: InFlight::new(OPENINGS.fetch_add(1, Ordering::Relaxed)),
+        keys: KeyGate::default(),
+        tickets: Tickets::default(),
         gated: false,
         odd_to_due: false,
-        given: 0,
-        durable: 0,
-        unreported: VecDeque::new(),
-        epoch: OPENINGS.fetch_add(1, Ordering::Relaxed),
         now: Time::ZERO,
         failed: None,
         doubtful_below,

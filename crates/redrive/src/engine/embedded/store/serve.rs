@@ -3,19 +3,19 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use redrive_core::{Reason, Time};
+use redrive_core::Time;
 
-use super::store::{Goes, Held, Store};
-use super::take::damaged_message;
+use super::contents::Content;
+use super::find::Lookup;
+use super::in_flight::{Goes, Held};
+use super::store::Store;
 use crate::engine::Claimed;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexTables, LetterSlot};
-use crate::engine::embedded::journal::log::ReadError;
 use crate::engine::embedded::journal::record::{LetterChanged, Stored, Was};
 use crate::engine::embedded::state::book::JOBS_MAX;
 use crate::engine::embedded::write::command::Command;
 use crate::engine::embedded::write::ingest::StoreIngest;
-use crate::engine::history::History;
 use crate::engine::ingest::Ingest;
 use crate::engine::key_line::KeyLine;
 use crate::engine::letter::{
@@ -28,6 +28,9 @@ use crate::engine::seam::{
     Verdict,
 };
 use crate::engine::store_notice::{StoreNotice, Upkeep};
+
+/// Waiting messages that are looked at for the oldest one: those that come due next.
+const DELAYED_LOOKED_AT: usize = 4;
 
 impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
@@ -76,15 +79,11 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         self.guard(absorbed)?;
         let tended = self.tend();
         self.guard(tended)?;
-        let ended = self.suspects_ending.partition_point(|(ticket, _)| ticket.0 <= self.durable);
+        let ended = self.suspects_ending.partition_point(|(ticket, _)| self.tickets.is_durable(*ticket));
         for (_, seq) in self.suspects_ending.drain(..ended) {
             self.suspects.settled(seq).map_err(|error| marking(&error))?;
         }
-        let mut last = None;
-        while let Some(ticket) = self.unreported.pop_front_if(|ticket| ticket.0 <= self.durable) {
-            last = Some(ticket);
-        }
-        out.extend(last.map(Event::Durable));
+        out.extend(self.tickets.report().map(Event::Durable));
         Ok(())
     }
 
@@ -107,12 +106,12 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
     }
 
     fn counts(&self) -> Counts {
-        let returned: HashSet<u64> = self.returned.iter().map(|delivery| delivery.receipt.seq).collect();
+        let returned: HashSet<u64> = self.in_flight.returned().map(|delivery| delivery.receipt.seq).collect();
         let out: Vec<&Held> =
             self.in_flight.iter().filter(|(seq, _)| !returned.contains(seq)).map(|(_, held)| held).collect();
         // What the book still counts where it was, by where that is.
         let out_of = out.iter().map(|held| (held.was, held.pointer.deferred));
-        let passed_of = self.passed.values().map(|passed| (passed.was, passed.pointer.deferred));
+        let passed_of = self.keys.all_passed().map(|(_, passed)| (passed.was, passed.pointer.deferred));
         let away: Vec<(Was, bool)> = out_of.chain(passed_of).collect();
         let left = |was: fn(&Was) -> bool| away.iter().filter(|(of, _)| was(of)).count() as u64;
         let left_held =
@@ -126,7 +125,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
             ready: fresh.saturating_sub(left(|was| *was == Was::Fresh)),
             delayed: delayed.saturating_sub(left_delayed),
             held: self.book.held().saturating_sub(left_held),
-            key_wait: (self.book.blocked() + self.passed.len() as u64)
+            key_wait: (self.book.blocked() + self.keys.all_passed().len() as u64)
                 .saturating_sub(left(|was| *was == Was::Blocked)),
             in_flight: out.len() as u64,
             settling: Settling {
@@ -144,7 +143,18 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
     }
 
     fn oldest(&mut self) -> Result<Oldest, EngineError> {
-        self.find_oldest()
+        let ready = self.ready.first(self.book.departed(), self.book.next_seq())?;
+        let ready = ready.and_then(|wire| redrive_core::Message::from_wire(wire.clone()).ok());
+        let ready = ready.map(|message| message.created());
+        let returned = self.in_flight.first_returned_created();
+        let delayed = self.book.delay().first(DELAYED_LOOKED_AT).filter_map(|(_, pointer)| {
+            // Damage is found and reported when its turn comes; here it only means not to know.
+            let frame = self.contents.journal().read(pointer.at, u64::from(pointer.len)).ok()?;
+            Some(Content::of(&frame)?.meta.created)
+        });
+        let waiting = ready.into_iter().chain(returned).chain(delayed);
+        let pending = waiting.filter(|created| *created > Time::ZERO).min();
+        Ok(Oldest { pending, letter: self.book.oldest_letter()? })
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {
@@ -168,7 +178,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
             let Some(last) = slots.last().map(|(seq, _)| *seq) else { break };
             for (seq, slot) in slots {
                 if found.len() < limit && state.is_none_or(|state| state == slot.state) {
-                    found.push(self.open_letter(seq, &slot)?);
+                    found.push(self.contents.letter(seq, &slot)?);
                 }
             }
             let Some(next) = last.checked_add(1) else { break };
@@ -184,28 +194,28 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         limit: usize,
         look_max: usize,
     ) -> Result<LetterScan, EngineError> {
-        self.look_at_letters(state, after, limit, look_max)
+        self.lookup().look_at_letters(state, after, limit, look_max)
     }
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
         match self.book.asked_letter(id)? {
-            Some(slot) => self.open_letter(id, &slot).map(Some),
+            Some(slot) => self.contents.letter(id, &slot).map(Some),
             None => Ok(None),
         }
     }
 
     fn letters_of(&mut self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
-        self.find_letters_of(id)
+        self.lookup().find_letters_of(id)
     }
 
     fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
         self.check()?;
-        self.find_message(id, now)
+        self.lookup().find_message(id, now)
     }
 
     fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
         self.check()?;
-        self.find_key_line(key)
+        self.lookup().find_key_line(key)
     }
 
     fn scan_pending(
@@ -216,12 +226,16 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         look_max: usize,
     ) -> Result<PendingScan, EngineError> {
         self.check()?;
-        self.list_pending(state, after, limit, look_max)
+        let ready_from = match state {
+            PendingState::Ready => self.ready.resume_from(self.book.departed().prefix()).0,
+            _ => 0,
+        };
+        self.lookup().list_pending(state, ready_from, after, limit, look_max)
     }
 
     fn locate(&mut self, id: &str) -> Result<Option<PendingAt>, EngineError> {
         self.check()?;
-        self.locate_by_id(id)
+        self.lookup().locate_by_id(id)
     }
 
     fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError> {
@@ -235,7 +249,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         job: u64,
         ids: &[u64],
     ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
-        self.letters_in_job(job, ids)
+        self.lookup().letters_in_job(job, ids)
     }
 
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], _now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
@@ -263,7 +277,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
             answers.push(answer);
         }
         if !letters.is_empty() {
-            let ticket = self.ticket();
+            let ticket = self.tickets.issue();
             self.post(Command::Replay { ticket, letters });
             self.wait_for(ticket)?;
         }
@@ -289,7 +303,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
             changed.push(change);
         }
         if !seqs.is_empty() {
-            let ticket = self.ticket();
+            let ticket = self.tickets.issue();
             self.post(Command::ChangeLetters { ticket, changed: LetterChanged { state, seqs } });
             self.wait_for(ticket)?;
         }
@@ -297,7 +311,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
-        self.wait_for(Ticket(self.given))?;
+        self.wait_for(self.tickets.last())?;
         // The last checkpoint makes the next start quick.
         while self.tending.checkpointing.is_some() {
             self.wait_for_notes()?;
@@ -338,6 +352,18 @@ fn refusal(slot: &LetterSlot, job: &ReplayJob) -> Option<ReplayAnswer> {
 }
 
 impl<D: Disk, S: IndexTables> Store<D, S> {
+    fn lookup(&self) -> Lookup<'_, D, S> {
+        Lookup {
+            options: self.options,
+            tuning: self.tuning,
+            book: &self.book,
+            contents: &self.contents,
+            in_flight: &self.in_flight,
+            keys: &self.keys,
+            doubtful_below: self.doubtful_below,
+        }
+    }
+
     /// Suspects that come back unstarted wait again; those that came back from a run are cleared. They are forgotten once
     /// that is durable.
     fn note_suspects(&mut self, batch: &[Settlement]) -> Result<(), EngineError> {
@@ -356,47 +382,14 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             if verdict.clears() {
                 self.suspects.cleared(seq).map_err(|error| marking(&error))?;
             }
-            self.suspects_ending.push((Ticket(self.given + 1), seq));
+            self.suspects_ending.push((self.tickets.upcoming(), seq));
         }
         Ok(())
     }
 
-    fn stored_letter(&self, slot: &LetterSlot) -> Result<Option<Stored>, EngineError> {
-        match self.read_letter(slot.pointer) {
-            Ok(frame) => Ok(Stored::read(frame.body)),
-            Err(ReadError::Rot { .. } | ReadError::Missing { .. }) => Ok(None),
-            Err(error @ ReadError::Io { .. }) => Err(error.into()),
-        }
-    }
-
-    pub(crate) fn open_letter(&self, seq: u64, slot: &LetterSlot) -> Result<Letter, EngineError> {
-        let stored = self.stored_letter(slot)?;
-        let content = stored.and_then(|stored| {
-            let message = redrive_core::Message::from_wire(stored.wire).ok()?;
-            Some((message, stored.meta, History::from_raw(stored.history)))
-        });
-        let damaged = content.is_none();
-        let (message, meta, history) = match content {
-            Some(content) => content,
-            None => (damaged_message(seq)?, redrive_core::Meta::default(), History::default()),
-        };
-        let meta = redrive_core::Meta { replays: slot.replays, ..meta };
-        let reason = if damaged { Reason::Corrupt } else { slot.reason };
-        Ok(Letter {
-            id: seq,
-            state: slot.state,
-            reason,
-            dead_at: slot.dead_at,
-            job: slot.jobs.last().copied(),
-            message,
-            meta,
-            history,
-        })
-    }
-
     /// The message of a letter as it goes back to wait for its delivery.
     fn replayed(&self, slot: &LetterSlot, job: &ReplayJob) -> Result<Option<Stored>, EngineError> {
-        let Some(stored) = self.stored_letter(slot)? else { return Ok(None) };
+        let Some(stored) = self.contents.stored_letter(slot)? else { return Ok(None) };
         let Ok(message) = redrive_core::Message::from_wire(stored.wire.clone()) else { return Ok(None) };
         let forgotten = (slot.jobs.len() + 1).saturating_sub(JOBS_MAX);
         Ok(Some(Stored {

@@ -1,79 +1,34 @@
 //! One pipeline's store: the book, the journal behind it, and the threads that write both.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use redrive_core::Time;
 
+use super::contents::Contents;
+use super::in_flight::{Goes, Held, InFlight};
+use super::key_gate::KeyGate;
+use super::tickets::Tickets;
 use crate::engine::embedded::crash::reminder::Reminder;
 use crate::engine::embedded::crash::started::Started;
 use crate::engine::embedded::crash::suspected::Suspected;
 use crate::engine::embedded::directory::unusable::stopped;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::healing::Healing;
-use crate::engine::embedded::index::tables::{IndexError, IndexTables, Pointer};
+use crate::engine::embedded::index::tables::{IndexError, IndexTables};
 use crate::engine::embedded::journal::log::ReadError;
-use crate::engine::embedded::journal::reader::Reader;
 use crate::engine::embedded::journal::record::Was;
 use crate::engine::embedded::maintenance::keeper::{Census, Keeper, Task, run_upkeep, upkeep};
 use crate::engine::embedded::maintenance::progress::Tending;
 use crate::engine::embedded::maintenance::scrub::{Scrub, Scrubbed};
 use crate::engine::embedded::state::book::Book;
-use crate::engine::embedded::state::lines::LineKey;
 use crate::engine::embedded::state::ready::Ready;
 use crate::engine::embedded::tuning::Tuning;
 use crate::engine::embedded::write::command::{Closing, Command, Note};
 use crate::engine::embedded::write::mailbox::Mailbox;
 use crate::engine::embedded::write::writer::Writer;
-use crate::engine::numbers::NumberMap;
-use crate::engine::seam::{Delivery, EngineError, Settlement, StoreOptions, Ticket, Verdict};
-
-/// A delivery that is out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
-    pub(crate) was: Was,
-    /// The hash of its key, if keys are ordered.
-    pub(crate) key: Option<u64>,
-    pub(crate) pointer: Pointer,
-    /// The receipt that settles it; one of an earlier hand-out does not.
-    pub(crate) receipt: u64,
-    /// Whether it stands in the line of its key.
-    pub(crate) in_line: bool,
-    /// Whether it was claimed by name, and is not started.
-    pub(crate) claimed: bool,
-    /// Where its verdict puts it, once one was given.
-    pub(crate) goes: Option<Goes>,
-}
-
-/// Where a verdict puts a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Goes {
-    /// It is terminal.
-    Out,
-    Waits {
-        deferred: bool,
-    },
-}
-
-impl Goes {
-    fn of(verdict: &Verdict) -> Option<Self> {
-        match verdict {
-            Verdict::Done | Verdict::Dead { .. } => Some(Self::Out),
-            Verdict::Retry { meta, .. } => Some(Self::Waits { deferred: meta.deferred }),
-            Verdict::Release => None,
-        }
-    }
-}
-
-/// A message that was passed over because its key is busy, and whose record of that is not durable yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Passed {
-    pub(crate) key: u64,
-    pub(crate) was: Was,
-    pub(crate) pointer: Pointer,
-}
+use crate::engine::seam::{EngineError, Settlement, StoreOptions, Ticket, Verdict};
 
 type Wake = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
 
@@ -89,8 +44,7 @@ pub struct Store<D: Disk, S: IndexTables> {
     pub(crate) tuning: Tuning,
     pub(crate) book: Book<Healing<S>>,
     pub(crate) ready: Ready<D>,
-    pub(crate) journal: Reader<D>,
-    pub(crate) letter_log: Reader<D>,
+    pub(crate) contents: Contents<D>,
     pub(crate) started: Started<D::File>,
     pub(crate) suspects: Suspected<D::File>,
     pub(crate) reminder: Reminder<D::File>,
@@ -103,30 +57,11 @@ pub struct Store<D: Disk, S: IndexTables> {
     pub(crate) notes: Arc<Mailbox<Note>>,
     pub(crate) hands: Hands<D, S>,
     pub(crate) wake: Wake,
-    pub(crate) in_flight: NumberMap<u64, Held>,
-    /// Keys with a delivery out.
-    pub(crate) running: NumberMap<u64, u64>,
-    pub(crate) passed: NumberMap<u64, Passed>,
-    pub(crate) passed_keys: NumberMap<u64, usize>,
-    /// Blocked messages that are first in line now.
-    pub(crate) released: VecDeque<LineKey>,
-    pub(crate) released_keys: HashSet<u64>,
-    /// Deliveries that came back unstarted.
-    pub(crate) returned: VecDeque<Delivery>,
-    /// Ready messages that were claimed by number before their turn came: they are skipped then.
-    pub(crate) claimed: BTreeSet<u64>,
-    /// Blocked messages, by number and key, that may go once all ready messages before them were looked at.
-    pub(crate) unlooked: BTreeSet<(u64, u64)>,
-    /// Counts hand-outs, for their receipts.
-    pub(crate) hand_outs: u64,
+    pub(crate) in_flight: InFlight,
+    pub(crate) keys: KeyGate,
+    pub(crate) tickets: Tickets,
     pub(crate) gated: bool,
     pub(crate) odd_to_due: bool,
-    pub(crate) given: u64,
-    pub(crate) durable: u64,
-    /// Tickets that were given to the caller and not reported yet.
-    pub(crate) unreported: VecDeque<Ticket>,
-    /// A receipt of another opening settles nothing here.
-    pub(crate) epoch: u32,
     pub(crate) now: Time,
     pub(crate) failed: Option<EngineError>,
     /// Something of messages below this number was lost: no trace of one does not mean that it succeeded.
@@ -191,7 +126,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     }
 
     fn spawn_scrub(&self, disk: D, every: Duration) -> std::io::Result<JoinHandle<()>> {
-        let logs = [("j", self.journal.clone()), ("l", self.letter_log.clone())];
+        let logs = [("j", self.contents.journal().clone()), ("l", self.contents.letter_log().clone())];
         let (index, scrubbed) = (Arc::clone(self.book.tables()), Arc::clone(&self.scrubbed));
         let scrub = Scrub { disk, logs, index, scrubbed, every };
         let (stop, wake) = (Arc::clone(&self.scrub_stop), Arc::clone(&self.wake));
@@ -256,23 +191,13 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         result
     }
 
-    pub(crate) fn ticket(&mut self) -> Ticket {
-        self.given += 1;
-        Ticket(self.given)
-    }
-
     pub(crate) fn give(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
-        let ticket = self.ticket();
-        self.unreported.push_back(ticket);
-        let epoch = self.epoch;
+        let ticket = self.tickets.issue_reported();
         let mut done = Vec::with_capacity(batch.len());
         let mut closings = Vec::new();
         for Settlement { delivery, verdict, attempt } in batch {
             let receipt = delivery.receipt;
-            let valid = |held: &&mut Held| {
-                held.goes.is_none() && receipt.epoch == epoch && receipt.at == held.receipt
-            };
-            let Some(held) = self.in_flight.get_mut(&receipt.seq).filter(valid) else { continue };
+            let Some(held) = self.in_flight.to_settle(&receipt) else { continue };
             if verdict == Verdict::Release {
                 let held = *held;
                 self.put_back(delivery, held)?;
@@ -301,7 +226,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     pub(crate) fn wait_for(&mut self, ticket: Ticket) -> Result<(), EngineError> {
         loop {
             self.absorb()?;
-            if self.durable >= ticket.0 {
+            if self.tickets.is_durable(ticket) {
                 return Ok(());
             }
             self.wait_for_notes()?;

@@ -1,19 +1,18 @@
 //! Handing out: which messages may start now, fresh ones and due ones, each key in its order.
 
-use redrive_core::{Message, Meta, Reason, Time};
+use redrive_core::{Meta, Reason, Time};
 
-use super::store::{Held, Passed, Store};
+use super::contents::{Content, content_of, damaged_message};
+use super::in_flight::{Held, InFlight};
+use super::key_gate::Passed;
+use super::store::Store;
 use crate::engine::embedded::crash::started::{LastRun, Mark};
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexTables, LineSlot, Pointer, Space};
-use crate::engine::embedded::journal::frame::Frame;
-use crate::engine::embedded::journal::log::ReadError;
-use crate::engine::embedded::journal::record::{AcceptedBody, Blocked, Stored, Was, kind};
+use crate::engine::embedded::journal::record::{Blocked, Was};
 use crate::engine::embedded::state::ready::ReadyMessage;
 use crate::engine::embedded::write::command::Command;
-use crate::engine::embedded::write::writer::LETTER_LOG;
 use crate::engine::history::History;
-use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{Delivery, EngineError, Execution, Receipt, Settlement, share};
 
 /// Ready messages that may be passed over in one go because their keys are busy.
@@ -27,41 +26,6 @@ struct Candidate {
     content: Option<Content>,
 }
 
-/// What a frame holds of a message.
-pub(crate) struct Content {
-    pub(crate) message: Message,
-    pub(crate) meta: Meta,
-    pub(crate) history: History,
-    /// Whether it stands in the line of its key already.
-    pub(crate) in_line: bool,
-    pub(crate) due: Option<u64>,
-}
-
-impl Content {
-    /// The message in a frame of whatever kind; `None` if the frame does not hold one.
-    pub(crate) fn of(frame: &Frame) -> Option<Self> {
-        if frame.kind == kind::ACCEPTED {
-            let body = AcceptedBody::read(frame.body.clone())?;
-            return Self::fresh(body.wire).map(|fresh| Self { due: body.due, ..fresh });
-        }
-        let stored = Stored::read(frame.body.clone())?;
-        let message = Message::from_wire(stored.wire).ok()?;
-        Some(Self {
-            message,
-            meta: stored.meta,
-            history: History::from_raw(stored.history),
-            in_line: stored.key.is_some(),
-            due: stored.due,
-        })
-    }
-
-    fn fresh(wire: bytes::Bytes) -> Option<Self> {
-        let message = Message::from_wire(wire).ok()?;
-        let meta = Meta { created: message.created(), deadline: message.deadline(), ..Meta::default() };
-        Some(Self { message, meta, history: History::default(), in_line: false, due: None })
-    }
-}
-
 impl Held {
     fn mark(&self, seq: u64) -> Mark {
         Mark {
@@ -73,19 +37,18 @@ impl Held {
 }
 
 /// The mark of a delivery that is out, unless the receipt is of an earlier hand-out.
-fn mark_of(in_flight: &NumberMap<u64, Held>, receipt: &Receipt) -> Option<Mark> {
-    let held = in_flight.get(&receipt.seq).filter(|held| held.receipt == receipt.at)?;
-    Some(held.mark(receipt.seq))
+fn mark_of(in_flight: &InFlight, receipt: &Receipt) -> Option<Mark> {
+    Some(in_flight.of_receipt(receipt)?.mark(receipt.seq))
 }
 
 /// All that are out, for a file of marks that begins anew.
-fn marks_of(in_flight: &NumberMap<u64, Held>) -> LastRun {
+fn marks_of(in_flight: &InFlight) -> LastRun {
     let mut out = LastRun::default();
-    for (seq, held) in in_flight {
+    for (seq, held) in in_flight.iter() {
         if held.goes.is_some() {
-            out.returned.push(held.mark(*seq));
+            out.returned.push(held.mark(seq));
         } else {
-            out.running.push(held.mark(*seq));
+            out.running.push(held.mark(seq));
         }
     }
     out
@@ -103,11 +66,11 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             return Ok(());
         }
         self.release_looked_at()?;
-        self.forget_claimed();
+        self.in_flight.forget_claimed_below(self.ready.next_seq());
         let first = out.len();
         let due = self.book.delay().due_count(now, room);
         let ready = self.book.departed().unfinished_below(self.book.next_seq()) as usize;
-        let fresh = (ready + self.released.len() + self.returned.len()).min(room);
+        let fresh = (ready + self.keys.released() + self.in_flight.returned().len()).min(room);
         let (due_places, fresh_places) = share(room, due, fresh, self.odd_to_due);
         self.odd_to_due = !self.odd_to_due;
         self.take_due(now, due_places, out)?;
@@ -181,7 +144,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             popped.sort_unstable_by_key(|(pointer, _)| pointer.at);
             let mut wanted: Vec<_> =
                 popped.iter().map(|(pointer, _)| (pointer.at, u64::from(pointer.len))).collect();
-            let frames = self.journal.read_many(&mut wanted);
+            let frames = self.contents.journal().read_many(&mut wanted);
             let mut passed = Vec::new();
             for (frame, (pointer, (due, seq))) in frames.into_iter().zip(popped) {
                 let was = Was::Waiting { due };
@@ -198,25 +161,17 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     /// Fresh messages until `out` holds `upto` more than `first`.
     fn take_fresh(&mut self, upto: usize, first: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
-        for _ in 0..self.returned.len() {
-            let Some(mut delivery) = self.returned.pop_front() else { break };
-            if out.len() - first < upto {
-                delivery.receipt = self.receipt(delivery.receipt.seq);
-                if let Some(held) = self.in_flight.get_mut(&delivery.receipt.seq) {
-                    held.receipt = delivery.receipt.at;
-                }
-                out.push(delivery);
-            } else {
-                self.returned.push_back(delivery);
-            }
+        while out.len() - first < upto
+            && let Some(delivery) = self.in_flight.pop_returned()
+        {
+            out.push(delivery);
         }
         let mut passed = Vec::new();
         while out.len() - first < upto
-            && let Some((hash, seq)) = self.released.pop_front()
+            && let Some((hash, seq)) = self.keys.pop_released()
         {
-            self.released_keys.remove(&hash);
             // Somebody claimed it; the line moves on when that is settled.
-            if self.in_flight.contains_key(&seq) {
+            if self.in_flight.contains(seq) {
                 continue;
             }
             let slot = self.book.lines().get(&(hash, seq), &self.book.table(Space::Lines))?;
@@ -225,14 +180,14 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                 self.release(hash)?;
                 continue;
             };
-            let content = content_of(self.journal.read(pointer.at, u64::from(pointer.len)))?;
+            let content = content_of(self.contents.journal().read(pointer.at, u64::from(pointer.len)))?;
             let candidate = Candidate { seq, pointer, was: Was::Blocked, content };
             out.extend(self.admit(candidate, &mut passed)?);
         }
         while out.len() - first < upto && passed.len() < PASSED_MAX {
             let Some(message) = self.next_ready()? else { break };
             let ReadyMessage { seq, pointer, wire } = message;
-            if !self.claimed.is_empty() && self.claimed.remove(&seq) {
+            if self.in_flight.unclaim(seq) {
                 continue;
             }
             let content = wire.and_then(Content::fresh);
@@ -267,16 +222,13 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             let looked_at = was == Was::Fresh || was_started || self.ready.next_seq() > seq;
             if !looked_at || !self.may_start(hash, seq)? {
                 passed.push(Blocked { seq, was, key: hash, at: pointer.at, len: pointer.len });
-                self.passed.insert(seq, Passed { key: hash, was, pointer });
-                *self.passed_keys.entry(hash).or_default() += 1;
+                self.keys.pass(seq, Passed { key: hash, was, pointer });
                 return Ok(None);
             }
             doomed = self.book.is_key_blocked(hash, seq)?.then_some(Reason::KeyBlocked);
-            self.running.insert(hash, seq);
+            self.keys.start(hash, seq);
         }
-        let receipt = self.receipt(seq);
-        let held = Held { was, key, pointer, receipt: receipt.at, in_line: true, claimed: false, goes: None };
-        self.in_flight.insert(seq, held);
+        let receipt = self.in_flight.hand_out(seq, Held::started(was, key, pointer));
         Ok(Some(Delivery {
             receipt,
             message: content.message,
@@ -290,46 +242,39 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         }))
     }
 
-    pub(crate) fn receipt(&mut self, seq: u64) -> Receipt {
-        self.hand_outs += 1;
-        Receipt { lane: 0, epoch: self.epoch, seq, at: self.hand_outs }
-    }
-
     /// Whether nothing of its key stands before it.
     fn may_start(&mut self, hash: u64, seq: u64) -> Result<bool, EngineError> {
-        if self.running.contains_key(&hash) || self.passed_keys.contains_key(&hash) {
+        if self.keys.is_busy(hash) {
             return Ok(false);
         }
         Ok(self.book.first_in_line(hash)?.is_none_or(|((_, first), _)| first >= seq))
     }
 
     /// A delivery came back unstarted: it waits again where it was.
-    pub(crate) fn put_back(&mut self, delivery: Delivery, held: Held) -> Result<(), EngineError> {
+    pub(crate) fn put_back(&mut self, delivery: Delivery, mut held: Held) -> Result<(), EngineError> {
         let seq = delivery.receipt.seq;
         // One that was claimed before its turn is met again when that comes.
-        let is_ahead = held.was == Was::Fresh && held.claimed && self.claimed.remove(&seq);
+        let is_ahead = held.was == Was::Fresh && held.claimed && self.in_flight.unclaim(seq);
         if held.was == Was::Fresh && held.key.is_none() && !is_ahead {
-            self.returned.push_back(delivery);
+            self.in_flight.push_returned(delivery);
             return Ok(());
         }
-        self.in_flight.remove(&seq);
+        self.in_flight.remove(seq);
         // The cleaner may have moved it while it was out.
         let moved = match held.was {
             Was::Waiting { due } => self.book.delay().get(&(due, seq), &self.book.table(Space::Delay))?,
             _ => None,
         };
-        let held = Held { pointer: moved.unwrap_or(held.pointer), ..held };
+        held.pointer = moved.unwrap_or(held.pointer);
         let Some(hash) = held.key else {
             if let Was::Waiting { due } = held.was {
                 self.book.put_back_delayed((due, seq), held.pointer);
             }
             return Ok(());
         };
-        if self.running.get(&hash) == Some(&seq) {
-            self.running.remove(&hash);
-        }
+        self.keys.end(hash, seq);
         if held.claimed {
-            self.key_is_free(hash);
+            self.keys.unhold(hash);
         }
         let slot = self.book.lines().get(&(hash, seq), &self.book.table(Space::Lines))?;
         match (slot, held.was) {
@@ -345,29 +290,11 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             (None, was) => {
                 // It is not in its line yet, and others of its key may come due before it is taken again.
                 let Pointer { at, len, .. } = held.pointer;
-                self.passed.insert(seq, Passed { key: hash, was, pointer: held.pointer });
-                *self.passed_keys.entry(hash).or_default() += 1;
+                self.keys.pass(seq, Passed { key: hash, was, pointer: held.pointer });
                 self.pass_over(vec![Blocked { seq, was, key: hash, at, len }]);
             }
         }
         self.release(hash)
-    }
-
-    /// One less of those that keep a key from being started until they are written.
-    pub(crate) fn key_is_free(&mut self, hash: u64) {
-        if let Some(count) = self.passed_keys.get_mut(&hash) {
-            *count -= 1;
-            if *count == 0 {
-                self.passed_keys.remove(&hash);
-            }
-        }
-    }
-
-    /// Claimed messages that were settled before their turn came are not met any more.
-    fn forget_claimed(&mut self) {
-        while self.claimed.first().is_some_and(|seq| *seq < self.ready.next_seq()) {
-            self.claimed.pop_first();
-        }
     }
 
     fn pass_over(&mut self, passed: Vec<Blocked>) {
@@ -378,39 +305,20 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     /// The stored bytes of a message are damaged: it goes to the dead letters with what is known of it.
     fn doom_damaged(&mut self, seq: u64, was: Was, pointer: Pointer) -> Result<Delivery, EngineError> {
-        let key = self.key_of(seq)?;
+        let key = self.book.key_in_line(seq)?;
         if let Some(hash) = key {
-            self.running.insert(hash, seq);
+            self.keys.start(hash, seq);
         }
-        let receipt = self.receipt(seq);
-        let held = Held { was, key, pointer, receipt: receipt.at, in_line: true, claimed: false, goes: None };
-        self.in_flight.insert(seq, held);
+        let receipt = self.in_flight.hand_out(seq, Held::started(was, key, pointer));
         let (message, meta, history) = (damaged_message(seq)?, Meta::default(), History::default());
         let due = if let Was::Waiting { due } = was { Some(Time::from_millis(due)) } else { None };
         let (arrived, doomed) = (None, Some(Reason::Corrupt));
         Ok(Delivery { receipt, message, meta, history, due, arrived, origin: None, doomed, suspect: None })
     }
 
-    /// The key of a message that stands in line, found the slow way: its content cannot be read.
-    pub(crate) fn key_of(&self, seq: u64) -> Result<Option<u64>, EngineError> {
-        let table = self.book.table(Space::Lines);
-        let mut from = (0, 0);
-        loop {
-            let slots = self.book.lines().range(&from, 1024, &table)?;
-            let Some(((hash, last), _)) = slots.last().copied() else { return Ok(None) };
-            if let Some(((hash, _), _)) = slots.iter().find(|((_, s), _)| *s == seq) {
-                return Ok(Some(*hash));
-            }
-            from = (hash, last + 1);
-        }
-    }
-
     /// Lets blocked messages go that had to wait until the ready ones before them were looked at.
     fn release_looked_at(&mut self) -> Result<(), EngineError> {
-        while let Some((seq, hash)) = self.unlooked.first().copied()
-            && self.ready.next_seq() > seq
-        {
-            self.unlooked.remove(&(seq, hash));
+        while let Some(hash) = self.keys.pop_looked_at(self.ready.next_seq()) {
             self.release(hash)?;
         }
         Ok(())
@@ -427,26 +335,4 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             from = (after, 0);
         }
     }
-
-    /// Reads the frame a letter's pointer means.
-    pub(crate) fn read_letter(&self, pointer: Pointer) -> Result<Frame, ReadError> {
-        let log = if pointer.at & LETTER_LOG == 0 { &self.journal } else { &self.letter_log };
-        log.read(pointer.at & !LETTER_LOG, u64::from(pointer.len))
-    }
-}
-
-/// The content of a frame; damage is `None`, a failing disk is an error.
-pub(crate) fn content_of(frame: Result<Frame, ReadError>) -> Result<Option<Content>, EngineError> {
-    match frame {
-        Ok(frame) => Ok(Content::of(&frame)),
-        Err(ReadError::Rot { .. } | ReadError::Missing { .. }) => Ok(None),
-        Err(error @ ReadError::Io { .. }) => Err(error.into()),
-    }
-}
-
-/// Stands for a message of which nothing can be read.
-pub(crate) fn damaged_message(seq: u64) -> Result<Message, EngineError> {
-    let message =
-        Message::builder(format!("damaged-{seq}")).header("redrive-note", "the stored bytes are damaged");
-    message.build().map_err(|error| EngineError::Damaged(error.to_string()))
 }

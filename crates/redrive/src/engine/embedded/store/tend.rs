@@ -111,12 +111,12 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             Cleaning::Idle => self.consider(),
             Cleaning::Preparing(..) => self.checkpoint(false),
             Cleaning::Persisting(..) => self.checkpoint(true),
-            Cleaning::Carrying(segment, ticket, next) if self.durable >= ticket.0 => match next {
+            Cleaning::Carrying(segment, ticket, next) if self.tickets.is_durable(ticket) => match next {
                 Some(next) => self.scan(segment, next),
                 None => self.tending.cleaning = Cleaning::Persisting(segment, self.book.position()),
             },
             Cleaning::Dropping(segment) => {
-                let log = if segment.letters { &self.letter_log } else { &self.journal };
+                let log = if segment.letters { self.contents.letter_log() } else { self.contents.journal() };
                 if log.start() >= segment.end {
                     self.tending.cleaning = Cleaning::Idle;
                     self.tending.considered = 0;
@@ -143,7 +143,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     /// The oldest segment of the journal, if everything in it has left the ready state and it is worth it; with
     /// whether it must be scanned.
     fn journal_candidate(&mut self) -> Option<(Segment, bool)> {
-        let segments = self.journal.segments();
+        let segments = self.contents.journal().segments();
         let (base, end) = (segments.first()?.0, segments.get(1)?.0);
         let ready_from = self.ready.resume_from(self.book.departed().prefix()).0;
         if end > ready_from || end > self.book.position() {
@@ -162,12 +162,12 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     /// Whether a segment without live frames may still hold state frames of letters in the letter log.
     fn says_something_of_letters(&self) -> bool {
-        self.book.live().any_in(LETTER_LOG..u64::MAX) || self.letter_log.segments().len() > 1
+        self.book.live().any_in(LETTER_LOG..u64::MAX) || self.contents.letter_log().segments().len() > 1
     }
 
     /// The oldest segment of the letter log, if more than half of the log is dead.
     fn letter_candidate(&mut self) -> Option<(Segment, bool)> {
-        let segments = self.letter_log.segments();
+        let segments = self.contents.letter_log().segments();
         let (base, end) = (segments.first()?.0, segments.get(1)?.0);
         let total: u64 = segments.iter().map(|(_, len)| len).sum();
         let live = self.book.live().bytes_in(LETTER_LOG..u64::MAX);
@@ -192,7 +192,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             moves.extend(self.still_waits(seq, stored)?);
         }
         relocation.moves = moves;
-        let ticket = self.ticket();
+        let ticket = self.tickets.issue();
         self.post(Command::Relocate { ticket, relocation });
         self.tending.cleaning = Cleaning::Carrying(segment, ticket, next);
         Ok(())
@@ -201,11 +201,11 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     /// What the cleaner read in the tables may be over by now, or on its way to be: then it is not carried forward, or
     /// an index that is built anew would bring it back. What only changed the place where it waits is carried there.
     fn still_waits(&self, seq: u64, stored: Stored) -> Result<Option<(u8, u64, Stored)>, IndexError> {
-        if self.in_flight.get(&seq).is_some_and(|held| held.goes.is_some()) {
+        if self.in_flight.get(seq).is_some_and(|held| held.goes.is_some()) {
             return Ok(None);
         }
         let due = stored.due.unwrap_or(0);
-        if let Some(passed) = self.passed.get(&seq)
+        if let Some(passed) = self.keys.passed(seq)
             && passed.was == (Was::Waiting { due })
         {
             return Ok(Some((FLAG_BLOCKED, seq, Stored { key: Some(passed.key), ..stored })));

@@ -1,0 +1,134 @@
+//! Reads the content of messages and letters from both logs.
+
+use bytes::Bytes;
+use redrive_core::{Message, Meta, Reason};
+
+use crate::engine::embedded::disk::real::Disk;
+use crate::engine::embedded::index::tables::{LetterSlot, Pointer};
+use crate::engine::embedded::journal::frame::Frame;
+use crate::engine::embedded::journal::log::ReadError;
+use crate::engine::embedded::journal::reader::Reader;
+use crate::engine::embedded::journal::record::{AcceptedBody, Stored, kind};
+use crate::engine::embedded::write::writer::LETTER_LOG;
+use crate::engine::history::History;
+use crate::engine::letter::Letter;
+use crate::engine::seam::EngineError;
+
+/// What a frame holds of a message.
+pub(crate) struct Content {
+    pub(crate) message: Message,
+    pub(crate) meta: Meta,
+    pub(crate) history: History,
+    /// Whether it stands in the line of its key already.
+    pub(crate) in_line: bool,
+    pub(crate) due: Option<u64>,
+}
+
+impl Content {
+    /// The message in a frame of whatever kind; `None` if the frame does not hold one.
+    pub(crate) fn of(frame: &Frame) -> Option<Self> {
+        if frame.kind == kind::ACCEPTED {
+            let body = AcceptedBody::read(frame.body.clone())?;
+            return Self::fresh(body.wire).map(|fresh| Self { due: body.due, ..fresh });
+        }
+        let stored = Stored::read(frame.body.clone())?;
+        let message = Message::from_wire(stored.wire).ok()?;
+        Some(Self {
+            message,
+            meta: stored.meta,
+            history: History::from_raw(stored.history),
+            in_line: stored.key.is_some(),
+            due: stored.due,
+        })
+    }
+
+    pub(crate) fn fresh(wire: Bytes) -> Option<Self> {
+        let message = Message::from_wire(wire).ok()?;
+        let meta = Meta { created: message.created(), deadline: message.deadline(), ..Meta::default() };
+        Some(Self { message, meta, history: History::default(), in_line: false, due: None })
+    }
+}
+
+/// Both logs of a store, for reading.
+#[derive(Debug)]
+pub(crate) struct Contents<D: Disk> {
+    journal: Reader<D>,
+    letter_log: Reader<D>,
+}
+
+impl<D: Disk> Contents<D> {
+    pub(crate) fn new(journal: Reader<D>, letter_log: Reader<D>) -> Self {
+        Self { journal, letter_log }
+    }
+
+    pub(crate) fn journal(&self) -> &Reader<D> {
+        &self.journal
+    }
+
+    pub(crate) fn letter_log(&self) -> &Reader<D> {
+        &self.letter_log
+    }
+
+    /// The content of a frame; `None` if it is damaged.
+    pub(crate) fn at(&self, pointer: Pointer) -> Result<Option<Content>, EngineError> {
+        if pointer.len == 0 {
+            return Ok(None);
+        }
+        content_of(self.journal.read(pointer.at, u64::from(pointer.len)))
+    }
+
+    pub(crate) fn stored_letter(&self, slot: &LetterSlot) -> Result<Option<Stored>, EngineError> {
+        match self.read_letter(slot.pointer) {
+            Ok(frame) => Ok(Stored::read(frame.body)),
+            Err(ReadError::Rot { .. } | ReadError::Missing { .. }) => Ok(None),
+            Err(error @ ReadError::Io { .. }) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn letter(&self, seq: u64, slot: &LetterSlot) -> Result<Letter, EngineError> {
+        let stored = self.stored_letter(slot)?;
+        let content = stored.and_then(|stored| {
+            let message = Message::from_wire(stored.wire).ok()?;
+            Some((message, stored.meta, History::from_raw(stored.history)))
+        });
+        let damaged = content.is_none();
+        let (message, meta, history) = match content {
+            Some(content) => content,
+            None => (damaged_message(seq)?, Meta::default(), History::default()),
+        };
+        let meta = Meta { replays: slot.replays, ..meta };
+        let reason = if damaged { Reason::Corrupt } else { slot.reason };
+        Ok(Letter {
+            id: seq,
+            state: slot.state,
+            reason,
+            dead_at: slot.dead_at,
+            job: slot.jobs.last().copied(),
+            message,
+            meta,
+            history,
+        })
+    }
+
+    /// Reads the frame a letter's pointer means.
+    fn read_letter(&self, pointer: Pointer) -> Result<Frame, ReadError> {
+        let log = if pointer.at & LETTER_LOG == 0 { &self.journal } else { &self.letter_log };
+        log.read(pointer.at & !LETTER_LOG, u64::from(pointer.len))
+    }
+}
+
+/// The content of a frame; damage is `None`, a failing disk is an error.
+pub(crate) fn content_of(frame: Result<Frame, ReadError>) -> Result<Option<Content>, EngineError> {
+    match frame {
+        Ok(frame) => Ok(Content::of(&frame)),
+        Err(ReadError::Rot { .. } | ReadError::Missing { .. }) => Ok(None),
+        Err(error @ ReadError::Io { .. }) => Err(error.into()),
+    }
+}
+
+/// Stands for a message of which nothing can be read.
+pub(crate) fn damaged_message(seq: u64) -> Result<Message, EngineError> {
+    let message =
+        Message::builder(format!("damaged-{seq}")).header("redrive-note", "the stored bytes are damaged");
+    message.build().map_err(|error| EngineError::Damaged(error.to_string()))
+}
