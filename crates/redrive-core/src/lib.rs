@@ -44,7 +44,7 @@ pub use message::{Message, MessageBuilder, MessageParts};
 pub use meta::Meta;
 pub use pick::Pick;
 pub use policy::{Policy, PolicyBuilder, PolicyFault, PolicyFaults, PolicySettings, PolicyWarning};
-pub use random::Random;
+pub use random::{Random, SplitMix64};
 pub use ratio::Ratio;
 pub use reason::Reason;
 pub use schedule::Schedule;

@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use crate::time::millis;
-use crate::{Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, Time, after, decide, expired};
+use crate::{
+    Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, SplitMix64, Time, after, decide, expired,
+};
 
 /// How many messages are followed. A share is then right to about a thousandth.
 pub const MESSAGES: u32 = 100_000;
@@ -69,7 +71,7 @@ impl OutageForecast {
         let outage_ms = millis(outage).max(1);
         let messages = messages.max(1);
         let mut followed = Followed { dead: 0, wasted: 0, recoveries_ms: Vec::new() };
-        let mut dice = Dice(0x5eed_0f0f_7a6e_0001);
+        let mut dice = SplitMix64::new(0x5eed_0f0f_7a6e_0001);
         for i in 0..messages {
             // Evenly over the outage, each somewhere in its own part of it.
             let share = (f64::from(i) + Random(dice.draw()).unit()) / f64::from(messages);
@@ -106,7 +108,7 @@ struct Followed {
 
 impl Followed {
     /// One message from its arrival to its end.
-    fn follow(&mut self, policy: &Policy, outage_ms: u64, arrival_ms: u64, dice: &mut Dice) {
+    fn follow(&mut self, policy: &Policy, outage_ms: u64, arrival_ms: u64, dice: &mut SplitMix64) {
         let failed = Outcome::failed(Class::Transient);
         let mut now = Time::from_millis(arrival_ms);
         let mut meta = Meta { created: now, deadline: policy.deadline(now), ..Meta::default() };
@@ -181,17 +183,4 @@ fn smooth(load: &[f64]) -> Vec<f64> {
         near.iter().sum::<f64>() / near.len() as f64
     };
     (0..load.len()).map(mean).collect()
-}
-
-/// Splitmix64: the numbers only have to be well spread and always the same.
-struct Dice(u64);
-
-impl Dice {
-    fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
 }

@@ -1,6 +1,5 @@
 //! Named sets of settings, as data. Every value can be overridden; the words are those of the configuration.
 
-use crate::Class;
 use crate::protection::failure_kind::Counted;
 use crate::text::nearest::nearest;
 
@@ -167,24 +166,6 @@ pub fn nearest_name(name: &str) -> Option<&'static str> {
     nearest(name, ALL.iter().map(|profile| profile.name))
 }
 
-/// The two status lists of preset `seed-strict`, literally. Class tables of the sinks refine them.
-pub mod seed_strict {
-    use super::Class;
-
-    pub const RETRYABLE: [u16; 5] = [429, 500, 502, 503, 504];
-    pub const PERMANENT: [u16; 4] = [400, 401, 404, 410];
-
-    /// The class of a status; `None` for one that is in neither list.
-    pub fn class_of(status: u16) -> Option<Class> {
-        match status {
-            429 => Some(Class::RateLimited),
-            _ if RETRYABLE.contains(&status) => Some(Class::Transient),
-            _ if PERMANENT.contains(&status) => Some(Class::Permanent),
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,20 +202,5 @@ mod tests {
                 ("worker", Some(4), None),
             ]
         );
-    }
-
-    #[test]
-    fn the_strict_lists_are_those_of_the_seed() {
-        // S1-6 S1-7 S1-17
-        assert_eq!(seed_strict::class_of(429), Some(Class::RateLimited));
-        for status in [500, 502, 503, 504] {
-            assert_eq!(seed_strict::class_of(status), Some(Class::Transient), "{status}");
-        }
-        for status in [400, 401, 404, 410] {
-            assert_eq!(seed_strict::class_of(status), Some(Class::Permanent), "{status}");
-        }
-        for status in [200, 403, 501] {
-            assert_eq!(seed_strict::class_of(status), None, "{status}");
-        }
     }
 }

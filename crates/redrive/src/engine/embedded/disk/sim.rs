@@ -8,7 +8,9 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::real::{Disk, DiskFile, Standing};
-use super::sim_inode::{Change, Inode, Random};
+use redrive_core::SplitMix64;
+
+use super::sim_inode::{Change, Inode};
 
 /// The operations that can be made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +52,7 @@ impl SimDisk {
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> Self {
         let state = self.lock();
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         let mut after = State { free_bytes: state.free_bytes, ..State::default() };
         let all: BTreeSet<&String> = state.names.keys().chain(state.synced_names.keys()).collect();
         for name in all {

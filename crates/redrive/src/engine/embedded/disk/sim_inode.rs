@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use redrive_core::SplitMix64;
+
 const SECTOR: usize = 512;
 
 #[derive(Debug, Default)]
@@ -64,7 +66,7 @@ impl Inode {
         self.unsynced.push(change);
     }
 
-    pub(crate) fn after_cut(&self, random: &mut Random) -> Vec<u8> {
+    pub(crate) fn after_cut(&self, random: &mut SplitMix64) -> Vec<u8> {
         let mut disk = self.synced.clone();
         if self.unsynced.is_empty() {
             return disk;
@@ -96,18 +98,5 @@ impl Inode {
         };
         disk.resize(len, 0);
         disk
-    }
-}
-
-/// SplitMix64: small, and the same everywhere.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
     }
 }

@@ -1,17 +1,8 @@
 //! Power cuts by the thousand: what was synced is there, in order, and nothing is invented.
 
+use redrive_core::SplitMix64;
+
 use super::*;
-
-/// SplitMix64, so that a seed tells the whole story.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        (z ^ (z >> 29)) % bound
-    }
-}
 
 /// What a checker outside of the disk remembers.
 #[derive(Default)]
@@ -45,7 +36,7 @@ impl Witness {
     }
 }
 
-fn work(log: &mut Log<SimDisk>, witness: &mut Witness, dice: &mut Dice, steps: u64) {
+fn work(log: &mut Log<SimDisk>, witness: &mut Witness, dice: &mut SplitMix64, steps: u64) {
     for _ in 0..steps {
         match dice.below(16) {
             0..=8 => {
@@ -73,7 +64,7 @@ fn work(log: &mut Log<SimDisk>, witness: &mut Witness, dice: &mut Dice, steps: u
 #[test]
 fn after_thousands_of_power_cuts_in_a_row_everything_synced_is_there() {
     for seed in 0..2000 {
-        let mut dice = Dice(seed);
+        let mut dice = SplitMix64::new(seed);
         let segment_bytes = [300, 1500, 6000][dice.below(3) as usize];
         let mut disk = SimDisk::new();
         let mut witness = Witness::default();
@@ -100,7 +91,7 @@ fn after_thousands_of_power_cuts_in_a_row_everything_synced_is_there() {
 fn a_failure_at_any_operation_and_a_power_cut_lose_nothing_that_was_synced() {
     let ops = [SimOp::Create, SimOp::Remove, SimOp::Write, SimOp::Sync, SimOp::SyncDir];
     for seed in 0..2000 {
-        let mut dice = Dice(seed);
+        let mut dice = SplitMix64::new(seed);
         let mut disk = SimDisk::new();
         let (mut durable, mut start, mut written) = (0, 0, Vec::new());
         for round in 0..4 {
