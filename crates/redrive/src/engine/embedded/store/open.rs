@@ -206,7 +206,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         disk: disk.clone(),
         journal,
         letters,
-        tables: tables,
+        tables,
         dedup: options.dedup,
         recent,
         next_seq: store.book.next_seq(),
