@@ -113,7 +113,7 @@ impl InFlight {
 
     /// The delivery that the receipt settles. One of an earlier hand-out or another opening settles nothing, and nothing is
     /// settled twice.
-    pub(crate) fn to_settle(&mut self, receipt: &Receipt) -> Option<&mut Held> {
+    pub(crate) fn unsettled_mut(&mut self, receipt: &Receipt) -> Option<&mut Held> {
         let (epoch, at) = (self.epoch, receipt.at);
         let is_valid = |held: &&mut Held| held.goes.is_none() && receipt.epoch == epoch && at == held.receipt;
         self.held.get_mut(&receipt.seq).filter(is_valid)
@@ -195,10 +195,13 @@ mod tests {
         let held = Held::started(Was::Fresh, None, Pointer::new(0, 64));
         let first = in_flight.hand_out(3, held);
         let second = in_flight.hand_out(3, held);
-        assert!(in_flight.to_settle(&first).is_none(), "it is of an earlier hand-out");
-        assert!(in_flight.to_settle(&Receipt { epoch: 6, ..second }).is_none(), "it is of another opening");
-        in_flight.to_settle(&second).unwrap().goes = Some(Goes::Out);
-        assert!(in_flight.to_settle(&second).is_none(), "it has a verdict already");
+        assert!(in_flight.unsettled_mut(&first).is_none(), "it is of an earlier hand-out");
+        assert!(
+            in_flight.unsettled_mut(&Receipt { epoch: 6, ..second }).is_none(),
+            "it is of another opening"
+        );
+        in_flight.unsettled_mut(&second).unwrap().goes = Some(Goes::Out);
+        assert!(in_flight.unsettled_mut(&second).is_none(), "it has a verdict already");
         assert!(in_flight.of_receipt(&second).is_some() && in_flight.of_receipt(&first).is_none());
     }
 

@@ -197,7 +197,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         let mut closings = Vec::new();
         for Settlement { delivery, verdict, attempt } in batch {
             let receipt = delivery.receipt;
-            let Some(held) = self.in_flight.to_settle(&receipt) else { continue };
+            let Some(held) = self.in_flight.unsettled_mut(&receipt) else { continue };
             if verdict == Verdict::Release {
                 let held = *held;
                 self.put_back(delivery, held)?;
