@@ -17,7 +17,7 @@ use super::slot::Place;
 use super::state::State;
 use super::transaction::Transactions;
 use super::trim::LetterTrimmer;
-use crate::engine::wall_time;
+use crate::clock::wall_time;
 use crate::record::{CopyRecord, Reader};
 use crate::topics::Topics;
 use crate::{Cluster, KafkaPipeline};

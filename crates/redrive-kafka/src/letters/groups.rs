@@ -8,7 +8,8 @@ use rdkafka::{Offset, TopicPartitionList};
 use redrive::engine::EngineError;
 
 use super::mirror::partitions_in;
-use crate::{Cluster, scan};
+use crate::Cluster;
+use crate::topics::scan;
 
 const WAIT: Duration = Duration::from_secs(10);
 

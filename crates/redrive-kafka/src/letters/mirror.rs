@@ -16,9 +16,9 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::index::Told;
 use super::shelf::Shelf;
 use super::slot::Place;
-use crate::absent::{Absent, UNANSWERED_MAX};
+use crate::client::problems::Trouble;
+use crate::consume::membership::{Absent, UNANSWERED_MAX};
 use crate::record::{Read, Reader};
-use crate::trouble::Trouble;
 
 /// How long the thread waits for a state when there is nothing to do.
 const WAIT: Duration = Duration::from_millis(10);

@@ -14,7 +14,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as Record, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 
-use crate::desk;
+use crate::client::problems;
 
 /// How long one look for acknowledgements takes. Longer ones would be waited out in full.
 const LOOK: Duration = Duration::from_millis(1);
@@ -56,7 +56,7 @@ impl ClientContext for Acks {
         if facility == "TXNERR" {
             *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(message.to_owned());
         }
-        desk::log(level, facility, message);
+        problems::log(level, facility, message);
     }
 }
 

@@ -22,10 +22,11 @@ use super::leaving::{Rules, Stretch};
 use super::shelf::Shelf;
 use super::slot::Place;
 use super::state::State;
+use crate::Cluster;
+use crate::client::problems::unavailable;
 use crate::record::{CopyRecord, LetterMarks, Origin, headers};
-use crate::scan::Scan;
+use crate::topics::scan::Scan;
 use crate::topics::{ANSWER_WITHIN, Topics, wait};
-use crate::{Cluster, engine};
 
 const FLUSH_MAX: Duration = Duration::from_secs(30);
 /// Records that are on their way at once.
@@ -116,7 +117,7 @@ impl LetterTrimmer {
     fn stretches(&self) -> Result<Vec<Stretch>, EngineError> {
         let spans = Scan::new(&self.cluster)?.spans(&self.topics.dlq)?;
         let inner = self.shelf.lock();
-        let stretch = |span: &crate::scan::Span| {
+        let stretch = |span: &crate::topics::scan::Span| {
             let next = inner.letters_next.get(&span.partition).copied().unwrap_or(span.low);
             Stretch { partition: span.partition, low: span.low, next: next.clamp(span.low, span.end) }
         };
@@ -235,5 +236,5 @@ fn flush(producer: &BaseProducer<Places>) -> Result<(), EngineError> {
 
 #[expect(clippy::needless_pass_by_value, reason = "a function for map_err")]
 fn failed(error: KafkaError) -> EngineError {
-    engine::unavailable(&error)
+    unavailable(&error)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redrive::engine::{LetterChange, LetterState, ReplayAnswer};
 use redrive_core::Time;
 use redrive_kafka::letters::{Letters, Rules, Trimmed};
-use redrive_kafka::scan::Scan;
+use redrive_kafka::topics::scan::Scan;
 
 use crate::desk::{Desk, NOW, eventually, ids, job, state_of};
 

@@ -10,7 +10,7 @@ use rdkafka::Message as _;
 use rdkafka::message::BorrowedMessage;
 use redrive::engine::EngineError;
 use redrive_kafka::record::{CopyRecord, Read, Reader};
-use redrive_kafka::scan::{Scan, Span};
+use redrive_kafka::topics::scan::{Scan, Span};
 use redrive_kafka::topics::{Topics, survey};
 use redrive_kafka::{Cluster, KafkaPipeline};
 use serde::Deserialize;

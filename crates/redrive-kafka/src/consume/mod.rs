@@ -1,0 +1,22 @@
+//! Reading the group's partitions on a thread of its own.
+//!
+//! - `poll`: the polling thread, with `rebalance`, `rejoin` and `read`; `callbacks`: what librdkafka reports to it
+//! - `membership`: whether the process is still in its group
+//! - `plan`, `assign`, [`begin`], `growth`: where partitions begin, also when topics got more of them
+//! - [`mailbox`], `room`: between the polling thread and the engine
+
+pub mod mailbox;
+pub(crate) mod room;
+
+pub(crate) mod callbacks;
+pub(crate) mod membership;
+
+pub(crate) mod assign;
+pub mod begin;
+pub(crate) mod growth;
+pub(crate) mod plan;
+
+pub(crate) mod poll;
+mod read;
+mod rebalance;
+mod rejoin;

@@ -1,0 +1,9 @@
+//! Which message may have killed a process.
+//!
+//! - `reservation`: what may run is committed before it runs; `started`: a local file of what runs
+//! - `suspects`: what follows for the next owner of a partition; `crashes`: how that is written into a commit
+
+pub(crate) mod crashes;
+pub(crate) mod reservation;
+pub(crate) mod started;
+pub(crate) mod suspects;
