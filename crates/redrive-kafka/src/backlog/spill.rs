@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use redrive::engine::history::History;
-use redrive_core::{Message, Meta, Reason, Time};
+use redrive_core::{Message, Reason};
 
+use crate::record::meta::{META_BYTES, get_meta, get_part, get_time, put_meta, put_time};
 use crate::record::{Carried, Waiting};
 
 /// A file that has this much is left to become empty, and the next one begun.
@@ -27,6 +28,8 @@ pub struct Spilled {
     file: u64,
     at: u64,
     len: u32,
+    /// The checksum of its bytes, in memory: the files never outlive the process.
+    crc: u32,
 }
 
 #[derive(Debug)]
@@ -72,7 +75,12 @@ impl Spill {
             part.written = u64::MAX;
             return None;
         }
-        let spilled = Spilled { file: part.number, at: part.written, len: self.buffer.len() as u32 };
+        let spilled = Spilled {
+            file: part.number,
+            at: part.written,
+            len: self.buffer.len() as u32,
+            crc: crc32fast::hash(&self.buffer),
+        };
         part.written += self.buffer.len() as u64;
         part.live += 1;
         Some(spilled)
@@ -102,10 +110,14 @@ impl Spill {
         }
     }
 
+    /// The message, unless its bytes were damaged.
     pub fn read(&self, spilled: &Spilled) -> Option<Waiting> {
         let part = self.parts.iter().find(|part| part.number == spilled.file)?;
         let mut bytes = vec![0; spilled.len as usize];
         part.file.read_exact_at(&mut bytes, spilled.at).ok()?;
+        if crc32fast::hash(&bytes) != spilled.crc {
+            return None;
+        }
         decode(Bytes::from(bytes))
     }
 
@@ -146,14 +158,8 @@ fn remove_left_over(state_dir: &Path) {
     }
 }
 
-fn put_time(buffer: &mut BytesMut, time: Option<Time>) {
-    // Times are never the very first instant: there a due time and no due time mean the same.
-    buffer.put_u64_le(time.map_or(0, |time| time.as_millis().saturating_add(1)));
-}
-
-fn get_time(bytes: &mut Bytes) -> Option<Time> {
-    bytes.get_u64_le().checked_sub(1).map(Time::from_millis)
-}
+/// What stands before the parts of variable length.
+const HEAD_BYTES: usize = 8 + 8 + 8 + 1 + 1 + 8 + META_BYTES;
 
 fn encode(buffer: &mut BytesMut, waiting: &Waiting) {
     let Waiting { offset, number, message, meta, history, due, doomed, carried, arrived: _ } = waiting;
@@ -161,17 +167,9 @@ fn encode(buffer: &mut BytesMut, waiting: &Waiting) {
     buffer.put_u64_le(*number);
     put_time(buffer, *due);
     buffer.put_u8(doomed.map_or(0, Reason::code));
-    buffer.put_u8(u8::from(carried.job.is_some()) | u8::from(meta.deferred) << 1);
+    buffer.put_u8(u8::from(carried.job.is_some()));
     buffer.put_u64_le(carried.job.unwrap_or_default());
-    buffer.put_u64_le(meta.created.as_millis());
-    put_time(buffer, meta.deadline);
-    for count in [meta.attempts, meta.uncounted, meta.reconnects, meta.crashes, meta.replays] {
-        buffer.put_u32_le(count);
-    }
-    put_time(buffer, meta.last_crash);
-    put_time(buffer, meta.first_failed);
-    buffer.put_u64_le(meta.held_ms);
-    buffer.put_u64_le(meta.last_delay_ms);
+    put_meta(buffer, meta);
     let topic = carried.topic.as_deref().unwrap_or_default();
     for part in [topic.as_bytes(), history.raw(), message.wire()] {
         buffer.put_u32_le(part.len() as u32);
@@ -179,32 +177,21 @@ fn encode(buffer: &mut BytesMut, waiting: &Waiting) {
     }
 }
 
+/// `None` if these are not the bytes of a message: whatever the file holds, nothing here panics.
 fn decode(mut bytes: Bytes) -> Option<Waiting> {
+    if bytes.len() < HEAD_BYTES {
+        return None;
+    }
     let bytes = &mut bytes;
     let (offset, number, due) = (bytes.get_u64_le(), bytes.get_u64_le(), get_time(bytes));
     let doomed = Reason::from_code(bytes.get_u8());
-    let (flags, job) = (bytes.get_u8(), bytes.get_u64_le());
-    let (has_job, deferred) = (flags & 1 != 0, flags & 2 != 0);
-    let mut meta = Meta {
-        created: Time::from_millis(bytes.get_u64_le()),
-        deadline: get_time(bytes),
-        attempts: bytes.get_u32_le(),
-        uncounted: bytes.get_u32_le(),
-        reconnects: bytes.get_u32_le(),
-        crashes: bytes.get_u32_le(),
-        replays: bytes.get_u32_le(),
-        deferred,
-        ..Meta::default()
-    };
-    meta.last_crash = get_time(bytes);
-    meta.first_failed = get_time(bytes);
-    meta.held_ms = bytes.get_u64_le();
-    meta.last_delay_ms = bytes.get_u64_le();
+    let (has_job, job) = (bytes.get_u8() != 0, bytes.get_u64_le());
+    let meta = get_meta(bytes)?;
     let mut part = || {
-        let len = bytes.get_u32_le() as usize;
-        bytes.split_to(len)
+        let len = (bytes.len() >= 4).then(|| bytes.get_u32_le())?;
+        get_part(bytes, len as usize)
     };
-    let (topic, history, wire) = (part(), part(), part());
+    let (topic, history, wire) = (part()?, part()?, part()?);
     let topic = (!topic.is_empty()).then(|| Arc::from(String::from_utf8_lossy(&topic)));
     Some(Waiting {
         offset,
@@ -217,4 +204,59 @@ fn decode(mut bytes: Bytes) -> Option<Waiting> {
         doomed,
         carried: Carried { topic, job: has_job.then_some(job) },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::{Meta, Time};
+
+    use super::*;
+
+    fn waiting() -> Waiting {
+        Waiting {
+            offset: 7,
+            number: 9,
+            message: Message::builder("o-1").key("k").payload("{}").build().unwrap(),
+            meta: Meta { attempts: 3, deferred: true, ..Meta::default() },
+            history: History::default(),
+            due: Some(Time::from_millis(5_000)),
+            arrived: None,
+            doomed: None,
+            carried: Carried { topic: Some("orders".into()), job: Some(4) },
+        }
+    }
+
+    /// The length of a part was once believed as it stood in the file.
+    #[test]
+    fn damaged_bytes_are_no_message_and_no_panic() {
+        let mut buffer = BytesMut::new();
+        encode(&mut buffer, &waiting());
+        let whole = buffer.freeze();
+        assert!(decode(whole.clone()).is_some_and(|back| back.meta == waiting().meta));
+        for len in 0..whole.len() {
+            assert!(decode(whole.slice(..len)).is_none(), "{len} of {} bytes", whole.len());
+        }
+        for at in 0..whole.len() {
+            let mut damaged = BytesMut::from(&whole[..]);
+            damaged[at] = 0xff;
+            let _ = decode(damaged.freeze());
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_in_the_file_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spill = Spill::new(dir.path(), "orders");
+        let spilled = spill.write(&waiting()).unwrap();
+        assert!(spill.read(&spilled).is_some());
+        let file = &spill.parts[0].file;
+        for at in 0..u64::from(spilled.len) {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).unwrap();
+            file.write_all_at(&[byte[0] ^ 4], at).unwrap();
+            assert!(spill.read(&spilled).is_none(), "byte {at}");
+            file.write_all_at(&byte, at).unwrap();
+        }
+        assert!(spill.read(&spilled).is_some());
+    }
 }
