@@ -8,13 +8,13 @@ use redrive::engine::ProblemKind;
 use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
 
-use crate::commit::progress::{CHUNK, Standing};
+use crate::commit::progress::{CHUNK, Standing, chunk_bytes};
 use crate::consume::room::Room;
 use crate::crash::reservation::Reservation;
-use crate::crash::started::{self, Started};
+use crate::crash::started;
 use crate::crash::suspects::Suspected;
-use crate::record::topic_hash;
-use crate::record::{Carried, Waiting};
+
+use crate::record::{Carried, Origin, Replaces, Waiting, number_of, topic_hash};
 use crate::topics::LaneKind;
 
 /// A message that was handed out, and what the delivery does not say of it.
@@ -128,6 +128,8 @@ pub struct Lane {
     pub suspected: Suspected,
     /// Since when the prefix stands where it stands.
     pub stuck: (u64, Option<Instant>),
+    /// Whether nothing more of it starts because one of its records cannot be written.
+    pub is_held: bool,
 }
 
 impl Lane {
@@ -173,6 +175,7 @@ impl Lane {
             hurries: false,
             suspected,
             stuck: (committed, None),
+            is_held: false,
         }
     }
 
@@ -223,6 +226,59 @@ impl Lane {
         true
     }
 
+    /// Whether a message of a tier may be handed out: that it may run is committed.
+    pub fn is_reserved(&self, waiting: &Waiting) -> bool {
+        self.reserved.admits_due(waiting.due.unwrap_or_default().as_millis())
+    }
+
+    /// Whether a record is the one that gave its message its number.
+    pub fn is_original(&self, waiting: &Waiting) -> bool {
+        self.kind == LaneKind::Source
+            && waiting.number == number_of(self.partition, waiting.offset.cast_signed())
+    }
+
+    /// Where one of its records is.
+    pub fn origin_at(&self, offset: u64) -> Origin {
+        Origin { topic: Arc::clone(&self.topic), partition: self.partition, offset: offset.cast_signed() }
+    }
+
+    /// One of its records, as a copy would name it.
+    pub fn record_at(&self, offset: u64) -> Replaces {
+        Replaces { topic: self.topic_hash, partition: self.partition, offset }
+    }
+
+    /// The bitmaps to be written into `T.progress`, and those to be deleted there because the commit has passed them.
+    pub fn take_bitmaps(&mut self) -> Vec<(u64, Option<Vec<u8>>)> {
+        let passed = self.committed / CHUNK;
+        self.dirty.retain(|chunk| *chunk >= passed);
+        let mut records: Vec<(u64, Option<Vec<u8>>)> = Vec::new();
+        if self.overflows && self.writing.is_none() {
+            for chunk in std::mem::take(&mut self.dirty) {
+                records.push((chunk, Some(chunk_bytes(&self.done, chunk))));
+                let (first, last) = self.written.unwrap_or((chunk, chunk));
+                self.written = Some((first.min(chunk), last.max(chunk)));
+            }
+            self.writing =
+                Some(Writing { open: records.len(), marks: self.marks, prefix: self.done.prefix() });
+            self.keep_written();
+        }
+        if let Some((first, last)) = self.written
+            && first < passed
+        {
+            records.extend((first..passed.min(last + 1)).map(|chunk| (chunk, None)));
+            self.written = (passed <= last).then_some((passed, last));
+        }
+        records
+    }
+
+    /// One of its bitmaps is in `T.progress`.
+    pub fn bitmap_stored(&mut self) {
+        if let Some(writing) = &mut self.writing {
+            writing.open = writing.open.saturating_sub(1);
+        }
+        self.keep_written();
+    }
+
     /// Notes that a record is handed out.
     pub fn hand_out(&mut self, offset: u64, out: Out) {
         self.taken = self.taken.max(offset + 1);
@@ -264,6 +320,27 @@ impl Lane {
         }
     }
 
+    /// The broker says where the partition ends; `is_met` if the client has fetched everything before that.
+    pub fn ends_at(&mut self, end: u64, is_met: bool) {
+        if is_met {
+            self.is_empty_up_to(end);
+        }
+        // The end of a topic that is written in transactions is no record.
+        if self.kind != LaneKind::Replay {
+            self.end = self.end.max(end);
+            if self.next >= end {
+                self.end_met();
+            }
+        }
+    }
+
+    /// Something came of it.
+    pub fn resumed(&mut self) {
+        if self.stopped.take_if(|stopped| stopped.kind != ProblemKind::LostRange).is_some() {
+            tracing::info!(topic = %self.topic, partition = self.partition, "the partition is read again");
+        }
+    }
+
     /// Whether something has to be committed.
     pub fn has_news(&self) -> bool {
         self.marks > self.kept
@@ -291,12 +368,12 @@ impl Lane {
     }
 
     /// What the last note of an owner says; `leaves` if suspects of a tier are left.
-    pub fn standing_at_end(&self, leaves: bool, started: &Started) -> Standing<'_> {
+    pub fn standing_at_end(&self, leaves: bool, run: Option<u64>, id: u64) -> Standing<'_> {
         if self.reserved.is_unlimited() {
-            return Standing { clean: !self.is_busy(), of: Some(started.id()), ..Standing::default() };
+            return Standing { clean: !self.is_busy(), of: Some(id), ..Standing::default() };
         }
         let (taken, named) = (self.taken, Some(self.suspected.named_at_end()));
-        let (by, of) = (self.vouched(started.run()), Some(started.id()));
+        let (by, of) = (self.vouched(run), Some(id));
         if self.is_busy() {
             let taken = taken.max(self.suspected.below());
             let until = self.until();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redrive::engine::{Event, Ticket};
 
-use crate::backlog::lane::Lane;
+use crate::backlog::lanes::Lanes;
 
 #[derive(Debug)]
 struct Open {
@@ -60,10 +60,10 @@ impl Tickets {
     /// What is durable, if that is news: all batches up to one; and where `is_held`, so that the first may be open for long,
     /// each of those behind it too. What was marked in an assignment that is over will be repeated by somebody; nobody has
     /// to wait for it.
-    pub fn durable(&mut self, lanes: &[Lane], epoch: u32, is_held: bool, out: &mut Vec<Event>) {
+    pub fn durable(&mut self, lanes: &Lanes, is_held: bool, out: &mut Vec<Event>) {
         let is_kept = |open: &Open| {
             let kept = |(lane, mark): &(usize, u64)| lanes.get(*lane).is_none_or(|lane| lane.kept >= *mark);
-            open.copies == 0 && (open.epoch != epoch || open.marks.iter().all(kept))
+            open.copies == 0 && (open.epoch != lanes.epoch() || open.marks.iter().all(kept))
         };
         let mut last = None;
         while let Some(first) = self.open.first_entry().filter(|first| is_kept(first.get())) {
@@ -89,63 +89,55 @@ impl Tickets {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use redrive::engine::completion::CompletionSet;
-
     use super::*;
-    use crate::consume::room::Room;
-    use crate::crash::suspects::Suspected;
-    use crate::topics::LaneKind;
+    use crate::backlog::lanes::tests::lanes;
 
-    fn lane(kept: u64) -> Lane {
-        let room = Arc::new(Room::new(1, 1));
-        let lane =
-            Lane::new(LaneKind::Source, "t".into(), 0, CompletionSet::default(), Suspected::default(), room);
-        Lane { kept, ..lane }
+    /// Lanes in the epoch 3 of which so many marks of the first are committed.
+    fn kept(marks: u64) -> Lanes {
+        let mut lanes = lanes();
+        lanes[0].kept = marks;
+        lanes
     }
 
-    fn durable(tickets: &mut Tickets, lanes: &[Lane], epoch: u32, is_held: bool) -> Vec<Event> {
+    fn durable(tickets: &mut Tickets, lanes: &Lanes, is_held: bool) -> Vec<Event> {
         let mut out = Vec::new();
-        tickets.durable(lanes, epoch, is_held, &mut out);
+        tickets.durable(lanes, is_held, &mut out);
         out
     }
 
     #[test]
     fn batches_become_durable_in_the_order_they_were_given() {
         let mut tickets = Tickets::default();
-        let (first, second) = (tickets.begin(1), tickets.begin(1));
+        let (first, second) = (tickets.begin(3), tickets.begin(3));
         tickets.copying(first);
         tickets.marked(second, 0, 3);
-        assert_eq!(durable(&mut tickets, &[lane(9)], 1, false), []);
+        assert_eq!(durable(&mut tickets, &kept(9), false), []);
         tickets.marked(first, 0, 5);
         tickets.copied(first);
-        assert_eq!(durable(&mut tickets, &[lane(4)], 1, false), []);
-        assert_eq!(durable(&mut tickets, &[lane(5)], 1, false), [Event::Durable(second)]);
-        assert_eq!(durable(&mut tickets, &[lane(5)], 1, false), [], "it is told once");
+        assert_eq!(durable(&mut tickets, &kept(4), false), []);
+        assert_eq!(durable(&mut tickets, &kept(5), false), [Event::Durable(second)]);
+        assert_eq!(durable(&mut tickets, &kept(5), false), [], "it is told once");
     }
 
     #[test]
     fn a_batch_that_is_held_does_not_hold_up_those_behind_it() {
         let mut tickets = Tickets::default();
-        let [first, second, third, fourth] = [(); 4].map(|()| tickets.begin(1));
+        let [first, second, third, fourth] = [(); 4].map(|()| tickets.begin(3));
         tickets.copying(second);
         tickets.marked(fourth, 0, 7);
-        let told = durable(&mut tickets, &[lane(5)], 1, true);
+        let told = durable(&mut tickets, &kept(5), true);
         assert_eq!(told, [Event::Durable(first), Event::DurableAlone(third)]);
         tickets.copied(second);
-        assert_eq!(
-            durable(&mut tickets, &[lane(7)], 1, true),
-            [Event::Durable(fourth)],
-            "with the one before it"
-        );
+        assert_eq!(durable(&mut tickets, &kept(7), true), [Event::Durable(fourth)], "with the one before it");
     }
 
     #[test]
     fn nobody_waits_for_marks_in_partitions_that_are_gone() {
         let mut tickets = Tickets::default();
-        let ticket = tickets.begin(1);
+        let ticket = tickets.begin(3);
         tickets.marked(ticket, 3, 7);
-        assert_eq!(durable(&mut tickets, &[], 2, false), [Event::Durable(ticket)]);
+        let mut gone = kept(0);
+        gone.end();
+        assert_eq!(durable(&mut tickets, &gone, false), [Event::Durable(ticket)]);
     }
 }

@@ -120,23 +120,23 @@ pub enum Order {
     Commit {
         epoch: u32,
         round: u64,
-        places: Vec<Place>,
+        places: Vec<PartitionCommit>,
     },
     /// What was handed out is settled, or the time for that is over: commit this and let the partitions go.
     Release {
         epoch: u32,
-        places: Vec<Place>,
+        places: Vec<PartitionCommit>,
     },
     /// Commit this and leave.
     Close {
         epoch: u32,
-        places: Vec<Place>,
+        places: Vec<PartitionCommit>,
     },
 }
 
 /// An offset to be committed, with what stands beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PartitionCommit {
     pub topic: Arc<str>,
     pub partition: i32,
     pub offset: u64,

@@ -1,7 +1,7 @@
 //! Reading the group's partitions on a thread of its own.
 //!
 //! - `poll`: the polling thread, with `rebalance`, `rejoin` and `read`; `callbacks`: what librdkafka reports to it
-//! - `membership`: whether the process is still in its group
+//! - `membership`: whether the process is still in its group; `ownership`: whether its partitions are certainly its own
 //! - `plan`, `assign`, [`begin`], `growth`: where partitions begin, also when topics got more of them
 //! - [`mailbox`], `room`: between the polling thread and the engine
 
@@ -10,6 +10,7 @@ pub(crate) mod room;
 
 pub(crate) mod callbacks;
 pub(crate) mod membership;
+pub(crate) mod ownership;
 
 pub(crate) mod assign;
 pub mod begin;

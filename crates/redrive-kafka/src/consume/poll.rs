@@ -17,7 +17,7 @@ use rdkafka::{ClientConfig, Message as _};
 
 use crate::commit::committer::Committer;
 use crate::consume::callbacks::Desk;
-use crate::consume::mailbox::{FailKind, LaneEnd, Mailbox, Note, Order, Place};
+use crate::consume::mailbox::{FailKind, LaneEnd, Mailbox, Note, Order, PartitionCommit};
 use crate::consume::membership::{self, Absent, Fenced};
 use crate::consume::plan::Plan;
 use crate::consume::room::Room;
@@ -194,7 +194,7 @@ impl Polling {
         epoch == self.epoch && !self.lanes.is_empty() && !self.consumer.assignment_lost()
     }
 
-    fn commit(&mut self, epoch: u32, round: u64, places: &[Place]) {
+    fn commit(&mut self, epoch: u32, round: u64, places: &[PartitionCommit]) {
         if !self.owns(epoch) {
             let problem = Some("the partitions belong to somebody else by now".to_owned());
             return self.mailbox.tell(Note::Committed { round, problem });
@@ -206,7 +206,7 @@ impl Polling {
     }
 
     /// What is wrong, if the commit could not be begun.
-    fn hand_over(&self, round: u64, places: &[Place]) -> Option<String> {
+    fn hand_over(&self, round: u64, places: &[PartitionCommit]) -> Option<String> {
         let list = match listed(places) {
             Ok(list) => list,
             Err(error) => return Some(error.to_string()),
@@ -216,7 +216,7 @@ impl Polling {
     }
 
     /// Commits and serves the consumer until the answer is there.
-    pub(crate) fn commit_and_wait(&mut self, places: &[Place]) -> Option<String> {
+    pub(crate) fn commit_and_wait(&mut self, places: &[PartitionCommit]) -> Option<String> {
         let until = Instant::now() + LAST_COMMIT_MAX;
         let mut open = usize::from(self.committing.is_some());
         if !places.is_empty() {
@@ -305,7 +305,7 @@ fn first_epoch() -> u32 {
     since.as_millis() as u32
 }
 
-fn listed(places: &[Place]) -> Result<TopicPartitionList, KafkaError> {
+fn listed(places: &[PartitionCommit]) -> Result<TopicPartitionList, KafkaError> {
     let mut list = TopicPartitionList::with_capacity(places.len());
     for place in places {
         let mut element = list.add_partition(&place.topic, place.partition);

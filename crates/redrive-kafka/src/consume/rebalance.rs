@@ -10,7 +10,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use crate::consume::assign::{self, Begun};
 use crate::consume::begin;
 use crate::consume::callbacks::Change;
-use crate::consume::mailbox::{Assigned, FailKind, Note, Place};
+use crate::consume::mailbox::{Assigned, FailKind, Note, PartitionCommit};
 use crate::consume::plan::AssignFault;
 use crate::consume::poll::{Polling, Reading};
 use crate::topics::{EXTEND_TIERS, TopicsFault};
@@ -57,7 +57,7 @@ impl Polling {
         }
     }
 
-    pub(crate) fn release(&mut self, places: &[Place]) {
+    pub(crate) fn release(&mut self, places: &[PartitionCommit]) {
         if let Some(problem) = self.commit_and_wait(places) {
             tracing::warn!(problem, "the last commit before partitions go failed; some deliveries repeat");
         }

@@ -1,20 +1,14 @@
-//! The engine of one pipeline: the parts together.
+//! The engine of one pipeline: it wires the parts, each of which owns its state.
+//!
+//! - `open`: opens the topics, joins the group, makes the parts
+//! - `engine`: what happens when partitions come and go, records arrive and time passes
+//! - `settle`: what becomes of a delivery, up to the acknowledgement of its copy
+//! - `serve`: the seam to the dispatcher
 
-mod absorb;
-mod blocked;
-mod condition;
-mod cut;
 mod engine;
-mod flow;
-mod late;
-mod meeting;
 mod open;
-mod pending;
-mod reserve;
 mod serve;
 mod settle;
-mod take;
-mod tend;
-mod unwritten;
 
 pub use engine::KafkaEngine;
+pub(crate) use open::open;

@@ -1,44 +1,53 @@
 //! Opening a pipeline: its topics are looked at, its letters are read beside, the group is joined.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use redrive::engine::numbers::NumberMap;
-use redrive::engine::{EngineError, Execution, Ordering, StoreOptions};
+use redrive::engine::{EngineError, Ordering, StoreOptions};
 use redrive_core::Time;
 
-use super::engine::{Claim, DueReserve, KafkaEngine, Target};
-use super::flow::Traffic;
-use super::meeting::PassedOver;
-use super::tend::{STRAGGLER_AFTER, TEND_EVERY};
-use super::unwritten::Unwritten;
-use crate::backlog::keys::Keys;
+use super::engine::{KafkaEngine, Upkeep};
+use crate::backlog::key_order::KeyOrder;
+use crate::backlog::lanes::Lanes;
 use crate::backlog::lookahead::LookAhead;
+use crate::backlog::queue::Backlog;
 use crate::backlog::spill::Spill;
 use crate::client::problems::unavailable;
+use crate::clock::Interval;
+use crate::commit::commits::Commits;
 use crate::commit::tickets::Tickets;
 use crate::consume::begin;
 use crate::consume::growth;
 use crate::consume::mailbox::Mailbox;
+use crate::consume::ownership::Ownership;
 use crate::consume::plan::{ASK_MAX, Plan};
 use crate::consume::poll::Poller;
-use crate::crash::started::Started;
-use crate::duplicates::died::Died;
-use crate::duplicates::twins::Twins;
+use crate::crash::ledger::CrashLedger;
+use crate::duplicates::detector::Duplicates;
 use crate::group::control::Control;
 use crate::group::standing::Watcher;
+use crate::group::status::GroupStatus;
 use crate::letters::Letters;
 use crate::options::{Cluster, KafkaPipeline, Only};
+use crate::produce::copies::Copies;
 use crate::produce::outbox::Outbox;
 use crate::produce::spool::Spool;
+use crate::produce::targets::TargetTopics;
+use crate::produce::transit::Transit;
+use crate::produce::unwritten::Unwritten;
 use crate::record::Reader;
-use crate::topics::LaneKind;
 use crate::topics::trim::Trimmer;
-use crate::topics::{self, Topics};
+use crate::topics::{self, LaneKind, Topics};
 
+const COMMIT_EVERY: Duration = Duration::from_millis(100);
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+const STRAGGLERS_EVERY: Duration = Duration::from_secs(5);
+/// A waiting message that holds the committed offset up for this long is written again.
+const STRAGGLER_AFTER: Duration = Duration::from_mins(10);
 /// How long what is in flight may take when partitions are wanted by others, unless the pipeline says. They wait for it
 /// meanwhile.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -55,131 +64,95 @@ const LOOK_AHEAD_RECORDS: usize = 1_000_000;
 /// What librdkafka may have fetched and nobody has read, for all partitions together.
 const PREFETCH_KBYTES: usize = 64 << 10;
 
-impl KafkaEngine {
-    /// Opens a pipeline: checks or makes its topics, begins to read its letters, joins the group.
-    pub fn open(
-        cluster: &Cluster,
-        pipeline: &KafkaPipeline,
-        options: StoreOptions,
-    ) -> Result<Self, EngineError> {
-        let ordered = options.ordering == Ordering::Key;
-        if ordered {
-            topics::refuse_uneven(cluster, pipeline)?;
-        }
-        let topics = topics::prepare(cluster, pipeline, cluster.topics)?;
-        let config = cluster.consumer(&pipeline.name);
-        let counts = Counts::ask(&config, cluster, pipeline, &topics)?;
-        let mailbox = Arc::new(Mailbox::default());
-        let outbox = Outbox::new(cluster.producer(), &mailbox).map_err(|error| unavailable(&error))?;
-        let control = Control::follow(cluster, &topics, &mailbox).map_err(|error| unavailable(&error))?;
-        let letters = Letters::open(cluster, pipeline, &topics)?;
-        let read = read_topics(pipeline, &topics);
-        let plan = Plan {
-            pipeline: pipeline.name.clone(),
-            source: topics.source.as_str().into(),
-            topics: read.iter().map(|(name, kind)| (Arc::from(name.as_str()), *kind)).collect(),
-            start: cluster.start,
-            progress: topics.progress.clone(),
-            owned: topics.clone(),
-            letters: topics.dlq.clone(),
-            reader: cluster.reader(),
-            cluster: cluster.clone(),
-            description: pipeline.clone(),
-            ordered,
-            source_records: if ordered {
-                ORDERED_RECORDS * counts.of(&topics.source).max(1) as usize
-            } else {
-                SOURCE_RECORDS
-            },
-            source_bytes: if ordered {
-                ORDERED_BYTES * counts.of(&topics.source).max(1) as usize
-            } else {
-                SOURCE_BYTES
-            },
-            tier_records: LOOK_AHEAD_RECORDS,
-        };
-        let source = Arc::clone(&plan.source);
-        let names: Vec<String> = read.into_iter().map(|(name, _)| name).collect();
-        let watched = names.iter().map(|name| Arc::from(name.as_str())).collect();
-        let drain = drain(cluster, pipeline, options.drain);
-        let config = consumer_config(config, &names, &counts);
-        let poller = Poller::start(&config, &names, plan, Reader::new(pipeline), drain, &mailbox)
-            .map_err(|error| unavailable(&error))?;
-        let state_dir = cluster.state_dir.join("kafka");
-        let target = |name: &str| Target { name: name.into(), partitions: counts.of(name) };
-        let tiers = topics.tiers.iter().map(|(delay, name)| (*delay, target(name))).collect();
-        Ok(Self {
-            pipeline: pipeline.clone(),
-            options,
-            source,
-            group: cluster.group.clone(),
-            tiers,
-            replay_topic: target(&topics.replay),
-            dlq: target(&topics.dlq),
-            dlq_state: target(&topics.dlq_state),
-            progress: target(&topics.progress),
-            mailbox,
-            poller,
-            outbox,
-            _trimmer: Trimmer::start(cluster, &topics, letters.trimmer(cluster)),
-            letters,
-            control,
-            watcher: Watcher::start(cluster, watched),
-            traffic: Traffic::default(),
-            name: cluster.process_name(),
-            spool: Spool::open(state_dir.join("spool").join(&pipeline.name), Instant::now()),
-            unwritten: Unwritten::default(),
-            ending: BTreeSet::new(),
-            epoch: 0,
-            lanes: Vec::new(),
-            by_name: HashMap::new(),
-            suspected_before: HashMap::new(),
-            ahead: LookAhead::new(Spill::new(&state_dir, &pipeline.name)),
-            under_way: BTreeSet::new(),
-            put_back: NumberMap::default(),
-            copying: BTreeSet::new(),
-            keys: Keys::default(),
-            key_order_voided: 0,
-            held_back: HashSet::new(),
-            twins: Twins::default(),
-            letter_ends: Vec::new(),
-            died: Died::default(),
-            passed_over: PassedOver::default(),
-            unsure: None,
-            unsettled: Vec::new(),
-            heard: Instant::now(),
-            gap_max: cluster.session() / 2,
-            tickets: Tickets::default(),
-            dues: DueReserve::default(),
-            share: None,
-            started: match options.execution {
-                Execution::InProcess => Started::open(&state_dir, &pipeline.name),
-                Execution::Elsewhere => Started::off(&state_dir, &pipeline.name),
-            },
-            reminder: state_dir.join(format!("{}.reminder", pipeline.name)),
-            committing: None,
-            refused: false,
-            rounds: 0,
-            commit_every: Duration::from_millis(100),
-            last_commit: Instant::now(),
-            last_progress: Instant::now(),
-            last_tending: Instant::now(),
-            last_watch: Instant::now(),
-            tend_every: TEND_EVERY,
-            straggler_after: STRAGGLER_AFTER,
-            claim: Claim::Ours,
-            drain,
-            now: Time::ZERO,
-            gated: false,
-            odd_to_due: false,
-            next_source: 0,
-            failed: None,
-            closed: false,
-            last_answer: None,
-            notes: Vec::new(),
-            ended: Vec::new(),
-        })
+/// Opens a pipeline: checks or creates its topics, begins to read its letters, joins the group.
+pub(crate) fn open(
+    cluster: &Cluster,
+    pipeline: &KafkaPipeline,
+    options: StoreOptions,
+) -> Result<KafkaEngine, EngineError> {
+    let ordered = options.ordering == Ordering::Key;
+    if ordered {
+        topics::refuse_uneven(cluster, pipeline)?;
     }
+    let topics = topics::prepare(cluster, pipeline, cluster.topics)?;
+    let config = cluster.consumer(&pipeline.name);
+    let counts = Counts::ask(&config, cluster, pipeline, &topics)?;
+    let mailbox = Arc::new(Mailbox::default());
+    let outbox = Outbox::new(cluster.producer(), &mailbox).map_err(|error| unavailable(&error))?;
+    let control = Control::follow(cluster, &topics, &mailbox).map_err(|error| unavailable(&error))?;
+    let letters = Letters::open(cluster, pipeline, &topics)?;
+    let read = read_topics(pipeline, &topics);
+    let plan = Plan {
+        pipeline: pipeline.name.clone(),
+        source: topics.source.as_str().into(),
+        topics: read.iter().map(|(name, kind)| (Arc::from(name.as_str()), *kind)).collect(),
+        start: cluster.start,
+        progress: topics.progress.clone(),
+        owned: topics.clone(),
+        letters: topics.dlq.clone(),
+        reader: cluster.reader(),
+        cluster: cluster.clone(),
+        description: pipeline.clone(),
+        ordered,
+        source_records: if ordered {
+            ORDERED_RECORDS * counts.of(&topics.source).max(1) as usize
+        } else {
+            SOURCE_RECORDS
+        },
+        source_bytes: if ordered {
+            ORDERED_BYTES * counts.of(&topics.source).max(1) as usize
+        } else {
+            SOURCE_BYTES
+        },
+        tier_records: LOOK_AHEAD_RECORDS,
+    };
+    let source = Arc::clone(&plan.source);
+    let names: Vec<String> = read.into_iter().map(|(name, _)| name).collect();
+    let watched = names.iter().map(|name| Arc::from(name.as_str())).collect();
+    let drain = drain(cluster, pipeline, options.drain);
+    let config = consumer_config(config, &names, &counts);
+    let poller = Poller::start(&config, &names, plan, Reader::new(pipeline), drain, &mailbox)
+        .map_err(|error| unavailable(&error))?;
+    let state_dir = cluster.state_dir.join("kafka");
+    let now = Instant::now();
+    let spool = Spool::open(state_dir.join("spool").join(&pipeline.name), now);
+    let targets = TargetTopics::new(&topics, |name| counts.of(name));
+    let ahead = LookAhead::new(Spill::new(&state_dir, &pipeline.name));
+    Ok(KafkaEngine {
+        pipeline: pipeline.clone(),
+        name: cluster.process_name(),
+        reminder: state_dir.join(format!("{}.reminder", pipeline.name)),
+        poller,
+        ownership: Ownership::new(now, cluster.session() / 2, drain),
+        lanes: Lanes::new(&mailbox),
+        backlog: Backlog::new(Arc::clone(&source), pipeline.blocking, ahead, KeyOrder::new(&options)),
+        source,
+        duplicates: Duplicates::default(),
+        ledger: CrashLedger::open(&state_dir, &pipeline.name, &options),
+        copies: Copies::new(outbox, spool, targets),
+        transit: Transit::default(),
+        unwritten: Unwritten::default(),
+        tickets: Tickets::default(),
+        commits: Commits::new(now, COMMIT_EVERY),
+        _trimmer: Trimmer::start(cluster, &topics, letters.trimmer(cluster)),
+        letters,
+        control,
+        group: GroupStatus::new(cluster.group.clone(), Watcher::start(cluster, watched), &mailbox),
+        mailbox,
+        upkeep: Upkeep {
+            watch: Interval::new(WATCH_EVERY, now),
+            progress: Interval::new(PROGRESS_EVERY, now),
+            stragglers: Interval::new(STRAGGLERS_EVERY, now),
+            straggler_after: STRAGGLER_AFTER,
+        },
+        share: None,
+        now: Time::ZERO,
+        gated: false,
+        failed: None,
+        closed: false,
+        last_answer: None,
+        notes: Vec::new(),
+    })
 }
 
 /// The group gives up on a member that takes longer than its polling interval.

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 use redrive::engine::ingest::Ingest;
 use redrive::engine::{
     Announced, Claimed, Condition, Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange,
-    LetterScan, LetterStanding, LetterState, Oldest, PendingAt, PendingScan, PendingState, Receipt,
-    ReplayAnswer, ReplayJob, Settlement, Ticket,
+    LetterScan, LetterStanding, LetterState, Oldest, Partitions, PendingAt, PendingScan, PendingState,
+    ProblemKind, Receipt, ReplayAnswer, ReplayJob, Settlement, Ticket,
 };
 use redrive::timestamp;
 use redrive_core::Time;
 
-use super::engine::{Claim, KafkaEngine, LastCommit};
-use crate::backlog::keys::hash_of;
+use super::engine::{KafkaEngine, LastCommit};
 use crate::clock::wall_time;
 use crate::consume::mailbox::Order;
 use crate::group::control::Pause;
@@ -24,19 +23,17 @@ const CLOSE_MAX: Duration = Duration::from_secs(30);
 const CLOSE_STEP: Duration = Duration::from_millis(2);
 /// While partitions are held back, due messages do not come by time alone.
 const HELD_BACK_STEP: Duration = Duration::from_millis(20);
-/// Messages that are looked at for the oldest.
-const OLDEST_OF: usize = 64;
 
 impl Engine for KafkaEngine {
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
         self.check()?;
-        self.hand_out(now, room, out);
+        self.hand_out(now, room, false, out);
         Ok(())
     }
 
     fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
         self.check()?;
-        self.hand_out_only_due(now, room, out);
+        self.hand_out(now, room, true, out);
         Ok(())
     }
 
@@ -59,29 +56,23 @@ impl Engine for KafkaEngine {
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
         self.check()?;
-        Ok(self.give(batch))
+        Ok(self.settle_batch(batch))
     }
 
     fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
-        self.absorb(out);
+        self.report(out);
         self.check()
     }
 
     fn next_due(&self) -> Option<Time> {
-        if self.gated || self.control.is_paused() || self.claim != Claim::Ours {
+        if self.gated || self.control.is_paused() || !self.ownership.is_ours() {
             return None;
         }
-        let first = |set: &std::collections::BTreeSet<(u64, u64)>| {
-            set.first().map(|(due, _)| Time::from_millis(*due))
-        };
-        let under_way = self.under_way.first().map(|(due, ..)| Time::from_millis(*due));
-        let put_back = self.put_back.values().min().copied();
-        let next =
-            [self.ahead.next_due(), under_way, put_back, first(&self.copying)].into_iter().flatten().min()?;
-        let starts = self.held_back.is_empty()
+        let next = [self.backlog.next_due(), self.transit.next_due()].into_iter().flatten().min()?;
+        let starts = !self.backlog.is_holding_back()
             && self.control.is_known()
-            && !self.twins.is_reading()
-            && self.unsure.is_none()
+            && !self.duplicates.is_reading()
+            && !self.ownership.is_unsure()
             && self.unwritten.is_empty();
         if starts { Some(next) } else { Some(next.max(self.now.plus(HELD_BACK_STEP))) }
     }
@@ -103,19 +94,21 @@ impl Engine for KafkaEngine {
 
     fn counts(&self) -> Counts {
         let letters = self.letters.counts();
+        let (delayed, held) = self.backlog.delayed();
+        let keys = self.backlog.keys();
         let mut counts = Counts {
-            delayed: (self.ahead.len() - self.ahead.held() + self.copying.len() + self.put_back.len()) as u64,
-            held: self.ahead.held() as u64,
-            key_wait: self.keys.blocked() as u64,
-            key_order_voided: self.key_order_voided,
+            delayed: delayed - held + self.transit.delayed(),
+            held,
+            key_wait: keys.waiting() as u64,
+            key_order_voided: keys.voided(),
             letters_open: letters.open,
             letters_replaying: letters.replaying,
             letters_succeeded: letters.succeeded,
             letters_discarded: letters.discarded,
-            in_flight: self.ending.len() as u64,
+            in_flight: self.transit.finishing(),
             ..Counts::default()
         };
-        for lane in &self.lanes {
+        for lane in self.lanes.iter() {
             counts.in_flight += lane.out.len() as u64;
             match lane.kind {
                 LaneKind::Source => counts.ready += lane.fifo.len() as u64 + lane.unread(),
@@ -127,14 +120,50 @@ impl Engine for KafkaEngine {
     }
 
     fn condition(&self) -> Condition {
-        self.describe_condition()
+        let letters = self.letters.counts();
+        let stopped = self.lanes.iter().filter(|lane| lane.stopped.is_some()).count() as u64;
+        let blocked = self.unwritten.lanes();
+        let mut condition = Condition {
+            letters_loading: !self.letters.are_loaded(),
+            partitions: Partitions {
+                reading: (self.lanes.len() as u64).saturating_sub(stopped + blocked),
+                blocked,
+                stopped,
+                unassigned: 0,
+            },
+            spooled: self.copies.spooled() as u64,
+            letter_twins: letters.twins,
+            foreign_letters: letters.unreadable,
+            passed_over: self.duplicates.skipped(),
+            ..Condition::default()
+        };
+        self.group.describe(&self.lanes, &mut condition);
+        for lane in self.lanes.iter() {
+            if let Some(stopped) = &lane.stopped {
+                let place = format!("{}/{}", lane.topic, lane.partition);
+                condition.problem(stopped.kind, place, &stopped.problem);
+            }
+        }
+        let topics = self.copies.topics();
+        for (source, tier) in self.backlog.separated(&self.lanes, topics.beside_source()) {
+            let text = format!(
+                "{tier} is not assigned to this member, so key order cannot be kept and nothing of the partition is \
+                 delivered; all members must run with the same tiers, each with as many partitions as the source"
+            );
+            condition.problem(ProblemKind::Assign, source, text);
+        }
+        if let Some(problem) = self.control.problem(Instant::now()) {
+            condition.problem(ProblemKind::Read, format!("{}.control", self.pipeline.name), problem);
+        }
+        self.unwritten.describe(&self.lanes, &mut condition);
+        if let Some(refusal) = self.letters.refusal(Instant::now()) {
+            condition.problem(ProblemKind::Letters, &*topics.letters().name, refusal);
+        }
+        condition
     }
 
     fn oldest(&mut self) -> Result<Oldest, EngineError> {
-        let fresh =
-            self.lanes.iter().filter_map(|lane| lane.fifo.front()).map(|waiting| waiting.message.created());
-        let due = self.ahead.first(OLDEST_OF).map(|waiting| waiting.message.created());
-        Ok(Oldest { pending: fresh.chain(due).min(), letter: self.letters.oldest() })
+        Ok(Oldest { pending: self.backlog.oldest(&self.lanes), letter: self.letters.oldest() })
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {
@@ -176,13 +205,17 @@ impl Engine for KafkaEngine {
         limit: usize,
         look_max: usize,
     ) -> Result<PendingScan, EngineError> {
-        Ok(self.list_pending(state, after, limit, look_max))
+        Ok(self.backlog.list(&self.lanes, state, after, limit, look_max, self.transit.delayed()))
     }
 
     fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError> {
         self.check()?;
         self.now = now;
-        self.claim_pending(at)
+        if !self.ownership.is_certain() || self.closed || self.duplicates.is_reading() {
+            return Err(EngineError::Unavailable("the partitions are being assigned".to_owned()));
+        }
+        let claimed = self.backlog.claim(&mut self.lanes, at, now);
+        Ok(claimed.map_or(Claimed::NotThere, |delivery| Claimed::Taken(Box::new(delivery))))
     }
 
     fn letter_standings(
@@ -200,21 +233,18 @@ impl Engine for KafkaEngine {
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
         self.check_written(ids)?;
         let answers = self.letters.replay(job, ids, now)?;
-        for (id, answer) in ids.iter().zip(&answers) {
-            let here = || {
-                let partition = self.replay_topic.partition((*id >> 48) as i32);
-                self.by_name.contains_key(&(Arc::clone(&self.replay_topic.name), partition))
-            };
-            if *answer != ReplayAnswer::Replayed || !here() {
+        let replay = self.copies.topics().replay();
+        let replayed = ids.iter().zip(&answers).filter(|(_, answer)| **answer == ReplayAnswer::Replayed);
+        for (id, _) in replayed {
+            if !self.lanes.contains(&replay.name, replay.partition((*id >> 48) as i32)) {
                 continue;
             }
             // Until its record is read it waits here, so that nothing of its key overtakes it.
-            self.put_back.insert(*id, job.due);
-            if self.is_ordered()
-                && let Some(key) = self.letters.letter(*id)?.and_then(|letter| hash_of(&letter.message))
+            self.transit.expect_replay(*id, job.due);
+            if self.backlog.keys().is_ordered()
+                && let Some(letter) = self.letters.letter(*id)?
             {
-                self.keys.letter_closed(key, *id);
-                self.keys.join(key, *id);
+                self.backlog.keys_mut().letter_replayed(&letter.message, *id);
             }
         }
         Ok(answers)
@@ -236,13 +266,13 @@ impl Engine for KafkaEngine {
             return Ok(());
         }
         self.closed = true;
-        self.settle_what_waited();
+        self.settle_deferred();
         let until = Instant::now() + CLOSE_MAX;
-        let safe = self.wait_for_copies(until);
+        let safe = wait_for_copies(self, until);
         self.write_last_progress();
-        let safe = self.wait_for_copies(until) && safe;
-        let places = if self.claim == Claim::LetGo { Vec::new() } else { self.last_places() };
-        self.mailbox.order(Order::Close { epoch: self.epoch, places });
+        let safe = wait_for_copies(self, until) && safe;
+        let places = if self.ownership.is_released() { Vec::new() } else { self.last_commit() };
+        self.mailbox.order(Order::Close { epoch: self.lanes.epoch(), places });
         self.poller.join();
         self.hear();
         self.letters.close();
@@ -250,7 +280,7 @@ impl Engine for KafkaEngine {
             return Err(EngineError::Unavailable("some copies were not acknowledged in time".to_owned()));
         }
         let problem = match self.last_answer.take() {
-            Some(LastCommit::Kept) => {
+            Some(LastCommit::Accepted) => {
                 self.tickets.end();
                 return self.check();
             }
@@ -261,22 +291,19 @@ impl Engine for KafkaEngine {
     }
 }
 
-impl KafkaEngine {
-    /// Waits until nothing is on its way any more; whether that was in time.
-    fn wait_for_copies(&mut self, until: Instant) -> bool {
-        loop {
-            self.hear();
-            self.outbox.poll(&mut self.ended);
-            self.absorb_ended();
-            if self.outbox.is_empty() {
-                return true;
-            }
-            // What cannot be written now is not waited for: its records are not committed.
-            let is_hopeless = self.outbox.failing_count() == self.outbox.len();
-            if is_hopeless || Instant::now() > until || self.failed.is_some() {
-                return false;
-            }
-            std::thread::sleep(CLOSE_STEP);
+/// Waits until every copy is acknowledged; whether that was in time.
+fn wait_for_copies(engine: &mut KafkaEngine, until: Instant) -> bool {
+    loop {
+        engine.hear();
+        engine.copies.poll();
+        engine.handle_written();
+        if engine.copies.is_empty() {
+            return true;
         }
+        // What cannot be written now is not waited for: its records are not committed.
+        if engine.copies.is_stuck() || Instant::now() > until || engine.failed.is_some() {
+            return false;
+        }
+        std::thread::sleep(CLOSE_STEP);
     }
 }

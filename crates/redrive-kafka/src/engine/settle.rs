@@ -1,107 +1,119 @@
-//! Verdicts: what is delivered is marked, what failed is copied to where it goes on, and marked once the copy is safe.
+//! Verdicts: what is delivered is marked, what failed is copied to where it goes on, and marked once the copy is stored.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use rdkafka::error::RDKafkaErrorCode;
-use redrive::engine::{AfterDead, Delivery, EngineError, LetterState, Settlement, Ticket, Verdict};
+use redrive::engine::{Delivery, EngineError, History, Settlement, Ticket, Verdict};
 use redrive_core::{Message, Meta, Time};
 
-use super::engine::{Claim, KafkaEngine, Target, Then, What};
-use crate::backlog::lane::{Lane, Out};
+use super::engine::KafkaEngine;
+use crate::backlog::lane::Out;
 use crate::clock::wall_time;
 use crate::letters::Letters;
+use crate::produce::after::{AfterWrite, CopyKind, Mark};
 use crate::produce::{Body, Ended, Production};
-use crate::record::{CopyRecord, LetterMarks, Origin};
-use crate::record::{Waiting, origin_of};
-use crate::topics::LaneKind;
+use crate::record::{Carried, CopyRecord, LetterMarks, Origin, Waiting, origin_of};
+
+/// A record that a retry replaces, and what is settled with it.
+#[derive(Clone, Copy)]
+struct Settled {
+    lane: usize,
+    offset: u64,
+    key: Option<u64>,
+    ticket: Option<Ticket>,
+}
 
 impl KafkaEngine {
-    pub(crate) fn give(&mut self, batch: Vec<Settlement>) -> Ticket {
-        let ticket = self.tickets.begin(self.epoch);
+    pub(super) fn settle_batch(&mut self, batch: Vec<Settlement>) -> Ticket {
+        let ticket = self.tickets.begin(self.lanes.epoch());
         self.notice_gap();
-        if self.unsure.is_some() && self.claim == Claim::Ours {
-            // Others may have delivered these meanwhile: a copy would be a twin of theirs.
+        if self.ownership.defers() {
             self.tickets.copying(ticket);
-            self.unsettled.push((ticket, batch));
+            self.ownership.defer(ticket, batch);
             return ticket;
         }
         for settlement in batch {
             self.settle_one(settlement, ticket);
         }
         // Whatever ends the process from here on, it was none of these.
-        self.started.flush();
-        self.absorb_ended();
+        self.ledger.flush();
+        self.handle_written();
         ticket
     }
 
     /// The partitions are ours after all, or it does not matter any more.
-    pub(crate) fn settle_what_waited(&mut self) {
-        for (ticket, batch) in std::mem::take(&mut self.unsettled) {
+    pub(super) fn settle_deferred(&mut self) {
+        for (ticket, batch) in self.ownership.take_deferred() {
             for settlement in batch {
                 self.settle_one(settlement, ticket);
             }
             // Like a copy that was waited for: until now the batch was not durable.
             self.tickets.copied(ticket);
         }
-        self.absorb_ended();
+        self.handle_written();
     }
 
     fn settle_one(&mut self, settlement: Settlement, ticket: Ticket) {
         let Settlement { delivery, verdict, attempt } = settlement;
         let receipt = delivery.receipt;
-        let at = receipt.lane as usize;
         // A receipt of an assignment that is over settles nothing: whoever has the partition now delivers it again.
-        if receipt.epoch != self.epoch || at >= self.lanes.len() {
-            return;
-        }
+        let Some(at) = self.lanes.of_receipt(&receipt) else { return };
         let Some(out) = self.lanes[at].out.remove(&receipt.at) else { return };
         if verdict.clears() {
-            self.came_back(at, receipt.at);
+            self.ledger.came_back(&mut self.lanes[at], receipt.at);
         }
         let history = match &attempt {
             Some(attempt) => delivery.history.with(attempt),
             None => delivery.history.clone(),
         };
+        let (number, offset, key) = (receipt.seq, receipt.at, out.key);
         match verdict {
             Verdict::Release => self.take_back(delivery, out),
-            // Its letter came late, from an owner before us: a second one would be a twin, and so would a retry.
-            Verdict::Retry { .. } | Verdict::Dead { .. } if self.is_dead_already(&delivery) => {
-                self.died(out.key, receipt.seq);
-                self.mark(at, receipt.at, Some(ticket));
-                self.pass_over_these(&[(at, receipt.at)]);
+            // Its letter came late, from an owner before us: a second one would be a duplicate, and so would a retry.
+            Verdict::Retry { .. } | Verdict::Dead { .. } if self.has_died(&delivery) => {
+                self.died(key, number);
+                self.mark(at, offset, Some(ticket));
+                self.duplicates.skip(&self.lanes, &[(at, offset)]);
             }
-            Verdict::Done if self.letters.wants_success(receipt.seq, delivery.meta.replays) => {
-                self.tell_success(&delivery, &out, ticket);
+            Verdict::Done if self.letters.wants_success(number, delivery.meta.replays) => {
+                self.write_success(&delivery, &out, ticket);
             }
             Verdict::Done => {
-                if let Some(key) = out.key {
-                    self.keys.stop(key, receipt.seq);
-                    self.keys.leave(key, receipt.seq);
-                }
-                self.mark(at, receipt.at, Some(ticket));
+                self.backlog.keys_mut().finish(key, number);
+                self.mark(at, offset, Some(ticket));
             }
             Verdict::Retry { due, meta } => {
-                if let Some(key) = out.key {
-                    self.keys.stop(key, receipt.seq);
-                }
-                let copy = self.copy_of(receipt.seq, delivery.message, meta, history, &out);
-                let copy = CopyRecord { due: Some(due), ..copy };
-                let target = self.tier_for(&meta, due);
-                self.copying.insert((due.as_millis(), receipt.seq));
-                self.send_copy(&target, copy, (at, receipt.at), out.key, Some(ticket), What::Retry { due });
+                self.backlog.keys_mut().stop(key, number);
+                let copy = self.copy_of(number, delivery.message, meta, history, &out.carried);
+                let settled = Settled { lane: at, offset, key, ticket: Some(ticket) };
+                self.write_retry(copy, due, meta.attempts, settled);
             }
             Verdict::Dead { reason, meta, at: dead_at } => {
-                let copy = self.copy_of(receipt.seq, delivery.message, meta, history, &out);
+                let copy = self.copy_of(number, delivery.message, meta, history, &out.carried);
                 let copy = CopyRecord { reason: Some(reason), dead_at: Some(dead_at), ..copy };
-                let target = self.dlq.clone();
-                self.send_copy(&target, copy, (at, receipt.at), out.key, Some(ticket), What::Dead);
+                self.tickets.copying(ticket);
+                self.transit.finish_sent(number);
+                let (from, epoch) = (self.lanes[at].origin_at(offset), self.lanes.epoch());
+                let (ticket, kind) = (Some(ticket), CopyKind::Letter);
+                self.copies.letter(copy, from, Mark { lane: at, epoch, offset, key, number, ticket, kind });
             }
         }
     }
 
-    fn is_dead_already(&self, delivery: &Delivery) -> bool {
-        self.has_died_late(delivery.receipt.seq, delivery.meta.replays, delivery.meta.created)
+    /// Whether a message that is being delivered has become a letter meanwhile, by an owner before us. Letters of long ago
+    /// do not count: somebody may have moved the group back on purpose.
+    fn has_died(&self, delivery: &Delivery) -> bool {
+        let (number, replays, created) = (delivery.receipt.seq, delivery.meta.replays, delivery.meta.created);
+        self.duplicates.has_died(number, replays, created)
+            || self.letters.has_died_since(self.duplicates.letter_ends(), number, replays, created)
+    }
+
+    /// A delivery that was not started goes back to where it came from.
+    fn take_back(&mut self, delivery: Delivery, out: Out) {
+        let receipt = delivery.receipt;
+        let lane = &mut self.lanes[receipt.lane as usize];
+        self.ledger.did_not_run(lane, receipt.at, delivery.suspect.is_some());
+        self.backlog.take_back(&mut self.lanes, delivery, out, self.now);
     }
 
     fn copy_of(
@@ -109,10 +121,10 @@ impl KafkaEngine {
         number: u64,
         message: Message,
         meta: Meta,
-        history: redrive::engine::History,
-        out: &Out,
+        history: History,
+        carried: &Carried,
     ) -> CopyRecord {
-        let origin = origin_of(number, out.carried.topic.as_ref().unwrap_or(&self.source));
+        let origin = origin_of(number, carried.topic.as_ref().unwrap_or(&self.source));
         CopyRecord {
             message,
             meta,
@@ -121,272 +133,239 @@ impl KafkaEngine {
             due: None,
             reason: None,
             dead_at: None,
-            job: out.carried.job,
+            job: carried.job,
             marks: LetterMarks::default(),
         }
     }
 
-    fn send_copy(
-        &mut self,
-        target: &Target,
-        copy: CopyRecord,
-        (lane, offset): (usize, u64),
-        key: Option<u64>,
-        ticket: Option<Ticket>,
-        what: What,
-    ) {
-        let Lane { topic, partition, .. } = &self.lanes[lane];
-        let from = Origin { topic: Arc::clone(topic), partition: *partition, offset: offset.cast_signed() };
+    fn write_retry(&mut self, copy: CopyRecord, due: Time, attempts: u32, settled: Settled) {
+        let Settled { lane, offset, key, ticket } = settled;
         let number = copy.origin.number();
-        let partition = target.partition(copy.origin.partition);
         if let Some(ticket) = ticket {
             self.tickets.copying(ticket);
         }
-        if what == What::Dead {
-            self.ending.insert(number);
-        }
-        let then = Then::Mark { lane, epoch: self.epoch, offset, key, number, ticket, what };
-        let body = Body::Copy { copy: Box::new(copy), from: Some(from) };
-        let production = Production { topic: Arc::clone(&target.name), partition, body, then };
-        self.outbox.send(production, &mut self.ended);
+        self.transit.retry_sent(due, number);
+        let (from, epoch) = (self.lanes[lane].origin_at(offset), self.lanes.epoch());
+        let mark = Mark { lane, epoch, offset, key, number, ticket, kind: CopyKind::Retry { due } };
+        let copy = CopyRecord { due: Some(due), ..copy };
+        self.copies.retry(copy, attempts, due.since(self.now), from, mark);
     }
 
-    /// A letter that was put back is delivered: that is written before its record is done with.
-    fn tell_success(&mut self, delivery: &Delivery, out: &Out, ticket: Ticket) {
-        let (number, replays) = (delivery.receipt.seq, delivery.meta.replays);
-        let (key, value) = Letters::succeeded_state(number, replays, out.carried.job, wall_time());
+    /// A replayed letter is delivered: that is written before its record is done.
+    fn write_success(&mut self, delivery: &Delivery, out: &Out, ticket: Ticket) {
+        let (receipt, replays) = (delivery.receipt, delivery.meta.replays);
+        let (key, value) = Letters::succeeded_state(receipt.seq, replays, out.carried.job, wall_time());
         self.tickets.copying(ticket);
-        self.ending.insert(number);
-        let then = Then::Mark {
-            lane: delivery.receipt.lane as usize,
-            epoch: self.epoch,
-            offset: delivery.receipt.at,
+        self.transit.finish_sent(receipt.seq);
+        let mark = Mark {
+            lane: receipt.lane as usize,
+            epoch: self.lanes.epoch(),
+            offset: receipt.at,
             key: out.key,
-            number,
+            number: receipt.seq,
             ticket: Some(ticket),
-            what: What::Succeeded { replays },
+            kind: CopyKind::Success { replays },
         };
-        let partition = self.dlq_state.partition((number >> 48) as i32);
-        let body = Body::Plain { key, value: Some(value) };
-        let topic = Arc::clone(&self.dlq_state.name);
-        self.outbox.send(Production { topic, partition, body, then }, &mut self.ended);
+        self.copies.success(key, value, mark);
     }
 
-    /// The tier for a delay: the one of the attempt if the delay fits it, else the shortest that it fits, else the last.
-    pub(crate) fn tier_for(&self, meta: &Meta, due: Time) -> Target {
-        let delay = due.since(self.now);
-        let fits = |tier: &Duration| delay <= *tier * 2;
-        let of_attempt = meta.attempts.checked_sub(1).and_then(|at| self.tiers.get(at as usize));
-        let tier = of_attempt.filter(|(tier, _)| fits(tier));
-        let tier =
-            tier.or_else(|| self.tiers.iter().find(|(tier, _)| fits(tier))).or_else(|| self.tiers.last());
-        // Without tiers a retry waits where letters do that were put back.
-        tier.map_or_else(|| self.replay_topic.clone(), |(_, target)| target.clone())
+    /// Writes a waiting message again at the end of the tier that fits what is left of its delay.
+    pub(super) fn move_straggler(&mut self, lane: usize, waiting: Waiting) {
+        let Waiting { offset, number, message, meta, history, due, carried, .. } = waiting;
+        let due = due.unwrap_or(self.now);
+        let key = self.backlog.keys().key_of(&message);
+        let copy = self.copy_of(number, message, meta, history, &carried);
+        self.write_retry(copy, due, 0, Settled { lane, offset, key, ticket: None });
     }
 
-    /// It has run and the process lives, whatever becomes of its copy.
-    fn came_back(&mut self, at: usize, offset: u64) {
-        let lane = &mut self.lanes[at];
-        lane.suspected.settled(offset);
-        self.started.ended(lane.place, offset);
-    }
-
-    /// A record is done with.
-    pub(crate) fn mark(&mut self, at: usize, offset: u64, ticket: Option<Ticket>) {
-        let lane = &mut self.lanes[at];
-        lane.mark(offset);
-        // Not one that ran here: a twin of it, or a letter of it, was met.
-        if lane.suspected.settled(offset) {
-            self.started.ended(lane.place, offset);
-        }
-        if lane.kind != LaneKind::Source && lane.room.free(1, 0) {
-            self.mailbox.call_reader();
+    /// A record is done.
+    pub(super) fn mark(&mut self, at: usize, offset: u64, ticket: Option<Ticket>) {
+        if self.lanes.mark(at, offset) {
+            self.ledger.cleared(&self.lanes[at], offset);
         }
         if let Some(ticket) = ticket {
-            self.tickets.marked(ticket, at, lane.marks);
+            self.tickets.marked(ticket, at, self.lanes[at].marks);
         }
     }
 
-    /// Hears of copies that were acknowledged or refused.
-    pub(crate) fn absorb_ended(&mut self) {
-        // More than once: a letter that takes the place of one that was refused may be refused at once.
+    fn died(&mut self, key: Option<u64>, number: u64) {
+        let letters = &self.letters;
+        self.backlog.keys_mut().died(key, number, &|number| letters.state_of(number));
+    }
+
+    /// Handles copies that were acknowledged or refused.
+    pub(super) fn handle_written(&mut self) {
+        // More than once: a letter in place of a refused copy may be refused at once.
         loop {
-            let mut ended = std::mem::take(&mut self.ended);
+            let mut ended = self.copies.take_ended();
             for (production, how) in ended.drain(..) {
                 self.production_ended(production, &how);
             }
-            if self.ended.is_empty() {
-                self.ended = ended;
+            if !self.copies.reuse(ended) {
                 return;
             }
         }
     }
 
-    /// A letter may be read from its topic before its acknowledgement is heard. Until then its message is not at its end
+    /// A letter may be read from its topic before its acknowledgement is handled. Until then its message is not finished
     /// here, and nothing may be done with the letter.
-    pub(crate) fn check_written(&mut self, letters: &[u64]) -> Result<(), EngineError> {
-        let is_ending = |engine: &Self| letters.iter().any(|number| engine.ending.contains(number));
-        if is_ending(self) {
-            self.outbox.poll(&mut self.ended);
-            self.absorb_ended();
+    pub(super) fn check_written(&mut self, letters: &[u64]) -> Result<(), EngineError> {
+        let is_finishing = |engine: &Self| letters.iter().any(|number| engine.transit.is_finishing(*number));
+        if is_finishing(self) {
+            self.copies.poll();
+            self.handle_written();
         }
-        if is_ending(self) {
+        if is_finishing(self) {
             return Err(EngineError::Unavailable("a letter of these is still being written".to_owned()));
         }
         Ok(())
     }
 
-    fn production_ended(&mut self, production: Production<Then>, how: &Ended) {
+    fn production_ended(&mut self, production: Production<AfterWrite>, how: &Ended) {
         let stored = match how {
             Ended::Stored { partition, offset } => Some((*partition, *offset)),
             Ended::Refused(code) => return self.refused(production, *code),
             Ended::GivenUp => None,
         };
         match &production.then {
-            Then::Nothing => {}
-            Then::Spooled(path) => self.spooled_stored(path, &production, stored),
-            Then::Progress { lane, epoch } => self.progress_written(*lane, *epoch),
-            Then::Mark { epoch, ticket, .. } if stored.is_none() || *epoch != self.epoch => {
-                if let (Then::Mark { what, number, .. }, Some(_)) = (&production.then, stored) {
-                    self.late_copy_stored(&production, *what, stored, *number);
-                }
-                if let Some(ticket) = ticket {
-                    self.tickets.copied(*ticket);
+            AfterWrite::Nothing => {}
+            AfterWrite::Spooled(path) => {
+                if let Some(stored) = stored {
+                    self.copies.spooled_stored(path, Instant::now());
+                    self.letter_stored(&production, stored);
                 }
             }
-            Then::Mark { lane, offset, key, number, ticket, what, .. } => {
-                // If it is not there any more, a record of it is read already: this one, or one that was thought lost.
-                let is_unread = match what {
-                    What::Retry { due } => self.copying.remove(&(due.as_millis(), *number)),
-                    What::Dead | What::Succeeded { .. } => {
-                        self.ending.remove(number);
+            AfterWrite::Progress { lane, epoch } if *epoch == self.lanes.epoch() => {
+                self.lanes[*lane].bitmap_stored();
+            }
+            AfterWrite::Progress { .. } => {}
+            AfterWrite::Mark(mark) if stored.is_none() || mark.epoch != self.lanes.epoch() => {
+                if let Some(stored) = stored {
+                    self.late_copy_stored(&production, mark, stored);
+                }
+                if let Some(ticket) = mark.ticket {
+                    self.tickets.copied(ticket);
+                }
+            }
+            AfterWrite::Mark(mark) => {
+                // If it is not there any more, a record of it was read already: this one, or one that was thought lost.
+                let is_unread = match mark.kind {
+                    CopyKind::Retry { due } => self.transit.retry_stored(due, mark.number),
+                    CopyKind::Letter | CopyKind::Success { .. } => {
+                        self.transit.finish_stored(mark.number);
                         true
                     }
                 };
-                self.mark(*lane, *offset, *ticket);
+                self.mark(mark.lane, mark.offset, mark.ticket);
                 // The marks first: a batch without open copies may be durable.
-                if let Some(ticket) = ticket {
-                    self.tickets.copied(*ticket);
+                if let Some(ticket) = mark.ticket {
+                    self.tickets.copied(ticket);
                 }
-                self.copy_stored(&production, *what, stored.filter(|_| is_unread), *key, *number);
+                self.copy_stored(&production, mark, stored.filter(|_| is_unread));
             }
         }
     }
 
-    /// Kafka will never take it as it is. Its partition goes on with a letter that is cut; where not even that is taken, it
-    /// is held.
-    fn refused(&mut self, production: Production<Then>, code: RDKafkaErrorCode) {
+    /// Kafka will never accept it as it is. Its partition goes on with a letter that is cut; where not even that is accepted,
+    /// it is held.
+    fn refused(&mut self, production: Production<AfterWrite>, code: RDKafkaErrorCode) {
         match &production.then {
             // The whole copy of a letter that is in the topic, cut. It is offered again.
-            Then::Spooled(path) => {
+            AfterWrite::Spooled(path) => {
                 tracing::warn!(path = %path.display(), %code, "Kafka still refuses a spooled record");
             }
             // Whoever has the partition now has the record.
-            Then::Mark { epoch, ticket, .. } if *epoch != self.epoch => {
-                ticket.iter().for_each(|ticket| self.tickets.copied(*ticket));
+            AfterWrite::Mark(mark) if mark.epoch != self.lanes.epoch() => {
+                mark.ticket.iter().for_each(|ticket| self.tickets.copied(*ticket));
             }
-            _ => match self.letter_that_is_cut(&production, code) {
-                Some(letter) => self.outbox.send(letter, &mut self.ended),
-                None => self.outbox.hold(production, code),
-            },
+            AfterWrite::Mark(Mark { number, .. }) => {
+                let number = *number;
+                if let Some(due) = self.copies.refused(production, code) {
+                    self.transit.retry_became_letter(due, number);
+                }
+            }
+            AfterWrite::Progress { .. } | AfterWrite::Nothing => {
+                self.copies.refused(production, code);
+            }
         }
     }
 
-    /// What else a copy changes that is safe now.
-    fn copy_stored(
-        &mut self,
-        production: &Production<Then>,
-        what: What,
-        stored: Option<(i32, i64)>,
-        key: Option<u64>,
-        number: u64,
-    ) {
-        match (what, stored) {
-            (What::Retry { due }, Some((partition, offset))) => {
-                let lane = self.by_name.get(&(Arc::clone(&production.topic), partition)).copied();
+    /// The copy is a letter of this pipeline: the mirror need not read it to know it.
+    fn letter_stored(&mut self, production: &Production<AfterWrite>, (partition, offset): (i32, i64)) {
+        if let Body::Copy { copy, .. } = &production.body
+            && production.topic == self.copies.topics().letters().name
+        {
+            self.letters.parked(partition, offset, copy);
+        }
+    }
+
+    /// What else is safe now that a copy is stored; `stored` says where, unless a record of it was read already.
+    fn copy_stored(&mut self, production: &Production<AfterWrite>, mark: &Mark, stored: Option<(i32, i64)>) {
+        let Mark { key, number, .. } = *mark;
+        match (mark.kind, stored) {
+            (CopyKind::Retry { due }, Some((partition, offset))) => {
+                let lane = self.lanes.find(&production.topic, partition);
                 let offset = offset.max(0) as u64;
                 match lane {
                     Some(at) if self.lanes[at].next <= offset => {
                         self.lanes[at].end = self.lanes[at].end.max(offset + 1);
-                        self.under_way.insert((due.as_millis(), at, offset));
+                        self.transit.expect(due, at, offset);
                     }
-                    // It was read before its acknowledgement came, and so stands in its line twice; or somebody else
-                    // reads it.
-                    Some(_) | None => self.leave(key, number),
+                    // It was read before its acknowledgement came, and so waits for its key twice; or somebody else reads
+                    // it.
+                    Some(_) | None => self.backlog.keys_mut().leave(key, number),
                 }
             }
-            (What::Dead, Some((partition, offset))) => {
-                if let Body::Copy { copy, .. } = &production.body {
-                    self.letters.parked(partition, offset, copy);
+            (CopyKind::Retry { .. }, None) => self.backlog.keys_mut().leave(key, number),
+            (CopyKind::Letter, stored) => {
+                if let Some(stored) = stored {
+                    self.letter_stored(production, stored);
                 }
                 self.died(key, number);
             }
-            (What::Dead, None) => self.died(key, number),
-            (What::Retry { .. }, None) => self.leave(key, number),
-            (What::Succeeded { replays }, _) => {
+            (CopyKind::Success { replays }, _) => {
                 self.letters.succeeded(number, replays);
-                if let Some(key) = key {
-                    self.keys.stop(key, number);
-                }
-                self.leave(key, number);
+                self.backlog.keys_mut().finish(key, number);
             }
         }
     }
 
-    /// A copy that was written for an assignment that is over is safe.
+    /// A copy that was written for an assignment that is over is stored.
     fn late_copy_stored(
         &mut self,
-        production: &Production<Then>,
-        what: What,
-        stored: Option<(i32, i64)>,
-        number: u64,
+        production: &Production<AfterWrite>,
+        mark: &Mark,
+        (partition, offset): (i32, i64),
     ) {
-        let Some((partition, offset)) = stored else { return };
-        match (what, &production.body) {
-            (What::Retry { .. }, _) => {
-                if let Some(lane) = self.by_name.get(&(Arc::clone(&production.topic), partition)) {
-                    let lane = &mut self.lanes[*lane];
+        match (mark.kind, &production.body) {
+            (CopyKind::Retry { .. }, _) => {
+                if let Some(at) = self.lanes.find(&production.topic, partition) {
+                    let lane = &mut self.lanes[at];
                     lane.end = lane.end.max(offset.max(0) as u64 + 1);
                     lane.late_end = lane.end;
                 }
             }
-            (What::Dead, Body::Copy { copy, from }) => {
+            (CopyKind::Letter, Body::Copy { copy, from }) => {
                 self.letters.parked(partition, offset, copy);
                 if let Some(from) = from {
-                    self.late_letter(from, copy);
+                    self.late_letter_stored(from, copy);
                 }
             }
-            (What::Dead, Body::Plain { .. }) => {}
-            (What::Succeeded { replays }, _) => self.letters.succeeded(number, replays),
+            (CopyKind::Letter, Body::Plain { .. }) => {}
+            (CopyKind::Success { replays }, _) => self.letters.succeeded(mark.number, replays),
         }
     }
 
-    fn leave(&mut self, key: Option<u64>, number: u64) {
-        if let Some(key) = key {
-            self.keys.leave(key, number);
-        }
-    }
-
-    pub(crate) fn died(&mut self, key: Option<u64>, number: u64) {
-        let Some(key) = key else { return };
-        // It may be put back, and read, before the acknowledgement of its letter is heard: then it blocks nobody.
-        let is_put_back = || self.letters.state_of(number) == Some(LetterState::Replaying);
-        if self.options.after_dead == AfterDead::BlockKey && !is_put_back() {
-            self.keys.letter_opened(key, number);
-        }
-        self.keys.stop(key, number);
-        self.keys.leave(key, number);
-    }
-
-    /// Writes a waiting message again at the end of the tier that fits what is left of its delay.
-    pub(crate) fn move_straggler(&mut self, lane: usize, waiting: Waiting) {
-        let Waiting { offset, number, message, meta, history, due, carried, .. } = waiting;
-        let due = due.unwrap_or(self.now);
-        let key = self.is_ordered().then(|| crate::backlog::keys::hash_of(&message)).flatten();
-        let copy = self.copy_of(number, message, meta, history, &Out { carried, key, waits: false });
-        let target = self.tier_for(&Meta { attempts: 0, ..meta }, due);
-        self.copying.insert((due.as_millis(), number));
-        let copy = CopyRecord { due: Some(due), ..copy };
-        self.send_copy(&target, copy, (lane, offset), key, None, What::Retry { due });
+    /// A letter that this process wrote for an earlier assignment is stored: its record, if it has come back to us and
+    /// waits, is done.
+    fn late_letter_stored(&mut self, from: &Origin, letter: &CopyRecord) {
+        let (copies, epoch) = (&self.copies, self.lanes.epoch());
+        let is_replacing = |lane, offset| copies.is_replacing(epoch, lane, offset);
+        let replaced = self.duplicates.replaced_by_late_letter(&self.lanes, from, letter, &is_replacing);
+        let Some((lane, offset)) = replaced else { return };
+        self.mark(lane, offset, None);
+        self.duplicates.skip(&self.lanes, &[(lane, offset)]);
+        let key = self.backlog.keys().key_of(&letter.message);
+        self.died(key, letter.origin.number());
     }
 }

@@ -1,8 +1,18 @@
-//! Writing records: `producer` hands them to librdkafka, [`outbox`] retries them, `spool` stores what Kafka refuses.
+//! Writing records.
+//!
+//! - `copies`: everything the engine writes; `after`: what follows when it is acknowledged; `targets`: to which topics; `cut`: what becomes of a copy that Kafka refuses
+//! - `transit`: messages between two records; `unwritten`: partitions that are held because of a copy
+//! - [`outbox`]: retries until written; `producer`: hands records to librdkafka; `spool`: stores what Kafka refuses
+
+pub(crate) mod after;
+pub(crate) mod copies;
+mod cut;
+pub(crate) mod targets;
+pub(crate) mod transit;
+pub(crate) mod unwritten;
 
 pub mod outbox;
 mod producer;
 pub(crate) mod spool;
 
 pub use producer::{Body, Ended, Production};
-pub(crate) use producer::{Report, Reports, connect, send};

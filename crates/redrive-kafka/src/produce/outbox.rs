@@ -13,10 +13,10 @@ use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{Producer as _, ThreadedProducer};
 
+use super::producer::{Body, Ended, Production, Report, Reports, connect, send};
 use crate::client::problems::Trouble;
 use crate::consume::mailbox::Mailbox;
 use crate::locked::locked;
-use crate::produce::{Body, Ended, Production, Report, Reports, connect, send};
 
 /// How long a copy waits after its first error, twice as long after each further one, and at most.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);

@@ -16,7 +16,7 @@ use redrive::engine::history::History;
 use redrive_core::{Message, Meta, Reason, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::produce::Body;
+use super::producer::Body;
 use crate::record::origin_of;
 use crate::record::{CopyRecord, LetterMarks, Origin};
 

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use rdkafka::error::RDKafkaErrorCode;
 use redrive::engine::Attempt;
-use redrive_core::{Class, Message, MessageParts, Reason};
+use redrive_core::{Class, Message, MessageParts, Reason, Time};
 
-use super::engine::{KafkaEngine, Then, What};
+use super::after::{AfterWrite, CopyKind, Mark};
+use super::producer::{Body, Production};
+use super::targets::TargetTopic;
 use crate::clock::wall_time;
-use crate::produce::{Body, Production};
-use crate::record::{CopyRecord, LetterMarks};
+use crate::record::{CopyRecord, LetterMarks, Origin};
 
 /// What is left of the payload at first; if that is too large as well, nothing of it is.
 const PAYLOAD_BYTES: usize = 16 * 1024;
@@ -83,46 +84,46 @@ fn cut(copy: &CopyRecord, stage: Stage, problem: &str) -> Option<CopyRecord> {
     })
 }
 
-impl KafkaEngine {
-    /// Kafka will never take this copy as it is. `None` if there is nothing left to cut: then it is held.
-    pub(crate) fn letter_that_is_cut(
-        &mut self,
-        production: &Production<Then>,
-        code: RDKafkaErrorCode,
-    ) -> Option<Production<Then>> {
-        let Body::Copy { copy, from } = &production.body else { return None };
-        let Then::Mark { lane, epoch, offset, key, number, ticket, what } = &production.then else {
-            return None;
-        };
-        let stage = next_stage(copy)?;
-        let mut whole = (**copy).clone();
-        if let What::Retry { due } = what {
-            self.copying.remove(&(due.as_millis(), *number));
-            self.ending.insert(*number);
-            whole =
-                CopyRecord { due: None, reason: Some(Reason::Corrupt), dead_at: Some(wall_time()), ..whole };
-        }
-        let left = cut(&whole, stage, &code.to_string())?;
-        let (topic, partition) = (Arc::clone(&self.dlq.name), self.dlq.partition(whole.origin.partition));
-        if stage == Stage::Beginning {
-            tracing::error!(
-                place = %whole.origin, bytes = left.marks.cut, to = %production.topic, %code,
-                "Kafka refuses a record for good; it becomes a dead letter that is cut, and the whole of it goes to the spool"
-            );
-            self.spool.keep(&topic, partition, &whole, from.as_ref(), &code.to_string());
-        }
-        let then = Then::Mark {
-            lane: *lane,
-            epoch: *epoch,
-            offset: *offset,
-            key: *key,
-            number: *number,
-            ticket: *ticket,
-            what: What::Dead,
-        };
-        let body = Body::Copy { copy: Box::new(left), from: from.clone() };
-        Some(Production { topic, partition, body, then })
+/// What becomes of a copy that Kafka refuses.
+#[derive(Debug)]
+pub(super) struct Truncated {
+    pub letter: Production<AfterWrite>,
+    /// The whole copy and the record it replaces, the first time that something is cut off.
+    pub to_spool: Option<(CopyRecord, Option<Origin>)>,
+    /// When it was due, if it was a retry.
+    pub was_retry: Option<Time>,
+}
+
+/// The letter that is left of a refused copy; `None` if there is nothing more to cut off.
+pub(super) fn truncated(
+    production: &Production<AfterWrite>,
+    letters: &TargetTopic,
+    code: RDKafkaErrorCode,
+) -> Option<Truncated> {
+    let Body::Copy { copy, from } = &production.body else { return None };
+    let AfterWrite::Mark(mark) = &production.then else { return None };
+    let stage = next_stage(copy)?;
+    let mut whole = (**copy).clone();
+    let mut was_retry = None;
+    if let CopyKind::Retry { due } = mark.kind {
+        was_retry = Some(due);
+        whole = CopyRecord { due: None, reason: Some(Reason::Corrupt), dead_at: Some(wall_time()), ..whole };
     }
+    let left = cut(&whole, stage, &code.to_string())?;
+    let (topic, partition) = (Arc::clone(&letters.name), letters.partition(whole.origin.partition));
+    if stage == Stage::Beginning {
+        tracing::error!(
+            place = %whole.origin, bytes = left.marks.cut, to = %production.topic, %code,
+            "Kafka refuses a record for good; it becomes a dead letter that is cut, and the whole of it goes to the spool"
+        );
+    }
+    let body = Body::Copy { copy: Box::new(left), from: from.clone() };
+    let then = AfterWrite::Mark(Mark { kind: CopyKind::Letter, ..*mark });
+    Some(Truncated {
+        letter: Production { topic, partition, body, then },
+        to_spool: (stage == Stage::Beginning).then(|| (whole, from.clone())),
+        was_retry,
+    })
 }
 
 #[cfg(test)]
