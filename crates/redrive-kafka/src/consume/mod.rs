@@ -1,6 +1,6 @@
 //! Reading the group's partitions on a thread of its own.
 //!
-//! - `poll`: the polling thread, with `rebalance`, `rejoin` and `read`; `callbacks`: what librdkafka reports to it
+//! - `poll`, `rebalance`: the polling thread; `partition`: the queue of one partition; `callbacks`: what librdkafka reports to it
 //! - `membership`: whether the process is still in its group; `ownership`: whether its partitions are certainly its own
 //! - `plan`, `assign`, [`begin`], `growth`: where partitions begin, also when topics got more of them
 //! - [`mailbox`], `room`: between the polling thread and the engine
@@ -17,7 +17,6 @@ pub mod begin;
 pub(crate) mod growth;
 pub(crate) mod plan;
 
+mod partition;
 pub(crate) mod poll;
-mod read;
 mod rebalance;
-mod rejoin;

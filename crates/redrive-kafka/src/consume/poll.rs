@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
@@ -19,10 +18,9 @@ use crate::commit::committer::Committer;
 use crate::consume::callbacks::Desk;
 use crate::consume::mailbox::{FailKind, LaneEnd, Mailbox, Note, Order, PartitionCommit};
 use crate::consume::membership::{self, Absent, Fenced};
+use crate::consume::partition::PartitionReader;
 use crate::consume::plan::Plan;
-use crate::consume::room::Room;
 use crate::record::Reader;
-use crate::record::take_in;
 
 /// Events of the consumer that are served in one go.
 const EVENTS: usize = 256;
@@ -32,8 +30,6 @@ const SLEEP: Duration = Duration::from_millis(40);
 const REMIND_EVERY: Duration = Duration::from_millis(20);
 /// How long the broker may take to answer a last commit.
 const LAST_COMMIT_MAX: Duration = Duration::from_secs(10);
-
-type Queue = PartitionQueue<Desk>;
 
 /// The polling thread, seen from the engine.
 #[derive(Debug)]
@@ -100,40 +96,28 @@ impl Poller {
     }
 }
 
-pub(crate) struct Reading {
-    pub(crate) topic: Arc<str>,
-    pub(crate) partition: i32,
-    pub(crate) queue: Queue,
-    pub(crate) room: Arc<Room>,
-    /// How many records the last reading brought; the next one probably brings as many.
-    pub(crate) last: usize,
-    /// Set by the queue when something has come.
-    pub(crate) filled: Arc<AtomicBool>,
-    pub(crate) stopped: bool,
-}
-
-pub(crate) struct Polling {
+pub(super) struct Polling {
     // Before the consumer: each queue holds on to it.
-    pub(crate) lanes: Vec<Reading>,
-    pub(crate) consumer: Arc<BaseConsumer<Desk>>,
-    pub(crate) topics: Vec<String>,
+    pub(super) lanes: Vec<PartitionReader>,
+    pub(super) consumer: Arc<BaseConsumer<Desk>>,
+    pub(super) topics: Vec<String>,
     /// Whether the group was asked to assign its partitions anew.
-    pub(crate) rejoined: bool,
-    pub(crate) plan: Plan,
-    pub(crate) reader: Reader,
-    pub(crate) drain: Duration,
-    pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) abort: Arc<AtomicBool>,
-    pub(crate) epoch: u32,
+    pub(super) rejoined: bool,
+    pub(super) plan: Plan,
+    pub(super) reader: Reader,
+    pub(super) drain: Duration,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) abort: Arc<AtomicBool>,
+    pub(super) epoch: u32,
     /// An assignment that waits for answers of the broker, and when to ask again.
-    pub(crate) assigning: Option<(TopicPartitionList, Instant)>,
+    pub(super) assigning: Option<(TopicPartitionList, Instant)>,
     /// The partitions are wanted by others: until when the engine may finish what it has.
-    pub(crate) releasing: Option<Instant>,
-    pub(crate) committer: Committer,
-    pub(crate) committing: Option<u64>,
-    pub(crate) config: ClientConfig,
-    pub(crate) fenced: Fenced,
-    pub(crate) absent: Absent,
+    pub(super) releasing: Option<Instant>,
+    pub(super) committer: Committer,
+    pub(super) committing: Option<u64>,
+    pub(super) config: ClientConfig,
+    pub(super) fenced: Fenced,
+    pub(super) absent: Absent,
 }
 
 impl Polling {
@@ -216,7 +200,7 @@ impl Polling {
     }
 
     /// Commits and serves the consumer until the answer is there.
-    pub(crate) fn commit_and_wait(&mut self, places: &[PartitionCommit]) -> Option<String> {
+    pub(super) fn commit_and_wait(&mut self, places: &[PartitionCommit]) -> Option<String> {
         let until = Instant::now() + LAST_COMMIT_MAX;
         let mut open = usize::from(self.committing.is_some());
         if !places.is_empty() {
@@ -273,8 +257,8 @@ impl Polling {
         served
     }
 
-    pub(crate) fn lane_of(&self, topic: &str, partition: i32) -> Option<usize> {
-        self.lanes.iter().position(|lane| lane.partition == partition && *lane.topic == *topic)
+    pub(super) fn lane_of(&self, topic: &str, partition: i32) -> Option<usize> {
+        self.lanes.iter().position(|lane| lane.is(topic, partition))
     }
 
     fn fail(&mut self, code: RDKafkaErrorCode) {
@@ -293,9 +277,19 @@ impl Polling {
 
     fn route(&self, record: &BorrowedMessage<'_>) {
         let Some(lane) = self.lane_of(record.topic(), record.partition()) else { return };
-        let polled = take_in(&self.reader, record);
-        self.lanes[lane].room.fill(1, polled.bytes);
-        self.mailbox.tell(Note::Records { epoch: self.epoch, lane, records: vec![polled] });
+        self.lanes[lane].route(&self.reader, record, &self.mailbox, self.epoch, lane);
+    }
+
+    /// Reads from every partition that has records and room. Whether there was anything.
+    fn read_lanes(&mut self) -> bool {
+        if self.releasing.is_some() {
+            return false;
+        }
+        let mut any = false;
+        for (at, lane) in self.lanes.iter_mut().enumerate() {
+            any |= lane.read(&self.reader, &self.mailbox, self.epoch, at);
+        }
+        any
     }
 }
 

@@ -11,13 +11,13 @@ use redrive::engine::letter::{REPLAYS_MAX, ReplayTarget};
 use redrive::engine::{EngineError, LetterChange, LetterState, ReplayAnswer, ReplayJob};
 use redrive_core::Time;
 
-use super::desk::Letters;
 use super::leaving::can_be_undone;
 use super::look::unreadable;
 use super::mirror::partitions_in;
+use super::shelf::Shelf;
 use super::slot::Slot;
 use super::state::{BEGIN, State};
-use super::transaction::{Outgoing, Trouble};
+use super::transaction::{Outgoing, Transactions, Trouble};
 use crate::record::{self, CopyRecord, LetterMarks, Origin};
 use crate::topics::Topics;
 
@@ -38,7 +38,35 @@ struct Change {
     state: State,
 }
 
-impl Letters {
+/// Changes the letters of one pipeline.
+pub(super) struct LetterChanges {
+    shelf: Arc<Shelf>,
+    transactions: Transactions,
+    pipeline: String,
+    topics: Arc<Topics>,
+    /// How many partitions the topics have that copies go to, as of the last time this process began.
+    partitions: HashMap<String, i32>,
+    /// Who asks for changes, where that is known.
+    actor: Option<String>,
+}
+
+impl LetterChanges {
+    pub fn new(shelf: &Arc<Shelf>, transactions: Transactions, pipeline: &str, topics: &Arc<Topics>) -> Self {
+        Self {
+            shelf: Arc::clone(shelf),
+            transactions,
+            pipeline: pipeline.to_owned(),
+            topics: Arc::clone(topics),
+            partitions: HashMap::new(),
+            actor: None,
+        }
+    }
+
+    /// Lets go of the producer.
+    pub fn close(&mut self) {
+        self.transactions.forget();
+    }
+
     /// Who asks for the changes that follow; it is written beside them.
     pub fn acting_for(&mut self, actor: Option<&str>) {
         self.actor = actor.map(str::to_owned);
@@ -51,7 +79,7 @@ impl Letters {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<ReplayAnswer>, EngineError> {
-        self.loaded()?;
+        self.shelf.check_loaded()?;
         let deadline = Instant::now() + WAIT_MAX;
         let mut answers: Vec<ReplayAnswer> = Vec::with_capacity(ids.len());
         let mut refused: HashSet<u64> = HashSet::new();
@@ -148,7 +176,7 @@ impl Letters {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<bool>, EngineError> {
-        self.loaded()?;
+        self.shelf.check_loaded()?;
         let deadline = Instant::now() + WAIT_MAX;
         let (from, to) = change.states();
         let mut answers: Vec<bool> = Vec::with_capacity(ids.len());

@@ -1,15 +1,17 @@
 //! The letters of one pipeline as its engine holds them: opened with everything that is known, told what the engine
 //! itself did, closed.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use redrive::engine::{EngineError, LetterState};
+use redrive::engine::{
+    EngineError, Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob,
+};
 use redrive_core::Time;
 
+use super::change::LetterChanges;
 use super::index::{LetterCounts, Told};
 use super::mirror::Mirror;
 use super::shelf::Shelf;
@@ -27,14 +29,10 @@ const REFUSED_WITHIN: Duration = Duration::from_secs(15);
 
 /// The letters of one pipeline.
 pub struct Letters {
-    pub(super) shelf: Arc<Shelf>,
-    pub(super) transactions: Transactions,
-    pub(super) pipeline: String,
-    pub(super) topics: Arc<Topics>,
-    /// How many partitions the topics have that copies go to, as of the last time this process began.
-    pub(super) partitions: HashMap<String, i32>,
-    /// Who asks for changes, where that is known.
-    pub(super) actor: Option<String>,
+    shelf: Arc<Shelf>,
+    changes: LetterChanges,
+    pipeline: String,
+    topics: Arc<Topics>,
     mirror: Option<JoinHandle<()>>,
 }
 
@@ -70,16 +68,69 @@ impl Letters {
             .map_err(|error| unavailable(&error))?;
         let thread = std::thread::Builder::new().name("redrive-letters".to_owned());
         let mirror = thread.spawn(move || mirror.run()).map_err(|error| unavailable(&error))?;
-        let letters = Self {
-            shelf,
-            transactions: Transactions::new(cluster.replayer(name)),
-            actor: None,
-            pipeline: name.clone(),
-            topics: Arc::new(topics.clone()),
-            partitions: HashMap::new(),
-            mirror: Some(mirror),
-        };
-        Ok(letters)
+        let topics = Arc::new(topics.clone());
+        let transactions = Transactions::new(cluster.replayer(name));
+        let changes = LetterChanges::new(&shelf, transactions, name, &topics);
+        Ok(Self { shelf, changes, pipeline: name.clone(), topics, mirror: Some(mirror) })
+    }
+
+    /// Letters in the order of their numbers, after `after`, in `state` if one is given.
+    pub fn letters(
+        &self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, EngineError> {
+        self.shelf.letters(state, after, limit)
+    }
+
+    /// Like [`Self::letters`], but looks at no more than `look_max` letters.
+    pub fn scan_letters(
+        &self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        self.shelf.scan_letters(state, after, limit, look_max)
+    }
+
+    pub fn letter(&self, id: u64) -> Result<Option<Letter>, EngineError> {
+        self.shelf.letter(id)
+    }
+
+    /// How letters stand towards a replay job; `None` where there is no such letter.
+    pub fn letter_standings(
+        &self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        self.shelf.letter_standings(job, ids)
+    }
+
+    /// Who asks for the changes that follow; it is written beside them.
+    pub fn acting_for(&mut self, actor: Option<&str>) {
+        self.changes.acting_for(actor);
+    }
+
+    /// Replays letters, each at most once per job. Durable on return.
+    pub fn replay(
+        &mut self,
+        job: &ReplayJob,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<ReplayAnswer>, EngineError> {
+        self.changes.replay(job, ids, now)
+    }
+
+    /// Discards open letters, or takes a discard back. Durable on return; `false` where the state did not allow it.
+    pub fn change_letters(
+        &mut self,
+        change: &LetterChange,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<bool>, EngineError> {
+        self.changes.change_letters(change, ids, now)
     }
 
     /// Whether all letters are known that were there when they were opened.
@@ -102,17 +153,6 @@ impl Letters {
         let inner = self.shelf.lock();
         let (refusal, at) = inner.refusal.as_ref()?;
         (now.duration_since(*at) < REFUSED_WITHIN).then(|| refusal.clone())
-    }
-
-    /// An answer is possible only once everything is known.
-    pub(super) fn loaded(&self) -> Result<(), EngineError> {
-        let inner = self.shelf.lock();
-        if inner.loaded {
-            return Ok(());
-        }
-        let (pipeline, read) = (&self.pipeline, inner.read);
-        let still = format!("the letters of `{pipeline}` are still being read, {read} records so far");
-        Err(EngineError::Unavailable(inner.trouble.clone().unwrap_or(still)))
     }
 
     pub fn counts(&self) -> LetterCounts {
@@ -211,7 +251,7 @@ impl Letters {
             // It has nothing to lose: all it knew was read from the topics.
             let _ = mirror.join();
         }
-        self.transactions.forget();
+        self.changes.close();
     }
 }
 

@@ -4,23 +4,23 @@ use redrive::engine::letter::SCAN_BYTES;
 use redrive::engine::{EngineError, History, Letter, LetterScan, LetterStanding, LetterState};
 use redrive_core::{Message, Meta, Reason};
 
-use super::desk::Letters;
+use super::shelf::Shelf;
 use super::slot::Slot;
 
 /// Slots that are copied out of the index in one go.
 const PART: usize = 64;
 
-impl Letters {
+impl Shelf {
     /// Letters in the order of their numbers, after `after`, in `state` if one is given.
     pub fn letters(
-        &mut self,
+        &self,
         state: Option<LetterState>,
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Letter>, EngineError> {
-        self.loaded()?;
+        self.check_loaded()?;
         let slots: Vec<(u64, LetterState, Slot)> = {
-            let inner = self.shelf.lock();
+            let inner = self.lock();
             let wanted = inner.index.after(after).filter(|(_, is, _)| state.is_none_or(|state| state == *is));
             wanted.take(limit).map(|(number, is, slot)| (number, is, slot.clone())).collect()
         };
@@ -29,18 +29,18 @@ impl Letters {
 
     /// Like [`Self::letters`], but looks at no more than `look_max` letters and holds about [`SCAN_BYTES`].
     pub fn scan_letters(
-        &mut self,
+        &self,
         state: Option<LetterState>,
         after: Option<u64>,
         limit: usize,
         look_max: usize,
     ) -> Result<LetterScan, EngineError> {
-        self.loaded()?;
+        self.check_loaded()?;
         let mut scan = LetterScan { next: after, ..LetterScan::default() };
         let mut bytes = 0;
         loop {
             let slots: Vec<(u64, LetterState, Slot)> = {
-                let inner = self.shelf.lock();
+                let inner = self.lock();
                 let next = inner.index.after(scan.next).take(PART);
                 next.map(|(number, is, slot)| (number, is, slot.clone())).collect()
             };
@@ -62,10 +62,10 @@ impl Letters {
         }
     }
 
-    pub fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
-        self.loaded()?;
+    pub fn letter(&self, id: u64) -> Result<Option<Letter>, EngineError> {
+        self.check_loaded()?;
         let found = {
-            let inner = self.shelf.lock();
+            let inner = self.lock();
             inner.index.get(id).and_then(|slot| Some((slot.state()?, slot.clone())))
         };
         found.map(|(is, slot)| self.opened(id, is, &slot)).transpose()
@@ -73,17 +73,17 @@ impl Letters {
 
     /// How letters stand towards a replay job; `None` where there is no such letter.
     pub fn letter_standings(
-        &mut self,
+        &self,
         job: u64,
         ids: &[u64],
     ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
-        self.loaded()?;
-        let inner = self.shelf.lock();
+        self.check_loaded()?;
+        let inner = self.lock();
         Ok(ids.iter().map(|id| inner.index.standing(job, *id)).collect())
     }
 
     fn opened(&self, number: u64, state: LetterState, slot: &Slot) -> Result<Letter, EngineError> {
-        let content = self.shelf.content(slot.at()).map_err(|error| unreadable(&error))?;
+        let content = self.content(slot.at()).map_err(|error| unreadable(&error))?;
         let damaged = content.is_none();
         let (message, meta, history) = match content {
             Some(content) => (content.message, content.meta, content.history),

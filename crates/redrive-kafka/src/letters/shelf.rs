@@ -13,6 +13,7 @@ use super::index::{Index, Told};
 use super::slot::{Parked, Place};
 use super::state::{BEGIN, State};
 use crate::record::CopyRecord;
+use redrive::engine::EngineError;
 use redrive_core::{Reason, Time};
 
 /// A place in the file that no letter has: its bytes could not be written, so it is shown as damaged.
@@ -23,6 +24,7 @@ type Wake = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Debug)]
 pub struct Shelf {
+    pipeline: String,
     inner: Mutex<Inner>,
     changed: Condvar,
     reader: LetterReader,
@@ -73,7 +75,8 @@ impl Shelf {
             closing: false,
             wake: None,
         };
-        Ok(Self { inner: Mutex::new(inner), changed: Condvar::new(), reader })
+        let pipeline = pipeline.to_owned();
+        Ok(Self { pipeline, inner: Mutex::new(inner), changed: Condvar::new(), reader })
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -100,6 +103,17 @@ impl Shelf {
             }
             inner = self.changed.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Questions are answered only once everything is known.
+    pub fn check_loaded(&self) -> Result<(), EngineError> {
+        let inner = self.lock();
+        if inner.loaded {
+            return Ok(());
+        }
+        let (pipeline, read) = (&self.pipeline, inner.read);
+        let still = format!("the letters of `{pipeline}` are still being read, {read} records so far");
+        Err(EngineError::Unavailable(inner.trouble.clone().unwrap_or(still)))
     }
 
     /// A letter's bytes; `None` if they are damaged.

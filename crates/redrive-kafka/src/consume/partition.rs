@@ -1,74 +1,113 @@
-//! The polling thread's side of reading: records of partitions that have some, and room.
+//! The queue of one assigned partition: records are taken out as far as there is room for them.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::BorrowedMessage;
 use redrive::engine::ProblemKind;
 
+use super::callbacks::Desk;
+use super::mailbox::{LaneStart, Mailbox, Note};
+use super::room::Room;
 use crate::client::build::Build;
-use crate::consume::mailbox::Note;
-use crate::consume::poll::Polling;
-use crate::record::take_in;
+use crate::record::{Reader as RecordReader, take_in};
 
 /// Records of one partition before the next one has its turn.
 const BATCH: usize = 512;
 
-impl Polling {
-    /// Reads from every partition that has records and room. Whether there was anything.
-    pub(crate) fn read_lanes(&mut self) -> bool {
-        if self.releasing.is_some() {
-            return false;
+pub(super) struct PartitionReader {
+    topic: Arc<str>,
+    partition: i32,
+    queue: PartitionQueue<Desk>,
+    room: Arc<Room>,
+    /// How many records the last reading brought; the next one probably brings as many.
+    last: usize,
+    /// Set by the queue when something has come.
+    filled: Arc<AtomicBool>,
+    stopped: bool,
+}
+
+impl PartitionReader {
+    pub(super) fn new(start: &LaneStart, mut queue: PartitionQueue<Desk>, mailbox: &Arc<Mailbox>) -> Self {
+        let filled = Arc::new(AtomicBool::new(true));
+        let (bell, flag) = (Arc::clone(mailbox), Arc::clone(&filled));
+        queue.set_nonempty_callback(move || {
+            flag.store(true, Ordering::SeqCst);
+            bell.call_reader();
+        });
+        Self {
+            topic: Arc::clone(&start.topic),
+            partition: start.partition,
+            queue,
+            room: Arc::clone(&start.room),
+            last: 0,
+            filled,
+            stopped: false,
         }
-        let mut any = false;
-        for lane in 0..self.lanes.len() {
-            any |= self.read_lane(lane);
-        }
-        any
     }
 
-    fn read_lane(&mut self, lane: usize) -> bool {
-        let reading = &mut self.lanes[lane];
-        if reading.stopped || !reading.filled.load(Ordering::SeqCst) {
+    pub(super) fn is(&self, topic: &str, partition: i32) -> bool {
+        self.partition == partition && *self.topic == *topic
+    }
+
+    /// A record that did not come by the queue.
+    pub(super) fn route(
+        &self,
+        reader: &RecordReader,
+        record: &BorrowedMessage<'_>,
+        mailbox: &Mailbox,
+        epoch: u32,
+        lane: usize,
+    ) {
+        let polled = take_in(reader, record);
+        self.room.fill(1, polled.bytes);
+        mailbox.tell(Note::Records { epoch, lane, records: vec![polled] });
+    }
+
+    /// Reads a batch if there are records and room for them; whether there was anything.
+    pub(super) fn read(&mut self, reader: &RecordReader, mailbox: &Mailbox, epoch: u32, lane: usize) -> bool {
+        if self.stopped || !self.filled.load(Ordering::SeqCst) {
             return false;
         }
-        let limit = reading.room.left().min(BATCH);
+        let limit = self.room.left().min(BATCH);
         if limit == 0 {
             return false;
         }
         // Before reading: what comes while we read sets it again.
-        reading.filled.store(false, Ordering::SeqCst);
-        let epoch = self.epoch;
-        let mut records = Vec::with_capacity(reading.last.min(limit));
+        self.filled.store(false, Ordering::SeqCst);
+        let mut records = Vec::with_capacity(self.last.min(limit));
         let mut bytes = 0;
         let mut notes = Vec::new();
         let mut events = 0;
         while events < limit {
-            let Some(event) = reading.queue.poll(Duration::ZERO) else { break };
+            let Some(event) = self.queue.poll(Duration::ZERO) else { break };
             events += 1;
             match event {
                 Ok(record) => {
-                    let polled = take_in(&self.reader, &record);
+                    let polled = take_in(reader, &record);
                     bytes += polled.bytes;
                     records.push(polled);
                 }
                 Err(KafkaError::PartitionEOF(_)) => notes.push(Note::End { epoch, lane }),
                 Err(error) => {
                     let (kind, problem) = problem_of(&error);
-                    reading.stopped = kind == ProblemKind::LostRange;
+                    self.stopped = kind == ProblemKind::LostRange;
                     notes.push(Note::Stopped { epoch, lane, kind, problem });
                 }
             }
         }
         if events == limit {
-            reading.filled.store(true, Ordering::SeqCst);
+            self.filled.store(true, Ordering::SeqCst);
         }
-        reading.last = records.len();
+        self.last = records.len();
         if !records.is_empty() {
-            reading.room.fill(records.len(), bytes);
-            self.mailbox.tell(Note::Records { epoch, lane, records });
+            self.room.fill(records.len(), bytes);
+            mailbox.tell(Note::Records { epoch, lane, records });
         }
-        notes.into_iter().for_each(|note| self.mailbox.tell(note));
+        notes.into_iter().for_each(|note| mailbox.tell(note));
         events > 0
     }
 }
