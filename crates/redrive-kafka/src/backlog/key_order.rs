@@ -11,7 +11,7 @@ use redrive_core::Message;
 
 use super::keys::{Keys, hash_of};
 use super::lanes::Lanes;
-use crate::record::Waiting;
+use crate::record::WaitingMessage;
 
 /// Looks up the state of a letter by its number.
 pub(crate) type LetterStates<'a> = &'a dyn Fn(u64) -> Option<LetterState>;
@@ -85,15 +85,15 @@ impl KeyOrder {
         &mut self,
         key: u64,
         lane: usize,
-        waiting: Waiting,
+        waiting: WaitingMessage,
         states: LetterStates<'_>,
-    ) -> Option<Waiting> {
+    ) -> Option<WaitingMessage> {
         self.follow_letters(key, states);
         self.keys.start(key, lane, waiting)
     }
 
     /// The next message that had to wait and whose turn it is, started.
-    pub fn next_free(&mut self) -> Option<(usize, Waiting)> {
+    pub fn next_free(&mut self) -> Option<(usize, WaitingMessage)> {
         self.keys.next_free()
     }
 
@@ -103,7 +103,7 @@ impl KeyOrder {
     }
 
     /// A message of [`Self::next_free`] may not start yet: it waits until [`Self::wake`].
-    pub fn wait_again(&mut self, key: u64, lane: usize, waiting: Waiting) {
+    pub fn wait_again(&mut self, key: u64, lane: usize, waiting: WaitingMessage) {
         self.keys.wait_again(key, lane, waiting);
     }
 
@@ -170,7 +170,7 @@ impl KeyOrder {
     }
 
     /// The record of a replayed letter was read.
-    pub fn replay_read(&mut self, waiting: &Waiting) {
+    pub fn replay_read(&mut self, waiting: &WaitingMessage) {
         if self.blocks
             && let Some(key) = hash_of(&waiting.message)
         {
@@ -219,11 +219,15 @@ impl KeyOrder {
         self.keys.blocked()
     }
 
-    pub fn waiting_after(&self, after: Option<(u64, u64)>, limit: usize) -> BTreeMap<(u64, u64), &Waiting> {
+    pub fn waiting_after(
+        &self,
+        after: Option<(u64, u64)>,
+        limit: usize,
+    ) -> BTreeMap<(u64, u64), &WaitingMessage> {
         self.keys.blocked_after(after, limit)
     }
 
-    pub fn take_waiting(&mut self, number: u64) -> Option<(usize, Waiting)> {
+    pub fn take_waiting(&mut self, number: u64) -> Option<(usize, WaitingMessage)> {
         self.keys.take_blocked(number)
     }
 

@@ -9,20 +9,20 @@ use redrive::engine::numbers::NumberMap;
 use redrive_core::Message;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::record::Waiting;
+use crate::record::WaitingMessage;
 
 #[derive(Debug, Default)]
-struct Line {
+struct KeyQueue {
     /// How many records of each number are not at their end; more than one only after a crash.
     members: BTreeMap<u64, u32>,
     running: Option<u64>,
     /// Those that were looked at and had to wait, by number, lane and offset.
-    blocked: BTreeMap<(u64, usize, u64), Waiting>,
+    blocked: BTreeMap<(u64, usize, u64), WaitingMessage>,
 }
 
 #[derive(Debug, Default)]
 pub struct Keys {
-    lines: NumberMap<u64, Line>,
+    lines: NumberMap<u64, KeyQueue>,
     /// Blocked messages whose turn may have come, by their key.
     free: VecDeque<u64>,
     /// Letters of each key that are open, or may be opened again.
@@ -44,7 +44,7 @@ impl Keys {
     }
 
     /// Starts a message if it is its turn; otherwise it waits here.
-    pub fn start(&mut self, key: u64, lane: usize, waiting: Waiting) -> Option<Waiting> {
+    pub fn start(&mut self, key: u64, lane: usize, waiting: WaitingMessage) -> Option<WaitingMessage> {
         let line = self.lines.entry(key).or_default();
         let number = waiting.number;
         let is_first = line.members.first_key_value().is_none_or(|(first, _)| *first >= number);
@@ -89,7 +89,7 @@ impl Keys {
     }
 
     /// The next blocked message whose turn it is, started.
-    pub fn next_free(&mut self) -> Option<(usize, Waiting)> {
+    pub fn next_free(&mut self) -> Option<(usize, WaitingMessage)> {
         while let Some(key) = self.free.pop_front() {
             let Some(line) = self.lines.get_mut(&key).filter(|_| !self.held.contains(&key)) else { continue };
             let Some(place) = line.next() else { continue };
@@ -102,7 +102,7 @@ impl Keys {
     }
 
     /// One that [`Self::next_free`] gave may not start yet: it waits again, until [`Self::wake`].
-    pub fn wait_again(&mut self, key: u64, lane: usize, waiting: Waiting) {
+    pub fn wait_again(&mut self, key: u64, lane: usize, waiting: WaitingMessage) {
         let line = self.lines.entry(key).or_default();
         line.running = line.running.filter(|running| *running != waiting.number);
         line.blocked.insert((waiting.number, lane, waiting.offset), waiting);
@@ -121,7 +121,11 @@ impl Keys {
 
     /// Those that wait behind their key, by key and number, after this one: the first `limit`. Looks at all keys: it is done
     /// for people.
-    pub fn blocked_after(&self, after: Option<(u64, u64)>, limit: usize) -> BTreeMap<(u64, u64), &Waiting> {
+    pub fn blocked_after(
+        &self,
+        after: Option<(u64, u64)>,
+        limit: usize,
+    ) -> BTreeMap<(u64, u64), &WaitingMessage> {
         let mut first = BTreeMap::new();
         for (key, line) in &self.lines {
             for ((number, ..), waiting) in &line.blocked {
@@ -139,7 +143,7 @@ impl Keys {
     }
 
     /// Takes out one that waits behind its key; it stays in its line until it leaves that.
-    pub fn take_blocked(&mut self, number: u64) -> Option<(usize, Waiting)> {
+    pub fn take_blocked(&mut self, number: u64) -> Option<(usize, WaitingMessage)> {
         let (place, line) = self.lines.values_mut().find_map(|line| {
             let place = line.blocked.range((number, 0, 0)..).next().map(|(place, _)| *place);
             place.filter(|place| place.0 == number).map(|place| (place, line))
@@ -209,7 +213,7 @@ impl Keys {
     }
 }
 
-impl Line {
+impl KeyQueue {
     /// The place of the blocked message whose turn it is.
     fn next(&self) -> Option<(u64, usize, u64)> {
         let first = *self.members.first_key_value()?.0;
@@ -226,8 +230,8 @@ mod tests {
     use super::*;
     use crate::record::Carried;
 
-    fn waiting(number: u64) -> Waiting {
-        Waiting {
+    fn waiting(number: u64) -> WaitingMessage {
+        WaitingMessage {
             offset: number,
             number,
             message: Message::builder("m").key("k").build().unwrap(),

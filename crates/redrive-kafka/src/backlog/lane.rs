@@ -8,13 +8,13 @@ use redrive::engine::ProblemKind;
 use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
 
-use crate::commit::progress::{CHUNK, Standing, chunk_bytes};
+use crate::commit::progress::{CHUNK, CommitStanding, chunk_bytes};
 use crate::consume::room::Room;
 use crate::crash::reservation::Reservation;
 use crate::crash::started;
 use crate::crash::suspects::Suspected;
 
-use crate::record::{Carried, Origin, Replaces, Waiting, number_of, topic_hash};
+use crate::record::{Carried, Origin, Replaces, WaitingMessage, number_of, topic_hash};
 use crate::topics::LaneKind;
 
 /// A message that was handed out, and what the delivery does not say of it.
@@ -29,7 +29,7 @@ pub struct Out {
 
 /// Why nothing more of a lane is read.
 #[derive(Clone, Debug)]
-pub struct Stopped {
+pub struct ReadStopped {
     pub kind: ProblemKind,
     pub problem: String,
     /// When the client last said so; it says it several times a second.
@@ -39,7 +39,7 @@ pub struct Stopped {
 /// What was not said again for so long is over.
 const STOPPED_HEARD_WITHIN: Duration = Duration::from_secs(15);
 
-impl Stopped {
+impl ReadStopped {
     /// Whether it is over though nothing has come: the end of a partition is told only once. What is lost stays lost.
     pub fn is_over(&self, now: Instant) -> bool {
         self.kind != ProblemKind::LostRange && now.duration_since(self.heard) > STOPPED_HEARD_WITHIN
@@ -61,7 +61,7 @@ pub struct Writing {
 
 /// How far a partition was read since it was assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum ReadState {
     /// Its end was not met yet.
     Behind,
     /// Nothing has come since its end was met.
@@ -71,7 +71,7 @@ pub enum Read {
 }
 
 #[derive(Debug)]
-pub struct Lane {
+pub struct PartitionLane {
     pub kind: LaneKind,
     pub topic: Arc<str>,
     pub topic_hash: u64,
@@ -84,11 +84,11 @@ pub struct Lane {
     /// One behind the last record, as far as is known.
     pub end: u64,
     /// Whether its end was met since it was assigned.
-    pub read: Read,
+    pub read: ReadState,
     /// Up to where it holds nothing more to read. Beyond the last record there may be the ends of transactions.
     pub empty_to: u64,
     /// Set if nothing more will come, and why.
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<ReadStopped>,
     pub done: CompletionSet,
     /// What was done when the partition was assigned.
     pub done_before: CompletionSet,
@@ -98,7 +98,7 @@ pub struct Lane {
     pub taken: u64,
     pub out: NumberMap<u64, Out>,
     /// Fresh messages in their order.
-    pub fifo: VecDeque<Waiting>,
+    pub fifo: VecDeque<WaitingMessage>,
     /// Counts the marks, so that it can be said which of them a commit covers.
     pub marks: u64,
     /// The marks that are committed, or in `T.progress`.
@@ -132,7 +132,7 @@ pub struct Lane {
     pub is_held: bool,
 }
 
-impl Lane {
+impl PartitionLane {
     pub fn new(
         kind: LaneKind,
         topic: Arc<str>,
@@ -152,7 +152,7 @@ impl Lane {
             room,
             next: committed,
             end: committed,
-            read: Read::Behind,
+            read: ReadState::Behind,
             empty_to: 0,
             stopped: None,
             done_before: done.clone(),
@@ -196,8 +196,8 @@ impl Lane {
             self.mark(hole);
         }
         self.next = offset + 1;
-        if self.read == Read::AtEnd {
-            self.read = Read::Onward;
+        if self.read == ReadState::AtEnd {
+            self.read = ReadState::Onward;
         }
         self.end = self.end.max(self.next);
         !self.done.contains(offset)
@@ -205,8 +205,8 @@ impl Lane {
 
     /// Everything that was there has been read. From now on it holds back.
     pub fn end_met(&mut self) {
-        if self.read == Read::Behind {
-            self.read = Read::Onward;
+        if self.read == ReadState::Behind {
+            self.read = ReadState::Onward;
         }
         self.room.bind();
     }
@@ -227,12 +227,12 @@ impl Lane {
     }
 
     /// Whether a message of a tier may be handed out: that it may run is committed.
-    pub fn is_reserved(&self, waiting: &Waiting) -> bool {
+    pub fn is_reserved(&self, waiting: &WaitingMessage) -> bool {
         self.reserved.admits_due(waiting.due.unwrap_or_default().as_millis())
     }
 
     /// Whether a record is the one that gave its message its number.
-    pub fn is_original(&self, waiting: &Waiting) -> bool {
+    pub fn is_original(&self, waiting: &WaitingMessage) -> bool {
         self.kind == LaneKind::Source
             && waiting.number == number_of(self.partition, waiting.offset.cast_signed())
     }
@@ -292,7 +292,7 @@ impl Lane {
     }
 
     /// Puts a fresh message back to where it came from.
-    pub fn put_back(&mut self, waiting: Waiting) {
+    pub fn put_back(&mut self, waiting: WaitingMessage) {
         let at = self.fifo.partition_point(|other| other.offset < waiting.offset);
         self.fifo.insert(at, waiting);
     }
@@ -310,12 +310,12 @@ impl Lane {
 
     /// Whether its end was met since it was assigned.
     pub fn has_ended(&self) -> bool {
-        self.read != Read::Behind
+        self.read != ReadState::Behind
     }
 
     /// The client has met the end of the partition at `end`, and if nothing came since, there is no record before it.
     pub fn is_empty_up_to(&mut self, end: u64) {
-        if self.read == Read::AtEnd {
+        if self.read == ReadState::AtEnd {
             self.empty_to = self.empty_to.max(end);
         }
     }
@@ -368,16 +368,16 @@ impl Lane {
     }
 
     /// What the last note of an owner says; `leaves` if suspects of a tier are left.
-    pub fn standing_at_end(&self, leaves: bool, run: Option<u64>, id: u64) -> Standing<'_> {
+    pub fn standing_at_end(&self, leaves: bool, run: Option<u64>, id: u64) -> CommitStanding<'_> {
         if self.reserved.is_unlimited() {
-            return Standing { clean: !self.is_busy(), of: Some(id), ..Standing::default() };
+            return CommitStanding { clean: !self.is_busy(), of: Some(id), ..CommitStanding::default() };
         }
         let (taken, named) = (self.taken, Some(self.suspected.named_at_end()));
         let (by, of) = (self.vouched(run), Some(id));
         if self.is_busy() {
             let taken = taken.max(self.suspected.below());
             let until = self.until();
-            return Standing { clean: false, taken, until, by, of, named, out: 0 };
+            return CommitStanding { clean: false, taken, until, by, of, named, out: 0 };
         }
         // Whoever was suspected still is, and nobody else.
         let (below, until) = (self.suspected.below(), self.suspected.due_by());
@@ -387,9 +387,9 @@ impl Lane {
             LaneKind::Tier | LaneKind::Replay => leaves || self.suspected.ran().next().is_some(),
         };
         if is_left {
-            return Standing { clean: false, taken: below.max(prefix), until, by, of, named, out: 0 };
+            return CommitStanding { clean: false, taken: below.max(prefix), until, by, of, named, out: 0 };
         }
-        Standing { named, ..Standing::clean(taken) }
+        CommitStanding { named, ..CommitStanding::clean(taken) }
     }
 
     /// The run whose file says exactly what was handed out of this partition, if there is one.
@@ -438,9 +438,9 @@ impl Lane {
 mod tests {
     use super::*;
 
-    fn lane(start: u64) -> Lane {
+    fn lane(start: u64) -> PartitionLane {
         let done = CompletionSet::starting_at(start);
-        Lane::new(
+        PartitionLane::new(
             LaneKind::Source,
             "orders".into(),
             0,

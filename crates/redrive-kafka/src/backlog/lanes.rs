@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use redrive::engine::Receipt;
 
-use super::lane::Lane;
+use super::lane::PartitionLane;
 use crate::consume::mailbox::Mailbox;
 use crate::topics::LaneKind;
 
@@ -14,7 +14,7 @@ use crate::topics::LaneKind;
 #[derive(Debug)]
 pub(crate) struct Lanes {
     epoch: u32,
-    lanes: Vec<Lane>,
+    assigned: Vec<PartitionLane>,
     by_name: HashMap<(Arc<str>, i32), usize>,
     /// Wakes the polling thread when a full lane has room again.
     reader: Arc<Mailbox>,
@@ -22,27 +22,27 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     pub fn new(reader: &Arc<Mailbox>) -> Self {
-        Self { epoch: 0, lanes: Vec::new(), by_name: HashMap::new(), reader: Arc::clone(reader) }
+        Self { epoch: 0, assigned: Vec::new(), by_name: HashMap::new(), reader: Arc::clone(reader) }
     }
 
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    pub fn begin(&mut self, epoch: u32, lanes: Vec<Lane>) {
+    pub fn begin(&mut self, epoch: u32, lanes: Vec<PartitionLane>) {
         self.epoch = epoch;
         let names =
             lanes.iter().enumerate().map(|(at, lane)| ((Arc::clone(&lane.topic), lane.partition), at));
         self.by_name = names.collect();
-        self.lanes = lanes;
+        self.assigned = lanes;
     }
 
     /// Ends the assignment and gives its lanes back. Copies that are acknowledged from now on have no lane to be marked in:
     /// the next assignment has this epoch or a later one, and nothing is started before it.
-    pub fn end(&mut self) -> Vec<Lane> {
+    pub fn end(&mut self) -> Vec<PartitionLane> {
         self.epoch = self.epoch.wrapping_add(1);
         self.by_name.clear();
-        std::mem::take(&mut self.lanes)
+        std::mem::take(&mut self.assigned)
     }
 
     pub fn find(&self, topic: &Arc<str>, partition: i32) -> Option<usize> {
@@ -56,37 +56,37 @@ impl Lanes {
     /// The lane of a receipt, if that is of this assignment.
     pub fn of_receipt(&self, receipt: &Receipt) -> Option<usize> {
         let at = receipt.lane as usize;
-        (receipt.epoch == self.epoch && at < self.lanes.len()).then_some(at)
+        (receipt.epoch == self.epoch && at < self.assigned.len()).then_some(at)
     }
 
-    pub fn get(&self, at: usize) -> Option<&Lane> {
-        self.lanes.get(at)
+    pub fn get(&self, at: usize) -> Option<&PartitionLane> {
+        self.assigned.get(at)
     }
 
     pub fn len(&self) -> usize {
-        self.lanes.len()
+        self.assigned.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.lanes.is_empty()
+        self.assigned.is_empty()
     }
 
-    pub fn iter(&self) -> std::slice::Iter<'_, Lane> {
-        self.lanes.iter()
+    pub fn iter(&self) -> std::slice::Iter<'_, PartitionLane> {
+        self.assigned.iter()
     }
 
-    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Lane> {
-        self.lanes.iter_mut()
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, PartitionLane> {
+        self.assigned.iter_mut()
     }
 
     /// The lanes of the source.
-    pub fn sources(&self) -> impl Iterator<Item = &Lane> {
-        self.lanes.iter().filter(|lane| lane.kind == LaneKind::Source)
+    pub fn sources(&self) -> impl Iterator<Item = &PartitionLane> {
+        self.assigned.iter().filter(|lane| lane.kind == LaneKind::Source)
     }
 
     /// Marks a record as done. Whether it was suspected by name.
     pub fn mark(&mut self, at: usize, offset: u64) -> bool {
-        let lane = &mut self.lanes[at];
+        let lane = &mut self.assigned[at];
         lane.mark(offset);
         let was_named = lane.suspected.settled(offset);
         if lane.kind != LaneKind::Source {
@@ -97,38 +97,38 @@ impl Lanes {
 
     /// A record has left the memory of its lane.
     pub fn free(&self, at: usize, bytes: usize) {
-        if self.lanes[at].room.free(1, bytes) {
+        if self.assigned[at].room.free(1, bytes) {
             self.reader.call_reader();
         }
     }
 
     /// The same for a record that counts in its lane only while it is fresh.
     pub fn free_fresh(&self, at: usize, bytes: usize) {
-        if self.lanes[at].kind == LaneKind::Source {
+        if self.assigned[at].kind == LaneKind::Source {
             self.free(at, bytes);
         }
     }
 
     /// How much of the pipeline's work is ours, by partitions: ours, and all.
     pub fn share(&self, partitions: &HashMap<Arc<str>, i32>) -> Option<(u32, u32)> {
-        let topics: HashSet<&Arc<str>> = self.lanes.iter().map(|lane| &lane.topic).collect();
+        let topics: HashSet<&Arc<str>> = self.assigned.iter().map(|lane| &lane.topic).collect();
         let all: i32 = topics.into_iter().filter_map(|topic| partitions.get(topic)).sum();
-        let (owned, all) = (u32::try_from(self.lanes.len()).ok()?, u32::try_from(all).ok()?);
+        let (owned, all) = (u32::try_from(self.assigned.len()).ok()?, u32::try_from(all).ok()?);
         (owned > 0 && owned <= all).then_some((owned, all))
     }
 }
 
 impl Index<usize> for Lanes {
-    type Output = Lane;
+    type Output = PartitionLane;
 
-    fn index(&self, at: usize) -> &Lane {
-        &self.lanes[at]
+    fn index(&self, at: usize) -> &PartitionLane {
+        &self.assigned[at]
     }
 }
 
 impl IndexMut<usize> for Lanes {
-    fn index_mut(&mut self, at: usize) -> &mut Lane {
-        &mut self.lanes[at]
+    fn index_mut(&mut self, at: usize) -> &mut PartitionLane {
+        &mut self.assigned[at]
     }
 }
 
@@ -140,9 +140,9 @@ pub(crate) mod tests {
     use crate::consume::room::Room;
     use crate::crash::suspects::Suspected;
 
-    pub(crate) fn lane(kind: LaneKind, topic: &str, partition: i32) -> Lane {
+    pub(crate) fn lane(kind: LaneKind, topic: &str, partition: i32) -> PartitionLane {
         let (done, room) = (CompletionSet::default(), Arc::new(Room::new(10, 1_000)));
-        Lane::new(kind, topic.into(), partition, done, Suspected::default(), room)
+        PartitionLane::new(kind, topic.into(), partition, done, Suspected::default(), room)
     }
 
     /// Two partitions of `orders`, each with its tier.

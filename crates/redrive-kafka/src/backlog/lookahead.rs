@@ -9,7 +9,7 @@ use std::ops::Bound;
 use redrive_core::Time;
 
 use crate::backlog::spill::{Spill, Spilled};
-use crate::record::Waiting;
+use crate::record::WaitingMessage;
 
 /// Bytes of waiting messages in memory.
 pub const MEMORY_MAX: usize = 48 << 20;
@@ -18,32 +18,32 @@ const NEAR_MS: u64 = 2_000;
 
 /// Where the bytes of a waiting message are.
 #[derive(Debug)]
-enum Held {
-    Memory(Box<Waiting>),
+enum EntryBytes {
+    Memory(Box<WaitingMessage>),
     File(Spilled),
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TimedEntry {
     lane: usize,
     offset: u64,
     number: u64,
     deferred: bool,
-    held: Held,
+    held: EntryBytes,
 }
 
 /// What is due, with the lane it came from.
 #[derive(Debug)]
 pub struct Due {
     pub lane: usize,
-    pub waiting: Waiting,
+    pub waiting: WaitingMessage,
 }
 
 #[derive(Debug)]
 pub struct LookAhead {
-    entries: BTreeMap<(u64, u64), Entry>,
+    entries: BTreeMap<(u64, u64), TimedEntry>,
     /// The entries of lanes of which nothing may start for now.
-    parked: BTreeMap<usize, BTreeMap<(u64, u64), Entry>>,
+    parked: BTreeMap<usize, BTreeMap<(u64, u64), TimedEntry>>,
     arrivals: u64,
     memory: usize,
     memory_max: usize,
@@ -70,7 +70,7 @@ impl LookAhead {
         Self { memory_max, ..self }
     }
 
-    pub fn put(&mut self, lane: usize, waiting: Waiting, now: Time) {
+    pub fn put(&mut self, lane: usize, waiting: WaitingMessage, now: Time) {
         let due = waiting.due.unwrap_or_default().as_millis();
         let (offset, number, deferred) = (waiting.offset, waiting.number, waiting.meta.deferred);
         let bytes = waiting.bytes();
@@ -79,19 +79,19 @@ impl LookAhead {
         let overfull = self.memory + bytes > self.memory_max * 2;
         let held = if (far && full) || overfull {
             match self.spill.write(&waiting) {
-                Some(spilled) => Held::File(spilled),
-                None => Held::Memory(Box::new(waiting)),
+                Some(spilled) => EntryBytes::File(spilled),
+                None => EntryBytes::Memory(Box::new(waiting)),
             }
         } else {
-            Held::Memory(Box::new(waiting))
+            EntryBytes::Memory(Box::new(waiting))
         };
-        if matches!(held, Held::Memory(_)) {
+        if matches!(held, EntryBytes::Memory(_)) {
             self.memory += bytes;
         }
         self.arrivals += 1;
         self.deferred += usize::from(deferred);
         let entries = self.parked.get_mut(&lane).unwrap_or(&mut self.entries);
-        entries.insert((due, self.arrivals), Entry { lane, offset, number, deferred, held });
+        entries.insert((due, self.arrivals), TimedEntry { lane, offset, number, deferred, held });
     }
 
     /// Nothing of this lane comes until [`Self::unpark`].
@@ -116,14 +116,14 @@ impl LookAhead {
     }
 
     /// The message of an entry that was removed; `None` if the file has lost it.
-    fn taken_out(&mut self, entry: Entry) -> Option<Waiting> {
+    fn taken_out(&mut self, entry: TimedEntry) -> Option<WaitingMessage> {
         self.deferred -= usize::from(entry.deferred);
         match entry.held {
-            Held::Memory(waiting) => {
+            EntryBytes::Memory(waiting) => {
                 self.memory -= waiting.bytes();
                 Some(*waiting)
             }
-            Held::File(spilled) => {
+            EntryBytes::File(spilled) => {
                 let waiting = self.spill.read(&spilled);
                 self.spill.free(&spilled);
                 waiting
@@ -132,7 +132,7 @@ impl LookAhead {
     }
 
     /// Takes out the message with this number, whatever its time. Looks at all entries: it is done for people.
-    pub fn take(&mut self, number: u64) -> Option<(usize, Waiting)> {
+    pub fn take(&mut self, number: u64) -> Option<(usize, WaitingMessage)> {
         let entry =
             std::iter::once(&mut self.entries).chain(self.parked.values_mut()).find_map(|entries| {
                 let key = *entries.iter().find(|(_, entry)| entry.number == number)?.0;
@@ -143,7 +143,10 @@ impl LookAhead {
     }
 
     /// The entries after this key, in the order of their times, each with its message if that can be read.
-    pub fn after(&self, after: Option<(u64, u64)>) -> impl Iterator<Item = ((u64, u64), Option<Waiting>)> {
+    pub fn after(
+        &self,
+        after: Option<(u64, u64)>,
+    ) -> impl Iterator<Item = ((u64, u64), Option<WaitingMessage>)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let all = std::iter::once(&self.entries).chain(self.parked.values());
         let mut parts: Vec<_> =
@@ -153,8 +156,8 @@ impl LookAhead {
             let (_, at) = heads.min()?;
             let (key, entry) = parts[at].next()?;
             let waiting = match &entry.held {
-                Held::Memory(waiting) => Some((**waiting).clone()),
-                Held::File(spilled) => self.spill.read(spilled),
+                EntryBytes::Memory(waiting) => Some((**waiting).clone()),
+                EntryBytes::File(spilled) => self.spill.read(spilled),
             };
             Some((*key, waiting))
         })
@@ -188,15 +191,15 @@ impl LookAhead {
     }
 
     /// Those in memory that come due first.
-    pub fn first(&self, limit: usize) -> impl Iterator<Item = &Waiting> {
+    pub fn first(&self, limit: usize) -> impl Iterator<Item = &WaitingMessage> {
         self.entries.values().take(limit).filter_map(|entry| match &entry.held {
-            Held::Memory(waiting) => Some(&**waiting),
-            Held::File(_) => None,
+            EntryBytes::Memory(waiting) => Some(&**waiting),
+            EntryBytes::File(_) => None,
         })
     }
 
     /// The entries of a lane below `offset`, taken out: they are to be written again at the end of a tier.
-    pub fn take_stragglers(&mut self, lane: usize, below: u64, limit: usize) -> Vec<Waiting> {
+    pub fn take_stragglers(&mut self, lane: usize, below: u64, limit: usize) -> Vec<WaitingMessage> {
         let stragglers: Vec<(u64, u64)> = self
             .entries
             .iter()
@@ -229,8 +232,8 @@ mod tests {
     use super::*;
     use crate::record::Carried;
 
-    fn waiting(offset: u64, due: u64) -> Waiting {
-        Waiting {
+    fn waiting(offset: u64, due: u64) -> WaitingMessage {
+        WaitingMessage {
             offset,
             number: offset,
             message: Message::builder(format!("m{offset}")).payload(vec![7; 300]).key("k").build().unwrap(),
@@ -319,9 +322,9 @@ mod tests {
 
         /// No table behind it: Kafka holds the truth.
         struct Nothing;
-        impl Far<DelayKey, Arc<Waiting>> for Nothing {
+        impl Far<DelayKey, Arc<WaitingMessage>> for Nothing {
             type Error = Infallible;
-            fn get(&self, _: &DelayKey) -> Result<Option<Arc<Waiting>>, Infallible> {
+            fn get(&self, _: &DelayKey) -> Result<Option<Arc<WaitingMessage>>, Infallible> {
                 Ok(None)
             }
             fn range(
@@ -329,14 +332,14 @@ mod tests {
                 _: &DelayKey,
                 _: Option<&DelayKey>,
                 _: usize,
-            ) -> Result<Vec<(DelayKey, Arc<Waiting>)>, Infallible> {
+            ) -> Result<Vec<(DelayKey, Arc<WaitingMessage>)>, Infallible> {
                 Ok(Vec::new())
             }
         }
 
         const COUNT: u64 = 200_000;
         let due = |n: u64| 10_000 + (n * 7_919) % COUNT;
-        let all: BTreeMap<u64, Waiting> = (0..COUNT).map(|n| (n, waiting(n, due(n)))).collect();
+        let all: BTreeMap<u64, WaitingMessage> = (0..COUNT).map(|n| (n, waiting(n, due(n)))).collect();
         let dir = tempfile::tempdir().unwrap();
         let mut ahead = LookAhead::new(Spill::new(dir.path(), "orders")).with_memory_max(usize::MAX / 4);
         let inputs = all.clone();
@@ -345,7 +348,7 @@ mod tests {
         while ahead.pop_due(Time::MAX).is_some() {}
         let plain = began.elapsed();
 
-        let mut index = DelayIndex::<Arc<Waiting>>::new(usize::MAX, 0);
+        let mut index = DelayIndex::<Arc<WaitingMessage>>::new(usize::MAX, 0);
         let began = Instant::now();
         all.into_iter().for_each(|(n, waiting)| index.put((due(n), n), Arc::new(waiting)));
         let changes = index.changes();

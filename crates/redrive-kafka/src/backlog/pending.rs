@@ -6,10 +6,10 @@ use redrive::engine::letter::SCAN_BYTES;
 use redrive::engine::pending::{PendingAt, PendingMessage, PendingScan, PendingState};
 use redrive_core::Time;
 
-use super::lane::Lane;
+use super::lane::PartitionLane;
 use super::lanes::Lanes;
 use super::queue::Backlog;
-use crate::record::{Waiting, origin_of};
+use crate::record::{WaitingMessage, origin_of};
 use crate::topics::LaneKind;
 
 impl Backlog {
@@ -50,7 +50,7 @@ impl Backlog {
     }
 
     /// A message that was never started: its number says where its record is.
-    fn take_fresh(&self, lanes: &mut Lanes, number: u64) -> Option<(usize, Waiting)> {
+    fn take_fresh(&self, lanes: &mut Lanes, number: u64) -> Option<(usize, WaitingMessage)> {
         let origin = origin_of(number, &self.source);
         let at = lanes.find(&origin.topic, origin.partition)?;
         let lane = &mut lanes[at];
@@ -63,7 +63,7 @@ impl Backlog {
     }
 
     /// A message that waits for its time or its key.
-    fn take_waiting(&mut self, lanes: &Lanes, number: u64) -> Option<(usize, Waiting)> {
+    fn take_waiting(&mut self, lanes: &Lanes, number: u64) -> Option<(usize, WaitingMessage)> {
         if let Some((lane, waiting)) = self.ahead.take(number) {
             let is_done = lanes[lane].done.contains(waiting.offset);
             return (!is_done).then_some((lane, waiting));
@@ -82,7 +82,7 @@ impl Backlog {
 fn fresh_after(
     lanes: &Lanes,
     after: Option<(u64, u64)>,
-) -> impl Iterator<Item = ((u64, u64), Option<Waiting>)> {
+) -> impl Iterator<Item = ((u64, u64), Option<WaitingMessage>)> {
     let mut sources: Vec<_> = lanes.sources().collect();
     sources.sort_unstable_by_key(|lane| lane.partition);
     sources.into_iter().flat_map(move |lane| {
@@ -96,8 +96,9 @@ fn fresh_after(
 
 /// Messages that are in the topics, and not in memory yet.
 fn unlisted(lanes: &Lanes, state: PendingState, in_transit: u64) -> u64 {
-    let unread =
-        |kind: LaneKind| -> u64 { lanes.iter().filter(|lane| lane.kind == kind).map(Lane::unread).sum() };
+    let unread = |kind: LaneKind| -> u64 {
+        lanes.iter().filter(|lane| lane.kind == kind).map(PartitionLane::unread).sum()
+    };
     match state {
         PendingState::Ready => unread(LaneKind::Source),
         PendingState::Delayed => unread(LaneKind::Tier) + in_transit,
@@ -105,7 +106,7 @@ fn unlisted(lanes: &Lanes, state: PendingState, in_transit: u64) -> u64 {
     }
 }
 
-type Listing<'a> = Box<dyn Iterator<Item = ((u64, u64), Option<Waiting>)> + 'a>;
+type Listing<'a> = Box<dyn Iterator<Item = ((u64, u64), Option<WaitingMessage>)> + 'a>;
 
 /// A page of what is listed; `None` stands for one that was looked at and is not meant.
 fn page(
@@ -123,7 +124,7 @@ fn page(
         }
         scan.scanned += 1;
         scan.next = Some(key);
-        if let Some(Waiting { number, message, meta, history, due, .. }) = waiting {
+        if let Some(WaitingMessage { number, message, meta, history, due, .. }) = waiting {
             let at = PendingAt { number, state, key };
             let found = PendingMessage { at, message, meta, history, due };
             bytes += found.size();

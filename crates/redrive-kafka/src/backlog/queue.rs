@@ -13,7 +13,7 @@ use super::key_order::{KeyOrder, LetterStates};
 use super::lane::Out;
 use super::lanes::Lanes;
 use super::lookahead::{Due, LookAhead};
-use crate::record::{Carried, Origin, Waiting, origin_of};
+use crate::record::{Carried, Origin, WaitingMessage, origin_of};
 use crate::topics::LaneKind;
 
 /// Messages that may be looked at in one go and turn out to have to wait for their key.
@@ -71,7 +71,7 @@ impl Backlog {
     }
 
     /// A record was read and waits.
-    pub fn put(&mut self, lanes: &mut Lanes, at: usize, waiting: Waiting, now: Time) {
+    pub fn put(&mut self, lanes: &mut Lanes, at: usize, waiting: WaitingMessage, now: Time) {
         if lanes[at].kind == LaneKind::Source {
             lanes[at].fifo.push_back(waiting);
         } else {
@@ -184,7 +184,7 @@ impl Backlog {
         }
     }
 
-    fn next_fresh(&self, lanes: &mut Lanes, at: usize) -> Option<Waiting> {
+    fn next_fresh(&self, lanes: &mut Lanes, at: usize) -> Option<WaitingMessage> {
         let lane = &mut lanes[at];
         if lane.is_held || lane.kind != LaneKind::Source || (self.is_blocking && !lane.out.is_empty()) {
             return None;
@@ -209,13 +209,19 @@ impl Backlog {
     }
 
     /// A message that waited for its key is not needed any more.
-    pub(super) fn drop_done(&mut self, lanes: &Lanes, lane: usize, waiting: &Waiting, key: Option<u64>) {
+    pub(super) fn drop_done(
+        &mut self,
+        lanes: &Lanes,
+        lane: usize,
+        waiting: &WaitingMessage,
+        key: Option<u64>,
+    ) {
         self.keys.stop(key, waiting.number);
         lanes.free_fresh(lane, waiting.bytes());
     }
 
     /// A delivery if the message may start now; otherwise it waits for its key.
-    fn admit(&mut self, with: &mut Dispatch<'_>, lane: usize, waiting: Waiting) -> Option<Delivery> {
+    fn admit(&mut self, with: &mut Dispatch<'_>, lane: usize, waiting: WaitingMessage) -> Option<Delivery> {
         let Some(key) = self.keys.key_of(&waiting.message) else {
             return Some(self.begin(with, lane, waiting, None));
         };
@@ -223,7 +229,13 @@ impl Backlog {
         Some(self.begin(with, lane, waiting, Some(key)))
     }
 
-    fn begin(&mut self, with: &mut Dispatch<'_>, at: usize, waiting: Waiting, key: Option<u64>) -> Delivery {
+    fn begin(
+        &mut self,
+        with: &mut Dispatch<'_>,
+        at: usize,
+        waiting: WaitingMessage,
+        key: Option<u64>,
+    ) -> Delivery {
         let is_blocked = self.keys.is_blocked(key, waiting.number, with.letters);
         let doomed = waiting.doomed.or(is_blocked.then_some(Reason::KeyBlocked));
         let mut delivery = self.deliver(with.lanes, at, waiting, key, with.now, false);
@@ -236,13 +248,13 @@ impl Backlog {
         &self,
         lanes: &mut Lanes,
         at: usize,
-        waiting: Waiting,
+        waiting: WaitingMessage,
         key: Option<u64>,
         now: Time,
         is_claimed: bool,
     ) -> Delivery {
         let (bytes, arrived) = (waiting.bytes(), waiting.arrived_at(now));
-        let Waiting { offset, number, message, meta, history, due, carried, .. } = waiting;
+        let WaitingMessage { offset, number, message, meta, history, due, carried, .. } = waiting;
         let origin = Some(self.source_place(number, &carried));
         lanes.free_fresh(at, bytes);
         let epoch = lanes.epoch();
@@ -270,7 +282,7 @@ impl Backlog {
         let Delivery { receipt, message, meta, history, due, doomed, suspect: _, arrived: _, origin: _ } =
             delivery;
         let doomed = doomed.filter(|reason| *reason != Reason::KeyBlocked);
-        let waiting = Waiting {
+        let waiting = WaitingMessage {
             offset: receipt.at,
             number: receipt.seq,
             message,
@@ -318,13 +330,13 @@ impl Backlog {
 
     /// Where keys are ordered: nothing of the assigned partitions starts before all that waits in their tiers is known, and
     /// nothing at all if somebody else has them.
-    pub fn hold_back<'a>(&mut self, lanes: &Lanes, tiers: impl Iterator<Item = &'a Arc<str>> + Clone) {
+    pub fn hold_back<'a>(&mut self, lanes: &Lanes, tiers: &(impl Iterator<Item = &'a Arc<str>> + Clone)) {
         if self.keys.is_ordered() {
             self.held_back.begin(lanes, tiers);
         }
     }
 
-    pub fn release_read<'a>(&mut self, lanes: &Lanes, tiers: impl Iterator<Item = &'a Arc<str>> + Clone) {
+    pub fn release_read<'a>(&mut self, lanes: &Lanes, tiers: &(impl Iterator<Item = &'a Arc<str>> + Clone)) {
         self.held_back.release_read(lanes, tiers);
     }
 
@@ -336,7 +348,7 @@ impl Backlog {
     pub fn separated<'a>(
         &self,
         lanes: &Lanes,
-        tiers: impl Iterator<Item = &'a Arc<str>> + Clone,
+        tiers: &(impl Iterator<Item = &'a Arc<str>> + Clone),
     ) -> Vec<(String, String)> {
         self.held_back.separated(lanes, tiers)
     }
@@ -347,7 +359,7 @@ impl Backlog {
         lanes: &mut Lanes,
         now: Instant,
         after: Duration,
-    ) -> Vec<(usize, Waiting)> {
+    ) -> Vec<(usize, WaitingMessage)> {
         let mut stragglers = Vec::new();
         for (at, lane) in lanes.iter_mut().enumerate().filter(|(_, lane)| lane.kind != LaneKind::Source) {
             let prefix = lane.done.prefix();

@@ -15,7 +15,7 @@ use redrive::engine::history::History;
 use redrive_core::{Message, Reason};
 
 use crate::record::meta::{META_BYTES, get_meta, get_part, get_time, put_meta, put_time};
-use crate::record::{Carried, Waiting};
+use crate::record::{Carried, WaitingMessage};
 
 /// A file that has this much is left to become empty, and the next one begun.
 const FILE_BYTES: u64 = 32 << 20;
@@ -33,7 +33,7 @@ pub struct Spilled {
 }
 
 #[derive(Debug)]
-struct Part {
+struct SpillFile {
     number: u64,
     path: PathBuf,
     file: File,
@@ -44,7 +44,7 @@ struct Part {
 #[derive(Debug)]
 pub struct Spill {
     dir: PathBuf,
-    parts: Vec<Part>,
+    parts: Vec<SpillFile>,
     next: u64,
     buffer: BytesMut,
     /// Said once: a directory that cannot be written stays so.
@@ -63,7 +63,7 @@ impl Spill {
     }
 
     /// `None` if it has to stay in memory.
-    pub fn write(&mut self, waiting: &Waiting) -> Option<Spilled> {
+    pub fn write(&mut self, waiting: &WaitingMessage) -> Option<Spilled> {
         if self.parts.last().is_none_or(|part| part.written >= FILE_BYTES) && !self.begin() {
             return None;
         }
@@ -96,7 +96,7 @@ impl Spill {
         });
         match opened {
             Ok(file) => {
-                self.parts.push(Part { number: self.next, path, file, written: 0, live: 0 });
+                self.parts.push(SpillFile { number: self.next, path, file, written: 0, live: 0 });
                 self.next += 1;
                 true
             }
@@ -111,7 +111,7 @@ impl Spill {
     }
 
     /// The message, unless its bytes were damaged.
-    pub fn read(&self, spilled: &Spilled) -> Option<Waiting> {
+    pub fn read(&self, spilled: &Spilled) -> Option<WaitingMessage> {
         let part = self.parts.iter().find(|part| part.number == spilled.file)?;
         let mut bytes = vec![0; spilled.len as usize];
         part.file.read_exact_at(&mut bytes, spilled.at).ok()?;
@@ -161,8 +161,8 @@ fn remove_left_over(state_dir: &Path) {
 /// What stands before the parts of variable length.
 const HEAD_BYTES: usize = 8 + 8 + 8 + 1 + 1 + 8 + META_BYTES;
 
-fn encode(buffer: &mut BytesMut, waiting: &Waiting) {
-    let Waiting { offset, number, message, meta, history, due, doomed, carried, arrived: _ } = waiting;
+fn encode(buffer: &mut BytesMut, waiting: &WaitingMessage) {
+    let WaitingMessage { offset, number, message, meta, history, due, doomed, carried, arrived: _ } = waiting;
     buffer.put_u64_le(*offset);
     buffer.put_u64_le(*number);
     put_time(buffer, *due);
@@ -178,7 +178,7 @@ fn encode(buffer: &mut BytesMut, waiting: &Waiting) {
 }
 
 /// `None` if these are not the bytes of a message: whatever the file holds, nothing here panics.
-fn decode(mut bytes: Bytes) -> Option<Waiting> {
+fn decode(mut bytes: Bytes) -> Option<WaitingMessage> {
     if bytes.len() < HEAD_BYTES {
         return None;
     }
@@ -193,7 +193,7 @@ fn decode(mut bytes: Bytes) -> Option<Waiting> {
     };
     let (topic, history, wire) = (part()?, part()?, part()?);
     let topic = (!topic.is_empty()).then(|| Arc::from(String::from_utf8_lossy(&topic)));
-    Some(Waiting {
+    Some(WaitingMessage {
         offset,
         number,
         message: Message::from_wire(wire).ok()?,
@@ -212,8 +212,8 @@ mod tests {
 
     use super::*;
 
-    fn waiting() -> Waiting {
-        Waiting {
+    fn waiting() -> WaitingMessage {
+        WaitingMessage {
             offset: 7,
             number: 9,
             message: Message::builder("o-1").key("k").payload("{}").build().unwrap(),

@@ -15,24 +15,24 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// What one client has reported.
 #[derive(Debug, Default)]
-pub struct Trouble {
-    told: Mutex<Vec<Told>>,
+pub struct ProblemLog {
+    told: Mutex<Vec<Reported>>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct Reported {
     code: RDKafkaErrorCode,
     at: Instant,
     since: u64,
 }
 
-impl Trouble {
+impl ProblemLog {
     /// If a problem is to be told now: how often it was reported since it was told last, this time included.
     pub fn times(&self, error: &KafkaError, now: Instant) -> Option<u64> {
         let Some(code) = error.rdkafka_error_code() else { return Some(1) };
         let mut told = locked(&self.told);
         let Some(before) = told.iter_mut().find(|told| told.code == code) else {
-            told.push(Told { code, at: now, since: 0 });
+            told.push(Reported { code, at: now, since: 0 });
             return Some(1);
         };
         before.since += 1;
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn what_is_reported_again_and_again_is_told_once_in_a_while() {
-        let trouble = Trouble::default();
+        let trouble = ProblemLog::default();
         let (down, other) = (RDKafkaErrorCode::AllBrokersDown, RDKafkaErrorCode::BrokerTransportFailure);
         let began = Instant::now();
         let at =

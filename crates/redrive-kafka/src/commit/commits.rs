@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use redrive_core::Time;
 
-use super::progress::{Standing, note};
-use crate::backlog::lane::Lane;
+use super::progress::{CommitStanding, note};
+use crate::backlog::lane::PartitionLane;
 use crate::backlog::lanes::Lanes;
 use crate::consume::mailbox::{Order, PartitionCommit};
 use crate::topics::LaneKind;
@@ -82,7 +82,7 @@ impl Commits {
             return None;
         }
         let is_time = now.duration_since(self.last) >= self.every;
-        if !is_time && (self.has_failed || !lanes.iter().any(Lane::is_urgent)) {
+        if !is_time && (self.has_failed || !lanes.iter().any(PartitionLane::is_urgent)) {
             return None;
         }
         let mut places = Vec::new();
@@ -92,7 +92,7 @@ impl Commits {
             let is_limited = !lane.reserved.is_unlimited();
             let until = (lane.kind != LaneKind::Source && is_limited).then_some(due);
             let (by, named, out) = (lane.vouched(run.exact), Some(lane.suspected.named()), lane.out.len());
-            let standing = Standing { clean: false, taken, until, by, of: Some(run.id), named, out };
+            let standing = CommitStanding { clean: false, taken, until, by, of: Some(run.id), named, out };
             let (note, whole) = note(&standing, &lane.done);
             lane.overflows = !whole;
             if !whole {
@@ -144,7 +144,7 @@ impl Commits {
 
 /// Where every lane stands, for the last commit of an assignment. `next_due` is the first waiting message's time.
 pub(crate) fn last_commit(lanes: &Lanes, next_due: Option<Time>, run: RunId) -> Vec<PartitionCommit> {
-    let commit = |lane: &Lane| {
+    let commit = |lane: &PartitionLane| {
         let due_by = lane.suspected.due_by();
         let is_early = |due: Time| due_by.is_some_and(|by| due.as_millis() <= by);
         let waits = !lane.out.is_empty() || next_due.is_some_and(is_early);
@@ -159,8 +159,11 @@ pub(crate) fn last_commit(lanes: &Lanes, next_due: Option<Time>, run: RunId) -> 
 /// Before the last commit: notes which lanes need bitmaps because their completions do not fit into a note.
 pub(crate) fn note_overflows(lanes: &mut Lanes) {
     for lane in lanes.iter_mut() {
-        let standing =
-            Standing { taken: lane.taken, named: Some(lane.suspected.named()), ..Standing::default() };
+        let standing = CommitStanding {
+            taken: lane.taken,
+            named: Some(lane.suspected.named()),
+            ..CommitStanding::default()
+        };
         lane.overflows = !note(&standing, &lane.done).1;
     }
 }

@@ -12,7 +12,7 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::TopicPartitionList;
 
-use crate::consume::callbacks::Desk;
+use crate::consume::callbacks::ConsumerCallbacks;
 use crate::consume::mailbox::Mailbox;
 use crate::locked::locked;
 
@@ -33,7 +33,10 @@ pub struct Committer {
 }
 
 impl Committer {
-    pub fn start(consumer: &Arc<BaseConsumer<Desk>>, mailbox: &Arc<Mailbox>) -> Result<Self, KafkaError> {
+    pub fn start(
+        consumer: &Arc<BaseConsumer<ConsumerCallbacks>>,
+        mailbox: &Arc<Mailbox>,
+    ) -> Result<Self, KafkaError> {
         let (orders, inbox) = sync_channel::<(u64, TopicPartitionList)>(WAITING_MAX);
         let answer = Arc::new(Mutex::new(None));
         let (consumer, mailbox, told) = (Arc::clone(consumer), Arc::clone(mailbox), Arc::clone(&answer));

@@ -48,7 +48,7 @@ pub struct CommitNote {
 
 /// How a partition stands, besides what is done.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Standing<'a> {
+pub struct CommitStanding<'a> {
     pub clean: bool,
     pub taken: u64,
     pub until: Option<u64>,
@@ -59,7 +59,7 @@ pub struct Standing<'a> {
     pub out: usize,
 }
 
-impl Standing<'_> {
+impl CommitStanding<'_> {
     /// Nothing was left undecided.
     pub fn clean(taken: u64) -> Self {
         Self { clean: true, taken, ..Self::default() }
@@ -67,8 +67,8 @@ impl Standing<'_> {
 }
 
 /// The text for a partition whose completions are `done`, and whether it says all of them.
-pub fn note(standing: &Standing<'_>, done: &CompletionSet) -> (String, bool) {
-    let Standing { clean, taken, until, by, of, named, out } = standing;
+pub fn note(standing: &CommitStanding<'_>, done: &CompletionSet) -> (String, bool) {
+    let CommitStanding { clean, taken, until, by, of, named, out } = standing;
     let mut text = format!("{VERSION} {} taken={taken}", if *clean { "clean" } else { "open" });
     if let Some(until) = until {
         let _ = write!(text, " until={until}");
@@ -87,7 +87,7 @@ pub fn note(standing: &Standing<'_>, done: &CompletionSet) -> (String, bool) {
     let mut whole = true;
     let mut end = done.prefix();
     let mut separator = " done=";
-    for (first, count) in Runs::beyond_prefix(done) {
+    for (first, count) in DoneRuns::beyond_prefix(done) {
         let before = text.len();
         let _ = write!(text, "{separator}{}+{count}", first - end);
         if text.len() + " more".len() > NOTE_BYTES_MAX {
@@ -153,31 +153,31 @@ fn runs(text: &str, offset: u64) -> Vec<(u64, u64)> {
 }
 
 /// Finished runs beyond the prefix, one after the other: there may be a million of them, and only a few fit.
-struct Runs<W> {
+struct DoneRuns<W> {
     words: W,
     word: u64,
     at: u64,
     from: u64,
 }
 
-impl<W: Iterator<Item = u64>> Runs<W> {
+impl<W: Iterator<Item = u64>> DoneRuns<W> {
     fn next_word(&mut self) -> Option<()> {
         self.word = self.words.next()?;
         Some(())
     }
 }
 
-impl Runs<()> {
-    fn beyond_prefix(done: &CompletionSet) -> Runs<impl Iterator<Item = u64>> {
+impl DoneRuns<()> {
+    fn beyond_prefix(done: &CompletionSet) -> DoneRuns<impl Iterator<Item = u64>> {
         let from = done.prefix();
         let first = from / 64 * 64;
         let mut words = done.words_from(first);
         let word = words.next().unwrap_or(0);
-        Runs { words, word, at: first, from }
+        DoneRuns { words, word, at: first, from }
     }
 }
 
-impl<W: Iterator<Item = u64>> Iterator for Runs<W> {
+impl<W: Iterator<Item = u64>> Iterator for DoneRuns<W> {
     type Item = (u64, u64);
 
     fn next(&mut self) -> Option<(u64, u64)> {
@@ -248,8 +248,8 @@ mod tests {
 
     use super::*;
 
-    fn open(taken: u64) -> Standing<'static> {
-        Standing { taken, ..Standing::default() }
+    fn open(taken: u64) -> CommitStanding<'static> {
+        CommitStanding { taken, ..CommitStanding::default() }
     }
 
     fn set(start: u64, numbers: &[u64]) -> CompletionSet {
@@ -269,14 +269,14 @@ mod tests {
         let noted =
             CommitNote { is_ours: true, taken: 12, runs: vec![(5, 2), (9, 1)], ..CommitNote::default() };
         assert_eq!(read, noted);
-        let (text, _) = note(&Standing { out: 3, ..open(12) }, &set(3, &[5, 6, 9]));
+        let (text, _) = note(&CommitStanding { out: 3, ..open(12) }, &set(3, &[5, 6, 9]));
         assert_eq!(CommitNote::read(&text, 3), CommitNote { out: 3, ..read });
-        assert_eq!(note(&Standing::clean(3), &set(3, &[])).0, "v1 clean taken=3");
-        let tier = Standing { until: Some(77), by: Some(171), ..open(3) };
+        assert_eq!(note(&CommitStanding::clean(3), &set(3, &[])).0, "v1 clean taken=3");
+        let tier = CommitStanding { until: Some(77), by: Some(171), ..open(3) };
         assert_eq!(note(&tier, &set(3, &[])).0, "v1 open taken=3 until=77 by=ab");
         let read = CommitNote::read("v1 open taken=3 until=77 by=ab", 3);
         assert_eq!((read.until, read.by, read.of), (Some(77), Some(171), Some(171)));
-        let inexact = Standing { of: Some(171), ..open(3) };
+        let inexact = CommitStanding { of: Some(171), ..open(3) };
         let text = note(&inexact, &set(3, &[])).0;
         assert_eq!(text, "v1 open taken=3 of=ab");
         let read = CommitNote::read(&text, 3);
@@ -315,7 +315,7 @@ mod tests {
         ) {
             let done = set(start, &numbers);
             let prefix = done.prefix();
-            prop_assert_eq!(Runs::beyond_prefix(&done).collect::<Vec<_>>(), done.runs());
+            prop_assert_eq!(DoneRuns::beyond_prefix(&done).collect::<Vec<_>>(), done.runs());
             let (text, whole) = note(&open(1), &done);
             let mut again = CompletionSet::starting_at(prefix);
             for (first, count) in CommitNote::read(&text, prefix).runs {

@@ -7,7 +7,7 @@ use redrive::engine::{Event, Ticket};
 use crate::backlog::lanes::Lanes;
 
 #[derive(Debug)]
-struct Open {
+struct OpenBatch {
     /// Copies that are not acknowledged.
     copies: usize,
     epoch: u32,
@@ -18,7 +18,7 @@ struct Open {
 /// Batches that were given and not yet reported.
 #[derive(Debug, Default)]
 pub struct Tickets {
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenBatch>,
     /// How many were given so far.
     given: u64,
 }
@@ -26,11 +26,11 @@ pub struct Tickets {
 impl Tickets {
     pub fn begin(&mut self, epoch: u32) -> Ticket {
         self.given += 1;
-        self.open.insert(self.given, Open { copies: 0, epoch, marks: Vec::new() });
+        self.open.insert(self.given, OpenBatch { copies: 0, epoch, marks: Vec::new() });
         Ticket(self.given)
     }
 
-    fn get(&mut self, ticket: Ticket) -> Option<&mut Open> {
+    fn get(&mut self, ticket: Ticket) -> Option<&mut OpenBatch> {
         self.open.get_mut(&ticket.0)
     }
 
@@ -61,7 +61,7 @@ impl Tickets {
     /// each of those behind it too. What was marked in an assignment that is over will be repeated by somebody; nobody has
     /// to wait for it.
     pub fn durable(&mut self, lanes: &Lanes, is_held: bool, out: &mut Vec<Event>) {
-        let is_kept = |open: &Open| {
+        let is_kept = |open: &OpenBatch| {
             let kept = |(lane, mark): &(usize, u64)| lanes.get(*lane).is_none_or(|lane| lane.kept >= *mark);
             open.copies == 0 && (open.epoch != lanes.epoch() || open.marks.iter().all(kept))
         };

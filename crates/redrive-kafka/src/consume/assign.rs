@@ -10,17 +10,17 @@ use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use redrive::engine::completion::CompletionSet;
 
-use crate::commit::progress::{CommitNote, Standing, apply_chunk, note, read_chunk_key};
+use crate::commit::progress::{CommitNote, CommitStanding, apply_chunk, note, read_chunk_key};
 use crate::consume::begin;
-use crate::consume::callbacks::Desk;
+use crate::consume::callbacks::ConsumerCallbacks;
 use crate::consume::growth;
 use crate::consume::mailbox::LaneStart;
-use crate::consume::plan::{ASK_MAX, AssignFault, Plan};
+use crate::consume::plan::{ASK_MAX, AssignFault, ReadPlan};
 use crate::consume::room::Room;
 use crate::crash::suspects::Suspected;
 use crate::duplicates::died::Died;
 use crate::options::Start;
-use crate::record::Reader;
+use crate::record::RecordReader;
 use crate::topics::LaneKind;
 use crate::topics::scan;
 
@@ -48,8 +48,8 @@ type Name = (Arc<str>, i32);
 type Completions = HashMap<Name, (CompletionSet, Option<(u64, u64)>)>;
 
 pub fn begin(
-    consumer: &BaseConsumer<Desk>,
-    plan: &Plan,
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+    plan: &ReadPlan,
     assigned: &TopicPartitionList,
 ) -> Result<Begun, AssignFault> {
     let partitions = growth::follow(consumer, plan)?;
@@ -131,7 +131,7 @@ pub fn begin(
 
 /// The last letters of partitions whose owners did not end in order: these may have left a letter and its record.
 fn died(
-    plan: &Plan,
+    plan: &ReadPlan,
     notes: &HashMap<Name, (u64, CommitNote)>,
     ends: &[(i32, i64)],
 ) -> Result<Died, AssignFault> {
@@ -146,14 +146,14 @@ fn died(
         unclean.contains(partition) || unclean.iter().any(|source| *source >= count)
     };
     let ends: Vec<(i32, i64)> = ends.iter().filter(is_needed).copied().collect();
-    let reader = Reader::new(&plan.description);
+    let reader = RecordReader::new(&plan.description);
     Ok(Died::read(&plan.cluster, &reader, &plan.letters, &ends)?)
 }
 
 /// What the owners before have made letters of: that has to be known before their records are started again.
 fn letter_ends(
-    consumer: &BaseConsumer<Desk>,
-    plan: &Plan,
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+    plan: &ReadPlan,
     names: &[Name],
     counts: &HashMap<Arc<str>, i32>,
 ) -> Result<Vec<(i32, i64)>, KafkaError> {
@@ -169,7 +169,7 @@ fn letter_ends(
     Ok(ends)
 }
 
-fn names(plan: &Plan, assigned: &TopicPartitionList) -> Vec<Name> {
+fn names(plan: &ReadPlan, assigned: &TopicPartitionList) -> Vec<Name> {
     let known = assigned.elements().into_iter().filter_map(|element| {
         let (topic, _) = plan.topics.get_key_value(element.topic())?;
         Some((Arc::clone(topic), element.partition()))
@@ -179,8 +179,8 @@ fn names(plan: &Plan, assigned: &TopicPartitionList) -> Vec<Name> {
 
 /// Where partitions begin for which nothing is committed.
 fn first_offsets(
-    consumer: &BaseConsumer<Desk>,
-    plan: &Plan,
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+    plan: &ReadPlan,
     fresh: &[Name],
 ) -> Result<Vec<(Name, u64)>, AssignFault> {
     let latest = match plan.start {
@@ -208,19 +208,22 @@ fn first_offsets(
 }
 
 /// Commits where partitions begin at once, so that a start is decided only once.
-fn commit_first(consumer: &BaseConsumer<Desk>, first: &[(Name, u64)]) -> Result<(), AssignFault> {
+fn commit_first(
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+    first: &[(Name, u64)],
+) -> Result<(), AssignFault> {
     let mut list = TopicPartitionList::with_capacity(first.len());
     for ((topic, partition), offset) in first {
         let mut element = list.add_partition(topic, *partition);
         element.set_offset(Offset::Offset(offset.cast_signed()))?;
-        element.set_metadata(note(&Standing::clean(*offset), &CompletionSet::starting_at(*offset)).0);
+        element.set_metadata(note(&CommitStanding::clean(*offset), &CompletionSet::starting_at(*offset)).0);
     }
     consumer.commit(&list, CommitMode::Sync)?;
     Ok(())
 }
 
 /// Reads `T.progress` from its beginning to its end, and marks what it says.
-fn read_chunks(plan: &Plan, starts: &mut Completions) -> Result<(), AssignFault> {
+fn read_chunks(plan: &ReadPlan, starts: &mut Completions) -> Result<(), AssignFault> {
     let mut config = plan.reader.clone();
     config.set("auto.offset.reset", "earliest");
     let reader: BaseConsumer = config.create()?;

@@ -17,11 +17,11 @@ use rdkafka::statistics::Statistics;
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
 
-use crate::client::problems::{Trouble, log};
+use crate::client::problems::{ProblemLog, log};
 use crate::locked::locked;
 
 #[derive(Debug)]
-pub enum Change {
+pub enum AssignmentChange {
     Assign(TopicPartitionList),
     Revoke,
 }
@@ -40,18 +40,18 @@ pub struct EndOf {
 const SILENT_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
-pub struct Desk {
-    changes: Mutex<VecDeque<Change>>,
+pub struct ConsumerCallbacks {
+    changes: Mutex<VecDeque<AssignmentChange>>,
     ends: Mutex<Vec<EndOf>>,
     /// The consumer is being closed: nobody will look here any more.
     closing: AtomicBool,
-    trouble: Trouble,
+    problems: ProblemLog,
     /// What its client last said of the membership, and when.
     membership: Mutex<Option<(bool, Instant)>>,
 }
 
-impl Desk {
-    pub fn next_change(&self) -> Option<Change> {
+impl ConsumerCallbacks {
+    pub fn next_change(&self) -> Option<AssignmentChange> {
         locked(&self.changes).pop_front()
     }
 
@@ -68,7 +68,7 @@ impl Desk {
 
     /// The consumer reports a problem.
     pub fn met(&self, error: &KafkaError, reason: &str) {
-        if let Some(times) = self.trouble.times(error, Instant::now()) {
+        if let Some(times) = self.problems.times(error, Instant::now()) {
             tracing::warn!(%error, reason, times, "the Kafka consumer met a problem; it goes on by itself");
         }
     }
@@ -78,7 +78,7 @@ impl Desk {
     }
 }
 
-impl ClientContext for Desk {
+impl ClientContext for ConsumerCallbacks {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         log(level, facility, message);
     }
@@ -110,7 +110,7 @@ impl ClientContext for Desk {
     }
 }
 
-impl ConsumerContext for Desk {
+impl ConsumerContext for ConsumerCallbacks {
     fn rebalance(
         &self,
         base_consumer: &BaseConsumer<Self>,
@@ -124,8 +124,8 @@ impl ConsumerContext for Desk {
             return;
         }
         let change = match err {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Change::Assign(tpl.clone()),
-            _ => Change::Revoke,
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => AssignmentChange::Assign(tpl.clone()),
+            _ => AssignmentChange::Revoke,
         };
         locked(&self.changes).push_back(change);
     }

@@ -10,8 +10,8 @@ use rdkafka::metadata::MetadataTopic;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::commit::progress::CommitNote;
-use crate::consume::callbacks::Desk;
-use crate::consume::plan::{ASK_MAX, AssignFault, Plan};
+use crate::consume::callbacks::ConsumerCallbacks;
+use crate::consume::plan::{ASK_MAX, AssignFault, ReadPlan};
 use crate::options::TopicsMode;
 use crate::topics::LaneKind;
 use crate::topics::scan;
@@ -19,7 +19,10 @@ use crate::topics::{self, TopicsFault, Uneven};
 
 /// How many partitions the topics have. If the source has grown, the tiers grow first. Where keys are ordered that is
 /// refused: the retries of a key would wait in another partition than its new messages, perhaps at another member.
-pub fn follow(consumer: &BaseConsumer<Desk>, plan: &Plan) -> Result<HashMap<Arc<str>, i32>, AssignFault> {
+pub fn follow(
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+    plan: &ReadPlan,
+) -> Result<HashMap<Arc<str>, i32>, AssignFault> {
     let counts = partition_counts(consumer)?;
     let of_source = counts.get(&plan.source).copied().unwrap_or(0);
     let tiers = plan.topics.iter().filter(|(_, kind)| **kind != LaneKind::Source);
@@ -45,7 +48,9 @@ pub fn follow(consumer: &BaseConsumer<Desk>, plan: &Plan) -> Result<HashMap<Arc<
     Ok(counts)
 }
 
-fn partition_counts(consumer: &BaseConsumer<Desk>) -> Result<HashMap<Arc<str>, i32>, KafkaError> {
+fn partition_counts(
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+) -> Result<HashMap<Arc<str>, i32>, KafkaError> {
     let metadata = consumer.fetch_metadata(None, ASK_MAX)?;
     Ok(metadata
         .topics()
@@ -57,8 +62,8 @@ fn partition_counts(consumer: &BaseConsumer<Desk>) -> Result<HashMap<Arc<str>, i
 /// Whether a topic has partitions that no member was ever given. A static member that comes back is given what it had,
 /// also if topics have grown since; whoever gets a partition commits where it begins.
 pub fn has_orphans(
-    consumer: &BaseConsumer<Desk>,
-    plan: &Plan,
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+    plan: &ReadPlan,
     assigned: &TopicPartitionList,
 ) -> Result<bool, KafkaError> {
     if plan.cluster.member.is_none() {
@@ -79,8 +84,8 @@ pub fn has_orphans(
 /// The messages that wait in the tiers while the first record of a new source partition is about to be delivered: their
 /// keys may be in another partition from now on. Counted by the member that begins the first of the new partitions.
 pub fn overtaken(
-    consumer: &BaseConsumer<Desk>,
-    plan: &Plan,
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+    plan: &ReadPlan,
     assigned: &TopicPartitionList,
 ) -> Result<u64, KafkaError> {
     if !plan.ordered || !plan.topics.contains_key(&plan.source) {

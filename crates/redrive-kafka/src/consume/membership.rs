@@ -11,7 +11,7 @@ use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 
-use crate::consume::callbacks::Desk;
+use crate::consume::callbacks::ConsumerCallbacks;
 use crate::consume::mailbox::Mailbox;
 
 pub(crate) const JOIN_AGAIN_AFTER: Duration = Duration::from_secs(3);
@@ -41,8 +41,9 @@ pub(crate) fn join(
     config: &ClientConfig,
     topics: &[String],
     mailbox: &Arc<Mailbox>,
-) -> Result<Arc<BaseConsumer<Desk>>, KafkaError> {
-    let mut consumer: BaseConsumer<Desk> = config.create_with_context(Desk::default())?;
+) -> Result<Arc<BaseConsumer<ConsumerCallbacks>>, KafkaError> {
+    let mut consumer: BaseConsumer<ConsumerCallbacks> =
+        config.create_with_context(ConsumerCallbacks::default())?;
     let bell = Arc::clone(mailbox);
     consumer.set_nonempty_callback(move || bell.call_reader());
     let topics: Vec<&str> = topics.iter().map(String::as_str).collect();

@@ -9,11 +9,11 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 use redrive::engine::ProblemKind;
 
-use super::callbacks::Desk;
+use super::callbacks::ConsumerCallbacks;
 use super::mailbox::{LaneStart, Mailbox, Note};
 use super::room::Room;
 use crate::client::build::Build;
-use crate::record::{Reader as RecordReader, take_in};
+use crate::record::{RecordReader, take_in};
 
 /// Records of one partition before the next one has its turn.
 const BATCH: usize = 512;
@@ -21,7 +21,7 @@ const BATCH: usize = 512;
 pub(super) struct PartitionReader {
     topic: Arc<str>,
     partition: i32,
-    queue: PartitionQueue<Desk>,
+    queue: PartitionQueue<ConsumerCallbacks>,
     room: Arc<Room>,
     /// How many records the last reading brought; the next one probably brings as many.
     last: usize,
@@ -31,7 +31,11 @@ pub(super) struct PartitionReader {
 }
 
 impl PartitionReader {
-    pub(super) fn new(start: &LaneStart, mut queue: PartitionQueue<Desk>, mailbox: &Arc<Mailbox>) -> Self {
+    pub(super) fn new(
+        start: &LaneStart,
+        mut queue: PartitionQueue<ConsumerCallbacks>,
+        mailbox: &Arc<Mailbox>,
+    ) -> Self {
         let filled = Arc::new(AtomicBool::new(true));
         let (bell, flag) = (Arc::clone(mailbox), Arc::clone(&filled));
         queue.set_nonempty_callback(move || {

@@ -17,7 +17,7 @@ pub const ASK_MAX: Duration = Duration::from_secs(10);
 
 /// What is read, and how it begins where nothing is committed.
 #[derive(Debug)]
-pub struct Plan {
+pub struct ReadPlan {
     pub pipeline: String,
     pub source: Arc<str>,
     pub topics: HashMap<Arc<str>, LaneKind>,

@@ -15,12 +15,12 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::{ClientConfig, Message as _};
 
 use crate::commit::committer::Committer;
-use crate::consume::callbacks::Desk;
+use crate::consume::callbacks::ConsumerCallbacks;
 use crate::consume::mailbox::{FailKind, LaneEnd, Mailbox, Note, Order, PartitionCommit};
 use crate::consume::membership::{self, Absent, Fenced};
 use crate::consume::partition::PartitionReader;
-use crate::consume::plan::Plan;
-use crate::record::Reader;
+use crate::consume::plan::ReadPlan;
+use crate::record::RecordReader;
 
 /// Events of the consumer that are served in one go.
 const EVENTS: usize = 256;
@@ -44,8 +44,8 @@ impl Poller {
     pub fn start(
         config: &ClientConfig,
         topics: &[String],
-        plan: Plan,
-        reader: Reader,
+        plan: ReadPlan,
+        reader: RecordReader,
         drain: Duration,
         mailbox: &Arc<Mailbox>,
     ) -> Result<Self, KafkaError> {
@@ -99,12 +99,12 @@ impl Poller {
 pub(super) struct Polling {
     // Before the consumer: each queue holds on to it.
     pub(super) lanes: Vec<PartitionReader>,
-    pub(super) consumer: Arc<BaseConsumer<Desk>>,
+    pub(super) consumer: Arc<BaseConsumer<ConsumerCallbacks>>,
     pub(super) topics: Vec<String>,
     /// Whether the group was asked to assign its partitions anew.
     pub(super) rejoined: bool,
-    pub(super) plan: Plan,
-    pub(super) reader: Reader,
+    pub(super) plan: ReadPlan,
+    pub(super) reader: RecordReader,
     pub(super) drain: Duration,
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) abort: Arc<AtomicBool>,

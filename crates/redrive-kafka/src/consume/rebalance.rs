@@ -9,7 +9,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use crate::commit::committer::Committer;
 use crate::consume::assign::{self, Begun};
 use crate::consume::begin;
-use crate::consume::callbacks::Change;
+use crate::consume::callbacks::AssignmentChange;
 use crate::consume::mailbox::{Assigned, FailKind, Note, PartitionCommit};
 use crate::consume::membership::{ABSENT_MAX, JOIN_AGAIN_AFTER, UNANSWERED_MAX, join};
 use crate::consume::partition::PartitionReader;
@@ -25,8 +25,8 @@ impl Polling {
     pub(super) fn change_assignment(&mut self) {
         while let Some(change) = self.consumer.context().next_change() {
             match change {
-                Change::Assign(list) => self.assigning = Some((list, Instant::now())),
-                Change::Revoke => {
+                AssignmentChange::Assign(list) => self.assigning = Some((list, Instant::now())),
+                AssignmentChange::Revoke => {
                     self.assigning = None;
                     if self.lanes.is_empty() {
                         self.let_go();

@@ -8,15 +8,15 @@ use redrive::engine::completion::CompletionSet;
 use redrive::engine::{Delivery, Execution, LastEnd, Receipt, StoreOptions};
 use redrive_core::Time;
 
-use super::started::{self, Started};
+use super::started::{self, StartedFile};
 use super::suspects::Suspected;
-use crate::backlog::lane::Lane;
+use crate::backlog::lane::PartitionLane;
 use crate::backlog::lanes::Lanes;
 use crate::topics::LaneKind;
 
 #[derive(Debug)]
 pub(crate) struct CrashLedger {
-    started: Started,
+    started: StartedFile,
     /// Of partitions that this process lost: who was suspected. Losing a partition clears nobody.
     before: HashMap<(Arc<str>, i32), Suspected>,
     /// Whether messages run in this process and can kill it.
@@ -27,7 +27,8 @@ pub(crate) struct CrashLedger {
 impl CrashLedger {
     pub fn open(dir: &Path, pipeline: &str, options: &StoreOptions) -> Self {
         let in_process = options.execution == Execution::InProcess;
-        let started = if in_process { Started::open(dir, pipeline) } else { Started::off(dir, pipeline) };
+        let started =
+            if in_process { StartedFile::open(dir, pipeline) } else { StartedFile::off(dir, pipeline) };
         Self { started, before: HashMap::new(), in_process, last_end: options.last_end }
     }
 
@@ -48,11 +49,11 @@ impl CrashLedger {
 
     /// Partitions were assigned: everything that is in flight, before anything is committed in the name of this run.
     pub fn begin(&mut self, lanes: &Lanes) {
-        self.started.begin(lanes.iter().flat_map(Lane::open_marks));
+        self.started.begin(lanes.iter().flat_map(PartitionLane::open_marks));
     }
 
     /// A partition is gone.
-    pub fn remember(&mut self, lane: Lane) {
+    pub fn remember(&mut self, lane: PartitionLane) {
         self.before.insert((lane.topic, lane.partition), lane.suspected);
     }
 
@@ -105,19 +106,19 @@ impl CrashLedger {
     }
 
     /// A message has run and the process lives, whatever becomes of its copy.
-    pub fn came_back(&mut self, lane: &mut Lane, offset: u64) {
+    pub fn came_back(&mut self, lane: &mut PartitionLane, offset: u64) {
         lane.suspected.settled(offset);
         self.started.ended(lane.place, offset);
     }
 
     /// A record is done that did not run here: another record of its message, or a letter of it, was found.
-    pub fn cleared(&mut self, lane: &Lane, offset: u64) {
+    pub fn cleared(&mut self, lane: &PartitionLane, offset: u64) {
         self.started.ended(lane.place, offset);
     }
 
     /// A delivery came back unstarted. Others that were announced with it may run, or have their turn yet; a suspect stays
     /// one.
-    pub fn did_not_run(&mut self, lane: &mut Lane, offset: u64, is_suspect: bool) {
+    pub fn did_not_run(&mut self, lane: &mut PartitionLane, offset: u64, is_suspect: bool) {
         lane.suspected.take_turn_back(offset);
         self.started.did_not_run(lane.place, offset);
         if !is_suspect {
@@ -127,7 +128,7 @@ impl CrashLedger {
 
     /// Announces the suspects that run next, one after the other, unless the first of them is announced already. Whether
     /// everything that was announced is committed.
-    pub fn announce(&mut self, lanes: &mut Lanes, next: &[Receipt], now: Time) -> bool {
+    pub fn announce(lanes: &mut Lanes, next: &[Receipt], now: Time) -> bool {
         let is_announced = |lanes: &Lanes, first: &Receipt| {
             let at = lanes.of_receipt(first);
             at.is_some_and(|at| lanes[at].suspected.is_announced(first.at))
@@ -148,7 +149,7 @@ impl CrashLedger {
     }
 
     /// An announced suspect runs now, alone.
-    pub fn runs_alone(&mut self, lane: &mut Lane, offset: u64) {
+    pub fn runs_alone(&mut self, lane: &mut PartitionLane, offset: u64) {
         if let Some(out) = lane.out.get_mut(&offset) {
             out.waits = false;
         }
@@ -193,12 +194,11 @@ mod tests {
 
     #[test]
     fn a_suspect_runs_once_its_announcement_is_committed() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut ledger, mut lanes) = (ledger(dir.path()), lanes());
+        let mut lanes = lanes();
         let next = [Receipt { lane: 0, epoch: lanes.epoch(), seq: 7, at: 7 }];
-        assert!(!ledger.announce(&mut lanes, &next, Time::ZERO));
+        assert!(!CrashLedger::announce(&mut lanes, &next, Time::ZERO));
         let changes = lanes[0].suspected.changes();
         lanes[0].suspected.committed(changes);
-        assert!(ledger.announce(&mut lanes, &next, Time::ZERO));
+        assert!(CrashLedger::announce(&mut lanes, &next, Time::ZERO));
     }
 }

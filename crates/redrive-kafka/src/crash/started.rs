@@ -27,7 +27,7 @@ pub fn place(topic: &str, partition: i32) -> u64 {
 }
 
 #[derive(Debug)]
-pub struct Started {
+pub struct StartedFile {
     path: PathBuf,
     run: u64,
     file: Option<File>,
@@ -36,20 +36,20 @@ pub struct Started {
     buf: Vec<u8>,
     /// The suspect that runs, as place and offset.
     alone: Option<(u64, u64)>,
-    left: Option<Left>,
+    left: Option<EarlierRun>,
     /// Whether there is no file, because nobody is ever suspected or because it cannot be written: nobody may rely on it.
     is_off: bool,
 }
 
 /// What the run before this one had in flight, by place.
 #[derive(Debug)]
-struct Left {
+struct EarlierRun {
     run: u64,
     marks: HashMap<u64, BTreeSet<u64>>,
     alone: Option<(u64, u64)>,
 }
 
-impl Started {
+impl StartedFile {
     /// Reads what the last run left. Nothing is written before something is handed out.
     pub fn open(dir: &Path, pipeline: &str) -> Self {
         let path = dir.join(format!("{pipeline}.started"));
@@ -167,7 +167,7 @@ fn replaced(path: &Path, raw: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-fn read(raw: &[u8]) -> Option<Left> {
+fn read(raw: &[u8]) -> Option<EarlierRun> {
     let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
     let (run, raw) = raw.split_at_checked(RUN_BYTES)?;
     let mut marks: HashMap<u64, BTreeSet<u64>> = HashMap::new();
@@ -185,7 +185,7 @@ fn read(raw: &[u8]) -> Option<Left> {
             marks.entry(place).or_default().insert(which);
         }
     }
-    Some(Left { run: number(run), marks, alone })
+    Some(EarlierRun { run: number(run), marks, alone })
 }
 
 fn new_run() -> u64 {
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn what_did_not_end_is_known_to_the_next_run() {
         let dir = tempfile::tempdir().unwrap();
-        let mut first = Started::open(dir.path(), "orders");
+        let mut first = StartedFile::open(dir.path(), "orders");
         let run = first.run().unwrap();
         let (here, there) = (place("orders", 1), place("orders.retry.5s", 1));
         assert!(first.is_full());
@@ -212,7 +212,7 @@ mod tests {
         first.flush();
         first.started(here, 5);
         drop(first);
-        let next = Started::open(dir.path(), "orders");
+        let next = StartedFile::open(dir.path(), "orders");
         assert_eq!(next.left_by(run, here), Some((BTreeSet::from([4]), None)));
         assert_eq!(next.left_by(run, there), Some((BTreeSet::from([9]), None)));
         assert_eq!(next.left_by(run, place("orders", 2)), Some((BTreeSet::new(), None)));
@@ -223,11 +223,11 @@ mod tests {
     fn of_the_suspects_it_is_known_which_one_ran() {
         let dir = tempfile::tempdir().unwrap();
         let here = place("orders", 1);
-        let mut first = Started::open(dir.path(), "orders");
+        let mut first = StartedFile::open(dir.path(), "orders");
         let run = first.run().unwrap();
-        let left = |first: &mut Started| {
+        let left = |first: &mut StartedFile| {
             first.flush();
-            Started::open(dir.path(), "orders").left_by(run, here).unwrap()
+            StartedFile::open(dir.path(), "orders").left_by(run, here).unwrap()
         };
         first.begin([(here, 3), (here, 4)].into_iter());
         first.runs_alone(here, 3);
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_written_is_not_relied_on() {
-        let mut started = Started::open(Path::new("/proc/nowhere"), "orders");
+        let mut started = StartedFile::open(Path::new("/proc/nowhere"), "orders");
         started.begin(std::iter::empty());
         assert_eq!(started.run(), None);
         started.started(1, 1);

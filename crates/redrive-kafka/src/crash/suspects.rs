@@ -251,14 +251,18 @@ mod tests {
     use redrive::engine::completion::CompletionSet;
 
     use super::*;
-    use crate::commit::progress::{Standing, note};
+    use crate::commit::progress::{CommitStanding, note};
 
     const NOW: Time = Time::from_millis(5_000);
 
     /// What the next owner knows if this one dies now.
     fn died(suspected: &Suspected, taken: u64) -> Suspected {
-        let standing =
-            Standing { clean: false, taken, named: Some(suspected.named()), ..Standing::default() };
+        let standing = CommitStanding {
+            clean: false,
+            taken,
+            named: Some(suspected.named()),
+            ..CommitStanding::default()
+        };
         let (text, _) = note(&standing, &CompletionSet::starting_at(3));
         Suspected::after(LaneKind::Source, &CommitNote::read(&text, 3))
     }

@@ -13,7 +13,7 @@ use super::died::Died;
 use super::late::{self, IsReplacing, Replaced};
 use super::twins::{Meeting, Twins};
 use crate::backlog::lanes::Lanes;
-use crate::record::{CopyRecord, Origin, Replaces, Waiting, number_of, origin_of};
+use crate::record::{CopyRecord, Origin, Replaces, WaitingMessage, number_of, origin_of};
 use crate::topics::LaneKind;
 
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Duplicates {
         &mut self,
         lanes: &Lanes,
         at: usize,
-        waiting: &Waiting,
+        waiting: &WaitingMessage,
         replaces: Option<Replaces>,
         is_replacing: IsReplacing<'_>,
     ) -> Meeting {
@@ -107,7 +107,7 @@ impl Duplicates {
     }
 
     /// A copy names the record of the source that it replaces, and that is not the one its number says.
-    fn remember_put_back(&mut self, lanes: &Lanes, waiting: &Waiting, replaces: Replaces) {
+    fn remember_put_back(&mut self, lanes: &Lanes, waiting: &WaitingMessage, replaces: Replaces) {
         let of_source = lanes.sources().any(|lane| lane.topic_hash == replaces.topic);
         if of_source && waiting.number != number_of(replaces.partition, replaces.offset.cast_signed()) {
             self.twins.remember_place(replaces);
@@ -119,7 +119,7 @@ impl Duplicates {
         &mut self,
         lanes: &Lanes,
         at: usize,
-        waiting: &Waiting,
+        waiting: &WaitingMessage,
         replaces: Replaces,
         is_replacing: IsReplacing<'_>,
     ) -> Meeting {
@@ -145,7 +145,6 @@ impl Duplicates {
     /// A letter that this process wrote for an earlier assignment is stored: lane and offset of the record it replaces, if
     /// that has come back to us and waits.
     pub fn replaced_by_late_letter(
-        &self,
         lanes: &Lanes,
         from: &Origin,
         letter: &CopyRecord,
@@ -190,8 +189,8 @@ mod tests {
     use crate::backlog::lanes::tests::lanes;
     use crate::record::Carried;
 
-    fn waiting(number: u64, offset: u64, attempts: u32) -> Waiting {
-        Waiting {
+    fn waiting(number: u64, offset: u64, attempts: u32) -> WaitingMessage {
+        WaitingMessage {
             offset,
             number,
             message: Message::builder("m").build().unwrap(),

@@ -10,7 +10,7 @@ use redrive_core::Time;
 
 use crate::Cluster;
 use crate::record::Replaces;
-use crate::record::{Read, Reader};
+use crate::record::{Read, RecordReader};
 use crate::topics::scan::{Scan, Span};
 
 /// Letters of each partition that are looked at. More than this are not written between two commits.
@@ -28,7 +28,7 @@ impl Died {
     /// Reads the ends of these partitions of `T.DLQ`.
     pub fn read(
         cluster: &Cluster,
-        reader: &Reader,
+        reader: &RecordReader,
         letters: &str,
         ends: &[(i32, i64)],
     ) -> Result<Self, EngineError> {

@@ -8,7 +8,7 @@
 
 use redrive_core::Time;
 
-use crate::backlog::lane::Lane;
+use crate::backlog::lane::PartitionLane;
 use crate::backlog::lanes::Lanes;
 use crate::record::Replaces;
 use crate::topics::LaneKind;
@@ -47,7 +47,7 @@ pub(super) fn replaced(lanes: &Lanes, replaces: Replaces, is_replacing: IsReplac
 
 /// Whether the record at this offset of a source is another message than the copy: a topic that was deleted and created
 /// again has the same offsets.
-pub(super) fn is_older_topic(lane: &Lane, offset: u64, created: Time) -> bool {
+pub(super) fn is_older_topic(lane: &PartitionLane, offset: u64, created: Time) -> bool {
     if lane.kind != LaneKind::Source {
         return false;
     }

@@ -19,7 +19,7 @@ pub const READ_MAX: Duration = Duration::from_secs(5);
 type Rank = (u32, u32);
 
 #[derive(Debug)]
-struct Seen {
+struct SeenRecord {
     /// A topic that was deleted and made again has the same places for other messages.
     created: Time,
     rank: Rank,
@@ -42,7 +42,7 @@ pub enum Meeting {
 
 #[derive(Debug, Default)]
 pub struct Twins {
-    seen: NumberMap<u64, Seen>,
+    seen: NumberMap<u64, SeenRecord>,
     /// Records of the source that copies replace whose number is of another record: letters that were put back there.
     places: HashSet<Replaces>,
     /// Until when nothing is started.
@@ -95,7 +95,7 @@ impl Twins {
             return if other.is_some() { Meeting::Behind } else { Meeting::First };
         }
         let Some(other) = self.seen.get_mut(&number) else {
-            self.seen.insert(number, Seen { created, rank, lane, offset });
+            self.seen.insert(number, SeenRecord { created, rank, lane, offset });
             return Meeting::First;
         };
         if other.created != created {
@@ -104,14 +104,15 @@ impl Twins {
         if rank <= other.rank {
             return Meeting::Behind;
         }
-        let Seen { lane, offset, .. } = std::mem::replace(other, Seen { created, rank, lane, offset });
+        let SeenRecord { lane, offset, .. } =
+            std::mem::replace(other, SeenRecord { created, rank, lane, offset });
         Meeting::Further { lane, offset }
     }
 
     /// A copy whose source record is still to be read came late.
     pub fn expect_source(&mut self, number: u64, meta: &Meta, lane: usize, offset: u64) {
         let rank = (meta.replays, meta.attempts.saturating_add(meta.uncounted));
-        self.seen.entry(number).or_insert(Seen { created: meta.created, rank, lane, offset });
+        self.seen.entry(number).or_insert(SeenRecord { created: meta.created, rank, lane, offset });
     }
 
     pub fn clear(&mut self) {

@@ -9,7 +9,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use redrive::engine::{EngineError, Ordering, StoreOptions};
 use redrive_core::Time;
 
-use super::engine::{KafkaEngine, Upkeep};
+use super::kafka::{KafkaEngine, Upkeep};
 use crate::backlog::key_order::KeyOrder;
 use crate::backlog::lanes::Lanes;
 use crate::backlog::lookahead::LookAhead;
@@ -23,14 +23,14 @@ use crate::consume::begin;
 use crate::consume::growth;
 use crate::consume::mailbox::Mailbox;
 use crate::consume::ownership::Ownership;
-use crate::consume::plan::{ASK_MAX, Plan};
+use crate::consume::plan::{ASK_MAX, ReadPlan};
 use crate::consume::poll::Poller;
 use crate::crash::ledger::CrashLedger;
 use crate::duplicates::detector::Duplicates;
 use crate::group::control::Control;
 use crate::group::standing::Watcher;
 use crate::group::status::GroupStatus;
-use crate::letters::Letters;
+use crate::letters::KafkaLetters;
 use crate::options::{Cluster, KafkaPipeline, Only};
 use crate::produce::copies::Copies;
 use crate::produce::outbox::Outbox;
@@ -38,7 +38,7 @@ use crate::produce::spool::Spool;
 use crate::produce::targets::TargetTopics;
 use crate::produce::transit::Transit;
 use crate::produce::unwritten::Unwritten;
-use crate::record::Reader;
+use crate::record::RecordReader;
 use crate::topics::trim::Trimmer;
 use crate::topics::{self, LaneKind, Topics};
 
@@ -80,9 +80,9 @@ pub(crate) fn open(
     let mailbox = Arc::new(Mailbox::default());
     let outbox = Outbox::new(cluster.producer(), &mailbox).map_err(|error| unavailable(&error))?;
     let control = Control::follow(cluster, &topics, &mailbox).map_err(|error| unavailable(&error))?;
-    let letters = Letters::open(cluster, pipeline, &topics)?;
+    let letters = KafkaLetters::open(cluster, pipeline, &topics)?;
     let read = read_topics(pipeline, &topics);
-    let plan = Plan {
+    let plan = ReadPlan {
         pipeline: pipeline.name.clone(),
         source: topics.source.as_str().into(),
         topics: read.iter().map(|(name, kind)| (Arc::from(name.as_str()), *kind)).collect(),
@@ -111,7 +111,7 @@ pub(crate) fn open(
     let watched = names.iter().map(|name| Arc::from(name.as_str())).collect();
     let drain = drain(cluster, pipeline, options.drain);
     let config = consumer_config(config, &names, &counts);
-    let poller = Poller::start(&config, &names, plan, Reader::new(pipeline), drain, &mailbox)
+    let poller = Poller::start(&config, &names, plan, RecordReader::new(pipeline), drain, &mailbox)
         .map_err(|error| unavailable(&error))?;
     let state_dir = cluster.state_dir.join("kafka");
     let now = Instant::now();

@@ -12,7 +12,7 @@ use redrive::engine::{
 use redrive::timestamp;
 use redrive_core::Time;
 
-use super::engine::{KafkaEngine, LastCommit};
+use super::kafka::{KafkaEngine, LastCommit};
 use crate::clock::wall_time;
 use crate::consume::mailbox::Order;
 use crate::group::control::Pause;
@@ -145,7 +145,7 @@ impl Engine for KafkaEngine {
             }
         }
         let topics = self.copies.topics();
-        for (source, tier) in self.backlog.separated(&self.lanes, topics.beside_source()) {
+        for (source, tier) in self.backlog.separated(&self.lanes, &topics.beside_source()) {
             let text = format!(
                 "{tier} is not assigned to this member, so key order cannot be kept and nothing of the partition is \
                  delivered; all members must run with the same tiers, each with as many partitions as the source"

@@ -6,13 +6,14 @@ use rdkafka::error::RDKafkaErrorCode;
 use redrive::engine::{Delivery, EngineError, History, Settlement, Ticket, Verdict};
 use redrive_core::{Message, Meta, Time};
 
-use super::engine::KafkaEngine;
+use super::kafka::KafkaEngine;
 use crate::backlog::lane::Out;
 use crate::clock::wall_time;
-use crate::letters::Letters;
+use crate::duplicates::detector::Duplicates;
+use crate::letters::KafkaLetters;
 use crate::produce::after::{AfterWrite, CopyKind, Mark};
-use crate::produce::{Body, Ended, Production};
-use crate::record::{Carried, CopyRecord, LetterMarks, Origin, Waiting, origin_of};
+use crate::produce::{Body, Production, WriteOutcome};
+use crate::record::{Carried, CopyRecord, LetterMarks, Origin, WaitingMessage, origin_of};
 
 /// A record that a retry replaces, and what is settled with it.
 #[derive(Clone, Copy)]
@@ -154,7 +155,7 @@ impl KafkaEngine {
     /// A replayed letter is delivered: that is written before its record is done.
     fn write_success(&mut self, delivery: &Delivery, out: &Out, ticket: Ticket) {
         let (receipt, replays) = (delivery.receipt, delivery.meta.replays);
-        let (key, value) = Letters::succeeded_state(receipt.seq, replays, out.carried.job, wall_time());
+        let (key, value) = KafkaLetters::succeeded_state(receipt.seq, replays, out.carried.job, wall_time());
         self.tickets.copying(ticket);
         self.transit.finish_sent(receipt.seq);
         let mark = Mark {
@@ -170,8 +171,8 @@ impl KafkaEngine {
     }
 
     /// Writes a waiting message again at the end of the tier that fits what is left of its delay.
-    pub(super) fn move_straggler(&mut self, lane: usize, waiting: Waiting) {
-        let Waiting { offset, number, message, meta, history, due, carried, .. } = waiting;
+    pub(super) fn move_straggler(&mut self, lane: usize, waiting: WaitingMessage) {
+        let WaitingMessage { offset, number, message, meta, history, due, carried, .. } = waiting;
         let due = due.unwrap_or(self.now);
         let key = self.backlog.keys().key_of(&message);
         let copy = self.copy_of(number, message, meta, history, &carried);
@@ -221,14 +222,13 @@ impl KafkaEngine {
         Ok(())
     }
 
-    fn production_ended(&mut self, production: Production<AfterWrite>, how: &Ended) {
+    fn production_ended(&mut self, production: Production<AfterWrite>, how: &WriteOutcome) {
         let stored = match how {
-            Ended::Stored { partition, offset } => Some((*partition, *offset)),
-            Ended::Refused(code) => return self.refused(production, *code),
-            Ended::GivenUp => None,
+            WriteOutcome::Stored { partition, offset } => Some((*partition, *offset)),
+            WriteOutcome::Refused(code) => return self.refused(production, *code),
+            WriteOutcome::GivenUp => None,
         };
         match &production.then {
-            AfterWrite::Nothing => {}
             AfterWrite::Spooled(path) => {
                 if let Some(stored) = stored {
                     self.copies.spooled_stored(path, Instant::now());
@@ -238,7 +238,7 @@ impl KafkaEngine {
             AfterWrite::Progress { lane, epoch } if *epoch == self.lanes.epoch() => {
                 self.lanes[*lane].bitmap_stored();
             }
-            AfterWrite::Progress { .. } => {}
+            AfterWrite::Progress { .. } | AfterWrite::Nothing => {}
             AfterWrite::Mark(mark) if stored.is_none() || mark.epoch != self.lanes.epoch() => {
                 if let Some(stored) = stored {
                     self.late_copy_stored(&production, mark, stored);
@@ -361,7 +361,7 @@ impl KafkaEngine {
     fn late_letter_stored(&mut self, from: &Origin, letter: &CopyRecord) {
         let (copies, epoch) = (&self.copies, self.lanes.epoch());
         let is_replacing = |lane, offset| copies.is_replacing(epoch, lane, offset);
-        let replaced = self.duplicates.replaced_by_late_letter(&self.lanes, from, letter, &is_replacing);
+        let replaced = Duplicates::replaced_by_late_letter(&self.lanes, from, letter, &is_replacing);
         let Some((lane, offset)) = replaced else { return };
         self.mark(lane, offset, None);
         self.duplicates.skip(&self.lanes, &[(lane, offset)]);

@@ -38,19 +38,19 @@ pub struct Pause {
 
 /// What is known of the topic.
 #[derive(Debug, Default)]
-struct Seen {
+struct ControlState {
     /// The first offset that was not read.
     next: i64,
     /// Whether the topic was read to its end once.
     caught_up: bool,
     pause: Option<Pause>,
-    trouble: Option<String>,
+    problem: Option<String>,
 }
 
-impl Seen {
+impl ControlState {
     fn read(&mut self, offset: i64, key: Option<&[u8]>, value: Option<&[u8]>) {
         self.next = self.next.max(offset + 1);
-        self.trouble = None;
+        self.problem = None;
         if key == Some(PAUSE.as_bytes()) {
             // A later version may say more. That it is a pause is said by its being there.
             let unnamed = || Pause { by: String::new(), at: String::new() };
@@ -60,8 +60,8 @@ impl Seen {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    seen: Mutex<Seen>,
+struct ControlShared {
+    state: Mutex<ControlState>,
     changed: Condvar,
     ends: AtomicBool,
 }
@@ -69,7 +69,7 @@ struct Shared {
 /// Follows the topic as long as it lives.
 #[derive(Debug)]
 pub struct Control {
-    shared: Arc<Shared>,
+    shared: Arc<ControlShared>,
     thread: Option<JoinHandle<()>>,
     cluster: Cluster,
     topic: String,
@@ -79,7 +79,7 @@ pub struct Control {
 impl Control {
     pub fn follow(cluster: &Cluster, topics: &Topics, mailbox: &Arc<Mailbox>) -> Result<Self, KafkaError> {
         let consumer = reader(cluster, &topics.control)?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ControlShared::default());
         let (following, bell) = (Arc::clone(&shared), Arc::clone(mailbox));
         let name = format!("control-{}", topics.control);
         let thread =
@@ -91,25 +91,25 @@ impl Control {
 
     /// Whether nothing may be delivered: the pipeline is paused, or that is not known yet.
     pub fn holds(&self) -> bool {
-        let seen = locked(&self.shared.seen);
-        seen.pause.is_some() || !seen.caught_up
+        let state = locked(&self.shared.state);
+        state.pause.is_some() || !state.caught_up
     }
 
     /// Whether the topic was read to its end, so that it is known whether the pipeline is paused.
     pub fn is_known(&self) -> bool {
-        locked(&self.shared.seen).caught_up
+        locked(&self.shared.state).caught_up
     }
 
     pub fn is_paused(&self) -> bool {
-        locked(&self.shared.seen).pause.is_some()
+        locked(&self.shared.state).pause.is_some()
     }
 
     /// Why it is not known whether the pipeline is paused, if that takes too long.
     pub fn problem(&self, now: Instant) -> Option<String> {
-        let seen = locked(&self.shared.seen);
-        let late = !seen.caught_up && now.duration_since(self.opened) > UNREAD_MAX;
+        let state = locked(&self.shared.state);
+        let late = !state.caught_up && now.duration_since(self.opened) > UNREAD_MAX;
         late.then(|| {
-            let why = seen.trouble.as_deref().unwrap_or("no answer");
+            let why = state.problem.as_deref().unwrap_or("no answer");
             format!("it cannot be read whether the pipeline is paused, so nothing is delivered: {why}")
         })
     }
@@ -124,8 +124,8 @@ impl Control {
         };
         let mut config = self.cluster.producer();
         config.set("linger.ms", "0").set("delivery.timeout.ms", WRITE_MAX.as_millis().to_string());
-        let producer: BaseProducer<Written> =
-            config.create_with_context(Written::default()).map_err(|error| failed(&error))?;
+        let producer: BaseProducer<WriteReceipt> =
+            config.create_with_context(WriteReceipt::default()).map_err(|error| failed(&error))?;
         let value = pause.map(serde_json::to_vec).transpose().map_err(|error| failed(&error))?;
         let mut record = BaseRecord::<str, [u8]>::to(&self.topic).partition(0).key(PAUSE);
         record.payload = value.as_deref();
@@ -143,10 +143,10 @@ impl Control {
                 None => {}
             }
         };
-        let seen = locked(&self.shared.seen);
-        let read = self.shared.changed.wait_timeout_while(seen, WRITE_MAX, |seen| seen.next <= offset);
-        let (seen, _) = read.unwrap_or_else(PoisonError::into_inner);
-        if seen.next > offset {
+        let state = locked(&self.shared.state);
+        let read = self.shared.changed.wait_timeout_while(state, WRITE_MAX, |state| state.next <= offset);
+        let (state, _) = read.unwrap_or_else(PoisonError::into_inner);
+        if state.next > offset {
             return Ok(());
         }
         Err(EngineError::Unavailable(format!("{} was written, but cannot be read back", self.topic)))
@@ -165,11 +165,11 @@ impl Drop for Control {
 
 /// How the one record of a producer ended: at which offset, or why not.
 #[derive(Default)]
-struct Written(Mutex<Option<Result<i64, KafkaError>>>);
+struct WriteReceipt(Mutex<Option<Result<i64, KafkaError>>>);
 
-impl ClientContext for Written {}
+impl ClientContext for WriteReceipt {}
 
-impl ProducerContext for Written {
+impl ProducerContext for WriteReceipt {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
@@ -185,20 +185,20 @@ impl ProducerContext for Written {
 pub fn read(cluster: &Cluster, topics: &Topics) -> Result<Option<Pause>, EngineError> {
     let failed = |problem: String| EngineError::Unavailable(format!("{}: {problem}", topics.control));
     let consumer = reader(cluster, &topics.control).map_err(|error| failed(error.to_string()))?;
-    let mut seen = Seen::default();
+    let mut state = ControlState::default();
     let until = Instant::now() + WRITE_MAX;
-    while !seen.caught_up {
+    while !state.caught_up {
         match consumer.poll(POLL) {
-            Some(Ok(record)) => take(&mut seen, &record),
-            Some(Err(KafkaError::PartitionEOF(_))) => seen.caught_up = true,
-            Some(Err(error)) => seen.trouble = Some(error.to_string()),
+            Some(Ok(record)) => take(&mut state, &record),
+            Some(Err(KafkaError::PartitionEOF(_))) => state.caught_up = true,
+            Some(Err(error)) => state.problem = Some(error.to_string()),
             None => {}
         }
         if Instant::now() > until {
-            return Err(failed(seen.trouble.unwrap_or_else(|| "no answer".to_owned())));
+            return Err(failed(state.problem.unwrap_or_else(|| "no answer".to_owned())));
         }
     }
-    Ok(seen.pause)
+    Ok(state.pause)
 }
 
 fn reader(cluster: &Cluster, topic: &str) -> Result<BaseConsumer, KafkaError> {
@@ -211,19 +211,19 @@ fn reader(cluster: &Cluster, topic: &str) -> Result<BaseConsumer, KafkaError> {
     Ok(consumer)
 }
 
-fn take(seen: &mut Seen, record: &BorrowedMessage<'_>) {
-    seen.read(record.offset(), record.key(), record.payload());
+fn take(state: &mut ControlState, record: &BorrowedMessage<'_>) {
+    state.read(record.offset(), record.key(), record.payload());
 }
 
-fn follow(consumer: &BaseConsumer, shared: &Shared, mailbox: &Mailbox) {
+fn follow(consumer: &BaseConsumer, shared: &ControlShared, mailbox: &Mailbox) {
     while !shared.ends.load(Ordering::SeqCst) {
         let Some(event) = consumer.poll(POLL) else { continue };
         {
-            let mut seen = locked(&shared.seen);
+            let mut state = locked(&shared.state);
             match event {
-                Ok(record) => take(&mut seen, &record),
-                Err(KafkaError::PartitionEOF(_)) => seen.caught_up = true,
-                Err(error) => seen.trouble = Some(error.to_string()),
+                Ok(record) => take(&mut state, &record),
+                Err(KafkaError::PartitionEOF(_)) => state.caught_up = true,
+                Err(error) => state.problem = Some(error.to_string()),
             }
         }
         shared.changed.notify_all();
@@ -237,14 +237,14 @@ mod tests {
 
     #[test]
     fn the_last_word_counts_and_a_pause_that_says_nothing_is_one() {
-        let mut seen = Seen::default();
-        seen.read(0, Some(b"other"), Some(b"{}"));
-        assert_eq!((seen.pause.clone(), seen.next), (None, 1));
-        seen.read(1, Some(b"pause"), Some(br#"{"by":"redrive-0","at":"2026-01-31T09:00:00Z"}"#));
-        assert_eq!(seen.pause.as_ref().map(|pause| pause.by.as_str()), Some("redrive-0"));
-        seen.read(2, Some(b"pause"), Some(b"yes"));
-        assert!(seen.pause.is_some());
-        seen.read(7, Some(b"pause"), None);
-        assert_eq!((seen.pause, seen.next), (None, 8));
+        let mut state = ControlState::default();
+        state.read(0, Some(b"other"), Some(b"{}"));
+        assert_eq!((state.pause.clone(), state.next), (None, 1));
+        state.read(1, Some(b"pause"), Some(br#"{"by":"redrive-0","at":"2026-01-31T09:00:00Z"}"#));
+        assert_eq!(state.pause.as_ref().map(|pause| pause.by.as_str()), Some("redrive-0"));
+        state.read(2, Some(b"pause"), Some(b"yes"));
+        assert!(state.pause.is_some());
+        state.read(7, Some(b"pause"), None);
+        assert_eq!((state.pause, state.next), (None, 8));
     }
 }

@@ -27,7 +27,7 @@ type Name = (Arc<str>, i32);
 
 /// What was found out last.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct ClusterFindings {
     unanswered: u32,
     /// Why the cluster did not answer.
     pub silence: Option<String>,
@@ -37,7 +37,7 @@ pub struct Found {
     pub ends: Vec<(Name, u64)>,
 }
 
-impl Found {
+impl ClusterFindings {
     pub fn is_reachable(&self) -> bool {
         self.unanswered < UNANSWERED_MAX
     }
@@ -67,8 +67,8 @@ fn unowned(topics: &[(Arc<str>, i32)], owned: &BTreeSet<(String, i32)>) -> BTree
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    found: Mutex<Found>,
+struct WatcherShared {
+    found: Mutex<ClusterFindings>,
     /// Partitions whose ends are to be asked for.
     asked: Mutex<Vec<Name>>,
 }
@@ -76,7 +76,7 @@ struct Shared {
 /// Asks until it is dropped.
 #[derive(Debug)]
 pub struct Watcher {
-    shared: Arc<Shared>,
+    shared: Arc<WatcherShared>,
     _stop: Sender<()>,
     /// Since when the process is in no group.
     absent: Option<Instant>,
@@ -84,7 +84,7 @@ pub struct Watcher {
 
 impl Watcher {
     pub fn start(cluster: &Cluster, topics: Vec<Arc<str>>) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WatcherShared::default());
         let (stop, stopped) = mpsc::channel::<()>();
         let (cluster, asking) = (cluster.clone(), Arc::clone(&shared));
         let watch = move || {
@@ -101,7 +101,7 @@ impl Watcher {
         Self { shared, _stop: stop, absent: None }
     }
 
-    pub fn found(&self) -> Found {
+    pub fn found(&self) -> ClusterFindings {
         locked(&self.shared.found).clone()
     }
 
@@ -121,7 +121,7 @@ impl Watcher {
     }
 }
 
-fn ask(cluster: &Cluster, consumer: &BaseConsumer, topics: &[Arc<str>], shared: &Shared, round: u32) {
+fn ask(cluster: &Cluster, consumer: &BaseConsumer, topics: &[Arc<str>], shared: &WatcherShared, round: u32) {
     let mut counts = Vec::new();
     let mut problem = None;
     // Only the first of them tells whether the cluster answers; the others are needed now and then.
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn one_unanswered_question_is_not_an_outage() {
-        let mut found = Found::default();
+        let mut found = ClusterFindings::default();
         found.answered(Some("timed out".to_owned()));
         assert!(found.is_reachable());
         found.answered(Some("timed out".to_owned()));
@@ -184,7 +184,7 @@ mod tests {
             ("orders".to_owned(), 1),
             ("orders.retry.5s".to_owned(), 0),
         ]);
-        let mut found = Found::default();
+        let mut found = ClusterFindings::default();
         found.owned(unowned(&topics, &owned));
         assert_eq!(found.unowned().count(), 0);
         found.owned(unowned(&topics, &owned));

@@ -7,7 +7,7 @@ use std::time::Instant;
 use redrive::engine::{ClusterStanding, Condition, Flow, ProblemKind};
 
 use super::standing::Watcher;
-use crate::backlog::lane::Lane;
+use crate::backlog::lane::PartitionLane;
 use crate::backlog::lanes::Lanes;
 use crate::consume::mailbox::Mailbox;
 
@@ -32,7 +32,7 @@ impl GroupStatus {
         &self.group
     }
 
-    pub fn count_read(&mut self, lane: &Lane, records: u64) {
+    pub fn count_read(&mut self, lane: &PartitionLane, records: u64) {
         *self.read.entry((Arc::clone(&lane.topic), lane.partition)).or_default() += records;
     }
 

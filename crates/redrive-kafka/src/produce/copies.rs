@@ -10,7 +10,7 @@ use redrive_core::Time;
 use super::after::{AfterWrite, Mark};
 use super::cut;
 use super::outbox::{Failing, Outbox};
-use super::producer::{Body, Ended, Production};
+use super::producer::{Body, Production, WriteOutcome};
 use super::spool::{Spool, Spooled};
 use super::targets::TargetTopics;
 use crate::record::{CopyRecord, Origin};
@@ -27,7 +27,7 @@ pub(crate) enum SpoolUse {
 pub(crate) struct Copies {
     outbox: Outbox<AfterWrite>,
     /// Acknowledged, refused or given up, and not handled yet.
-    ended: Vec<(Production<AfterWrite>, Ended)>,
+    ended: Vec<(Production<AfterWrite>, WriteOutcome)>,
     spool: Spool,
     topics: TargetTopics,
 }
@@ -88,12 +88,12 @@ impl Copies {
     }
 
     /// What has ended since the last time; to be returned by [`Self::reuse`].
-    pub fn take_ended(&mut self) -> Vec<(Production<AfterWrite>, Ended)> {
+    pub fn take_ended(&mut self) -> Vec<(Production<AfterWrite>, WriteOutcome)> {
         std::mem::take(&mut self.ended)
     }
 
     /// Takes the emptied list back; whether more has ended meanwhile.
-    pub fn reuse(&mut self, emptied: Vec<(Production<AfterWrite>, Ended)>) -> bool {
+    pub fn reuse(&mut self, emptied: Vec<(Production<AfterWrite>, WriteOutcome)>) -> bool {
         if self.ended.is_empty() {
             self.ended = emptied;
             return false;
@@ -123,7 +123,7 @@ impl Copies {
         if self.spool.is_empty() || self.outbox.pending().any(is_spooled) {
             return;
         }
-        for Spooled { path, topic, partition, body, has_letter } in self.spool.to_offer(now) {
+        for Spooled { path, topic, partition, body, has_letter } in self.spool.next_offers(now) {
             let Body::Copy { copy, .. } = &body else { continue };
             match needed(copy, has_letter) {
                 SpoolUse::Later => {}

@@ -15,4 +15,4 @@ pub mod outbox;
 mod producer;
 pub(crate) mod spool;
 
-pub use producer::{Body, Ended, Production};
+pub use producer::{Body, Production, WriteOutcome};

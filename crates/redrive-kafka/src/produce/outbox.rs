@@ -13,8 +13,8 @@ use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{Producer as _, ThreadedProducer};
 
-use super::producer::{Body, Ended, Production, Report, Reports, connect, send};
-use crate::client::problems::Trouble;
+use super::producer::{Body, DeliveryReport, Production, ReportCollector, WriteOutcome, connect, send};
+use crate::client::problems::ProblemLog;
 use crate::consume::mailbox::Mailbox;
 use crate::locked::locked;
 
@@ -33,7 +33,7 @@ pub struct Failing<'a, T> {
     pub code: RDKafkaErrorCode,
 }
 
-struct Slot<T> {
+struct OutboxEntry<T> {
     production: Production<T>,
     /// The last error, and how many there were.
     failed: Option<(RDKafkaErrorCode, u32)>,
@@ -45,13 +45,13 @@ struct Slot<T> {
 pub struct Outbox<T> {
     config: ClientConfig,
     mailbox: Arc<Mailbox>,
-    producer: ThreadedProducer<Reports>,
+    producer: ThreadedProducer<ReportCollector>,
     /// Puts each record into a batch of its own; made when it is first needed.
-    single: Option<ThreadedProducer<Reports>>,
-    reports: Arc<Mutex<Vec<Report>>>,
+    single: Option<ThreadedProducer<ReportCollector>>,
+    reports: Arc<Mutex<Vec<DeliveryReport>>>,
     /// Counts the producers: a report of an earlier one says nothing.
     generation: usize,
-    slots: Vec<Option<Slot<T>>>,
+    slots: Vec<Option<OutboxEntry<T>>>,
     unused: Vec<usize>,
     /// Those for which the producer had no room, in their order.
     waiting: VecDeque<usize>,
@@ -59,8 +59,8 @@ pub struct Outbox<T> {
     failed: BTreeSet<(Instant, usize)>,
     /// How many failed and are not written yet, also while they are sent again.
     failing: usize,
-    heard: Vec<Report>,
-    trouble: Trouble,
+    heard: Vec<DeliveryReport>,
+    problems: ProblemLog,
 }
 
 impl<T> std::fmt::Debug for Outbox<T> {
@@ -86,7 +86,7 @@ impl<T> Outbox<T> {
             failed: BTreeSet::new(),
             failing: 0,
             heard: Vec::new(),
-            trouble: Trouble::default(),
+            problems: ProblemLog::default(),
         })
     }
 
@@ -111,15 +111,15 @@ impl<T> Outbox<T> {
     /// Those that have failed and are not written yet.
     pub fn failing(&self) -> impl Iterator<Item = Failing<'_, T>> {
         let slots = self.slots.iter().flatten().filter(|_| self.failing > 0);
-        slots.filter_map(|Slot { production, failed, .. }| {
+        slots.filter_map(|OutboxEntry { production, failed, .. }| {
             let Production { topic, partition, then, .. } = production;
             Some(Failing { topic, partition: *partition, then, code: failed.as_ref()?.0 })
         })
     }
 
     /// Sends a record; how it ends is told by [`Self::poll`].
-    pub fn send(&mut self, production: Production<T>, ended: &mut Vec<(Production<T>, Ended)>) {
-        let slot = self.take_in(Slot { production, failed: None, is_alone: false });
+    pub fn send(&mut self, production: Production<T>, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
+        let slot = self.take_in(OutboxEntry { production, failed: None, is_alone: false });
         if self.waiting.is_empty() {
             self.give(slot, ended);
         } else {
@@ -130,7 +130,7 @@ impl<T> Outbox<T> {
 
     /// Takes a record in that was refused for good: it is tried again all the same, because nothing else can be done.
     pub fn hold(&mut self, production: Production<T>, code: RDKafkaErrorCode) {
-        let slot = self.take_in(Slot { production, failed: None, is_alone: true });
+        let slot = self.take_in(OutboxEntry { production, failed: None, is_alone: true });
         if let Some(held) = &mut self.slots[slot] {
             held.failed = Some((code, u32::MAX / 2));
             self.failing += 1;
@@ -138,7 +138,7 @@ impl<T> Outbox<T> {
         self.failed.insert((Instant::now() + AGAIN_AFTER_MAX, slot));
     }
 
-    fn take_in(&mut self, slot: Slot<T>) -> usize {
+    fn take_in(&mut self, slot: OutboxEntry<T>) -> usize {
         let at = self.unused.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -147,7 +147,7 @@ impl<T> Outbox<T> {
         at
     }
 
-    fn give(&mut self, at: usize, ended: &mut Vec<(Production<T>, Ended)>) {
+    fn give(&mut self, at: usize, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
         let is_alone = self.slots[at].as_ref().is_some_and(|slot| slot.is_alone);
         if is_alone && self.single.is_none() {
             let mut config = self.config.clone();
@@ -161,7 +161,7 @@ impl<T> Outbox<T> {
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::QueueFull) => self.waiting.push_back(at),
             // The client itself looked at this record alone.
-            Some(code) if slot.is_refused_by(code) => self.end(at, Ended::Refused(code), ended),
+            Some(code) if slot.is_refused_by(code) => self.end(at, WriteOutcome::Refused(code), ended),
             code => self.fail(at, code.unwrap_or(RDKafkaErrorCode::Unknown)),
         }
     }
@@ -174,13 +174,13 @@ impl<T> Outbox<T> {
         self.failing += usize::from(slot.failed.is_none());
         slot.failed = Some((code, times));
         self.failed.insert((now + again_after(times), at));
-        if let Some(times) = self.trouble.times(&KafkaError::MessageProduction(code), now) {
+        if let Some(times) = self.problems.times(&KafkaError::MessageProduction(code), now) {
             let Production { topic, partition, .. } = &slot.production;
             tracing::error!(%code, %topic, partition, times, "a record could not be written yet; it is tried again");
         }
     }
 
-    fn end(&mut self, at: usize, how: Ended, ended: &mut Vec<(Production<T>, Ended)>) {
+    fn end(&mut self, at: usize, how: WriteOutcome, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
         if let Some(slot) = self.slots[at].take() {
             self.failing -= usize::from(slot.failed.is_some());
             self.unused.push(at);
@@ -189,7 +189,7 @@ impl<T> Outbox<T> {
     }
 
     /// Gives up those that have failed, are not under way at this moment, and that `unneeded` says yes to.
-    pub fn give_up(&mut self, unneeded: impl Fn(&T) -> bool, ended: &mut Vec<(Production<T>, Ended)>) {
+    pub fn give_up(&mut self, unneeded: impl Fn(&T) -> bool, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
         let is_unneeded = |(_, at): &(Instant, usize)| {
             self.slots[*at].as_ref().is_some_and(|slot| unneeded(&slot.production.then))
         };
@@ -197,22 +197,22 @@ impl<T> Outbox<T> {
             self.failed.iter().filter(|entry| is_unneeded(entry)).copied().collect();
         for entry in found {
             self.failed.remove(&entry);
-            self.end(entry.1, Ended::GivenUp, ended);
+            self.end(entry.1, WriteOutcome::GivenUp, ended);
         }
     }
 
     /// Hears what became of what was sent, and sends again what has to be.
-    pub fn poll(&mut self, ended: &mut Vec<(Production<T>, Ended)>) {
+    pub fn poll(&mut self, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
         let mut heard = std::mem::take(&mut self.heard);
         std::mem::swap(&mut *locked(&self.reports), &mut heard);
         let (mut fatal, mut failed) = (false, false);
-        for Report { opaque, result } in heard.drain(..) {
+        for DeliveryReport { opaque, result } in heard.drain(..) {
             let (generation, at) = (opaque >> (usize::BITS - GENERATION_BITS), opaque & SLOT_MASK);
             if generation != self.generation {
                 continue;
             }
             match result {
-                Ok((partition, offset)) => self.end(at, Ended::Stored { partition, offset }, ended),
+                Ok((partition, offset)) => self.end(at, WriteOutcome::Stored { partition, offset }, ended),
                 Err(code) => {
                     failed = true;
                     // One that gets nothing through may never do so again: after a broker had no leader for a while it was
@@ -229,10 +229,15 @@ impl<T> Outbox<T> {
         self.send_again(ended);
     }
 
-    fn failed_with(&mut self, at: usize, code: RDKafkaErrorCode, ended: &mut Vec<(Production<T>, Ended)>) {
+    fn failed_with(
+        &mut self,
+        at: usize,
+        code: RDKafkaErrorCode,
+        ended: &mut Vec<(Production<T>, WriteOutcome)>,
+    ) {
         match self.slots[at].as_mut() {
             Some(slot) if slot.is_refused_by(code) && slot.is_alone => {
-                self.end(at, Ended::Refused(code), ended);
+                self.end(at, WriteOutcome::Refused(code), ended);
             }
             Some(slot) if slot.is_refused_by(code) => {
                 slot.is_alone = true;
@@ -247,7 +252,7 @@ impl<T> Outbox<T> {
         }
     }
 
-    fn send_again(&mut self, ended: &mut Vec<(Production<T>, Ended)>) {
+    fn send_again(&mut self, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
         let now = Instant::now();
         while let Some((_, slot)) = self.failed.first().copied().filter(|(at, _)| *at <= now) {
             self.failed.pop_first();
@@ -291,7 +296,7 @@ impl<T> Outbox<T> {
     }
 }
 
-impl<T> Slot<T> {
+impl<T> OutboxEntry<T> {
     /// Whether this record can never be written as it is.
     fn is_refused_by(&self, code: RDKafkaErrorCode) -> bool {
         matches!(self.production.body, Body::Copy { .. }) && is_of_record(code)

@@ -11,7 +11,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
 
-use crate::client::problems::{Trouble, log};
+use crate::client::problems::{ProblemLog, log};
 use crate::consume::mailbox::Mailbox;
 use crate::locked::locked;
 use crate::record::{CopyRecord, Origin, headers};
@@ -41,7 +41,7 @@ pub enum Body {
 
 /// How a production ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum WriteOutcome {
     Stored {
         partition: i32,
         offset: i64,
@@ -54,31 +54,31 @@ pub enum Ended {
 
 /// What became of a record.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct DeliveryReport {
     pub opaque: usize,
     pub result: Result<(i32, i64), RDKafkaErrorCode>,
 }
 
 /// Where delivery reports are put, by a thread of the producer.
-pub(crate) struct Reports {
-    tray: Arc<Mutex<Vec<Report>>>,
+pub(crate) struct ReportCollector {
+    tray: Arc<Mutex<Vec<DeliveryReport>>>,
     mailbox: Arc<Mailbox>,
-    trouble: Trouble,
+    problems: ProblemLog,
 }
 
-impl ClientContext for Reports {
+impl ClientContext for ReportCollector {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         log(level, facility, message);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        if let Some(times) = self.trouble.times(&error, Instant::now()) {
+        if let Some(times) = self.problems.times(&error, Instant::now()) {
             tracing::warn!(%error, reason, times, "the Kafka producer met a problem; it goes on by itself");
         }
     }
 }
 
-impl ProducerContext for Reports {
+impl ProducerContext for ReportCollector {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, delivery: &DeliveryResult<'_>, opaque: usize) {
@@ -88,7 +88,7 @@ impl ProducerContext for Reports {
         };
         let mut reports = locked(&self.tray);
         let first = reports.is_empty();
-        reports.push(Report { opaque, result });
+        reports.push(DeliveryReport { opaque, result });
         drop(reports);
         if first {
             self.mailbox.call_engine();
@@ -98,15 +98,15 @@ impl ProducerContext for Reports {
 
 pub(crate) fn connect(
     config: &ClientConfig,
-    reports: &Arc<Mutex<Vec<Report>>>,
+    reports: &Arc<Mutex<Vec<DeliveryReport>>>,
     mailbox: &Arc<Mailbox>,
-) -> Result<ThreadedProducer<Reports>, KafkaError> {
+) -> Result<ThreadedProducer<ReportCollector>, KafkaError> {
     let (tray, mailbox) = (Arc::clone(reports), Arc::clone(mailbox));
-    config.create_with_context(Reports { tray, mailbox, trouble: Trouble::default() })
+    config.create_with_context(ReportCollector { tray, mailbox, problems: ProblemLog::default() })
 }
 
 pub(crate) fn send<T>(
-    producer: &ThreadedProducer<Reports>,
+    producer: &ThreadedProducer<ReportCollector>,
     production: &Production<T>,
     opaque: usize,
 ) -> Result<(), KafkaError> {

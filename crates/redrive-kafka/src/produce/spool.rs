@@ -176,7 +176,7 @@ impl Spool {
     }
 
     /// The next few that are to be offered again, if it is time for that. A file that cannot be read stays where it is.
-    pub fn to_offer(&mut self, now: Instant) -> Vec<Spooled> {
+    pub fn next_offers(&mut self, now: Instant) -> Vec<Spooled> {
         if self.files.is_empty() || now < self.offer_at {
             return Vec::new();
         }
@@ -258,11 +258,11 @@ mod tests {
         let (dir, now) = (tempfile::tempdir().unwrap(), Instant::now());
         let path = dir.path().join("spool");
         let mut spool = Spool::open(path.clone(), now);
-        assert!(spool.is_empty() && spool.to_offer(now).is_empty());
+        assert!(spool.is_empty() && spool.next_offers(now).is_empty());
         let from = Origin::parse("orders/3/99");
         spool.keep("orders.DLQ", 3, &copy(99), from.as_ref(), "too large");
         let mut next = Spool::open(path.clone(), now);
-        let back = next.to_offer(now).pop().unwrap();
+        let back = next.next_offers(now).pop().unwrap();
         let Body::Copy { copy: again, from: told } = back.body else { panic!("a message") };
         assert_eq!((*again, told, &*back.topic, back.partition), (copy(99), from, "orders.DLQ", 3));
         assert!(back.has_letter);
@@ -275,15 +275,19 @@ mod tests {
         let (dir, mut now) = (tempfile::tempdir().unwrap(), Instant::now());
         let mut spool = Spool::open(dir.path().join("spool"), now);
         (0..12).for_each(|n| spool.keep("orders.DLQ", 3, &copy(n), None, "too large"));
-        let first = spool.to_offer(now);
-        assert_eq!((first.len(), spool.to_offer(now).len()), (OFFERED_MAX, 0));
+        let first = spool.next_offers(now);
+        assert_eq!((first.len(), spool.next_offers(now).len()), (OFFERED_MAX, 0));
         now += OFFER_AFTER * 2;
-        let second = spool.to_offer(now);
+        let second = spool.next_offers(now);
         assert_eq!(second.len(), 4);
         assert!(second.iter().all(|one| first.iter().all(|other| other.path != one.path)));
         now += OFFER_AFTER * 2;
-        assert!(spool.to_offer(now).is_empty(), "twice as long by now");
+        assert!(spool.next_offers(now).is_empty(), "twice as long by now");
         spool.forget(&first[0].path, now);
-        assert_eq!(spool.to_offer(now).len(), OFFERED_MAX, "one was taken: the others are offered at once");
+        assert_eq!(
+            spool.next_offers(now).len(),
+            OFFERED_MAX,
+            "one was taken: the others are offered at once"
+        );
     }
 }

@@ -22,7 +22,7 @@ mod write;
 
 pub use copy::{CopyRecord, LetterMarks, Read, Unreadable};
 pub use origin::Origin;
-pub use read::Reader;
+pub use read::RecordReader;
 pub use replaces::{Replaces, topic_hash};
-pub use waiting::{Carried, Polled, Waiting, number_of, origin_of, take_in};
+pub use waiting::{Carried, Polled, WaitingMessage, number_of, origin_of, take_in};
 pub use write::headers;

@@ -9,10 +9,10 @@ use redrive::engine::history::History;
 use redrive_core::{Message, Meta, Reason, Time};
 
 use crate::record::Replaces;
-use crate::record::{CopyRecord, Origin, Read, Reader};
+use crate::record::{CopyRecord, Origin, Read, RecordReader};
 
 #[derive(Clone, Debug)]
-pub struct Waiting {
+pub struct WaitingMessage {
     /// Where its record is.
     pub offset: u64,
     /// The message's number: its place in the source.
@@ -40,14 +40,14 @@ pub struct Carried {
 /// A record as the polling thread read it.
 #[derive(Debug)]
 pub struct Polled {
-    pub waiting: Waiting,
+    pub waiting: WaitingMessage,
     /// What it was counted with in its lane's room.
     pub bytes: usize,
     /// The record that it took the place of, if it is a copy.
     pub replaces: Option<Replaces>,
 }
 
-impl Waiting {
+impl WaitingMessage {
     pub fn bytes(&self) -> usize {
         self.message.wire().len() + self.history.raw().len() + size_of::<Self>()
     }
@@ -74,14 +74,14 @@ impl Waiting {
 }
 
 /// Takes a record out of librdkafka's memory.
-pub fn take_in(reader: &Reader, record: &BorrowedMessage<'_>) -> Polled {
+pub fn take_in(reader: &RecordReader, record: &BorrowedMessage<'_>) -> Polled {
     let offset = record.offset().max(0) as u64;
     let mut replaces = None;
     let waiting = match reader.read(record) {
         Ok(Read::Fresh(message, meta)) => {
             // Without the topic: numbers are the same for all of them, and one count of references less is to be shared.
             let number = number_of(record.partition(), record.offset());
-            Waiting {
+            WaitingMessage {
                 offset,
                 number,
                 message,
@@ -97,7 +97,7 @@ pub fn take_in(reader: &Reader, record: &BorrowedMessage<'_>) -> Polled {
             // A first copy does not say it twice: it replaces the record it came from. One that was put back replaces none.
             let first = || (copy.meta.replays == 0).then(|| Replaces::place(&copy.origin));
             replaces = Replaces::of(record).or_else(first);
-            Waiting::of_copy(offset, *copy, None)
+            WaitingMessage::of_copy(offset, *copy, None)
         }
         Err(unreadable) => {
             tracing::error!(
@@ -105,7 +105,7 @@ pub fn take_in(reader: &Reader, record: &BorrowedMessage<'_>) -> Polled {
                 problem = unreadable.problem,
                 "a record that is no message"
             );
-            Waiting::of_copy(offset, *unreadable.rest, Some(Reason::Corrupt))
+            WaitingMessage::of_copy(offset, *unreadable.rest, Some(Reason::Corrupt))
         }
     };
     let bytes = waiting.bytes();

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redrive::Ordering;
 use redrive_core::duration;
-use redrive_kafka::consume::begin::ran_before;
 use redrive_kafka::client::build::Build;
+use redrive_kafka::consume::begin::ran_before;
 use redrive_kafka::topics::scan::Scan;
 use redrive_kafka::topics::{Survey, Topics, TopicsFault, acl_commands, survey};
 use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};

@@ -2,8 +2,8 @@
 
 use redrive_kafka::group::control;
 use redrive_kafka::group::members::{Member, members};
-use redrive_kafka::topics::scan::{Scan, Span};
 use redrive_kafka::topics::Topics;
+use redrive_kafka::topics::scan::{Scan, Span};
 use serde_json::json;
 
 use crate::args::Global;

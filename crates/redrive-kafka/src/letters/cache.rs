@@ -8,10 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::content::Content;
+use super::entry::{DlqPosition, LetterRecord};
 use super::file::{LetterFile, LetterReader};
-use super::index::{Index, Told};
-use super::slot::{Parked, Place};
-use super::state::{BEGIN, State};
+use super::index::{Index, LearnedFrom};
+use super::state::{BEGIN, StateRecord};
 use crate::record::CopyRecord;
 use redrive::engine::EngineError;
 use redrive_core::{Reason, Time};
@@ -23,14 +23,14 @@ const NO_BYTES: u64 = u64::MAX;
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Debug)]
-pub struct Shelf {
+pub struct LetterCache {
     pipeline: String,
-    inner: Mutex<Inner>,
+    inner: Mutex<CacheState>,
     changed: Condvar,
     reader: LetterReader,
 }
 
-pub struct Inner {
+pub struct CacheState {
     pub index: Index,
     file: LetterFile,
     /// Records read so far, of both topics.
@@ -49,9 +49,9 @@ pub struct Inner {
     pub wake: Option<Wake>,
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for CacheState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inner")
+        f.debug_struct("CacheState")
             .field("counts", &self.index.counts)
             .field("read", &self.read)
             .field("bytes", &self.file.bytes())
@@ -59,11 +59,11 @@ impl fmt::Debug for Inner {
     }
 }
 
-impl Shelf {
+impl LetterCache {
     pub fn create(state_dir: &Path, pipeline: &str) -> io::Result<Self> {
         let file = LetterFile::create(state_dir, pipeline)?;
         let reader = file.reader();
-        let inner = Inner {
+        let inner = CacheState {
             index: Index::default(),
             file,
             read: 0,
@@ -79,19 +79,19 @@ impl Shelf {
         Ok(Self { pipeline, inner: Mutex::new(inner), changed: Condvar::new(), reader })
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub fn lock(&self) -> MutexGuard<'_, CacheState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes what is shared and tells whoever waits for a change.
-    pub fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+    pub fn change<T>(&self, change: impl FnOnce(&mut CacheState) -> T) -> T {
         let changed = change(&mut self.lock());
         self.changed.notify_all();
         changed
     }
 
     /// Waits until `done` says so; `false` if that took longer than until `deadline`.
-    pub fn wait(&self, deadline: Instant, mut done: impl FnMut(&mut Inner) -> bool) -> bool {
+    pub fn wait(&self, deadline: Instant, mut done: impl FnMut(&mut CacheState) -> bool) -> bool {
         let mut inner = self.lock();
         loop {
             if done(&mut inner) {
@@ -122,11 +122,11 @@ impl Shelf {
     }
 }
 
-impl Inner {
+impl CacheState {
     /// A record in `T.DLQ`.
-    pub fn parked(&mut self, place: Place, copy: &CopyRecord, told: Told) {
+    pub fn parked(&mut self, place: DlqPosition, copy: &CopyRecord, learned: LearnedFrom) {
         let number = copy.origin.number();
-        let mut parked = Parked {
+        let mut parked = LetterRecord {
             generation: copy.meta.replays,
             place,
             at: NO_BYTES,
@@ -148,7 +148,7 @@ impl Inner {
                 NO_BYTES
             });
         }
-        self.index.parked(number, &parked, told);
+        self.index.parked(number, &parked, learned);
     }
 
     /// A record in `T.DLQ.state`; one without a value says that nothing is left of the letter.
@@ -157,7 +157,7 @@ impl Inner {
         if key == Some(BEGIN) {
             return;
         }
-        match (key.and_then(State::number), value, value.and_then(State::from_json)) {
+        match (key.and_then(StateRecord::number), value, value.and_then(StateRecord::from_json)) {
             (Some(number), None, _) => self.index.remove(number),
             (Some(number), Some(_), Some(_)) if is_old && !self.index.has(number) => {
                 self.index.orphan(number);

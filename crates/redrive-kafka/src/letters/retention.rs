@@ -9,8 +9,8 @@ use redrive::actions::CLOSED_KEEP;
 use redrive::engine::LetterState;
 use redrive_core::Time;
 
+use super::entry::{DlqPosition, LetterEntry};
 use super::index::Index;
-use super::slot::{Place, Slot};
 
 /// When letters leave.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,8 @@ const UNDO_MIN: Duration = Duration::from_hours(1);
 const LEAVE_LATER: Duration = Duration::from_hours(24);
 
 /// Whether a discard of this letter can still be taken back.
-pub fn can_be_undone(slot: &Slot, now: Time) -> bool {
-    slot.dead_at().plus(CLOSED_KEEP).max(slot.stated_at().plus(UNDO_MIN)) >= now
+pub fn can_be_undone(entry: &LetterEntry, now: Time) -> bool {
+    entry.dead_at().plus(CLOSED_KEEP).max(entry.stated_at().plus(UNDO_MIN)) >= now
 }
 
 /// One partition of `T.DLQ` as it is: its first record, and the first one that was not read here.
@@ -69,11 +69,11 @@ pub struct Leave {
 
 impl Rules {
     /// Whether a letter is not needed any more.
-    fn leaves(&self, slot: &Slot, now: Time) -> bool {
-        match slot.state() {
-            Some(LetterState::Succeeded) => slot.stated_at().plus(self.succeeded_keep) < now,
+    fn leaves(&self, entry: &LetterEntry, now: Time) -> bool {
+        match entry.state() {
+            Some(LetterState::Succeeded) => entry.stated_at().plus(self.succeeded_keep) < now,
             Some(LetterState::Discarded) => {
-                slot.dead_at().plus(CLOSED_KEEP + LEAVE_LATER).max(slot.stated_at().plus(LEAVE_LATER)) < now
+                entry.dead_at().plus(CLOSED_KEEP + LEAVE_LATER).max(entry.stated_at().plus(LEAVE_LATER)) < now
             }
             Some(LetterState::Open | LetterState::Replaying) | None => false,
         }
@@ -85,8 +85,8 @@ impl Rules {
         for place in index.foreigners() {
             kept.entry(place.partition()).or_default().push((place.offset(), None));
         }
-        for (number, _, slot) in index.after(None).filter(|(_, _, slot)| !self.leaves(slot, now)) {
-            let place = slot.place();
+        for (number, _, entry) in index.after(None).filter(|(_, _, entry)| !self.leaves(entry, now)) {
+            let place = entry.place();
             kept.entry(place.partition()).or_default().push((place.offset(), Some(number)));
         }
         let plan = |stretch: &Stretch| {
@@ -118,10 +118,12 @@ impl Rules {
 
     /// Letters of which no record is left once everything below these offsets, by partition, is deleted.
     pub fn gone(&self, index: &Index, cuts: &HashMap<i32, i64>, now: Time) -> Vec<u64> {
-        let is_cut = |place: Place| cuts.get(&place.partition()).is_some_and(|cut| place.offset() < *cut);
-        let closed = index.after(None).filter(|(_, _, slot)| self.leaves(slot, now));
-        let gone = closed
-            .filter(|(number, _, slot)| is_cut(slot.place()) && index.last_place(*number).is_none_or(is_cut));
+        let is_cut =
+            |place: DlqPosition| cuts.get(&place.partition()).is_some_and(|cut| place.offset() < *cut);
+        let closed = index.after(None).filter(|(_, _, entry)| self.leaves(entry, now));
+        let gone = closed.filter(|(number, _, entry)| {
+            is_cut(entry.place()) && index.last_place(*number).is_none_or(is_cut)
+        });
         gone.map(|(number, ..)| number).collect()
     }
 }
@@ -131,9 +133,9 @@ mod tests {
     use redrive_core::Reason;
 
     use super::*;
-    use crate::letters::index::Told;
-    use crate::letters::slot::Parked;
-    use crate::letters::state::State;
+    use crate::letters::entry::LetterRecord;
+    use crate::letters::index::LearnedFrom;
+    use crate::letters::state::StateRecord;
 
     const DAY: u64 = 86_400_000;
     const NOW: Time = Time::from_millis(100 * DAY);
@@ -146,10 +148,10 @@ mod tests {
         Time::from_millis(NOW.as_millis() - days_ago * DAY)
     }
 
-    fn parked(offset: i64, days_ago: u64) -> Parked {
-        Parked {
+    fn parked(offset: i64, days_ago: u64) -> LetterRecord {
+        LetterRecord {
             generation: 0,
-            place: Place::new(2, offset),
+            place: DlqPosition::new(2, offset),
             at: 0,
             reason: Reason::MaxRetries,
             dead_at: at(days_ago),
@@ -163,11 +165,11 @@ mod tests {
     fn index(numbers: impl Iterator<Item = u64>, closed: impl Fn(u64) -> bool) -> Index {
         let mut index = Index::default();
         for number in numbers {
-            index.parked(number, &parked(number.cast_signed(), 5), Told::ByTopic);
+            index.parked(number, &parked(number.cast_signed(), 5), LearnedFrom::Topic);
             if closed(number) {
                 index.state_is(
                     number,
-                    &State { generation: 0, is: LetterState::Succeeded, jobs: vec![], at: at(1) },
+                    &StateRecord { generation: 0, is: LetterState::Succeeded, jobs: vec![], at: at(1) },
                 );
             }
         }
@@ -207,9 +209,9 @@ mod tests {
     #[test]
     fn what_is_no_letter_stays_and_everything_behind_it() {
         let mut all = index(0..40, |n| n != 3);
-        all.foreign(Place::new(2, 8));
+        all.foreign(DlqPosition::new(2, 8));
         assert_eq!((plan(&all, 0, 40), all.counts.unreadable), ((3, vec![]), 1));
-        all.foreign(Place::new(2, 1));
+        all.foreign(DlqPosition::new(2, 1));
         assert_eq!(plan(&all, 0, 40), (1, vec![]));
         assert_eq!(plan(&all, 5, 40), (8, vec![]), "one that somebody has deleted does not matter any more");
     }
@@ -218,7 +220,7 @@ mod tests {
     fn a_letter_that_was_closed_a_moment_ago_stays_for_a_while() {
         let mut all = index(0..2, |_| false);
         let mut close = |number, is, at| {
-            all.state_is(number, &State { generation: 0, is, jobs: vec![], at });
+            all.state_is(number, &StateRecord { generation: 0, is, jobs: vec![], at });
             plan(&all, 0, 2).0
         };
         assert_eq!(close(0, LetterState::Succeeded, NOW), 0);
@@ -229,8 +231,9 @@ mod tests {
         );
         let mut old = Index::default();
         for (number, dead, discarded) in [(0, 40, 5), (1, 40, 0), (2, 20, 5)] {
-            old.parked(number, &parked(number.cast_signed(), dead), Told::ByTopic);
-            let state = State { generation: 0, is: LetterState::Discarded, jobs: vec![], at: at(discarded) };
+            old.parked(number, &parked(number.cast_signed(), dead), LearnedFrom::Topic);
+            let state =
+                StateRecord { generation: 0, is: LetterState::Discarded, jobs: vec![], at: at(discarded) };
             old.state_is(number, &state);
         }
         assert_eq!(
@@ -246,7 +249,7 @@ mod tests {
     fn a_letter_is_gone_once_no_record_of_it_is_left() {
         let mut all = index(0..10, |n| n != 5);
         // A twin of the first, far behind.
-        all.parked(0, &parked(8, 5), Told::ByTopic);
+        all.parked(0, &parked(8, 5), LearnedFrom::Topic);
         let gone = |index: &Index, cut| rules().gone(index, &HashMap::from([(2, cut)]), NOW);
         assert_eq!(gone(&all, 5), [1, 2, 3, 4], "its twin would be an open letter by itself");
         assert_eq!(gone(&all, 10), [0, 1, 2, 3, 4, 6, 7, 8, 9]);
@@ -256,7 +259,7 @@ mod tests {
     #[test]
     fn one_that_was_written_again_lies_where_it_lies_now() {
         let mut all = index(0..40, |n| n != 3);
-        all.parked(3, &Parked { moved: true, ..parked(40, 5) }, Told::ByAcknowledgement);
+        all.parked(3, &LetterRecord { moved: true, ..parked(40, 5) }, LearnedFrom::Acknowledgement);
         assert_eq!(plan(&all, 0, 41), (40, vec![]));
         assert_eq!((all.counts.open, all.counts.twins), (1, 0));
     }

@@ -7,13 +7,13 @@
 use redrive::engine::LetterState;
 use redrive_core::{Reason, Time};
 
-use super::state::{JOBS_MAX, State};
+use super::state::{JOBS_MAX, StateRecord};
 
 /// Where a record stands in `T.DLQ`, partition and offset in one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(u64);
+pub struct DlqPosition(u64);
 
-impl Place {
+impl DlqPosition {
     const NOWHERE: Self = Self(u64::MAX);
 
     pub fn new(partition: i32, offset: i64) -> Self {
@@ -31,9 +31,9 @@ impl Place {
 
 /// A record of `T.DLQ` as far as the index keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parked {
+pub struct LetterRecord {
     pub generation: u32,
-    pub place: Place,
+    pub place: DlqPosition,
     /// Where its bytes are in the local file.
     pub at: u64,
     pub reason: Reason,
@@ -48,8 +48,8 @@ pub struct Parked {
 
 /// One letter. Small: there may be a million of them.
 #[derive(Clone, Debug)]
-pub struct Slot {
-    place: Place,
+pub struct LetterEntry {
+    place: DlqPosition,
     at: u64,
     dead_at: Time,
     /// The latest is the last. Boxed twice over: most letters have none, and a pointer is all it costs them.
@@ -67,9 +67,9 @@ pub struct Slot {
     cut: bool,
 }
 
-impl Slot {
+impl LetterEntry {
     pub const EMPTY: Self = Self {
-        place: Place::NOWHERE,
+        place: DlqPosition::NOWHERE,
         at: 0,
         dead_at: Time::ZERO,
         jobs: None,
@@ -84,7 +84,7 @@ impl Slot {
 
     /// Whether this record says something new, so that its bytes have to be kept. Of twins, the first in the topic counts;
     /// but a whole one before one that was cut, and the last of those that were written again.
-    pub fn wants(&self, parked: &Parked) -> bool {
+    pub fn wants(&self, parked: &LetterRecord) -> bool {
         if self.reason.is_none() || parked.generation != self.generation {
             return self.reason.is_none() || parked.generation > self.generation;
         }
@@ -94,7 +94,7 @@ impl Slot {
         if parked.moved { parked.place > self.place } else { parked.place < self.place }
     }
 
-    pub fn parked(&mut self, parked: &Parked) {
+    pub fn parked(&mut self, parked: &LetterRecord) {
         if self.wants(parked) {
             self.generation = parked.generation;
             self.place = parked.place;
@@ -130,7 +130,7 @@ impl Slot {
         twin
     }
 
-    pub fn state_is(&mut self, state: &State) {
+    pub fn state_is(&mut self, state: &StateRecord) {
         let later = self.stated.is_none() || state.generation > self.stated_generation;
         // What succeeded has no later state. This process knows of it before it reads what came before it.
         let over = self.stated == Some(LetterState::Succeeded) && state.generation == self.stated_generation;
@@ -195,7 +195,7 @@ impl Slot {
         self.dead_at
     }
 
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> DlqPosition {
         self.place
     }
 

@@ -4,13 +4,13 @@ use redrive::engine::letter::SCAN_BYTES;
 use redrive::engine::{EngineError, History, Letter, LetterScan, LetterStanding, LetterState};
 use redrive_core::{Message, Meta, Reason};
 
-use super::shelf::Shelf;
-use super::slot::Slot;
+use super::cache::LetterCache;
+use super::entry::LetterEntry;
 
 /// Slots that are copied out of the index in one go.
 const PART: usize = 64;
 
-impl Shelf {
+impl LetterCache {
     /// Letters in the order of their numbers, after `after`, in `state` if one is given.
     pub fn letters(
         &self,
@@ -19,12 +19,12 @@ impl Shelf {
         limit: usize,
     ) -> Result<Vec<Letter>, EngineError> {
         self.check_loaded()?;
-        let slots: Vec<(u64, LetterState, Slot)> = {
+        let entries: Vec<(u64, LetterState, LetterEntry)> = {
             let inner = self.lock();
             let wanted = inner.index.after(after).filter(|(_, is, _)| state.is_none_or(|state| state == *is));
-            wanted.take(limit).map(|(number, is, slot)| (number, is, slot.clone())).collect()
+            wanted.take(limit).map(|(number, is, entry)| (number, is, entry.clone())).collect()
         };
-        slots.iter().map(|(number, is, slot)| self.opened(*number, *is, slot)).collect()
+        entries.iter().map(|(number, is, entry)| self.opened(*number, *is, entry)).collect()
     }
 
     /// Like [`Self::letters`], but looks at no more than `look_max` letters and holds about [`SCAN_BYTES`].
@@ -39,22 +39,22 @@ impl Shelf {
         let mut scan = LetterScan { next: after, ..LetterScan::default() };
         let mut bytes = 0;
         loop {
-            let slots: Vec<(u64, LetterState, Slot)> = {
+            let entries: Vec<(u64, LetterState, LetterEntry)> = {
                 let inner = self.lock();
                 let next = inner.index.after(scan.next).take(PART);
-                next.map(|(number, is, slot)| (number, is, slot.clone())).collect()
+                next.map(|(number, is, entry)| (number, is, entry.clone())).collect()
             };
-            if slots.is_empty() {
+            if entries.is_empty() {
                 return Ok(LetterScan { next: None, ..scan });
             }
-            for (number, is, slot) in &slots {
+            for (number, is, entry) in &entries {
                 if scan.letters.len() >= limit || bytes >= SCAN_BYTES || scan.scanned >= look_max as u64 {
                     return Ok(scan);
                 }
                 scan.scanned += 1;
                 scan.next = Some(*number);
                 if state.is_none_or(|state| state == *is) {
-                    let letter = self.opened(*number, *is, slot)?;
+                    let letter = self.opened(*number, *is, entry)?;
                     bytes += letter.size();
                     scan.letters.push(letter);
                 }
@@ -66,9 +66,9 @@ impl Shelf {
         self.check_loaded()?;
         let found = {
             let inner = self.lock();
-            inner.index.get(id).and_then(|slot| Some((slot.state()?, slot.clone())))
+            inner.index.get(id).and_then(|entry| Some((entry.state()?, entry.clone())))
         };
-        found.map(|(is, slot)| self.opened(id, is, &slot)).transpose()
+        found.map(|(is, entry)| self.opened(id, is, &entry)).transpose()
     }
 
     /// How letters stand towards a replay job; `None` where there is no such letter.
@@ -82,22 +82,22 @@ impl Shelf {
         Ok(ids.iter().map(|id| inner.index.standing(job, *id)).collect())
     }
 
-    fn opened(&self, number: u64, state: LetterState, slot: &Slot) -> Result<Letter, EngineError> {
-        let content = self.content(slot.at()).map_err(|error| unreadable(&error))?;
+    fn opened(&self, number: u64, state: LetterState, entry: &LetterEntry) -> Result<Letter, EngineError> {
+        let content = self.content(entry.at()).map_err(|error| unreadable(&error))?;
         let damaged = content.is_none();
         let (message, meta, history) = match content {
             Some(content) => (content.message, content.meta, content.history),
             None => (stand_in(number)?, Meta::default(), History::default()),
         };
-        let reason = slot.reason().filter(|_| !damaged).unwrap_or(Reason::Corrupt);
+        let reason = entry.reason().filter(|_| !damaged).unwrap_or(Reason::Corrupt);
         Ok(Letter {
             id: number,
             state,
             reason,
-            dead_at: slot.dead_at(),
-            job: slot.job(),
+            dead_at: entry.dead_at(),
+            job: entry.job(),
             message,
-            meta: Meta { replays: slot.replays(), ..meta },
+            meta: Meta { replays: entry.replays(), ..meta },
             history,
         })
     }

@@ -8,7 +8,7 @@ use redrive::engine::{Announced, Delivery, EngineError, Event, LetterState, Prob
 use redrive::timestamp;
 use redrive_core::Time;
 
-use crate::backlog::lane::{Lane, Read, Stopped};
+use crate::backlog::lane::{PartitionLane, ReadState, ReadStopped};
 use crate::backlog::lanes::Lanes;
 use crate::backlog::queue::{Backlog, Dispatch};
 use crate::clock::{Interval, wall_time};
@@ -26,7 +26,7 @@ use crate::duplicates::detector::Duplicates;
 use crate::duplicates::twins::Meeting;
 use crate::group::control::Control;
 use crate::group::status::GroupStatus;
-use crate::letters::Letters;
+use crate::letters::KafkaLetters;
 use crate::options::KafkaPipeline;
 use crate::produce::after::AfterWrite;
 use crate::produce::copies::{Copies, SpoolUse};
@@ -75,7 +75,7 @@ pub struct KafkaEngine {
     pub(super) unwritten: Unwritten,
     pub(super) tickets: Tickets,
     pub(super) commits: Commits,
-    pub(super) letters: Letters,
+    pub(super) letters: KafkaLetters,
     pub(super) control: Control,
     pub(super) group: GroupStatus,
     /// Trims what is done as long as it lives.
@@ -127,7 +127,7 @@ impl KafkaEngine {
             && self.control.is_known()
             && !self.lanes.is_empty()
             && self.ownership.is_ours()
-            && self.lanes.iter().all(Lane::has_ended)
+            && self.lanes.iter().all(PartitionLane::has_ended)
     }
 
     /// Whether the engine can go on.
@@ -167,7 +167,7 @@ impl KafkaEngine {
             || !self.ownership.is_certain()
             || self.copies.needs_polling()
             || self.duplicates.is_reading();
-        if waits || self.lanes.iter().any(Lane::has_news) {
+        if waits || self.lanes.iter().any(PartitionLane::has_news) {
             self.mailbox.remind();
         }
     }
@@ -206,7 +206,7 @@ impl KafkaEngine {
                 let lane = &mut self.lanes[lane];
                 lane.resumed();
                 lane.end_met();
-                lane.read = Read::AtEnd;
+                lane.read = ReadState::AtEnd;
                 self.lane_ended();
             }
             Note::Ends { epoch, ends } if epoch == epoch_now => {
@@ -253,16 +253,16 @@ impl KafkaEngine {
             let LaneStart { kind, topic, partition, done, suspected, written, room } = start;
             let lane = if self.ledger.is_needed() {
                 let suspected = self.ledger.suspects(kind, &topic, partition, &done, suspected);
-                Lane::new(kind, topic, partition, done, suspected, room)
+                PartitionLane::new(kind, topic, partition, done, suspected, room)
             } else {
-                Lane::new(kind, topic, partition, done, suspected, room).without_suspects()
+                PartitionLane::new(kind, topic, partition, done, suspected, room).without_suspects()
             };
-            Lane { written, ..lane }
+            PartitionLane { written, ..lane }
         };
         let lanes = starts.into_iter().map(begin).collect();
         self.lanes.begin(epoch, lanes);
         self.ledger.begin(&self.lanes);
-        self.backlog.hold_back(&self.lanes, self.copies.topics().beside_source());
+        self.backlog.hold_back(&self.lanes, &self.copies.topics().beside_source());
         self.duplicates.begin(Instant::now());
         self.start_when_read();
         let (sources, lanes) = (self.lanes.sources().count(), self.lanes.len());
@@ -296,7 +296,7 @@ impl KafkaEngine {
 
     /// A lane was read to its end.
     fn lane_ended(&mut self) {
-        self.backlog.release_read(&self.lanes, self.copies.topics().beside_source());
+        self.backlog.release_read(&self.lanes, &self.copies.topics().beside_source());
         self.start_when_read();
     }
 
@@ -305,7 +305,7 @@ impl KafkaEngine {
         if !self.duplicates.is_reading() {
             return;
         }
-        let unread = |lane: &Lane| {
+        let unread = |lane: &PartitionLane| {
             lane.kind != LaneKind::Source
                 && lane.stopped.is_none()
                 && (!lane.has_ended() || lane.next < lane.late_end)
@@ -347,7 +347,7 @@ impl KafkaEngine {
                 "nothing more of this partition is read"
             );
         }
-        lane.stopped = Some(Stopped { kind, problem, heard: Instant::now() });
+        lane.stopped = Some(ReadStopped { kind, problem, heard: Instant::now() });
         self.start_when_read();
     }
 
@@ -439,7 +439,7 @@ impl KafkaEngine {
         let Some((first, at)) = first.and_then(|first| Some((first, self.lanes.of_receipt(first)?))) else {
             return Announced::Gone;
         };
-        let is_committed = self.ledger.announce(&mut self.lanes, next, now);
+        let is_committed = CrashLedger::announce(&mut self.lanes, next, now);
         if self.ownership.is_unsure() || !is_committed {
             self.commit_when_due(Instant::now());
             return Announced::NotYet;
@@ -577,12 +577,12 @@ impl KafkaEngine {
     /// are released.
     fn release_when_drained(&mut self, is_late: bool) {
         let epoch = self.lanes.epoch();
-        let is_busy = self.lanes.iter().any(Lane::is_busy) || self.copies.is_busy(epoch);
+        let is_busy = self.lanes.iter().any(PartitionLane::is_busy) || self.copies.is_busy(epoch);
         if is_busy && !is_late {
             return;
         }
         if is_busy {
-            let running = |lane: &Lane| lane.out.values().filter(|out| !out.waits).count();
+            let running = |lane: &PartitionLane| lane.out.values().filter(|out| !out.waits).count();
             let left: usize = self.lanes.iter().map(running).sum();
             tracing::warn!(left, "partitions go while deliveries run; these will be delivered again");
         }

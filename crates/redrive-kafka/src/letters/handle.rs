@@ -11,16 +11,16 @@ use redrive::engine::{
 };
 use redrive_core::Time;
 
+use super::cache::LetterCache;
 use super::change::LetterChanges;
-use super::index::{LetterCounts, Told};
+use super::entry::DlqPosition;
+use super::index::{LearnedFrom, LetterTotals};
 use super::mirror::Mirror;
-use super::shelf::Shelf;
-use super::slot::Place;
-use super::state::State;
+use super::state::StateRecord;
 use super::transaction::Transactions;
 use super::trim::LetterTrimmer;
 use crate::clock::wall_time;
-use crate::record::{CopyRecord, Reader};
+use crate::record::{CopyRecord, RecordReader};
 use crate::topics::Topics;
 use crate::{Cluster, KafkaPipeline};
 
@@ -28,29 +28,29 @@ use crate::{Cluster, KafkaPipeline};
 const REFUSED_WITHIN: Duration = Duration::from_secs(15);
 
 /// The letters of one pipeline.
-pub struct Letters {
-    shelf: Arc<Shelf>,
+pub struct KafkaLetters {
+    cache: Arc<LetterCache>,
     changes: LetterChanges,
     pipeline: String,
     topics: Arc<Topics>,
     mirror: Option<JoinHandle<()>>,
 }
 
-impl fmt::Debug for Letters {
+impl fmt::Debug for KafkaLetters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Letters")
+        f.debug_struct("KafkaLetters")
             .field("pipeline", &self.pipeline)
             .field("counts", &self.counts())
             .finish_non_exhaustive()
     }
 }
 
-impl Letters {
+impl KafkaLetters {
     /// Begins to read all letters and their states, on a thread of their own. That takes as long as there are letters;
     /// progress is logged.
     pub fn open(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result<Self, EngineError> {
         let name = &pipeline.name;
-        let shelf = Shelf::create(&cluster.state_dir.join("kafka"), name).map_err(|error| {
+        let cache = LetterCache::create(&cluster.state_dir.join("kafka"), name).map_err(|error| {
             EngineError::Directory {
                 problem: format!(
                     "the letters of `{name}` cannot be kept in {}: {error}",
@@ -59,19 +59,19 @@ impl Letters {
                 fix: "make the directory writable, or set `dir` to one that is",
             }
         })?;
-        let shelf = Arc::new(shelf);
+        let cache = Arc::new(cache);
         let unavailable = |why: &dyn fmt::Display| {
             EngineError::Unavailable(format!("the letters of `{name}` cannot be read: {why}"))
         };
         let names = (name.as_str(), topics.dlq.as_str(), topics.dlq_state.as_str());
-        let mirror = Mirror::new(cluster.reader(), Reader::new(pipeline), Arc::clone(&shelf), names)
+        let mirror = Mirror::new(cluster.reader(), RecordReader::new(pipeline), Arc::clone(&cache), names)
             .map_err(|error| unavailable(&error))?;
         let thread = std::thread::Builder::new().name("redrive-letters".to_owned());
         let mirror = thread.spawn(move || mirror.run()).map_err(|error| unavailable(&error))?;
         let topics = Arc::new(topics.clone());
         let transactions = Transactions::new(cluster.replayer(name));
-        let changes = LetterChanges::new(&shelf, transactions, name, &topics);
-        Ok(Self { shelf, changes, pipeline: name.clone(), topics, mirror: Some(mirror) })
+        let changes = LetterChanges::new(&cache, transactions, name, &topics);
+        Ok(Self { cache, changes, pipeline: name.clone(), topics, mirror: Some(mirror) })
     }
 
     /// Letters in the order of their numbers, after `after`, in `state` if one is given.
@@ -81,7 +81,7 @@ impl Letters {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Letter>, EngineError> {
-        self.shelf.letters(state, after, limit)
+        self.cache.letters(state, after, limit)
     }
 
     /// Like [`Self::letters`], but looks at no more than `look_max` letters.
@@ -92,11 +92,11 @@ impl Letters {
         limit: usize,
         look_max: usize,
     ) -> Result<LetterScan, EngineError> {
-        self.shelf.scan_letters(state, after, limit, look_max)
+        self.cache.scan_letters(state, after, limit, look_max)
     }
 
     pub fn letter(&self, id: u64) -> Result<Option<Letter>, EngineError> {
-        self.shelf.letter(id)
+        self.cache.letter(id)
     }
 
     /// How letters stand towards a replay job; `None` where there is no such letter.
@@ -105,7 +105,7 @@ impl Letters {
         job: u64,
         ids: &[u64],
     ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
-        self.shelf.letter_standings(job, ids)
+        self.cache.letter_standings(job, ids)
     }
 
     /// Who asks for the changes that follow; it is written beside them.
@@ -130,43 +130,43 @@ impl Letters {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<bool>, EngineError> {
-        self.changes.change_letters(change, ids, now)
+        self.changes.change_letters(*change, ids, now)
     }
 
     /// Whether all letters are known that were there when they were opened.
     pub fn are_loaded(&self) -> bool {
-        self.shelf.lock().loaded
+        self.cache.lock().loaded
     }
 
     /// Waits until all of them are known, for those who have nothing else to do; whether that was in time.
     pub fn wait_until_loaded(&self, deadline: Instant) -> bool {
-        self.shelf.wait(deadline, |inner| inner.loaded)
+        self.cache.wait(deadline, |inner| inner.loaded)
     }
 
     /// Records that were read of both topics so far.
     pub fn records_read(&self) -> u64 {
-        self.shelf.lock().read
+        self.cache.lock().read
     }
 
     /// Why letters cannot be read at the moment, unless a broker is merely away.
     pub fn refusal(&self, now: Instant) -> Option<String> {
-        let inner = self.shelf.lock();
+        let inner = self.cache.lock();
         let (refusal, at) = inner.refusal.as_ref()?;
         (now.duration_since(*at) < REFUSED_WITHIN).then(|| refusal.clone())
     }
 
-    pub fn counts(&self) -> LetterCounts {
-        self.shelf.lock().index.counts
+    pub fn counts(&self) -> LetterTotals {
+        self.cache.lock().index.counts
     }
 
     /// When the open letter with the lowest number became one.
     pub fn oldest(&self) -> Option<Time> {
-        self.shelf.lock().index.oldest_open()
+        self.cache.lock().index.oldest_open()
     }
 
     /// A record that this process wrote into `T.DLQ` was acknowledged at this place.
     pub fn parked(&mut self, partition: i32, offset: i64, copy: &CopyRecord) {
-        self.shelf.lock().parked(Place::new(partition, offset), copy, Told::ByAcknowledgement);
+        self.cache.lock().parked(DlqPosition::new(partition, offset), copy, LearnedFrom::Acknowledgement);
     }
 
     /// Whether a success has to be told: of a message that was replayed, and did not die since as a twin of itself. Then
@@ -178,31 +178,31 @@ impl Letters {
     /// Whether a message that was put back so often has become a letter, by a record at one of these places of `T.DLQ` or
     /// behind it. One that died before the message was made is of a topic that was deleted and made again.
     pub fn has_died_since(&self, since: &[(i32, i64)], number: u64, replays: u32, created: Time) -> bool {
-        let is_late = |place: Place| {
+        let is_late = |place: DlqPosition| {
             let of_partition = since.iter().find(|(partition, _)| *partition == place.partition());
             of_partition.is_none_or(|(_, end)| place.offset() >= *end)
         };
-        let shelf = self.shelf.lock();
-        shelf.index.get(number).is_some_and(|slot| {
-            slot.generation() >= replays && slot.dead_at() >= created && is_late(slot.place())
+        let cache = self.cache.lock();
+        cache.index.get(number).is_some_and(|entry| {
+            entry.generation() >= replays && entry.dead_at() >= created && is_late(entry.place())
         })
     }
 
     /// The state of a letter of this generation, and whether its record was cut.
     pub fn is_cut(&self, number: u64, generation: u32) -> Option<(LetterState, bool)> {
-        let shelf = self.shelf.lock();
-        let slot = shelf.index.get(number).filter(|slot| slot.generation() == generation)?;
-        Some((slot.state()?, slot.is_cut()))
+        let cache = self.cache.lock();
+        let entry = cache.index.get(number).filter(|entry| entry.generation() == generation)?;
+        Some((entry.state()?, entry.is_cut()))
     }
 
     pub fn state_of(&self, number: u64) -> Option<LetterState> {
-        self.shelf.lock().index.get(number).and_then(super::slot::Slot::state)
+        self.cache.lock().index.get(number).and_then(super::entry::LetterEntry::state)
     }
 
     /// The letters that are open or discarded, and that `wanted` says yes to.
     pub fn at_rest(&self, wanted: impl Fn(u64) -> bool) -> Vec<u64> {
-        let shelf = self.shelf.lock();
-        let at_rest = shelf.index.after(None).filter_map(|(number, state, _)| {
+        let cache = self.cache.lock();
+        let at_rest = cache.index.after(None).filter_map(|(number, state, _)| {
             let rests = matches!(state, LetterState::Open | LetterState::Discarded);
             (rests && wanted(number)).then_some(number)
         });
@@ -211,8 +211,8 @@ impl Letters {
 
     /// Whether the mirror knows every letter below these ends of partitions.
     pub fn are_read_up_to(&self, ends: &[(i32, i64)]) -> bool {
-        let shelf = self.shelf.lock();
-        ends.iter().all(|(partition, end)| shelf.letters_next.get(partition).is_some_and(|next| next >= end))
+        let cache = self.cache.lock();
+        ends.iter().all(|(partition, end)| cache.letters_next.get(partition).is_some_and(|next| next >= end))
     }
 
     /// Key and value of the record for `T.DLQ.state` when a replayed message succeeded. `replays` is that of the copy:
@@ -220,30 +220,30 @@ impl Letters {
     pub fn succeeded_state(number: u64, replays: u32, job: Option<u64>, at: Time) -> (String, Vec<u8>) {
         let jobs = job.into_iter().collect();
         let generation = replays.saturating_sub(1);
-        let state = State { generation, is: LetterState::Succeeded, jobs, at };
-        (State::key(number), state.to_json())
+        let state = StateRecord { generation, is: LetterState::Succeeded, jobs, at };
+        (StateRecord::key(number), state.to_json())
     }
 
     /// That record was acknowledged.
     pub fn succeeded(&mut self, number: u64, replays: u32) {
         let generation = replays.saturating_sub(1);
-        let state = State { generation, is: LetterState::Succeeded, jobs: Vec::new(), at: wall_time() };
-        self.shelf.lock().index.state_is(number, &state);
+        let state = StateRecord { generation, is: LetterState::Succeeded, jobs: Vec::new(), at: wall_time() };
+        self.cache.lock().index.state_is(number, &state);
     }
 
     /// What makes closed letters leave, for a thread of its own.
     pub fn trimmer(&self, cluster: &Cluster) -> LetterTrimmer {
-        LetterTrimmer::new(cluster, &self.topics, &self.shelf)
+        LetterTrimmer::new(cluster, &self.topics, &self.cache)
     }
 
     /// Calls `wake` when what others did changed a letter.
     pub fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
-        self.shelf.lock().wake = Some(wake);
+        self.cache.lock().wake = Some(wake);
     }
 
     /// Stops the mirror and lets go of the producer. Letters can still be looked at, as of now.
     pub fn close(&mut self) {
-        self.shelf.change(|inner| {
+        self.cache.change(|inner| {
             inner.closing = true;
             inner.wake = None;
         });
@@ -255,7 +255,7 @@ impl Letters {
     }
 }
 
-impl Drop for Letters {
+impl Drop for KafkaLetters {
     fn drop(&mut self) {
         self.close();
     }
