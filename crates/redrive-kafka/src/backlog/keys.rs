@@ -1,4 +1,4 @@
-//! Key order: which message of a key may start, and who waits behind it. No I/O.
+//! Key order: which message of a key may start, and which wait behind it. No I/O.
 //!
 //! A key is known by a hash; two keys with one hash only wait for each other. Everything that is not at its end stands in
 //! its key's line, by number: in memory, in a tier, or on its way there. The first may start when nothing of the key runs.
@@ -81,7 +81,7 @@ impl Keys {
         }
     }
 
-    /// If it is the turn of somebody who waits here, the key is put among those to be taken.
+    /// Queues the key for [`Self::next_free`] if a message that waits here may start.
     fn look(&mut self, key: u64) {
         if self.lines.get(&key).is_some_and(|line| line.next().is_some()) {
             self.free.push_back(key);
@@ -204,7 +204,7 @@ impl Keys {
         self.letters.get(&key).is_some_and(|known| known.range(..number).any(|letter| is_open(*letter)))
     }
 
-    /// The partitions are gone, and with them everybody who waits. Letters stay.
+    /// The partitions are gone, and with them everything that waits. Letters stay.
     pub fn clear(&mut self) {
         self.lines.clear();
         self.free.clear();

@@ -1,4 +1,4 @@
-//! One assigned partition: what was met of it, what is handed out, what is done. No I/O.
+//! One assigned partition: what was read of it, what is handed out, what is done. No I/O.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,7 +40,8 @@ pub struct ReadStopped {
 const STOPPED_HEARD_WITHIN: Duration = Duration::from_secs(15);
 
 impl ReadStopped {
-    /// Whether it is over though nothing has come: the end of a partition is told only once. What is lost stays lost.
+    /// Whether the problem is over although no record has come: the end of a partition is reported only once. A lost range
+    /// stays lost.
     pub fn is_over(&self, now: Instant) -> bool {
         self.kind != ProblemKind::LostRange && now.duration_since(self.heard) > STOPPED_HEARD_WITHIN
     }
@@ -285,7 +286,7 @@ impl PartitionLane {
         self.out.insert(offset, out);
     }
 
-    /// What the file of this run has to say of it: who runs, and who is known to have.
+    /// What the file of started messages must hold of this lane: what runs, and what is known to have run.
     pub fn open_marks(&self) -> impl Iterator<Item = (u64, u64)> {
         let marked = self.out.keys().copied().chain(self.suspected.ran());
         marked.map(|offset| (self.place, offset))
@@ -356,7 +357,7 @@ impl PartitionLane {
         }
     }
 
-    /// Whether somebody waits for the next commit.
+    /// Whether something waits for the next commit.
     pub fn is_urgent(&self) -> bool {
         let is_low = self.kind == LaneKind::Source && self.reserved.is_low(self.taken, self.next);
         self.suspected.is_awaited() || is_low || self.hurries

@@ -1,4 +1,4 @@
-//! Waiting messages in files: what has no place in memory and is not due for a while.
+//! Spills waiting messages to files: those that do not fit into memory and are not due for a while.
 //!
 //! Kafka holds the truth, so nothing here is synced, and a file that cannot be written or read costs memory or a repeat,
 //! never a message.

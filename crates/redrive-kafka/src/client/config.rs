@@ -1,4 +1,4 @@
-//! How librdkafka is set up for each of its parts, and which keys a user may not change.
+//! The librdkafka configuration of each client, and the keys that a user may not change.
 
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
@@ -230,7 +230,7 @@ impl Cluster {
     }
 }
 
-/// Why a setting cannot be passed on, told without its value: it may be a secret.
+/// Why a setting cannot be passed on to librdkafka. Never contains the value: it may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub problem: String,
@@ -257,7 +257,7 @@ fn reserved(key: &str) -> Option<&'static str> {
     RESERVED.iter().find(|(name, _)| *name == key).map(|(_, instead)| *instead)
 }
 
-/// Why librdkafka does not take a key, told without the value.
+/// Why librdkafka rejects a key, without its value.
 fn refused(key: &str, value: &str) -> Option<String> {
     let mut config = ClientConfig::new();
     config.set(key, value);

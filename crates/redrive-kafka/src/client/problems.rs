@@ -1,5 +1,4 @@
-//! Problems that a client reports again and again are told once in a while: while a broker is away, its clients say so
-//! several times a second.
+//! Limits how often a recurring problem is logged: while a broker is away, its clients report that several times a second.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use redrive::engine::EngineError;
 
 use crate::locked::locked;
 
-/// How long between two lines about the same problem.
+/// Time between two log lines about the same problem.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// What one client has reported.
@@ -27,7 +26,7 @@ struct Reported {
 }
 
 impl ProblemLog {
-    /// If a problem is to be told now: how often it was reported since it was told last, this time included.
+    /// If a problem is to be logged now: how often it was reported since it was last logged, this time included.
     pub fn times(&self, error: &KafkaError, now: Instant) -> Option<u64> {
         let Some(code) = error.rdkafka_error_code() else { return Some(1) };
         let mut told = locked(&self.told);
@@ -44,7 +43,7 @@ impl ProblemLog {
     }
 }
 
-/// What librdkafka has to say, in our log.
+/// Writes a log line of librdkafka into our log.
 pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match level {
         RDKafkaLogLevel::Emerg

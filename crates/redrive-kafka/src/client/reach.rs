@@ -1,5 +1,5 @@
-//! Whether a cluster can be reached, and why not. librdkafka tells who asks only that nobody answered; the reason, a wrong
-//! password say, it tells to who listens. So when nobody answers, somebody listens.
+//! Whether a cluster can be reached, and why not. A request to librdkafka fails only with a timeout; the reason, such as a
+//! wrong password, goes to the error callback. So after a timeout a client is created just to receive that callback.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const AT_LAST: Duration = Duration::from_secs(7);
 /// Why there was no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreached {
-    /// Somebody is there and lets us not in. Trying again does not help.
+    /// The cluster answers and refuses access. Trying again does not help.
     Refused {
         problem: String,
         fix: &'static str,
@@ -45,7 +45,7 @@ impl Unreached {
 }
 
 pub(crate) fn refused_text(brokers: &str, problem: &str) -> String {
-    format!("the cluster at {brokers} lets us not in: {problem}")
+    format!("the cluster at {brokers} refuses access: {problem}")
 }
 
 pub(crate) fn silent_text(brokers: &str, problem: &str) -> String {
@@ -115,7 +115,7 @@ fn listen(cluster: &Cluster) -> Option<Heard> {
 #[derive(Default)]
 struct Listener {
     told: Mutex<Option<Heard>>,
-    /// A listener that wants TLS hangs up on who does not use it. That is no error to librdkafka, only a remark.
+    /// A TLS listener hangs up on a plain-text client. librdkafka only logs that.
     remarked: Mutex<Option<String>>,
 }
 
@@ -127,7 +127,7 @@ impl Listener {
     fn take(&self) -> Option<Heard> {
         let remarked = || {
             let reason = locked(&self.remarked).take()?;
-            // On a busy machine the remark may be all that is heard in time of a certificate that was refused.
+            // On a busy machine the log line may be all that arrives in time about a refused certificate.
             let is_refused = reason.contains("certificate verify failed");
             let code =
                 if is_refused { RDKafkaErrorCode::SSL } else { RDKafkaErrorCode::BrokerTransportFailure };

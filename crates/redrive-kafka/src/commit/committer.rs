@@ -1,7 +1,7 @@
 //! One commit at a time, on a thread of its own.
 //!
-//! librdkafka tells nobody how an asynchronous commit went: that takes a callback which the Rust client does not set. So
-//! commits are made to wait for their answer, where nobody else has to.
+//! The result of an asynchronous commit needs a callback that the Rust client does not set. So commits are synchronous, on a
+//! thread that has nothing else to do.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::consume::callbacks::ConsumerCallbacks;
 use crate::consume::mailbox::Mailbox;
 use crate::locked::locked;
 
-/// At the end a commit that hangs is left behind.
+/// At shutdown a commit that hangs is abandoned after this time.
 const END_MAX: Duration = Duration::from_secs(2);
 
 /// One that is under way, and the last one of an assignment behind it.

@@ -22,7 +22,7 @@ const RUN_MAX: u64 = 1 << 26;
 /// What is committed beside an offset.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CommitNote {
-    /// Whether a processor wrote it. Somebody else who commits an offset says nothing of what was running.
+    /// Whether a processor wrote it. Another tool that commits an offset says nothing about what was running.
     pub is_ours: bool,
     /// Whether the last owner ended in order: nothing it had taken was left undecided.
     pub clean: bool,
@@ -105,7 +105,7 @@ pub fn note(standing: &CommitStanding<'_>, done: &CompletionSet) -> (String, boo
 }
 
 impl CommitNote {
-    /// Reads what stands beside the committed `offset`. Text of somebody else, or of a later version, says nothing.
+    /// Reads what stands beside the committed `offset`. Text of another tool, or of a later version, is ignored.
     pub fn read(text: &str, offset: u64) -> Self {
         let mut words = text.split(' ');
         let mut note = Self { taken: offset, ..Self::default() };

@@ -58,8 +58,8 @@ impl Tickets {
     }
 
     /// What is durable, if that is news: all batches up to one; and where `is_held`, so that the first may be open for long,
-    /// each of those behind it too. What was marked in an assignment that is over will be repeated by somebody; nobody has
-    /// to wait for it.
+    /// each of those behind it too. What was marked in an assignment that is over will be delivered again by the next
+    /// owner; nothing waits for it.
     pub fn durable(&mut self, lanes: &Lanes, is_held: bool, out: &mut Vec<Event>) {
         let is_kept = |open: &OpenBatch| {
             let kept = |(lane, mark): &(usize, u64)| lanes.get(*lane).is_none_or(|lane| lane.kept >= *mark);

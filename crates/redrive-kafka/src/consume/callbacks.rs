@@ -1,4 +1,4 @@
-//! Where the consumer's callbacks put what they hear. They decide nothing: the polling thread looks here afterwards.
+//! Stores what librdkafka's callbacks report. They decide nothing: the polling thread looks here afterwards.
 //!
 //! A change of the assignment is only written down. `assign` and `unassign` are called later, on the polling thread,
 //! because committed offsets have to be fetched first, because partition queues can only be split with the consumer in
@@ -36,14 +36,14 @@ pub struct EndOf {
     pub is_met: bool,
 }
 
-/// The client tells of itself once a second.
+/// The client sends statistics once a second.
 const SILENT_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub struct ConsumerCallbacks {
     changes: Mutex<VecDeque<AssignmentChange>>,
     ends: Mutex<Vec<EndOf>>,
-    /// The consumer is being closed: nobody will look here any more.
+    /// The consumer is being closed: nothing is read from here any more.
     closing: AtomicBool,
     problems: ProblemLog,
     /// What its client last said of the membership, and when.
@@ -84,7 +84,7 @@ impl ClientContext for ConsumerCallbacks {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        // The end of a partition is told as an error, and is none.
+        // The end of a partition is reported as an error, and is none.
         if matches!(error, KafkaError::Global(RDKafkaErrorCode::PartitionEOF)) {
             return;
         }

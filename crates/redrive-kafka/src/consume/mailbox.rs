@@ -1,4 +1,4 @@
-//! What the polling thread and the engine say to each other. Few words, whole batches of records.
+//! Messages between the polling thread and the engine: few, with whole batches of records.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::locked::locked;
 use crate::record::Polled;
 use crate::topics::LaneKind;
 
-/// What the polling thread tells the engine.
+/// What the polling thread reports to the engine.
 #[derive(Debug)]
 pub enum Note {
     /// These partitions belong to us now, and nothing else does. A lane is named by its place in the list.
@@ -23,7 +23,7 @@ pub enum Note {
         epoch: u32,
         began: Box<Assigned>,
     },
-    /// The partitions are wanted by somebody else. Answered with [`Order::Release`].
+    /// The partitions are revoked. Answered with [`Order::Release`].
     Wanted {
         epoch: u32,
     },
@@ -145,7 +145,7 @@ pub struct PartitionCommit {
 
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// What was said and not heard yet, and how to call whoever shall hear it.
+/// What was sent and not received yet, and how to wake the receiver.
 #[derive(Default)]
 pub struct Mailbox {
     notes: Mutex<Vec<Note>>,
@@ -178,7 +178,7 @@ impl Mailbox {
         self.call_engine();
     }
 
-    /// Everything that was told since the last time, in order; `into` is emptied first.
+    /// Everything that was reported since the last time, in order; `into` is emptied first.
     pub fn hear(&self, into: &mut Vec<Note>) {
         into.clear();
         std::mem::swap(&mut *locked(&self.notes), into);

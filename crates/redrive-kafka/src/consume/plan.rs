@@ -52,7 +52,7 @@ pub enum AssignFault {
     Topics(#[from] TopicsFault),
 }
 
-/// What a broker says when it does not answer is told by the assignment, which asks again.
+/// Letters that cannot be read count as a timeout: the assignment is tried again.
 impl From<EngineError> for AssignFault {
     fn from(error: EngineError) -> Self {
         tracing::debug!(%error, "the last letters cannot be read yet");

@@ -66,7 +66,7 @@ impl Polling {
         self.let_go();
     }
 
-    /// Makes the group assign its partitions anew, once: there are some that nobody reads.
+    /// Makes the group assign its partitions again, once: some of them have no reader.
     fn rejoin(&mut self) {
         tracing::warn!(source = %self.plan.source, "the topics have partitions that no member was given; joining again");
         self.consumer.unsubscribe();

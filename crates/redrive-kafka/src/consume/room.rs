@@ -38,7 +38,7 @@ impl Room {
         self.lifted.store(false, Ordering::SeqCst);
     }
 
-    /// How many records may be read now. With none, whoever frees the room is asked to say so.
+    /// How many records may be read now. If none, the next [`Self::free`] that makes room says so.
     pub fn left(&self) -> usize {
         let left = self.look();
         if left > 0 {

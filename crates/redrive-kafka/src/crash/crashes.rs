@@ -1,4 +1,5 @@
-//! Who ran alone when processes died, and who may run next, as words of a note: `crashed=7:2:5000:9000 alone=7,8`.
+//! Which messages ran alone when processes died, and which run next, as part of a commit note: `crashed=7:2:5000:9000
+//! alone=7,8`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -6,7 +7,7 @@ use std::fmt::Write as _;
 /// How many are named in a note: several times as many as are announced together.
 const NAMED_MAX: usize = 32;
 
-/// How often processes ended while somebody ran, and when; in milliseconds, 0 where nobody has looked at a clock yet.
+/// How often processes died while a message ran alone, and when, in milliseconds; 0 where the time is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crashes {
     pub count: u32,

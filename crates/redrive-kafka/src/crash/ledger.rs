@@ -1,4 +1,5 @@
-//! What runs in this process, written down before it runs, and what earlier owners left: who may have killed a process.
+//! Records what runs in this process before it runs, and derives from what earlier owners left which message may have killed
+//! one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -17,7 +18,7 @@ use crate::topics::LaneKind;
 #[derive(Debug)]
 pub(crate) struct CrashLedger {
     started: StartedFile,
-    /// Of partitions that this process lost: who was suspected. Losing a partition clears nobody.
+    /// The suspects of partitions that this process lost: losing a partition clears no suspect.
     before: HashMap<(Arc<str>, i32), Suspected>,
     /// Whether messages run in this process and can kill it.
     in_process: bool,
@@ -90,7 +91,7 @@ impl CrashLedger {
         suspected
     }
 
-    /// Writes down what is handed out, for whoever comes next on this machine.
+    /// Records what is handed out, for the next process on this machine.
     pub fn handed_out(&mut self, lanes: &Lanes, taken: &[Delivery]) {
         if taken.is_empty() || !self.in_process {
             return;

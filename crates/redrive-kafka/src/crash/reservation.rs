@@ -62,7 +62,7 @@ pub struct Reservation {
     /// What had been handed out when it was last renewed.
     renewed_at: u64,
     starved: bool,
-    /// Whether everything may be handed out: nobody will be suspected.
+    /// Whether everything may be handed out: nothing will be suspected.
     is_unlimited: bool,
 }
 
@@ -76,7 +76,7 @@ impl Reservation {
         self.is_unlimited
     }
 
-    /// Of what somebody else left, everything is reserved already.
+    /// What an earlier owner reserved stays reserved.
     pub fn starting_at(offset: u64, due_by: Option<u64>) -> Self {
         let due = due_by.unwrap_or(0);
         Self {

@@ -1,8 +1,8 @@
-//! Which records were handed out and did not come to an end, in a local file that survives the process.
+//! Which records were handed out and not finished, in a local file that survives the process.
 //!
 //! Kafka knows only what may have been handed out, which is more. Where the file of the last owner is still there, its
 //! suspects are exact; without it, or on another machine, the notes alone decide. A file belongs to one run of a process,
-//! and the notes say whose run they are of. It is never synced: a power cut is nobody's fault.
+//! and the notes say whose run they are of. It is never synced: no message causes a power cut.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -18,7 +18,7 @@ const RUN_BYTES: usize = 8;
 const MARK_BYTES: usize = 16;
 /// Set in the place of an offset, which is never that large.
 const ENDED: u64 = 1 << 63;
-/// Of the suspects, it is the one that runs; with [`ENDED`]: nobody does.
+/// The suspect that runs; with [`ENDED`]: none does.
 const ALONE: u64 = 1 << 62;
 
 /// A partition in the file.
@@ -37,7 +37,7 @@ pub struct StartedFile {
     /// The suspect that runs, as place and offset.
     alone: Option<(u64, u64)>,
     left: Option<EarlierRun>,
-    /// Whether there is no file, because nobody is ever suspected or because it cannot be written: nobody may rely on it.
+    /// Whether there is no file to rely on, because nothing is ever suspected or because it cannot be written.
     is_off: bool,
 }
 
@@ -85,7 +85,7 @@ impl StartedFile {
         self.started(place, offset | ALONE);
     }
 
-    /// A suspect came back unstarted, or its run was given up: it stays a suspect, and nobody runs.
+    /// A suspect came back unstarted, or its run was given up: it stays a suspect, and none runs.
     pub fn did_not_run(&mut self, place: u64, offset: u64) {
         if self.alone.take_if(|alone| *alone == (place, offset)).is_some() {
             self.started(place, offset | ALONE | ENDED);

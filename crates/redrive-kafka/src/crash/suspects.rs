@@ -1,4 +1,4 @@
-//! Who may have killed a process, as far as the notes of a partition tell. No I/O.
+//! Which messages may have killed a process, according to the commit notes of a partition. No I/O.
 //!
 //! After an end that was not in order everything is a suspect that may have been handed out by then and is not done. Who
 //! was running alone at the time is named in the note, with how often that happened before: this is all there is to know,
@@ -40,7 +40,7 @@ pub struct Suspected {
     blamed: BTreeSet<u64>,
     /// Those that are announced; they run one after the other.
     alone: BTreeSet<u64>,
-    /// Counts what has changed that a note tells, how much of it somebody waits for, and how much is committed.
+    /// Counts changes of what a note says, how many of them are waited for, and how many are committed.
     changes: u64,
     awaited: u64,
     kept: u64,
@@ -81,8 +81,8 @@ impl Suspected {
         self.of
     }
 
-    /// The partition was lost, and comes back to the process that had it: nobody has died meanwhile. Whoever was suspected
-    /// still is, nobody else, and nobody runs alone.
+    /// The partition was lost, and comes back to the process that had it: no process has died meanwhile. The suspects stay
+    /// the same, and none runs alone.
     #[must_use]
     pub fn of_the_living(self) -> Self {
         let nobody = BTreeSet::new();
@@ -93,7 +93,7 @@ impl Suspected {
     /// of another run, and has to say so before that one's file is needed.
     pub fn narrow(&mut self, ran: BTreeSet<u64>, alone: Option<u64>) {
         for innocent in std::mem::take(&mut self.blamed).into_iter().filter(|blamed| Some(*blamed) != alone) {
-            // It came back before the process died, and no note had told so yet; or its turn had not come.
+            // It came back before the process died, before a note said so; or its turn had not come.
             match self.crashed.get_mut(&innocent) {
                 Some(crashes) if crashes.count > 2 && ran.contains(&innocent) => crashes.count -= 1,
                 _ => drop(self.crashed.remove(&innocent)),
@@ -123,7 +123,7 @@ impl Suspected {
         }
     }
 
-    /// Whether it is known exactly who is suspected, so that a list of what runs from now on tells the same.
+    /// Whether the suspects are known exactly, so that a list of what runs from now on is exact too.
     pub fn is_exact(&self) -> bool {
         matches!(self.region, Region::Nobody | Region::These(_))
     }
@@ -134,7 +134,7 @@ impl Suspected {
         these.into_iter().flatten()
     }
 
-    /// Offsets below this may have been handed out by somebody else.
+    /// Offsets below this may have been handed out by an earlier owner.
     pub fn below(&self) -> u64 {
         match &self.region {
             Region::Below(below) => *below,
@@ -143,7 +143,7 @@ impl Suspected {
         }
     }
 
-    /// What was due by then may have been handed out by somebody else.
+    /// What was due by then may have been handed out by an earlier owner.
     pub fn due_by(&self) -> Option<u64> {
         self.until
     }
@@ -200,7 +200,7 @@ impl Suspected {
         }
     }
 
-    /// A record came back, or nobody needs it any more. Whether it was known by name.
+    /// A record came back, or is not needed any more. Whether it was a suspect by name.
     pub fn settled(&mut self, offset: u64) -> bool {
         let had_run = if let Region::These(ran) = &mut self.region { ran.remove(&offset) } else { false };
         let crashes = self.crashed.remove(&offset);
@@ -221,7 +221,7 @@ impl Suspected {
         self.changes > self.kept
     }
 
-    /// Whether somebody waits for it to be committed.
+    /// Whether something waits for it to be committed.
     pub fn is_awaited(&self) -> bool {
         self.awaited > self.kept
     }

@@ -1,4 +1,4 @@
-//! Letters that the owners before have written last: a record whose letter is there already is not started again.
+//! The last letters that earlier owners wrote: a record whose letter exists already is not started again.
 //!
 //! A process that dies between a letter and the commit of its record leaves both. Only letters of the last moments can be
 //! such, so the end of `T.DLQ` is read when partitions are assigned, and nobody waits for the rest of it.

@@ -1,4 +1,4 @@
-//! Records of one message that a process left twice, and which of them counts.
+//! Duplicate records of one message in the tiers, and which of them counts.
 //!
 //! A process that dies between the copy of a record and its mark leaves both behind. So whoever gets partitions reads
 //! their tiers to the end before it starts anything, and where it meets a message twice, the record that has come further

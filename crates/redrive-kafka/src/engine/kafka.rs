@@ -269,7 +269,7 @@ impl KafkaEngine {
         tracing::info!(pipeline = %self.pipeline.name, sources, lanes, "partitions assigned");
     }
 
-    /// Notes that the pipeline has run, for whoever finds its group without offsets one day.
+    /// Records that the pipeline has run, in case its group is found without offsets one day.
     fn leave_a_trace(&mut self) {
         let said = serde_json::json!({ "group": self.group.name(), "at": timestamp::print(wall_time()) });
         let value = Some(said.to_string().into_bytes());

@@ -1,4 +1,4 @@
-//! Opening a pipeline: its topics are looked at, its letters are read beside, the group is joined.
+//! Opens a pipeline: checks its topics, starts reading its letters, joins the group.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The pipeline in Kafka as an engine.
+//! The engine seam: what the dispatcher calls.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -181,7 +181,7 @@ impl ProducerContext for WriteReceipt {
     }
 }
 
-/// The pause of a pipeline, for somebody who is no member of its group.
+/// The pause of a pipeline, read without being a member of its group.
 pub fn read(cluster: &Cluster, topics: &Topics) -> Result<Option<Pause>, EngineError> {
     let failed = |problem: String| EngineError::Unavailable(format!("{}: {problem}", topics.control));
     let consumer = reader(cluster, &topics.control).map_err(|error| failed(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! How the process stands in its cluster, asked from beside: whether the cluster answers, which partitions of the group have
+//! Watches the cluster with a client of its own: whether the cluster answers, which partitions of the group have
 //! no owner, and where partitions end that cannot be read. The consumer itself says nothing of these when it gets no answers.
 
 use std::collections::BTreeSet;

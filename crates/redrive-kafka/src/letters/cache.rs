@@ -43,7 +43,7 @@ pub struct CacheState {
     pub letters_next: HashMap<i32, i64>,
     /// The latest reason why the topics cannot be read.
     pub trouble: Option<String>,
-    /// The same if it is more than a broker that is away, and when it was told.
+    /// The same if it is more than a broker that is away, and when it was reported.
     pub refusal: Option<(String, Instant)>,
     pub closing: bool,
     pub wake: Option<Wake>,
@@ -83,7 +83,7 @@ impl LetterCache {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is shared and tells whoever waits for a change.
+    /// Changes what is shared and wakes whatever waits for a change.
     pub fn change<T>(&self, change: impl FnOnce(&mut CacheState) -> T) -> T {
         let changed = change(&mut self.lock());
         self.changed.notify_all();

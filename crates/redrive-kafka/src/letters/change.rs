@@ -412,7 +412,7 @@ enum Published {
     All,
     /// Nothing was published, because the copy of this letter is refused.
     Refused(u64),
-    /// Nothing was published, or it was and nobody was told.
+    /// Whether anything was published is not known.
     Unknown,
 }
 

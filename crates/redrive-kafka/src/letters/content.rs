@@ -1,4 +1,4 @@
-//! The bytes of a letter as the local file keeps them: the message, what is remembered of it, its story.
+//! The bytes of a letter in the local file: the message, its metadata, its history.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! The letters of one pipeline as its engine holds them: opened with everything that is known, told what the engine
-//! itself did, closed.
+//! The letters of one pipeline as its engine uses them: lookups, changes, and notice of what the engine itself wrote.
 
 use std::fmt;
 use std::sync::Arc;
@@ -169,7 +168,7 @@ impl KafkaLetters {
         self.cache.lock().parked(DlqPosition::new(partition, offset), copy, LearnedFrom::Acknowledgement);
     }
 
-    /// Whether a success has to be told: of a message that was replayed, and did not die since as a twin of itself. Then
+    /// Whether a success has to be written: of a message that was replayed, and has not died since as a duplicate. Then
     /// there is a later letter, and a state of the one before would take the place of its own.
     pub fn wants_success(&self, number: u64, replays: u32) -> bool {
         replays > 0 && !self.has_died_since(&[], number, replays, Time::ZERO)

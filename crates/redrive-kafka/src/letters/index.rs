@@ -22,7 +22,7 @@ pub struct LetterTotals {
     pub unreadable: u64,
 }
 
-/// Who told of a record: this process when its acknowledgement came, or the topic.
+/// How a record became known: by the acknowledgement of this process's own write, or by reading the topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LearnedFrom {
     Acknowledgement,

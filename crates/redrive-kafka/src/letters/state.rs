@@ -12,7 +12,7 @@ pub const JOBS_MAX: usize = 64;
 const ACTOR_BYTES_MAX: usize = 256;
 
 /// The key of a record that says no state: a process writes it when it begins to change letters, one for each partition.
-/// Whoever has read it has read everything before it. The end of a topic is not told otherwise.
+/// Whoever has read it has read everything before it. There is no other way to know the end of a topic.
 pub const BEGIN: &[u8] = b"begin";
 
 /// A state of a letter. It speaks of one generation: the record in `T.DLQ` whose `x-replays` is this number.
@@ -57,7 +57,7 @@ impl StateRecord {
         Value::Object(line).to_string().into_bytes()
     }
 
-    /// `None` if it is not a state. Fields that are not known are left alone: a later version may have written them.
+    /// `None` if it is not a state. Unknown fields are ignored: a later version may have written them.
     pub fn from_json(line: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(line).ok()?;
         let name = value.get("state")?.as_str()?;

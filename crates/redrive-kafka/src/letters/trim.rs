@@ -1,4 +1,4 @@
-//! Closed letters leave `T.DLQ`, so that a start depends on the letters that are not.
+//! Deletes resolved letters from `T.DLQ`, so that the time of a start depends on the open ones only.
 //!
 //! Nothing here needs to be alone: a success has no later state, a discard cannot be taken back by the time its letter
 //! leaves, and a letter that is written again is the same letter. The records go first and then their states, because a

@@ -1,4 +1,4 @@
-//! Letters as people look at them: lists, searches, one letter, how they stand towards a job.
+//! Lookups of letters: lists, scans, one letter, the state of a replay job.
 
 use redrive::engine::letter::SCAN_BYTES;
 use redrive::engine::{EngineError, History, Letter, LetterScan, LetterStanding, LetterState};

@@ -1,4 +1,4 @@
-//! Copies on their way: what was sent and is not acknowledged, sent again as the error demands.
+//! Records that were sent and are not acknowledged; failed ones are sent again.
 //!
 //! Only what the record itself makes impossible ends here: it is too large, or invalid. Everything else, a missing
 //! permission or topic, a broker that is away, is tried again until it is written, however long that takes.
@@ -117,7 +117,7 @@ impl<T> Outbox<T> {
         })
     }
 
-    /// Sends a record; how it ends is told by [`Self::poll`].
+    /// Sends a record; [`Self::poll`] reports the outcome.
     pub fn send(&mut self, production: Production<T>, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
         let slot = self.take_in(OutboxEntry { production, failed: None, is_alone: false });
         if self.waiting.is_empty() {
@@ -272,7 +272,7 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Whether something waits to be sent again, for which nobody calls.
+    /// Whether something waits to be sent again, without an event that would trigger it.
     pub fn holds(&self) -> bool {
         !self.waiting.is_empty() || !self.failed.is_empty()
     }

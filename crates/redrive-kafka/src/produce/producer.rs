@@ -1,4 +1,4 @@
-//! Records to be written: how they are handed to a producer, and how it tells what became of them.
+//! Hands records to librdkafka's producer and collects its delivery reports.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

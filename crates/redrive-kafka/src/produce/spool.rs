@@ -1,5 +1,5 @@
-//! Whole copies of letters that had to be cut, in local files: Kafka refuses them as they are, until somebody has changed a
-//! topic. They are offered again every now and then, and the letters become whole.
+//! Stores the whole copies of truncated letters in local files: Kafka refuses them until a topic setting is changed. They are
+//! offered again every now and then; once accepted, the letter is whole.
 //!
 //! It is a cache: without it the letters stay cut, and their source records are whole as long as the source keeps them.
 

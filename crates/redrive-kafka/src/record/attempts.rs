@@ -53,7 +53,7 @@ fn write_cut(attempts: &[Attempt], cut: usize) -> String {
     serde_json::to_string(&lines).unwrap_or_default()
 }
 
-/// The history that was written. Whatever cannot be read is left out: it is told, but nothing depends on it.
+/// The history that was written. What cannot be parsed is left out: it is for people, nothing depends on it.
 pub(super) fn read(json: &[u8]) -> History {
     let lines: Vec<AttemptLine<'_>> = serde_json::from_slice(json).unwrap_or_default();
     lines.iter().fold(History::default(), |history, line| {

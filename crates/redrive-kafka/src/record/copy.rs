@@ -31,7 +31,7 @@ pub struct LetterMarks {
     pub moved: bool,
 }
 
-/// What a record is, told by whether it has a whole `x-orig-*`.
+/// What a record is; a complete set of `x-orig-*` headers makes it a copy.
 #[derive(Debug)]
 pub enum Read {
     Fresh(Message, Meta),

@@ -1,4 +1,4 @@
-//! Which record a copy took the place of, as its `x-from` says.
+//! Which record a copy replaces, from its header `x-from`.
 
 use rdkafka::Message as _;
 use rdkafka::message::{BorrowedMessage, Headers as _};

@@ -7,7 +7,7 @@ use redrive::engine::EngineError;
 use super::plan::Planned;
 use crate::client::reach;
 
-/// The way out for somebody whose source has grown while keys are ordered.
+/// What to do when the source has grown while keys are ordered.
 pub const EXTEND_TIERS: &str = "extend the tiers and the replay topic to the same number (`redrive check --kafka` prints the \
      commands), then start again; messages that wait in a tier by then may be overtaken once by later ones of their key, and \
      redrive_key_order_voided_total counts them, so wait until nothing is pending before you add partitions";

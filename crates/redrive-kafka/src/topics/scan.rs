@@ -1,5 +1,5 @@
-//! Topics read from outside: where their partitions begin and end, what is committed, and every record in between. For
-//! who asks questions; the engine has its own ways.
+//! Reads topics from outside the group: where their partitions begin and end, what is committed, and every record in
+//! between. For who asks questions; the engine has its own ways.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Cuts off what is done: tiers and letters keep everything for ever otherwise, since nothing in them may expire.
+//! Deletes what is done from the tiers and the dead-letter topic: nothing in them expires by itself.
 //!
 //! Only below what the group has committed, so nothing that waits is touched. Any member may do it, also several at once.
 
