@@ -407,3 +407,111 @@ impl Backlog {
         self.next_source = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use redrive::engine::StoreOptions;
+    use redrive::engine::history::History;
+    use redrive_core::{Message, Meta};
+
+    use super::super::lanes::tests::lanes;
+    use super::super::spill::Spill;
+    use super::*;
+    use crate::crash::reservation::Reservation;
+
+    const NOW: Time = Time::from_millis(10_000);
+
+    fn waiting(number: u64, due: Option<u64>) -> WaitingMessage {
+        WaitingMessage {
+            offset: number,
+            number,
+            message: Message::builder("m").build().unwrap(),
+            meta: Meta::default(),
+            history: History::default(),
+            due: due.map(Time::from_millis),
+            arrived: None,
+            doomed: None,
+            carried: Carried::default(),
+        }
+    }
+
+    /// A backlog with fresh messages 0 to 3 in lane 0, and one in lane 1 that is due.
+    fn given() -> (tempfile::TempDir, Backlog, Lanes) {
+        let dir = tempfile::tempdir().unwrap();
+        let ahead = LookAhead::new(Spill::new(dir.path(), "orders"));
+        let keys = KeyOrder::new(&StoreOptions::default());
+        let mut backlog = Backlog::new("orders".into(), false, ahead, keys);
+        let mut lanes = lanes();
+        for lane in lanes.iter_mut() {
+            lane.reserved = Reservation::unlimited();
+        }
+        for number in 0..4 {
+            let fresh = waiting(number, None);
+            lanes[0].room.fill(1, fresh.bytes());
+            backlog.put(&mut lanes, 0, fresh, NOW);
+        }
+        backlog.put(&mut lanes, 1, waiting(9, Some(9_000)), NOW);
+        (dir, backlog, lanes)
+    }
+
+    fn handed_out(backlog: &mut Backlog, lanes: &mut Lanes, room: usize) -> Vec<Delivery> {
+        let mut out = Vec::new();
+        backlog.hand_out(&mut Dispatch { lanes, letters: &|_| None, now: NOW }, room, &mut out);
+        out
+    }
+
+    fn numbers(deliveries: &[Delivery]) -> Vec<u64> {
+        deliveries.iter().map(|delivery| delivery.receipt.seq).collect()
+    }
+
+    #[test]
+    fn due_and_fresh_messages_share_the_room_and_each_is_out_once() {
+        let (_dir, mut backlog, mut lanes) = given();
+        assert_eq!(numbers(&handed_out(&mut backlog, &mut lanes, 3)), [9, 0, 1]);
+        assert!(lanes[0].out.contains_key(&1) && lanes[1].out.contains_key(&9));
+        assert_eq!(numbers(&handed_out(&mut backlog, &mut lanes, 9)), [2, 3]);
+        assert!(handed_out(&mut backlog, &mut lanes, 9).is_empty());
+    }
+
+    #[test]
+    fn a_message_that_is_taken_back_comes_again_before_later_ones() {
+        let (_dir, mut backlog, mut lanes) = given();
+        let mut out = handed_out(&mut backlog, &mut lanes, 3);
+        let back = out.remove(1);
+        let was_out = lanes[0].out.remove(&back.receipt.at).unwrap();
+        backlog.take_back(&mut lanes, back, was_out, NOW);
+        assert_eq!(numbers(&handed_out(&mut backlog, &mut lanes, 9)), [0, 2, 3]);
+    }
+
+    #[test]
+    fn nothing_of_a_held_lane_starts_until_it_resumes() {
+        let (_dir, mut backlog, mut lanes) = given();
+        backlog.hold(&mut lanes, 0);
+        backlog.hold(&mut lanes, 1);
+        assert!(handed_out(&mut backlog, &mut lanes, 9).is_empty());
+        backlog.resume(&mut lanes, &[0, 1]);
+        assert_eq!(handed_out(&mut backlog, &mut lanes, 9).len(), 5);
+    }
+
+    #[test]
+    fn a_record_that_is_done_meanwhile_is_dropped_when_its_turn_comes() {
+        let (_dir, mut backlog, mut lanes) = given();
+        lanes.mark(0, 1);
+        lanes[1].room.fill(1, 0);
+        lanes.mark(1, 9);
+        assert_eq!(numbers(&handed_out(&mut backlog, &mut lanes, 9)), [0, 2, 3]);
+    }
+
+    #[test]
+    fn a_straggler_is_taken_out_once_it_holds_the_offset_up_for_too_long() {
+        let (_dir, mut backlog, mut lanes) = given();
+        let (now, after) = (Instant::now(), Duration::from_secs(60));
+        lanes[1].next = 10;
+        lanes[1].mark(0);
+        (1..9).for_each(|offset| assert!(lanes[1].mark(offset)));
+        assert!(backlog.take_stragglers(&mut lanes, now, after).is_empty());
+        let taken = backlog.take_stragglers(&mut lanes, now + after * 2, after);
+        assert_eq!(taken.iter().map(|(lane, one)| (*lane, one.number)).collect::<Vec<_>>(), [(1, 9)]);
+        assert_eq!(backlog.delayed(), (0, 0));
+    }
+}
