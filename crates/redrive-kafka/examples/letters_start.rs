@@ -16,7 +16,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use redrive::engine::{Engine, History, StoreOptions};
 use redrive_core::{Message, Meta, Reason, Time};
-use redrive_kafka::letters::Letters;
+use redrive_kafka::letters::KafkaLetters;
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, headers};
 use redrive_kafka::topics::{self, Topics};
 use redrive_kafka::{Cluster, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
@@ -93,7 +93,7 @@ fn prepare(count: i64, name: &str) -> Result<(), Error> {
             job: None,
             marks: LetterMarks::default(),
         };
-        let (key, value) = Letters::succeeded_state(copy.origin.number(), 1, Some(7), at);
+        let (key, value) = KafkaLetters::succeeded_state(copy.origin.number(), 1, Some(7), at);
         let letter = BaseRecord::<[u8], [u8]>::to(&dlq).partition(partition).headers(headers(&copy, None));
         send(&producer, letter.key(&b"k"[..]).payload(copy.message.payload().unwrap_or_default()));
         send(&producer, BaseRecord::to(&dlq_state).partition(partition).key(key.as_bytes()).payload(&value));
@@ -145,7 +145,7 @@ fn start(name: &str) -> Result<(), Error> {
 fn trim(name: &str) -> Result<(), Error> {
     let dir = tempfile::tempdir()?;
     let (cluster, pipeline) = described(name, dir.path())?;
-    let letters = Letters::open(&cluster, &pipeline, &Topics::of(&pipeline))?;
+    let letters = KafkaLetters::open(&cluster, &pipeline, &Topics::of(&pipeline))?;
     if !letters.wait_until_loaded(Instant::now() + WAIT) {
         return Err("the letters could not be read".into());
     }

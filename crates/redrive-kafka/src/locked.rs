@@ -1,4 +1,4 @@
-//! A lock that a panic of another thread does not spoil.
+//! Locks a mutex although a panic of another thread has poisoned it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

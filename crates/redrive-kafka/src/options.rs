@@ -1,4 +1,4 @@
-//! What a user says about a cluster and about the pipelines whose messages live there.
+//! The settings of a cluster and of the pipelines whose messages live there.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 use redrive::Stores;
 use redrive::engine::{Engine, EngineError, StoreOptions};
 
-use crate::engine::KafkaEngine;
+use crate::engine::{self, KafkaEngine};
 use crate::options::{Cluster, KafkaPipeline};
 
 /// The pipelines of a process that live in one cluster.
@@ -29,7 +29,7 @@ impl KafkaStores {
             problem: format!("nothing is said about the Kafka topics of the pipeline {pipeline}"),
             fix: "name its source",
         })?;
-        KafkaEngine::open(&self.cluster, found, options)
+        engine::open(&self.cluster, found, options)
     }
 }
 

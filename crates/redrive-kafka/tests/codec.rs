@@ -7,7 +7,7 @@ use rdkafka::Timestamp;
 use rdkafka::message::{Header, Headers, Message as _, OwnedHeaders, OwnedMessage};
 use redrive::engine::{Attempt, History};
 use redrive_core::{Class, Message, Meta, Pick, Reason, Time};
-use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, Reader, headers, names};
+use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, RecordReader, headers, names};
 use redrive_kafka::{KafkaPipeline, Only};
 
 fn pipeline() -> KafkaPipeline {
@@ -43,14 +43,14 @@ fn given(list: &[Given<'_>]) -> OwnedHeaders {
         .fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: *value }))
 }
 
-fn fresh(reader: &Reader, record: &OwnedMessage) -> (Message, Meta) {
+fn fresh(reader: &RecordReader, record: &OwnedMessage) -> (Message, Meta) {
     match reader.read(record) {
         Ok(Read::Fresh(message, meta)) => (message, meta),
         other => panic!("{other:?}"),
     }
 }
 
-fn copied(reader: &Reader, record: &OwnedMessage) -> CopyRecord {
+fn copied(reader: &RecordReader, record: &OwnedMessage) -> CopyRecord {
     match reader.read(record) {
         Ok(Read::Copy(copy)) => *copy,
         other => panic!("{other:?}"),
@@ -175,7 +175,7 @@ proptest! {
         let meta = Meta { deferred: deferred && reason.is_none(), ..meta };
         let marks = LetterMarks { cut, moved };
         let copy = CopyRecord { message, meta, history, origin, due, reason, dead_at, job, marks };
-        let reader = Reader::new(&pipeline());
+        let reader = RecordReader::new(&pipeline());
         let once = copied(&reader, &stored(&copy, "orders.retry.5s"));
         prop_assert_eq!(&once, &copy);
         // And a second time: nothing is added on the way.
@@ -191,7 +191,7 @@ proptest! {
     ) {
         let list: Vec<Given<'_>> = list.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect();
         let record = record("orders", key.as_deref(), payload.as_deref(), given(&list));
-        let (message, _) = fresh(&Reader::new(&pipeline()), &record);
+        let (message, _) = fresh(&RecordReader::new(&pipeline()), &record);
         prop_assert_eq!(message.key(), key.as_deref());
         prop_assert_eq!(message.payload(), payload.as_deref());
         prop_assert_eq!(message.headers_or_null().collect::<Vec<_>>(), list);
@@ -316,7 +316,7 @@ fn a_copy_that_says_everything_means_the_same_as_one_that_leaves_defaults_out() 
     whole.insert(13, ("x-class", b"transient"));
     let list: Vec<Given<'_>> = whole.iter().map(|(name, value)| (*name, Some(*value))).collect();
     let record = record("orders.retry.5s", None, Some(b"{}"), given(&list));
-    assert_eq!(copied(&Reader::new(&pipeline()), &record), copy);
+    assert_eq!(copied(&RecordReader::new(&pipeline()), &record), copy);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn a_letter_that_was_never_tried_says_why_it_is_one() {
 
 #[test]
 fn headers_of_ours_on_a_source_record_are_the_producers_unless_they_are_whole() {
-    let reader = Reader::new(&pipeline());
+    let reader = RecordReader::new(&pipeline());
     let some: [Given<'_>; 3] =
         [("x-orig-topic", Some(b"orders")), ("x-attempts", Some(b"3")), ("x-message-id", Some(b"o-1"))];
     let (message, meta) = fresh(&reader, &record("orders", None, None, given(&some)));
@@ -347,7 +347,7 @@ fn headers_of_ours_on_a_source_record_are_the_producers_unless_they_are_whole() 
     }
     // The letters of one pipeline may be the source of another.
     let other = KafkaPipeline { name: "again".to_owned(), source: "orders.DLQ".to_owned(), ..pipeline() };
-    let (message, meta) = fresh(&Reader::new(&other), &stored(&whole, "orders.DLQ"));
+    let (message, meta) = fresh(&RecordReader::new(&other), &stored(&whole, "orders.DLQ"));
     assert_eq!((message.id(), meta.attempts), ("orders.DLQ/7/1182", 0));
 }
 
@@ -355,7 +355,7 @@ fn headers_of_ours_on_a_source_record_are_the_producers_unless_they_are_whole() 
 fn what_another_tool_appends_to_a_copy_stays_with_it() {
     let copy = copy_of(Message::builder("o-1").header("a", "1").build().unwrap(), Meta::default());
     let appended = headers(&copy, None).insert(Header { key: "mirrored", value: Some("yes") });
-    let read = copied(&Reader::new(&pipeline()), &record("orders.retry.5s", None, None, appended));
+    let read = copied(&RecordReader::new(&pipeline()), &record("orders.retry.5s", None, None, appended));
     let names: Vec<_> = read.message.headers().map(|(name, _)| name.to_owned()).collect();
     assert_eq!(names, ["a", "mirrored"]);
 }
@@ -365,26 +365,26 @@ fn the_id_is_the_place_or_stands_where_the_pipeline_says() {
     let payload = br#"{"order_id":"o-1","customer":{"id":7}}"#;
     let list: [Given<'_>; 1] = [("Tenant", Some(b"acme"))];
     let record = record("orders", None, Some(payload), given(&list));
-    assert_eq!(fresh(&Reader::new(&pipeline()), &record).0.id(), "orders/7/1182");
+    assert_eq!(fresh(&RecordReader::new(&pipeline()), &record).0.id(), "orders/7/1182");
 
     let picked = KafkaPipeline {
         id: Some(Pick::Json("/order_id".to_owned())),
         tenant: Some(Pick::Header("tenant".to_owned())),
         ..pipeline()
     };
-    let (message, _) = fresh(&Reader::new(&picked), &record);
+    let (message, _) = fresh(&RecordReader::new(&picked), &record);
     assert_eq!((message.id(), message.tenant()), ("o-1", Some("acme")));
     let number = KafkaPipeline { id: Some(Pick::Json("/customer/id".to_owned())), ..pipeline() };
-    assert_eq!(fresh(&Reader::new(&number), &record).0.id(), "7");
+    assert_eq!(fresh(&RecordReader::new(&number), &record).0.id(), "7");
     // A record without it still has its place, which is as stable.
     let missing = KafkaPipeline { id: Some(Pick::Json("/nothing".to_owned())), ..pipeline() };
-    assert_eq!(fresh(&Reader::new(&missing), &record).0.id(), "orders/7/1182");
+    assert_eq!(fresh(&RecordReader::new(&missing), &record).0.id(), "orders/7/1182");
 }
 
 #[test]
 fn the_ttl_counts_from_creation_if_that_can_be_believed() {
     let ttl = KafkaPipeline { ttl: Some(Duration::from_mins(1)), ..pipeline() };
-    let reader = Reader::new(&ttl);
+    let reader = RecordReader::new(&ttl);
     let at = |claimed: &[u8]| {
         let list: [Given<'_>; 1] = [("x-created", Some(claimed))];
         let (message, meta) = fresh(&reader, &record("orders", None, None, given(&list)));
@@ -399,7 +399,7 @@ fn the_ttl_counts_from_creation_if_that_can_be_believed() {
 
 #[test]
 fn a_record_that_cannot_be_a_message_is_told_and_keeps_what_fits() {
-    let reader = Reader::new(&pipeline());
+    let reader = RecordReader::new(&pipeline());
     let many: Vec<Given<'_>> = (0..300).map(|_| ("h", Some(&b"v"[..]))).collect();
     let fault = reader.read(&record("orders", Some(b"k"), Some(b"{}"), given(&many))).unwrap_err();
     assert_eq!(fault.to_string(), "orders/7/1182: the message has 300 headers, at most 256 are allowed");

@@ -9,7 +9,7 @@ use redrive::engine::{Delivery, Engine, History, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin};
-use redrive_kafka::scan::Scan;
+use redrive_kafka::topics::scan::Scan;
 use support::drive::{at, messages, of_key, ordered, settle, take};
 use support::{World, wait};
 

@@ -8,10 +8,10 @@ use broker::{cluster, create, name, pipeline};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Message as _, Offset, TopicPartitionList};
-use redrive_kafka::members::members;
-use redrive_kafka::scan::Scan;
+use redrive_kafka::group::members::members;
 use redrive_kafka::topics::prepare;
-use redrive_kafka::trim::trim;
+use redrive_kafka::topics::scan::Scan;
+use redrive_kafka::topics::trim::trim;
 use redrive_kafka::{Cluster, TopicsMode};
 
 fn produce(cluster: &Cluster, topic: &str, partition: i32, count: u32) {

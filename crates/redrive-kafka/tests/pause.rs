@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redrive::engine::{Delivery, Engine, StoreOptions};
 use redrive_kafka::KafkaEngine;
-use redrive_kafka::control;
+use redrive_kafka::group::control;
 use redrive_kafka::topics::Topics;
 use support::drive::{at, finish_all, messages};
 use support::{World, wait};

@@ -11,7 +11,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use redrive::engine::{Delivery, Engine, LetterState, ReplayJob, ReplayTarget, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
-use redrive_kafka::scan::Scan;
+use redrive_kafka::topics::scan::Scan;
 use support::drive::{at, ids, messages, settle, take};
 use support::{LIMIT, World, wait};
 

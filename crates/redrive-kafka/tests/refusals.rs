@@ -11,7 +11,7 @@ use redrive::engine::{
 };
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
-use redrive_kafka::scan::Scan;
+use redrive_kafka::topics::scan::Scan;
 use redrive_lab::kafka::broker::Broker;
 use support::drive::{at, finish_all, ids, messages, settle, take};
 use support::{World, message, wait};

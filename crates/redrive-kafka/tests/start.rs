@@ -11,7 +11,7 @@ use rdkafka::client::DefaultClientContext;
 use redrive::engine::{Engine, EngineError, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason};
 use redrive_kafka::Start;
-use redrive_kafka::begin::ran_before;
+use redrive_kafka::consume::begin::ran_before;
 use redrive_kafka::topics::Topics;
 use support::drive::{at, finish_all, messages, settle, take};
 use support::{World, wait};

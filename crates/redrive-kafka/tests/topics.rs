@@ -5,7 +5,7 @@ mod broker;
 use std::time::Duration;
 
 use broker::{cluster, create, name, pipeline, run_tool};
-use redrive_kafka::build::Build;
+use redrive_kafka::client::build::Build;
 use redrive_kafka::topics::{Topics, TopicsFault, prepare, survey};
 use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use rdkafka::Message as _;
 use redrive::engine::{Delivery, Engine, StoreOptions, Verdict};
 use redrive_core::Meta;
-use redrive_kafka::mailbox::Mailbox;
-use redrive_kafka::outbox::Outbox;
-use redrive_kafka::produce::{Body, Ended, Production};
-use redrive_kafka::scan::{Scan, Span};
+use redrive_kafka::consume::mailbox::Mailbox;
+use redrive_kafka::produce::outbox::Outbox;
+use redrive_kafka::produce::{Body, Production, WriteOutcome};
+use redrive_kafka::topics::scan::{Scan, Span};
 use redrive_kafka::{KafkaEngine, Start};
 use support::drive::{at, finish_all, ids, messages, settle, take};
 use support::{World, message, wait};
@@ -190,7 +190,7 @@ fn a_producer_that_is_made_anew_sends_again_what_was_on_its_way() {
     });
     let stored: BTreeSet<u32> = ended
         .iter()
-        .filter(|(_, how)| matches!(how, Ended::Stored { .. }))
+        .filter(|(_, how)| matches!(how, WriteOutcome::Stored { .. }))
         .map(|(production, _)| production.then)
         .collect();
     assert_eq!((ended.len(), stored.len()), (1_000, 1_000), "each ends once");

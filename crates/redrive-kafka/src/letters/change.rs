@@ -11,13 +11,13 @@ use redrive::engine::letter::{REPLAYS_MAX, ReplayTarget};
 use redrive::engine::{EngineError, LetterChange, LetterState, ReplayAnswer, ReplayJob};
 use redrive_core::Time;
 
-use super::desk::Letters;
-use super::leaving::can_be_undone;
-use super::look::unreadable;
+use super::cache::LetterCache;
+use super::entry::LetterEntry;
 use super::mirror::partitions_in;
-use super::slot::Slot;
-use super::state::{BEGIN, State};
-use super::transaction::{Outgoing, Trouble};
+use super::retention::can_be_undone;
+use super::state::{BEGIN, StateRecord};
+use super::transaction::{Outgoing, TransactionError, Transactions};
+use super::view::unreadable;
 use crate::record::{self, CopyRecord, LetterMarks, Origin};
 use crate::topics::Topics;
 
@@ -32,13 +32,46 @@ const STEP_BACK_MS: u64 = 200;
 const METADATA_WAIT: Duration = Duration::from_secs(5);
 
 /// One letter with its copy and its new state.
-struct Change {
+struct PlannedChange {
     number: u64,
     copy: Option<(Box<CopyRecord>, Origin)>,
-    state: State,
+    state: StateRecord,
 }
 
-impl Letters {
+/// Changes the letters of one pipeline.
+pub(super) struct LetterChanges {
+    cache: Arc<LetterCache>,
+    transactions: Transactions,
+    pipeline: String,
+    topics: Arc<Topics>,
+    /// How many partitions the topics have that copies go to, as of the last time this process began.
+    partitions: HashMap<String, i32>,
+    /// Who asks for changes, where that is known.
+    actor: Option<String>,
+}
+
+impl LetterChanges {
+    pub fn new(
+        cache: &Arc<LetterCache>,
+        transactions: Transactions,
+        pipeline: &str,
+        topics: &Arc<Topics>,
+    ) -> Self {
+        Self {
+            cache: Arc::clone(cache),
+            transactions,
+            pipeline: pipeline.to_owned(),
+            topics: Arc::clone(topics),
+            partitions: HashMap::new(),
+            actor: None,
+        }
+    }
+
+    /// Lets go of the producer.
+    pub fn close(&mut self) {
+        self.transactions.forget();
+    }
+
     /// Who asks for the changes that follow; it is written beside them.
     pub fn acting_for(&mut self, actor: Option<&str>) {
         self.actor = actor.map(str::to_owned);
@@ -51,7 +84,7 @@ impl Letters {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<ReplayAnswer>, EngineError> {
-        self.loaded()?;
+        self.cache.check_loaded()?;
         let deadline = Instant::now() + WAIT_MAX;
         let mut answers: Vec<ReplayAnswer> = Vec::with_capacity(ids.len());
         let mut refused: HashSet<u64> = HashSet::new();
@@ -82,21 +115,21 @@ impl Letters {
         ids: &[u64],
         now: Time,
         refused: &HashSet<u64>,
-    ) -> Result<(Vec<ReplayAnswer>, Vec<Change>), EngineError> {
-        let (mut answers, mut changes, mut bytes) = (Vec::new(), Vec::<Change>::new(), 0);
+    ) -> Result<(Vec<ReplayAnswer>, Vec<PlannedChange>), EngineError> {
+        let (mut answers, mut changes, mut bytes) = (Vec::new(), Vec::<PlannedChange>::new(), 0);
         for number in ids {
             if changes.len() >= BATCH_MAX || bytes >= BATCH_BYTES {
                 break;
             }
-            let slot = self.shelf.lock().index.get(*number).cloned();
-            let answer = match slot {
+            let entry = self.cache.lock().index.get(*number).cloned();
+            let answer = match entry {
                 _ if changes.iter().any(|change| change.number == *number) => ReplayAnswer::Already,
                 None => ReplayAnswer::NotFound,
-                Some(slot) => match refusal(&slot, job) {
+                Some(entry) => match refusal(&entry, job) {
                     Some(refusal) => refusal,
                     // A part of it would be delivered as if it were the whole.
-                    None if refused.contains(number) || slot.is_cut() => ReplayAnswer::Damaged,
-                    None => match self.replayed(*number, &slot, job, now)? {
+                    None if refused.contains(number) || entry.is_cut() => ReplayAnswer::Damaged,
+                    None => match self.replayed(*number, &entry, job, now)? {
                         Some((change, size)) => {
                             bytes += size;
                             changes.push(change);
@@ -114,11 +147,11 @@ impl Letters {
     fn replayed(
         &self,
         number: u64,
-        slot: &Slot,
+        entry: &LetterEntry,
         job: &ReplayJob,
         now: Time,
-    ) -> Result<Option<(Change, usize)>, EngineError> {
-        let content = self.shelf.content(slot.at()).map_err(|error| unreadable(&error))?;
+    ) -> Result<Option<(PlannedChange, usize)>, EngineError> {
+        let content = self.cache.content(entry.at()).map_err(|error| unreadable(&error))?;
         let Some(content) = content else { return Ok(None) };
         let size = content.message.wire().len() + content.history.raw().len();
         let copy = CopyRecord {
@@ -132,44 +165,44 @@ impl Letters {
             job: Some(job.id),
             marks: LetterMarks::default(),
         };
-        let place = slot.place();
+        let place = entry.place();
         let topic = self.topics.dlq.as_str().into();
         let from = Origin { topic, partition: place.partition(), offset: place.offset() };
-        let mut jobs = slot.jobs().to_vec();
+        let mut jobs = entry.jobs().to_vec();
         jobs.push(job.id);
-        let state = State { generation: slot.generation(), is: LetterState::Replaying, jobs, at: now };
-        Ok(Some((Change { number, copy: Some((Box::new(copy), from)), state }, size)))
+        let state = StateRecord { generation: entry.generation(), is: LetterState::Replaying, jobs, at: now };
+        Ok(Some((PlannedChange { number, copy: Some((Box::new(copy), from)), state }, size)))
     }
 
     /// Discards open letters, or takes a discard back. Durable on return; `false` where the state did not allow it.
     pub fn change_letters(
         &mut self,
-        change: &LetterChange,
+        change: LetterChange,
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<bool>, EngineError> {
-        self.loaded()?;
+        self.cache.check_loaded()?;
         let deadline = Instant::now() + WAIT_MAX;
         let (from, to) = change.states();
         let mut answers: Vec<bool> = Vec::with_capacity(ids.len());
         let mut tried: HashSet<u64> = HashSet::new();
         while answers.len() < ids.len() {
             self.begin(deadline)?;
-            let mut changes: Vec<Change> = Vec::new();
+            let mut changes: Vec<PlannedChange> = Vec::new();
             let mut part = Vec::new();
             for number in &ids[answers.len()..] {
                 if changes.len() >= BATCH_MAX {
                     break;
                 }
-                let slot = self.shelf.lock().index.get(*number).cloned();
-                let state = slot.as_ref().and_then(Slot::state);
+                let entry = self.cache.lock().index.get(*number).cloned();
+                let state = entry.as_ref().and_then(LetterEntry::state);
                 let chosen = changes.iter().any(|change| change.number == *number);
                 let done = state == Some(to) && tried.remove(number);
-                let may = |slot: &Slot| *change != LetterChange::Undo || can_be_undone(slot, now);
-                if let Some(slot) = slot.filter(|slot| state == Some(from) && !chosen && may(slot)) {
-                    let (generation, jobs) = (slot.generation(), slot.jobs().to_vec());
-                    let state = State { generation, is: to, jobs, at: now };
-                    changes.push(Change { number: *number, copy: None, state });
+                let may = |entry: &LetterEntry| change != LetterChange::Undo || can_be_undone(entry, now);
+                if let Some(entry) = entry.filter(|entry| state == Some(from) && !chosen && may(entry)) {
+                    let (generation, jobs) = (entry.generation(), entry.jobs().to_vec());
+                    let state = StateRecord { generation, is: to, jobs, at: now };
+                    changes.push(PlannedChange { number: *number, copy: None, state });
                     part.push(true);
                 } else {
                     part.push(done);
@@ -192,8 +225,8 @@ impl Letters {
         while !self.transactions.is_begun() {
             match self.transactions.begin(deadline) {
                 Ok(()) => {}
-                Err(Trouble::Forbidden(why)) => return Err(self.forbidden(&why)),
-                Err(Trouble::Lost(why) | Trouble::Refused { why, .. }) => {
+                Err(TransactionError::Forbidden(why)) => return Err(self.forbidden(&why)),
+                Err(TransactionError::Lost(why) | TransactionError::Refused { why, .. }) => {
                     self.step_back(deadline, &why)?;
                     continue;
                 }
@@ -223,12 +256,14 @@ impl Letters {
                     return Ok(());
                 }
                 self.transactions.forget();
-                let trouble = self.shelf.lock().trouble.clone();
+                let trouble = self.cache.lock().trouble.clone();
                 let unread = || format!("{} was not read to its end", topics.dlq_state);
                 Err(self.late(&trouble.unwrap_or_else(unread)))
             }
-            Err(Trouble::Forbidden(why)) => Err(self.forbidden(&why)),
-            Err(Trouble::Lost(why) | Trouble::Refused { why, .. }) => self.step_back(deadline, &why),
+            Err(TransactionError::Forbidden(why)) => Err(self.forbidden(&why)),
+            Err(TransactionError::Lost(why) | TransactionError::Refused { why, .. }) => {
+                self.step_back(deadline, &why)
+            }
         }
     }
 
@@ -237,7 +272,7 @@ impl Letters {
         let is_read = |next: &HashMap<i32, i64>| {
             ends.iter().all(|(partition, end)| next.get(partition).is_some_and(|next| next > end))
         };
-        self.shelf.wait(deadline, |inner| is_read(&inner.states_next) || inner.closing)
+        self.cache.wait(deadline, |inner| is_read(&inner.states_next) || inner.closing)
     }
 
     fn count_partitions(&mut self) {
@@ -252,7 +287,7 @@ impl Letters {
     fn publish(
         &mut self,
         target: ReplayTarget,
-        changes: &[Change],
+        changes: &[PlannedChange],
         deadline: Instant,
     ) -> Result<Published, EngineError> {
         if changes.is_empty() {
@@ -272,7 +307,7 @@ impl Letters {
                 topic: &topics.dlq_state,
                 // The partition of its source, as with copies: where successes are told too.
                 partition: self.partition(&topics.dlq_state, (change.number >> 48) as i32),
-                key: Some(State::key(change.number).into_bytes()),
+                key: Some(StateRecord::key(change.number).into_bytes()),
                 payload: Some(change.state.to_json_by(self.actor.as_deref())),
                 headers: None,
             });
@@ -289,7 +324,7 @@ impl Letters {
                 self.wait_until_read(&ends, changes, deadline);
                 Ok(Published::All)
             }
-            Err(Trouble::Refused { record, why }) => {
+            Err(TransactionError::Refused { record, why }) => {
                 let number = of[record];
                 tracing::warn!(
                     pipeline = self.pipeline,
@@ -298,8 +333,8 @@ impl Letters {
                 );
                 Ok(Published::Refused(number))
             }
-            Err(Trouble::Forbidden(why)) => Err(self.forbidden(&why)),
-            Err(Trouble::Lost(why)) => {
+            Err(TransactionError::Forbidden(why)) => Err(self.forbidden(&why)),
+            Err(TransactionError::Lost(why)) => {
                 self.step_back(deadline, &why)?;
                 Ok(Published::Unknown)
             }
@@ -333,10 +368,10 @@ impl Letters {
     }
 
     /// Waits until the mirror has read what was committed, so that the next look shows it.
-    fn wait_until_read(&self, ends: &HashMap<i32, i64>, changes: &[Change], deadline: Instant) {
+    fn wait_until_read(&self, ends: &HashMap<i32, i64>, changes: &[PlannedChange], deadline: Instant) {
         if !self.has_read(ends, deadline) {
             // It is committed all the same.
-            let mut inner = self.shelf.lock();
+            let mut inner = self.cache.lock();
             changes.iter().for_each(|change| inner.index.state_is(change.number, &change.state));
         }
     }
@@ -377,14 +412,14 @@ enum Published {
     All,
     /// Nothing was published, because the copy of this letter is refused.
     Refused(u64),
-    /// Nothing was published, or it was and nobody was told.
+    /// Whether anything was published is not known.
     Unknown,
 }
 
-fn refusal(slot: &Slot, job: &ReplayJob) -> Option<ReplayAnswer> {
-    let state = slot.state()?;
-    let replays = slot.replays();
-    if slot.jobs().contains(&job.id) {
+fn refusal(entry: &LetterEntry, job: &ReplayJob) -> Option<ReplayAnswer> {
+    let state = entry.state()?;
+    let replays = entry.replays();
+    if entry.jobs().contains(&job.id) {
         Some(ReplayAnswer::Already)
     } else if state != LetterState::Open {
         Some(ReplayAnswer::NotOpen(state))

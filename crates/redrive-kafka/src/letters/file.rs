@@ -78,7 +78,7 @@ impl LetterFile {
     }
 }
 
-/// Payloads are nobody's business but the owner's.
+/// Only the owner may read payloads.
 fn private(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     File::options().read(true).write(true).create_new(true).mode(0o600).open(path)

@@ -1,4 +1,4 @@
-//! Who else reads a topic: what has to be known before letters are put back onto it.
+//! Which other groups read a topic; to be checked before letters are replayed to it.
 
 use std::time::Duration;
 
@@ -8,12 +8,14 @@ use rdkafka::{Offset, TopicPartitionList};
 use redrive::engine::EngineError;
 
 use super::mirror::partitions_in;
-use crate::{Cluster, scan};
+use crate::Cluster;
+use crate::topics::scan;
 
 const WAIT: Duration = Duration::from_secs(10);
 
 /// Groups besides our own that read `topic`: they have committed an offset of it, also if nobody of them is there now, or a
-/// member of theirs has subscribed to it; and all share groups. In the order of their names. A consumer without a group cannot be seen.
+/// member of theirs has subscribed to it; and all share groups. In the order of their names. A consumer without a group
+/// cannot be seen.
 pub fn other_groups(cluster: &Cluster, topic: &str) -> Result<Vec<String>, EngineError> {
     let failed = |error: KafkaError| {
         EngineError::Unavailable(format!("the consumer groups of `{topic}` cannot be listed: {error}"))

@@ -6,12 +6,12 @@ use std::ops::Bound;
 use redrive::engine::{LetterStanding, LetterState};
 use redrive_core::Time;
 
-use super::slot::{Parked, Place, Slot};
-use super::state::State;
+use super::entry::{DlqPosition, LetterEntry, LetterRecord};
+use super::state::StateRecord;
 
 /// How many letters are in which state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct LetterCounts {
+pub struct LetterTotals {
     pub open: u64,
     pub replaying: u64,
     pub succeeded: u64,
@@ -22,23 +22,23 @@ pub struct LetterCounts {
     pub unreadable: u64,
 }
 
-/// Who told of a record: this process when its acknowledgement came, or the topic.
+/// How a record became known: by the acknowledgement of this process's own write, or by reading the topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    ByAcknowledgement,
-    ByTopic,
+pub enum LearnedFrom {
+    Acknowledgement,
+    Topic,
 }
 
 #[derive(Debug, Default)]
 pub struct Index {
-    slots: BTreeMap<u64, Slot>,
+    entries: BTreeMap<u64, LetterEntry>,
     /// The last record of letters that have one behind the one that counts: twins.
-    later: BTreeMap<u64, Place>,
+    later: BTreeMap<u64, DlqPosition>,
     /// Records in `T.DLQ` that are no letters, up to [`FOREIGN_MAX`]: nothing from them on is ever deleted.
-    foreign: BTreeSet<Place>,
+    foreign: BTreeSet<DlqPosition>,
     /// Letters that are gone and whose states are not, up to [`ORPHANS_MAX`].
     orphans: BTreeSet<u64>,
-    pub counts: LetterCounts,
+    pub counts: LetterTotals,
     /// No letter with a lower number is open.
     first_open: u64,
 }
@@ -54,21 +54,21 @@ const OLDEST_LOOKS_MAX: usize = 256;
 
 impl Index {
     /// Whether a record says something new, so that its bytes have to be kept.
-    pub fn wants(&self, number: u64, parked: &Parked) -> bool {
-        self.slots.get(&number).is_none_or(|slot| slot.wants(parked))
+    pub fn wants(&self, number: u64, parked: &LetterRecord) -> bool {
+        self.entries.get(&number).is_none_or(|entry| entry.wants(parked))
     }
 
-    pub fn parked(&mut self, number: u64, parked: &Parked, told: Told) {
+    pub fn parked(&mut self, number: u64, parked: &LetterRecord, learned: LearnedFrom) {
         let (mut twin, mut last, mut counts) = (false, parked.place, parked.place);
-        self.change(number, |slot| {
-            if slot.is_known() {
-                last = last.max(slot.place());
+        self.change(number, |entry| {
+            if entry.is_known() {
+                last = last.max(entry.place());
             }
-            slot.parked(parked);
-            counts = slot.place();
+            entry.parked(parked);
+            counts = entry.place();
             // One that was cut or written again is a second record on purpose.
             let is_plain = !parked.cut && !parked.moved;
-            twin = told == Told::ByTopic && is_plain && slot.meet(parked.generation);
+            twin = learned == LearnedFrom::Topic && is_plain && entry.meet(parked.generation);
         });
         self.counts.twins += u64::from(twin);
         if last > counts {
@@ -78,7 +78,7 @@ impl Index {
     }
 
     /// A record in `T.DLQ` that is not ours, or is damaged: it is no letter.
-    pub fn foreign(&mut self, place: Place) {
+    pub fn foreign(&mut self, place: DlqPosition) {
         self.counts.unreadable += 1;
         self.foreign.insert(place);
         if self.foreign.len() > FOREIGN_MAX {
@@ -87,18 +87,18 @@ impl Index {
     }
 
     /// Those, in order.
-    pub fn foreigners(&self) -> impl Iterator<Item = Place> {
+    pub fn foreigners(&self) -> impl Iterator<Item = DlqPosition> {
         self.foreign.iter().copied()
     }
 
     /// The last record of a letter, if it is not the one that counts.
-    pub fn last_place(&self, number: u64) -> Option<Place> {
+    pub fn last_place(&self, number: u64) -> Option<DlqPosition> {
         self.later.get(&number).copied()
     }
 
     /// Nothing is left of a letter.
     pub fn remove(&mut self, number: u64) {
-        let state = self.slots.remove(&number).and_then(|slot| slot.state());
+        let state = self.entries.remove(&number).and_then(|entry| entry.state());
         self.count(state, |count| *count -= 1);
         self.later.remove(&number);
         self.orphans.remove(&number);
@@ -106,7 +106,7 @@ impl Index {
 
     /// Whether anything is known of a letter.
     pub fn has(&self, number: u64) -> bool {
-        self.slots.contains_key(&number)
+        self.entries.contains_key(&number)
     }
 
     /// A state of a letter that is gone: its taking back was cut short, or is still to be read.
@@ -118,19 +118,19 @@ impl Index {
 
     /// Letters of which only states are left.
     pub fn orphans(&self) -> impl Iterator<Item = u64> {
-        let of_slots = self.slots.iter().filter(|(_, slot)| !slot.is_known()).map(|(number, _)| *number);
+        let of_slots = self.entries.iter().filter(|(_, entry)| !entry.is_known()).map(|(number, _)| *number);
         of_slots.chain(self.orphans.iter().copied())
     }
 
-    pub fn state_is(&mut self, number: u64, state: &State) {
-        self.change(number, |slot| slot.state_is(state));
+    pub fn state_is(&mut self, number: u64, state: &StateRecord) {
+        self.change(number, |entry| entry.state_is(state));
     }
 
-    fn change(&mut self, number: u64, change: impl FnOnce(&mut Slot)) {
-        let slot = self.slots.entry(number).or_insert(Slot::EMPTY);
-        let before = slot.state();
-        change(slot);
-        let after = slot.state();
+    fn change(&mut self, number: u64, change: impl FnOnce(&mut LetterEntry)) {
+        let entry = self.entries.entry(number).or_insert(LetterEntry::EMPTY);
+        let before = entry.state();
+        change(entry);
+        let after = entry.state();
         if before != after {
             self.count(before, |count| *count -= 1);
             self.count(after, |count| *count += 1);
@@ -151,25 +151,25 @@ impl Index {
     }
 
     /// The letter, if its record is known.
-    pub fn get(&self, number: u64) -> Option<&Slot> {
-        self.slots.get(&number).filter(|slot| slot.state().is_some())
+    pub fn get(&self, number: u64) -> Option<&LetterEntry> {
+        self.entries.get(&number).filter(|entry| entry.state().is_some())
     }
 
     /// Letters after `after`, with their states.
-    pub fn after(&self, after: Option<u64>) -> impl Iterator<Item = (u64, LetterState, &Slot)> {
+    pub fn after(&self, after: Option<u64>) -> impl Iterator<Item = (u64, LetterState, &LetterEntry)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let slots = self.slots.range((from, Bound::Unbounded));
-        slots.filter_map(|(number, slot)| Some((*number, slot.state()?, slot)))
+        let entries = self.entries.range((from, Bound::Unbounded));
+        entries.filter_map(|(number, entry)| Some((*number, entry.state()?, entry)))
     }
 
     pub fn standing(&self, job: u64, number: u64) -> Option<LetterStanding> {
-        let slot = self.get(number)?;
+        let entry = self.get(number)?;
         Some(LetterStanding {
-            state: slot.state()?,
-            dead_at: slot.dead_at(),
-            replays: slot.replays(),
-            in_job: slot.jobs().contains(&job),
-            is_last_job: slot.job() == Some(job),
+            state: entry.state()?,
+            dead_at: entry.dead_at(),
+            replays: entry.replays(),
+            in_job: entry.jobs().contains(&job),
+            is_last_job: entry.job() == Some(job),
         })
     }
 
@@ -180,13 +180,13 @@ impl Index {
             self.first_open = u64::MAX;
             return None;
         }
-        let mut looked = self.slots.range(self.first_open..).take(OLDEST_LOOKS_MAX);
+        let mut looked = self.entries.range(self.first_open..).take(OLDEST_LOOKS_MAX);
         let mut last = None;
-        let found = looked.find(|(number, slot)| {
+        let found = looked.find(|(number, entry)| {
             last = Some(**number);
-            slot.state() == Some(LetterState::Open)
+            entry.state() == Some(LetterState::Open)
         });
-        let dead_at = found.map(|(_, slot)| slot.dead_at());
+        let dead_at = found.map(|(_, entry)| entry.dead_at());
         self.first_open = last.unwrap_or(self.first_open);
         dead_at
     }

@@ -13,12 +13,12 @@ use rdkafka::message::{BorrowedMessage, Message as Record};
 use rdkafka::metadata::Metadata;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::index::Told;
-use super::shelf::Shelf;
-use super::slot::Place;
-use crate::absent::{Absent, UNANSWERED_MAX};
-use crate::record::{Read, Reader};
-use crate::trouble::Trouble;
+use super::cache::LetterCache;
+use super::entry::DlqPosition;
+use super::index::LearnedFrom;
+use crate::client::problems::ProblemLog;
+use crate::consume::membership::{Absent, UNANSWERED_MAX};
+use crate::record::{Read, RecordReader};
 
 /// How long the thread waits for a state when there is nothing to do.
 const WAIT: Duration = Duration::from_millis(10);
@@ -49,10 +49,10 @@ pub struct Mirror {
     /// Where the states ended before the first letter was read: a state below speaks of a letter that is read before it,
     /// or of one that is gone.
     states_before: HashMap<i32, i64>,
-    reader: Reader,
-    shelf: Arc<Shelf>,
+    reader: RecordReader,
+    cache: Arc<LetterCache>,
     pipeline: String,
-    trouble: Trouble,
+    problems: ProblemLog,
 }
 
 /// Partitions of the one topic that was asked for; 0 if there is no such topic.
@@ -90,7 +90,7 @@ fn settings(mut config: ClientConfig) -> ClientConfig {
 enum Came {
     Nothing,
     Something,
-    Trouble(KafkaError),
+    Problem(KafkaError),
 }
 
 impl Followed {
@@ -150,7 +150,7 @@ impl Followed {
                 self.left.remove(&partition);
                 Came::Something
             }
-            Some(Err(error)) => Came::Trouble(error),
+            Some(Err(error)) => Came::Problem(error),
         }
     }
 }
@@ -158,8 +158,8 @@ impl Followed {
 impl Mirror {
     pub fn new(
         config: ClientConfig,
-        reader: Reader,
-        shelf: Arc<Shelf>,
+        reader: RecordReader,
+        cache: Arc<LetterCache>,
         (pipeline, letters, states): (&str, &str, &str),
     ) -> KafkaResult<Self> {
         let config = settings(config);
@@ -171,42 +171,42 @@ impl Mirror {
             states,
             states_before,
             reader,
-            shelf,
+            cache,
             pipeline: pipeline.to_owned(),
-            trouble: Trouble::default(),
+            problems: ProblemLog::default(),
         })
     }
 
-    /// Reads both topics to their ends, then follows them until the shelf is closed.
+    /// Reads both topics to their ends, then follows them until the cache is closed.
     pub fn run(mut self) {
         let (mut told, mut counted) = (Instant::now(), Instant::now());
         let mut loaded = false;
-        while !self.shelf.lock().closing {
+        while !self.cache.lock().closing {
             let letters = self.take_letters();
             // The letters first: of most states it is known by then that nothing is left of their letters.
             let reads_states = loaded || self.letters.left.is_empty();
             let states = reads_states && self.take_states(if letters { Duration::ZERO } else { WAIT });
             if !loaded && self.letters.left.is_empty() && self.states.left.is_empty() {
                 loaded = true;
-                self.shelf.change(|inner| inner.loaded = true);
+                self.cache.change(|inner| inner.loaded = true);
             }
             if !loaded && told.elapsed() >= TELL_EVERY {
                 told = Instant::now();
-                let (pipeline, read) = (&self.pipeline, self.shelf.lock().read);
+                let (pipeline, read) = (&self.pipeline, self.cache.lock().read);
                 tracing::info!(pipeline, "reading dead letters: {read} records so far");
             }
             if loaded && counted.elapsed() >= RECOUNT_EVERY && !letters && !states {
                 counted = Instant::now();
                 let grown = self.letters.grow().and_then(|()| self.states.grow());
-                grown.unwrap_or_else(|error| self.in_trouble(&error));
+                grown.unwrap_or_else(|error| self.report(&error));
             }
         }
     }
 
-    fn in_trouble(&self, error: &KafkaError) {
+    fn report(&self, error: &KafkaError) {
         let pipeline = &self.pipeline;
         let said = format!("the letters of `{pipeline}` cannot be read: {error}");
-        if self.trouble.times(error, Instant::now()).is_some() {
+        if self.problems.times(error, Instant::now()).is_some() {
             tracing::warn!("{said}");
         }
         let is_away = matches!(
@@ -219,7 +219,7 @@ impl Mirror {
                     | RDKafkaErrorCode::MessageTimedOut
             )
         );
-        self.shelf.change(|inner| {
+        self.cache.change(|inner| {
             if !is_away {
                 inner.refusal = Some((said.clone(), Instant::now()));
             }
@@ -230,16 +230,16 @@ impl Mirror {
     /// Takes in what has come of the letters; whether there was something.
     fn take_letters(&mut self) -> bool {
         for turn in 0..TURN {
-            let (shelf, reader) = (&self.shelf, &self.reader);
+            let (cache, reader) = (&self.cache, &self.reader);
             let came = self.letters.poll(Duration::ZERO, |record| {
                 let read = reader.read(record);
-                let place = Place::new(record.partition(), record.offset());
-                shelf.change(|inner| {
+                let place = DlqPosition::new(record.partition(), record.offset());
+                cache.change(|inner| {
                     inner.read += 1;
                     inner.trouble = None;
                     inner.letters_next.insert(record.partition(), record.offset() + 1);
                     match &read {
-                        Ok(Read::Copy(copy)) => inner.parked(place, copy, Told::ByTopic),
+                        Ok(Read::Copy(copy)) => inner.parked(place, copy, LearnedFrom::Topic),
                         // Somebody else's record, or one of ours that was damaged: it is no letter.
                         Ok(Read::Fresh(..)) | Err(_) => inner.index.foreign(place),
                     }
@@ -248,7 +248,7 @@ impl Mirror {
             match came {
                 Came::Something => {}
                 Came::Nothing => return turn > 0,
-                Came::Trouble(error) => self.in_trouble(&error),
+                Came::Problem(error) => self.report(&error),
             }
         }
         true
@@ -257,9 +257,9 @@ impl Mirror {
     fn take_states(&mut self, wait: Duration) -> bool {
         let mut wake = None;
         for turn in 0..TURN {
-            let (shelf, before) = (&self.shelf, &self.states_before);
+            let (cache, before) = (&self.cache, &self.states_before);
             let came = self.states.poll(if turn == 0 { wait } else { Duration::ZERO }, |record| {
-                wake = shelf.change(|inner| {
+                wake = cache.change(|inner| {
                     inner.read += 1;
                     inner.trouble = None;
                     let is_old = before.get(&record.partition()).is_some_and(|end| record.offset() < *end);
@@ -274,7 +274,7 @@ impl Mirror {
                     wake.inspect(|wake| wake());
                     return turn > 0;
                 }
-                Came::Trouble(error) => self.in_trouble(&error),
+                Came::Problem(error) => self.report(&error),
             }
         }
         wake.inspect(|wake| wake());

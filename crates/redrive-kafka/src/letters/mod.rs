@@ -1,37 +1,37 @@
 //! Dead letters on Kafka: a mirror of `T.DLQ` and `T.DLQ.state` in this process, and what a person does to letters.
 //!
+//! - `handle`: [`KafkaLetters`], what the engine holds
 //! - `state`: what became of a letter, a line of `T.DLQ.state`
-//! - `slot`, `index`: how the records of both topics add up; pure
+//! - `entry`, `index`: how the records of both topics add up; pure
 //! - `content`, `file`: the letters' bytes, in a local file
-//! - `shelf`: index and file, shared between the engine and `mirror`, the thread that reads the topics
-//! - `desk`: [`Letters`], what the engine holds; `look` at letters, `change` them
-//! - `transaction`: the one producer through which letters are changed
-//! - `leaving`, `trim`: closed letters leave
-//! - `groups`: who else reads a topic
+//! - `cache`: index and file, shared between the engine and `mirror`, the thread that reads the topics; `view`: its answers
+//! - `change`: replays, discards and undoes; `transaction`: the one producer that writes them
+//! - `retention`, `trim`: closed letters are deleted
+//! - `groups`: which other groups read a topic
 
 mod state;
 
+mod entry;
 mod index;
-mod slot;
 
 mod content;
 mod file;
 
+mod cache;
 mod mirror;
-mod shelf;
+mod view;
 
-mod leaving;
+mod retention;
 mod trim;
 
 mod change;
-mod desk;
-mod look;
+mod handle;
 mod transaction;
 
 mod groups;
 
-pub use desk::Letters;
 pub use groups::other_groups;
-pub use index::LetterCounts;
-pub use leaving::Rules;
+pub use handle::KafkaLetters;
+pub use index::LetterTotals;
+pub use retention::Rules;
 pub use trim::{LetterTrimmer, Trimmed};

@@ -12,12 +12,12 @@ pub const JOBS_MAX: usize = 64;
 const ACTOR_BYTES_MAX: usize = 256;
 
 /// The key of a record that says no state: a process writes it when it begins to change letters, one for each partition.
-/// Whoever has read it has read everything before it. The end of a topic is not told otherwise.
+/// Whoever has read it has read everything before it. There is no other way to know the end of a topic.
 pub const BEGIN: &[u8] = b"begin";
 
 /// A state of a letter. It speaks of one generation: the record in `T.DLQ` whose `x-replays` is this number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct StateRecord {
     pub generation: u32,
     pub is: LetterState,
     /// Jobs that put the letter back, the latest last. All of them are in every record, because compaction keeps only
@@ -26,7 +26,7 @@ pub struct State {
     pub at: Time,
 }
 
-impl State {
+impl StateRecord {
     pub fn key(number: u64) -> String {
         number.to_string()
     }
@@ -57,7 +57,7 @@ impl State {
         Value::Object(line).to_string().into_bytes()
     }
 
-    /// `None` if it is not a state. Fields that are not known are left alone: a later version may have written them.
+    /// `None` if it is not a state. Unknown fields are ignored: a later version may have written them.
     pub fn from_json(line: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(line).ok()?;
         let name = value.get("state")?.as_str()?;
@@ -79,15 +79,20 @@ impl State {
 mod tests {
     use super::*;
 
-    fn state(jobs: Vec<u64>) -> State {
-        State { generation: 1, is: LetterState::Replaying, jobs, at: Time::from_millis(1_700_000_000_123) }
+    fn state(jobs: Vec<u64>) -> StateRecord {
+        StateRecord {
+            generation: 1,
+            is: LetterState::Replaying,
+            jobs,
+            at: Time::from_millis(1_700_000_000_123),
+        }
     }
 
     #[test]
     fn a_state_comes_back_from_its_line() {
         for jobs in [vec![], vec![7], vec![3, 1 << 62, 7]] {
             let state = state(jobs);
-            assert_eq!(State::from_json(&state.to_json()), Some(state));
+            assert_eq!(StateRecord::from_json(&state.to_json()), Some(state));
         }
     }
 
@@ -103,14 +108,14 @@ mod tests {
 
     #[test]
     fn what_is_no_state_is_refused_and_what_is_new_is_left_alone() {
-        assert_eq!(State::from_json(b"{}"), None);
-        assert_eq!(State::from_json(br#"{"generation":0,"state":"lost"}"#), None);
-        assert_eq!(State::from_json(br#"{"generation":-1,"state":"open"}"#), None);
-        assert_eq!(State::from_json(b"\xff"), None);
+        assert_eq!(StateRecord::from_json(b"{}"), None);
+        assert_eq!(StateRecord::from_json(br#"{"generation":0,"state":"lost"}"#), None);
+        assert_eq!(StateRecord::from_json(br#"{"generation":-1,"state":"open"}"#), None);
+        assert_eq!(StateRecord::from_json(b"\xff"), None);
         let newer = br#"{"generation":0,"state":"open","at":"soon","actor":"ops","mood":"fine"}"#;
-        let open = State { generation: 0, is: LetterState::Open, jobs: vec![], at: Time::ZERO };
-        assert_eq!(State::from_json(newer), Some(open));
-        assert_eq!(State::number(b"281474976710656"), Some(1 << 48));
-        assert_eq!(State::number(b"orders"), None);
+        let open = StateRecord { generation: 0, is: LetterState::Open, jobs: vec![], at: Time::ZERO };
+        assert_eq!(StateRecord::from_json(newer), Some(open));
+        assert_eq!(StateRecord::number(b"281474976710656"), Some(1 << 48));
+        assert_eq!(StateRecord::number(b"orders"), None);
     }
 }

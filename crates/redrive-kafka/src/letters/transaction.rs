@@ -14,7 +14,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as Record, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 
-use crate::desk;
+use crate::client::problems;
 
 /// How long one look for acknowledgements takes. Longer ones would be waited out in full.
 const LOOK: Duration = Duration::from_millis(1);
@@ -32,7 +32,7 @@ pub struct Outgoing<'a> {
 
 /// Why a transaction did not happen, or may not have.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum TransactionError {
     /// Another process has begun, or the broker gave up on this one: begin anew and look again.
     Lost(String),
     /// The cluster does not allow it, and a person has to act first.
@@ -56,7 +56,7 @@ impl ClientContext for Acks {
         if facility == "TXNERR" {
             *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(message.to_owned());
         }
-        desk::log(level, facility, message);
+        problems::log(level, facility, message);
     }
 }
 
@@ -100,8 +100,8 @@ impl Transactions {
     }
 
     /// Fences everybody else. What they had committed is committed, what they had not is not.
-    pub fn begin(&mut self, deadline: Instant) -> Result<(), Trouble> {
-        let lost = |error: KafkaError| trouble(&error);
+    pub fn begin(&mut self, deadline: Instant) -> Result<(), TransactionError> {
+        let lost = |error: KafkaError| transaction_error(&error);
         let producer = BaseProducer::from_config_and_context(&self.config, Acks::default()).map_err(lost)?;
         producer.init_transactions(left(deadline)).map_err(lost)?;
         self.producer = Some(producer);
@@ -122,9 +122,9 @@ impl Transactions {
         &mut self,
         records: &[Outgoing<'_>],
         deadline: Instant,
-    ) -> Result<Vec<(i32, i64)>, Trouble> {
+    ) -> Result<Vec<(i32, i64)>, TransactionError> {
         let Some(producer) = self.producer.take() else {
-            return Err(Trouble::Lost("it has not begun".to_owned()));
+            return Err(TransactionError::Lost("it has not begun".to_owned()));
         };
         let published = publish(&producer, records, deadline)?;
         self.producer = Some(producer);
@@ -136,8 +136,8 @@ fn publish(
     producer: &BaseProducer<Acks>,
     records: &[Outgoing<'_>],
     deadline: Instant,
-) -> Result<Vec<(i32, i64)>, Trouble> {
-    let lost = |error: KafkaError| trouble(&error);
+) -> Result<Vec<(i32, i64)>, TransactionError> {
+    let lost = |error: KafkaError| transaction_error(&error);
     producer.context().failed.lock().unwrap_or_else(PoisonError::into_inner).take();
     producer.context().told.lock().unwrap_or_else(PoisonError::into_inner).clear();
     producer.begin_transaction().map_err(lost)?;
@@ -147,15 +147,15 @@ fn publish(
     // Waited for here and not by the commit, whose flush looks only every 100 ms.
     while producer.in_flight_count() > 0 {
         if left(deadline) == Duration::ZERO {
-            return Err(Trouble::Lost("the broker did not acknowledge in time".to_owned()));
+            return Err(TransactionError::Lost("the broker did not acknowledge in time".to_owned()));
         }
         producer.poll(LOOK);
         let failed = producer.context().failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(why) = failed {
             return Err(if why.contains("uthorization") {
-                Trouble::Forbidden(why)
+                TransactionError::Forbidden(why)
             } else {
-                Trouble::Lost(why)
+                TransactionError::Lost(why)
             });
         }
     }
@@ -166,14 +166,14 @@ fn publish(
         match told {
             Ok(place) => places[record] = place,
             Err(code) if is_refusal(code) => {
-                return Err(Trouble::Refused { record, why: code.to_string() });
+                return Err(TransactionError::Refused { record, why: code.to_string() });
             }
-            Err(code) if is_forbidden(code) => return Err(Trouble::Forbidden(code.to_string())),
+            Err(code) if is_forbidden(code) => return Err(TransactionError::Forbidden(code.to_string())),
             Err(code) => failed = Some(code),
         }
     }
     if let Some(code) = failed {
-        return Err(Trouble::Lost(code.to_string()));
+        return Err(TransactionError::Lost(code.to_string()));
     }
     loop {
         match producer.commit_transaction(left(deadline)) {
@@ -189,7 +189,7 @@ fn send(
     number: usize,
     outgoing: &Outgoing<'_>,
     deadline: Instant,
-) -> Result<(), Trouble> {
+) -> Result<(), TransactionError> {
     let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(outgoing.topic, number);
     record.partition = outgoing.partition;
     record.key = outgoing.key.as_deref();
@@ -207,22 +207,26 @@ fn send(
             Err((error, _)) => {
                 return Err(match error.rdkafka_error_code() {
                     Some(code) if is_refusal(code) => {
-                        Trouble::Refused { record: number, why: error.to_string() }
+                        TransactionError::Refused { record: number, why: error.to_string() }
                     }
-                    _ => trouble(&error),
+                    _ => transaction_error(&error),
                 });
             }
         };
     }
 }
 
-fn trouble(error: &KafkaError) -> Trouble {
+fn transaction_error(error: &KafkaError) -> TransactionError {
     let code = match error {
         KafkaError::Transaction(error) => Some(error.code()),
         error => error.rdkafka_error_code(),
     };
     let forbidden = code.is_some_and(is_forbidden);
-    if forbidden { Trouble::Forbidden(error.to_string()) } else { Trouble::Lost(error.to_string()) }
+    if forbidden {
+        TransactionError::Forbidden(error.to_string())
+    } else {
+        TransactionError::Lost(error.to_string())
+    }
 }
 
 /// Whether a permission is missing, so that trying again is of no use until it is given.

@@ -1,4 +1,4 @@
-//! Closed letters leave `T.DLQ`, so that a start depends on the letters that are not.
+//! Deletes resolved letters from `T.DLQ`, so that the time of a start depends on the open ones only.
 //!
 //! Nothing here needs to be alone: a success has no later state, a discard cannot be taken back by the time its letter
 //! leaves, and a letter that is written again is the same letter. The records go first and then their states, because a
@@ -17,15 +17,16 @@ use rdkafka::{Offset, TopicPartitionList};
 use redrive::engine::EngineError;
 use redrive_core::Time;
 
-use super::index::Told;
-use super::leaving::{Rules, Stretch};
-use super::shelf::Shelf;
-use super::slot::Place;
-use super::state::State;
+use super::cache::LetterCache;
+use super::entry::DlqPosition;
+use super::index::LearnedFrom;
+use super::retention::{Rules, Stretch};
+use super::state::StateRecord;
+use crate::Cluster;
+use crate::client::problems::unavailable;
 use crate::record::{CopyRecord, LetterMarks, Origin, headers};
-use crate::scan::Scan;
+use crate::topics::scan::Scan;
 use crate::topics::{ANSWER_WITHIN, Topics, wait};
-use crate::{Cluster, engine};
 
 const FLUSH_MAX: Duration = Duration::from_secs(30);
 /// Records that are on their way at once.
@@ -46,7 +47,7 @@ pub struct Trimmed {
 pub struct LetterTrimmer {
     cluster: Cluster,
     topics: Topics,
-    shelf: Arc<Shelf>,
+    cache: Arc<LetterCache>,
     rules: Rules,
     /// States without a letter at the last look. Those that still have none are left over from a trimming that did not end.
     orphans: HashSet<u64>,
@@ -76,9 +77,9 @@ impl ProducerContext for Places {
 }
 
 impl LetterTrimmer {
-    pub(super) fn new(cluster: &Cluster, topics: &Topics, shelf: &Arc<Shelf>) -> Self {
-        let (cluster, topics, shelf) = (cluster.clone(), topics.clone(), Arc::clone(shelf));
-        Self { cluster, topics, shelf, rules: Rules::default(), orphans: HashSet::new() }
+    pub(super) fn new(cluster: &Cluster, topics: &Topics, cache: &Arc<LetterCache>) -> Self {
+        let (cluster, topics, cache) = (cluster.clone(), topics.clone(), Arc::clone(cache));
+        Self { cluster, topics, cache, rules: Rules::default(), orphans: HashSet::new() }
     }
 
     /// With other rules than the usual ones.
@@ -89,16 +90,16 @@ impl LetterTrimmer {
 
     /// Trims once. Does nothing as long as letters are being read.
     pub fn run(&mut self, now: Time) -> Result<Trimmed, EngineError> {
-        if !self.shelf.lock().loaded {
+        if !self.cache.lock().loaded {
             return Ok(Trimmed::default());
         }
         let stretches = self.stretches()?;
-        let mut plan = self.rules.plan(&self.shelf.lock().index, &stretches, now);
+        let mut plan = self.rules.plan(&self.cache.lock().index, &stretches, now);
         let moves: Vec<u64> = plan.iter().flat_map(|leave| leave.moves.iter().copied()).collect();
         let mut trimmed = Trimmed::default();
         if !moves.is_empty() {
             trimmed.moved = self.write_again(&moves)?;
-            plan = self.rules.plan(&self.shelf.lock().index, &stretches, now);
+            plan = self.rules.plan(&self.cache.lock().index, &stretches, now);
         }
         let low = |partition: i32| stretches.iter().find(|s| s.partition == partition).map_or(0, |s| s.low);
         let cuts: HashMap<i32, i64> =
@@ -115,8 +116,8 @@ impl LetterTrimmer {
 
     fn stretches(&self) -> Result<Vec<Stretch>, EngineError> {
         let spans = Scan::new(&self.cluster)?.spans(&self.topics.dlq)?;
-        let inner = self.shelf.lock();
-        let stretch = |span: &crate::scan::Span| {
+        let inner = self.cache.lock();
+        let stretch = |span: &crate::topics::scan::Span| {
             let next = inner.letters_next.get(&span.partition).copied().unwrap_or(span.low);
             Stretch { partition: span.partition, low: span.low, next: next.clamp(span.low, span.end) }
         };
@@ -142,19 +143,19 @@ impl LetterTrimmer {
         flush(&producer)?;
         let places =
             std::mem::take(&mut *producer.context().0.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut inner = self.shelf.lock();
+        let mut inner = self.cache.lock();
         for (number, partition, offset) in &places {
             if let Some(copy) = copies.get(number) {
-                inner.parked(Place::new(*partition, *offset), copy, Told::ByAcknowledgement);
+                inner.parked(DlqPosition::new(*partition, *offset), copy, LearnedFrom::Acknowledgement);
             }
         }
         Ok(places.len() as u64)
     }
 
     /// A letter as it is written again, and where it is; `None` if its bytes are damaged.
-    fn copy(&self, number: u64) -> Result<Option<(CopyRecord, Place)>, EngineError> {
-        let Some(slot) = self.shelf.lock().index.get(number).cloned() else { return Ok(None) };
-        let content = self.shelf.content(slot.at()).map_err(|error| super::look::unreadable(&error))?;
+    fn copy(&self, number: u64) -> Result<Option<(CopyRecord, DlqPosition)>, EngineError> {
+        let Some(entry) = self.cache.lock().index.get(number).cloned() else { return Ok(None) };
+        let content = self.cache.content(entry.at()).map_err(|error| super::view::unreadable(&error))?;
         let Some(content) = content else { return Ok(None) };
         let bytes = content.message.payload().map_or(0, <[u8]>::len) as u64;
         let copy = CopyRecord {
@@ -163,12 +164,12 @@ impl LetterTrimmer {
             history: content.history,
             origin: Origin::of_number(content.topic, number),
             due: None,
-            reason: slot.reason(),
-            dead_at: Some(slot.dead_at()),
-            job: slot.job(),
-            marks: LetterMarks { cut: slot.is_cut().then_some(bytes), moved: true },
+            reason: entry.reason(),
+            dead_at: Some(entry.dead_at()),
+            job: entry.job(),
+            marks: LetterMarks { cut: entry.is_cut().then_some(bytes), moved: true },
         };
-        Ok(Some((copy, slot.place())))
+        Ok(Some((copy, entry.place())))
     }
 
     fn delete(&self, cuts: &[(i32, i64)]) -> Result<(), EngineError> {
@@ -188,7 +189,7 @@ impl LetterTrimmer {
     /// Takes back the states of letters of which nothing is left; how many.
     fn forget(&mut self, cuts: &HashMap<i32, i64>, now: Time) -> Result<u64, EngineError> {
         let (mut gone, orphans) = {
-            let inner = self.shelf.lock();
+            let inner = self.cache.lock();
             let orphans: HashSet<u64> = inner.index.orphans().collect();
             (self.rules.gone(&inner.index, cuts, now), orphans)
         };
@@ -200,14 +201,14 @@ impl LetterTrimmer {
         let partitions = Scan::new(&self.cluster)?.spans(&self.topics.dlq_state)?.len().max(1) as u64;
         let producer = self.producer()?;
         for number in &gone {
-            let key = State::key(*number);
+            let key = StateRecord::key(*number);
             let partition = ((*number >> 48) % partitions) as i32;
             let record =
                 BaseRecord::<[u8], [u8], Box<u64>>::with_opaque_to(&self.topics.dlq_state, Box::new(*number));
             send(&producer, record.partition(partition).key(key.as_bytes()))?;
         }
         flush(&producer)?;
-        let mut inner = self.shelf.lock();
+        let mut inner = self.cache.lock();
         gone.iter().for_each(|number| inner.index.remove(*number));
         Ok(gone.len() as u64)
     }
@@ -235,5 +236,5 @@ fn flush(producer: &BaseProducer<Places>) -> Result<(), EngineError> {
 
 #[expect(clippy::needless_pass_by_value, reason = "a function for map_err")]
 fn failed(error: KafkaError) -> EngineError {
-    engine::unavailable(&error)
+    unavailable(&error)
 }

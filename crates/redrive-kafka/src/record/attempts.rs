@@ -13,7 +13,7 @@ const BYTES_MAX: usize = 14 * 1024;
 const ERROR_CUTS: [usize; 4] = [1024, 512, 256, 64];
 
 #[derive(Serialize, Deserialize)]
-struct Line<'a> {
+struct AttemptLine<'a> {
     n: u32,
     /// Milliseconds since 1970.
     at: u64,
@@ -40,7 +40,7 @@ pub(super) fn write(attempts: &[Attempt]) -> String {
 fn write_cut(attempts: &[Attempt], cut: usize) -> String {
     let lines: Vec<_> = attempts
         .iter()
-        .map(|attempt| Line {
+        .map(|attempt| AttemptLine {
             n: attempt.number,
             at: attempt.at.as_millis(),
             took_ms: attempt.took_ms,
@@ -53,9 +53,9 @@ fn write_cut(attempts: &[Attempt], cut: usize) -> String {
     serde_json::to_string(&lines).unwrap_or_default()
 }
 
-/// The history that was written. Whatever cannot be read is left out: it is told, but nothing depends on it.
+/// The history that was written. What cannot be parsed is left out: it is for people, nothing depends on it.
 pub(super) fn read(json: &[u8]) -> History {
-    let lines: Vec<Line<'_>> = serde_json::from_slice(json).unwrap_or_default();
+    let lines: Vec<AttemptLine<'_>> = serde_json::from_slice(json).unwrap_or_default();
     lines.iter().fold(History::default(), |history, line| {
         let Some(class) = Class::from_name(&line.class) else { return history };
         history.with(&Attempt {

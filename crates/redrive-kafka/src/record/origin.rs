@@ -1,4 +1,4 @@
-//! Where a message came from: the place of its source record, which is also its number.
+//! Where a message came from: topic, partition and offset of its source record, which are also its number.
 
 use std::fmt;
 use std::sync::Arc;

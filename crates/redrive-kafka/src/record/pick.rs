@@ -10,12 +10,12 @@ use super::ours::Given;
 
 /// A [`Pick`] with its pointer taken apart once.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum PickedValue {
     Json(Vec<String>),
     Header(String),
 }
 
-impl Place {
+impl PickedValue {
     pub(super) fn of(pick: &Pick) -> Self {
         let unescape = |step: &str| step.replace("~1", "/").replace("~0", "~");
         match pick {
@@ -144,7 +144,7 @@ impl<'r> Visitor<'r> for Follow<'_, 'r> {
 mod tests {
     use super::*;
     fn at(pointer: &str, json: &str) -> Option<String> {
-        let place = Place::of(&Pick::Json(pointer.to_owned()));
+        let place = PickedValue::of(&Pick::Json(pointer.to_owned()));
         place.find(Some(json.as_bytes()), &[]).map(Cow::into_owned)
     }
 
@@ -169,7 +169,7 @@ mod tests {
         let headers: [Given<'_>; 3] =
             [("X-Tenant", Some(b"acme")), ("x-tenant", Some(b"other")), ("none", None)];
         let find = |name: &str| {
-            let place = Place::of(&Pick::Header(name.to_owned()));
+            let place = PickedValue::of(&Pick::Header(name.to_owned()));
             place.find(None, &headers).map(Cow::into_owned)
         };
         assert_eq!(find("x-tenant").as_deref(), Some("acme"));

@@ -1,4 +1,4 @@
-//! Where a record lies, as text.
+//! Topic, partition and offset of a record as text.
 
 use std::fmt::Write;
 

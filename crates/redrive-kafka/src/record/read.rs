@@ -10,7 +10,7 @@ use redrive_core::message::limits;
 use redrive_core::{Message, MessageParts, Meta, Reason, Time};
 
 use super::ours::{self, Given, Ours, parse};
-use super::pick::Place;
+use super::pick::PickedValue;
 use super::place::PlaceText;
 use super::{CopyRecord, LetterMarks, Origin, Read, Unreadable, attempts, names};
 use crate::KafkaPipeline;
@@ -20,19 +20,19 @@ const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_mins(5);
 
 /// Reads the records of one pipeline.
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct RecordReader {
     source: Arc<str>,
-    id: Option<Place>,
-    tenant: Option<Place>,
+    id: Option<PickedValue>,
+    tenant: Option<PickedValue>,
     ttl: Option<Duration>,
 }
 
-impl Reader {
+impl RecordReader {
     pub fn new(pipeline: &KafkaPipeline) -> Self {
         Self {
             source: pipeline.source.as_str().into(),
-            id: pipeline.id.as_ref().map(Place::of),
-            tenant: pipeline.tenant.as_ref().map(Place::of),
+            id: pipeline.id.as_ref().map(PickedValue::of),
+            tenant: pipeline.tenant.as_ref().map(PickedValue::of),
             ttl: pipeline.ttl,
         }
     }
@@ -95,7 +95,7 @@ impl Reader {
 
     fn fresh<R: Record>(&self, record: &R, headers: &[Given<'_>]) -> Result<Read, Unreadable> {
         let mut place = PlaceText::new();
-        let found = |place: &Option<Place>, max: usize| {
+        let found = |place: &Option<PickedValue>, max: usize| {
             place
                 .as_ref()
                 .and_then(|place| place.find(record.payload(), headers))

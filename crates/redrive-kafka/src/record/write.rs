@@ -1,4 +1,4 @@
-//! From a message and its story to the headers of its copy.
+//! From a message and its history to the headers of its copy.
 
 use rdkafka::message::{Header, OwnedHeaders};
 use redrive_core::{Family, Reason, Time};
@@ -79,7 +79,7 @@ pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
             }
             out.text(names::ATTEMPT_ERRORS, &attempts::write(&tried));
         }
-        // A letter that was never tried: the reason is all there is to tell.
+        // A letter that was never tried: the reason is all there is.
         (None, Some(reason)) => {
             out.text(names::LAST_ERROR, reason.name());
             out.text(names::ERROR_CLASS, family(*reason).name());

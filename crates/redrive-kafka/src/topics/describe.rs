@@ -1,6 +1,10 @@
 //! What the cluster says about topics.
 
 use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, OwnedResourceSpecifier, ResourceSpecifier};
@@ -9,34 +13,14 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::metadata::{Metadata, MetadataTopic};
 use rdkafka::types::RDKafkaErrorCode;
 
-use super::TopicsFault;
-use super::blocking::wait;
+use super::fault::TopicsFault;
+use super::plan::TopicFacts;
 use crate::Cluster;
-use crate::reach::{self, Unreached};
+use crate::client::reach::{self, Unreached};
 
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 pub(super) type Admin = AdminClient<DefaultClientContext>;
-
-/// A topic as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopicFacts {
-    pub name: String,
-    pub partitions: i32,
-    /// Of the partition that has the fewest copies.
-    pub replication: i32,
-    pub min_insync: i32,
-    /// Negative: for ever.
-    pub retention_ms: i64,
-    /// For each partition; negative: without a bound.
-    pub retention_bytes: i64,
-    pub max_message_bytes: i64,
-    pub cleanup: String,
-    /// `producer` is as it was written.
-    pub compression: String,
-    /// Whether the settings could be read: without that they are Kafka's defaults here, and nobody may rely on them.
-    pub settings_known: bool,
-}
 
 impl Cluster {
     pub(super) fn unreachable(&self, problem: &impl ToString) -> TopicsFault {
@@ -139,4 +123,27 @@ fn named(resource: &ConfigResource) -> Option<(&str, &ConfigResource)> {
 /// Counts that fit anything.
 fn small(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for an answer of the admin client, which is asynchronous, on the calling thread.
+///
+/// The client has a thread of its own that completes the future, so nothing needs to be driven here.
+pub(crate) fn wait<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
 }

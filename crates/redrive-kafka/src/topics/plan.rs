@@ -1,27 +1,29 @@
 //! What a topic must be like, the command that makes it so, and what the cluster must allow.
 
-use super::{TopicFacts, Topics};
+use super::names::{Role, Topics};
 use crate::{Cluster, KafkaPipeline, TopicsMode};
 
 /// Room for our headers beyond what the source allows for a record.
 const HEADER_ROOM_BYTES: i64 = 128 * 1024;
 
-/// What a topic of the pipeline is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    Tier,
-    Replay,
-    Letters,
-    LetterStates,
-    Progress,
-    Control,
-}
-
-impl Role {
-    /// Tables of keys and their latest values; the others are logs that must keep everything.
-    pub const fn is_compacted(self) -> bool {
-        matches!(self, Self::LetterStates | Self::Progress | Self::Control)
-    }
+/// A topic as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicFacts {
+    pub name: String,
+    pub partitions: i32,
+    /// Of the partition that has the fewest copies.
+    pub replication: i32,
+    pub min_insync: i32,
+    /// Negative: for ever.
+    pub retention_ms: i64,
+    /// For each partition; negative: without a bound.
+    pub retention_bytes: i64,
+    pub max_message_bytes: i64,
+    pub cleanup: String,
+    /// `producer` is as it was written.
+    pub compression: String,
+    /// Whether the settings could be read: without that they are Kafka's defaults here, and nobody may rely on them.
+    pub settings_known: bool,
 }
 
 /// A topic as it must be: as safe as the source, with room for our headers, and nothing in it expires.

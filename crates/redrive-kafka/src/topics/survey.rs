@@ -1,16 +1,16 @@
 //! The topics of a pipeline as they are against as they must be.
 
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{NewPartitions, NewTopic, TopicReplication};
 use rdkafka::metadata::Metadata;
 use rdkafka::types::RDKafkaErrorCode;
 
-use super::blocking::wait;
-use super::describe::{connect, describe, hidden, metadata, options};
-use super::{Planned, TopicFacts, Topics, TopicsFault};
-use crate::build::Build;
+use super::describe::{connect, describe, hidden, metadata, options, wait};
+use super::fault::{Repair, TopicsFault, Uneven, Wrong};
+use super::names::Topics;
+use super::plan::{Planned, TopicFacts};
+use crate::client::build::Build;
 use crate::{Cluster, KafkaPipeline};
 
 /// How long a cluster may take to know of new topics.
@@ -34,61 +34,6 @@ pub struct Survey {
     pub uneven: Option<Uneven>,
     /// What works, but not as well as it might.
     pub warnings: Vec<String>,
-}
-
-/// A source and a tier with different numbers of partitions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Uneven {
-    pub source: String,
-    pub of_source: i32,
-    pub tier: String,
-    pub of_tier: i32,
-}
-
-impl std::fmt::Display for Uneven {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { source, of_source, tier, of_tier } = self;
-        write!(
-            f,
-            "{source} has {of_source} partitions and {tier} has {of_tier}: with ordering = \"key\" the retries of a key \
-             would wait in another partition than its new messages"
-        )
-    }
-}
-
-/// Something about an existing topic that would lose messages or stop the pipeline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
-    pub topic: String,
-    pub problem: String,
-    pub repair: Repair,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Repair {
-    Partitions(i32),
-    Setting(&'static str, String),
-}
-
-impl Wrong {
-    /// Whether the source has grown and this topic has not.
-    pub fn is_growth(&self) -> bool {
-        matches!(self.repair, Repair::Partitions(_))
-    }
-
-    pub fn command(&self, bootstrap: &str) -> String {
-        let topic = &self.topic;
-        match &self.repair {
-            Repair::Partitions(count) => {
-                format!(
-                    "kafka-topics.sh --bootstrap-server {bootstrap} --alter --topic {topic} --partitions {count}"
-                )
-            }
-            Repair::Setting(key, value) => format!(
-                "kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {topic} \\\n  --add-config {key}={value}"
-            ),
-        }
-    }
 }
 
 /// Looks at the cluster and changes nothing.
@@ -297,27 +242,4 @@ fn settle(cluster: &Cluster, found: &Survey) -> Result<(), TopicsFault> {
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
-}
-
-pub(super) fn missing_text(missing: &[Planned], bootstrap: &str) -> String {
-    let names: Vec<_> = missing.iter().map(|planned| planned.name.as_str()).collect();
-    let mut text = match names.as_slice() {
-        [name] => format!("topic {name} is missing"),
-        [first, rest @ ..] => format!("topic {first} is missing (also {})", rest.join(", ")),
-        [] => String::new(),
-    };
-    text.push_str("\ncreate them with:");
-    for planned in missing {
-        let _ = write!(text, "\n  {}", planned.command(bootstrap).replace('\n', "\n  "));
-    }
-    text
-}
-
-pub(super) fn wrong_text(wrong: &[Wrong], bootstrap: &str) -> String {
-    let mut text = String::new();
-    for wrong in wrong {
-        let command = wrong.command(bootstrap).replace('\n', "\n  ");
-        let _ = writeln!(text, "topic {} {}\n  {command}", wrong.topic, wrong.problem);
-    }
-    text.trim_end().to_owned()
 }

@@ -2,7 +2,7 @@
 
 use redrive::engine::{LetterChange, LetterState};
 use redrive_core::Reason;
-use redrive_kafka::letters::Letters;
+use redrive_kafka::letters::KafkaLetters;
 
 use crate::desk::{Desk, LIMIT, NOW, eventually, ids, job, state_of, unavailable};
 
@@ -14,7 +14,7 @@ fn letters_are_parked_listed_and_shown_with_their_story() {
     for copy in &copies {
         desk.park(copy);
     }
-    let mut letters = desk.letters();
+    let letters = desk.letters();
     let numbers: Vec<u64> = copies.iter().map(|copy| copy.origin.number()).collect();
     let listed = letters.letters(None, None, 10).unwrap();
     assert_eq!(ids(&listed), numbers);
@@ -97,7 +97,7 @@ fn records_that_are_not_ours_are_counted_and_left_alone() {
     desk.produce(&desk.topics.dlq_state, None, Some(b"k"), Some(b"{}"), None);
     desk.produce(&desk.topics.dlq_state, None, Some(b"17"), Some(b"nonsense"), None);
     let numbers = desk.park_many(1, 2);
-    let mut letters = desk.letters();
+    let letters = desk.letters();
     assert_eq!(letters.counts().unreadable, 3);
     assert_eq!(ids(&letters.letters(None, None, 10).unwrap()), numbers);
 }
@@ -110,7 +110,7 @@ fn a_success_is_over_for_its_generation_only() {
     let number = copy.origin.number();
     let mut letters = desk.letters();
     letters.replay(&job(7), &[number], NOW).unwrap();
-    let (key, value) = Letters::succeeded_state(number, 1, Some(7), NOW);
+    let (key, value) = KafkaLetters::succeeded_state(number, 1, Some(7), NOW);
     desk.produce(&desk.topics.dlq_state, None, Some(key.as_bytes()), Some(&value), None);
     letters.succeeded(number, 1);
     assert_eq!(state_of(&mut letters, number), Some(LetterState::Succeeded));

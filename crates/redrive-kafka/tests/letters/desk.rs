@@ -12,8 +12,8 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, Prod
 use redrive::engine::letter::ReplayTarget;
 use redrive::engine::{Attempt, EngineError, History, Letter, LetterState, ReplayJob};
 use redrive_core::{Class, Message, Meta, Reason, Time};
-use redrive_kafka::letters::Letters;
-use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, Reader, headers};
+use redrive_kafka::letters::KafkaLetters;
+use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, RecordReader, headers};
 use redrive_kafka::topics::{Topics, prepare};
 use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 
@@ -65,14 +65,14 @@ impl Desk {
         Self { cluster, pipeline, topics, producer, _dir: dir }
     }
 
-    pub fn letters(&self) -> Letters {
+    pub fn letters(&self) -> KafkaLetters {
         self.letters_at(&self.cluster)
     }
 
     /// As another process sees them.
-    pub fn letters_at(&self, cluster: &Cluster) -> Letters {
+    pub fn letters_at(&self, cluster: &Cluster) -> KafkaLetters {
         let letters =
-            Letters::open(cluster, &self.pipeline, &self.topics).expect("the letters can be opened");
+            KafkaLetters::open(cluster, &self.pipeline, &self.topics).expect("the letters can be opened");
         assert!(letters.wait_until_loaded(Instant::now() + LIMIT), "the letters are read");
         letters
     }
@@ -192,7 +192,7 @@ impl Desk {
     /// Every committed copy in a topic, with its key's partition.
     pub fn copies(&self, topic: &str) -> Vec<(i32, CopyRecord)> {
         use rdkafka::message::Message as _;
-        let reader = Reader::new(&self.pipeline);
+        let reader = RecordReader::new(&self.pipeline);
         let mut copies = Vec::new();
         self.read(topic, |record| match reader.read(record) {
             Ok(Read::Copy(copy)) => copies.push((record.partition(), *copy)),
@@ -248,7 +248,7 @@ pub fn ids(letters: &[Letter]) -> Vec<u64> {
     letters.iter().map(|letter| letter.id).collect()
 }
 
-pub fn state_of(letters: &mut Letters, id: u64) -> Option<LetterState> {
+pub fn state_of(letters: &mut KafkaLetters, id: u64) -> Option<LetterState> {
     letters.letter(id).unwrap().map(|letter| letter.state)
 }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use redrive::engine::{LetterState, ReplayAnswer};
-use redrive_kafka::letters::Letters;
+use redrive_kafka::letters::KafkaLetters;
 
 use crate::desk::{Desk, NOW, job};
 
@@ -78,7 +78,7 @@ fn a_replay_that_is_killed_twenty_times_publishes_every_letter_once() {
     }
     let once: BTreeMap<u64, u32> = numbers.iter().map(|number| (*number, 1)).collect();
     assert_eq!(published, once);
-    let mut letters = desk.letters();
+    let letters = desk.letters();
     let standings = letters.letter_standings(JOB, &numbers).unwrap();
     let in_job = |standing: &redrive::engine::LetterStanding| {
         standing.state == LetterState::Replaying && standing.in_job && standing.is_last_job
@@ -107,7 +107,7 @@ fn child_of_the_kills() {
     (cluster.brokers, cluster.group) = (vec![told[0].to_owned()], told[1].to_owned());
     let pipeline = crate::broker::pipeline(told[2]);
     let topics = redrive_kafka::topics::Topics::of(&pipeline);
-    let mut letters = Letters::open(&cluster, &pipeline, &topics).unwrap();
+    let mut letters = KafkaLetters::open(&cluster, &pipeline, &topics).unwrap();
     assert!(letters.wait_until_loaded(std::time::Instant::now() + crate::desk::LIMIT));
     let say = |what: &str| {
         println!("\n{what}");

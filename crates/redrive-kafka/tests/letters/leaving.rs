@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redrive::engine::{LetterChange, LetterState, ReplayAnswer};
 use redrive_core::Time;
-use redrive_kafka::letters::{Letters, Rules, Trimmed};
-use redrive_kafka::scan::Scan;
+use redrive_kafka::letters::{KafkaLetters, Rules, Trimmed};
+use redrive_kafka::topics::scan::Scan;
 
 use crate::desk::{Desk, NOW, eventually, ids, job, state_of};
 
@@ -15,13 +15,13 @@ fn later() -> Time {
 }
 
 /// Puts letters back and tells of their success, as the engine does.
-fn succeed(desk: &Desk, letters: &mut Letters, numbers: &[u64]) {
+fn succeed(desk: &Desk, letters: &mut KafkaLetters, numbers: &[u64]) {
     for part in numbers.chunks(100) {
         let answers = letters.replay(&job(7), part, NOW).unwrap();
         assert!(answers.iter().all(|answer| *answer == ReplayAnswer::Replayed));
     }
     for number in numbers {
-        let (key, value) = Letters::succeeded_state(*number, 1, Some(7), NOW);
+        let (key, value) = KafkaLetters::succeeded_state(*number, 1, Some(7), NOW);
         let partition = (number >> 48) as i32;
         desk.send(&desk.topics.dlq_state, partition, key.as_bytes(), &value);
     }

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use rdkafka::Message as _;
 use rdkafka::message::BorrowedMessage;
 use redrive::engine::EngineError;
-use redrive_kafka::record::{CopyRecord, Read, Reader};
-use redrive_kafka::scan::{Scan, Span};
+use redrive_kafka::record::{CopyRecord, Read, RecordReader};
+use redrive_kafka::topics::scan::{Scan, Span};
 use redrive_kafka::topics::{Topics, survey};
 use redrive_kafka::{Cluster, KafkaPipeline};
 use serde::Deserialize;
@@ -26,7 +26,7 @@ use crate::service::kafka;
 pub struct Records {
     cluster: Cluster,
     topics: Topics,
-    reader: Reader,
+    reader: RecordReader,
     scan: Scan,
 }
 
@@ -61,7 +61,7 @@ impl Records {
     fn open(cluster: Cluster, pipeline: &KafkaPipeline) -> Result<Self, EngineError> {
         let topics = survey(&cluster, pipeline)?.topics;
         let scan = Scan::new(&cluster)?;
-        Ok(Self { cluster, topics, reader: Reader::new(pipeline), scan })
+        Ok(Self { cluster, topics, reader: RecordReader::new(pipeline), scan })
     }
 
     pub fn source(&self) -> &str {

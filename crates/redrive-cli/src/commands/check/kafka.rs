@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redrive::Ordering;
 use redrive_core::duration;
-use redrive_kafka::begin::ran_before;
-use redrive_kafka::build::Build;
-use redrive_kafka::scan::Scan;
+use redrive_kafka::client::build::Build;
+use redrive_kafka::consume::begin::ran_before;
+use redrive_kafka::topics::scan::Scan;
 use redrive_kafka::topics::{Survey, Topics, TopicsFault, acl_commands, survey};
 use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 use serde_json::{Value, json};
@@ -351,7 +351,7 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
             Finding::new(Some(true), format!("group {group} is new and begins with {at}"))
         }
         _ => {
-            let lag: i64 = spans.iter().map(redrive_kafka::scan::Span::lag).sum();
+            let lag: i64 = spans.iter().map(redrive_kafka::topics::scan::Span::lag).sum();
             Finding::new(
                 Some(true),
                 format!("group {group} goes on where it stopped, {lag} offsets behind the end"),

@@ -1,9 +1,9 @@
 //! `redrive status --members`: the processes that share a pipeline's work, asked of the cluster itself.
 
-use redrive_kafka::control;
-use redrive_kafka::members::{Member, members};
-use redrive_kafka::scan::{Scan, Span};
+use redrive_kafka::group::control;
+use redrive_kafka::group::members::{Member, members};
 use redrive_kafka::topics::Topics;
+use redrive_kafka::topics::scan::{Scan, Span};
 use serde_json::json;
 
 use crate::args::Global;

@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use redrive_core::Reason;
 
 use super::*;
-use crate::letters::slot::Place;
+use crate::letters::entry::DlqPosition;
 
 /// Something the index is told.
 #[derive(Clone, Debug)]
 enum Note {
-    Parked(u64, Parked, Told),
-    State(u64, State),
+    LetterRecord(u64, LetterRecord, LearnedFrom),
+    StateRecord(u64, StateRecord),
 }
 
 /// What a letter went through, and what must be known of it in the end.
@@ -20,7 +20,7 @@ struct Story {
     states: Vec<Note>,
     /// What this process knows before it reads it.
     own: Vec<Note>,
-    truth: Vec<(u64, LetterState, u32, Vec<u64>, Place)>,
+    truth: Vec<(u64, LetterState, u32, Vec<u64>, DlqPosition)>,
     twins: u64,
 }
 
@@ -53,13 +53,13 @@ fn live(
     told: &mut Story,
 ) {
     let (mut generation, mut state, mut jobs) = (0_u32, LetterState::Open, Vec::<u64>::new());
-    let mut first_place = Place::new(1, *offset);
+    let mut first_place = DlqPosition::new(1, *offset);
     let mut park = |generation: u32, jobs: &[u64], told: &mut Story, random: &mut dyn FnMut(u64) -> bool| {
-        let first = Place::new(1, *offset);
+        let first = DlqPosition::new(1, *offset);
         for copy in 0..=u64::from(random(5)) {
-            let place = Place::new(1, *offset);
+            let place = DlqPosition::new(1, *offset);
             *offset += 1;
-            let parked = Parked {
+            let parked = LetterRecord {
                 generation,
                 place,
                 at: place.offset() as u64,
@@ -70,18 +70,18 @@ fn live(
                 moved: false,
             };
             told.twins += copy;
-            told.dlq.push(Note::Parked(number, parked, Told::ByTopic));
+            told.dlq.push(Note::LetterRecord(number, parked, LearnedFrom::Topic));
             if random(2) {
-                told.own.push(Note::Parked(number, parked, Told::ByAcknowledgement));
+                told.own.push(Note::LetterRecord(number, parked, LearnedFrom::Acknowledgement));
             }
         }
         first
     };
     park(0, &[], told, random);
-    let mut compactable: Vec<State> = Vec::new();
+    let mut compactable: Vec<StateRecord> = Vec::new();
     for (number_of_step, step) in steps.iter().enumerate() {
         let mut say = |state: LetterState, jobs: &[u64]| {
-            compactable.push(State { generation, is: state, jobs: jobs.to_vec(), at: Time::ZERO });
+            compactable.push(StateRecord { generation, is: state, jobs: jobs.to_vec(), at: Time::ZERO });
         };
         match (step, state) {
             (Step::Discard, LetterState::Open) => {
@@ -101,8 +101,8 @@ fn live(
                     // The engine knows only the job whose copy it was.
                     say(state, &jobs[jobs.len() - 1..]);
                     if random(2) {
-                        let early = State { generation, is: state, jobs: Vec::new(), at: Time::ZERO };
-                        told.own.push(Note::State(number, early));
+                        let early = StateRecord { generation, is: state, jobs: Vec::new(), at: Time::ZERO };
+                        told.own.push(Note::StateRecord(number, early));
                     }
                 }
                 if matches!(step, Step::ReplayAndDie) {
@@ -117,7 +117,7 @@ fn live(
     let last = compactable.len().saturating_sub(1);
     for (at, state) in compactable.into_iter().enumerate() {
         if at == last || random(2) {
-            told.states.push(Note::State(number, state));
+            told.states.push(Note::StateRecord(number, state));
         }
     }
     told.truth.push((number, state, generation, jobs, first_place));
@@ -125,8 +125,8 @@ fn live(
 
 fn tell(index: &mut Index, note: &Note) {
     match note {
-        Note::Parked(number, parked, told) => index.parked(*number, parked, *told),
-        Note::State(number, state) => index.state_is(*number, state),
+        Note::LetterRecord(number, parked, told) => index.parked(*number, parked, *told),
+        Note::StateRecord(number, state) => index.state_is(*number, state),
     }
 }
 
@@ -162,14 +162,14 @@ proptest! {
                 }
             }
             prop_assert_eq!(index.counts.twins, told.twins);
-            let mut counted = LetterCounts { twins: told.twins, ..LetterCounts::default() };
+            let mut counted = LetterTotals { twins: told.twins, ..LetterTotals::default() };
             for (number, state, generation, jobs, place) in &told.truth {
-                let slot = index.get(*number).expect("it has a record");
-                prop_assert_eq!(slot.state(), Some(*state), "letter {}", number);
-                prop_assert_eq!((slot.generation(), slot.place()), (*generation, *place));
-                prop_assert_eq!(slot.at(), place.offset() as u64);
+                let entry = index.get(*number).expect("it has a record");
+                prop_assert_eq!(entry.state(), Some(*state), "letter {}", number);
+                prop_assert_eq!((entry.generation(), entry.place()), (*generation, *place));
+                prop_assert_eq!(entry.at(), place.offset() as u64);
                 // The latest job is last; the order of those before it means nothing.
-                let mut known = slot.jobs().to_vec();
+                let mut known = entry.jobs().to_vec();
                 prop_assert_eq!(known.last(), jobs.last());
                 known.sort_unstable();
                 prop_assert_eq!(&known, jobs);
@@ -186,10 +186,10 @@ proptest! {
     }
 }
 
-fn parked(generation: u32, offset: i64) -> Parked {
-    Parked {
+fn parked(generation: u32, offset: i64) -> LetterRecord {
+    LetterRecord {
         generation,
-        place: Place::new(0, offset),
+        place: DlqPosition::new(0, offset),
         at: offset as u64,
         reason: Reason::Permanent,
         dead_at: Time::from_millis(offset as u64),
@@ -202,27 +202,27 @@ fn parked(generation: u32, offset: i64) -> Parked {
 #[test]
 fn a_state_without_a_record_is_kept_but_not_shown() {
     let mut index = Index::default();
-    let discarded = State { generation: 0, is: LetterState::Discarded, jobs: vec![], at: Time::ZERO };
+    let discarded = StateRecord { generation: 0, is: LetterState::Discarded, jobs: vec![], at: Time::ZERO };
     index.state_is(5, &discarded);
     assert!(index.get(5).is_none() && index.after(None).next().is_none());
-    assert_eq!(index.counts, LetterCounts::default());
-    index.parked(5, &parked(0, 1), Told::ByTopic);
-    assert_eq!(index.counts, LetterCounts { discarded: 1, ..LetterCounts::default() });
+    assert_eq!(index.counts, LetterTotals::default());
+    index.parked(5, &parked(0, 1), LearnedFrom::Topic);
+    assert_eq!(index.counts, LetterTotals { discarded: 1, ..LetterTotals::default() });
 }
 
 #[test]
 fn the_oldest_open_letter_is_found_also_behind_many_closed_ones() {
     let mut index = Index::default();
-    let discarded = State { generation: 0, is: LetterState::Discarded, jobs: vec![], at: Time::ZERO };
+    let discarded = StateRecord { generation: 0, is: LetterState::Discarded, jobs: vec![], at: Time::ZERO };
     for number in 0..1_000 {
-        index.parked(number, &parked(0, number.cast_signed()), Told::ByTopic);
+        index.parked(number, &parked(0, number.cast_signed()), LearnedFrom::Topic);
         if number < 900 {
             index.state_is(number, &discarded);
         }
     }
     let looks = (0..8).find_map(|_| index.oldest_open());
     assert_eq!(looks, Some(Time::from_millis(900)));
-    index.state_is(3, &State { is: LetterState::Open, ..discarded });
+    index.state_is(3, &StateRecord { is: LetterState::Open, ..discarded });
     assert_eq!(index.oldest_open(), Some(Time::from_millis(3)));
 }
 
@@ -241,20 +241,23 @@ fn a_million_letters_have_a_bound() {
         let mut index = Index::default();
         for offset in 0..1_000_000_u64 {
             let number = (offset % 12) << 48 | (offset / 12 * 97);
-            index.parked(number, &parked(0, offset.cast_signed()), Told::ByTopic);
+            index.parked(number, &parked(0, offset.cast_signed()), LearnedFrom::Topic);
             if replayed {
-                let state = State {
+                let state = StateRecord {
                     generation: 0,
                     is: LetterState::Replaying,
                     jobs: vec![1 << 62 | 7],
                     at: Time::ZERO,
                 };
                 index.state_is(number, &state);
-                index.parked(number, &parked(1, offset.cast_signed() + 1_000_000), Told::ByTopic);
+                index.parked(number, &parked(1, offset.cast_signed() + 1_000_000), LearnedFrom::Topic);
             }
         }
         let bytes = (resident() - before) / 1_000_000;
-        println!("1,000,000 letters, {what}: {bytes} bytes of memory each; a slot has {}", size_of::<Slot>());
+        println!(
+            "1,000,000 letters, {what}: {bytes} bytes of memory each; a entry has {}",
+            size_of::<LetterEntry>()
+        );
         assert!(bytes < if replayed { 320 } else { 200 }, "{bytes} bytes for each letter");
         assert_eq!(index.after(None).count(), 1_000_000);
         kept.push(index);

@@ -1,0 +1,271 @@
+//! Key order as the options demand it: which key a message has to wait for, which keys an open letter blocks, and how often
+//! the order could not be guaranteed.
+//!
+//! With `block_key` nothing of a key is delivered after one of its messages has died, until that letter is replayed or
+//! discarded, by whichever process.
+
+use std::collections::{BTreeMap, HashSet};
+
+use redrive::engine::{AfterDead, LetterState, Ordering, StoreOptions};
+use redrive_core::Message;
+
+use super::keys::{Keys, hash_of};
+use super::lanes::Lanes;
+use crate::record::WaitingMessage;
+
+/// Looks up the state of a letter by its number.
+pub(crate) type LetterStates<'a> = &'a dyn Fn(u64) -> Option<LetterState>;
+
+#[derive(Debug)]
+pub(crate) struct KeyOrder {
+    keys: Keys,
+    is_ordered: bool,
+    blocks: bool,
+    /// How often the order of a key could not be guaranteed, since the start.
+    voided: u64,
+}
+
+impl KeyOrder {
+    pub fn new(options: &StoreOptions) -> Self {
+        let is_ordered = options.ordering == Ordering::Key;
+        let blocks = is_ordered && options.after_dead == AfterDead::BlockKey;
+        Self { keys: Keys::default(), is_ordered, blocks, voided: 0 }
+    }
+
+    pub fn is_ordered(&self) -> bool {
+        self.is_ordered
+    }
+
+    /// Whether an open letter blocks its key.
+    pub fn blocks(&self) -> bool {
+        self.blocks
+    }
+
+    /// The key that a message has to wait for, where keys are ordered.
+    pub fn key_of(&self, message: &Message) -> Option<u64> {
+        if self.is_ordered { hash_of(message) } else { None }
+    }
+
+    /// A record of a message is there, or on its way.
+    pub fn join(&mut self, key: u64, number: u64) {
+        self.keys.join(key, number);
+    }
+
+    /// The message that runs has come back.
+    pub fn stop(&mut self, key: Option<u64>, number: u64) {
+        if let Some(key) = key {
+            self.keys.stop(key, number);
+        }
+    }
+
+    /// A record of a message is at its end.
+    pub fn leave(&mut self, key: Option<u64>, number: u64) {
+        if let Some(key) = key {
+            self.keys.leave(key, number);
+        }
+    }
+
+    /// A message was delivered.
+    pub fn finish(&mut self, key: Option<u64>, number: u64) {
+        self.stop(key, number);
+        self.leave(key, number);
+    }
+
+    /// A message became a letter. It may be replayed, and read, before that is acknowledged: then it blocks nothing.
+    pub fn died(&mut self, key: Option<u64>, number: u64, states: LetterStates<'_>) {
+        let Some(key) = key else { return };
+        if self.blocks && states(number) != Some(LetterState::Replaying) {
+            self.keys.letter_opened(key, number);
+        }
+        self.finish(Some(key), number);
+    }
+
+    /// Starts a message if it is its turn; otherwise it waits here.
+    pub fn start(
+        &mut self,
+        key: u64,
+        lane: usize,
+        waiting: WaitingMessage,
+        states: LetterStates<'_>,
+    ) -> Option<WaitingMessage> {
+        self.follow_letters(key, states);
+        self.keys.start(key, lane, waiting)
+    }
+
+    /// The next message that had to wait and whose turn it is, started.
+    pub fn next_free(&mut self) -> Option<(usize, WaitingMessage)> {
+        self.keys.next_free()
+    }
+
+    /// About how many could be started by [`Self::next_free`].
+    pub fn free(&self) -> usize {
+        self.keys.free()
+    }
+
+    /// A message of [`Self::next_free`] may not start yet: it waits until [`Self::wake`].
+    pub fn wait_again(&mut self, key: u64, lane: usize, waiting: WaitingMessage) {
+        self.keys.wait_again(key, lane, waiting);
+    }
+
+    pub fn wake(&mut self, key: u64) {
+        self.keys.wake(key);
+    }
+
+    /// Whether an earlier message of the key is an open letter.
+    pub fn is_blocked(&self, key: Option<u64>, number: u64, states: LetterStates<'_>) -> bool {
+        key.is_some_and(|key| {
+            self.keys.is_blocked(key, number, |letter| states(letter) == Some(LetterState::Open))
+        })
+    }
+
+    /// Looks at what others did with the letters of a key. A replayed one goes first, and is waited for until its record is
+    /// read here.
+    fn follow_letters(&mut self, key: u64, states: LetterStates<'_>) {
+        if !self.keys.has_letters(key) {
+            return;
+        }
+        let mut is_coming = false;
+        for number in self.keys.letters_of(key) {
+            match states(number) {
+                Some(LetterState::Open | LetterState::Discarded) => {}
+                Some(LetterState::Replaying) => is_coming = true,
+                Some(LetterState::Succeeded) | None => self.keys.letter_closed(key, number),
+            }
+        }
+        if is_coming {
+            self.keys.hold(key);
+        } else {
+            self.keys.release(key);
+        }
+    }
+
+    /// Looks again at the keys that wait for a replayed letter.
+    pub fn release_followed(&mut self, states: LetterStates<'_>) {
+        for key in self.keys.held() {
+            self.follow_letters(key, states);
+            if !self.keys.has_letters(key) {
+                self.keys.release(key);
+            }
+        }
+    }
+
+    /// The letters whose keys are known.
+    pub fn known_letters(&self) -> HashSet<u64> {
+        self.keys.letters().collect()
+    }
+
+    /// A letter of an earlier owner is open.
+    pub fn letter_opened(&mut self, message: &Message, number: u64) {
+        if let Some(key) = hash_of(message) {
+            self.keys.letter_opened(key, number);
+        }
+    }
+
+    /// A letter was replayed by this process: until its record is read, it is waited for.
+    pub fn letter_replayed(&mut self, message: &Message, number: u64) {
+        if let Some(key) = self.key_of(message) {
+            self.keys.letter_closed(key, number);
+            self.keys.join(key, number);
+        }
+    }
+
+    /// The record of a replayed letter was read.
+    pub fn replay_read(&mut self, waiting: &WaitingMessage) {
+        if self.blocks
+            && let Some(key) = hash_of(&waiting.message)
+        {
+            self.keys.letter_closed(key, waiting.number);
+        }
+    }
+
+    /// The partitions are gone while deliveries run: their next owner may overtake these.
+    pub fn count_voided(&mut self, lanes: &Lanes, pipeline: &str) {
+        if !self.is_ordered {
+            return;
+        }
+        // A suspect that has no turn yet does not run.
+        let out = lanes.iter().flat_map(|lane| lane.out.values());
+        let running = out.filter(|out| !out.waits).filter_map(|out| out.key);
+        let voided = running.collect::<HashSet<u64>>().len() as u64;
+        if voided > 0 {
+            self.voided += voided;
+            tracing::error!(
+                pipeline,
+                keys = voided,
+                "partitions went while deliveries of these keys ran; their order is not certain"
+            );
+        }
+    }
+
+    /// The source has new partitions, and this many messages waited in the tiers when the first of them was begun.
+    pub fn count_overtaken(&mut self, waiting: u64, pipeline: &str) {
+        if waiting > 0 {
+            self.voided += waiting;
+            tracing::error!(
+                pipeline,
+                waiting,
+                "the source has new partitions, and keys have moved between partitions; later messages may overtake these \
+                 waiting ones"
+            );
+        }
+    }
+
+    pub fn voided(&self) -> u64 {
+        self.voided
+    }
+
+    /// How many messages wait for their key.
+    pub fn waiting(&self) -> usize {
+        self.keys.blocked()
+    }
+
+    pub fn waiting_after(
+        &self,
+        after: Option<(u64, u64)>,
+        limit: usize,
+    ) -> BTreeMap<(u64, u64), &WaitingMessage> {
+        self.keys.blocked_after(after, limit)
+    }
+
+    pub fn take_waiting(&mut self, number: u64) -> Option<(usize, WaitingMessage)> {
+        self.keys.take_blocked(number)
+    }
+
+    /// The partitions are gone, and with them everything that waits. Letters stay.
+    pub fn clear(&mut self) {
+        self.keys.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> Message {
+        Message::builder("m").key("k").build().unwrap()
+    }
+
+    fn order(ordering: Ordering, after_dead: AfterDead) -> KeyOrder {
+        KeyOrder::new(&StoreOptions { ordering, after_dead, ..StoreOptions::default() })
+    }
+
+    #[test]
+    fn a_letter_blocks_its_key_unless_it_is_being_replayed() {
+        let mut keys = order(Ordering::Key, AfterDead::BlockKey);
+        let key = keys.key_of(&message());
+        keys.died(key, 5, &|_| Some(LetterState::Replaying));
+        assert!(!keys.is_blocked(key, 6, &|_| Some(LetterState::Open)));
+        keys.died(key, 5, &|_| None);
+        assert!(keys.is_blocked(key, 6, &|_| Some(LetterState::Open)));
+        assert!(!keys.is_blocked(key, 6, &|_| Some(LetterState::Discarded)));
+        assert_eq!(keys.known_letters(), HashSet::from([5]));
+        keys.letter_replayed(&message(), 5);
+        assert!(keys.known_letters().is_empty());
+    }
+
+    #[test]
+    fn without_order_no_message_has_a_key() {
+        let keys = order(Ordering::None, AfterDead::BlockKey);
+        assert!(keys.key_of(&message()).is_none() && !keys.blocks());
+    }
+}

@@ -1,0 +1,9 @@
+//! librdkafka: how each of its clients is configured, what this build can do, and what its errors mean.
+
+pub mod build;
+mod config;
+pub mod reach;
+
+pub(crate) mod problems;
+
+pub use config::{RESERVED, Refusal, fault_of};

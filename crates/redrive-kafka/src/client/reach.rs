@@ -1,0 +1,197 @@
+//! Whether a cluster can be reached, and why not. A request to librdkafka fails only with a timeout; the reason, such as a
+//! wrong password, goes to the error callback. So after a timeout a client is created just to receive that callback.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::metadata::Metadata;
+use rdkafka::producer::{BaseProducer, DeliveryResult, Producer as _, ProducerContext};
+use redrive::engine::EngineError;
+
+use crate::Cluster;
+use crate::locked::locked;
+
+/// A cluster that is well answers within this; after it, the reason is looked for.
+const AT_ONCE: Duration = Duration::from_secs(3);
+/// How long the reason may take.
+const LISTEN_MAX: Duration = Duration::from_secs(4);
+/// A cluster that is merely slow gets as long again.
+const AT_LAST: Duration = Duration::from_secs(7);
+
+/// Why there was no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreached {
+    /// The cluster answers and refuses access. Trying again does not help.
+    Refused {
+        problem: String,
+        fix: &'static str,
+    },
+    Silent(String),
+}
+
+impl Unreached {
+    pub fn of(self, cluster: &Cluster) -> EngineError {
+        let brokers = cluster.brokers.join(",");
+        match self {
+            Self::Refused { problem, fix } => {
+                EngineError::Directory { problem: refused_text(&brokers, &problem), fix }
+            }
+            Self::Silent(problem) => EngineError::Unavailable(silent_text(&brokers, &problem)),
+        }
+    }
+}
+
+pub(crate) fn refused_text(brokers: &str, problem: &str) -> String {
+    format!("the cluster at {brokers} refuses access: {problem}")
+}
+
+pub(crate) fn silent_text(brokers: &str, problem: &str) -> String {
+    format!("the cluster at {brokers} did not answer: {problem}")
+}
+
+/// All topics that we may see, by a client's own way to ask for them.
+pub(crate) fn metadata(
+    cluster: &Cluster,
+    ask: impl Fn(Duration) -> Result<Metadata, KafkaError>,
+) -> Result<Metadata, Unreached> {
+    if let Ok(metadata) = ask(AT_ONCE) {
+        return Ok(metadata);
+    }
+    let heard = listen(cluster);
+    if let Some(refused) = heard.as_ref().and_then(Heard::refused) {
+        return Err(refused);
+    }
+    ask(AT_LAST).map_err(|error| match heard {
+        Some(heard) => Unreached::Silent(heard.reason),
+        None => Unreached::Silent(error.to_string()),
+    })
+}
+
+struct Heard {
+    code: RDKafkaErrorCode,
+    reason: String,
+}
+
+impl Heard {
+    fn refused(&self) -> Option<Unreached> {
+        let fix = match self.code {
+            RDKafkaErrorCode::Authentication
+            | RDKafkaErrorCode::SaslAuthenticationFailed
+            | RDKafkaErrorCode::UnsupportedSASLMechanism => {
+                "check `sasl.username`, `sasl.password` and `sasl.mechanism` in [engine.kafka]"
+            }
+            RDKafkaErrorCode::SSL => {
+                "check `ssl.ca.location` and the other `ssl.` keys in [engine.kafka], and that `brokers` are named as in \
+                 their certificate"
+            }
+            _ => return None,
+        };
+        Some(Unreached::Refused { problem: self.reason.clone(), fix })
+    }
+}
+
+/// Connects for the sake of the reason alone.
+fn listen(cluster: &Cluster) -> Option<Heard> {
+    let mut config = cluster.admin();
+    config.set_log_level(RDKafkaLogLevel::Info);
+    let listener: BaseProducer<Listener> = match config.create_with_context(Listener::default()) {
+        Ok(listener) => listener,
+        // The description of a setting that is refused would show its value.
+        Err(KafkaError::ClientCreation(reason)) => {
+            return Some(Heard { code: RDKafkaErrorCode::Fail, reason });
+        }
+        Err(_) => return None,
+    };
+    let until = Instant::now() + LISTEN_MAX;
+    while Instant::now() < until && !listener.context().is_told() {
+        listener.poll(Duration::from_millis(50));
+    }
+    listener.context().take()
+}
+
+#[derive(Default)]
+struct Listener {
+    told: Mutex<Option<Heard>>,
+    /// A TLS listener hangs up on a plain-text client. librdkafka only logs that.
+    remarked: Mutex<Option<String>>,
+}
+
+impl Listener {
+    fn is_told(&self) -> bool {
+        locked(&self.told).is_some()
+    }
+
+    fn take(&self) -> Option<Heard> {
+        let remarked = || {
+            let reason = locked(&self.remarked).take()?;
+            // On a busy machine the log line may be all that arrives in time about a refused certificate.
+            let is_refused = reason.contains("certificate verify failed");
+            let code =
+                if is_refused { RDKafkaErrorCode::SSL } else { RDKafkaErrorCode::BrokerTransportFailure };
+            Some(Heard { code, reason })
+        };
+        locked(&self.told).take().or_else(remarked)
+    }
+}
+
+impl ClientContext for Listener {
+    fn log(&self, _: RDKafkaLogLevel, facility: &str, message: &str) {
+        if facility == "FAIL" {
+            // `[thrd:…]: ` says where in librdkafka it happened.
+            let reason = message.split_once("]: ").map_or(message, |(_, reason)| reason);
+            locked(&self.remarked).get_or_insert(told(reason));
+        }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        let Some(code) = error.rdkafka_error_code() else { return };
+        // Follows the reason, and is none.
+        if code != RDKafkaErrorCode::AllBrokersDown {
+            locked(&self.told).get_or_insert(Heard { code, reason: told(reason) });
+        }
+    }
+}
+
+impl ProducerContext for Listener {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
+}
+
+/// `…: Connection refused (after 3ms in state CONNECT, 1 identical error(s) suppressed)` up to the bracket. Who hangs up
+/// on the very first request speaks another protocol than we do, and that is worth saying.
+fn told(reason: &str) -> String {
+    let (before, state) = reason.rsplit_once(" (after ").unwrap_or((reason, ""));
+    if state.contains("APIVERSION_QUERY") && !before.contains("security.protocol") {
+        return format!("{before} (is `security.protocol` in [engine.kafka] what this listener wants?)");
+    }
+    before.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_login_is_told_from_silence() {
+        let heard = |code| Heard { code, reason: "no".to_owned() }.refused();
+        assert!(
+            matches!(heard(RDKafkaErrorCode::Authentication), Some(Unreached::Refused { fix, .. }) if fix.contains("sasl.password"))
+        );
+        assert!(
+            matches!(heard(RDKafkaErrorCode::SSL), Some(Unreached::Refused { fix, .. }) if fix.contains("ssl.ca.location"))
+        );
+        assert_eq!(heard(RDKafkaErrorCode::BrokerTransportFailure), None);
+    }
+
+    #[test]
+    fn a_reason_is_told_without_its_milliseconds_and_with_what_it_may_mean() {
+        assert_eq!(told("a: refused (after 3ms in state CONNECT)"), "a: refused");
+        assert_eq!(told("a: refused (really)"), "a: refused (really)");
+        let hung_up = told("a: Disconnected: closed by peer (after 3ms in state APIVERSION_QUERY)");
+        assert!(hung_up.starts_with("a: Disconnected: closed by peer (is `security.protocol`"), "{hung_up}");
+    }
+}

@@ -1,0 +1,217 @@
+//! Commits: when one is due, what it says of each partition, and what its answer makes durable.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redrive_core::Time;
+
+use super::progress::{CommitStanding, note};
+use crate::backlog::lane::PartitionLane;
+use crate::backlog::lanes::Lanes;
+use crate::consume::mailbox::{Order, PartitionCommit};
+use crate::topics::LaneKind;
+
+/// The process that commits, as its notes name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunId {
+    /// Set if its local file says exactly what runs.
+    pub exact: Option<u64>,
+    pub id: u64,
+}
+
+/// A commit that is not answered yet.
+#[derive(Debug)]
+struct Pending {
+    round: u64,
+    epoch: u32,
+    lanes: Vec<Covered>,
+}
+
+/// What a commit says of a lane.
+#[derive(Debug)]
+struct Covered {
+    lane: usize,
+    /// The marks at that time.
+    marks: u64,
+    offset: u64,
+    /// Whether everything beyond the offset is said.
+    whole: bool,
+    /// What is reserved, by offset and by due.
+    reserved: (u64, u64),
+    /// What was known of suspects.
+    changes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Commits {
+    pending: Option<Pending>,
+    /// Whether the last commit failed: then none is hurried.
+    has_failed: bool,
+    rounds: u64,
+    every: Duration,
+    last: Instant,
+}
+
+/// How a commit was answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum CommitAnswer {
+    /// Nobody waits for it any more.
+    Stale,
+    Failed(String),
+    Accepted,
+}
+
+impl Commits {
+    pub fn new(now: Instant, every: Duration) -> Self {
+        Self { pending: None, has_failed: false, rounds: 0, every, last: now }
+    }
+
+    pub fn set_interval(&mut self, every: Duration) {
+        self.every = every;
+    }
+
+    /// How many commits were begun.
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// The next commit, if it is time for it: every now and then, and at once if something waits for it, unless the last one
+    /// failed. `everything` commits lanes without news too.
+    pub fn next(&mut self, lanes: &mut Lanes, now: Instant, everything: bool, run: RunId) -> Option<Order> {
+        if self.pending.is_some() {
+            return None;
+        }
+        let is_time = now.duration_since(self.last) >= self.every;
+        if !is_time && (self.has_failed || !lanes.iter().any(PartitionLane::is_urgent)) {
+            return None;
+        }
+        let mut places = Vec::new();
+        let mut covered = Vec::new();
+        for (at, lane) in lanes.iter_mut().enumerate().filter(|(_, lane)| everything || lane.has_news()) {
+            let (taken, due) = lane.reserved.renew(now, lane.taken, lane.suspected.below());
+            let is_limited = !lane.reserved.is_unlimited();
+            let until = (lane.kind != LaneKind::Source && is_limited).then_some(due);
+            let (by, named, out) = (lane.vouched(run.exact), Some(lane.suspected.named()), lane.out.len());
+            let standing = CommitStanding { clean: false, taken, until, by, of: Some(run.id), named, out };
+            let (note, whole) = note(&standing, &lane.done);
+            lane.overflows = !whole;
+            if !whole {
+                lane.note_falls_short();
+            }
+            lane.noted_out = out;
+            lane.hurries = false;
+            let offset = lane.done.prefix();
+            let (marks, changes) = (lane.marks, lane.suspected.changes());
+            covered.push(Covered { lane: at, marks, offset, whole, reserved: (taken, due), changes });
+            let (topic, partition) = (Arc::clone(&lane.topic), lane.partition);
+            places.push(PartitionCommit { topic, partition, offset, note });
+        }
+        if places.is_empty() {
+            return None;
+        }
+        self.last = now;
+        self.rounds += 1;
+        let (epoch, round) = (lanes.epoch(), self.rounds);
+        self.pending = Some(Pending { round, epoch, lanes: covered });
+        Some(Order::Commit { epoch, round, places })
+    }
+
+    pub fn answered(&mut self, lanes: &mut Lanes, round: u64, problem: Option<String>) -> CommitAnswer {
+        let Some(pending) = self.pending.take_if(|pending| pending.round == round) else {
+            return CommitAnswer::Stale;
+        };
+        self.has_failed = problem.is_some();
+        if let Some(problem) = problem {
+            return CommitAnswer::Failed(problem);
+        }
+        if pending.epoch != lanes.epoch() {
+            return CommitAnswer::Stale;
+        }
+        for Covered { lane, marks, offset, whole, reserved: (to, due), changes } in pending.lanes {
+            let lane = &mut lanes[lane];
+            lane.committed(marks, offset, whole);
+            lane.reserved.grant(to, due);
+            lane.suspected.committed(changes);
+        }
+        CommitAnswer::Accepted
+    }
+
+    /// The partitions are gone: nobody waits for an answer any more.
+    pub fn clear(&mut self) {
+        self.pending = None;
+    }
+}
+
+/// Where every lane stands, for the last commit of an assignment. `next_due` is the first waiting message's time.
+pub(crate) fn last_commit(lanes: &Lanes, next_due: Option<Time>, run: RunId) -> Vec<PartitionCommit> {
+    let commit = |lane: &PartitionLane| {
+        let due_by = lane.suspected.due_by();
+        let is_early = |due: Time| due_by.is_some_and(|by| due.as_millis() <= by);
+        let waits = !lane.out.is_empty() || next_due.is_some_and(is_early);
+        let leaves = !lane.suspected.is_exact() && (waits || !lane.has_ended());
+        let (note, _) = note(&lane.standing_at_end(leaves, run.exact, run.id), &lane.done);
+        let (topic, partition) = (Arc::clone(&lane.topic), lane.partition);
+        PartitionCommit { topic, partition, offset: lane.done.prefix(), note }
+    };
+    lanes.iter().map(commit).collect()
+}
+
+/// Before the last commit: notes which lanes need bitmaps because their completions do not fit into a note.
+pub(crate) fn note_overflows(lanes: &mut Lanes) {
+    for lane in lanes.iter_mut() {
+        let standing = CommitStanding {
+            taken: lane.taken,
+            named: Some(lane.suspected.named()),
+            ..CommitStanding::default()
+        };
+        lane.overflows = !note(&standing, &lane.done).1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backlog::lanes::tests::lanes;
+
+    const RUN: RunId = RunId { exact: None, id: 7 };
+    const EVERY: Duration = Duration::from_millis(100);
+
+    #[test]
+    fn a_commit_makes_its_marks_durable_once_it_is_accepted() {
+        let (mut lanes, now) = (lanes(), Instant::now());
+        let mut commits = Commits::new(now, EVERY);
+        lanes[0].mark(0);
+        assert!(commits.next(&mut lanes, now, false, RUN).is_none(), "it is not time yet");
+        let order = commits.next(&mut lanes, now + EVERY, false, RUN);
+        let Some(Order::Commit { round: 1, places, .. }) = order else { panic!("a commit") };
+        assert_eq!((places.len(), places[0].offset), (1, 1));
+        assert!(commits.next(&mut lanes, now + EVERY * 2, false, RUN).is_none(), "one at a time");
+        assert_eq!(lanes[0].kept, 0);
+        assert_eq!(commits.answered(&mut lanes, 1, None), CommitAnswer::Accepted);
+        assert_eq!((lanes[0].kept, lanes[0].committed), (1, 1));
+        assert_eq!(commits.answered(&mut lanes, 1, None), CommitAnswer::Stale);
+    }
+
+    #[test]
+    fn a_failed_commit_is_said_again_and_not_hurried() {
+        let (mut lanes, now) = (lanes(), Instant::now());
+        let mut commits = Commits::new(now, EVERY);
+        lanes[0].mark(0);
+        assert!(commits.next(&mut lanes, now + EVERY, false, RUN).is_some());
+        let failed = commits.answered(&mut lanes, 1, Some("no".to_owned()));
+        assert_eq!(failed, CommitAnswer::Failed("no".to_owned()));
+        lanes[0].hurries = true;
+        assert!(commits.next(&mut lanes, now + EVERY, false, RUN).is_none());
+        assert!(commits.next(&mut lanes, now + EVERY * 2, false, RUN).is_some());
+    }
+
+    #[test]
+    fn an_answer_for_an_assignment_that_is_over_changes_nothing() {
+        let (mut lanes, now) = (lanes(), Instant::now());
+        let mut commits = Commits::new(now, EVERY);
+        lanes[0].mark(0);
+        assert!(commits.next(&mut lanes, now + EVERY, false, RUN).is_some());
+        lanes.end();
+        assert_eq!(commits.answered(&mut lanes, 1, None), CommitAnswer::Stale);
+    }
+}

@@ -1,0 +1,9 @@
+//! What is done, and how that becomes durable.
+//!
+//! - `tickets`: batches until they are durable; `commits`: when an offset is committed, and what stands beside it
+//! - `progress`: that text, and bitmaps for what does not fit into it; `committer`: the thread that waits for answers
+
+pub(crate) mod commits;
+pub(crate) mod committer;
+pub(crate) mod progress;
+pub(crate) mod tickets;

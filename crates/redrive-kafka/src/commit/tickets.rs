@@ -1,0 +1,143 @@
+//! Batches until they are durable: their copies acknowledged, their marks committed or in `T.progress`. No I/O.
+
+use std::collections::BTreeMap;
+
+use redrive::engine::{Event, Ticket};
+
+use crate::backlog::lanes::Lanes;
+
+#[derive(Debug)]
+struct OpenBatch {
+    /// Copies that are not acknowledged.
+    copies: usize,
+    epoch: u32,
+    /// For each lane it touched, the last of its marks.
+    marks: Vec<(usize, u64)>,
+}
+
+/// Batches that were given and not yet reported.
+#[derive(Debug, Default)]
+pub struct Tickets {
+    open: BTreeMap<u64, OpenBatch>,
+    /// How many were given so far.
+    given: u64,
+}
+
+impl Tickets {
+    pub fn begin(&mut self, epoch: u32) -> Ticket {
+        self.given += 1;
+        self.open.insert(self.given, OpenBatch { copies: 0, epoch, marks: Vec::new() });
+        Ticket(self.given)
+    }
+
+    fn get(&mut self, ticket: Ticket) -> Option<&mut OpenBatch> {
+        self.open.get_mut(&ticket.0)
+    }
+
+    /// One of its verdicts waits for a copy.
+    pub fn copying(&mut self, ticket: Ticket) {
+        if let Some(open) = self.get(ticket) {
+            open.copies += 1;
+        }
+    }
+
+    /// A copy of it is there.
+    pub fn copied(&mut self, ticket: Ticket) {
+        if let Some(open) = self.get(ticket) {
+            open.copies -= 1;
+        }
+    }
+
+    /// One of its records is marked; `mark` counts the marks of the lane.
+    pub fn marked(&mut self, ticket: Ticket, lane: usize, mark: u64) {
+        let Some(open) = self.get(ticket) else { return };
+        match open.marks.iter_mut().find(|(touched, _)| *touched == lane) {
+            Some((_, last)) => *last = mark.max(*last),
+            None => open.marks.push((lane, mark)),
+        }
+    }
+
+    /// What is durable, if that is news: all batches up to one; and where `is_held`, so that the first may be open for long,
+    /// each of those behind it too. What was marked in an assignment that is over will be delivered again by the next
+    /// owner; nothing waits for it.
+    pub fn durable(&mut self, lanes: &Lanes, is_held: bool, out: &mut Vec<Event>) {
+        let is_kept = |open: &OpenBatch| {
+            let kept = |(lane, mark): &(usize, u64)| lanes.get(*lane).is_none_or(|lane| lane.kept >= *mark);
+            open.copies == 0 && (open.epoch != lanes.epoch() || open.marks.iter().all(kept))
+        };
+        let mut last = None;
+        while let Some(first) = self.open.first_entry().filter(|first| is_kept(first.get())) {
+            last = Some(*first.key());
+            first.remove();
+        }
+        out.extend(last.map(|last| Event::Durable(Ticket(last))));
+        if is_held {
+            let behind = self.open.extract_if(.., |_, open| is_kept(open));
+            out.extend(behind.map(|(ticket, _)| Event::DurableAlone(Ticket(ticket))));
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Everything counts as durable: the engine was closed in order.
+    pub fn end(&mut self) {
+        self.open.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backlog::lanes::tests::lanes;
+
+    /// Lanes in the epoch 3 of which so many marks of the first are committed.
+    fn kept(marks: u64) -> Lanes {
+        let mut lanes = lanes();
+        lanes[0].kept = marks;
+        lanes
+    }
+
+    fn durable(tickets: &mut Tickets, lanes: &Lanes, is_held: bool) -> Vec<Event> {
+        let mut out = Vec::new();
+        tickets.durable(lanes, is_held, &mut out);
+        out
+    }
+
+    #[test]
+    fn batches_become_durable_in_the_order_they_were_given() {
+        let mut tickets = Tickets::default();
+        let (first, second) = (tickets.begin(3), tickets.begin(3));
+        tickets.copying(first);
+        tickets.marked(second, 0, 3);
+        assert_eq!(durable(&mut tickets, &kept(9), false), []);
+        tickets.marked(first, 0, 5);
+        tickets.copied(first);
+        assert_eq!(durable(&mut tickets, &kept(4), false), []);
+        assert_eq!(durable(&mut tickets, &kept(5), false), [Event::Durable(second)]);
+        assert_eq!(durable(&mut tickets, &kept(5), false), [], "it is told once");
+    }
+
+    #[test]
+    fn a_batch_that_is_held_does_not_hold_up_those_behind_it() {
+        let mut tickets = Tickets::default();
+        let [first, second, third, fourth] = [(); 4].map(|()| tickets.begin(3));
+        tickets.copying(second);
+        tickets.marked(fourth, 0, 7);
+        let told = durable(&mut tickets, &kept(5), true);
+        assert_eq!(told, [Event::Durable(first), Event::DurableAlone(third)]);
+        tickets.copied(second);
+        assert_eq!(durable(&mut tickets, &kept(7), true), [Event::Durable(fourth)], "with the one before it");
+    }
+
+    #[test]
+    fn nobody_waits_for_marks_in_partitions_that_are_gone() {
+        let mut tickets = Tickets::default();
+        let ticket = tickets.begin(3);
+        tickets.marked(ticket, 3, 7);
+        let mut gone = kept(0);
+        gone.end();
+        assert_eq!(durable(&mut tickets, &gone, false), [Event::Durable(ticket)]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Duplicate records of one message in the tiers, and which of them counts.
+//!
+//! A process that dies between the copy of a record and its mark leaves both behind. So whoever gets partitions reads
+//! their tiers to the end before it starts anything, and where it meets a message twice, the record that has come further
+//! counts. The other is marked as done without a delivery: two copies do not become four at the next death.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use redrive::engine::numbers::NumberMap;
+use redrive_core::{Meta, Time};
+
+use crate::record::Replaces;
+
+/// How long nothing is started for it. A tier with a longer backlog than can be read by then may keep some twins.
+pub const READ_MAX: Duration = Duration::from_secs(5);
+
+/// How far a message has come: by replays first, then by calls.
+type Rank = (u32, u32);
+
+#[derive(Debug)]
+struct SeenRecord {
+    /// A topic that was deleted and made again has the same places for other messages.
+    created: Time,
+    rank: Rank,
+    lane: usize,
+    offset: u64,
+}
+
+/// What a record is to those met before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    First,
+    /// It has come further than the record at this lane and offset, which does not count any more.
+    Further {
+        lane: usize,
+        offset: u64,
+    },
+    /// Another record of the message has come as far, or further.
+    Behind,
+}
+
+#[derive(Debug, Default)]
+pub struct Twins {
+    seen: NumberMap<u64, SeenRecord>,
+    /// Records of the source that copies replace whose number is of another record: letters that were put back there.
+    places: HashSet<Replaces>,
+    /// Until when nothing is started.
+    until: Option<Instant>,
+}
+
+impl Twins {
+    /// Partitions were assigned: everything that is read now may be there twice.
+    pub fn begin(&mut self, now: Instant) {
+        self.seen.clear();
+        self.places.clear();
+        self.until = Some(now + READ_MAX);
+    }
+
+    pub fn is_reading(&self) -> bool {
+        self.until.is_some()
+    }
+
+    pub fn is_late(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now > until)
+    }
+
+    /// The tiers were read. `is_ahead` tells whether the source record of a message is still to be read: its copy is
+    /// remembered until it comes.
+    pub fn end(&mut self, is_ahead: impl Fn(u64) -> bool) {
+        self.until = None;
+        self.seen.retain(|number, _| is_ahead(*number));
+    }
+
+    /// Whether there is anything to compare with.
+    pub fn are_possible(&self) -> bool {
+        self.is_reading() || !self.seen.is_empty() || !self.places.is_empty()
+    }
+
+    /// A copy replaces this record of the source.
+    pub fn remember_place(&mut self, place: Replaces) {
+        self.places.insert(place);
+    }
+
+    pub fn replaced(&self, place: Replaces) -> bool {
+        self.places.contains(&place)
+    }
+
+    pub fn meet(&mut self, number: u64, meta: &Meta, lane: usize, offset: u64) -> Meeting {
+        let created = meta.created;
+        let rank = (meta.replays, meta.attempts.saturating_add(meta.uncounted));
+        if !self.is_reading() {
+            // Only source records come now, and a copy is never behind its source.
+            let other = self.seen.remove(&number).filter(|other| other.created == meta.created);
+            return if other.is_some() { Meeting::Behind } else { Meeting::First };
+        }
+        let Some(other) = self.seen.get_mut(&number) else {
+            self.seen.insert(number, SeenRecord { created, rank, lane, offset });
+            return Meeting::First;
+        };
+        if other.created != created {
+            return Meeting::First;
+        }
+        if rank <= other.rank {
+            return Meeting::Behind;
+        }
+        let SeenRecord { lane, offset, .. } =
+            std::mem::replace(other, SeenRecord { created, rank, lane, offset });
+        Meeting::Further { lane, offset }
+    }
+
+    /// A copy whose source record is still to be read came late.
+    pub fn expect_source(&mut self, number: u64, meta: &Meta, lane: usize, offset: u64) {
+        let rank = (meta.replays, meta.attempts.saturating_add(meta.uncounted));
+        self.seen.entry(number).or_insert(SeenRecord { created: meta.created, rank, lane, offset });
+    }
+
+    pub fn clear(&mut self) {
+        self.seen.clear();
+        self.places.clear();
+        self.until = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(replays: u32, attempts: u32) -> Meta {
+        Meta { replays, attempts, ..Meta::default() }
+    }
+
+    #[test]
+    fn whoever_has_come_further_counts() {
+        let mut twins = Twins::default();
+        twins.begin(Instant::now());
+        assert_eq!(twins.meet(7, &meta(0, 0), 0, 7), Meeting::First);
+        assert_eq!(twins.meet(8, &meta(0, 1), 1, 3), Meeting::First);
+        assert_eq!(twins.meet(7, &meta(0, 1), 1, 4), Meeting::Further { lane: 0, offset: 7 });
+        assert_eq!(twins.meet(7, &meta(0, 1), 1, 5), Meeting::Behind);
+        assert_eq!(twins.meet(7, &meta(0, 2), 2, 0), Meeting::Further { lane: 1, offset: 4 });
+        assert_eq!(twins.meet(7, &meta(1, 0), 3, 0), Meeting::Further { lane: 2, offset: 0 });
+        assert_eq!(twins.meet(8, &meta(0, 0), 0, 8), Meeting::Behind);
+    }
+
+    #[test]
+    fn a_copy_is_remembered_until_its_source_is_read() {
+        let mut twins = Twins::default();
+        twins.begin(Instant::now());
+        twins.meet(7, &meta(0, 1), 1, 4);
+        twins.meet(9, &meta(0, 1), 1, 5);
+        twins.end(|number| number == 9);
+        assert!(!twins.is_reading() && twins.are_possible());
+        assert_eq!(twins.meet(7, &meta(0, 0), 0, 7), Meeting::First);
+        assert_eq!(twins.meet(9, &meta(0, 0), 0, 9), Meeting::Behind);
+        assert!(!twins.are_possible());
+    }
+}

@@ -1,0 +1,14 @@
+//! The engine of one pipeline: it wires the parts, each of which owns its state.
+//!
+//! - `open`: opens the topics, joins the group, makes the parts
+//! - `kafka`: what happens when partitions come and go, records arrive and time passes
+//! - `settle`: what becomes of a delivery, up to the acknowledgement of its copy
+//! - `serve`: the seam to the dispatcher
+
+mod kafka;
+mod open;
+mod serve;
+mod settle;
+
+pub use kafka::KafkaEngine;
+pub(crate) use open::open;

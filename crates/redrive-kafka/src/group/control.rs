@@ -1,0 +1,250 @@
+//! `T.control`: what holds for all processes of a group. A pause is a record there, so that it holds for members that join
+//! later, over restarts and rebalances, until somebody resumes the pipeline anywhere.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::KafkaError;
+use rdkafka::message::BorrowedMessage;
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::{ClientContext, Message as _};
+use redrive::engine::EngineError;
+use serde::{Deserialize, Serialize};
+
+use crate::Cluster;
+use crate::consume::mailbox::Mailbox;
+use crate::locked::locked;
+use crate::topics::Topics;
+
+const PAUSE: &str = "pause";
+/// How long the cluster may take to accept a record, and to give it back.
+const WRITE_MAX: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(100);
+/// A start that has not read the topic by then says so.
+const UNREAD_MAX: Duration = Duration::from_secs(5);
+
+/// A pause as it stands in the topic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// The process that was asked to pause.
+    pub by: String,
+    /// RFC 3339.
+    pub at: String,
+}
+
+/// What is known of the topic.
+#[derive(Debug, Default)]
+struct ControlState {
+    /// The first offset that was not read.
+    next: i64,
+    /// Whether the topic was read to its end once.
+    caught_up: bool,
+    pause: Option<Pause>,
+    problem: Option<String>,
+}
+
+impl ControlState {
+    fn read(&mut self, offset: i64, key: Option<&[u8]>, value: Option<&[u8]>) {
+        self.next = self.next.max(offset + 1);
+        self.problem = None;
+        if key == Some(PAUSE.as_bytes()) {
+            // A later version may say more. That it is a pause is said by its being there.
+            let unnamed = || Pause { by: String::new(), at: String::new() };
+            self.pause = value.map(|value| serde_json::from_slice(value).unwrap_or_else(|_| unnamed()));
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct ControlShared {
+    state: Mutex<ControlState>,
+    changed: Condvar,
+    ends: AtomicBool,
+}
+
+/// Follows the topic as long as it lives.
+#[derive(Debug)]
+pub struct Control {
+    shared: Arc<ControlShared>,
+    thread: Option<JoinHandle<()>>,
+    cluster: Cluster,
+    topic: String,
+    opened: Instant,
+}
+
+impl Control {
+    pub fn follow(cluster: &Cluster, topics: &Topics, mailbox: &Arc<Mailbox>) -> Result<Self, KafkaError> {
+        let consumer = reader(cluster, &topics.control)?;
+        let shared = Arc::new(ControlShared::default());
+        let (following, bell) = (Arc::clone(&shared), Arc::clone(mailbox));
+        let name = format!("control-{}", topics.control);
+        let thread =
+            std::thread::Builder::new().name(name).spawn(move || follow(&consumer, &following, &bell));
+        let thread = thread.map_err(|error| KafkaError::ClientCreation(error.to_string()))?;
+        let (cluster, topic) = (cluster.clone(), topics.control.clone());
+        Ok(Self { shared, thread: Some(thread), cluster, topic, opened: Instant::now() })
+    }
+
+    /// Whether nothing may be delivered: the pipeline is paused, or that is not known yet.
+    pub fn holds(&self) -> bool {
+        let state = locked(&self.shared.state);
+        state.pause.is_some() || !state.caught_up
+    }
+
+    /// Whether the topic was read to its end, so that it is known whether the pipeline is paused.
+    pub fn is_known(&self) -> bool {
+        locked(&self.shared.state).caught_up
+    }
+
+    pub fn is_paused(&self) -> bool {
+        locked(&self.shared.state).pause.is_some()
+    }
+
+    /// Why it is not known whether the pipeline is paused, if that takes too long.
+    pub fn problem(&self, now: Instant) -> Option<String> {
+        let state = locked(&self.shared.state);
+        let late = !state.caught_up && now.duration_since(self.opened) > UNREAD_MAX;
+        late.then(|| {
+            let why = state.problem.as_deref().unwrap_or("no answer");
+            format!("it cannot be read whether the pipeline is paused, so nothing is delivered: {why}")
+        })
+    }
+
+    /// Writes a pause, or its end, and waits until this process has read it: the others have it at the same time.
+    pub fn write(&self, pause: Option<&Pause>) -> Result<(), EngineError> {
+        let failed = |problem: &dyn std::fmt::Display| {
+            let topic = &self.topic;
+            EngineError::Unavailable(format!(
+                "{topic} could not be written, so nothing has changed: {problem}"
+            ))
+        };
+        let mut config = self.cluster.producer();
+        config.set("linger.ms", "0").set("delivery.timeout.ms", WRITE_MAX.as_millis().to_string());
+        let producer: BaseProducer<WriteReceipt> =
+            config.create_with_context(WriteReceipt::default()).map_err(|error| failed(&error))?;
+        let value = pause.map(serde_json::to_vec).transpose().map_err(|error| failed(&error))?;
+        let mut record = BaseRecord::<str, [u8]>::to(&self.topic).partition(0).key(PAUSE);
+        record.payload = value.as_deref();
+        producer.send(record).map_err(|(error, _)| failed(&error))?;
+        let until = Instant::now() + WRITE_MAX;
+        let offset = loop {
+            producer.poll(Duration::from_millis(5));
+            match locked(&producer.context().0).take() {
+                Some(Ok(offset)) => break offset,
+                Some(Err(error)) => return Err(failed(&error)),
+                None if Instant::now() > until => {
+                    producer.purge(rdkafka::producer::PurgeConfig::default().queue().inflight());
+                    return Err(failed(&"no answer"));
+                }
+                None => {}
+            }
+        };
+        let state = locked(&self.shared.state);
+        let read = self.shared.changed.wait_timeout_while(state, WRITE_MAX, |state| state.next <= offset);
+        let (state, _) = read.unwrap_or_else(PoisonError::into_inner);
+        if state.next > offset {
+            return Ok(());
+        }
+        Err(EngineError::Unavailable(format!("{} was written, but cannot be read back", self.topic)))
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.shared.ends.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // Its panic has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How the one record of a producer ended: at which offset, or why not.
+#[derive(Default)]
+struct WriteReceipt(Mutex<Option<Result<i64, KafkaError>>>);
+
+impl ClientContext for WriteReceipt {}
+
+impl ProducerContext for WriteReceipt {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let ended = match result {
+            Ok(record) => Ok(record.offset()),
+            Err((error, _)) => Err(error.clone()),
+        };
+        *locked(&self.0) = Some(ended);
+    }
+}
+
+/// The pause of a pipeline, read without being a member of its group.
+pub fn read(cluster: &Cluster, topics: &Topics) -> Result<Option<Pause>, EngineError> {
+    let failed = |problem: String| EngineError::Unavailable(format!("{}: {problem}", topics.control));
+    let consumer = reader(cluster, &topics.control).map_err(|error| failed(error.to_string()))?;
+    let mut state = ControlState::default();
+    let until = Instant::now() + WRITE_MAX;
+    while !state.caught_up {
+        match consumer.poll(POLL) {
+            Some(Ok(record)) => take(&mut state, &record),
+            Some(Err(KafkaError::PartitionEOF(_))) => state.caught_up = true,
+            Some(Err(error)) => state.problem = Some(error.to_string()),
+            None => {}
+        }
+        if Instant::now() > until {
+            return Err(failed(state.problem.unwrap_or_else(|| "no answer".to_owned())));
+        }
+    }
+    Ok(state.pause)
+}
+
+fn reader(cluster: &Cluster, topic: &str) -> Result<BaseConsumer, KafkaError> {
+    let mut config = cluster.reader();
+    config.set("auto.offset.reset", "earliest");
+    let consumer: BaseConsumer = config.create()?;
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, 0, Offset::Beginning)?;
+    consumer.assign(&list)?;
+    Ok(consumer)
+}
+
+fn take(state: &mut ControlState, record: &BorrowedMessage<'_>) {
+    state.read(record.offset(), record.key(), record.payload());
+}
+
+fn follow(consumer: &BaseConsumer, shared: &ControlShared, mailbox: &Mailbox) {
+    while !shared.ends.load(Ordering::SeqCst) {
+        let Some(event) = consumer.poll(POLL) else { continue };
+        {
+            let mut state = locked(&shared.state);
+            match event {
+                Ok(record) => take(&mut state, &record),
+                Err(KafkaError::PartitionEOF(_)) => state.caught_up = true,
+                Err(error) => state.problem = Some(error.to_string()),
+            }
+        }
+        shared.changed.notify_all();
+        mailbox.call_engine();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_counts_and_a_pause_that_says_nothing_is_one() {
+        let mut state = ControlState::default();
+        state.read(0, Some(b"other"), Some(b"{}"));
+        assert_eq!((state.pause.clone(), state.next), (None, 1));
+        state.read(1, Some(b"pause"), Some(br#"{"by":"redrive-0","at":"2026-01-31T09:00:00Z"}"#));
+        assert_eq!(state.pause.as_ref().map(|pause| pause.by.as_str()), Some("redrive-0"));
+        state.read(2, Some(b"pause"), Some(b"yes"));
+        assert!(state.pause.is_some());
+        state.read(7, Some(b"pause"), None);
+        assert_eq!((state.pause, state.next), (None, 8));
+    }
+}

@@ -1,0 +1,9 @@
+//! The consumer group as a whole.
+//!
+//! - [`control`]: what holds for all processes; [`members`]: who is in the group
+//! - `status`: how this process stands in it; `standing`: the thread that asks the cluster
+
+pub mod control;
+pub mod members;
+pub(crate) mod standing;
+pub(crate) mod status;

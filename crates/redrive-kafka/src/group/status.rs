@@ -1,0 +1,102 @@
+//! How this process stands in its group, with the counters of its partitions, for people and metrics.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use redrive::engine::{ClusterStanding, Condition, Flow, ProblemKind};
+
+use super::standing::Watcher;
+use crate::backlog::lane::PartitionLane;
+use crate::backlog::lanes::Lanes;
+use crate::consume::mailbox::Mailbox;
+
+#[derive(Debug)]
+pub(crate) struct GroupStatus {
+    group: String,
+    watcher: Watcher,
+    mailbox: Arc<Mailbox>,
+    /// Records that were read since the start, by partition, also of partitions that went.
+    read: HashMap<(Arc<str>, i32), u64>,
+    rebalances: u64,
+    commit_failures: u64,
+}
+
+impl GroupStatus {
+    pub fn new(group: String, watcher: Watcher, mailbox: &Arc<Mailbox>) -> Self {
+        let mailbox = Arc::clone(mailbox);
+        Self { group, watcher, mailbox, read: HashMap::new(), rebalances: 0, commit_failures: 0 }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.group
+    }
+
+    pub fn count_read(&mut self, lane: &PartitionLane, records: u64) {
+        *self.read.entry((Arc::clone(&lane.topic), lane.partition)).or_default() += records;
+    }
+
+    pub fn count_rebalance(&mut self) {
+        self.rebalances += 1;
+    }
+
+    pub fn count_commit_failure(&mut self) {
+        self.commit_failures += 1;
+    }
+
+    /// Every partition that is read here or was, in the order of their names.
+    fn flows(&self, lanes: &Lanes) -> Vec<Flow> {
+        let here = lanes.iter().map(|lane| (Arc::clone(&lane.topic), lane.partition));
+        let elsewhere = self.read.keys().filter(|(topic, partition)| !lanes.contains(topic, *partition));
+        let mut flows: Vec<Flow> = here
+            .chain(elsewhere.cloned())
+            .map(|name| {
+                let lag = lanes.find(&name.0, name.1).map(|at| lanes[at].lag());
+                let consumed = self.read.get(&name).copied().unwrap_or(0);
+                Flow { lag, topic: name.0, partition: name.1, consumed }
+            })
+            .collect();
+        flows.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
+        flows
+    }
+
+    /// What is known of the cluster, and which of it is a problem.
+    pub fn describe(&self, lanes: &Lanes, condition: &mut Condition) {
+        let (now, found) = (Instant::now(), self.watcher.found());
+        condition.flows = self.flows(lanes);
+        condition.cluster = Some(ClusterStanding {
+            member: self.mailbox.is_member(),
+            reachable: found.is_reachable(),
+            rebalances: self.rebalances,
+            commit_failures: self.commit_failures,
+        });
+        if !found.is_reachable() {
+            let why = found.silence.as_deref().unwrap_or("no answer");
+            condition.problem(ProblemKind::Reach, &*self.group, format!("Kafka does not answer: {why}"));
+        } else if self.watcher.is_absent(now) {
+            let text = "the process is in no group, so it is given no partitions; it goes on trying to join";
+            condition.problem(ProblemKind::Membership, &*self.group, text);
+        }
+        let mut unowned = found.unowned();
+        if let Some((topic, partition)) = unowned.next() {
+            condition.partitions.unassigned = 1 + unowned.count() as u64;
+            let text = format!(
+                "{} partitions are read by no member of the group {}; `redrive status --members` shows who has which",
+                condition.partitions.unassigned, self.group
+            );
+            condition.problem(ProblemKind::Assign, format!("{topic}/{partition}"), text);
+        }
+    }
+
+    /// A partition that gives no records reports no end either, so the watcher asks for it.
+    pub fn watch(&mut self, lanes: &mut Lanes, now: Instant) {
+        self.watcher.note_membership(self.mailbox.is_member(), now);
+        let stopped = lanes.iter().filter(|lane| lane.stopped.is_some());
+        self.watcher.ask_ends(stopped.map(|lane| (Arc::clone(&lane.topic), lane.partition)).collect());
+        for ((topic, partition), end) in self.watcher.found().ends {
+            if let Some(at) = lanes.find(&topic, partition) {
+                lanes[at].end = lanes[at].end.max(end);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What the engine and the mirror thread share: the index, the file of bytes, and how far the topics were read.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::content::Content;
+use super::entry::{DlqPosition, LetterRecord};
+use super::file::{LetterFile, LetterReader};
+use super::index::{Index, LearnedFrom};
+use super::state::{BEGIN, StateRecord};
+use crate::record::CopyRecord;
+use redrive::engine::EngineError;
+use redrive_core::{Reason, Time};
+
+/// A place in the file that no letter has: its bytes could not be written, so it is shown as damaged.
+const NO_BYTES: u64 = u64::MAX;
+
+/// Called when letters changed by what others did.
+type Wake = Arc<dyn Fn() + Send + Sync>;
+
+#[derive(Debug)]
+pub struct LetterCache {
+    pipeline: String,
+    inner: Mutex<CacheState>,
+    changed: Condvar,
+    reader: LetterReader,
+}
+
+pub struct CacheState {
+    pub index: Index,
+    file: LetterFile,
+    /// Records read so far, of both topics.
+    pub read: u64,
+    /// Both topics were read to their ends once.
+    pub loaded: bool,
+    /// The first offset of each partition of the state topic that was not read.
+    pub states_next: HashMap<i32, i64>,
+    /// The same of `T.DLQ`.
+    pub letters_next: HashMap<i32, i64>,
+    /// The latest reason why the topics cannot be read.
+    pub trouble: Option<String>,
+    /// The same if it is more than a broker that is away, and when it was reported.
+    pub refusal: Option<(String, Instant)>,
+    pub closing: bool,
+    pub wake: Option<Wake>,
+}
+
+impl fmt::Debug for CacheState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheState")
+            .field("counts", &self.index.counts)
+            .field("read", &self.read)
+            .field("bytes", &self.file.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl LetterCache {
+    pub fn create(state_dir: &Path, pipeline: &str) -> io::Result<Self> {
+        let file = LetterFile::create(state_dir, pipeline)?;
+        let reader = file.reader();
+        let inner = CacheState {
+            index: Index::default(),
+            file,
+            read: 0,
+            loaded: false,
+            states_next: HashMap::new(),
+            letters_next: HashMap::new(),
+            trouble: None,
+            refusal: None,
+            closing: false,
+            wake: None,
+        };
+        let pipeline = pipeline.to_owned();
+        Ok(Self { pipeline, inner: Mutex::new(inner), changed: Condvar::new(), reader })
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, CacheState> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is shared and wakes whatever waits for a change.
+    pub fn change<T>(&self, change: impl FnOnce(&mut CacheState) -> T) -> T {
+        let changed = change(&mut self.lock());
+        self.changed.notify_all();
+        changed
+    }
+
+    /// Waits until `done` says so; `false` if that took longer than until `deadline`.
+    pub fn wait(&self, deadline: Instant, mut done: impl FnMut(&mut CacheState) -> bool) -> bool {
+        let mut inner = self.lock();
+        loop {
+            if done(&mut inner) {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return false;
+            }
+            inner = self.changed.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Questions are answered only once everything is known.
+    pub fn check_loaded(&self) -> Result<(), EngineError> {
+        let inner = self.lock();
+        if inner.loaded {
+            return Ok(());
+        }
+        let (pipeline, read) = (&self.pipeline, inner.read);
+        let still = format!("the letters of `{pipeline}` are still being read, {read} records so far");
+        Err(EngineError::Unavailable(inner.trouble.clone().unwrap_or(still)))
+    }
+
+    /// A letter's bytes; `None` if they are damaged.
+    pub fn content(&self, at: u64) -> io::Result<Option<Content>> {
+        if at == NO_BYTES { Ok(None) } else { self.reader.read(at) }
+    }
+}
+
+impl CacheState {
+    /// A record in `T.DLQ`.
+    pub fn parked(&mut self, place: DlqPosition, copy: &CopyRecord, learned: LearnedFrom) {
+        let number = copy.origin.number();
+        let mut parked = LetterRecord {
+            generation: copy.meta.replays,
+            place,
+            at: NO_BYTES,
+            reason: copy.reason.unwrap_or(Reason::Corrupt),
+            dead_at: copy.dead_at.unwrap_or(Time::ZERO),
+            job: copy.job,
+            cut: copy.marks.cut.is_some(),
+            moved: copy.marks.moved,
+        };
+        if self.index.wants(number, &parked) {
+            let content = Content {
+                message: copy.message.clone(),
+                meta: copy.meta,
+                history: copy.history.clone(),
+                topic: copy.origin.topic.clone(),
+            };
+            parked.at = self.file.append(&content).unwrap_or_else(|error| {
+                tracing::warn!(%error, letter = %copy.origin, "the letter cannot be kept in the local file");
+                NO_BYTES
+            });
+        }
+        self.index.parked(number, &parked, learned);
+    }
+
+    /// A record in `T.DLQ.state`; one without a value says that nothing is left of the letter.
+    /// `is_old` if its letter would be known by now.
+    pub fn stated(&mut self, key: Option<&[u8]>, value: Option<&[u8]>, is_old: bool) {
+        if key == Some(BEGIN) {
+            return;
+        }
+        match (key.and_then(StateRecord::number), value, value.and_then(StateRecord::from_json)) {
+            (Some(number), None, _) => self.index.remove(number),
+            (Some(number), Some(_), Some(_)) if is_old && !self.index.has(number) => {
+                self.index.orphan(number);
+            }
+            (Some(number), Some(_), Some(state)) => self.index.state_is(number, &state),
+            _ => self.index.counts.unreadable += 1,
+        }
+    }
+}

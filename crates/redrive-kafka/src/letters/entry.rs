@@ -1,0 +1,206 @@
+//! What the index knows of one letter, and how the records of the two topics add up to it.
+//!
+//! The order in which the two topics are read does not matter, nor does it matter that a record this process wrote is
+//! met a second time: a record in `T.DLQ` opens its generation, a state speaks of its own generation only, the later
+//! generation counts.
+
+use redrive::engine::LetterState;
+use redrive_core::{Reason, Time};
+
+use super::state::{JOBS_MAX, StateRecord};
+
+/// Where a record stands in `T.DLQ`, partition and offset in one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DlqPosition(u64);
+
+impl DlqPosition {
+    const NOWHERE: Self = Self(u64::MAX);
+
+    pub fn new(partition: i32, offset: i64) -> Self {
+        Self((partition as u64) << 48 | (offset as u64 & 0xffff_ffff_ffff))
+    }
+
+    pub fn partition(self) -> i32 {
+        (self.0 >> 48) as i32
+    }
+
+    pub fn offset(self) -> i64 {
+        (self.0 & 0xffff_ffff_ffff).cast_signed()
+    }
+}
+
+/// A record of `T.DLQ` as far as the index keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LetterRecord {
+    pub generation: u32,
+    pub place: DlqPosition,
+    /// Where its bytes are in the local file.
+    pub at: u64,
+    pub reason: Reason,
+    pub dead_at: Time,
+    /// The job whose copy it was.
+    pub job: Option<u64>,
+    /// Whether a part of it was left out.
+    pub cut: bool,
+    /// Whether it was written again at the end of the topic.
+    pub moved: bool,
+}
+
+/// One letter. Small: there may be a million of them.
+#[derive(Clone, Debug)]
+pub struct LetterEntry {
+    place: DlqPosition,
+    at: u64,
+    dead_at: Time,
+    /// The latest is the last. Boxed twice over: most letters have none, and a pointer is all it costs them.
+    #[allow(clippy::box_collection)]
+    jobs: Option<Box<Vec<u64>>>,
+    generation: u32,
+    stated_generation: u32,
+    stated: Option<LetterState>,
+    /// When it came into that state.
+    stated_at: Time,
+    /// `None` as long as only states are known: such a letter is not shown.
+    reason: Option<Reason>,
+    /// Generations whose record was read from the topic, one bit each.
+    met: u16,
+    cut: bool,
+}
+
+impl LetterEntry {
+    pub const EMPTY: Self = Self {
+        place: DlqPosition::NOWHERE,
+        at: 0,
+        dead_at: Time::ZERO,
+        jobs: None,
+        generation: 0,
+        stated_generation: 0,
+        stated: None,
+        stated_at: Time::ZERO,
+        reason: None,
+        met: 0,
+        cut: false,
+    };
+
+    /// Whether this record says something new, so that its bytes have to be kept. Of twins, the first in the topic counts;
+    /// but a whole one before one that was cut, and the last of those that were written again.
+    pub fn wants(&self, parked: &LetterRecord) -> bool {
+        if self.reason.is_none() || parked.generation != self.generation {
+            return self.reason.is_none() || parked.generation > self.generation;
+        }
+        if parked.cut != self.cut {
+            return self.cut;
+        }
+        if parked.moved { parked.place > self.place } else { parked.place < self.place }
+    }
+
+    pub fn parked(&mut self, parked: &LetterRecord) {
+        if self.wants(parked) {
+            self.generation = parked.generation;
+            self.place = parked.place;
+            self.at = parked.at;
+            self.dead_at = parked.dead_at;
+            self.reason = Some(parked.reason);
+            self.cut = parked.cut;
+        }
+        if let Some(job) = parked.job
+            && !self.jobs().contains(&job)
+        {
+            // A state of this generation or a later one names the jobs that came after.
+            let later = self.stated.is_some() && self.stated_generation >= parked.generation;
+            self.add_jobs(&[job], later);
+        }
+    }
+
+    /// Whether a record of it was read, and not only states.
+    pub fn is_known(&self) -> bool {
+        self.reason.is_some()
+    }
+
+    /// Whether a part of its record was left out.
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Takes note that a record was read from the topic; whether it is a second one of its generation, a twin.
+    pub fn meet(&mut self, generation: u32) -> bool {
+        let bit = 1_u16.checked_shl(generation).unwrap_or(0);
+        let twin = self.met & bit != 0;
+        self.met |= bit;
+        twin
+    }
+
+    pub fn state_is(&mut self, state: &StateRecord) {
+        let later = self.stated.is_none() || state.generation > self.stated_generation;
+        // What succeeded has no later state. This process knows of it before it reads what came before it.
+        let over = self.stated == Some(LetterState::Succeeded) && state.generation == self.stated_generation;
+        if later || (state.generation == self.stated_generation && !over) {
+            self.stated = Some(state.is);
+            self.stated_at = state.at;
+            self.stated_generation = state.generation;
+        }
+        self.add_jobs(&state.jobs, state.generation < self.stated_generation);
+    }
+
+    /// Adds jobs behind those that are known, or in front of them if later ones are known.
+    fn add_jobs(&mut self, jobs: &[u64], later_are_known: bool) {
+        let known = self.jobs();
+        let (first, last) = if later_are_known { (jobs, known) } else { (known, jobs) };
+        let mut all: Vec<u64> = first.iter().copied().filter(|job| !last.contains(job)).collect();
+        all.extend_from_slice(last);
+        all.drain(..all.len().saturating_sub(JOBS_MAX));
+        self.jobs = (!all.is_empty()).then(|| Box::new(all));
+    }
+
+    /// `None` as long as no record of it is known.
+    pub fn state(&self) -> Option<LetterState> {
+        self.reason?;
+        let stated = self.stated.unwrap_or(LetterState::Open);
+        Some(match self.stated_generation.cmp(&self.generation) {
+            std::cmp::Ordering::Less => LetterState::Open,
+            std::cmp::Ordering::Equal => stated,
+            // It has died again since, and that record is still to come: until then its copy is under way.
+            std::cmp::Ordering::Greater => LetterState::Replaying,
+        })
+    }
+
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// How often it was put back, the replay that is under way or succeeded included.
+    pub fn replays(&self) -> u32 {
+        let replayed = matches!(self.state(), Some(LetterState::Replaying | LetterState::Succeeded));
+        self.generation + u32::from(replayed)
+    }
+
+    pub fn jobs(&self) -> &[u64] {
+        self.jobs.as_ref().map_or(&[], |jobs| jobs.as_slice())
+    }
+
+    pub fn job(&self) -> Option<u64> {
+        self.jobs().last().copied()
+    }
+
+    pub fn reason(&self) -> Option<Reason> {
+        self.reason
+    }
+
+    /// When it came into its state, if anything was said of it since it died.
+    pub fn stated_at(&self) -> Time {
+        self.stated_at
+    }
+
+    pub fn dead_at(&self) -> Time {
+        self.dead_at
+    }
+
+    pub fn place(&self) -> DlqPosition {
+        self.place
+    }
+
+    /// Where its bytes are in the local file.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+}

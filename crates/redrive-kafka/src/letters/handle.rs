@@ -1,0 +1,261 @@
+//! The letters of one pipeline as its engine uses them: lookups, changes, and notice of what the engine itself wrote.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use redrive::engine::{
+    EngineError, Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob,
+};
+use redrive_core::Time;
+
+use super::cache::LetterCache;
+use super::change::LetterChanges;
+use super::entry::DlqPosition;
+use super::index::{LearnedFrom, LetterTotals};
+use super::mirror::Mirror;
+use super::state::StateRecord;
+use super::transaction::Transactions;
+use super::trim::LetterTrimmer;
+use crate::clock::wall_time;
+use crate::record::{CopyRecord, RecordReader};
+use crate::topics::Topics;
+use crate::{Cluster, KafkaPipeline};
+
+/// A client that cannot read says so several times a second; what it has not said for so long is over.
+const REFUSED_WITHIN: Duration = Duration::from_secs(15);
+
+/// The letters of one pipeline.
+pub struct KafkaLetters {
+    cache: Arc<LetterCache>,
+    changes: LetterChanges,
+    pipeline: String,
+    topics: Arc<Topics>,
+    mirror: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for KafkaLetters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaLetters")
+            .field("pipeline", &self.pipeline)
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
+    }
+}
+
+impl KafkaLetters {
+    /// Begins to read all letters and their states, on a thread of their own. That takes as long as there are letters;
+    /// progress is logged.
+    pub fn open(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result<Self, EngineError> {
+        let name = &pipeline.name;
+        let cache = LetterCache::create(&cluster.state_dir.join("kafka"), name).map_err(|error| {
+            EngineError::Directory {
+                problem: format!(
+                    "the letters of `{name}` cannot be kept in {}: {error}",
+                    cluster.state_dir.display()
+                ),
+                fix: "make the directory writable, or set `dir` to one that is",
+            }
+        })?;
+        let cache = Arc::new(cache);
+        let unavailable = |why: &dyn fmt::Display| {
+            EngineError::Unavailable(format!("the letters of `{name}` cannot be read: {why}"))
+        };
+        let names = (name.as_str(), topics.dlq.as_str(), topics.dlq_state.as_str());
+        let mirror = Mirror::new(cluster.reader(), RecordReader::new(pipeline), Arc::clone(&cache), names)
+            .map_err(|error| unavailable(&error))?;
+        let thread = std::thread::Builder::new().name("redrive-letters".to_owned());
+        let mirror = thread.spawn(move || mirror.run()).map_err(|error| unavailable(&error))?;
+        let topics = Arc::new(topics.clone());
+        let transactions = Transactions::new(cluster.replayer(name));
+        let changes = LetterChanges::new(&cache, transactions, name, &topics);
+        Ok(Self { cache, changes, pipeline: name.clone(), topics, mirror: Some(mirror) })
+    }
+
+    /// Letters in the order of their numbers, after `after`, in `state` if one is given.
+    pub fn letters(
+        &self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, EngineError> {
+        self.cache.letters(state, after, limit)
+    }
+
+    /// Like [`Self::letters`], but looks at no more than `look_max` letters.
+    pub fn scan_letters(
+        &self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        self.cache.scan_letters(state, after, limit, look_max)
+    }
+
+    pub fn letter(&self, id: u64) -> Result<Option<Letter>, EngineError> {
+        self.cache.letter(id)
+    }
+
+    /// How letters stand towards a replay job; `None` where there is no such letter.
+    pub fn letter_standings(
+        &self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        self.cache.letter_standings(job, ids)
+    }
+
+    /// Who asks for the changes that follow; it is written beside them.
+    pub fn acting_for(&mut self, actor: Option<&str>) {
+        self.changes.acting_for(actor);
+    }
+
+    /// Replays letters, each at most once per job. Durable on return.
+    pub fn replay(
+        &mut self,
+        job: &ReplayJob,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<ReplayAnswer>, EngineError> {
+        self.changes.replay(job, ids, now)
+    }
+
+    /// Discards open letters, or takes a discard back. Durable on return; `false` where the state did not allow it.
+    pub fn change_letters(
+        &mut self,
+        change: &LetterChange,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<bool>, EngineError> {
+        self.changes.change_letters(*change, ids, now)
+    }
+
+    /// Whether all letters are known that were there when they were opened.
+    pub fn are_loaded(&self) -> bool {
+        self.cache.lock().loaded
+    }
+
+    /// Waits until all of them are known, for those who have nothing else to do; whether that was in time.
+    pub fn wait_until_loaded(&self, deadline: Instant) -> bool {
+        self.cache.wait(deadline, |inner| inner.loaded)
+    }
+
+    /// Records that were read of both topics so far.
+    pub fn records_read(&self) -> u64 {
+        self.cache.lock().read
+    }
+
+    /// Why letters cannot be read at the moment, unless a broker is merely away.
+    pub fn refusal(&self, now: Instant) -> Option<String> {
+        let inner = self.cache.lock();
+        let (refusal, at) = inner.refusal.as_ref()?;
+        (now.duration_since(*at) < REFUSED_WITHIN).then(|| refusal.clone())
+    }
+
+    pub fn counts(&self) -> LetterTotals {
+        self.cache.lock().index.counts
+    }
+
+    /// When the open letter with the lowest number became one.
+    pub fn oldest(&self) -> Option<Time> {
+        self.cache.lock().index.oldest_open()
+    }
+
+    /// A record that this process wrote into `T.DLQ` was acknowledged at this place.
+    pub fn parked(&mut self, partition: i32, offset: i64, copy: &CopyRecord) {
+        self.cache.lock().parked(DlqPosition::new(partition, offset), copy, LearnedFrom::Acknowledgement);
+    }
+
+    /// Whether a success has to be written: of a message that was replayed, and has not died since as a duplicate. Then
+    /// there is a later letter, and a state of the one before would take the place of its own.
+    pub fn wants_success(&self, number: u64, replays: u32) -> bool {
+        replays > 0 && !self.has_died_since(&[], number, replays, Time::ZERO)
+    }
+
+    /// Whether a message that was put back so often has become a letter, by a record at one of these places of `T.DLQ` or
+    /// behind it. One that died before the message was made is of a topic that was deleted and made again.
+    pub fn has_died_since(&self, since: &[(i32, i64)], number: u64, replays: u32, created: Time) -> bool {
+        let is_late = |place: DlqPosition| {
+            let of_partition = since.iter().find(|(partition, _)| *partition == place.partition());
+            of_partition.is_none_or(|(_, end)| place.offset() >= *end)
+        };
+        let cache = self.cache.lock();
+        cache.index.get(number).is_some_and(|entry| {
+            entry.generation() >= replays && entry.dead_at() >= created && is_late(entry.place())
+        })
+    }
+
+    /// The state of a letter of this generation, and whether its record was cut.
+    pub fn is_cut(&self, number: u64, generation: u32) -> Option<(LetterState, bool)> {
+        let cache = self.cache.lock();
+        let entry = cache.index.get(number).filter(|entry| entry.generation() == generation)?;
+        Some((entry.state()?, entry.is_cut()))
+    }
+
+    pub fn state_of(&self, number: u64) -> Option<LetterState> {
+        self.cache.lock().index.get(number).and_then(super::entry::LetterEntry::state)
+    }
+
+    /// The letters that are open or discarded, and that `wanted` says yes to.
+    pub fn at_rest(&self, wanted: impl Fn(u64) -> bool) -> Vec<u64> {
+        let cache = self.cache.lock();
+        let at_rest = cache.index.after(None).filter_map(|(number, state, _)| {
+            let rests = matches!(state, LetterState::Open | LetterState::Discarded);
+            (rests && wanted(number)).then_some(number)
+        });
+        at_rest.collect()
+    }
+
+    /// Whether the mirror knows every letter below these ends of partitions.
+    pub fn are_read_up_to(&self, ends: &[(i32, i64)]) -> bool {
+        let cache = self.cache.lock();
+        ends.iter().all(|(partition, end)| cache.letters_next.get(partition).is_some_and(|next| next >= end))
+    }
+
+    /// Key and value of the record for `T.DLQ.state` when a replayed message succeeded. `replays` is that of the copy:
+    /// the first replay is 1.
+    pub fn succeeded_state(number: u64, replays: u32, job: Option<u64>, at: Time) -> (String, Vec<u8>) {
+        let jobs = job.into_iter().collect();
+        let generation = replays.saturating_sub(1);
+        let state = StateRecord { generation, is: LetterState::Succeeded, jobs, at };
+        (StateRecord::key(number), state.to_json())
+    }
+
+    /// That record was acknowledged.
+    pub fn succeeded(&mut self, number: u64, replays: u32) {
+        let generation = replays.saturating_sub(1);
+        let state = StateRecord { generation, is: LetterState::Succeeded, jobs: Vec::new(), at: wall_time() };
+        self.cache.lock().index.state_is(number, &state);
+    }
+
+    /// What makes closed letters leave, for a thread of its own.
+    pub fn trimmer(&self, cluster: &Cluster) -> LetterTrimmer {
+        LetterTrimmer::new(cluster, &self.topics, &self.cache)
+    }
+
+    /// Calls `wake` when what others did changed a letter.
+    pub fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.cache.lock().wake = Some(wake);
+    }
+
+    /// Stops the mirror and lets go of the producer. Letters can still be looked at, as of now.
+    pub fn close(&mut self) {
+        self.cache.change(|inner| {
+            inner.closing = true;
+            inner.wake = None;
+        });
+        if let Some(mirror) = self.mirror.take() {
+            // It has nothing to lose: all it knew was read from the topics.
+            let _ = mirror.join();
+        }
+        self.changes.close();
+    }
+}
+
+impl Drop for KafkaLetters {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,114 @@
+//! Lookups of letters: lists, scans, one letter, the state of a replay job.
+
+use redrive::engine::letter::SCAN_BYTES;
+use redrive::engine::{EngineError, History, Letter, LetterScan, LetterStanding, LetterState};
+use redrive_core::{Message, Meta, Reason};
+
+use super::cache::LetterCache;
+use super::entry::LetterEntry;
+
+/// Slots that are copied out of the index in one go.
+const PART: usize = 64;
+
+impl LetterCache {
+    /// Letters in the order of their numbers, after `after`, in `state` if one is given.
+    pub fn letters(
+        &self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, EngineError> {
+        self.check_loaded()?;
+        let entries: Vec<(u64, LetterState, LetterEntry)> = {
+            let inner = self.lock();
+            let wanted = inner.index.after(after).filter(|(_, is, _)| state.is_none_or(|state| state == *is));
+            wanted.take(limit).map(|(number, is, entry)| (number, is, entry.clone())).collect()
+        };
+        entries.iter().map(|(number, is, entry)| self.opened(*number, *is, entry)).collect()
+    }
+
+    /// Like [`Self::letters`], but looks at no more than `look_max` letters and holds about [`SCAN_BYTES`].
+    pub fn scan_letters(
+        &self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        self.check_loaded()?;
+        let mut scan = LetterScan { next: after, ..LetterScan::default() };
+        let mut bytes = 0;
+        loop {
+            let entries: Vec<(u64, LetterState, LetterEntry)> = {
+                let inner = self.lock();
+                let next = inner.index.after(scan.next).take(PART);
+                next.map(|(number, is, entry)| (number, is, entry.clone())).collect()
+            };
+            if entries.is_empty() {
+                return Ok(LetterScan { next: None, ..scan });
+            }
+            for (number, is, entry) in &entries {
+                if scan.letters.len() >= limit || bytes >= SCAN_BYTES || scan.scanned >= look_max as u64 {
+                    return Ok(scan);
+                }
+                scan.scanned += 1;
+                scan.next = Some(*number);
+                if state.is_none_or(|state| state == *is) {
+                    let letter = self.opened(*number, *is, entry)?;
+                    bytes += letter.size();
+                    scan.letters.push(letter);
+                }
+            }
+        }
+    }
+
+    pub fn letter(&self, id: u64) -> Result<Option<Letter>, EngineError> {
+        self.check_loaded()?;
+        let found = {
+            let inner = self.lock();
+            inner.index.get(id).and_then(|entry| Some((entry.state()?, entry.clone())))
+        };
+        found.map(|(is, entry)| self.opened(id, is, &entry)).transpose()
+    }
+
+    /// How letters stand towards a replay job; `None` where there is no such letter.
+    pub fn letter_standings(
+        &self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        self.check_loaded()?;
+        let inner = self.lock();
+        Ok(ids.iter().map(|id| inner.index.standing(job, *id)).collect())
+    }
+
+    fn opened(&self, number: u64, state: LetterState, entry: &LetterEntry) -> Result<Letter, EngineError> {
+        let content = self.content(entry.at()).map_err(|error| unreadable(&error))?;
+        let damaged = content.is_none();
+        let (message, meta, history) = match content {
+            Some(content) => (content.message, content.meta, content.history),
+            None => (stand_in(number)?, Meta::default(), History::default()),
+        };
+        let reason = entry.reason().filter(|_| !damaged).unwrap_or(Reason::Corrupt);
+        Ok(Letter {
+            id: number,
+            state,
+            reason,
+            dead_at: entry.dead_at(),
+            job: entry.job(),
+            message,
+            meta: Meta { replays: entry.replays(), ..meta },
+            history,
+        })
+    }
+}
+
+/// What is shown of a letter whose bytes are damaged. Its record in the topic may well be whole.
+fn stand_in(number: u64) -> Result<Message, EngineError> {
+    let message = Message::builder(format!("damaged-{number}")).build();
+    message.map_err(|error| EngineError::Damaged(error.to_string()))
+}
+
+pub(super) fn unreadable(error: &std::io::Error) -> EngineError {
+    EngineError::Unavailable(format!("the local file with the letters cannot be read: {error}"))
+}

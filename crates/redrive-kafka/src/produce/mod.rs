@@ -1,0 +1,18 @@
+//! Writing records.
+//!
+//! - `copies`: everything the engine writes; `after`: what follows when it is acknowledged; `targets`: to which topics; `cut`: what becomes of a copy that Kafka refuses
+//! - `transit`: messages between two records; `unwritten`: partitions that are held because of a copy
+//! - [`outbox`]: retries until written; `producer`: hands records to librdkafka; `spool`: stores what Kafka refuses
+
+pub(crate) mod after;
+pub(crate) mod copies;
+mod cut;
+pub(crate) mod targets;
+pub(crate) mod transit;
+pub(crate) mod unwritten;
+
+pub mod outbox;
+mod producer;
+pub(crate) mod spool;
+
+pub use producer::{Body, Production, WriteOutcome};

@@ -1,0 +1,350 @@
+//! Records that were sent and are not acknowledged; failed ones are sent again.
+//!
+//! Only what the record itself makes impossible ends here: it is too large, or invalid. Everything else, a missing
+//! permission or topic, a broker that is away, is tried again until it is written, however long that takes.
+//!
+//! An acknowledgement lost is a copy that may exist: it is sent again, which can make a twin and never loses a message.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientConfig;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{Producer as _, ThreadedProducer};
+
+use super::producer::{Body, DeliveryReport, Production, ReportCollector, WriteOutcome, connect, send};
+use crate::client::problems::ProblemLog;
+use crate::consume::mailbox::Mailbox;
+use crate::locked::locked;
+
+/// How long a copy waits after its first error, twice as long after each further one, and at most.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(5);
+const GENERATION_BITS: u32 = 16;
+const SLOT_MASK: usize = usize::MAX >> GENERATION_BITS;
+
+/// A production that could not be written so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Failing<'a, T> {
+    pub topic: &'a str,
+    pub partition: i32,
+    pub then: &'a T,
+    pub code: RDKafkaErrorCode,
+}
+
+struct OutboxEntry<T> {
+    production: Production<T>,
+    /// The last error, and how many there were.
+    failed: Option<(RDKafkaErrorCode, u32)>,
+    /// A batch it was part of was refused: it goes alone, so that it is not blamed for another.
+    is_alone: bool,
+}
+
+/// Everything that is on its way.
+pub struct Outbox<T> {
+    config: ClientConfig,
+    mailbox: Arc<Mailbox>,
+    producer: ThreadedProducer<ReportCollector>,
+    /// Puts each record into a batch of its own; made when it is first needed.
+    single: Option<ThreadedProducer<ReportCollector>>,
+    reports: Arc<Mutex<Vec<DeliveryReport>>>,
+    /// Counts the producers: a report of an earlier one says nothing.
+    generation: usize,
+    slots: Vec<Option<OutboxEntry<T>>>,
+    unused: Vec<usize>,
+    /// Those for which the producer had no room, in their order.
+    waiting: VecDeque<usize>,
+    /// Those that failed, by when they are sent again.
+    failed: BTreeSet<(Instant, usize)>,
+    /// How many failed and are not written yet, also while they are sent again.
+    failing: usize,
+    heard: Vec<DeliveryReport>,
+    problems: ProblemLog,
+}
+
+impl<T> std::fmt::Debug for Outbox<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outbox").field("on_their_way", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T> Outbox<T> {
+    pub fn new(config: ClientConfig, mailbox: &Arc<Mailbox>) -> Result<Self, KafkaError> {
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let producer = connect(&config, &reports, mailbox)?;
+        Ok(Self {
+            config,
+            mailbox: Arc::clone(mailbox),
+            producer,
+            single: None,
+            reports,
+            generation: 0,
+            slots: Vec::new(),
+            unused: Vec::new(),
+            waiting: VecDeque::new(),
+            failed: BTreeSet::new(),
+            failing: 0,
+            heard: Vec::new(),
+            problems: ProblemLog::default(),
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.unused.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What every production on its way will do.
+    pub fn pending(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().flatten().map(|slot| &slot.production.then)
+    }
+
+    /// How many have failed and are not written yet.
+    pub fn failing_count(&self) -> usize {
+        self.failing
+    }
+
+    /// Those that have failed and are not written yet.
+    pub fn failing(&self) -> impl Iterator<Item = Failing<'_, T>> {
+        let slots = self.slots.iter().flatten().filter(|_| self.failing > 0);
+        slots.filter_map(|OutboxEntry { production, failed, .. }| {
+            let Production { topic, partition, then, .. } = production;
+            Some(Failing { topic, partition: *partition, then, code: failed.as_ref()?.0 })
+        })
+    }
+
+    /// Sends a record; [`Self::poll`] reports the outcome.
+    pub fn send(&mut self, production: Production<T>, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
+        let slot = self.take_in(OutboxEntry { production, failed: None, is_alone: false });
+        if self.waiting.is_empty() {
+            self.give(slot, ended);
+        } else {
+            // Not before those that wait already.
+            self.waiting.push_back(slot);
+        }
+    }
+
+    /// Takes a record in that was refused for good: it is tried again all the same, because nothing else can be done.
+    pub fn hold(&mut self, production: Production<T>, code: RDKafkaErrorCode) {
+        let slot = self.take_in(OutboxEntry { production, failed: None, is_alone: true });
+        if let Some(held) = &mut self.slots[slot] {
+            held.failed = Some((code, u32::MAX / 2));
+            self.failing += 1;
+        }
+        self.failed.insert((Instant::now() + AGAIN_AFTER_MAX, slot));
+    }
+
+    fn take_in(&mut self, slot: OutboxEntry<T>) -> usize {
+        let at = self.unused.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[at] = Some(slot);
+        at
+    }
+
+    fn give(&mut self, at: usize, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
+        let is_alone = self.slots[at].as_ref().is_some_and(|slot| slot.is_alone);
+        if is_alone && self.single.is_none() {
+            let mut config = self.config.clone();
+            config.set("batch.num.messages", "1");
+            self.single = connect(&config, &self.reports, &self.mailbox).ok();
+        }
+        let producer = self.single.as_ref().filter(|_| is_alone).unwrap_or(&self.producer);
+        let Some(slot) = self.slots[at].as_ref() else { return };
+        let opaque = (self.generation << (usize::BITS - GENERATION_BITS)) | at;
+        let Err(error) = send(producer, &slot.production, opaque) else { return };
+        match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::QueueFull) => self.waiting.push_back(at),
+            // The client itself looked at this record alone.
+            Some(code) if slot.is_refused_by(code) => self.end(at, WriteOutcome::Refused(code), ended),
+            code => self.fail(at, code.unwrap_or(RDKafkaErrorCode::Unknown)),
+        }
+    }
+
+    /// It is sent again later.
+    fn fail(&mut self, at: usize, code: RDKafkaErrorCode) {
+        let now = Instant::now();
+        let Some(slot) = self.slots[at].as_mut() else { return };
+        let times = slot.failed.map_or(0, |(_, times)| times).saturating_add(1);
+        self.failing += usize::from(slot.failed.is_none());
+        slot.failed = Some((code, times));
+        self.failed.insert((now + again_after(times), at));
+        if let Some(times) = self.problems.times(&KafkaError::MessageProduction(code), now) {
+            let Production { topic, partition, .. } = &slot.production;
+            tracing::error!(%code, %topic, partition, times, "a record could not be written yet; it is tried again");
+        }
+    }
+
+    fn end(&mut self, at: usize, how: WriteOutcome, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
+        if let Some(slot) = self.slots[at].take() {
+            self.failing -= usize::from(slot.failed.is_some());
+            self.unused.push(at);
+            ended.push((slot.production, how));
+        }
+    }
+
+    /// Gives up those that have failed, are not under way at this moment, and that `unneeded` says yes to.
+    pub fn give_up(&mut self, unneeded: impl Fn(&T) -> bool, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
+        let is_unneeded = |(_, at): &(Instant, usize)| {
+            self.slots[*at].as_ref().is_some_and(|slot| unneeded(&slot.production.then))
+        };
+        let found: Vec<(Instant, usize)> =
+            self.failed.iter().filter(|entry| is_unneeded(entry)).copied().collect();
+        for entry in found {
+            self.failed.remove(&entry);
+            self.end(entry.1, WriteOutcome::GivenUp, ended);
+        }
+    }
+
+    /// Hears what became of what was sent, and sends again what has to be.
+    pub fn poll(&mut self, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
+        let mut heard = std::mem::take(&mut self.heard);
+        std::mem::swap(&mut *locked(&self.reports), &mut heard);
+        let (mut fatal, mut failed) = (false, false);
+        for DeliveryReport { opaque, result } in heard.drain(..) {
+            let (generation, at) = (opaque >> (usize::BITS - GENERATION_BITS), opaque & SLOT_MASK);
+            if generation != self.generation {
+                continue;
+            }
+            match result {
+                Ok((partition, offset)) => self.end(at, WriteOutcome::Stored { partition, offset }, ended),
+                Err(code) => {
+                    failed = true;
+                    // One that gets nothing through may never do so again: after a broker had no leader for a while it was
+                    // seen to wait without end.
+                    fatal |= matches!(code, RDKafkaErrorCode::Fatal | RDKafkaErrorCode::MessageTimedOut);
+                    self.failed_with(at, code, ended);
+                }
+            }
+        }
+        self.heard = heard;
+        if fatal || (failed && self.producer.client().fatal_error().is_some()) {
+            self.begin_anew();
+        }
+        self.send_again(ended);
+    }
+
+    fn failed_with(
+        &mut self,
+        at: usize,
+        code: RDKafkaErrorCode,
+        ended: &mut Vec<(Production<T>, WriteOutcome)>,
+    ) {
+        match self.slots[at].as_mut() {
+            Some(slot) if slot.is_refused_by(code) && slot.is_alone => {
+                self.end(at, WriteOutcome::Refused(code), ended);
+            }
+            Some(slot) if slot.is_refused_by(code) => {
+                slot.is_alone = true;
+                self.give(at, ended);
+            }
+            // Another record of its batch was.
+            Some(slot) if code == RDKafkaErrorCode::InvalidDifferentRecord => {
+                slot.is_alone = true;
+                self.give(at, ended);
+            }
+            _ => self.fail(at, code),
+        }
+    }
+
+    fn send_again(&mut self, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
+        let now = Instant::now();
+        while let Some((_, slot)) = self.failed.first().copied().filter(|(at, _)| *at <= now) {
+            self.failed.pop_first();
+            self.give(slot, ended);
+        }
+        for _ in 0..self.waiting.len() {
+            let Some(slot) = self.waiting.pop_front() else { break };
+            let before = self.waiting.len();
+            self.give(slot, ended);
+            if self.waiting.len() > before {
+                // There is no room yet; it was put behind the others.
+                if let Some(slot) = self.waiting.pop_back() {
+                    self.waiting.push_front(slot);
+                }
+                break;
+            }
+        }
+    }
+
+    /// Whether something waits to be sent again, without an event that would trigger it.
+    pub fn holds(&self) -> bool {
+        !self.waiting.is_empty() || !self.failed.is_empty()
+    }
+
+    /// A producer after a fatal error is of no use. Whether its last records were written is not known.
+    pub fn begin_anew(&mut self) {
+        match connect(&self.config, &self.reports, &self.mailbox) {
+            Ok(producer) => {
+                tracing::warn!("the Kafka producer was made anew; what was on its way is sent again");
+                let old = (std::mem::replace(&mut self.producer, producer), self.single.take());
+                // Its end waits for its threads.
+                std::thread::spawn(move || drop(old));
+                self.generation = (self.generation + 1) & ((1 << GENERATION_BITS) - 1);
+                let waits: BTreeSet<usize> = self.failed.iter().map(|(_, slot)| *slot).collect();
+                let sent =
+                    (0..self.slots.len()).filter(|at| self.slots[*at].is_some() && !waits.contains(at));
+                self.waiting = sent.collect();
+            }
+            Err(error) => tracing::error!(%error, "the Kafka producer cannot be made anew"),
+        }
+    }
+}
+
+impl<T> OutboxEntry<T> {
+    /// Whether this record can never be written as it is.
+    fn is_refused_by(&self, code: RDKafkaErrorCode) -> bool {
+        matches!(self.production.body, Body::Copy { .. }) && is_of_record(code)
+    }
+}
+
+fn again_after(times: u32) -> Duration {
+    AGAIN_AFTER
+        .saturating_mul(1_u32.checked_shl(times.saturating_sub(1)).unwrap_or(u32::MAX))
+        .min(AGAIN_AFTER_MAX)
+}
+
+/// Whether it is the record that is not wanted. Everything else may be repaired without touching it: permissions, topics,
+/// quotas, brokers.
+fn is_of_record(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::MessageSizeTooLarge
+            | RDKafkaErrorCode::InvalidMessageSize
+            | RDKafkaErrorCode::InvalidRecord
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_record_itself_makes_impossible_is_refused_for_good() {
+        use RDKafkaErrorCode as Code;
+        assert!([Code::MessageSizeTooLarge, Code::InvalidRecord].into_iter().all(is_of_record));
+        let others = [
+            Code::TopicAuthorizationFailed,
+            Code::ClusterAuthorizationFailed,
+            Code::UnknownTopicOrPartition,
+            Code::UnknownTopic,
+            Code::ThrottlingQuotaExceeded,
+            Code::PolicyViolation,
+            Code::ProducerFenced,
+            Code::NotEnoughReplicas,
+            Code::MessageTimedOut,
+        ];
+        assert!(!others.into_iter().any(is_of_record));
+    }
+
+    #[test]
+    fn a_record_is_tried_again_ever_more_seldom_but_always() {
+        let spans: Vec<u128> = [1, 2, 3, 5, 6, 40, u32::MAX].map(|n| again_after(n).as_millis()).to_vec();
+        assert_eq!(spans, [250, 500, 1_000, 4_000, 5_000, 5_000, 5_000]);
+    }
+}

@@ -1,0 +1,24 @@
+//! The topics of a pipeline: their names, what they must be like, how they are created, scanned and trimmed.
+//!
+//! - [`Topics`]: every topic by name
+//! - `plan`: what each must be like; `describe`: what the cluster has; `survey`: the difference
+//! - `prepare`: creates what is missing; `fault`: why a pipeline cannot start
+//! - [`scan`]: reads topics from outside the group; [`trim`]: deletes what is done
+
+mod names;
+
+mod describe;
+mod fault;
+mod plan;
+mod prepare;
+mod survey;
+
+pub mod scan;
+pub mod trim;
+
+pub(crate) use describe::{ANSWER_WITHIN, wait};
+pub use fault::{EXTEND_TIERS, TopicsFault, Uneven, Wrong};
+pub use names::{LaneKind, Role, Topics};
+pub use plan::{Planned, TopicFacts, acl_commands};
+pub use prepare::{prepare, refuse_uneven};
+pub use survey::{Survey, survey};

@@ -1,0 +1,90 @@
+//! The topics of a pipeline by name, and what the records of those it reads are.
+
+use std::time::Duration;
+
+use redrive_core::duration;
+
+use crate::KafkaPipeline;
+
+/// Every topic of a pipeline by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topics {
+    pub source: String,
+    /// Shortest delay first.
+    pub tiers: Vec<(Duration, String)>,
+    /// Tiers of an earlier configuration. They are read until nobody needs them, and never written.
+    pub retired: Vec<String>,
+    pub replay: String,
+    pub dlq: String,
+    pub dlq_state: String,
+    pub progress: String,
+    /// One partition: what holds for all processes.
+    pub control: String,
+}
+
+impl Topics {
+    /// As the configuration names them; what is retired is known only to the cluster.
+    pub fn of(pipeline: &KafkaPipeline) -> Self {
+        let KafkaPipeline { name, source, tiers, .. } = pipeline;
+        Self {
+            source: source.clone(),
+            tiers: tiers
+                .iter()
+                .map(|delay| (*delay, format!("{name}.retry.{}", duration::print(*delay))))
+                .collect(),
+            retired: Vec::new(),
+            replay: format!("{name}.replay"),
+            dlq: format!("{name}.DLQ"),
+            dlq_state: format!("{name}.DLQ.state"),
+            progress: format!("{name}.progress"),
+            control: format!("{name}.control"),
+        }
+    }
+
+    /// Those that the pipeline owns, with what each is for.
+    pub fn owned(&self) -> Vec<(Role, &str)> {
+        let tiers = self.tiers.iter().map(|(_, name)| (Role::Tier, name.as_str()));
+        let others = [
+            (Role::Replay, self.replay.as_str()),
+            (Role::Letters, self.dlq.as_str()),
+            (Role::LetterStates, self.dlq_state.as_str()),
+            (Role::Progress, self.progress.as_str()),
+            (Role::Control, self.control.as_str()),
+        ];
+        tiers.chain(others).collect()
+    }
+
+    /// Whether `name` can be a tier of the pipeline `pipeline`: `orders.retry.30s`.
+    pub fn is_tier_of(pipeline: &str, name: &str) -> bool {
+        let delay = name.strip_prefix(pipeline).and_then(|rest| rest.strip_prefix(".retry."));
+        delay.is_some_and(|delay| duration::parse(delay).is_ok())
+    }
+}
+
+/// What the records of a topic that is read are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneKind {
+    Source,
+    /// Retries that wait for their time; also in a tier that is no longer configured.
+    Tier,
+    /// Letters that were put back.
+    Replay,
+}
+
+/// What a topic of the pipeline is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Tier,
+    Replay,
+    Letters,
+    LetterStates,
+    Progress,
+    Control,
+}
+
+impl Role {
+    /// Tables of keys and their latest values; the others are logs that must keep everything.
+    pub const fn is_compacted(self) -> bool {
+        matches!(self, Self::LetterStates | Self::Progress | Self::Control)
+    }
+}

@@ -1,0 +1,42 @@
+//! Makes sure that the topics of a pipeline exist and are as they must be.
+
+use super::fault::{TopicsFault, Wrong};
+use super::names::Topics;
+use super::survey::{self, survey};
+use crate::{Cluster, KafkaPipeline, TopicsMode};
+
+/// Makes sure that all topics of a pipeline are there and as they must be. With [`TopicsMode::Create`] missing ones are
+/// made and such with too few partitions extended; nothing else is ever changed.
+pub fn prepare(cluster: &Cluster, pipeline: &KafkaPipeline, mode: TopicsMode) -> Result<Topics, TopicsFault> {
+    let mut found = survey(cluster, pipeline)?;
+    if mode == TopicsMode::Create
+        && found.hidden.is_empty()
+        && (!found.missing.is_empty() || found.wrong.iter().any(Wrong::is_growth))
+    {
+        survey::make(cluster, &found)?;
+        found = survey(cluster, pipeline)?;
+    }
+    let bootstrap = cluster.bootstrap().to_owned();
+    if !found.hidden.is_empty() {
+        return Err(TopicsFault::Hidden { topics: found.hidden });
+    }
+    if !found.missing.is_empty() {
+        return Err(TopicsFault::Missing { missing: found.missing, bootstrap });
+    }
+    if !found.wrong.is_empty() {
+        return Err(TopicsFault::Wrong { wrong: found.wrong, bootstrap });
+    }
+    for warning in &found.warnings {
+        tracing::warn!(pipeline = %pipeline.name, "{warning}");
+    }
+    Ok(found.topics)
+}
+
+/// Refuses a pipeline with ordered keys whose source has other partitions than its tiers, whether topics may be made or not:
+/// keys have moved, and only a person can say that their order does not matter.
+pub fn refuse_uneven(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<(), TopicsFault> {
+    match survey(cluster, pipeline)?.uneven {
+        None => Ok(()),
+        Some(uneven) => Err(TopicsFault::Uneven(uneven)),
+    }
+}
