@@ -14,7 +14,6 @@ mod named;
 mod reader;
 
 mod alert;
-mod classes;
 mod engine;
 mod flags;
 mod health;
@@ -23,7 +22,7 @@ mod pipeline;
 mod policy;
 mod secrets;
 mod server;
-mod webhook;
+pub mod sinks;
 
 pub mod default;
 pub mod load;
@@ -40,8 +39,9 @@ pub use fault::{Fault, Faults, Severity};
 pub use flags::{EngineFlags, PipelineFlags, ProcessorFlags};
 pub use kafka::{KafkaConfig, MissingTopics, Part, PassedOn, PassedValue, StartAt};
 pub use load::{Config, Environment, Loaded};
-pub use pipeline::{PipelineConfig, SinkConfig};
+pub use pipeline::PipelineConfig;
 pub use server::{ServerConfig, TokenConfig};
+pub use sinks::webhook::{HeaderConfig, HeaderValue, Target, WebhookConfig};
+pub use sinks::{SinkConfig, SinkKind, SinkSettings};
 pub use source::Source;
 pub use tree::At;
-pub use webhook::{HeaderConfig, HeaderValue, Target, WebhookConfig};

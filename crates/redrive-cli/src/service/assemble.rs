@@ -10,16 +10,15 @@ use redrive::engine::embedded::Tuning;
 use redrive::naming::Naming;
 use redrive::replay::Replays;
 use redrive::{
-    BuildError, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock,
+    BuildError, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, Sink, WallClock,
 };
 use redrive_server::alerts::AlertKind;
 use redrive_server::log::FailureLog;
 use redrive_server::{Intake, Readers, Served, ServerOptions, Service, Token};
-use redrive_sinks::WebhookSink;
 
 use super::alerts::{Pills, watch};
 use super::health_log::HealthLog;
-use super::{orphans, sink, tokens};
+use super::{orphans, tokens};
 use crate::args::Global;
 use crate::config::{AlertConfig, Config, EngineKind, PipelineConfig};
 use crate::exit::{Exit, Failed};
@@ -129,7 +128,7 @@ fn prepare(
     }
     let mut pipelines = Vec::new();
     for pipeline in &config.pipelines {
-        match sink::build(pipeline) {
+        match pipeline.sink.settings.build(pipeline.policy.timeout()) {
             Ok(sink) => {
                 let log = FailureLog::new(&pipeline.name, config.engine.kind == EngineKind::Kafka);
                 let pills = watches_pills(config, pipeline).then(|| Arc::clone(pills));
@@ -154,7 +153,12 @@ fn build(pipelines: Vec<Pipeline>, stores: impl redrive::Stores + 'static) -> Re
     builder.build().map_err(|error| build_failed(&error))
 }
 
-fn pipeline_of(config: &PipelineConfig, sink: WebhookSink, health: HealthLog, log: &FailureLog) -> Pipeline {
+fn pipeline_of(
+    config: &PipelineConfig,
+    sink: Arc<dyn Sink>,
+    health: HealthLog,
+    log: &FailureLog,
+) -> Pipeline {
     let log = log.clone();
     let pipeline = Pipeline::new(&config.name)
         .policy(config.policy.clone())
@@ -163,7 +167,7 @@ fn pipeline_of(config: &PipelineConfig, sink: WebhookSink, health: HealthLog, lo
         .ordering(config.ordering)
         .after_dead(config.after_dead)
         .max_pending(config.max_pending)
-        .sink(sink)
+        .dyn_sink(sink)
         .breaker(config.breaker.clone())
         .guard(config.guard.clone())
         .on_stuck(super::stuck::leave)
@@ -215,7 +219,7 @@ fn service(config: &Config, redrive: &Redrive, dir: Option<&Path>) -> Result<Ser
         let engine = config.engine.kind.name().to_owned();
         let source = pipeline.source.clone();
         let readers = readers(config, source.as_deref().unwrap_or(&pipeline.name));
-        Some(Served { handle, intake, sink: "webhook".to_owned(), engine, source, readers })
+        Some(Served { handle, intake, engine, source, readers })
     });
     // Where several processes share the letters, a name must not mean something else to each of them.
     let naming = match dir.filter(|_| config.engine.kind == EngineKind::Kafka) {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use hyper::body::Incoming;
 use hyper::{Response, Uri};
-use redrive::{Call, Endpoint, Failure, Message, Sink};
+use redrive::{Call, Delivery, Endpoint, Failure, Message, Sink};
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::{self, Answer};
@@ -149,15 +149,35 @@ impl WebhookSink {
 }
 
 impl Sink for WebhookSink {
-    async fn deliver(&self, call: Call) -> Result<(), Failure> {
-        let endpoint = match &self.target {
-            Target::Fixed(url) => url.clone(),
-            Target::PerMessage(source) => source
-                .endpoint(&call.message)
-                .map_err(|fault| Failure::permanent(WebhookError::Endpoint(fault)))?,
-        };
-        let outcome = self.exchange(&call, &endpoint).await;
-        outcome.map_err(|failure| failure.note("endpoint_hash", self.hash.of(&endpoint.to_string())))
+    fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move {
+            let endpoint = match &self.target {
+                Target::Fixed(url) => url.clone(),
+                Target::PerMessage(source) => source
+                    .endpoint(&call.message)
+                    .map_err(|fault| Failure::permanent(WebhookError::Endpoint(fault)))?,
+            };
+            let outcome = self.exchange(&call, &endpoint).await;
+            outcome.map_err(|failure| failure.note("endpoint_hash", self.hash.of(&endpoint.to_string())))
+        })
+    }
+
+    fn name(&self) -> &'static str {
+        "webhook"
+    }
+
+    /// The origin alone: for many webhooks the path is the key.
+    fn target(&self) -> Option<String> {
+        Some(match &self.target {
+            Target::Fixed(url) => {
+                format!(
+                    "{}://{}",
+                    url.scheme_str().unwrap_or("http"),
+                    url.authority().map_or("", |a| a.as_str())
+                )
+            }
+            Target::PerMessage(_) => "the endpoint that each message names".to_owned(),
+        })
     }
 
     fn per_endpoint(&self) -> Option<u32> {

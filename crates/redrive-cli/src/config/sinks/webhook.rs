@@ -2,18 +2,45 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
+use redrive::Sink;
 use redrive_core::pace::RATE_MIN;
 use redrive_core::{Pick, rate};
-use redrive_sinks::webhook::options::HeaderFrom;
-use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions};
+use redrive_sinks::webhook::options::{HeaderFrom, PER_ENDPOINT};
+use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions, WebhookSink};
 
+use super::super::fault::Fault;
+use super::super::keys::TableKeys;
+use super::super::named::Named;
+use super::super::reader::{Reader, Section};
+use super::super::secrets::{self, is_secret_header};
+use super::super::tree::{At, Data};
+use super::super::words::{quoted, without_secrets};
 use super::classes;
-use super::fault::Fault;
-use super::named::Named;
-use super::reader::{Reader, Section};
-use super::secrets::{self, is_secret_header};
-use super::tree::{At, Data};
+use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+
+pub(super) const KIND: SinkKind = SinkKind {
+    name: "webhook",
+    tables: &[TableKeys {
+        path: "pipeline.sink.webhook",
+        keys: &[
+            "url",
+            "endpoint",
+            "headers",
+            "ca_file",
+            "timeout",
+            "concurrency",
+            "per_endpoint",
+            "per_endpoint_rate",
+            "allow_private_addresses",
+            "classes",
+        ],
+    }],
+    open_tables: &["pipeline.sink.webhook.headers", "pipeline.sink.webhook.classes"],
+    read,
+};
 
 const PER_ENDPOINT_MAX: u32 = 10_000;
 
@@ -67,7 +94,7 @@ pub struct WebhookConfig {
 
 impl HeaderConfig {
     /// The header as a sink takes it.
-    pub(super) fn setting(&self) -> (String, HeaderFrom) {
+    pub(in super::super) fn setting(&self) -> (String, HeaderFrom) {
         let value = match &self.value {
             HeaderValue::Plain(secret) => HeaderFrom::Text(secret.clone()),
             HeaderValue::File(path) => HeaderFrom::File(path.clone()),
@@ -95,9 +122,7 @@ impl WebhookConfig {
         Ok(options)
     }
 
-    /// What was read, and whether it says where messages go. If it does not, a place-holder does, so that the rest can
-    /// be checked in the same run.
-    pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> (Self, bool) {
+    fn read(reader: &mut Reader, section: &Section<'_>) -> (Self, bool) {
         reader.unknown_keys(section);
         let target = target(reader, section);
         let endpoint_at = section.at("endpoint");
@@ -116,6 +141,77 @@ impl WebhookConfig {
             target: target.unwrap_or_else(|| Target::Url("http://127.0.0.1/".to_owned())),
         };
         (webhook, has_target)
+    }
+}
+
+fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
+    let (settings, is_complete) = WebhookConfig::read(reader, section);
+    SinkRead { settings: Arc::new(settings), is_complete }
+}
+
+impl SinkSettings for WebhookConfig {
+    fn check(&self, timeout: Option<Duration>) -> Vec<SinkFault> {
+        match self.options() {
+            Ok(mut options) => {
+                options.timeout = timeout.unwrap_or(options.timeout);
+                options.check()
+            }
+            Err(faults) => faults,
+        }
+    }
+
+    fn build(&self, timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let faults = self.check(Some(timeout));
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let options = WebhookOptions { timeout, ..self.options()? };
+        let sink = WebhookSink::build(options).map_err(|fault| vec![fault])?;
+        Ok(Arc::new(sink))
+    }
+
+    fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values = vec![match &self.target {
+            Target::Url(url) => ("url", quoted(&without_secrets(url))),
+            Target::Endpoint(pick) => ("endpoint", quoted(&pick.to_string())),
+        }];
+        if !self.headers.is_empty() {
+            let headers: Vec<String> = self
+                .headers
+                .iter()
+                .map(|header| match &header.value {
+                    HeaderValue::Plain(_) => format!("{} = \"…\"", header.name),
+                    HeaderValue::File(path) => {
+                        format!("{}_file = {}", header.name, quoted(&path.display().to_string()))
+                    }
+                })
+                .collect();
+            values.push(("headers", format!("{{ {} }}", headers.join(", "))));
+        }
+        values.extend(self.ca_file.iter().map(|path| ("ca_file", quoted(&path.display().to_string()))));
+        let per_endpoint = self.per_endpoint.or(match &self.target {
+            Target::Url(_) => None,
+            Target::Endpoint(_) => Some(PER_ENDPOINT),
+        });
+        values.extend(per_endpoint.map(|limit| ("per_endpoint", limit.to_string())));
+        values.extend(self.per_endpoint_rate.iter().map(|rate| ("per_endpoint_rate", quoted(rate))));
+        values.push(("allow_private_addresses", self.allow_private_addresses.to_string()));
+        if !self.classes.is_empty() {
+            let rows = self.classes.iter();
+            let classes: Vec<String> =
+                rows.map(|(case, meaning)| format!("\"{case}\" = {}", quoted(meaning))).collect();
+            values.push(("classes", format!("{{ {} }}", classes.join(", "))));
+        }
+        values
+    }
+
+    fn reachable_at(&self) -> ReachableAt<'_> {
+        match &self.target {
+            Target::Url(url) => ReachableAt::Url(url),
+            Target::Endpoint(_) => {
+                ReachableAt::Nobody("each message brings its own endpoint; none was asked")
+            }
+        }
     }
 }
 
@@ -180,7 +276,7 @@ fn target(reader: &mut Reader, section: &Section<'_>) -> Option<Target> {
     endpoint.map(Target::Endpoint)
 }
 
-pub(super) fn headers(
+pub(in super::super) fn headers(
     reader: &mut Reader,
     section: &Section<'_>,
     endpoint: Option<&At>,
@@ -250,23 +346,6 @@ pub(super) fn headers(
         headers.push((header, entry.key_at.clone()));
     }
     headers.into_iter().map(|(header, _)| header).collect()
-}
-
-/// A fix of the sink in the words of the file: its settings get the names they have there.
-pub(super) fn in_table(fix: &str, name_of: impl Fn(&str) -> String) -> String {
-    let offers = fix.split(", or ").map(|offer| {
-        for verb in ["remove", "rename it to"] {
-            let name = offer.strip_prefix(verb).and_then(|rest| rest.strip_prefix(" `")?.strip_suffix('`'));
-            if let Some(name) = name {
-                return format!("{verb} `{}`", name_of(name));
-            }
-        }
-        match offer.split_once(" = ") {
-            Some((name, value)) => format!("{} = {value}", name_of(name)),
-            None => offer.to_owned(),
-        }
-    });
-    offers.collect::<Vec<_>>().join(", or ")
 }
 
 fn is_header_name(name: &str) -> bool {
