@@ -177,7 +177,10 @@ fn sink_section<'t>(reader: &mut Reader, section: &Section<'t>, at: &At) -> Opti
         let names: Vec<String> = sinks.iter().map(|entry| format!("`{}`", entry.key)).collect();
         let problem = format!("it has {} sinks, {}; exactly one delivers", sinks.len(), names.join(" and "));
         let places = sinks.iter().map(|entry| entry.key_at.clone()).collect();
-        reader.fault(section, Fault::line("sink", problem, "", places));
+        let known = sinks.iter().all(|entry| registry::NAMES.contains(&entry.key.as_str()));
+        let keep: Vec<String> = sinks.iter().map(|entry| format!("`sink.{}`", entry.key)).collect();
+        let fix = if known { format!("keep {}", keep.join(" or ")) } else { String::new() };
+        reader.fault(section, Fault::line("sink", problem, fix, places));
     }
     // Sinks that are planned are not spelling mistakes.
     let is_planned = |name: &str| PLANNED.contains(&name) && !registry::NAMES.contains(&name);
