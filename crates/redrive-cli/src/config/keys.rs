@@ -176,8 +176,20 @@ pub fn is_plain(key: &str) -> bool {
     let known = TABLES.iter().any(|table| table.keys.contains(&last));
     // Tables hold anything, and the path of an address is a secret with many services.
     let may_hold_secrets = [
-        "headers", "kafka", "webhook", "stdout", "sink", "server", "pipeline", "engine", "token", "url",
-        "alert", "command",
+        "headers",
+        "auth",
+        "kafka",
+        "webhook",
+        "stdout",
+        "sink",
+        "token_url",
+        "server",
+        "pipeline",
+        "engine",
+        "token",
+        "url",
+        "alert",
+        "command",
     ];
     known && !may_hold_secrets.contains(&last)
 }

@@ -22,6 +22,7 @@ mod pipeline;
 mod policy;
 mod secrets;
 mod server;
+pub mod server_tls;
 pub mod sinks;
 
 pub mod default;

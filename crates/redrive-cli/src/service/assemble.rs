@@ -14,13 +14,13 @@ use redrive::{
 };
 use redrive_server::alerts::AlertKind;
 use redrive_server::log::FailureLog;
-use redrive_server::{Intake, Readers, Served, ServerOptions, Service, Token};
+use redrive_server::{Intake, Readers, Served, ServerOptions, ServerTls, Service, Token};
 
 use super::alerts::{Pills, watch};
 use super::health_log::HealthLog;
 use super::{orphans, tokens};
 use crate::args::Global;
-use crate::config::{AlertConfig, Config, EngineKind, PipelineConfig};
+use crate::config::{AlertConfig, Config, EngineKind, PipelineConfig, server_tls};
 use crate::exit::{Exit, Failed};
 
 /// Everything that is to run, not running yet.
@@ -29,6 +29,8 @@ pub struct Assembled {
     pub redrive: Redrive,
     pub service: Service,
     pub server: ServerOptions,
+    /// The certificate of the server and its files, to be read again on SIGHUP.
+    pub tls_files: Option<(ServerTls, (PathBuf, PathBuf))>,
     /// What opening the stores has found, for the log.
     pub findings: Vec<String>,
     pub alerts: Vec<AlertConfig>,
@@ -43,6 +45,10 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let pills = Arc::new(Pills::default());
     let health = HealthLog::default();
     let (pipelines, tokens) = prepare(config, global, &pills, &health)?;
+    let files = config.server.tls.clone();
+    let tls = files.as_ref().map(|(cert, key)| server_tls::read(cert, key));
+    let tls = tls.transpose().map_err(|fault| Failed::usage(fault.problem))?.map(ServerTls::new);
+    let tls_files = tls.clone().zip(files);
     let (redrive, findings) = match config.engine.kind {
         EngineKind::Memory => (build(pipelines, MemoryStores::new())?, Vec::new()),
         EngineKind::Embedded => {
@@ -65,13 +71,14 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
         None => vec![tokens::made(&config.engine)?],
     };
     let server = ServerOptions {
+        tls,
         listen: config.server.listen,
         tokens,
         reads: config.server.reads,
         ..ServerOptions::default()
     };
     let (alerts, dir) = (config.alerts.clone(), watch::watched_dir(config));
-    Ok(Assembled { redrive, service, server, findings, alerts, pills, dir })
+    Ok(Assembled { redrive, service, server, tls_files, findings, alerts, pills, dir })
 }
 
 #[cfg(feature = "kafka")]
@@ -119,13 +126,6 @@ fn prepare(
     health: &HealthLog,
 ) -> Result<(Vec<Pipeline>, Option<Vec<Token>>), Failed> {
     let mut wrong = Vec::new();
-    if config.server.tls.is_some() {
-        wrong.push(
-            "`server.tls_cert_file` is set, and this build serves no TLS\n  fix: put a proxy with TLS in front, and \
-             listen on loopback"
-                .to_owned(),
-        );
-    }
     let mut pipelines = Vec::new();
     for pipeline in &config.pipelines {
         match pipeline.sink.settings.build(pipeline.policy.timeout()) {

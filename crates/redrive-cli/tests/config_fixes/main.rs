@@ -128,7 +128,8 @@ const ADVICE: &[&str] = &[
     "a readable file with the value",
     "a PEM file with the certificates of your authority",
     "correct its path",
-    "put a proxy with TLS in front",
+    "a PEM file with a certificate that is valid now, and its private key",
+    "a readable file with ",
     "write [[",
 ];
 

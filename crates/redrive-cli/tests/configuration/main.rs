@@ -189,6 +189,14 @@ times_baseline = 11
 endpoint = "header:x-endpoint"
 headers = { x-key_file = "/run/key" }
 ca_file = "/run/ca.pem"
+client_cert_file = "/run/client.pem"
+client_key_file = "/run/client.key"
+auth = { kind = "oauth2", token_url = "https://login.example/token", client_id = "shop", client_secret_file = "/run/client", scopes = ["hooks"] }
+signing_secret_file = "/run/whsec"
+endpoint_secrets_file = "/run/secrets"
+endpoint_secret = "header:x-secret"
+format = "cloudevents"
+limit_by = "tenant"
 per_endpoint = 3
 per_endpoint_rate = "600/m"
 allow_private_addresses = true
@@ -234,6 +242,9 @@ fn what_config_show_prints_is_the_whole_configuration() {
         "kafka",
         "tls_cert_file",
         "tls_key_file",
+        "user",
+        "password_file",
+        "token_file",
     ];
     for key in redrive_cli::config::keys::TABLES.iter().flat_map(|table| table.keys) {
         let forms = [format!("{key} = "), format!("{key}]"), format!(".{key}.")];
