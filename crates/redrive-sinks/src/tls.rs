@@ -107,6 +107,7 @@ pub(crate) fn is_own_refused(error: &(dyn Error + 'static)) -> bool {
         Alert::CertificateUnknown,
         Alert::UnknownCA,
         Alert::AccessDenied,
+        Alert::DecryptError,
         Alert::CertificateRequired,
     ];
     matches!(find::<rustls::Error>(error), Some(rustls::Error::AlertReceived(alert)) if refused.contains(alert))

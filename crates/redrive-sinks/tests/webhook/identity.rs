@@ -17,6 +17,8 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::server::{Seen, Server, deliver, failure, order, response, serve, sink, to};
 
+static TLS12: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS12];
+
 fn file(dir: &TempDir, name: &str, content: &str) -> PathBuf {
     let path = dir.path().join(name);
     std::fs::write(&path, content).unwrap();
@@ -153,7 +155,8 @@ impl Authority {
         }
     }
 
-    /// A server that wants certificates of this authority, and what it sees.
+    /// A server that wants certificates of this authority, and what it sees. Without HTTP/2 it speaks TLS 1.2, where a
+    /// refused certificate fails the handshake; with TLS 1.3 the client may see only a closed connection.
     async fn server(&self, http2: bool) -> (u16, Server) {
         use rustls::pki_types::CertificateDer;
         use rustls::pki_types::pem::PemObject;
@@ -164,8 +167,9 @@ impl Authority {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
             .build()
             .unwrap();
-        let config =
-            ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(if http2 { rustls::ALL_VERSIONS } else { TLS12 })
+            .unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let chain = vec![CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()];
         let mut config = config.with_client_cert_verifier(verifier).with_single_cert(chain, key).unwrap();
