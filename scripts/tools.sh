@@ -46,3 +46,6 @@ fi
 
 # 64 MB, a quarter of a minute. Without it one test is skipped, so it is not worth a failure.
 scripts/page.sh install || say "without Chromium the test of the page in a browser is skipped"
+
+# Half a minute. Without them the test of signatures by the reference libraries is skipped.
+scripts/webhook-libs.sh || say "without the libraries of Standard Webhooks the test of signatures by them is skipped"

@@ -36,7 +36,7 @@ fn the_default_file_names_every_key_and_no_other() {
     let named: BTreeSet<(String, String)> =
         default::settings().into_iter().map(|setting| (setting.table, setting.key)).collect();
     let tables: BTreeSet<&str> = keys::TABLES.iter().map(|table| table.path).collect();
-    for table in keys::TABLES {
+    for table in keys::TABLES.iter() {
         for key in table.keys {
             let path =
                 if table.path.is_empty() { (*key).to_owned() } else { format!("{}.{key}", table.path) };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive::{Call, Failure, Sink};
+use redrive::{Call, Delivery, Failure, Sink};
 pub use redrive_faults::pill::{Death, STUCK};
 use redrive_lab::kafka::applier::Applier;
 use redrive_lab::kafka::orders;
@@ -30,16 +30,18 @@ pub struct Swallower {
 }
 
 impl Sink for Swallower {
-    async fn deliver(&self, call: Call) -> Result<(), Failure> {
-        let Some(pill) = self.pill else { return self.applier.deliver(call).await };
-        if call.message.payload().and_then(orders::number) == Some(pill.order) {
-            if call.attempt < pill.from_attempt {
-                return Err(Failure::transient("503 service unavailable"));
+    fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move {
+            let Some(pill) = self.pill else { return self.applier.deliver(call).await };
+            if call.message.payload().and_then(orders::number) == Some(pill.order) {
+                if call.attempt < pill.from_attempt {
+                    return Err(Failure::transient("503 service unavailable"));
+                }
+                tokio::time::sleep(PILL_AFTER).await;
+                pill.death.come();
             }
-            tokio::time::sleep(PILL_AFTER).await;
-            pill.death.come();
-        }
-        tokio::time::sleep(TAKES).await;
-        self.applier.deliver(call).await
+            tokio::time::sleep(TAKES).await;
+            self.applier.deliver(call).await
+        })
     }
 }

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use redrive::{
-    BreakerSettings, Call, Failure, HealthChange, Pipeline, PipelineHandle, Policy, Redrive, Sink,
+    BreakerSettings, Call, Delivery, Failure, HealthChange, Pipeline, PipelineHandle, Policy, Redrive, Sink,
 };
 use redrive_core::breaker::{BreakerState, Change};
 use tokio::sync::oneshot;
@@ -66,21 +66,23 @@ pub struct Downstream {
 struct Door(Arc<Downstream>);
 
 impl Sink for Door {
-    async fn deliver(&self, _call: Call) -> Result<(), Failure> {
-        let seen = &*self.0;
-        let running = seen.running.fetch_add(1, SeqCst) + 1;
-        seen.most_running.fetch_max(running, SeqCst);
-        let is_down = seen.is_down.load(SeqCst);
-        if !is_down {
-            tokio::time::sleep(Duration::from_micros(seen.takes_us.load(SeqCst))).await;
-        }
-        seen.running.fetch_sub(1, SeqCst);
-        if is_down {
-            seen.refused.fetch_add(1, SeqCst);
-            return Err(Failure::transient("503 service unavailable"));
-        }
-        seen.served.fetch_add(1, SeqCst);
-        Ok(())
+    fn deliver(&self, _call: Call) -> Delivery<'_> {
+        Box::pin(async move {
+            let seen = &*self.0;
+            let running = seen.running.fetch_add(1, SeqCst) + 1;
+            seen.most_running.fetch_max(running, SeqCst);
+            let is_down = seen.is_down.load(SeqCst);
+            if !is_down {
+                tokio::time::sleep(Duration::from_micros(seen.takes_us.load(SeqCst))).await;
+            }
+            seen.running.fetch_sub(1, SeqCst);
+            if is_down {
+                seen.refused.fetch_add(1, SeqCst);
+                return Err(Failure::transient("503 service unavailable"));
+            }
+            seen.served.fetch_add(1, SeqCst);
+            Ok(())
+        })
     }
 }
 

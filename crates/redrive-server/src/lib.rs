@@ -26,6 +26,7 @@ pub mod readiness;
 pub mod server;
 pub mod service;
 mod state;
+pub mod tls;
 
 pub mod auth;
 mod caller;
@@ -64,4 +65,5 @@ pub use readers::Readers;
 pub use readiness::{Phase, Readiness};
 pub use server::Server;
 pub use service::{Served, Service};
+pub use tls::ServerTls;
 pub use token::{Scope, Token, TokenError};

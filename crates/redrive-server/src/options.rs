@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::auth::Unguarded;
+use crate::tls::ServerTls;
 use crate::token::Token;
 
 /// Settings of a server; the defaults are those of `redrive processor`.
@@ -12,6 +13,8 @@ use crate::token::Token;
 pub struct ServerOptions {
     pub listen: SocketAddr,
     pub tokens: Vec<Token>,
+    /// Plain HTTP without it.
+    pub tls: Option<ServerTls>,
     /// Who may read without a token.
     pub reads: Reads,
     /// Names beside localhost under which reads on loopback are open; see [`crate::auth`].
@@ -34,6 +37,7 @@ impl Default for ServerOptions {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7333)),
             tokens: Vec::new(),
+            tls: None,
             reads: Reads::default(),
             hosts: Vec::new(),
             body_bytes_max: 64 * 1024 * 1024,

@@ -88,12 +88,25 @@ impl Server {
             };
             let connection = Arc::clone(&place.connection);
             let serve = Serve { router: router.clone(), connection: Arc::clone(&connection) };
-            let stream = Stream::new(stream, Arc::clone(&connection));
-            let watched = graceful.watch(builder.serve_connection(TokioIo::new(stream), serve));
+            let (builder, watcher, tls) = (builder.clone(), graceful.watcher(), options.tls.clone());
             tokio::spawn(async move {
-                tokio::select! {
+                let moved = Arc::clone(&connection);
+                let served = async move {
                     // A client that breaks off is its own business.
-                    _ = watched => {}
+                    match tls {
+                        None => {
+                            let io = TokioIo::new(Stream::new(stream, moved));
+                            let _ = watcher.watch(builder.serve_connection(io, serve)).await;
+                        }
+                        Some(tls) => {
+                            let Ok(stream) = tls.accept(stream).await else { return };
+                            let io = TokioIo::new(Stream::new(stream, moved));
+                            let _ = watcher.watch(builder.serve_connection(io, serve)).await;
+                        }
+                    }
+                };
+                tokio::select! {
+                    () = served => {}
                     () = connection.evicted.notified() => {}
                 }
                 drop(place);

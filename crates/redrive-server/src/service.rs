@@ -16,8 +16,6 @@ pub struct Served {
     pub handle: PipelineHandle,
     /// Where ids and tenants of new messages come from.
     pub intake: Intake,
-    /// The kind of its sink: `webhook`, `handler`, …
-    pub sink: String,
     /// The kind of its engine: `embedded`, `memory`, …
     pub engine: String,
     /// The topic its messages come from, where they do not come over this API.
@@ -31,7 +29,6 @@ impl Served {
         Self {
             handle,
             intake: Intake::default(),
-            sink: "handler".to_owned(),
             engine: "embedded".to_owned(),
             source: None,
             readers: Readers::default(),

@@ -23,13 +23,18 @@ pub struct SecretError {
 impl Secret {
     /// Reads a secret from a file, without the white space around it: editors end a file with a newline.
     pub fn read(path: &Path) -> Result<Self, SecretError> {
+        Self::read_up_to(path, FILE_BYTES_MAX)
+    }
+
+    /// The same for a file that may be larger, or has to be smaller.
+    pub(crate) fn read_up_to(path: &Path, bytes_max: u64) -> Result<Self, SecretError> {
         let failed = |problem: String| SecretError { path: path.to_owned(), problem };
         let file = File::open(path).map_err(|error| failed(error.to_string()))?;
         let mut text = String::new();
-        let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+        let read = file.take(bytes_max + 1).read_to_string(&mut text);
         read.map_err(|error| failed(error.to_string()))?;
-        if text.len() as u64 > FILE_BYTES_MAX {
-            return Err(failed(format!("it has more than {FILE_BYTES_MAX} bytes, which is no secret")));
+        if text.len() as u64 > bytes_max {
+            return Err(failed(format!("it has more than {bytes_max} bytes, which is no secret")));
         }
         if text.trim().is_empty() {
             return Err(failed("the file is empty".to_owned()));

@@ -5,14 +5,24 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 
 use crate::fault::SinkFault;
+use crate::webhook::ClientCertificate;
 
 /// The client's side of TLS. Trusted are the authorities of the file alone, or Mozilla's list.
 pub fn client(ca_file: Option<&Path>) -> Result<ClientConfig, SinkFault> {
+    client_with(ca_file, None)
+}
+
+/// The same, with a certificate of our own for receivers that ask for one.
+pub fn client_with(
+    ca_file: Option<&Path>,
+    own: Option<&ClientCertificate>,
+) -> Result<ClientConfig, SinkFault> {
     let mut roots = RootCertStore::empty();
     match ca_file {
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
@@ -27,7 +37,80 @@ pub fn client(ca_file: Option<&Path>) -> Result<ClientConfig, SinkFault> {
     let config = config.map_err(|error| {
         SinkFault::of("ca_file", "", format!("TLS could not be set up: {error}"), "report this as a bug")
     })?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    let config = config.with_root_certificates(roots);
+    let Some(ClientCertificate { cert_file, key_file }) = own else {
+        return Ok(config.with_no_client_auth());
+    };
+    let fault = |key: &str, path: &Path, problem: String| {
+        let value = path.display().to_string();
+        let problem = format!("`{key}` is {value:?}, but {problem}");
+        SinkFault::of(
+            key,
+            &value,
+            problem,
+            "a PEM file with a certificate that is valid now, and its private key",
+        )
+    };
+    let chain = certificates(cert_file).map_err(|problem| fault("client_cert_file", cert_file, problem))?;
+    let key = private_key(key_file).map_err(|problem| fault("client_key_file", key_file, problem))?;
+    config.with_client_auth_cert(chain, key).map_err(|error| {
+        fault("client_key_file", key_file, format!("it is not the key of the certificate: {error}"))
+    })
+}
+
+/// The certificates of a PEM file, the own one first. One that has expired is refused.
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found = CertificateDer::pem_file_iter(path).map_err(|error| error.to_string())?;
+    let chain: Result<Vec<_>, _> = found.collect();
+    let chain = chain.map_err(|error| format!("it is not PEM: {error}"))?;
+    let own = chain.first().ok_or("there is no certificate in it")?;
+    match validity(own) {
+        Some(problem) => Err(problem.to_owned()),
+        None => Ok(chain),
+    }
+}
+
+/// The private key of a PEM file.
+pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
+        rustls::pki_types::pem::Error::NoItemsFound => "there is no private key in it".to_owned(),
+        other => other.to_string(),
+    })
+}
+
+/// Whether a certificate has expired or is not valid yet. Nothing else about it is judged: that is for the other side.
+fn validity(certificate: &CertificateDer<'_>) -> Option<&'static str> {
+    let mut roots = RootCertStore::empty();
+    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().take(1).cloned());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().ok()?;
+    let error = verifier.verify_client_cert(certificate, &[], UnixTime::now()).err()?;
+    match error {
+        rustls::Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        ) => Some(handshake(&error)),
+        _ => None,
+    }
+}
+
+/// Whether the other side refused the certificate that we showed, or missed one.
+pub(crate) fn is_own_refused(error: &(dyn Error + 'static)) -> bool {
+    use rustls::AlertDescription as Alert;
+    let refused = [
+        Alert::BadCertificate,
+        Alert::UnsupportedCertificate,
+        Alert::CertificateRevoked,
+        Alert::CertificateExpired,
+        Alert::CertificateUnknown,
+        Alert::UnknownCA,
+        Alert::AccessDenied,
+        Alert::DecryptError,
+        Alert::CertificateRequired,
+    ];
+    matches!(find::<rustls::Error>(error), Some(rustls::Error::AlertReceived(alert)) if refused.contains(alert))
 }
 
 fn read_roots(path: &Path, roots: &mut RootCertStore) -> Result<(), String> {

@@ -18,6 +18,7 @@ use crate::engine::{
     LetterState, MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob, ReplayTarget,
 };
 use crate::figures::Figures;
+use crate::handler::SinkDescription;
 use crate::run::built::Built;
 use crate::run::clock::Clock;
 use crate::run::command::{Command, Gate};
@@ -76,6 +77,11 @@ impl PipelineHandle {
 
     pub fn ordering(&self) -> Ordering {
         self.built.ordering
+    }
+
+    /// What delivers the messages: a handler or a sink, and where to.
+    pub fn sink(&self) -> &SinkDescription {
+        &self.built.handler.description
     }
 
     /// Handlers that may run at once.

@@ -63,12 +63,27 @@ pub struct Call {
     pub origin: Option<SourcePlace>,
 }
 
-/// Delivers messages to somewhere outside: a handler that also wants to know which attempt this is.
+/// One delivery under way, as [`Sink::deliver`] returns it: `Box::pin(async move { … })`.
+pub type Delivery<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
+
+/// Delivers messages to somewhere outside: a handler that also wants to know which attempt this is, and that describes
+/// itself to the engine, to `status` and to the API.
 ///
 /// The future is dropped when the pipeline's timeout has passed, and at the end of the drain time; what it began may then
 /// have had its effect.
 pub trait Sink: Send + Sync + 'static {
-    fn deliver(&self, call: Call) -> impl Future<Output = Result<(), Failure>> + Send;
+    fn deliver(&self, call: Call) -> Delivery<'_>;
+
+    /// The kind of sink, one word: `webhook`. Shown by `status` and in the API.
+    fn name(&self) -> &'static str {
+        "custom"
+    }
+
+    /// Where messages go, in words that anybody may read: `https://example.com`, `json:/url of each message`. Never a path,
+    /// a token or another secret.
+    fn target(&self) -> Option<String> {
+        None
+    }
 
     /// For a sink with an endpoint per message: how many calls may run at once against one of them. `None` for a sink
     /// with one endpoint for all.
@@ -104,7 +119,22 @@ pub trait Sink: Send + Sync + 'static {
     }
 }
 
-pub(crate) type Attempting = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+pub(crate) type Attempting = Delivery<'static>;
+
+/// What delivers the messages of a pipeline, as `status` and the API show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinkDescription {
+    /// The kind: `handler` for a function, otherwise [`Sink::name`].
+    pub name: &'static str,
+    /// [`Sink::target`].
+    pub target: Option<String>,
+}
+
+impl SinkDescription {
+    fn of_handler() -> Self {
+        Self { name: "handler", target: None }
+    }
+}
 
 /// A call as the runner has it. The pipeline's name is borrowed, so that only a sink pays for a copy of it.
 pub(crate) struct Calling<'a> {
@@ -122,6 +152,7 @@ pub(crate) struct AnyHandler {
     pub(crate) router: Option<Router>,
     pub(crate) one_endpoint: bool,
     pub(crate) execution: Execution,
+    pub(crate) description: SinkDescription,
 }
 
 impl AnyHandler {
@@ -135,17 +166,18 @@ impl AnyHandler {
             router: None,
             one_endpoint: false,
             execution: Execution::InProcess,
+            description: SinkDescription::of_handler(),
         }
     }
 
-    pub(crate) fn sink(sink: impl Sink) -> Self {
-        let sink = Arc::new(sink);
+    pub(crate) fn sink(sink: Arc<dyn Sink>) -> Self {
         let router = sink.per_endpoint().map(|per_endpoint| {
             let rate = sink.per_endpoint_rate().filter(|rate| rate::is_sound(*rate));
             let sink = Arc::clone(&sink);
             Router::new(per_endpoint, rate, move |message| sink.endpoint(message))
         });
         let one_endpoint = sink.is_one_endpoint();
+        let description = SinkDescription { name: sink.name(), target: sink.target() };
         let execution = if sink.runs_in_process() { Execution::InProcess } else { Execution::Elsewhere };
         Self {
             start: Arc::new(move |calling| {
@@ -157,6 +189,7 @@ impl AnyHandler {
             router,
             one_endpoint,
             execution,
+            description,
         }
     }
 
@@ -170,6 +203,7 @@ impl AnyHandler {
             router: None,
             one_endpoint: false,
             execution: Execution::InProcess,
+            description: SinkDescription::of_handler(),
         }
     }
 
@@ -222,10 +256,12 @@ mod tests {
     }
 
     impl Sink for Picky {
-        async fn deliver(&self, call: Call) -> Result<(), Failure> {
-            tokio::task::yield_now().await;
-            assert_eq!((call.attempt, call.replays, &*call.pipeline), (3, 1, "orders"));
-            if call.message.id() == self.refused { Err(Failure::permanent("bad")) } else { Ok(()) }
+        fn deliver(&self, call: Call) -> Delivery<'_> {
+            Box::pin(async move {
+                tokio::task::yield_now().await;
+                assert_eq!((call.attempt, call.replays, &*call.pipeline), (3, 1, "orders"));
+                if call.message.id() == self.refused { Err(Failure::permanent("bad")) } else { Ok(()) }
+            })
         }
     }
 
@@ -245,7 +281,7 @@ mod tests {
                 async move { if bad { Err(Failure::permanent("bad")) } else { Ok(()) } }
             }),
             AnyHandler::borrowing(Stateful { refused: "bad".into() }),
-            AnyHandler::sink(Picky { refused: "bad".into() }),
+            AnyHandler::sink(Arc::new(Picky { refused: "bad".into() })),
             AnyHandler::owning(move |m: Message| {
                 let refused = refused.clone();
                 async move { if m.id() == refused { Err(Failure::permanent("bad")) } else { Ok(()) } }

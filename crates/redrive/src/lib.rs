@@ -49,7 +49,7 @@ pub use engine::{
 pub use failure::{Failure, TimedOut};
 pub use figures::{Figures, Histogram};
 pub use handle::{HandleError, PipelineHandle, Resume};
-pub use handler::{Call, Handler, MessageExt, Sink};
+pub use handler::{Call, Delivery, Handler, MessageExt, Sink, SinkDescription};
 pub use redrive::Redrive;
 pub use run::clock::{Clock, VirtualClock, WallClock};
 pub use run::hooks::DeadLetter;

@@ -11,7 +11,9 @@ use std::time::Duration;
 use redrive::dispatch::routes::Router;
 use redrive::dispatch::{Machine, ProtectionSettings};
 use redrive::engine::StoreOptions;
-use redrive::{Call, Endpoint, Failure, MemoryStores, Message, Pipeline, Policy, Reason, Redrive, Sink};
+use redrive::{
+    Call, Delivery, Endpoint, Failure, MemoryStores, Message, Pipeline, Policy, Reason, Redrive, Sink,
+};
 use redrive_core::{Class, FailureKind, GuardSettings};
 use support::service::{Answer, Called, STEP, Service};
 use support::{at_rest, guarded, message};
@@ -35,13 +37,15 @@ struct Moody {
 }
 
 impl Sink for Moody {
-    async fn deliver(&self, call: Call) -> Result<(), Failure> {
-        if call.message.id() != "bad" {
-            return Ok(());
-        }
-        self.calls.fetch_add(1, SeqCst);
-        self.go_on.notified().await;
-        Err(Failure::transient("connection reset").of_kind(FailureKind::Reset).ambiguous())
+    fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move {
+            if call.message.id() != "bad" {
+                return Ok(());
+            }
+            self.calls.fetch_add(1, SeqCst);
+            self.go_on.notified().await;
+            Err(Failure::transient("connection reset").of_kind(FailureKind::Reset).ambiguous())
+        })
     }
 }
 

@@ -11,8 +11,8 @@ use redrive::dispatch::{CallId, Ended, Machine, Parked, Start};
 use redrive::engine::conformance::Rng;
 use redrive::engine::{Engine, Event, Memory, NewMessage, StoreOptions, Verdict};
 use redrive::{
-    Call, Embedded, Failure, LetterState, MemoryStores, Message, Mode, Ordering, Pipeline, Policy, Reason,
-    Redrive, Sink, Time, VirtualClock,
+    Call, Delivery, Embedded, Failure, LetterState, MemoryStores, Message, Mode, Ordering, Pipeline, Policy,
+    Reason, Redrive, Sink, Time, VirtualClock,
 };
 use redrive_core::Random;
 use support::{at_rest, guarded, keyed, message, until};
@@ -354,10 +354,12 @@ struct Flaky {
 }
 
 impl Sink for Flaky {
-    async fn deliver(&self, call: Call) -> Result<(), Failure> {
-        assert_eq!(&*call.pipeline, "p");
-        self.seen.lock().unwrap().push((call.message.id().to_owned(), call.attempt, call.replays));
-        if call.attempt <= self.fails { Err(Failure::transient("503")) } else { Ok(()) }
+    fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move {
+            assert_eq!(&*call.pipeline, "p");
+            self.seen.lock().unwrap().push((call.message.id().to_owned(), call.attempt, call.replays));
+            if call.attempt <= self.fails { Err(Failure::transient("503")) } else { Ok(()) }
+        })
     }
 }
 

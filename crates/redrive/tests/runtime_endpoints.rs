@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redrive::{
-    BreakerSettings, Call, Endpoint, Failure, MemoryStores, Message, Pipeline, Policy, Redrive, Sink,
+    BreakerSettings, Call, Delivery, Endpoint, Failure, MemoryStores, Message, Pipeline, Policy, Redrive,
+    Sink,
 };
 use support::{at_rest, guarded, message};
 
@@ -47,31 +48,33 @@ impl World {
 }
 
 impl Sink for Many {
-    async fn deliver(&self, call: Call) -> Result<(), Failure> {
-        let to = endpoint(&call.message);
-        {
-            let mut running = self.world.running.lock().unwrap();
-            let (now, most) = running.entry(to.clone()).or_default();
-            *now += 1;
-            *most = (*most).max(*now);
-        }
-        let is_first = {
-            let mut calls = self.world.calls.lock().unwrap();
-            calls.push((to.clone(), Instant::now()));
-            calls.iter().filter(|(other, _)| *other == to).count() == 1
-        };
-        tokio::time::sleep(Duration::from_millis(if to == "slow" { 100 } else { 1 })).await;
-        self.world.running.lock().unwrap().get_mut(&to).unwrap().0 -= 1;
-        let repaired = self.world.repaired.load(SeqCst);
-        let outcome = match to.as_str() {
-            "down" if !repaired => Err(Failure::transient("503")),
-            "busy" if is_first => Err(Failure::rate_limited(Duration::from_millis(500), "429")),
-            _ => Ok(()),
-        };
-        if outcome.is_ok() {
-            self.world.ended.lock().unwrap().push(to);
-        }
-        outcome
+    fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move {
+            let to = endpoint(&call.message);
+            {
+                let mut running = self.world.running.lock().unwrap();
+                let (now, most) = running.entry(to.clone()).or_default();
+                *now += 1;
+                *most = (*most).max(*now);
+            }
+            let is_first = {
+                let mut calls = self.world.calls.lock().unwrap();
+                calls.push((to.clone(), Instant::now()));
+                calls.iter().filter(|(other, _)| *other == to).count() == 1
+            };
+            tokio::time::sleep(Duration::from_millis(if to == "slow" { 100 } else { 1 })).await;
+            self.world.running.lock().unwrap().get_mut(&to).unwrap().0 -= 1;
+            let repaired = self.world.repaired.load(SeqCst);
+            let outcome = match to.as_str() {
+                "down" if !repaired => Err(Failure::transient("503")),
+                "busy" if is_first => Err(Failure::rate_limited(Duration::from_millis(500), "429")),
+                _ => Ok(()),
+            };
+            if outcome.is_ok() {
+                self.world.ended.lock().unwrap().push(to);
+            }
+            outcome
+        })
     }
 
     fn per_endpoint(&self) -> Option<u32> {

@@ -44,8 +44,8 @@ fn by_name(m: &Message, attempt_is_late: bool) -> Result<(), Failure> {
 struct ByName;
 
 impl redrive::Sink for ByName {
-    async fn deliver(&self, call: redrive::Call) -> Result<(), Failure> {
-        by_name(&call.message, call.attempt > 1)
+    fn deliver(&self, call: redrive::Call) -> redrive::Delivery<'_> {
+        Box::pin(async move { by_name(&call.message, call.attempt > 1) })
     }
 }
 

@@ -6,7 +6,9 @@ mod support;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
-use redrive::{Call, Endpoint, Failure, FailureKind, MemoryStores, Message, Pipeline, Redrive, Sink};
+use redrive::{
+    Call, Delivery, Endpoint, Failure, FailureKind, MemoryStores, Message, Pipeline, Redrive, Sink,
+};
 use support::{guarded, quick, until};
 
 /// Everything goes to one origin. Messages are named `ENDPOINT-NUMBER`, and endpoints of `evil` fail.
@@ -17,12 +19,14 @@ struct Gateway {
 }
 
 impl Sink for Gateway {
-    async fn deliver(&self, call: Call) -> Result<(), Failure> {
-        if call.message.id().starts_with("evil") {
-            return Err((self.failure)());
-        }
-        self.delivered.lock().unwrap().push(call.message.id().to_owned());
-        Ok(())
+    fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move {
+            if call.message.id().starts_with("evil") {
+                return Err((self.failure)());
+            }
+            self.delivered.lock().unwrap().push(call.message.id().to_owned());
+            Ok(())
+        })
     }
 
     fn per_endpoint(&self) -> Option<u32> {

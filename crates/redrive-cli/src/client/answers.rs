@@ -40,6 +40,8 @@ pub struct Pipelines {
 pub struct PipelineView {
     pub name: String,
     pub paused: bool,
+    pub sink: String,
+    pub target: Option<String>,
     pub pending: Pending,
     pub letters: LetterCounts,
     pub oldest_pending: Option<Instant>,

@@ -43,7 +43,7 @@ pub fn with_api(
     let config = Nearby::find(global, out)?;
     let place: Place = match &global.url {
         Some(url) => url.parse(),
-        None => place_of(config.listen).parse(),
+        None => place_of(config.listen, config.tls).parse(),
     }
     .map_err(|fault: PlaceFault| Failed::usage(fault.to_string()))?;
     let token = token(global, &config.dir, &place)?;
@@ -61,6 +61,8 @@ pub fn with_api(
 #[derive(Debug)]
 struct Nearby {
     listen: SocketAddr,
+    /// Whether it serves TLS.
+    tls: bool,
     dir: PathBuf,
 }
 
@@ -84,21 +86,27 @@ impl Nearby {
         Ok(config.map_or_else(
             || Self {
                 listen: ServerConfig::default().listen,
+                tls: false,
                 dir: environment.dir.map_or_else(|| EngineConfig::default().dir, PathBuf::from),
             },
-            |config| Self { listen: config.server.listen, dir: config.engine.dir },
+            |config| Self {
+                listen: config.server.listen,
+                tls: config.server.tls.is_some(),
+                dir: config.engine.dir,
+            },
         ))
     }
 }
 
 /// Where to knock for a processor that listens there: one that listens everywhere is on this machine too.
-fn place_of(listen: SocketAddr) -> String {
+fn place_of(listen: SocketAddr, tls: bool) -> String {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    format!("http://{}", SocketAddr::new(ip, listen.port()))
+    let scheme = if tls { "https" } else { "http" };
+    format!("{scheme}://{}", SocketAddr::new(ip, listen.port()))
 }
 
 /// Runs a future on this thread. Client commands wait for one thing at a time.
@@ -134,7 +142,7 @@ mod tests {
             ("[::]:8080", "http://[::1]:8080"),
             ("10.0.0.7:7333", "http://10.0.0.7:7333"),
         ] {
-            assert_eq!(place_of(listen.parse().unwrap()), place);
+            assert_eq!(place_of(listen.parse().unwrap(), false), place);
             assert!(place.parse::<Place>().is_ok());
         }
     }

@@ -17,6 +17,7 @@ pub mod producer;
 pub mod resume;
 pub mod send;
 pub mod status;
+pub mod webhook;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -70,6 +71,8 @@ pub enum Command {
     Config(config::Args),
     /// Print and verify a store of the embedded engine, without changing it
     Journal(journal::Args),
+    /// Check the signature of a webhook
+    Webhook(webhook::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
 }
@@ -94,6 +97,7 @@ pub fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Audit(args) => audit::run(args, global, out),
         Command::Config(args) => config::run(args, global, out),
         Command::Journal(args) => journal::run(args, global, out),
+        Command::Webhook(args) => webhook::run(args, out),
         Command::Completions(args) => completions::run(args, &mut Cli::command(), out),
     }
 }

@@ -76,6 +76,7 @@ fn process(config: &Config, is_worker: bool, global: &Global, out: &mut Output) 
 fn started(config: &Config, global: &Global, address: SocketAddr, out: &mut Output) {
     let forgets = config.engine.kind == EngineKind::Memory;
     let token = token_line(config, global);
+    let scheme = if config.server.tls.is_some() { "https" } else { "http" };
     // People read it as text, everybody else as lines of the log; nobody needs it twice.
     if log::is_read_by_people() {
         for pipeline in &config.pipelines {
@@ -85,7 +86,7 @@ fn started(config: &Config, global: &Global, address: SocketAddr, out: &mut Outp
             let label = out.paint_note(Style::Warning, "warning:");
             out.note(&format!("{label} {FORGETS}"));
         }
-        out.note(&format!("API and page http://{address}/ · {token}"));
+        out.note(&format!("API and page {scheme}://{address}/ · {token}"));
         return;
     }
     for pipeline in &config.pipelines {
@@ -94,7 +95,7 @@ fn started(config: &Config, global: &Global, address: SocketAddr, out: &mut Outp
     if forgets {
         tracing::warn!("{FORGETS}");
     }
-    let page = format!("http://{address}/");
+    let page = format!("{scheme}://{address}/");
     tracing::info!(%address, page, token, pipelines = config.pipelines.len(), "ready");
 }
 

@@ -100,6 +100,9 @@ pub fn write(json: &Value, view: &PipelineView, now: Time, out: &mut Output) -> 
     for line in condition::lines(&view.condition) {
         out.line(&format!("  {line}"))?;
     }
+    if let Some(target) = &view.target {
+        out.line(&format!("  delivers to {target} ({})", view.sink))?;
+    }
     out.line(&format!("  {}", done(view)))?;
     recent(view).map_or(Ok(()), |recent| out.line(&format!("  {recent}")))
 }

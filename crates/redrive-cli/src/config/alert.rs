@@ -12,8 +12,9 @@ use redrive_sinks::{Secret, SinkFault, WebhookOptions};
 use super::fault::Fault;
 use super::named::Named;
 use super::reader::{Reader, Section};
+use super::sinks::webhook::{self, HeaderConfig};
 use super::tree::At;
-use super::webhook::{self, HeaderConfig, in_table};
+use super::words::in_table;
 
 const EVERY_DEFAULT: Duration = Duration::from_mins(15);
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);

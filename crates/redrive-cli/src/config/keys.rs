@@ -1,6 +1,10 @@
 //! Every key there is, by table. The parser reads no key that is not here, and the default file names each.
 
+use std::sync::LazyLock;
+
 use redrive_core::nearest::nearest;
+
+use super::sinks::registry::{self, SINKS};
 
 /// One table and the keys it takes.
 #[derive(Clone, Copy, Debug)]
@@ -11,15 +15,16 @@ pub struct TableKeys {
 }
 
 /// Tables whose keys are the user's own: header names, statuses, settings of a client library.
-pub const OPEN_TABLES: [&str; 5] = [
-    "alert.headers",
-    "engine.kafka",
-    "pipeline.attempts_for",
-    "pipeline.sink.webhook.headers",
-    "pipeline.sink.webhook.classes",
-];
+pub static OPEN_TABLES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let own = ["alert.headers", "engine.kafka", "pipeline.attempts_for"];
+    own.into_iter().chain(SINKS.iter().flat_map(|sink| sink.open_tables.iter().copied())).collect()
+});
 
-pub const TABLES: &[TableKeys] = &[
+/// Every table; those of sinks are declared with the sink.
+pub static TABLES: LazyLock<Vec<TableKeys>> =
+    LazyLock::new(|| OWN.iter().chain(SINKS.iter().flat_map(|sink| sink.tables)).copied().collect());
+
+const OWN: &[TableKeys] = &[
     TableKeys { path: "", keys: &["engine", "server", "pipeline", "alert"] },
     TableKeys {
         path: "engine",
@@ -89,22 +94,7 @@ pub const TABLES: &[TableKeys] = &[
     TableKeys { path: "pipeline.breaker.slow", keys: &["window", "failures", "counts", "action"] },
     TableKeys { path: "pipeline.crash", keys: &["threshold", "window"] },
     TableKeys { path: "pipeline.guard", keys: &["share", "over", "times_baseline"] },
-    TableKeys { path: "pipeline.sink", keys: &["webhook"] },
-    TableKeys {
-        path: "pipeline.sink.webhook",
-        keys: &[
-            "url",
-            "endpoint",
-            "headers",
-            "ca_file",
-            "timeout",
-            "concurrency",
-            "per_endpoint",
-            "per_endpoint_rate",
-            "allow_private_addresses",
-            "classes",
-        ],
-    },
+    TableKeys { path: "pipeline.sink", keys: &registry::NAMES },
     TableKeys {
         path: "alert",
         keys: &[
@@ -186,7 +176,19 @@ pub fn is_plain(key: &str) -> bool {
     let known = TABLES.iter().any(|table| table.keys.contains(&last));
     // Tables hold anything, and the path of an address is a secret with many services.
     let may_hold_secrets = [
-        "headers", "kafka", "webhook", "sink", "server", "pipeline", "engine", "token", "url", "alert",
+        "headers",
+        "auth",
+        "kafka",
+        "webhook",
+        "stdout",
+        "sink",
+        "token_url",
+        "server",
+        "pipeline",
+        "engine",
+        "token",
+        "url",
+        "alert",
         "command",
     ];
     known && !may_hold_secrets.contains(&last)
@@ -214,7 +216,7 @@ mod tests {
             let (parent, key) = table.path.rsplit_once('.').unwrap_or(("", table.path));
             assert!(of(parent).is_some_and(|keys| keys.contains(&key)), "{}", table.path);
         }
-        for path in OPEN_TABLES {
+        for path in OPEN_TABLES.iter() {
             let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));
             assert!(of(parent).is_some_and(|keys| keys.contains(&key)), "{path}");
         }

@@ -1,13 +1,14 @@
 //! `[[pipeline]]`: one source with its sink, policy and dead letters.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::name::{self, NameFault};
 use redrive::{AfterDead, Ordering};
 use redrive_core::profiles;
 use redrive_core::{BreakerSettings, GuardSettings, Pick, Policy, PolicySettings, duration};
-use redrive_sinks::{SinkFault, WebhookOptions};
+use redrive_sinks::SinkFault;
 
 use super::engine::{EngineConfig, EngineKind};
 use super::fault::Fault;
@@ -16,11 +17,15 @@ use super::kafka::{KafkaConfig, Part};
 use super::named::Named;
 use super::policy;
 use super::reader::{Reader, Section};
+use super::sinks::SinkConfig;
+use super::sinks::registry::{self, SINKS, SinkKind};
 use super::tree::{At, Data, Table};
-use super::webhook::{WebhookConfig, in_table};
+use super::words::in_table;
 
 /// How long an id is remembered, unless set.
 pub const DEDUP_DEFAULT: Duration = Duration::from_hours(24);
+/// Sinks that will come.
+const PLANNED: [&str; 4] = ["webpush", "apns", "fcm", "command"];
 const DEDUP_MAX: Duration = Duration::from_hours(24 * 366);
 
 /// A pipeline with nothing left to guess.
@@ -47,12 +52,6 @@ pub struct PipelineConfig {
     pub sink: SinkConfig,
     /// Where each given value came from, by its dotted key.
     pub(super) given: BTreeMap<String, At>,
-}
-
-/// What delivers.
-#[derive(Clone, Debug)]
-pub enum SinkConfig {
-    Webhook(WebhookConfig),
 }
 
 pub(super) struct Found {
@@ -102,18 +101,22 @@ impl PipelineConfig {
         }
 
         let sink_section = sink_section(reader, section, at);
-        let sink = sink_section.as_ref().map(|sink| WebhookConfig::read(reader, sink));
-        let (settings, policy) = policy::read(reader, section, sink_section.as_ref());
+        let sink = sink_section.as_ref().map(|(kind, sink)| (kind.name, (kind.read)(reader, sink)));
+        let (settings, policy) = policy::read(reader, section, sink_section.as_ref().map(|(_, sink)| sink));
         let mut given = BTreeMap::new();
         collect(section.table, "", &mut given);
-        if let Some((webhook, _)) = &sink {
+        if let Some((kind, read)) = &sink {
             // A policy with faults of its own says nothing about the limit of an attempt.
             let timeout = policy.as_ref().map(Policy::timeout);
-            let (options, given) = (webhook.options(), given.clone());
-            let look = move || webhook_faults(options.clone(), timeout, &given);
+            let (kind, settings, given) = (*kind, Arc::clone(&read.settings), given.clone());
+            let look = move || {
+                let faults = settings.check(timeout);
+                faults.iter().map(|fault| sink_fault(fault, kind, &given)).collect()
+            };
             reader.named.push(Named::new(section.part_name(), look));
         }
-        let sink = sink.and_then(|(webhook, has_target)| has_target.then_some(webhook));
+        let sink = sink.filter(|(_, read)| read.is_complete);
+        let sink = sink.map(|(kind, read)| SinkConfig { kind, settings: read.settings });
         let (ordering, after_dead) = order(reader, section);
         only(reader, section, ordering, engine.kafka.as_ref());
         let topic = (engine.kind == EngineKind::Kafka)
@@ -145,7 +148,7 @@ impl PipelineConfig {
                 dedup,
                 breaker,
                 guard,
-                sink: SinkConfig::Webhook(sink),
+                sink,
                 given,
             }),
             _ => None,
@@ -159,8 +162,8 @@ impl PipelineConfig {
     }
 }
 
-/// The one sink of a pipeline.
-fn sink_section<'t>(reader: &mut Reader, section: &Section<'t>, at: &At) -> Option<Section<'t>> {
+/// The one sink of a pipeline, with its table.
+fn sink_section<'t>(reader: &mut Reader, section: &Section<'t>, at: &At) -> Option<(SinkKind, Section<'t>)> {
     let fix = "add [pipeline.sink.webhook] with url = \"http://127.0.0.1:8000/hook\"";
     let Some(sink) = reader.table(section, "sink") else {
         if section.get("sink").is_none() {
@@ -169,21 +172,25 @@ fn sink_section<'t>(reader: &mut Reader, section: &Section<'t>, at: &At) -> Opti
         }
         return None;
     };
-    // Sinks that are planned are not spelling mistakes; two of any kind are one too many.
-    let planned = ["webpush", "apns", "fcm", "command"];
     let sinks: Vec<_> = sink.table.entries.iter().collect();
     if sinks.len() > 1 {
         let names: Vec<String> = sinks.iter().map(|entry| format!("`{}`", entry.key)).collect();
         let problem = format!("it has {} sinks, {}; exactly one delivers", sinks.len(), names.join(" and "));
         let places = sinks.iter().map(|entry| entry.key_at.clone()).collect();
-        reader.fault(section, Fault::line("sink", problem, "", places));
+        let known = sinks.iter().all(|entry| registry::NAMES.contains(&entry.key.as_str()));
+        let keep: Vec<String> = sinks.iter().map(|entry| format!("`sink.{}`", entry.key)).collect();
+        let fix = if known { format!("keep {}", keep.join(" or ")) } else { String::new() };
+        reader.fault(section, Fault::line("sink", problem, fix, places));
     }
-    for entry in sinks.iter().filter(|entry| planned.contains(&entry.key.as_str())) {
-        let problem = format!("`sink.{}` is not built yet; `webhook` is", entry.key);
+    // Sinks that are planned are not spelling mistakes.
+    let is_planned = |name: &str| PLANNED.contains(&name) && !registry::NAMES.contains(&name);
+    for entry in sinks.iter().filter(|entry| is_planned(&entry.key)) {
+        let built = registry::NAMES.map(|name| format!("`{name}`")).join(" and ");
+        let problem = format!("`sink.{}` is not built yet; {built} are", entry.key);
         reader.fault(section, Fault::line("sink", problem, "", vec![entry.key_at.clone()]));
     }
-    let strange = sinks.iter().any(|entry| !planned.contains(&entry.key.as_str()) && entry.key != "webhook");
-    if strange {
+    let is_known = |name: &str| is_planned(name) || registry::NAMES.contains(&name);
+    if !sinks.iter().all(|entry| is_known(&entry.key)) {
         reader.unknown_keys(&sink);
     }
     if sinks.is_empty() {
@@ -192,7 +199,8 @@ fn sink_section<'t>(reader: &mut Reader, section: &Section<'t>, at: &At) -> Opti
             Fault::line("sink", "`sink` is empty", fix, section.at("sink").into_iter().collect()),
         );
     }
-    reader.table(&sink, "webhook")
+    let kind = SINKS.into_iter().find(|kind| sink.get(kind.name).is_some())?;
+    reader.table(&sink, kind.name).map(|table| (kind, table))
 }
 
 /// The same text as the library's `build()`.
@@ -273,35 +281,16 @@ fn collect(table: &Table, prefix: &str, into: &mut BTreeMap<String, At>) {
     }
 }
 
-fn webhook_faults(
-    options: Result<WebhookOptions, Vec<SinkFault>>,
-    timeout: Option<Duration>,
-    given: &BTreeMap<String, At>,
-) -> Vec<Fault> {
-    let faults = match options {
-        Ok(mut options) => {
-            options.timeout = timeout.unwrap_or(options.timeout);
-            options.check()
-        }
-        Err(faults) => faults,
-    };
-    faults.iter().map(|fault| webhook_fault(fault, given)).collect()
-}
-
 /// What the sink says, under the key and at the place where it was set.
-fn webhook_fault(fault: &SinkFault, given: &BTreeMap<String, At>) -> Fault {
-    let (key, at) = place(&fault.key, given);
+fn sink_fault(fault: &SinkFault, kind: &str, given: &BTreeMap<String, At>) -> Fault {
+    let inside = |key: &str| format!("sink.{kind}.{key}");
+    let (key, at) = place(&fault.key, inside(&fault.key), given);
     let problem = fault.problem.replace(&format!("`{}`", fault.key), &format!("`{key}`"));
     let fix = in_table(&fault.fix, |name| if name == fault.key { key.clone() } else { inside(name) });
     Fault::line(key, problem, fix, at.into_iter().collect())
 }
 
-fn inside(key: &str) -> String {
-    format!("sink.webhook.{key}")
-}
-
-fn place(key: &str, given: &BTreeMap<String, At>) -> (String, Option<At>) {
-    let inside = inside(key);
+fn place(key: &str, inside: String, given: &BTreeMap<String, At>) -> (String, Option<At>) {
     let of_file = format!("{inside}_file");
     // Names of headers are lower case by now; a time limit stands in the sink or in the pipeline.
     let found = given.iter().find(|(name, _)| {

@@ -40,7 +40,7 @@ pub(super) fn read(
         Err(faults) => {
             for fault in faults.0 {
                 if !unread.contains(&fault.key) {
-                    let fault = placed(section, sink.map(|sink| sink.table), fault);
+                    let fault = placed(section, sink, fault);
                     reader.fault(section, fault);
                 }
             }
@@ -139,9 +139,9 @@ fn limits(
     for key in ["timeout", "concurrency"] {
         let places = [section.at(key), sink.and_then(|sink| sink.at(key))];
         if let [Some(own), Some(of_sink)] = places {
-            let problem =
-                format!("both `{key}` and `sink.webhook.{key}` are set, and both say the same thing");
-            let fix = format!("keep `{key}` or `sink.webhook.{key}`");
+            let in_sink = sink.map(|sink| sink.name(key)).unwrap_or_default();
+            let problem = format!("both `{key}` and `{in_sink}` are set, and both say the same thing");
+            let fix = format!("keep `{key}` or `{in_sink}`");
             let fault = Fault::line(key, problem, fix, vec![own, of_sink]);
             reader.fault(section, fault);
         }
@@ -169,12 +169,12 @@ fn within_sink_limit(reader: &mut Reader, section: &Section<'_>, timeout: Set<St
 }
 
 /// A fault of the validator, at the place of its key.
-fn placed(section: &Section<'_>, sink: Option<&Table>, fault: PolicyFault) -> Fault {
+fn placed(section: &Section<'_>, sink: Option<&Section<'_>>, fault: PolicyFault) -> Fault {
     let PolicyFault { key, problem, fix, item, .. } = fault;
     let table = section.table;
-    let in_sink = find(table, &key, item).is_none().then(|| find(sink?, &key, item)).flatten();
-    if let Some(at) = in_sink {
-        let name = format!("sink.webhook.{key}");
+    let in_sink = || sink.and_then(|sink| Some((find(sink.table, &key, item)?, sink.name(&key))));
+    let in_sink = find(table, &key, item).is_none().then(in_sink).flatten();
+    if let Some((at, name)) = in_sink {
         let problem = problem.replacen(&key, &name, 1);
         let fix = match section.example(&name).filter(|_| fix.starts_with("write it like")) {
             Some(example) => example,

@@ -4,14 +4,12 @@ use redrive_core::duration::print;
 use redrive_core::policy::BudgetRate;
 use redrive_core::profiles::{self, Profile};
 use redrive_core::{Class, Schedule};
-use redrive_sinks::webhook::options::PER_ENDPOINT;
 
-use super::pipeline::{PipelineConfig, SinkConfig};
+use super::pipeline::PipelineConfig;
 use super::resolved::{Origin, Resolved, ResolvedTable, place};
 use super::resolved_health;
 use super::source::Source;
-use super::webhook::{HeaderValue, Target, WebhookConfig};
-use super::words::{after_dead_name, ordering_name, quoted, without_secrets};
+use super::words::{after_dead_name, ordering_name, quoted};
 
 impl PipelineConfig {
     /// The profile that the rest is laid over.
@@ -102,7 +100,7 @@ impl PipelineConfig {
         put("after_dead", quoted(after_dead_name(self.after_dead)), Origin::Default);
         put("classify", quoted(if policy.classify() { "on" } else { "off" }), Origin::Default);
         put("mode", quoted(policy.mode().name()), of_profile(true));
-        let of_sink = |key: &str| given(&format!("sink.webhook.{key}")).unwrap_or(Origin::Default);
+        let of_sink = |key: &str| given(&format!("sink.{}.{key}", self.sink.kind)).unwrap_or(Origin::Default);
         let (of_concurrency, of_timeout) = (of_sink("concurrency"), of_sink("timeout"));
         put("concurrency", policy.concurrency().to_string(), of_concurrency);
         put("timeout", quoted(&print(policy.timeout())), of_timeout);
@@ -121,17 +119,18 @@ impl PipelineConfig {
         let crash = format!("{{ threshold = {}, window = {window} }}", policy.crash_threshold());
         put("crash", crash, Origin::Default);
 
-        let SinkConfig::Webhook(webhook) = &self.sink;
-        let sink =
-            webhook_lines(webhook, &|key| given(&format!("sink.webhook.{key}")).unwrap_or(Origin::Default));
+        let values = self.sink.settings.values().into_iter();
+        let sink = values.map(|(key, value)| Resolved { key: key.to_owned(), value, origin: of_sink(key) });
+        let sink = ResolvedTable { header: self.sink.header(), lines: sink.collect() };
         let mut tables = vec![ResolvedTable { header: "[[pipeline]]".to_owned(), lines }];
         tables.extend(resolved_health::tables(self, &given));
-        tables.push(ResolvedTable { header: "[pipeline.sink.webhook]".to_owned(), lines: sink });
+        tables.push(sink);
         tables
     }
 
     /// What was set over the profile, for the head of a report: `profile tiered, edited: retries 3`.
     pub fn edits(&self) -> Vec<String> {
+        let in_sink = |key: &str| format!("sink.{}.{key}", self.sink.kind);
         let of_policy = |key: &&String| {
             let first = key.split('.').next().unwrap_or_default();
             [
@@ -146,11 +145,11 @@ impl PipelineConfig {
                 "hold_max",
             ]
             .contains(&first)
-                || key.as_str() == "sink.webhook.timeout"
+                || **key == in_sink("timeout")
         };
         let mut edits: Vec<String> = Vec::new();
         for key in self.given.keys().filter(of_policy) {
-            let first = key.trim_start_matches("sink.webhook.").split('.').next().unwrap_or_default();
+            let first = key.trim_start_matches(&in_sink("")).split('.').next().unwrap_or_default();
             let text = match first {
                 "retries" => format!("retries {}", self.policy.retries()),
                 "attempts" => format!("attempts {}", self.policy.attempts()),
@@ -166,46 +165,4 @@ impl PipelineConfig {
         }
         edits
     }
-}
-
-fn webhook_lines(webhook: &WebhookConfig, origin: &dyn Fn(&str) -> Origin) -> Vec<Resolved> {
-    let line = |key: &str, value: String| Resolved { key: key.to_owned(), value, origin: origin(key) };
-    let mut lines = vec![match &webhook.target {
-        Target::Url(url) => line("url", quoted(&without_secrets(url))),
-        Target::Endpoint(pick) => line("endpoint", quoted(&pick.to_string())),
-    }];
-    if !webhook.headers.is_empty() {
-        let headers: Vec<String> = webhook
-            .headers
-            .iter()
-            .map(|header| match &header.value {
-                HeaderValue::Plain(_) => format!("{} = \"…\"", header.name),
-                HeaderValue::File(path) => {
-                    format!("{}_file = {}", header.name, quoted(&path.display().to_string()))
-                }
-            })
-            .collect();
-        lines.push(line("headers", format!("{{ {} }}", headers.join(", "))));
-    }
-    if let Some(path) = &webhook.ca_file {
-        lines.push(line("ca_file", quoted(&path.display().to_string())));
-    }
-    let per_endpoint = webhook.per_endpoint.or(match &webhook.target {
-        Target::Url(_) => None,
-        Target::Endpoint(_) => Some(PER_ENDPOINT),
-    });
-    if let Some(per_endpoint) = per_endpoint {
-        lines.push(line("per_endpoint", per_endpoint.to_string()));
-    }
-    if let Some(rate) = &webhook.per_endpoint_rate {
-        lines.push(line("per_endpoint_rate", quoted(rate)));
-    }
-    lines.push(line("allow_private_addresses", webhook.allow_private_addresses.to_string()));
-    if !webhook.classes.is_empty() {
-        let rows = webhook.classes.iter();
-        let classes: Vec<String> =
-            rows.map(|(case, meaning)| format!("\"{case}\" = {}", quoted(meaning))).collect();
-        lines.push(line("classes", format!("{{ {} }}", classes.join(", "))));
-    }
-    lines
 }

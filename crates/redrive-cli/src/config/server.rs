@@ -11,6 +11,7 @@ use super::fault::Fault;
 use super::named::Named;
 use super::reader::{Reader, Section};
 use super::secrets;
+use super::server_tls;
 use super::tree::At;
 
 pub const LISTEN_DEFAULT: SocketAddr =
@@ -58,9 +59,14 @@ impl ServerConfig {
         let key = reader.text(section, "tls_key_file");
         let tls = match (cert, key) {
             (Some(cert), Some(key)) => {
-                let at = cert.at;
-                reader.named.push(Named::new(Some("server"), move || vec![tls_fault(&at)]));
-                Some((cert.value.into(), key.value.into()))
+                let (cert_file, key_file) = (PathBuf::from(cert.value), PathBuf::from(key.value));
+                let (looked_at, at) = ((cert_file.clone(), key_file.clone()), [cert.at, key.at]);
+                let look = move || {
+                    let found = tls_fault(&looked_at.0, &looked_at.1, &at);
+                    found.into_iter().chain(secrets::exposed("tls_key_file", &looked_at.1, &at[1])).collect()
+                };
+                reader.named.push(Named::new(Some("server"), look));
+                Some((cert_file, key_file))
             }
             (None, None) => None,
             (given, other) => {
@@ -188,10 +194,11 @@ fn duplicates(reader: &mut Reader, section: &Section<'_>, tokens: &[TokenConfig]
     }
 }
 
-fn tls_fault(at: &At) -> Fault {
-    let problem = "`tls_cert_file` is set, and this build serves no TLS";
-    let fix = "put a proxy with TLS in front, and listen on loopback";
-    Fault::line("tls_cert_file", problem, fix, vec![at.clone()])
+fn tls_fault(cert_file: &Path, key_file: &Path, at: &[At; 2]) -> Option<Fault> {
+    let fault = server_tls::read(cert_file, key_file).err()?;
+    let at = if fault.key == "tls_cert_file" { &at[0] } else { &at[1] };
+    let fix = "a PEM file with a certificate that is valid now, and its private key";
+    Some(Fault::line(fault.key, fault.problem, fix, vec![at.clone()]))
 }
 
 fn token_fault(name: &str, secret_file: &Path, at: &At) -> Option<Fault> {

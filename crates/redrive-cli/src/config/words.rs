@@ -78,6 +78,23 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
+/// A fix of the sink in the words of the file: its settings get the names they have there.
+pub(super) fn in_table(fix: &str, name_of: impl Fn(&str) -> String) -> String {
+    let offers = fix.split(", or ").map(|offer| {
+        for verb in ["remove", "rename it to"] {
+            let name = offer.strip_prefix(verb).and_then(|rest| rest.strip_prefix(" `")?.strip_suffix('`'));
+            if let Some(name) = name {
+                return format!("{verb} `{}`", name_of(name));
+            }
+        }
+        match offer.split_once(" = ") {
+            Some((name, value)) => format!("{} = {value}", name_of(name)),
+            None => offer.to_owned(),
+        }
+    });
+    offers.collect::<Vec<_>>().join(", or ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

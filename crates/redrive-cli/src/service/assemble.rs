@@ -10,18 +10,17 @@ use redrive::engine::embedded::Tuning;
 use redrive::naming::Naming;
 use redrive::replay::Replays;
 use redrive::{
-    BuildError, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, WallClock,
+    BuildError, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, Sink, WallClock,
 };
 use redrive_server::alerts::AlertKind;
 use redrive_server::log::FailureLog;
-use redrive_server::{Intake, Readers, Served, ServerOptions, Service, Token};
-use redrive_sinks::WebhookSink;
+use redrive_server::{Intake, Readers, Served, ServerOptions, ServerTls, Service, Token};
 
 use super::alerts::{Pills, watch};
 use super::health_log::HealthLog;
-use super::{orphans, sink, tokens};
+use super::{orphans, tokens};
 use crate::args::Global;
-use crate::config::{AlertConfig, Config, EngineKind, PipelineConfig};
+use crate::config::{AlertConfig, Config, EngineKind, PipelineConfig, server_tls};
 use crate::exit::{Exit, Failed};
 
 /// Everything that is to run, not running yet.
@@ -30,6 +29,8 @@ pub struct Assembled {
     pub redrive: Redrive,
     pub service: Service,
     pub server: ServerOptions,
+    /// The certificate of the server and its files, to be read again on SIGHUP.
+    pub tls_files: Option<(ServerTls, (PathBuf, PathBuf))>,
     /// What opening the stores has found, for the log.
     pub findings: Vec<String>,
     pub alerts: Vec<AlertConfig>,
@@ -44,6 +45,10 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let pills = Arc::new(Pills::default());
     let health = HealthLog::default();
     let (pipelines, tokens) = prepare(config, global, &pills, &health)?;
+    let files = config.server.tls.clone();
+    let tls = files.as_ref().map(|(cert, key)| server_tls::read(cert, key));
+    let tls = tls.transpose().map_err(|fault| Failed::usage(fault.problem))?.map(ServerTls::new);
+    let tls_files = tls.clone().zip(files);
     let (redrive, findings) = match config.engine.kind {
         EngineKind::Memory => (build(pipelines, MemoryStores::new())?, Vec::new()),
         EngineKind::Embedded => {
@@ -66,13 +71,14 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
         None => vec![tokens::made(&config.engine)?],
     };
     let server = ServerOptions {
+        tls,
         listen: config.server.listen,
         tokens,
         reads: config.server.reads,
         ..ServerOptions::default()
     };
     let (alerts, dir) = (config.alerts.clone(), watch::watched_dir(config));
-    Ok(Assembled { redrive, service, server, findings, alerts, pills, dir })
+    Ok(Assembled { redrive, service, server, tls_files, findings, alerts, pills, dir })
 }
 
 #[cfg(feature = "kafka")]
@@ -120,16 +126,9 @@ fn prepare(
     health: &HealthLog,
 ) -> Result<(Vec<Pipeline>, Option<Vec<Token>>), Failed> {
     let mut wrong = Vec::new();
-    if config.server.tls.is_some() {
-        wrong.push(
-            "`server.tls_cert_file` is set, and this build serves no TLS\n  fix: put a proxy with TLS in front, and \
-             listen on loopback"
-                .to_owned(),
-        );
-    }
     let mut pipelines = Vec::new();
     for pipeline in &config.pipelines {
-        match sink::build(pipeline) {
+        match pipeline.sink.settings.build(pipeline.policy.timeout()) {
             Ok(sink) => {
                 let log = FailureLog::new(&pipeline.name, config.engine.kind == EngineKind::Kafka);
                 let pills = watches_pills(config, pipeline).then(|| Arc::clone(pills));
@@ -154,7 +153,12 @@ fn build(pipelines: Vec<Pipeline>, stores: impl redrive::Stores + 'static) -> Re
     builder.build().map_err(|error| build_failed(&error))
 }
 
-fn pipeline_of(config: &PipelineConfig, sink: WebhookSink, health: HealthLog, log: &FailureLog) -> Pipeline {
+fn pipeline_of(
+    config: &PipelineConfig,
+    sink: Arc<dyn Sink>,
+    health: HealthLog,
+    log: &FailureLog,
+) -> Pipeline {
     let log = log.clone();
     let pipeline = Pipeline::new(&config.name)
         .policy(config.policy.clone())
@@ -163,7 +167,7 @@ fn pipeline_of(config: &PipelineConfig, sink: WebhookSink, health: HealthLog, lo
         .ordering(config.ordering)
         .after_dead(config.after_dead)
         .max_pending(config.max_pending)
-        .sink(sink)
+        .dyn_sink(sink)
         .breaker(config.breaker.clone())
         .guard(config.guard.clone())
         .on_stuck(super::stuck::leave)
@@ -215,7 +219,7 @@ fn service(config: &Config, redrive: &Redrive, dir: Option<&Path>) -> Result<Ser
         let engine = config.engine.kind.name().to_owned();
         let source = pipeline.source.clone();
         let readers = readers(config, source.as_deref().unwrap_or(&pipeline.name));
-        Some(Served { handle, intake, sink: "webhook".to_owned(), engine, source, readers })
+        Some(Served { handle, intake, engine, source, readers })
     });
     // Where several processes share the letters, a name must not mean something else to each of them.
     let naming = match dir.filter(|_| config.engine.kind == EngineKind::Kafka) {

@@ -66,9 +66,11 @@ impl Desk {
             _ => "url = \"http://127.0.0.1:8000/orders\"",
         };
         let alert = if table == "alert" { "[[alert]]\nwebhook = \"http://127.0.0.1:9000/\"\n" } else { "" };
-        Document::parse(&format!(
-            "{engine}{token}[[pipeline]]\nname = \"orders\"\n{policy}\n[pipeline.sink.webhook]\n{target}\n{alert}"
-        ))
+        let sink = match table {
+            "pipeline.sink.stdout" => "[pipeline.sink.stdout]\n".to_owned(),
+            _ => format!("[pipeline.sink.webhook]\n{target}\n"),
+        };
+        Document::parse(&format!("{engine}{token}[[pipeline]]\nname = \"orders\"\n{policy}\n{sink}{alert}"))
     }
 }
 
@@ -126,7 +128,8 @@ const ADVICE: &[&str] = &[
     "a readable file with the value",
     "a PEM file with the certificates of your authority",
     "correct its path",
-    "put a proxy with TLS in front",
+    "a PEM file with a certificate that is valid now, and its private key",
+    "a readable file with ",
     "write [[",
 ];
 
@@ -206,7 +209,7 @@ fn try_all(desk: &Desk, document: &Document, failed: &mut Vec<String>) {
 fn whatever_is_written_for_a_key_its_fix_is_accepted() {
     let desk = Desk::new();
     let mut failed = Vec::new();
-    for table in TABLES {
+    for table in TABLES.iter() {
         for key in table.keys {
             let around = desk.around(table.path, key);
             let right = errors(&desk.read(&around.text()));

@@ -51,7 +51,7 @@ fn what_would_stop_a_processor_is_told_by_the_check() {
         (url("http://[::1/hunter2"), "`sink.webhook.url` cannot be used"),
         (
             format!("[server]\ntls_cert_file = \"c\"\ntls_key_file = \"k\"\n{ORDERS}"),
-            "this build serves no TLS",
+            "`tls_cert_file` is \"c\", but",
         ),
     ];
     for (text, problem) in cases {

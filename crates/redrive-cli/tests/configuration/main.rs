@@ -14,7 +14,7 @@ use redrive::{Failure, MemoryStores, Message, Pipeline, Policy, Redrive};
 use redrive_cli::Cli;
 use redrive_cli::commands::Command;
 use redrive_cli::config::{
-    Config, Environment, Faults, HeaderValue, Loaded, ProcessorFlags, SinkConfig, Source, Target, load,
+    Config, Environment, Faults, HeaderValue, Loaded, ProcessorFlags, Source, Target, WebhookConfig, load,
 };
 use redrive_cli::output::Paint;
 use redrive_server::{Reads, Scope};
@@ -68,7 +68,7 @@ fn the_smallest_file_gives_a_whole_configuration() {
         (orders.name.as_str(), orders.policy.attempts(), orders.policy.concurrency()),
         ("orders", 4, 64)
     );
-    let SinkConfig::Webhook(webhook) = &orders.sink;
+    let webhook: &WebhookConfig = orders.sink.settings_of().unwrap();
     assert!(matches!(&webhook.target, Target::Url(url) if url == "http://127.0.0.1:8000/orders"));
     assert_eq!(orders.dedup, Some(std::time::Duration::from_hours(24)));
 }
@@ -119,7 +119,7 @@ classes = { "404" = "gone", 5xx = "permanent", "409" = "ok", timeout = "permanen
     assert_eq!(push.policy.timeout(), std::time::Duration::from_secs(10));
     assert!(!push.policy.classify());
     assert_eq!((push.max_pending, push.dedup), (1_000, None));
-    let SinkConfig::Webhook(webhook) = &push.sink;
+    let webhook: &WebhookConfig = push.sink.settings_of().unwrap();
     assert_eq!(webhook.headers[1].value, HeaderValue::File("/run/auth".into()));
     assert_eq!(webhook.headers[1].name, "authorization");
     assert_eq!(webhook.classes[0], ("404".to_owned(), "gone".to_owned()));
@@ -189,6 +189,14 @@ times_baseline = 11
 endpoint = "header:x-endpoint"
 headers = { x-key_file = "/run/key" }
 ca_file = "/run/ca.pem"
+client_cert_file = "/run/client.pem"
+client_key_file = "/run/client.key"
+auth = { kind = "oauth2", token_url = "https://login.example/token", client_id = "shop", client_secret_file = "/run/client", scopes = ["hooks"] }
+signing_secret_file = "/run/whsec"
+endpoint_secrets_file = "/run/secrets"
+endpoint_secret = "header:x-secret"
+format = "cloudevents"
+limit_by = "tenant"
 per_endpoint = 3
 per_endpoint_rate = "600/m"
 allow_private_addresses = true
@@ -222,6 +230,7 @@ fn what_config_show_prints_is_the_whole_configuration() {
         "share_of_successes",
         "url",
         "webhook",
+        "stdout",
         "source",
         "brokers",
         "group",
@@ -233,6 +242,9 @@ fn what_config_show_prints_is_the_whole_configuration() {
         "kafka",
         "tls_cert_file",
         "tls_key_file",
+        "user",
+        "password_file",
+        "token_file",
     ];
     for key in redrive_cli::config::keys::TABLES.iter().flat_map(|table| table.keys) {
         let forms = [format!("{key} = "), format!("{key}]"), format!(".{key}.")];
@@ -288,6 +300,20 @@ fn what_excludes_each_other_is_told_with_both_places() {
     assert!(report.contains("both `url` and `endpoint` are set"), "{report}");
     let report = wrong(&format!("{ORDERS}[pipeline.sink.apns]\nkey = 1\n"));
     assert!(report.contains("it has 2 sinks, `webhook` and `apns`; exactly one delivers"), "{report}");
+}
+
+#[test]
+fn a_pipeline_may_print_its_messages_instead() {
+    let text = "[[pipeline]]\nname = \"orders\"\n[pipeline.sink.stdout]\ntimeout = \"5s\"\n";
+    let config = config(text);
+    assert_eq!(config.pipelines[0].policy.timeout(), std::time::Duration::from_secs(5));
+    let shown = shown(&config);
+    assert!(shown.contains("[pipeline.sink.stdout]") && shown.contains("timeout = \"5s\""), "{shown}");
+    let report = wrong(&text.replace("timeout", "timeot"));
+    assert!(
+        report.contains("unknown key `sink.stdout.timeot`; did you mean `sink.stdout.timeout`?"),
+        "{report}"
+    );
 }
 
 #[test]

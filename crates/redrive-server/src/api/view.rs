@@ -36,6 +36,9 @@ pub struct PipelineView<'a> {
     ordering: &'static str,
     engine: &'a str,
     sink: &'a str,
+    /// Where the sink delivers to, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<&'a str>,
     policy: PolicyView,
     pending: PendingView,
     letters: LetterCounts,
@@ -109,7 +112,8 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
             Ordering::Key => "key",
         },
         engine: &served.engine,
-        sink: &served.sink,
+        sink: served.handle.sink().name,
+        target: served.handle.sink().target.as_deref(),
         policy: PolicyView::of(served.handle.policy()),
         pending: PendingView {
             ready: counts.ready,

@@ -92,6 +92,10 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("ordering", text()),
             ("engine", text()),
             ("sink", text()),
+            (
+                "target",
+                json!({ "type": "string", "description": "Where the sink delivers to, in words; never a path or a secret." }),
+            ),
             ("policy", json!({ "type": "object" })),
             ("pending", counts()),
             ("letters", counts()),

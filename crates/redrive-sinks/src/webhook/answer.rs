@@ -11,6 +11,7 @@ use super::classes::Meaning;
 use super::text::Redactor;
 
 const CLASS: HeaderName = HeaderName::from_static("redrive-class");
+const DELIVERY: HeaderName = HeaderName::from_static("webhook-delivery");
 const REASON: HeaderName = HeaderName::from_static("redrive-reason");
 
 /// What is read of a body. A connection whose answer is longer is given up.
@@ -21,12 +22,23 @@ const EXCERPT_BYTES_MAX: usize = 256;
 const REASON_BYTES_MAX: usize = 200;
 const RETRY_AFTER_BYTES_MAX: usize = 64;
 
+/// What a receiver that fails a message asks for, in `webhook-delivery`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// Send nothing to this endpoint any more.
+    Disable,
+    /// Do not try this message again.
+    AbortMessage,
+}
+
 /// What a receiver said, cleaned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     /// `redrive-class`.
     pub(super) meaning: Option<Meaning>,
+    /// `webhook-delivery`.
+    pub(super) delivery: Option<Delivery>,
     /// `redrive-reason`, or the beginning of the body.
     pub(super) reason: String,
     /// `Retry-After` as it was written.
@@ -42,6 +54,11 @@ impl Answer {
         let meaning = first(headers, &CLASS).and_then(|value| std::str::from_utf8(value).ok());
         Self {
             status,
+            delivery: match first(headers, &DELIVERY).map(<[u8]>::trim_ascii) {
+                Some(b"disable") => Some(Delivery::Disable),
+                Some(b"abort-message") => Some(Delivery::AbortMessage),
+                _ => None,
+            },
             meaning: meaning.and_then(|name| Meaning::from_name(name.trim())),
             reason: clean(&REASON, REASON_BYTES_MAX).unwrap_or_default(),
             retry_after: clean(&RETRY_AFTER, RETRY_AFTER_BYTES_MAX),

@@ -23,11 +23,13 @@ pub enum Trouble {
     Reset,
     /// The address guard refused the address.
     Blocked,
+    /// The receiver refuses our client certificate.
+    Credential,
 }
 
 impl Trouble {
-    pub const ALL: [Self; 6] =
-        [Self::Timeout, Self::Refused, Self::Dns, Self::Tls, Self::Reset, Self::Blocked];
+    pub const ALL: [Self; 7] =
+        [Self::Timeout, Self::Refused, Self::Dns, Self::Tls, Self::Reset, Self::Blocked, Self::Credential];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,6 +39,7 @@ impl Trouble {
             Self::Tls => "tls",
             Self::Reset => "reset",
             Self::Blocked => "blocked",
+            Self::Credential => "credential",
         }
     }
 }
@@ -107,6 +110,7 @@ const TRANSIENT: Meaning = Meaning::Fails(Class::Transient);
 const LIMITED: Meaning = Meaning::Fails(Class::RateLimited);
 const PERMANENT: Meaning = Meaning::Fails(Class::Permanent);
 const GONE: Meaning = Meaning::Fails(Class::Gone);
+const CREDENTIAL: Meaning = Meaning::Fails(Class::Credential);
 
 /// The generic webhook. 404 is not `gone`: a route that is missing for a moment looks the same.
 const WEBHOOK: &[(Case, Meaning)] = &[
@@ -137,6 +141,7 @@ const WEBHOOK: &[(Case, Meaning)] = &[
     (Case::Trouble(Trouble::Tls), PERMANENT),
     (Case::Trouble(Trouble::Reset), TRANSIENT),
     (Case::Trouble(Trouble::Blocked), PERMANENT),
+    (Case::Trouble(Trouble::Credential), CREDENTIAL),
 ];
 
 /// Two lists and nothing else: what is on the list of retryable statuses is retried, every other failure is permanent.
@@ -161,6 +166,7 @@ const SEED_STRICT: &[(Case, Meaning)] = &[
     (Case::Trouble(Trouble::Tls), PERMANENT),
     (Case::Trouble(Trouble::Reset), TRANSIENT),
     (Case::Trouble(Trouble::Blocked), PERMANENT),
+    (Case::Trouble(Trouble::Credential), CREDENTIAL),
 ];
 
 /// What each status and each trouble means.

@@ -48,6 +48,8 @@ pub(super) fn pool(names: Names, guard: Guard, tls: ClientConfig) -> Pool {
         .with_tls_config(tls)
         .https_or_http()
         .enable_http1()
+        // Only where the receiver chooses it in the handshake.
+        .enable_http2()
         .wrap_connector(Connector { http, guard });
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())

@@ -5,10 +5,11 @@ use std::time::{Duration, SystemTime};
 use redrive::Failure;
 use redrive_core::{Class, FailureKind};
 
-use super::answer::Answer;
+use super::answer::{Answer, Delivery};
 use super::classes::{ClassTable, Meaning, Trouble};
 use super::endpoint::EndpointFault;
 use super::retry_after;
+use super::signing::SigningError;
 
 /// Why a delivery failed. Its text is what is kept with the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +23,9 @@ pub enum WebhookError {
     /// The message names no endpoint that can be sent to.
     #[error(transparent)]
     Endpoint(#[from] EndpointFault),
+    /// The request could not be signed.
+    #[error(transparent)]
+    Signing(#[from] SigningError),
 }
 
 /// Who chose the endpoint, and so how far its word goes.
@@ -39,7 +43,14 @@ pub(super) fn meaning(answer: &Answer, table: &ClassTable, receiver: Receiver) -
         (Receiver::Theirs, Meaning::Fails(Class::Credential | Class::Reconnect)) => false,
         (Receiver::Ours | Receiver::Theirs, _) => true,
     });
-    said.unwrap_or_else(|| table.status(answer.status.as_u16()))
+    let by_table = table.status(answer.status.as_u16());
+    match (said, answer.delivery, by_table) {
+        (Some(said), _, _) => said,
+        // A message that was accepted is delivered, whatever shall become of the next one.
+        (None, _, Meaning::Ok) | (None, None, _) => by_table,
+        (None, Some(Delivery::Disable), Meaning::Fails(_)) => Meaning::Fails(Class::Gone),
+        (None, Some(Delivery::AbortMessage), Meaning::Fails(_)) => Meaning::Fails(Class::Permanent),
+    }
 }
 
 /// The failure that an answer of this class is.
@@ -66,18 +77,25 @@ pub(super) fn unanswered(
     text: &str,
     status: Option<&Answer>,
     sent: bool,
-    table: &ClassTable,
+    (table, receiver): (&ClassTable, Receiver),
 ) -> Failure {
     let text = status.map_or_else(|| text.to_owned(), |answer| format!("{}: {text}", named(answer)));
     let kind = match trouble {
         Trouble::Timeout => FailureKind::Timeout,
         Trouble::Reset if sent => FailureKind::Reset,
-        Trouble::Refused | Trouble::Dns | Trouble::Tls | Trouble::Reset | Trouble::Blocked => {
-            FailureKind::Refused
-        }
+        Trouble::Refused
+        | Trouble::Dns
+        | Trouble::Tls
+        | Trouble::Reset
+        | Trouble::Blocked
+        | Trouble::Credential => FailureKind::Refused,
     };
-    let failure =
-        of_class(table.trouble(trouble), None, WebhookError::Unanswered { trouble, text }).of_kind(kind);
+    let class = match (table.trouble(trouble), receiver) {
+        // One receiver among many must not hold up the others.
+        (Class::Credential, Receiver::Theirs) => Class::Permanent,
+        (class, _) => class,
+    };
+    let failure = of_class(class, None, WebhookError::Unanswered { trouble, text }).of_kind(kind);
     let failure = if sent { failure.ambiguous() } else { failure };
     match status {
         Some(answer) => failure.note("status_code", answer.status.as_u16().to_string()),
@@ -114,7 +132,7 @@ mod tests {
 
     fn answer(status: u16) -> Answer {
         let status = StatusCode::from_u16(status).unwrap();
-        Answer { status, meaning: None, reason: String::new(), retry_after: None }
+        Answer { status, meaning: None, delivery: None, reason: String::new(), retry_after: None }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! - [`options`]: what a user sets; [`sink`]: one delivery from the message to its outcome
 //! - [`endpoint`], `pointer`: where a message goes; `places`: how many at once to one endpoint
-//! - `request`, `payload`, [`signing`]: what is sent
+//! - `request`, `payload`, [`signing`]: what is sent; [`auth`], `oauth`: who we are to the receiver
 //! - [`guard`], [`names`], `connect`: which addresses may be spoken to, and how
 //! - `answer`, `retry_after`, `text`: what came back, bounded and cleaned
 //! - [`classes`], `trouble`, `judge`: what it means
@@ -15,9 +15,13 @@ pub mod endpoint;
 mod places;
 mod pointer;
 
+mod cloud_event;
 mod payload;
 mod request;
 pub mod signing;
+
+pub mod auth;
+mod oauth;
 
 mod connect;
 pub mod guard;
@@ -33,10 +37,12 @@ mod trouble;
 
 mod endpoint_hash;
 
+pub use auth::Auth;
 pub use classes::{Case, ClassTable, Meaning, Trouble};
 pub use endpoint::EndpointFault;
 pub use judge::WebhookError;
 pub use names::Names;
-pub use options::{HeaderFrom, WebhookOptions};
-pub use signing::Signing;
+pub use oauth::OAuth2;
+pub use options::{ClientCertificate, Format, HeaderFrom, LimitBy, WebhookOptions};
+pub use signing::{Signing, SigningError};
 pub use sink::WebhookSink;

@@ -1,7 +1,7 @@
 //! What a user sets for a webhook sink, and what is wrong with it.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
@@ -9,8 +9,11 @@ use redrive_core::Pick;
 use redrive_core::pace::RATE_MIN;
 use redrive_core::rate::{self, RATE_MAX};
 
+use super::auth::Auth;
 use super::classes::ClassTable;
+use super::connect::{self, Pool};
 use super::endpoint::{self, EndpointFault, EndpointSource};
+use super::guard::Guard;
 use super::names::Names;
 use super::request::{is_hop_by_hop, is_ours};
 use super::signing::Signing;
@@ -40,6 +43,34 @@ impl HeaderFrom {
     }
 }
 
+/// A certificate and its private key, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    pub cert_file: PathBuf,
+    pub key_file: PathBuf,
+}
+
+/// What a request looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// The payload with headers of Redrive.
+    #[default]
+    Plain,
+    /// The same, and the headers of CloudEvents in binary mode.
+    CloudEvents,
+}
+
+/// Whose calls are counted together for `per_endpoint`, `per_endpoint_rate` and the return after an outage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LimitBy {
+    #[default]
+    Endpoint,
+    /// The tenant of a message; those without one are one tenant.
+    Tenant,
+    /// The key of a message; those without one are one key.
+    Key,
+}
+
 /// A webhook sink as a user describes it. Exactly one of `url` and `endpoint` is set.
 #[derive(Clone, Debug)]
 pub struct WebhookOptions {
@@ -51,6 +82,10 @@ pub struct WebhookOptions {
     pub headers: Vec<(String, HeaderFrom)>,
     /// The authorities whose certificates are trusted, instead of the built-in list.
     pub ca_file: Option<PathBuf>,
+    /// What we show to receivers that ask for a certificate.
+    pub client_certificate: Option<ClientCertificate>,
+    pub auth: Auth,
+    pub format: Format,
     /// Over the whole exchange: waiting for a place, connecting, sending, the answer and its body.
     pub timeout: Duration,
     pub classes: ClassTable,
@@ -58,6 +93,8 @@ pub struct WebhookOptions {
     pub per_endpoint: Option<u32>,
     /// Requests to one endpoint in a second, where messages name endpoints; no limit of its own unless set.
     pub per_endpoint_rate: Option<f64>,
+    /// What `per_endpoint` and `per_endpoint_rate` count together.
+    pub limit_by: LimitBy,
     /// Lets messages name endpoints in private networks and on this host.
     pub allow_private_addresses: bool,
     pub signing: Signing,
@@ -73,12 +110,16 @@ impl Default for WebhookOptions {
             endpoint: None,
             headers: Vec::new(),
             ca_file: None,
+            client_certificate: None,
+            auth: Auth::None,
+            format: Format::Plain,
             timeout: TIMEOUT,
             classes: ClassTable::default(),
             per_endpoint: None,
             per_endpoint_rate: None,
+            limit_by: LimitBy::Endpoint,
             allow_private_addresses: false,
-            signing: Signing::None,
+            signing: Signing::default(),
             hash_key: None,
             names: Names::system(),
         }
@@ -108,9 +149,21 @@ impl WebhookOptions {
         let mut faults = Vec::new();
         faults.extend(self.target().err());
         faults.extend(self.limits().err());
-        faults.extend(crate::tls::client(self.ca_file.as_deref()).err());
+        match self.tls() {
+            Ok(tls) => faults.extend(self.auth.authorizer(|| self.pool(Guard::Off, tls)).err()),
+            Err(fault) => faults.push(fault),
+        }
+        faults.extend(self.signing.signer(Instant::now()).err());
         faults.extend(self.headers.iter().filter_map(|(name, from)| header(name, from).err()));
         faults
+    }
+
+    pub(super) fn tls(&self) -> Result<rustls::ClientConfig, SinkFault> {
+        crate::tls::client_with(self.ca_file.as_deref(), self.client_certificate.as_ref())
+    }
+
+    pub(super) fn pool(&self, guard: Guard, tls: rustls::ClientConfig) -> Pool {
+        connect::pool(self.names.clone(), guard, tls)
     }
 
     pub(super) fn target(&self) -> Result<Target, SinkFault> {
@@ -159,7 +212,10 @@ impl WebhookOptions {
                 Err(SinkFault::of("per_endpoint", "0", problem, "per_endpoint = 5, or remove `per_endpoint`"))
             }
             Some(limit) => Ok(Some(limit)),
-            None => Ok(self.endpoint.is_some().then_some(PER_ENDPOINT)),
+            None => {
+                let several = self.endpoint.is_some() || self.limit_by != LimitBy::Endpoint;
+                Ok(several.then_some(PER_ENDPOINT))
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How many requests may be under way to one endpoint.
+//! How many requests may be under way to one endpoint, tenant or key, each of which is a number here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 #[derive(Debug)]
 pub(super) struct Places {
     each: usize,
-    known: Mutex<HashMap<Box<str>, Known>>,
+    known: Mutex<HashMap<u64, Known>>,
 }
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     places: &'a Places,
-    endpoint: Box<str>,
+    unit: u64,
     free: Arc<Semaphore>,
     taken: bool,
 }
@@ -40,8 +40,8 @@ impl Places {
     }
 
     /// Waits for a place.
-    pub(super) async fn take(&self, endpoint: String) -> Place<'_> {
-        let mut place = self.join(endpoint.into_boxed_str());
+    pub(super) async fn take(&self, unit: u64) -> Place<'_> {
+        let mut place = self.join(unit);
         // Never closed, so never an error.
         if let Ok(permit) = place.free.acquire().await {
             permit.forget();
@@ -50,15 +50,15 @@ impl Places {
         place
     }
 
-    fn join(&self, endpoint: Box<str>) -> Place<'_> {
+    fn join(&self, unit: u64) -> Place<'_> {
         let mut known = self.known();
         let new = || Known { calls: 0, free: Arc::new(Semaphore::new(self.each)) };
-        let entry = known.entry(endpoint.clone()).or_insert_with(new);
+        let entry = known.entry(unit).or_insert_with(new);
         entry.calls += 1;
-        Place { places: self, endpoint, free: Arc::clone(&entry.free), taken: false }
+        Place { places: self, unit, free: Arc::clone(&entry.free), taken: false }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<u64, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -69,10 +69,10 @@ impl Drop for Place<'_> {
             self.free.add_permits(1);
         }
         let mut known = self.places.known();
-        if let Some(entry) = known.get_mut(&self.endpoint) {
+        if let Some(entry) = known.get_mut(&self.unit) {
             entry.calls -= 1;
             if entry.calls == 0 {
-                known.remove(&self.endpoint);
+                known.remove(&self.unit);
             }
         }
     }
@@ -91,19 +91,19 @@ mod tests {
     #[tokio::test]
     async fn a_full_endpoint_makes_its_own_calls_wait_and_no_others() {
         let places = Places::new(2);
-        let first = places.take("a".into()).await;
-        let _second = places.take("a".into()).await;
-        assert!(timeout(SOON, places.take("a".into())).await.is_err());
-        assert!(timeout(SOON, places.take("b".into())).await.is_ok());
+        let first = places.take(1).await;
+        let _second = places.take(1).await;
+        assert!(timeout(SOON, places.take(1)).await.is_err());
+        assert!(timeout(SOON, places.take(2)).await.is_ok());
         drop(first);
-        assert!(timeout(SOON, places.take("a".into())).await.is_ok());
+        assert!(timeout(SOON, places.take(1)).await.is_ok());
     }
 
     #[tokio::test]
     async fn an_endpoint_is_forgotten_with_its_last_call() {
         let places = Places::new(1);
-        let held = places.take("a".into()).await;
-        assert!(timeout(SOON, places.take("a".into())).await.is_err(), "gave up waiting");
+        let held = places.take(1).await;
+        assert!(timeout(SOON, places.take(1)).await.is_err(), "gave up waiting");
         assert_eq!(places.known().len(), 1);
         drop(held);
         assert_eq!(places.known().len(), 0);

@@ -3,19 +3,26 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
+};
 use hyper::{Method, Request, Uri};
-use redrive::Call;
 use redrive::engine::SourcePlace;
+use redrive::{Call, Time};
 
+use super::cloud_event;
 use super::endpoint::EndpointSource;
+use super::options::Format;
 use super::payload::{Payload, Sent};
-use super::signing::{Signing, Unsigned};
+use super::signing::{Signer, SigningError, Unsigned, id};
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const ATTEMPT: HeaderName = HeaderName::from_static("redrive-attempt");
 const PIPELINE: HeaderName = HeaderName::from_static("redrive-pipeline");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const TTL: HeaderName = HeaderName::from_static("redrive-ttl");
+const REPLAY: HeaderName = HeaderName::from_static("redrive-replay");
 const KEY: HeaderName = HeaderName::from_static("redrive-key");
 const SOURCE_TOPIC: HeaderName = HeaderName::from_static("redrive-source-topic");
 const SOURCE_PARTITION: HeaderName = HeaderName::from_static("redrive-source-partition");
@@ -63,6 +70,8 @@ pub(super) fn is_ours(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.starts_with("redrive-")
         || name.starts_with("webhook-")
+        || name.starts_with("ce-")
+        || name == "idempotency-key"
         || name == "traceparent"
         || name == "tracestate"
 }
@@ -72,13 +81,20 @@ pub(super) fn is_ours(name: &str) -> bool {
 pub(super) struct Template {
     /// From the options; their values are marked as sensitive, so that no `Debug` shows them.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(super) signing: Signing,
+    pub(super) signer: Signer,
+    pub(super) format: Format,
     /// Where endpoints come from, so that they are not sent along.
     pub(super) source: Option<EndpointSource>,
 }
 
 impl Template {
-    pub(super) fn request(&self, call: &Call, endpoint: Uri, now_secs: u64) -> (Request<Payload>, Sent) {
+    pub(super) fn request(
+        &self,
+        call: &Call,
+        endpoint: Uri,
+        authorization: Option<&HeaderValue>,
+        now_secs: u64,
+    ) -> Result<(Request<Payload>, Sent), SigningError> {
         let message = &call.message;
         let (payload, sent) = Payload::of(message);
         let mut headers = HeaderMap::with_capacity(16);
@@ -94,14 +110,24 @@ impl Template {
                 headers.insert(name, value.clone());
             }
         }
-        headers.insert(WEBHOOK_ID, printable(message.wire(), message.id().as_bytes()));
+        headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
+        let id = printable(message.wire(), message.id().as_bytes(), id::is_plain);
+        headers.insert(WEBHOOK_ID, id.clone());
+        headers.insert(IDEMPOTENCY_KEY, id.clone());
+        if let Some(deadline) = message.deadline() {
+            let left = deadline.since(Time::from_millis(now_secs * 1000)).as_secs();
+            headers.insert(TTL, HeaderValue::from(left));
+        }
+        if call.replays > 0 {
+            headers.insert(REPLAY, HeaderValue::from(call.replays));
+        }
         headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(now_secs));
         headers.insert(ATTEMPT, HeaderValue::from(call.attempt));
         if let Ok(pipeline) = HeaderValue::from_str(&call.pipeline) {
             headers.insert(PIPELINE, pipeline);
         }
         if let Some(key) = message.key().filter(|key| key.len() <= KEY_BYTES_MAX) {
-            headers.insert(KEY, printable(message.wire(), key));
+            headers.insert(KEY, printable(message.wire(), key, is_plain));
         }
         if let Some(SourcePlace { topic, partition, offset }) = &call.origin {
             // Names of topics are letters, digits, dots, dashes and underscores.
@@ -115,14 +141,17 @@ impl Template {
             headers.insert(TOMBSTONE, HeaderValue::from_static("true"));
         }
         self.pass_on(call, &mut headers);
-        let unsigned = Unsigned { id: message.id(), timestamp_secs: now_secs, payload: payload.bytes() };
-        self.signing.sign(unsigned, &mut headers);
+        if self.format == Format::CloudEvents {
+            cloud_event::describe(call, &mut headers);
+        }
+        let unsigned = Unsigned { id: id.as_bytes(), timestamp_secs: now_secs, payload: payload.bytes() };
+        self.signer.sign(message, &endpoint, unsigned, &mut headers)?;
 
         let mut request = Request::new(payload);
         *request.method_mut() = Method::POST;
         *request.uri_mut() = endpoint;
         *request.headers_mut() = headers;
-        (request, sent)
+        Ok((request, sent))
     }
 
     /// The message's own headers. What no HTTP header can hold is left out: it must not keep a message from arriving.
@@ -132,6 +161,7 @@ impl Template {
             if name.is_empty()
                 || is_hop_by_hop(name)
                 || self.source.as_ref().is_some_and(|source| source.is_header(name))
+                || self.signer.is_secret_header(name)
             {
                 continue;
             }
@@ -153,15 +183,15 @@ impl Template {
 
 /// `bytes`, a part of `wire`, as a header that every server reads alike: printable ASCII as it is and without a copy,
 /// everything else percent-encoded, and the percent sign too: two ids must never look the same.
-fn printable(wire: &Bytes, bytes: &[u8]) -> HeaderValue {
-    if bytes.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'%')
+pub(super) fn printable(wire: &Bytes, bytes: &[u8], is_plain: fn(u8) -> bool) -> HeaderValue {
+    if bytes.iter().all(|byte| is_plain(*byte))
         && let Ok(value) = HeaderValue::from_maybe_shared(wire.slice_ref(bytes))
     {
         return value;
     }
     let mut text = String::with_capacity(bytes.len() * 3);
     for byte in bytes {
-        if byte.is_ascii_graphic() && *byte != b'%' {
+        if is_plain(*byte) {
             text.push(char::from(*byte));
         } else {
             // Writing to a string does not fail.
@@ -170,6 +200,11 @@ fn printable(wire: &Bytes, bytes: &[u8]) -> HeaderValue {
     }
     // Only printable ASCII is left, which is always a header.
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// Whether a byte of a header stands for itself.
+pub(super) fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() && byte != b'%'
 }
 
 /// A guess by the first and the last character. Parsing each payload would cost more than it tells.
@@ -190,7 +225,8 @@ mod tests {
         let message = message.build().unwrap();
         let origin = Some(SourcePlace { topic: "shop.orders".into(), partition: 7, offset: 1182 });
         let call = Call { message, attempt: 3, replays: 1, pipeline: "orders".into(), origin };
-        let (request, _) = template.request(&call, "http://a.example/x".parse().unwrap(), 1_700_000_000);
+        let endpoint = "http://a.example/x".parse().unwrap();
+        let (request, _) = template.request(&call, endpoint, None, 1_700_000_000).unwrap();
         request.into_parts().0.headers
     }
 
@@ -213,7 +249,7 @@ mod tests {
     }
 
     fn bare() -> Template {
-        Template { headers: Vec::new(), signing: Signing::None, source: None }
+        Template { headers: Vec::new(), signer: Signer::default(), format: Format::Plain, source: None }
     }
 
     #[test]
@@ -221,6 +257,8 @@ mod tests {
         let headers = sent(Message::builder("o-1").key("c-7").payload("{}"), &bare());
         for (name, value) in [
             ("webhook-id", "o-1"),
+            ("idempotency-key", "o-1"),
+            ("redrive-replay", "1"),
             ("webhook-timestamp", "1700000000"),
             ("redrive-attempt", "3"),
             ("redrive-pipeline", "orders"),
@@ -284,6 +322,18 @@ mod tests {
         let headers = sent(Message::builder("a b%é\n").key(&b"\0k"[..]), &bare());
         assert_eq!(headers["webhook-id"], "a%20b%25%C3%A9%0A");
         assert_eq!(headers["redrive-key"], "%00k");
+    }
+
+    #[test]
+    fn the_id_has_no_dot_and_the_rest_of_its_life_is_told() {
+        let deadline = Time::from_millis(1_700_000_060_999);
+        let headers = sent(Message::builder("shop.orders/7/1182").deadline(deadline), &bare());
+        assert_eq!(headers["webhook-id"], "shop%2Eorders/7/1182");
+        assert_eq!(headers["webhook-id"], headers["idempotency-key"]);
+        assert_eq!(headers["redrive-ttl"], "60");
+        let late = sent(Message::builder("o").deadline(Time::from_millis(5)), &bare());
+        assert_eq!(late["redrive-ttl"], "0");
+        assert!(!sent(Message::builder("o"), &bare()).contains_key("redrive-ttl"));
     }
 
     /// A receiver that knows messages by this header would drop the second one as a repetition of the first.

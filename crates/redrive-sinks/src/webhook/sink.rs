@@ -5,17 +5,18 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, SystemTime};
 
 use hyper::body::Incoming;
-use hyper::{Response, Uri};
-use redrive::{Call, Endpoint, Failure, Message, Sink};
+use hyper::{Response, StatusCode, Uri};
+use redrive::{Call, Delivery, Endpoint, Failure, FailureKind, Message, Sink};
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::{self, Answer};
+use super::auth::{Authorization, Authorizer};
 use super::classes::{ClassTable, Meaning, Trouble};
-use super::connect::{self, Pool};
+use super::connect::Pool;
 use super::endpoint_hash::EndpointHash;
 use super::guard::Guard;
 use super::judge::{self, Receiver, WebhookError};
-use super::options::{self, Target, WebhookOptions};
+use super::options::{self, LimitBy, Target, WebhookOptions};
 use super::places::Places;
 use super::request::Template;
 use super::text::Redactor;
@@ -26,6 +27,8 @@ use crate::fault::SinkFault;
 pub struct WebhookSink {
     target: Target,
     template: Template,
+    auth: Authorizer,
+    limit_by: LimitBy,
     places: Option<Places>,
     /// Calls to one endpoint in a second.
     rate: Option<f64>,
@@ -44,10 +47,13 @@ impl WebhookSink {
     /// The fault is the first one; [`WebhookOptions::check`] has all of them.
     pub fn build(options: WebhookOptions) -> Result<Self, SinkFault> {
         let (target, per_endpoint) = (options.target()?, options.limits()?);
-        let tls = crate::tls::client(options.ca_file.as_deref())?;
+        let tls = options.tls()?;
+        let auth = options.auth.authorizer(|| options.pool(Guard::Off, tls.clone()))?;
+        let signer = options.signing.signer(std::time::Instant::now())?;
         let headers = options.headers.iter().map(|(name, from)| options::header(name, from));
         let headers = headers.collect::<Result<Vec<_>, _>>()?;
-        let redactor = Redactor::of(headers.iter().map(|(_, _, secret)| secret));
+        let own = auth.secrets();
+        let redactor = Redactor::of(headers.iter().map(|(_, _, secret)| secret).chain(&own));
         let headers = headers.into_iter().map(|(name, value, _)| (name, value)).collect();
         let hash = match &options.hash_key {
             Some(key) => Some(EndpointHash::keyed(key.expose().as_bytes())),
@@ -67,10 +73,12 @@ impl WebhookSink {
         };
         Ok(Self {
             target,
-            template: Template { headers, signing: options.signing, source },
+            template: Template { headers, signer, format: options.format, source },
+            auth,
+            limit_by: options.limit_by,
             rate: options.per_endpoint_rate,
             places: per_endpoint.map(|limit| Places::new(limit as usize)),
-            pool: connect::pool(options.names, guard, tls),
+            pool: options.pool(guard, tls),
             timeout: options.timeout,
             classes: options.classes,
             redactor,
@@ -82,28 +90,74 @@ impl WebhookSink {
     /// Sends the message and makes something of what comes back, all within the timeout.
     async fn exchange(&self, call: &Call, endpoint: &Uri) -> Result<(), Failure> {
         let deadline = Instant::now() + self.timeout;
+        let unit = self.unit(&call.message, endpoint);
         let _place =
             match &self.places {
                 None => None,
                 Some(places) => {
-                    let place = timeout_at(deadline, places.take(endpoint.to_string())).await;
+                    let place = timeout_at(deadline, places.take(unit)).await;
                     Some(place.map_err(|_| {
                         self.timed_out("waiting for a free place at the endpoint", None, false)
                     })?)
                 }
             };
-        let (request, sent) = self.template.request(call, endpoint.clone(), now_secs());
-        let response = match timeout_at(deadline, self.pool.request(request)).await {
-            Ok(Ok(response)) => response,
+        let authorization = self.authorize(None, deadline).await?;
+        let response = self.send(call, endpoint, authorization.as_ref(), deadline).await?;
+        let refused = response.status() == StatusCode::UNAUTHORIZED && self.auth.can_refresh();
+        if !refused {
+            return self.hear(response, endpoint, deadline).await;
+        }
+        // A token may end before its time; a new one is tried once.
+        drop(response);
+        let authorization = self.authorize(authorization.as_ref(), deadline).await?;
+        let response = self.send(call, endpoint, authorization.as_ref(), deadline).await?;
+        if response.status() == StatusCode::UNAUTHORIZED && self.receiver() == Receiver::Ours {
+            let text = "401 Unauthorized: the receiver refuses a token that was granted just now";
+            let failure = Failure::credential(text).of_kind(FailureKind::Status(401));
+            return Err(failure.note("status_code", "401"));
+        }
+        self.hear(response, endpoint, deadline).await
+    }
+
+    async fn authorize(
+        &self,
+        refused: Option<&Authorization>,
+        deadline: Instant,
+    ) -> Result<Option<Authorization>, Failure> {
+        let authorized = timeout_at(deadline, self.auth.authorize(refused)).await;
+        authorized.map_err(|_| self.timed_out("waiting for a token", None, false))?
+    }
+
+    /// Sends the request and waits for the head of the answer.
+    async fn send(
+        &self,
+        call: &Call,
+        endpoint: &Uri,
+        authorization: Option<&Authorization>,
+        deadline: Instant,
+    ) -> Result<Response<Incoming>, Failure> {
+        let authorization = authorization.map(|authorization| &authorization.value);
+        let request = self.template.request(call, endpoint.clone(), authorization, now_secs());
+        let (request, sent) = request.map_err(|error| Failure::permanent(WebhookError::Signing(error)))?;
+        match timeout_at(deadline, self.pool.request(request)).await {
+            Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => {
                 let (trouble, text) = trouble::of(&error);
-                let sent = !error.is_connect() && sent.begun();
-                return Err(judge::unanswered(trouble, &text, None, sent, &self.classes));
+                let sent = !error.is_connect() && sent.begun() && trouble != Trouble::Credential;
+                Err(judge::unanswered(trouble, &text, None, sent, (&self.classes, self.receiver())))
             }
-            Err(_) if sent.begun() => return Err(self.timed_out("waiting for the answer", None, true)),
-            Err(_) => return Err(self.timed_out("connecting", None, false)),
-        };
-        self.hear(response, endpoint, deadline).await
+            Err(_) if sent.begun() => Err(self.timed_out("waiting for the answer", None, true)),
+            Err(_) => Err(self.timed_out("connecting", None, false)),
+        }
+    }
+
+    /// What the limits count a message to.
+    fn unit(&self, message: &Message, endpoint: &Uri) -> u64 {
+        match self.limit_by {
+            LimitBy::Endpoint => self.numbers.hash_one(endpoint),
+            LimitBy::Tenant => self.numbers.hash_one(("tenant", message.tenant())),
+            LimitBy::Key => self.numbers.hash_one(("key", message.key())),
+        }
     }
 
     /// Reads the answer and says what it means.
@@ -128,7 +182,13 @@ impl WebhookSink {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(error)) => {
                     let text = trouble::broken(&error);
-                    Err(judge::unanswered(Trouble::Reset, text, Some(&answer), true, &self.classes))
+                    Err(judge::unanswered(
+                        Trouble::Reset,
+                        text,
+                        Some(&answer),
+                        true,
+                        (&self.classes, self.receiver()),
+                    ))
                 }
                 Err(_) => Err(self.timed_out("reading the answer", Some(&answer), true)),
             },
@@ -137,7 +197,7 @@ impl WebhookSink {
 
     fn timed_out(&self, doing: &str, answer: Option<&Answer>, sent: bool) -> Failure {
         let text = format!("timed out after {} ms, {doing}", self.timeout.as_millis());
-        judge::unanswered(Trouble::Timeout, &text, answer, sent, &self.classes)
+        judge::unanswered(Trouble::Timeout, &text, answer, sent, (&self.classes, self.receiver()))
     }
 
     fn receiver(&self) -> Receiver {
@@ -149,15 +209,35 @@ impl WebhookSink {
 }
 
 impl Sink for WebhookSink {
-    async fn deliver(&self, call: Call) -> Result<(), Failure> {
-        let endpoint = match &self.target {
-            Target::Fixed(url) => url.clone(),
-            Target::PerMessage(source) => source
-                .endpoint(&call.message)
-                .map_err(|fault| Failure::permanent(WebhookError::Endpoint(fault)))?,
-        };
-        let outcome = self.exchange(&call, &endpoint).await;
-        outcome.map_err(|failure| failure.note("endpoint_hash", self.hash.of(&endpoint.to_string())))
+    fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move {
+            let endpoint = match &self.target {
+                Target::Fixed(url) => url.clone(),
+                Target::PerMessage(source) => source
+                    .endpoint(&call.message)
+                    .map_err(|fault| Failure::permanent(WebhookError::Endpoint(fault)))?,
+            };
+            let outcome = self.exchange(&call, &endpoint).await;
+            outcome.map_err(|failure| failure.note("endpoint_hash", self.hash.of(&endpoint.to_string())))
+        })
+    }
+
+    fn name(&self) -> &'static str {
+        "webhook"
+    }
+
+    /// The origin alone: for many webhooks the path is the key.
+    fn target(&self) -> Option<String> {
+        Some(match &self.target {
+            Target::Fixed(url) => {
+                format!(
+                    "{}://{}",
+                    url.scheme_str().unwrap_or("http"),
+                    url.authority().map_or("", |a| a.as_str())
+                )
+            }
+            Target::PerMessage(_) => "the endpoint that each message names".to_owned(),
+        })
     }
 
     fn per_endpoint(&self) -> Option<u32> {
@@ -173,15 +253,20 @@ impl Sink for WebhookSink {
         false
     }
 
+    /// Who limits by tenant or key has a receiver that does so too: what it asks of one holds for that one.
     fn is_one_endpoint(&self) -> bool {
-        matches!(self.target, Target::Fixed(_))
+        matches!(self.target, Target::Fixed(_)) && self.limit_by == LimitBy::Endpoint
     }
 
     fn endpoint(&self, message: &Message) -> Option<Endpoint> {
-        let Target::PerMessage(source) = &self.target else { return None };
-        let uri = source.endpoint(message).ok()?;
+        let uri = match &self.target {
+            Target::PerMessage(source) => source.endpoint(message).ok()?,
+            Target::Fixed(_) if self.limit_by == LimitBy::Endpoint => return None,
+            Target::Fixed(url) => url.clone(),
+        };
         let origin = (uri.scheme_str(), uri.authority());
-        Some(Endpoint { origin: self.numbers.hash_one(origin), endpoint: self.numbers.hash_one(&uri) })
+        let origin = self.numbers.hash_one(origin);
+        Some(Endpoint { origin, endpoint: self.unit(message, &uri) })
     }
 }
 

@@ -13,6 +13,13 @@ use crate::tls::{self, causes, find};
 
 /// A trouble and its text.
 pub(super) fn of(error: &ClientError) -> (Trouble, String) {
+    // With TLS 1.3 a client learns only with the first answer that its certificate was refused.
+    if tls::is_own_refused(error) {
+        return (
+            Trouble::Credential,
+            "TLS: the receiver refuses our client certificate, or misses one".to_owned(),
+        );
+    }
     if !error.is_connect() {
         return (Trouble::Reset, find(error).map_or("connection reset", broken).to_owned());
     }

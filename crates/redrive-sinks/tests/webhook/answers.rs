@@ -156,3 +156,20 @@ async fn a_redirect_is_permanent_and_not_followed() {
     assert_eq!((failed.class(), failed.chain()), (Class::Permanent, "307 Temporary Redirect".to_owned()));
     assert_eq!((server.seen().len(), other.seen().len()), (1, 0));
 }
+
+#[tokio::test]
+async fn a_receiver_may_end_a_message_or_its_endpoint() {
+    for (status, asked, expected) in [
+        (503, "abort-message", Some(Class::Permanent)),
+        (503, "disable", Some(Class::Gone)),
+        (503, "whatever", Some(Class::Transient)),
+        (200, "disable", None),
+    ] {
+        let server = Server::saying(status, &[("webhook-delivery", asked)], "").await;
+        let outcome = deliver(&sink(to(server.url("/"))), order()).await;
+        assert_eq!(outcome.err().map(|failure| failure.class()), expected, "{status} {asked}");
+    }
+    let said = [("webhook-delivery", "disable"), ("redrive-class", "transient")];
+    let server = Server::saying(503, &said, "").await;
+    assert_eq!(failure(&sink(to(server.url("/"))), order()).await.class(), Class::Transient);
+}

@@ -3,7 +3,9 @@
 mod answers;
 mod docs;
 mod guard;
+mod identity;
 mod pipeline;
 mod server;
+mod signed;
 mod tls;
 mod transport;

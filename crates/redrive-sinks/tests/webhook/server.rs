@@ -119,6 +119,27 @@ where
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
+/// The same over HTTP/2.
+pub async fn serve2<S, F, Fut>(stream: S, server: Server, answer: F)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Fn(Seen) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+{
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (server, answer) = (server.clone(), answer.clone());
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            let seen = Seen { path: head.uri.to_string(), headers: head.headers, body };
+            server.seen.lock().unwrap().push(seen.clone());
+            Ok::<_, Infallible>(answer(seen).await)
+        }
+    });
+    let builder = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new());
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
 /// A server that does with each connection what the script says.
 pub async fn scripted<F, Fut>(script: F) -> SocketAddr
 where

@@ -125,7 +125,13 @@ impl Pipeline {
 
     /// What delivers a message and wants to know which attempt it is; one of `handler`, `handler_fn` and `sink` is enough,
     /// the last one counts.
-    pub fn sink(mut self, sink: impl Sink) -> Self {
+    pub fn sink(self, sink: impl Sink) -> Self {
+        self.dyn_sink(Arc::new(sink))
+    }
+
+    /// [`Self::sink`], for a sink whose type is known at run time only.
+    #[must_use]
+    pub fn dyn_sink(mut self, sink: Arc<dyn Sink>) -> Self {
         self.handler = Some(AnyHandler::sink(sink));
         self
     }

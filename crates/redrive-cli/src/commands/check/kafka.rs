@@ -362,7 +362,7 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
 
 fn sink(settings: &PipelineConfig) -> Finding {
     match ask(settings) {
-        Answered::Each => Finding::new(None, "each message brings its own endpoint; none was asked"),
+        Answered::Nobody(why) => Finding::new(None, why),
         Answered::Yes(what) => Finding::new(Some(true), format!("service answers: {what}")),
         Answered::No(what) => Finding::new(Some(false), format!("service does not answer: {what}")),
     }

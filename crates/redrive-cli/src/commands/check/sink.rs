@@ -4,21 +4,24 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
+use crate::config::PipelineConfig;
+use crate::config::sinks::registry::ReachableAt;
 use crate::config::words::without_secrets;
-use crate::config::{PipelineConfig, SinkConfig, Target};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub enum Answered {
-    /// Each message brings its own address.
-    Each,
+    /// There is nobody to ask; why.
+    Nobody(&'static str),
     Yes(String),
     No(String),
 }
 
 pub fn ask(pipeline: &PipelineConfig) -> Answered {
-    let SinkConfig::Webhook(webhook) = &pipeline.sink;
-    let Target::Url(url) = &webhook.target else { return Answered::Each };
+    let url = match pipeline.sink.settings.reachable_at() {
+        ReachableAt::Url(url) => url,
+        ReachableAt::Nobody(why) => return Answered::Nobody(why),
+    };
     let shown = without_secrets(url);
     let said = |text: String| format!("POST {shown} ({text})");
     match head(url) {

@@ -2,20 +2,74 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
+use redrive::Sink;
 use redrive_core::pace::RATE_MIN;
 use redrive_core::{Pick, rate};
-use redrive_sinks::webhook::options::HeaderFrom;
-use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions};
+use redrive_sinks::webhook::LimitBy;
+use redrive_sinks::webhook::options::{HeaderFrom, PER_ENDPOINT};
+use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions, WebhookSink};
 
+use super::super::fault::Fault;
+use super::super::keys::TableKeys;
+use super::super::named::Named;
+use super::super::reader::{Reader, Section};
+use super::super::secrets::{self, is_secret_header};
+use super::super::tree::{At, Data};
+use super::super::words::{quoted, without_secrets};
 use super::classes;
-use super::fault::Fault;
-use super::named::Named;
-use super::reader::{Reader, Section};
-use super::secrets::{self, is_secret_header};
-use super::tree::{At, Data};
+use super::identity::Identity;
+use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+
+pub(super) const KIND: SinkKind = SinkKind {
+    name: "webhook",
+    tables: &[
+        TableKeys {
+            path: "pipeline.sink.webhook",
+            keys: &[
+                "url",
+                "endpoint",
+                "headers",
+                "ca_file",
+                "client_cert_file",
+                "client_key_file",
+                "auth",
+                "signing_secret_file",
+                "endpoint_secrets_file",
+                "endpoint_secret",
+                "format",
+                "timeout",
+                "concurrency",
+                "per_endpoint",
+                "per_endpoint_rate",
+                "limit_by",
+                "allow_private_addresses",
+                "classes",
+            ],
+        },
+        TableKeys {
+            path: "pipeline.sink.webhook.auth",
+            keys: &[
+                "kind",
+                "user",
+                "password_file",
+                "token_file",
+                "token_url",
+                "client_id",
+                "client_secret_file",
+                "scopes",
+            ],
+        },
+    ],
+    open_tables: &["pipeline.sink.webhook.headers", "pipeline.sink.webhook.classes"],
+    read,
+};
 
 const PER_ENDPOINT_MAX: u32 = 10_000;
+const LIMIT_BY: [(&str, LimitBy); 3] =
+    [("endpoint", LimitBy::Endpoint), ("tenant", LimitBy::Tenant), ("key", LimitBy::Key)];
 
 /// Where messages go.
 #[derive(Clone, PartialEq, Eq)]
@@ -56,6 +110,10 @@ pub struct WebhookConfig {
     pub headers: Vec<HeaderConfig>,
     /// Certificates to trust instead of the built-in list, in PEM.
     pub ca_file: Option<PathBuf>,
+    /// How requests are signed, authenticated and formatted.
+    pub identity: Identity,
+    /// What the limits count together.
+    pub limit_by: LimitBy,
     /// Attempts at once against one endpoint; `None`: what the sink thinks right.
     pub per_endpoint: Option<u32>,
     /// Attempts against one endpoint in a second, as written. It was checked.
@@ -67,7 +125,7 @@ pub struct WebhookConfig {
 
 impl HeaderConfig {
     /// The header as a sink takes it.
-    pub(super) fn setting(&self) -> (String, HeaderFrom) {
+    pub(in super::super) fn setting(&self) -> (String, HeaderFrom) {
         let value = match &self.value {
             HeaderValue::Plain(secret) => HeaderFrom::Text(secret.clone()),
             HeaderValue::File(path) => HeaderFrom::File(path.clone()),
@@ -83,10 +141,15 @@ impl WebhookConfig {
             Target::Url(url) => WebhookOptions::to_url(Secret::from(url.as_str())),
             Target::Endpoint(pick) => WebhookOptions {
                 per_endpoint: self.per_endpoint,
-                per_endpoint_rate: self.per_endpoint_rate.as_deref().and_then(|text| rate::parse(text).ok()),
                 ..WebhookOptions::per_message(pick.clone())
             },
         };
+        if self.limit_by != LimitBy::Endpoint {
+            options.per_endpoint = self.per_endpoint;
+        }
+        options.per_endpoint_rate = self.per_endpoint_rate.as_deref().and_then(|text| rate::parse(text).ok());
+        options.limit_by = self.limit_by;
+        self.identity.apply(&mut options);
         options.headers = self.headers.iter().map(HeaderConfig::setting).collect();
         options.ca_file.clone_from(&self.ca_file);
         options.allow_private_addresses = self.allow_private_addresses;
@@ -95,20 +158,22 @@ impl WebhookConfig {
         Ok(options)
     }
 
-    /// What was read, and whether it says where messages go. If it does not, a place-holder does, so that the rest can
-    /// be checked in the same run.
-    pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> (Self, bool) {
+    fn read(reader: &mut Reader, section: &Section<'_>) -> (Self, bool) {
         reader.unknown_keys(section);
         let target = target(reader, section);
         let endpoint_at = section.at("endpoint");
+        let limit_by =
+            reader.one_of(section, "limit_by", &LIMIT_BY).map_or(LimitBy::Endpoint, |set| set.value);
         let per_endpoint = reader.count(section, "per_endpoint", 1..=PER_ENDPOINT_MAX);
         let headers = headers(reader, section, endpoint_at.as_ref());
         let has_target = target.is_some();
         let webhook = Self {
             headers,
             ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
+            identity: Identity::read(reader, section),
             per_endpoint,
-            per_endpoint_rate: per_endpoint_rate(reader, section),
+            per_endpoint_rate: per_endpoint_rate(reader, section, limit_by),
+            limit_by,
             allow_private_addresses: reader
                 .switch(section, "allow_private_addresses")
                 .is_some_and(|set| set.value),
@@ -119,7 +184,81 @@ impl WebhookConfig {
     }
 }
 
-fn per_endpoint_rate(reader: &mut Reader, section: &Section<'_>) -> Option<String> {
+fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
+    let (settings, is_complete) = WebhookConfig::read(reader, section);
+    SinkRead { settings: Arc::new(settings), is_complete }
+}
+
+impl SinkSettings for WebhookConfig {
+    fn check(&self, timeout: Option<Duration>) -> Vec<SinkFault> {
+        match self.options() {
+            Ok(mut options) => {
+                options.timeout = timeout.unwrap_or(options.timeout);
+                options.check()
+            }
+            Err(faults) => faults,
+        }
+    }
+
+    fn build(&self, timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let faults = self.check(Some(timeout));
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let options = WebhookOptions { timeout, ..self.options()? };
+        let sink = WebhookSink::build(options).map_err(|fault| vec![fault])?;
+        Ok(Arc::new(sink))
+    }
+
+    fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values = vec![match &self.target {
+            Target::Url(url) => ("url", quoted(&without_secrets(url))),
+            Target::Endpoint(pick) => ("endpoint", quoted(&pick.to_string())),
+        }];
+        if !self.headers.is_empty() {
+            let headers: Vec<String> = self
+                .headers
+                .iter()
+                .map(|header| match &header.value {
+                    HeaderValue::Plain(_) => format!("{} = \"…\"", header.name),
+                    HeaderValue::File(path) => {
+                        format!("{}_file = {}", header.name, quoted(&path.display().to_string()))
+                    }
+                })
+                .collect();
+            values.push(("headers", format!("{{ {} }}", headers.join(", "))));
+        }
+        values.extend(self.ca_file.iter().map(|path| ("ca_file", quoted(&path.display().to_string()))));
+        values.extend(self.identity.values());
+        let per_endpoint = self.per_endpoint.or(match (&self.target, self.limit_by) {
+            (Target::Url(_), LimitBy::Endpoint) => None,
+            _ => Some(PER_ENDPOINT),
+        });
+        let by = LIMIT_BY.into_iter().find(|(_, by)| *by == self.limit_by);
+        values.extend(by.map(|(name, _)| ("limit_by", quoted(name))));
+        values.extend(per_endpoint.map(|limit| ("per_endpoint", limit.to_string())));
+        values.extend(self.per_endpoint_rate.iter().map(|rate| ("per_endpoint_rate", quoted(rate))));
+        values.push(("allow_private_addresses", self.allow_private_addresses.to_string()));
+        if !self.classes.is_empty() {
+            let rows = self.classes.iter();
+            let classes: Vec<String> =
+                rows.map(|(case, meaning)| format!("\"{case}\" = {}", quoted(meaning))).collect();
+            values.push(("classes", format!("{{ {} }}", classes.join(", "))));
+        }
+        values
+    }
+
+    fn reachable_at(&self) -> ReachableAt<'_> {
+        match &self.target {
+            Target::Url(url) => ReachableAt::Url(url),
+            Target::Endpoint(_) => {
+                ReachableAt::Nobody("each message brings its own endpoint; none was asked")
+            }
+        }
+    }
+}
+
+fn per_endpoint_rate(reader: &mut Reader, section: &Section<'_>, limit_by: LimitBy) -> Option<String> {
     let value = reader.text(section, "per_endpoint_rate")?.value;
     let name = section.name("per_endpoint_rate");
     let at = || section.at("per_endpoint_rate").into_iter().collect();
@@ -133,9 +272,10 @@ fn per_endpoint_rate(reader: &mut Reader, section: &Section<'_>) -> Option<Strin
         reader.fault(section, Fault::line(name, problem, fix, at()));
         return None;
     }
-    if section.get("endpoint").is_none() {
-        let problem =
-            format!("`{name}` is for messages that name their endpoints, and all of these go to one");
+    if section.get("endpoint").is_none() && limit_by == LimitBy::Endpoint {
+        let problem = format!(
+            "`{name}` is for messages that name their endpoints, or with `limit_by`, and all of these go to one"
+        );
         let fix = format!("remove `{name}`");
         reader.fault(section, Fault::line(name, problem, fix, at()));
         return None;
@@ -180,7 +320,7 @@ fn target(reader: &mut Reader, section: &Section<'_>) -> Option<Target> {
     endpoint.map(Target::Endpoint)
 }
 
-pub(super) fn headers(
+pub(in super::super) fn headers(
     reader: &mut Reader,
     section: &Section<'_>,
     endpoint: Option<&At>,
@@ -250,23 +390,6 @@ pub(super) fn headers(
         headers.push((header, entry.key_at.clone()));
     }
     headers.into_iter().map(|(header, _)| header).collect()
-}
-
-/// A fix of the sink in the words of the file: its settings get the names they have there.
-pub(super) fn in_table(fix: &str, name_of: impl Fn(&str) -> String) -> String {
-    let offers = fix.split(", or ").map(|offer| {
-        for verb in ["remove", "rename it to"] {
-            let name = offer.strip_prefix(verb).and_then(|rest| rest.strip_prefix(" `")?.strip_suffix('`'));
-            if let Some(name) = name {
-                return format!("{verb} `{}`", name_of(name));
-            }
-        }
-        match offer.split_once(" = ") {
-            Some((name, value)) => format!("{} = {value}", name_of(name)),
-            None => offer.to_owned(),
-        }
-    });
-    offers.collect::<Vec<_>>().join(", or ")
 }
 
 fn is_header_name(name: &str) -> bool {

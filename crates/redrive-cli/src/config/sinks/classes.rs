@@ -2,12 +2,12 @@
 
 use redrive_core::nearest::nearest;
 
-use super::fault::Fault;
-use super::reader::{Reader, Section};
-use super::tree::Data;
+use super::super::fault::Fault;
+use super::super::reader::{Reader, Section};
+use super::super::tree::Data;
 
 /// What can stand on the left side besides a status: a preset for the whole table, and what happens without an answer.
-const CASES: [&str; 7] = ["preset", "timeout", "refused", "dns", "tls", "reset", "blocked"];
+const CASES: [&str; 8] = ["preset", "timeout", "refused", "dns", "tls", "reset", "blocked", "credential"];
 const PRESETS: [&str; 2] = ["webhook", "seed-strict"];
 /// The right side. That a process died (`crash`) is not for an answer to say.
 const MEANINGS: [&str; 7] =

@@ -1,0 +1,105 @@
+//! `redrive webhook verify`: checks the signature of a request by hand.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use redrive_sinks::Secret;
+use redrive_sinks::webhook::signing::{NotVerified, Received, VerifyingKey, id};
+use serde_json::json;
+
+use crate::client::session::wall_clock;
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, safe};
+
+/// The largest body that is read.
+const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Action {
+    /// Check the signature of a request that was received
+    Verify(Verify),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Verify {
+    /// A file with the secret (whsec_ or whsk_) or the public key (whpk_); several lines are several keys
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: PathBuf,
+    /// The header webhook-id, as it was received
+    #[arg(long, value_name = "ID")]
+    pub id: String,
+    /// The header webhook-timestamp
+    #[arg(long, value_name = "SECONDS")]
+    pub timestamp: String,
+    /// The header webhook-signature
+    #[arg(long, value_name = "SIGNATURES")]
+    pub signature: String,
+    /// The file with the body, byte for byte; standard input unless given
+    #[arg(long, value_name = "FILE")]
+    pub body: Option<PathBuf>,
+    /// Accept a timestamp of any age, for a request that was recorded
+    #[arg(long)]
+    pub any_age: bool,
+}
+
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+    let Action::Verify(args) = &args.action;
+    let secret =
+        Secret::read(&args.secret_file).map_err(|error| Failed::usage(format!("--secret-file {error}")))?;
+    let keys = keys(secret.expose()).map_err(|problem| {
+        Failed::usage(format!("--secret-file {}: {problem}", args.secret_file.display()))
+    })?;
+    let body = body(args.body.as_deref())?;
+    let received =
+        Received { id: &args.id, timestamp: &args.timestamp, signature: &args.signature, body: &body };
+    let now = (!args.any_age).then(wall_clock);
+    let mut why = NotVerified::NoMatch;
+    for (at, key) in keys.iter().enumerate() {
+        match received.verify(key, now) {
+            Ok(()) => {
+                let message = id::decode(&args.id).unwrap_or_else(|| args.id.clone());
+                if out.is_json() {
+                    out.json(
+                        &json!({"valid": true, "version": key.version(), "key": at + 1, "id": message}),
+                    )?;
+                } else {
+                    let version = key.version();
+                    out.line(&format!("valid: {version}, key {}, message {}", at + 1, safe::line(&message)))?;
+                }
+                return Ok(Exit::Ok);
+            }
+            Err(reason) => why = reason,
+        }
+    }
+    if out.is_json() {
+        out.json(&json!({"valid": false, "reason": why.to_string()}))?;
+    } else {
+        out.line(&format!("not valid: {why}"))?;
+    }
+    Ok(Exit::Bad)
+}
+
+/// One key per line, as in a file of secrets; `until` says nothing here.
+fn keys(text: &str) -> Result<Vec<VerifyingKey>, String> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let words = lines.map(|line| line.split_ascii_whitespace().next().unwrap_or_default());
+    words.map(|word| VerifyingKey::parse(word).map_err(|fault| fault.to_string())).collect()
+}
+
+fn body(path: Option<&Path>) -> Result<Vec<u8>, Failed> {
+    let mut body = Vec::new();
+    let read = match path {
+        Some(path) => {
+            std::fs::File::open(path).and_then(|file| file.take(BODY_BYTES_MAX).read_to_end(&mut body))
+        }
+        None => std::io::stdin().take(BODY_BYTES_MAX).read_to_end(&mut body),
+    };
+    let name = path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
+    read.map(|_| body).map_err(|error| Failed::usage(format!("{name}: {error}")))
+}

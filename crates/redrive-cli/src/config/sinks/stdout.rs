@@ -1,0 +1,45 @@
+//! `[pipeline.sink.stdout]`: print each message. It has no settings but those that every pipeline has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive::Sink;
+use redrive_sinks::{SinkFault, StdoutSink};
+
+use super::super::keys::TableKeys;
+use super::super::reader::{Reader, Section};
+use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+
+pub(super) const KIND: SinkKind = SinkKind {
+    name: "stdout",
+    tables: &[TableKeys { path: "pipeline.sink.stdout", keys: &["timeout", "concurrency"] }],
+    open_tables: &[],
+    read,
+};
+
+/// There is nothing to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StdoutConfig;
+
+fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
+    reader.unknown_keys(section);
+    SinkRead { settings: Arc::new(StdoutConfig), is_complete: true }
+}
+
+impl SinkSettings for StdoutConfig {
+    fn check(&self, _timeout: Option<Duration>) -> Vec<SinkFault> {
+        Vec::new()
+    }
+
+    fn build(&self, _timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        Ok(Arc::new(StdoutSink::new()))
+    }
+
+    fn values(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    fn reachable_at(&self) -> ReachableAt<'_> {
+        ReachableAt::Nobody("messages are printed; nobody was asked")
+    }
+}

@@ -1,0 +1,53 @@
+//! `redrive webhook verify` on what a processor really sent.
+
+mod world;
+
+use world::process::{Processor, redrive, stdout};
+use world::receiver::{OK, Receiver};
+use world::wait_for;
+
+const SECRET: &str = "whsec_bmV3bmV3bmV3bmV3bmV3bmV3bmV3bmV3";
+
+#[test]
+fn what_a_pipeline_signs_is_verified_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("whsec"), format!("{SECRET}\n")).unwrap();
+    std::fs::write(dir.path().join("other"), SECRET.replace("bmV3", "b2xk")).unwrap();
+    let receiver = Receiver::start(|_| OK);
+    let config = world::config("", "name = \"orders\"", &receiver.url());
+    let processor = Processor::start(dir.path(), &format!("{config}signing_secret_file = \"whsec\"\n"));
+    let sent = processor.post("/v1/pipelines/orders/messages", r#"{"id":"shop.orders/1","payload":{"a":1}}"#);
+    assert_eq!(sent.status, 202, "{sent:?}");
+    wait_for("the request", || !receiver.requests().is_empty());
+    let request = receiver.requests().remove(0);
+    let header = |name: &str| request.header(name).unwrap_or_default().to_owned();
+    std::fs::write(dir.path().join("body"), &request.body).unwrap();
+    let verify = |secret: &str, extra: &[&str]| {
+        let mut command = redrive(dir.path());
+        command.args(["webhook", "verify", "--body", "body", "--secret-file", secret]);
+        command.args(["--id", &header("webhook-id"), "--timestamp", &header("webhook-timestamp")]);
+        command.args(["--signature", &header("webhook-signature")]).args(extra).output().unwrap()
+    };
+    let good = verify("whsec", &[]);
+    assert_eq!(
+        (good.status.code(), stdout(&good).trim()),
+        (Some(0), "valid: v1, key 1, message shop.orders/1")
+    );
+    let bad = verify("other", &["--any-age"]);
+    assert_eq!(bad.status.code(), Some(1));
+    assert!(stdout(&bad).starts_with("not valid: no signature matches"), "{}", stdout(&bad));
+}
+
+#[test]
+fn a_bad_secret_is_an_error_at_the_start_that_names_the_file_and_not_the_secret() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("whsec"), "hunter2\n").unwrap();
+    let config = "[[pipeline]]\nname = \"orders\"\n[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:9/\"\n\
+                  signing_secret_file = \"whsec\"\n";
+    std::fs::write(dir.path().join("redrive.toml"), config).unwrap();
+    let ran = redrive(dir.path()).args(["config", "check"]).output().unwrap();
+    let said = format!("{}{}", stdout(&ran), world::process::stderr(&ran));
+    assert_eq!(ran.status.code(), Some(2), "{said}");
+    assert!(said.contains("sink.webhook.signing_secret_file") && said.contains("line 1"), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
+}

@@ -1,0 +1,19 @@
+//! Standard Webhooks: how requests are signed, and how a signature is checked.
+//!
+//! - [`id`]: the message id as it is signed; [`key`]: one secret; [`keyring`]: the secrets of one receiver, and of many
+//! - `watched`: a file that is read again when it changes; [`signer`]: which secrets sign a message
+//! - [`verify`]: the other side
+
+pub mod id;
+pub mod key;
+pub mod keyring;
+pub(crate) mod watched;
+
+pub(super) mod signer;
+pub mod verify;
+
+pub use key::{KeyFault, SigningKey, VerifyingKey};
+pub use keyring::{EndpointKeys, Keyring, KeyringFault};
+pub(super) use signer::{Signer, Unsigned};
+pub use signer::{Signing, SigningError};
+pub use verify::{NotVerified, Received};
