@@ -95,6 +95,49 @@ fn no_shipped_profile_dead_letters_for_an_outage() {
     }
 }
 
+/// Too few messages for the breaker, over too long a time for two failures in a row to mean something, and the process is
+/// killed again and again meanwhile.
+#[test]
+fn a_handful_of_messages_survives_an_outage_of_hours_and_restarts_in_it() {
+    let policies = [
+        ("default", Policy::default()),
+        ("1s, 3s", Policy::tiers(["1s", "3s"]).build().unwrap()),
+        ("5s, 70s", Policy::tiers(["5s", "70s"]).build().unwrap()),
+    ];
+    let settings = ProtectionSettings { one_endpoint: true, ..ProtectionSettings::default() };
+    for (name, policy) in policies {
+        let policy = Arc::new(policy);
+        for restart_every in [None, Some(Duration::from_secs(17)), Some(Duration::from_mins(7))] {
+            let machine = || Machine::protected(Arc::clone(&policy), PERMITS, &settings);
+            let mut service = Service::of(machine(), StoreOptions::default());
+            let away = Duration::from_mins(2)..Duration::from_hours(3);
+            let mut answer = |called: &Called, _| match away.contains(&called.at) {
+                true => Answer::Status(503),
+                false => Answer::Done,
+            };
+            service.ingest((0..3).map(|n| format!("before-{n}")));
+            service.run(away.start, &mut answer);
+            let mut restarted = service.since_start();
+            for n in 0..8 {
+                service.ingest([format!("m-{n}")]);
+                service.run(Duration::from_secs(3), &mut answer);
+            }
+            while service.since_start() < away.end || !service.is_done() {
+                service.run(Duration::from_secs(1), &mut answer);
+                let is_due = restart_every.is_some_and(|every| service.since_start() >= restarted + every);
+                if is_due && service.is_idle() {
+                    restarted = service.since_start();
+                    service.restart(machine());
+                }
+                assert!(service.since_start() < Duration::from_hours(40), "it never ends");
+            }
+            let what = format!("{name}, restarted every {restart_every:?}");
+            assert_eq!(service.reasons(), BTreeMap::new(), "{what}");
+            println!("{what}: {} calls for 11 messages", service.calls.len());
+        }
+    }
+}
+
 /// A letter would have made its followers letters as well.
 #[test]
 fn nor_does_a_blocked_key_grow_from_it() {

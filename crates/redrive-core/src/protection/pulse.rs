@@ -17,11 +17,26 @@ const LEAST_PERCENT: usize = 10;
 const OLD: Duration = Duration::from_hours(1);
 /// How long an outage may stay undetected.
 const NEW: Duration = Duration::from_mins(1);
+/// So many messages that failed within a day, with nothing delivered since, are an outage however long it lasts, if
+/// anything ever was delivered. A single bad message, or two, end after their schedule.
+const FEW: usize = 5;
+/// Messages that are held are tried again after minutes or hours: their failures count for this long.
+const DAY: Duration = Duration::from_hours(24);
 
 #[derive(Clone, Debug, Default)]
 pub struct Pulse {
     last: Vec<Beat>,
     next: usize,
+    /// The latest success, of this process or an earlier one.
+    last_good: Option<Time>,
+}
+
+/// What the next process has to know: when something last got through, and which messages have failed since.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standstill {
+    pub last_good: Option<Time>,
+    /// Numbers of messages, each with the time of its latest failure.
+    pub failed: Vec<(u64, Time)>,
 }
 
 /// Whether a sink seems to have stopped just now.
@@ -44,6 +59,9 @@ impl Pulse {
     /// An attempt of `message` ended. A message is remembered once, with its latest outcome.
     pub fn beat(&mut self, message: u64, is_first: bool, is_good: bool, at: Time) {
         let beat = Beat { message, at, is_good };
+        if is_good {
+            self.last_good = self.last_good.max(Some(at));
+        }
         if !is_first && let Some(known) = self.last.iter_mut().find(|known| known.message == message) {
             *known = beat;
             return;
@@ -56,16 +74,36 @@ impl Pulse {
         self.next = (self.next + 1) % LAST;
     }
 
-    /// Whether nothing has succeeded since a message first failed, although something had before. An outage that has just
-    /// begun looks like this before the breaker can know.
+    /// Whether nothing has succeeded since a message first failed, although something had before. At first two messages
+    /// are enough: an outage that has just begun looks like this before the breaker can know.
     pub fn stopped(&self, since: Time, now: Time) -> Stopped {
+        let Some(last_good) = self.last_good.filter(|at| *at < since) else { return Stopped::No };
         let is_new = now >= since && now.since(since) < NEW;
-        let good = self.last.iter().filter(|beat| beat.is_good && now.since(beat.at) < OLD);
-        let Some(last_good) = good.map(|beat| beat.at).max().filter(|at| is_new && *at < since) else {
-            return Stopped::No;
-        };
-        let failed = self.last.iter().filter(|beat| !beat.is_good && beat.at >= last_good).count();
-        if failed > 1 { Stopped::ForSeveral } else { Stopped::ForOne }
+        let failed = self.failed_since(last_good, now).count();
+        match failed {
+            FEW.. => Stopped::ForSeveral,
+            2.. if is_new => Stopped::ForSeveral,
+            _ if is_new => Stopped::ForOne,
+            _ => Stopped::No,
+        }
+    }
+
+    fn failed_since(&self, last_good: Time, now: Time) -> impl Iterator<Item = &Beat> {
+        self.last.iter().filter(move |beat| !beat.is_good && beat.at >= last_good && now.since(beat.at) < DAY)
+    }
+
+    /// How it stands, for a process that comes after this one.
+    pub fn standstill(&self, now: Time) -> Standstill {
+        let failed = self.failed_since(self.last_good.unwrap_or(Time::ZERO), now);
+        Standstill { last_good: self.last_good, failed: failed.map(|beat| (beat.message, beat.at)).collect() }
+    }
+
+    /// Begins where an earlier process ended.
+    pub fn resume(&mut self, left: &Standstill) {
+        self.last_good = self.last_good.max(left.last_good);
+        for (message, at) in left.failed.iter().take(LAST) {
+            self.beat(*message, true, false, *at);
+        }
     }
 
     /// Whether hardly anything has got through lately.
@@ -121,9 +159,34 @@ mod tests {
             Stopped::No,
             "somebody got through since that one failed first"
         );
-        assert_eq!(pulse.stopped(at(3), at(63)), Stopped::No, "by now others know");
+        assert_eq!(pulse.stopped(at(3), at(63)), Stopped::No, "two bad messages end after their schedule");
         pulse.beat(6, true, true, at(6));
         assert_eq!(pulse.stopped(at(3), at(7)), Stopped::No);
+    }
+
+    #[test]
+    fn five_messages_and_nothing_delivered_since_are_an_outage_for_as_long_as_it_lasts_and_over_a_restart() {
+        let at = |minute: u64| NOW.plus(Duration::from_mins(minute));
+        let mut pulse = Pulse::default();
+        pulse.beat(0, true, true, at(0));
+        (1..5).for_each(|message| pulse.beat(message, true, false, at(message)));
+        assert_eq!(pulse.stopped(at(1), at(6)), Stopped::No, "four may be bad messages");
+        pulse.beat(5, true, false, at(6));
+        assert_eq!(pulse.stopped(at(1), at(7)), Stopped::ForSeveral);
+        // They are tried again and again; the last success is hours ago.
+        for minute in 7..300 {
+            pulse.beat(1 + minute % 5, false, false, at(minute));
+        }
+        assert_eq!(pulse.stopped(at(1), at(300)), Stopped::ForSeveral);
+        let mut next = Pulse::default();
+        next.resume(&pulse.standstill(at(300)));
+        assert_eq!(next.standstill(at(300)).failed.len(), 5);
+        assert_eq!(next.stopped(at(1), at(301)), Stopped::ForSeveral);
+        // One of them is the same message as before.
+        next.beat(1, false, false, at(301));
+        assert_eq!(next.standstill(at(301)).failed.len(), 5);
+        next.beat(2, false, true, at(302));
+        assert_eq!(next.stopped(at(1), at(303)), Stopped::No);
     }
 
     #[test]

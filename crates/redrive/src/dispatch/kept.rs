@@ -5,27 +5,74 @@ use std::time::Duration;
 
 use redrive_core::Time;
 use redrive_core::breaker::{Cause, StillOpen};
+use redrive_core::pulse::{Pulse, Standstill};
 use redrive_core::time::millis;
 use redrive_core::views::Gate;
 
-/// The first word; another one is another version, and not understood.
+/// The first word of a line; another one is another version, and not understood.
 const OPEN: &str = "open1";
+const PULSE: &str = "pulse1";
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Empty if there is nothing to remember.
-pub(super) fn write(left: Option<&StillOpen>) -> Vec<u8> {
-    let Some(StillOpen { since, next_probe, rounds, probes, cause }) = left else { return Vec::new() };
-    let Cause { failed, of, within, by, .. } = cause;
-    let by = match by {
-        Gate::Breaker => "breaker",
-        Gate::Credential => "credential",
-    };
-    let (since, next, within) = (since.as_millis(), next_probe.as_millis(), millis(*within));
-    format!("{OPEN} {by} {since} {next} {rounds} {probes} {failed} {of} {within} end\n").into_bytes()
+/// What one process leaves to the next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Left {
+    pub(super) open: Option<StillOpen>,
+    pub(super) pulse: Standstill,
 }
 
-/// `None` for nothing, and for what is not whole: then the breaker finds out by itself.
-pub(super) fn read(text: &[u8]) -> Option<StillOpen> {
-    let mut words = str::from_utf8(text).ok()?.split_ascii_whitespace();
+/// Empty if there is nothing to remember.
+pub(super) fn write(left: &Left) -> Vec<u8> {
+    let mut text = String::new();
+    if let Some(StillOpen { since, next_probe, rounds, probes, cause }) = &left.open {
+        let Cause { failed, of, within, by, .. } = cause;
+        let by = match by {
+            Gate::Breaker => "breaker",
+            Gate::Credential => "credential",
+        };
+        let (since, next, within) = (since.as_millis(), next_probe.as_millis(), millis(*within));
+        text += &format!("{OPEN} {by} {since} {next} {rounds} {probes} {failed} {of} {within} end\n");
+    }
+    let Standstill { last_good, failed } = &left.pulse;
+    if last_good.is_some() || !failed.is_empty() {
+        text += &format!("{PULSE} {} {}", last_good.map_or(0, Time::as_millis), failed.len());
+        for (message, at) in failed {
+            text += &format!(" {message} {}", at.as_millis());
+        }
+        text += " end\n";
+    }
+    text.into_bytes()
+}
+
+/// Which pulse was written down last. It beats with every call; the next process needs no more than the gist of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PulseWritten {
+    looked: Time,
+    gist: (u64, u64, usize),
+}
+
+impl PulseWritten {
+    /// Looks once a second, and leaves successes of the same minute and failures of the same ten minutes alone.
+    pub(super) fn is_due(&mut self, pulse: &Pulse, now: Time) -> bool {
+        if now.since(self.looked) < LOOK_EVERY {
+            return false;
+        }
+        self.looked = now;
+        let Standstill { last_good, failed } = pulse.standstill(now);
+        let minute = |at: Option<Time>, minutes: u64| at.map_or(0, |at| at.as_millis() / (60_000 * minutes));
+        let gist = (minute(last_good, 1), minute(failed.iter().map(|(_, at)| *at).max(), 10), failed.len());
+        std::mem::replace(&mut self.gist, gist) != gist
+    }
+}
+
+/// Lines that are not whole say nothing: then breaker and pulse find out by themselves.
+pub(super) fn read(text: &[u8]) -> Left {
+    let lines = || text.split_inclusive(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
+    Left { open: lines().find_map(read_open), pulse: lines().find_map(read_pulse).unwrap_or_default() }
+}
+
+fn read_open(line: &str) -> Option<StillOpen> {
+    let mut words = line.split_ascii_whitespace();
     if words.next()? != OPEN {
         return None;
     }
@@ -43,6 +90,20 @@ pub(super) fn read(text: &[u8]) -> Option<StillOpen> {
     (words.next()? == "end").then_some(StillOpen { since, next_probe, rounds, probes, cause })
 }
 
+fn read_pulse(line: &str) -> Option<Standstill> {
+    let mut words = line.split_ascii_whitespace();
+    if words.next()? != PULSE {
+        return None;
+    }
+    let last_good = Some(next(&mut words)?).filter(|at| *at > 0).map(Time::from_millis);
+    let len: usize = next(&mut words)?;
+    let mut failed = Vec::new();
+    for _ in 0..len {
+        failed.push((next(&mut words)?, Time::from_millis(next(&mut words)?)));
+    }
+    (words.next()? == "end").then_some(Standstill { last_good, failed })
+}
+
 fn next<T: FromStr>(words: &mut std::str::SplitAsciiWhitespace<'_>) -> Option<T> {
     words.next()?.parse().ok()
 }
@@ -57,13 +118,22 @@ mod tests {
         let cause = Cause { failed: 11, of: 20, within, by: Gate::Credential, last: None };
         let (since, next_probe) =
             (Time::from_millis(1_800_000_000_000), Time::from_millis(1_800_000_030_000));
-        let left = StillOpen { since, next_probe, rounds: 3, probes: 9, cause };
-        let text = write(Some(&left));
-        assert_eq!(read(&text), Some(left));
-        assert_eq!(read(&write(None)), None);
+        let open = StillOpen { since, next_probe, rounds: 3, probes: 9, cause };
+        let left = Left { open: Some(open), pulse: Standstill::default() };
+        let text = write(&left);
+        assert_eq!(read(&text), left);
+        assert_eq!(write(&Left::default()), b"");
         for len in 0..text.len() - 1 {
-            assert_eq!(read(&text[..len]), None, "{len}");
+            assert_eq!(read(&text[..len]), Left::default(), "{len}");
         }
-        assert_eq!(read(b"open2 breaker 1 2 3 4 5 6 7 end"), None);
+        assert_eq!(read(b"open2 breaker 1 2 3 4 5 6 7 end"), Left::default());
+        let pulse = Standstill { last_good: Some(since), failed: vec![(7, next_probe), (8, next_probe)] };
+        let both = Left { pulse, ..left.clone() };
+        let text = write(&both);
+        assert_eq!(read(&text), both);
+        let line = text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        for len in line..text.len() - 1 {
+            assert_eq!(read(&text[..len]), left, "{len}");
+        }
     }
 }

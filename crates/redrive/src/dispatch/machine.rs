@@ -223,6 +223,11 @@ impl Machine {
         self.protection.reminder(now)
     }
 
+    /// The reminder for the next process when this one ends.
+    pub fn last_reminder(&self, now: Time) -> Vec<u8> {
+        self.protection.whole_reminder(now)
+    }
+
     /// How the sink is doing.
     pub fn health(&mut self, now: Time) -> HealthFigures {
         self.protection.figures(now)

@@ -126,6 +126,7 @@ pub struct Protection {
     recording: Recording,
     /// Whether the next process would have to be told something else than was written down.
     is_unwritten: bool,
+    written: kept::PulseWritten,
     history: VecDeque<HealthEntry>,
     unheard: Vec<HealthEntry>,
 }
@@ -162,6 +163,7 @@ impl Protection {
             closed: ClosedSpans::default(),
             recording: Recording::new(settings.breaker.fast.window),
             is_unwritten: false,
+            written: kept::PulseWritten::default(),
             history: VecDeque::new(),
             unheard: Vec::new(),
         }
@@ -392,20 +394,28 @@ impl Protection {
         delivery
     }
 
-    /// What an earlier process left: a breaker that was open is open.
+    /// What an earlier process left: a breaker that was open is open, and messages that failed with nothing delivered since
+    /// still count.
     pub(super) fn remember(&mut self, reminder: &[u8]) {
-        let Some(left) = kept::read(reminder) else { return };
-        self.breaker.reopen(&left);
+        let left = kept::read(reminder);
+        self.pulse.resume(&left.pulse);
+        let Some(open) = left.open else { return };
+        self.breaker.reopen(&open);
         if self.is_open() {
-            self.closed.close(left.since);
-            self.recording.opened(left.since, left.cause.failed);
+            self.closed.close(open.since);
+            self.recording.opened(open.since, open.cause.failed);
         }
     }
 
     /// The reminder for the next process, if it is another one than at the last call.
     pub(super) fn reminder(&mut self, now: Time) -> Option<Vec<u8>> {
-        let is_new = std::mem::take(&mut self.is_unwritten);
-        is_new.then(|| kept::write(self.breaker.still_open(now).as_ref()))
+        let is_new = std::mem::take(&mut self.is_unwritten) | self.written.is_due(&self.pulse, now);
+        is_new.then(|| self.whole_reminder(now))
+    }
+
+    /// All that the next process has to know.
+    pub(super) fn whole_reminder(&self, now: Time) -> Vec<u8> {
+        kept::write(&kept::Left { open: self.breaker.still_open(now), pulse: self.pulse.standstill(now) })
     }
 
     /// A call starts beside those that run.

@@ -127,6 +127,7 @@ impl Dispatcher {
         self.board.close();
         self.seat.close();
         let (drained, interrupted) = ended?;
+        self.last_runs.reminder(Some(self.machine.last_reminder(self.clock.now())));
         self.engine.keep_reminder(self.last_runs.reminder_at_end())?;
         self.engine.close()?;
         // The last figures say how it ended. An engine that is closed still has its counts.

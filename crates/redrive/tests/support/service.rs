@@ -171,8 +171,23 @@ impl Service {
             let ticket = self.engine.settle(batch).unwrap();
             self.machine.submitted(ticket, settled, now);
         }
+        if let Some(reminder) = self.machine.reminder(now) {
+            self.engine.keep_reminder(&reminder).unwrap();
+        }
         self.machine.health_changes(&mut self.log);
         is_quiet && settled == 0
+    }
+
+    /// The process is killed, with nothing under way, and another one goes on.
+    pub(crate) fn restart(&mut self, machine: Machine) {
+        assert!(self.running.is_empty(), "calls are under way");
+        self.engine.crash();
+        self.machine = machine;
+        self.machine.remember(&self.engine.reminder().unwrap());
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.is_empty()
     }
 
     fn begin(&mut self, start: &Start, answer: &mut impl FnMut(&Called, u64) -> Answer) {
