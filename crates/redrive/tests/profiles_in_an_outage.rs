@@ -111,9 +111,8 @@ fn a_handful_of_messages_survives_an_outage_of_hours_and_restarts_in_it() {
             let machine = || Machine::protected(Arc::clone(&policy), PERMITS, &settings);
             let mut service = Service::of(machine(), StoreOptions::default());
             let away = Duration::from_mins(2)..Duration::from_hours(3);
-            let mut answer = |called: &Called, _| match away.contains(&called.at) {
-                true => Answer::Status(503),
-                false => Answer::Done,
+            let mut answer = |called: &Called, _| {
+                if away.contains(&called.at) { Answer::Status(503) } else { Answer::Done }
             };
             service.ingest((0..3).map(|n| format!("before-{n}")));
             service.run(away.start, &mut answer);

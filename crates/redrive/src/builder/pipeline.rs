@@ -130,7 +130,6 @@ impl Pipeline {
     }
 
     /// [`Self::sink`], for a sink whose type is known at run time only.
-    #[must_use]
     pub fn dyn_sink(mut self, sink: Arc<dyn Sink>) -> Self {
         self.handler = Some(AnyHandler::sink(sink));
         self

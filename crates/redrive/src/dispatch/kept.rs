@@ -23,7 +23,7 @@ pub(super) struct Left {
 
 /// Empty if there is nothing to remember.
 pub(super) fn write(left: &Left) -> Vec<u8> {
-    let mut text = String::new();
+    let mut text = Vec::new();
     if let Some(StillOpen { since, next_probe, rounds, probes, cause }) = &left.open {
         let Cause { failed, of, within, by, .. } = cause;
         let by = match by {
@@ -31,17 +31,15 @@ pub(super) fn write(left: &Left) -> Vec<u8> {
             Gate::Credential => "credential",
         };
         let (since, next, within) = (since.as_millis(), next_probe.as_millis(), millis(*within));
-        text += &format!("{OPEN} {by} {since} {next} {rounds} {probes} {failed} {of} {within} end\n");
+        text.push(format!("{OPEN} {by} {since} {next} {rounds} {probes} {failed} {of} {within} end\n"));
     }
     let Standstill { last_good, failed } = &left.pulse;
     if last_good.is_some() || !failed.is_empty() {
-        text += &format!("{PULSE} {} {}", last_good.map_or(0, Time::as_millis), failed.len());
-        for (message, at) in failed {
-            text += &format!(" {message} {}", at.as_millis());
-        }
-        text += " end\n";
+        text.push(format!("{PULSE} {} {}", last_good.map_or(0, Time::as_millis), failed.len()));
+        text.extend(failed.iter().map(|(message, at)| format!(" {message} {}", at.as_millis())));
+        text.push(" end\n".into());
     }
-    text.into_bytes()
+    text.concat().into_bytes()
 }
 
 /// Which pulse was written down last. It beats with every call; the next process needs no more than the gist of it.

@@ -208,7 +208,9 @@ mod tests {
     #[test]
     fn claims_are_forgotten_once_their_turn_has_come() {
         let mut in_flight = InFlight::new(0);
-        [4, 6, 9].map(|seq| in_flight.claim_ready(seq));
+        for seq in [4, 6, 9] {
+            in_flight.claim_ready(seq);
+        }
         in_flight.forget_claimed_below(6);
         assert!(
             !in_flight.unclaim(4) && in_flight.unclaim(6) && !in_flight.unclaim(6) && in_flight.unclaim(9)
