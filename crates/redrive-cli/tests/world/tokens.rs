@@ -68,7 +68,8 @@ fn serve(mut stream: TcpStream, credentials: &str, subject: &str, given: &Atomic
         ("401 Unauthorized", json!({"error": "invalid_client"}))
     };
     let answer = answer.to_string();
-    let head = format!("content-type: application/json\r\ncontent-length: {}\r\nconnection: close", answer.len());
+    let head =
+        format!("content-type: application/json\r\ncontent-length: {}\r\nconnection: close", answer.len());
     let _ = write!(stream, "HTTP/1.1 {status}\r\n{head}\r\n\r\n{answer}");
 }
 

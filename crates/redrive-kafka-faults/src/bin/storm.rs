@@ -1,7 +1,7 @@
 //! The three-broker storm, and how soon deliveries go on after a loss.
 //!
 //! ```text
-//! storm --redrive target/release/redrive --seed 13 --records 100000 --rate 400 --rounds 2
+//! storm --redrive target/release/redrive --seed 13 --records 100000 --rate 200 --rounds 2
 //! storm --redrive target/release/redrive --figures --sessions 10,20,45 --repeats 5
 //! ```
 //! Exit codes: 0 everything adds up, 1 it does not, 2 started wrongly.
@@ -78,7 +78,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
         root,
         seed: 13,
         records: 100_000,
-        per_second: 400,
+        per_second: 200,
         rounds: 2,
         faults_max: usize::MAX,
         interrupted: interrupted()?,

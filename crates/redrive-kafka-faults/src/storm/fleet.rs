@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -75,7 +76,9 @@ impl Fleet {
             let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
             let text = config(number, &home, port, cluster, receiver, settings)?;
             std::fs::write(home.join("redrive.toml"), text)?;
-            std::fs::write(home.join("password"), cluster.password())?;
+            let mut password =
+                File::options().create(true).write(true).mode(0o600).open(home.join("password"))?;
+            password.write_all(cluster.password().as_bytes())?;
             processors.push(Processor { dir: home, port, child: None });
         }
         let (redrive, dir, ended_itself) = (redrive.to_owned(), dir.to_owned(), BTreeMap::new());
