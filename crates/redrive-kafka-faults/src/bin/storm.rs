@@ -18,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 struct Options {
     storm: run::Options,
     figures: bool,
+    frozen_only: bool,
     sessions_s: Vec<u64>,
     repeats: usize,
 }
@@ -33,11 +34,20 @@ fn main() -> ExitCode {
         }
     };
     let ran = if options.figures {
-        let Options { storm, sessions_s, repeats, .. } = &options;
+        let Options { storm, sessions_s, repeats, frozen_only, .. } = &options;
+        let (client, frozen_only) = (storm.client.as_slice(), *frozen_only);
         let (redrive, root, per_second) = (storm.redrive.as_path(), storm.root.as_path(), storm.per_second);
         let interrupted = &storm.interrupted;
-        let wanted =
-            figures::Options { redrive, root, sessions_s, repeats: *repeats, per_second, interrupted };
+        let wanted = figures::Options {
+            redrive,
+            root,
+            sessions_s,
+            repeats: *repeats,
+            per_second,
+            client,
+            frozen_only,
+            interrupted,
+        };
         figures::figures(&wanted).map(|()| true)
     } else {
         run::storm(&options.storm)
@@ -80,10 +90,12 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
         records: 100_000,
         per_second: 200,
         rounds: 2,
+        client: Vec::new(),
         faults_max: usize::MAX,
         interrupted: interrupted()?,
     };
     let (mut figures, mut sessions_s, mut repeats) = (false, vec![figures::SESSION_DEFAULT_S], 5);
+    let mut frozen_only = false;
     while let Some(flag) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{flag} needs a value"));
         match flag.as_str() {
@@ -94,6 +106,12 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
             "--rounds" => storm.rounds = value()?.parse()?,
             "--faults" => storm.faults_max = value()?.parse()?,
             "--figures" => figures = true,
+            "--frozen" => frozen_only = true,
+            "--set" => {
+                let setting = value()?;
+                let (key, value) = setting.split_once('=').ok_or("--set needs KEY=VALUE")?;
+                storm.client.push((key.to_owned(), value.to_owned()));
+            }
             "--sessions" => sessions_s = value()?.split(',').map(str::parse).collect::<Result<_, _>>()?,
             "--repeats" => repeats = value()?.parse()?,
             other => return Err(format!("no flag `{other}`").into()),
@@ -102,5 +120,5 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
     if storm.redrive.as_os_str().is_empty() {
         return Err("--redrive PATH: the program under test".into());
     }
-    Ok(Options { storm, figures, sessions_s, repeats })
+    Ok(Options { storm, figures, frozen_only, sessions_s, repeats })
 }

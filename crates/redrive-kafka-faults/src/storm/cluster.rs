@@ -92,12 +92,18 @@ impl Cluster {
             .all(|partition| partition.leader() >= 0 && partition.isr().len() == partition.replicas().len())
     }
 
-    pub fn revoke_write(&self, topic: &str) -> Result<(), Error> {
-        self.acl(&format!("--add --deny-principal User:redrive --operation Write --topic {topic}"))
+    pub fn revoke_write(&self, topics: &[String]) -> Result<(), Error> {
+        self.deny_write("--add", topics)
     }
 
-    pub fn grant_write(&self, topic: &str) -> Result<(), Error> {
-        self.acl(&format!("--remove --deny-principal User:redrive --operation Write --topic {topic}"))
+    pub fn grant_write(&self, topics: &[String]) -> Result<(), Error> {
+        self.deny_write("--remove", topics)
+    }
+
+    /// One call for all topics: each starts a Java process.
+    fn deny_write(&self, change: &str, topics: &[String]) -> Result<(), Error> {
+        let topics = topics.iter().map(|topic| format!("--topic {topic}")).collect::<Vec<_>>().join(" ");
+        self.acl(&format!("{change} --deny-principal User:redrive --operation Write {topics}"))
     }
 
     /// The node that coordinates a group.

@@ -93,14 +93,14 @@ fn revoke_write(scene: &mut Scene<'_>, processor: usize, traces: &mut Traces) ->
     let orders = scene.settings.topic(Flow::Orders);
     let tiers = TIERS.map(|tier| format!("{orders}.retry.{tier}"));
     let topics: Vec<String> = tiers.into_iter().chain([format!("{orders}.DLQ")]).collect();
-    topics.iter().try_for_each(|topic| scene.cluster.revoke_write(topic))?;
+    scene.cluster.revoke_write(&topics)?;
     scene.until("a processor that is not ready", |scene| {
         Ok((0..3).any(|number| scene.fleet.is_ready(number) == Some(false)))
     })?;
     traces.held += 1;
     scene.crash(processor, true)?;
     scene.until_moving(&[Flow::Accounts], trace::wall_us())?;
-    topics.iter().try_for_each(|topic| scene.cluster.grant_write(topic))
+    scene.cluster.grant_write(&topics)
 }
 
 /// One flow is paused; partitions change hands twice, and nothing of it may be delivered.

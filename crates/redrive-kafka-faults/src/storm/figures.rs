@@ -52,6 +52,10 @@ pub struct Options<'a> {
     pub sessions_s: &'a [u64],
     pub repeats: usize,
     pub per_second: u64,
+    /// More settings for `[engine.kafka]`.
+    pub client: &'a [(String, String)],
+    /// Only losses of brokers that stay connected and silent.
+    pub frozen_only: bool,
     /// Set when somebody wants it to end.
     pub interrupted: &'a Arc<AtomicBool>,
 }
@@ -70,7 +74,8 @@ pub fn figures(options: &Options<'_>) -> Result<(), Error> {
     let cluster = Cluster::up(options.root, &dir.path().join("cluster"), BROKER_SESSION_MS)?;
     for session_s in options.sessions_s {
         let suffix = format!("-{session_s}s");
-        let settings = Settings { suffix: &suffix, session_ms: Some(session_s * 1_000) };
+        let settings =
+            Settings { suffix: &suffix, session_ms: Some(session_s * 1_000), client: options.client };
         let home = dir.path().join(&suffix);
         let mut scene = Scene::start(
             &cluster,
@@ -81,10 +86,10 @@ pub fn figures(options: &Options<'_>) -> Result<(), Error> {
             options.interrupted,
         )?;
         // A processor that comes back under its name does not depend on the session.
-        let losses: &[Loss] = if *session_s == SESSION_DEFAULT_S {
-            &[Loss::Processor, Loss::Killed, Loss::Frozen]
-        } else {
-            &[Loss::Killed, Loss::Frozen]
+        let losses: &[Loss] = match *session_s {
+            _ if options.frozen_only => &[Loss::Frozen],
+            SESSION_DEFAULT_S => &[Loss::Processor, Loss::Killed, Loss::Frozen],
+            _ => &[Loss::Killed, Loss::Frozen],
         };
         for loss in losses {
             let mut measured = Vec::new();

@@ -47,6 +47,8 @@ pub struct Settings<'a> {
     pub suffix: &'a str,
     /// `session.timeout.ms`; the product's default unless set.
     pub session_ms: Option<u64>,
+    /// More settings for `[engine.kafka]`.
+    pub client: &'a [(String, String)],
 }
 
 impl Settings<'_> {
@@ -215,6 +217,8 @@ fn config(
     let brokers =
         cluster.guarded()?.iter().map(|broker| format!("{broker:?}")).collect::<Vec<_>>().join(", ");
     let session = settings.session_ms.map_or(String::new(), |ms| format!("\"session.timeout.ms\" = {ms}\n"));
+    let client: String =
+        settings.client.iter().map(|(key, value)| format!("{key:?} = {value:?}\n")).collect();
     let mut text = format!(
         r#"[engine]
 kind    = "kafka"
@@ -225,7 +229,7 @@ start   = "earliest"
 topics  = "create"
 dir     = "{dir}"
 [engine.kafka]
-{session}"security.protocol"  = "SASL_PLAINTEXT"
+{session}{client}"security.protocol"  = "SASL_PLAINTEXT"
 "sasl.mechanism"     = "PLAIN"
 "sasl.username"      = "redrive"
 "sasl.password_file" = "{password}"

@@ -204,5 +204,8 @@ fn producer(brokers: &str, codec: &str, failed: &Failed) -> Result<BaseProducer<
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", brokers).set("enable.idempotence", "true").set("linger.ms", "20");
     config.set("compression.type", codec).set("message.timeout.ms", ACKNOWLEDGED_WITHIN_MS);
+    // A frozen broker must not hold up the load for longer than the cluster needs to replace it, or a silence of the
+    // load would look like one of the processors.
+    config.set("socket.timeout.ms", "3000").set("topic.metadata.refresh.interval.ms", "1000");
     Ok(BaseProducer::from_config_and_context(&config, failed.clone())?)
 }

@@ -37,6 +37,8 @@ pub struct Options {
     pub records: u64,
     pub per_second: u64,
     pub rounds: u64,
+    /// More settings for `[engine.kafka]`.
+    pub client: Vec<(String, String)>,
     /// Only the first so many faults of the plan.
     pub faults_max: usize,
     /// Set when somebody wants it to end.
@@ -59,7 +61,7 @@ pub fn storm(options: &Options) -> Result<bool, Error> {
         println!("  {name:<14}{value}");
     }
     let cluster = Cluster::up(&options.root, &dir.path().join("cluster"), BROKER_SESSION_MS)?;
-    let settings = Settings { suffix: "", session_ms: None };
+    let settings = Settings { suffix: "", session_ms: None, client: &options.client };
     let ran = play(options, &faults, &cluster, dir.path(), settings, begun);
     if !matches!(ran, Ok(true)) {
         dir.disable_cleanup(true);
