@@ -217,8 +217,8 @@ fn config(
     let brokers =
         cluster.guarded()?.iter().map(|broker| format!("{broker:?}")).collect::<Vec<_>>().join(", ");
     let session = settings.session_ms.map_or(String::new(), |ms| format!("\"session.timeout.ms\" = {ms}\n"));
-    let client: String =
-        settings.client.iter().map(|(key, value)| format!("{key:?} = {value:?}\n")).collect();
+    let client = settings.client.iter().map(|(key, value)| format!("{key:?} = {value:?}\n"));
+    let client = client.collect::<Vec<_>>().concat();
     let mut text = format!(
         r#"[engine]
 kind    = "kafka"
