@@ -127,7 +127,12 @@ fn measure(scene: &mut Scene<'_>, loss: Loss, round: usize) -> Result<(u64, usiz
             from_us
         }
         Loss::Killed | Loss::Frozen => {
-            let node = scene.cluster.coordinator(&scene.settings.group())?;
+            let (group, mut node) = (scene.settings.group(), 0);
+            // The tool gives up after a few seconds, which a busy machine may need.
+            scene.until("the coordinator", |scene| {
+                node = scene.cluster.coordinator(&group).unwrap_or(0);
+                Ok(node > 0)
+            })?;
             let (gone, back) =
                 if loss == Loss::Killed { (Act::Kill, Act::Start) } else { (Act::Freeze, Act::Thaw) };
             let from_us = trace::wall_us();
