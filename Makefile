@@ -1,7 +1,7 @@
 # One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint alerts examples demo bench damage soak soak-kafka proofs proofs-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
+.PHONY: help test lint alerts examples demo bench damage soak soak-kafka proofs proofs-kafka storm-kafka figures-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,13 +61,19 @@ proofs: ## 300 kills from outside, with the binary and with in-process handlers,
 	cargo test --locked -p redrive-faults --test faults_outside -- --nocapture
 	cargo test --locked -p redrive-faults --test faults_pill
 
-proofs-kafka: ## the proofs on Kafka with many more kills, storms and rolling restarts
+proofs-kafka: storm-kafka ## the three-broker storm, and the proofs on Kafka with many more kills and rolling restarts
 	@scripts/kafka.sh up >/dev/null
 	REDRIVE_KAFKA_KILLS=$${REDRIVE_KAFKA_KILLS:-300} \
 	REDRIVE_KAFKA_STORM_SECONDS=$${REDRIVE_KAFKA_STORM_SECONDS:-600} \
 	REDRIVE_KAFKA_ROLLS=$${REDRIVE_KAFKA_ROLLS:-20} \
 	cargo test --locked -p redrive-kafka-faults -- --nocapture
 	@scripts/kafka.sh down
+
+storm-kafka: ## three brokers, three processors, 100,000 records and some 28 faults, audited by id; REDRIVE_SEED chooses the faults
+	@scripts/storm.sh --seed $${REDRIVE_SEED:-13} --records $${REDRIVE_STORM_RECORDS:-100000} $(ARGS)
+
+figures-kafka: ## how soon deliveries go on after kill -9 and after the loss of a broker, by session timeout; release build
+	@REDRIVE_STORM_PROFILE=release scripts/storm.sh --figures --sessions 10,20,45 $(ARGS)
 
 mutants: ## change the code of redrive-core line by line and see whether a test notices
 	@command -v cargo-mutants >/dev/null || cargo install cargo-mutants --locked

@@ -16,7 +16,7 @@
 #   REDRIVE_KAFKA_PORT   the port of the first one, the others follow; a free one unless set
 #   REDRIVE_KAFKA_HEAP   memory of each broker; 512m unless set
 #   REDRIVE_KAFKA_SECURE=1   two more listeners, for the tests of TLS, passwords and ACLs; $REDRIVE_KAFKA_DIR/secure says
-#                        where those of node 1 are (sasl_ssl with SCRAM-SHA-512, sasl_plaintext with PLAIN), and has ca.pem,
+#                        where those of node 1 are (sasl_ssl with SCRAM-SHA-512, sasl_plaintext with PLAIN and unsigned OAUTHBEARER tokens), and has ca.pem,
 #                        user and password. ACLs count; whoever comes without a password is a superuser
 #   REDRIVE_KAFKA_ADVERTISED   the port it tells its clients, when a proxy stands in front of it; its own unless set (one node)
 #   REDRIVE_KAFKA_EXTRA  more lines for server.properties
@@ -166,8 +166,10 @@ secure() {
 		listener.name.sasl_ssl.ssl.key.password=$password
 		listener.name.sasl_ssl.sasl.enabled.mechanisms=SCRAM-SHA-512
 		listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
-		listener.name.sasl_plaintext.sasl.enabled.mechanisms=PLAIN
+		listener.name.sasl_plaintext.sasl.enabled.mechanisms=PLAIN,OAUTHBEARER
 		listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_redrive="$password";
+		# Kafka's own validator of unsigned tokens: any that has not expired lets its subject in.
+		listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";
 	CONF
 }
 
@@ -353,6 +355,7 @@ tool() {
     kafka-consumer-groups.sh) class=org.apache.kafka.tools.consumer.group.ConsumerGroupCommand ;;
     kafka-delete-records.sh) class=org.apache.kafka.tools.DeleteRecordsCommand ;;
     kafka-console-consumer.sh) class=org.apache.kafka.tools.consumer.ConsoleConsumer ;;
+    kafka-console-share-consumer.sh) class=org.apache.kafka.tools.consumer.ConsoleShareConsumer ;;
     kafka-producer-perf-test.sh) class=org.apache.kafka.tools.ProducerPerformance ;;
     kafka-consumer-perf-test.sh) class=org.apache.kafka.tools.ConsumerPerformance ;;
     kafka-get-offsets.sh) class=org.apache.kafka.tools.GetOffsetShell ;;

@@ -13,7 +13,7 @@ fi
 
 # program:package. jq reads what cargo has built. curl is what the README tells people to type, strace makes system calls fail, mkfs.ext4 makes the disk of
 # the power-cut tests. rdkafka builds librdkafka with c++ and make. java runs the broker, Maven fetches it, kcat reads it.
-# With --all-features librdkafka takes the system's OpenSSL, which pkg-config finds; a plain build needs neither.
+# With --all-features librdkafka takes the system's OpenSSL and curl, which pkg-config finds; a plain build needs neither.
 # nginx and caddy stand in front of a processor, as the recipes of deploy/proxy say; the tests start their own.
 # promtool tests the alert rules; Debian ships it with the server and starts that, but the tests need the tool alone.
 broker=(java:default-jre-headless mvn:maven)
@@ -24,6 +24,7 @@ for pair in cc:gcc cc:libc6-dev strace:strace curl:curl mkfs.ext4:e2fsprogs pyth
 done
 # A library has no program to look for.
 pkg-config --exists openssl 2>/dev/null || [[ -e /usr/include/openssl/ssl.h ]] || missing+=(libssl-dev)
+pkg-config --exists libcurl 2>/dev/null || missing+=(libcurl4-openssl-dev)
 
 if ((${#missing[@]} == 0)); then
     say "nothing is missing besides, perhaps, PostgreSQL"

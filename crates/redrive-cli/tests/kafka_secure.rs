@@ -11,6 +11,8 @@ use serde_json::json;
 use world::guarded::Guarded;
 use world::process::{Processor, redrive, stderr, stdout};
 use world::receiver::{OK, Receiver, Reply};
+#[cfg(feature = "kafka-oauth")]
+use world::tokens::Tokens;
 use world::{free_port, kafka, wait_for};
 
 const REFUSED: Reply = ("422 Unprocessable Content", "");
@@ -101,7 +103,7 @@ fn messages_go_over_tls_with_scram_and_a_wrong_password_is_told_without_it() {
     let (code, said) = run(&mut verbose(dir, &["check", "--kafka"]));
     shows_nothing(&said, &secret);
     assert_eq!(code, Some(0), "the topics will be made: {said}");
-    assert!(said.contains("SASL PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 · TLS ·"), "{said}");
+    assert!(said.contains("SASL PLAIN, SCRAM-SHA-256, SCRAM-SHA-512") && said.contains(" · TLS ·"), "{said}");
     carries(dir, port, &receiver, &broker, None, 1);
 
     let from_variable = format!("\"sasl.password_env\" = \"{VARIABLE}\"");
@@ -160,6 +162,45 @@ fn a_password_without_tls_works_in_every_build() {
     assert!(said.contains("Invalid username or password") && said.contains("sasl.password"), "{said}");
     shows_nothing(&said, wrong);
     holds_nothing(dir, &broker.password());
+    holds_nothing(dir, wrong);
+}
+
+#[cfg(feature = "kafka-oauth")]
+#[test]
+fn a_token_is_fetched_with_client_credentials_from_a_file() {
+    let (dir, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (dir, broker) = (dir.path(), Guarded::start(home.path()));
+    let receiver = Receiver::start(|request| if request.id().starts_with("bad") { REFUSED } else { OK });
+    let (port, tokens) = (free_port(), Tokens::start("redrive", &broker.password()));
+    kafka::create_at(&broker.open, "orders", 2);
+    let client = |secret: &Path| {
+        format!(
+            r#""security.protocol"                   = "SASL_PLAINTEXT"
+"sasl.mechanism"                      = "OAUTHBEARER"
+"sasl.oauthbearer.method"             = "oidc"
+"sasl.oauthbearer.client.id"          = "redrive"
+"sasl.oauthbearer.client.secret_file" = "{}"
+"sasl.oauthbearer.token.endpoint.url" = "{}""#,
+            secret.display(),
+            tokens.url()
+        )
+    };
+    config(dir, port, &broker.sasl_plaintext(), &receiver.url(), &client(&broker.file("password")));
+    let (code, said) = run(&mut verbose(dir, &["check", "--kafka"]));
+    assert_eq!(code, Some(0), "the topics will be made: {said}");
+    assert!(said.contains("SCRAM-SHA-512, OAUTHBEARER · TLS"), "{said}");
+    shows_nothing(&said, &broker.password());
+    carries(dir, port, &receiver, &broker, None, 1);
+    assert!(tokens.given() > 0);
+    holds_nothing(dir, &broker.password());
+
+    // Without a token nothing is tried for ever, and the secret is not shown for being wrong.
+    let (file, wrong) = (home.path().join("wrong"), "wrong-0123456789");
+    std::fs::write(&file, wrong).unwrap();
+    config(dir, port, &broker.sasl_plaintext(), &receiver.url(), &client(&file));
+    let (code, said) = run(&mut verbose(dir, &["check", "--kafka"]));
+    assert!(matches!(code, Some(2 | 75)), "{code:?}: {said}");
+    shows_nothing(&said, wrong);
     holds_nothing(dir, wrong);
 }
 

@@ -2,13 +2,16 @@
 
 mod broker;
 
-use std::time::Duration;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use broker::{cluster, create, name, pipeline};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Message as _, Offset, TopicPartitionList};
 use redrive_kafka::group::members::members;
+use redrive_kafka::letters::other_groups;
 use redrive_kafka::topics::prepare;
 use redrive_kafka::topics::scan::Scan;
 use redrive_kafka::topics::trim::trim;
@@ -82,4 +85,43 @@ async fn what_is_done_is_cut_off_the_tiers_and_nothing_else() {
     );
     assert_eq!([low(&topics.source), low(&topics.dlq)], [0, 0], "not ours to cut");
     assert_eq!(trim(&cluster, &topics).unwrap(), 0, "once is enough");
+}
+
+/// A consumer of a share group, by Kafka's own tool. It goes when this is dropped.
+struct ShareConsumer(Child);
+
+impl ShareConsumer {
+    fn start(brokers: &str, topic: &str, group: &str) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/kafka.sh");
+        let mut command = Command::new(script);
+        command.args(["run", "kafka-console-share-consumer.sh", "--bootstrap-server", brokers]);
+        command.args(["--topic", topic, "--group", group]);
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for ShareConsumer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A share group commits no offsets that others can ask for, so it is named whatever it reads.
+#[tokio::test]
+async fn a_share_group_is_among_those_that_may_read_the_source() {
+    let cluster = cluster(&std::env::temp_dir());
+    let (topic, group) = (name("orders"), name("sharing"));
+    create(&cluster, &topic, 1, &[]).await;
+    let _consumer = ShareConsumer::start(&cluster.brokers.join(","), &topic, &group);
+    let begun = Instant::now();
+    loop {
+        // A coordinator that is loading its groups says so, and is asked again.
+        let groups = other_groups(&cluster, &topic).unwrap_or_default();
+        if groups.iter().any(|found| found.starts_with(&format!("{group} (a share group"))) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_mins(2), "{group} is not among {groups:?}");
+        std::thread::sleep(Duration::from_millis(250));
+    }
 }

@@ -19,6 +19,8 @@ pub mod proxy;
 pub mod receiver;
 pub mod stub;
 pub mod terminal;
+#[cfg(feature = "kafka-oauth")]
+pub mod tokens;
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};

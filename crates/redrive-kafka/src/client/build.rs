@@ -5,6 +5,10 @@ use rdkafka::ClientConfig;
 /// How one gets a build that can do more.
 const REBUILD: &str = "build it with the system's OpenSSL: cargo build --release -p redrive-cli --features kafka-tls \
                        (needs libssl-dev and pkg-config); the image of deploy/Dockerfile has it";
+/// The same for tokens.
+const REBUILD_OAUTH: &str = "build it with the system's curl and OpenSSL: cargo build --release -p redrive-cli \
+                             --features kafka-oauth (needs libcurl4-openssl-dev, libssl-dev and pkg-config); the image \
+                             of deploy/Dockerfile has it";
 
 /// What this build of librdkafka can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +77,7 @@ impl Build {
         let problem = format!("the mechanism {value} is not in this build, which has {have}");
         let fix = match value {
             "SCRAM-SHA-256" | "SCRAM-SHA-512" => REBUILD.to_owned(),
+            "OAUTHBEARER" => REBUILD_OAUTH.to_owned(),
             _ => format!(
                 "use one of {have}{}",
                 if self.tls { "" } else { "; SCRAM-SHA-256 and SCRAM-SHA-512 with the feature kafka-tls" }
@@ -144,6 +149,15 @@ mod tests {
         assert_eq!(secure.lacks("sasl.mechanism", "SCRAM-SHA-512"), None);
         let (problem, fix) = secure.lacks("sasl.mechanism", "OAUTHBEARER").unwrap();
         assert!(problem.contains("OAUTHBEARER is not in this build"), "{problem}");
+        assert!(fix.contains("--features kafka-oauth"), "{fix}");
+        let (_, fix) = secure.lacks("sasl.mechanism", "GSSAPI").unwrap();
         assert!(fix.contains("use one of PLAIN, SCRAM-SHA-256") && !fix.contains("kafka-tls"), "{fix}");
+    }
+
+    #[test]
+    fn a_build_with_curl_has_tokens() {
+        let with_curl = build(&format!("{SECURE},oidc"));
+        assert_eq!(with_curl.lacks("sasl.mechanism", "OAUTHBEARER"), None);
+        assert!(with_curl.to_string().contains("SCRAM-SHA-512, OAUTHBEARER · TLS"), "{with_curl}");
     }
 }

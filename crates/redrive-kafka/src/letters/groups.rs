@@ -29,20 +29,24 @@ pub fn other_groups(cluster: &Cluster, topic: &str) -> Result<Vec<String>, Engin
         if group.name() == cluster.group {
             continue;
         }
-        // What a share group reads is told to no client that is not one of its kind.
-        if group.protocol_type() == "share" {
-            found.push(format!("{} (a share group; which topics it reads cannot be seen)", group.name()));
-            continue;
-        }
         let subscribed =
             group.members().iter().any(|member| member.metadata().is_some_and(|bytes| names(bytes, topic)));
         if subscribed || has_committed(cluster, group.name(), topic, partitions).map_err(failed)? {
             found.push(group.name().to_owned());
+        } else if is_of_another_kind(group.protocol_type(), group.state()) {
+            let kind = "a share group, or of another kind that this client cannot describe";
+            found.push(format!("{} ({kind}; which topics it reads cannot be seen)", group.name()));
         }
     }
     found.sort_unstable();
     found.dedup();
     Ok(found)
+}
+
+/// A broker lists share groups, but describes them as dead to a client that asks for classic groups. Classic groups that are
+/// dead are not listed.
+fn is_of_another_kind(protocol_type: &str, state: &str) -> bool {
+    protocol_type == "share" || state == "Dead"
 }
 
 /// Asks as the group itself would, without joining it.

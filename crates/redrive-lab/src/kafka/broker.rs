@@ -76,6 +76,15 @@ impl Broker {
         Self::up_with(root, dir, vec![("REDRIVE_KAFKA_SECURE", "1".to_owned())])
     }
 
+    /// Starts a cluster of three on which ACLs count, with listeners for TLS and passwords; `extra` are more lines of
+    /// `server.properties`.
+    pub fn up_three_secure(root: &Path, dir: &Path, extra: &str) -> Result<Self, Error> {
+        let three =
+            [("REDRIVE_KAFKA_NODES", "3"), ("REDRIVE_KAFKA_HEAP", "384m"), ("REDRIVE_KAFKA_SECURE", "1")];
+        let settings = three.into_iter().chain([("REDRIVE_KAFKA_EXTRA", extra)]);
+        Self::up_with(root, dir, settings.map(|(name, value)| (name, value.to_owned())).collect())
+    }
+
     fn up_with(root: &Path, dir: &Path, settings: Vec<(&'static str, String)>) -> Result<Self, Error> {
         let (script, dir) = (root.join("scripts/kafka.sh"), dir.to_owned());
         let mut broker = Self { script, dir, settings, address: String::new() };

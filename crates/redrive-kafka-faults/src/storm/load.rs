@@ -1,0 +1,211 @@
+//! Records into both source topics at a fixed rate, until it is ended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::{ClientConfig, FromClientConfigAndContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use redrive_lab::kafka::Error;
+use redrive_lab::order;
+
+use super::flow::{Flow, KEYS};
+use super::seen::Seen;
+
+const TICK: Duration = Duration::from_millis(10);
+/// Records that were produced and never tried; more are not added to them, so that a slow machine is not flooded.
+const BACKLOG_MAX: u64 = 20_000;
+/// An answer of the cluster never takes longer, also with brokers away.
+const ACKNOWLEDGED_WITHIN_MS: &str = "600000";
+/// So many records of one flow use one codec, then the next one.
+const CODEC_TURN: u64 = 500;
+
+/// Counts records that the cluster did not take.
+#[derive(Clone, Debug, Default)]
+struct Failed(Arc<AtomicU64>);
+
+impl ClientContext for Failed {}
+
+impl ProducerContext for Failed {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        if result.is_err() {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A load that goes on in a thread of its own.
+#[derive(Debug)]
+pub struct Load {
+    shared: Arc<Shared>,
+    /// Nothing once it was ended.
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ended: AtomicBool,
+    written: [AtomicU64; 2],
+    /// Partitions of the source of each flow that records go to.
+    partitions: [AtomicI32; 2],
+    /// Partitions that records shall go to as soon as the producers know them.
+    wanted: [AtomicI32; 2],
+}
+
+impl Load {
+    /// `per_second` records, half of them for each flow.
+    pub fn start(
+        brokers: &str,
+        topics: [String; 2],
+        partitions: i32,
+        per_second: u64,
+        seen: Arc<Seen>,
+    ) -> Result<Self, Error> {
+        let counts = || [AtomicI32::new(partitions), AtomicI32::new(partitions)];
+        let shared = Shared {
+            ended: AtomicBool::new(false),
+            written: [AtomicU64::new(0), AtomicU64::new(0)],
+            partitions: counts(),
+            wanted: counts(),
+        };
+        let shared = Arc::new(shared);
+        let failed = Failed::default();
+        let producers = [producer(brokers, "lz4", &failed)?, producer(brokers, "zstd", &failed)?];
+        let writer = Writer { shared: Arc::clone(&shared), producers, failed, topics, seen };
+        let thread = std::thread::spawn(move || writer.run(per_second));
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    pub fn written(&self, flow: Flow) -> u64 {
+        self.shared.written[flow.index()].load(Ordering::Relaxed)
+    }
+
+    /// Partitions that records go to.
+    pub fn partitions(&self, flow: Flow) -> i32 {
+        self.shared.partitions[flow.index()].load(Ordering::Relaxed)
+    }
+
+    /// Spreads records over so many partitions once the producers know them.
+    pub fn spread(&self, flow: Flow, partitions: i32) {
+        self.shared.wanted[flow.index()].store(partitions, Ordering::Relaxed);
+    }
+
+    /// Whether it ended although nobody has ended it.
+    pub fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
+    /// Ends it and returns when every record is acknowledged: how many of each flow.
+    pub fn end(&mut self) -> Result<[u64; 2], Error> {
+        self.shared.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().map_err(|_| "the load panicked")??;
+        }
+        Ok(Flow::ALL.map(|flow| self.shared.written[flow.index()].load(Ordering::Relaxed)))
+    }
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    producers: [BaseProducer<Failed>; 2],
+    failed: Failed,
+    topics: [String; 2],
+    seen: Arc<Seen>,
+}
+
+impl Writer {
+    fn run(&self, per_second: u64) -> Result<(), Error> {
+        let (mut last, mut owed) = (Instant::now(), 0.0);
+        while !self.shared.ended.load(Ordering::Relaxed) {
+            std::thread::sleep(TICK);
+            owed += last.elapsed().as_secs_f64() * per_second as f64 / 2.0;
+            last = Instant::now();
+            let whole = owed as u64;
+            owed -= whole as f64;
+            for flow in Flow::ALL {
+                self.follow_growth(flow)?;
+                let written = self.shared.written[flow.index()].load(Ordering::Relaxed);
+                let room = (self.seen.reached(flow) + BACKLOG_MAX).saturating_sub(written);
+                for number in written..written + whole.min(room) {
+                    self.send(flow, number)?;
+                }
+                self.shared.written[flow.index()].fetch_add(whole.min(room), Ordering::Relaxed);
+            }
+            self.hear()?;
+        }
+        while self.producers.iter().any(|producer| producer.in_flight_count() > 0) {
+            std::thread::sleep(TICK);
+            self.hear()?;
+        }
+        Ok(())
+    }
+
+    /// Producers that do not know a new partition yet refuse records for it, so they are asked first.
+    fn follow_growth(&self, flow: Flow) -> Result<(), Error> {
+        let wanted = self.shared.wanted[flow.index()].load(Ordering::Relaxed);
+        if wanted == self.shared.partitions[flow.index()].load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        for producer in &self.producers {
+            let metadata = producer
+                .client()
+                .fetch_metadata(Some(&self.topics[flow.index()]), Duration::from_secs(30))?;
+            let known = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
+            if known < wanted as usize {
+                return Ok(());
+            }
+        }
+        self.shared.partitions[flow.index()].store(wanted, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn send(&self, flow: Flow, number: u64) -> Result<(), Error> {
+        // Two producers would break the order of a key, so the flow that keeps it has one codec.
+        let codec = if flow.keeps_order() { 1 } else { (number / CODEC_TURN % 2) as usize };
+        let producer = &self.producers[codec];
+        let (payload, key) = (order::payload(number), number % KEYS);
+        let partitions = self.shared.partitions[flow.index()].load(Ordering::Relaxed);
+        let key_text = format!("k-{key}");
+        let topic = &self.topics[flow.index()];
+        let partition = (key % partitions as u64) as i32;
+        let mut record = BaseRecord::to(topic).key(&key_text).payload(&payload).partition(partition);
+        loop {
+            match producer.send(record) {
+                Ok(()) => return Ok(()),
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), again)) => {
+                    record = again;
+                    std::thread::sleep(TICK);
+                    self.hear()?;
+                }
+                Err((error, _)) => return Err(format!("{topic}/{partition}: {error}").into()),
+            }
+        }
+    }
+
+    fn hear(&self) -> Result<(), Error> {
+        for producer in &self.producers {
+            for _ in 0..16 {
+                producer.poll(Duration::ZERO);
+            }
+        }
+        match self.failed.0.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            failed => Err(format!("{failed} records were not acknowledged").into()),
+        }
+    }
+}
+
+fn producer(brokers: &str, codec: &str, failed: &Failed) -> Result<BaseProducer<Failed>, Error> {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", brokers).set("enable.idempotence", "true").set("linger.ms", "20");
+    config.set("compression.type", codec).set("message.timeout.ms", ACKNOWLEDGED_WITHIN_MS);
+    // A frozen broker must not hold up the load for longer than the cluster needs to replace it, or a silence of the
+    // load would look like one of the processors.
+    config.set("socket.timeout.ms", "3000").set("topic.metadata.refresh.interval.ms", "1000");
+    Ok(BaseProducer::from_config_and_context(&config, failed.clone())?)
+}
