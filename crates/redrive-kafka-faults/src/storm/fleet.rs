@@ -78,8 +78,12 @@ impl Fleet {
             let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
             let text = config(number, &home, port, cluster, receiver, settings)?;
             std::fs::write(home.join("redrive.toml"), text)?;
-            let mut password =
-                File::options().create(true).write(true).mode(0o600).open(home.join("password"))?;
+            let mut password = File::options()
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .mode(0o600)
+                .open(home.join("password"))?;
             password.write_all(cluster.password().as_bytes())?;
             processors.push(Processor { dir: home, port, child: None });
         }

@@ -199,7 +199,7 @@ fn form_encoded(text: &str) -> String {
     text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' => {
-                encoded.push(char::from(byte))
+                encoded.push(char::from(byte));
             }
             b' ' => encoded.push('+'),
             // Writing to a string does not fail.
