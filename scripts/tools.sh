@@ -50,3 +50,6 @@ scripts/page.sh install || say "without Chromium the test of the page in a brows
 
 # Half a minute. Without them the test of signatures by the reference libraries is skipped.
 scripts/webhook-libs.sh || say "without the libraries of Standard Webhooks the test of signatures by them is skipped"
+
+# Without it the test with a foreign receiver of Web Push is skipped.
+scripts/push-receiver.sh install || say "without http_ece the test that decrypts a push with it is skipped"

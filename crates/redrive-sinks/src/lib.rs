@@ -6,6 +6,7 @@
 //! - [`tls`]: who is trusted, and why a handshake failed
 //! - [`stdout`]: a JSON line per message, for looking at them
 //! - [`webhook`]: a POST per message, to one URL or to an endpoint that the message names
+//! - [`webpush`], [`apns`], [`fcm`]: a push per message, to the browser or device that it names; [`push`]: what they share
 //!
 //! A sink knows no engine and no policy. It says what came back; what follows from it is decided in `redrive-core`.
 
@@ -16,10 +17,18 @@ pub mod tls;
 pub mod stdout;
 pub mod webhook;
 
+pub mod apns;
+pub mod fcm;
+pub mod push;
+pub mod webpush;
+
+pub use apns::{ApnsAuth, ApnsOptions, ApnsSink};
 pub use fault::SinkFault;
+pub use fcm::{FcmOptions, FcmSink};
 pub use secret::{Secret, SecretError};
 pub use stdout::StdoutSink;
 pub use webhook::{ClassTable, Names, WebhookOptions, WebhookSink};
+pub use webpush::{WebPushOptions, WebPushSink};
 
 /// The guide's example is compiled with the tests.
 #[cfg(doctest)]

@@ -25,7 +25,7 @@ use super::words::in_table;
 /// How long an id is remembered, unless set.
 pub const DEDUP_DEFAULT: Duration = Duration::from_hours(24);
 /// Sinks that will come.
-const PLANNED: [&str; 4] = ["webpush", "apns", "fcm", "command"];
+const PLANNED: [&str; 1] = ["command"];
 const DEDUP_MAX: Duration = Duration::from_hours(24 * 366);
 
 /// A pipeline with nothing left to guess.
@@ -185,7 +185,7 @@ fn sink_section<'t>(reader: &mut Reader, section: &Section<'t>, at: &At) -> Opti
     // Sinks that are planned are not spelling mistakes.
     let is_planned = |name: &str| PLANNED.contains(&name) && !registry::NAMES.contains(&name);
     for entry in sinks.iter().filter(|entry| is_planned(&entry.key)) {
-        let built = registry::NAMES.map(|name| format!("`{name}`")).join(" and ");
+        let built = registry::NAMES.map(|name| format!("`{name}`")).join(", ");
         let problem = format!("`sink.{}` is not built yet; {built} are", entry.key);
         reader.fault(section, Fault::line("sink", problem, "", vec![entry.key_at.clone()]));
     }

@@ -209,8 +209,10 @@ fn try_all(desk: &Desk, document: &Document, failed: &mut Vec<String>) {
 fn whatever_is_written_for_a_key_its_fix_is_accepted() {
     let desk = Desk::new();
     let mut failed = Vec::new();
-    for table in TABLES.iter() {
-        for key in table.keys {
+    // Push sinks need files with keys, which no fix can write.
+    let needs_keys = |name: &str| ["webpush", "apns", "fcm"].iter().any(|sink| name.ends_with(sink));
+    for table in TABLES.iter().filter(|table| !needs_keys(table.path)) {
+        for key in table.keys.iter().filter(|key| !needs_keys(key)) {
             let around = desk.around(table.path, key);
             let right = errors(&desk.read(&around.text()));
             assert!(right.is_empty(), "{}{right:?}", around.text());

@@ -24,7 +24,7 @@ const RETRY_AFTER_BYTES_MAX: usize = 64;
 
 /// What a receiver that fails a message asks for, in `webhook-delivery`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Delivery {
+pub(crate) enum Delivery {
     /// Send nothing to this endpoint any more.
     Disable,
     /// Do not try this message again.
@@ -33,20 +33,20 @@ pub(super) enum Delivery {
 
 /// What a receiver said, cleaned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
     /// `redrive-class`.
-    pub(super) meaning: Option<Meaning>,
+    pub(crate) meaning: Option<Meaning>,
     /// `webhook-delivery`.
-    pub(super) delivery: Option<Delivery>,
+    pub(crate) delivery: Option<Delivery>,
     /// `redrive-reason`, or the beginning of the body.
-    pub(super) reason: String,
+    pub(crate) reason: String,
     /// `Retry-After` as it was written.
-    pub(super) retry_after: Option<String>,
+    pub(crate) retry_after: Option<String>,
 }
 
 impl Answer {
-    pub(super) fn of(status: StatusCode, headers: &HeaderMap, redactor: &Redactor, endpoint: &Uri) -> Self {
+    pub(crate) fn of(status: StatusCode, headers: &HeaderMap, redactor: &Redactor, endpoint: &Uri) -> Self {
         let clean = |name: &HeaderName, max: usize| {
             let value = first(headers, name)?;
             Some(redactor.clean(value, endpoint, max)).filter(|text| !text.is_empty())
@@ -66,7 +66,7 @@ impl Answer {
     }
 
     /// Takes the beginning of the body for the reason, where the receiver gave none.
-    pub(super) fn explain(&mut self, body: &[u8], redactor: &Redactor, endpoint: &Uri) {
+    pub(crate) fn explain(&mut self, body: &[u8], redactor: &Redactor, endpoint: &Uri) {
         if self.reason.is_empty() {
             self.reason = redactor.clean(body, endpoint, EXCERPT_BYTES_MAX);
         }
@@ -79,7 +79,7 @@ fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
 
 /// Reads a body to its end, or to the bound. What is worth looking at is put into `beginning` as it comes, so that it is
 /// there also if the end does not come.
-pub(super) async fn read(body: &mut Incoming, beginning: &mut Vec<u8>) -> Result<(), hyper::Error> {
+pub(crate) async fn read(body: &mut Incoming, beginning: &mut Vec<u8>) -> Result<(), hyper::Error> {
     let mut read = 0;
     while !body.is_end_stream() {
         let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await else { break };

@@ -24,7 +24,7 @@ use super::guard::{Blocked, Guard};
 use super::names::Names;
 use super::payload::Payload;
 
-pub(super) type Pool = Client<HttpsConnector<Connector>, Payload>;
+pub(crate) type Pool = Client<HttpsConnector<Connector>, Payload>;
 
 /// Connections to one host that are kept for the next message.
 const IDLE_PER_HOST_MAX: usize = 256;
@@ -39,7 +39,7 @@ const ADDRESSES_MAX: usize = 16;
 type BoxError = Box<dyn Error + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
-pub(super) fn pool(names: Names, guard: Guard, tls: ClientConfig) -> Pool {
+pub(crate) fn pool(names: Names, guard: Guard, tls: ClientConfig) -> Pool {
     let mut http = HttpConnector::new_with_resolver(GuardedNames { names, guard });
     // The scheme was judged before; the TLS connector around this one needs it to take https as well.
     http.enforce_http(false);
@@ -61,7 +61,7 @@ pub(super) fn pool(names: Names, guard: Guard, tls: ClientConfig) -> Pool {
 
 /// Looks names up and lets only allowed addresses through.
 #[derive(Clone, Debug)]
-pub(super) struct GuardedNames {
+pub(crate) struct GuardedNames {
     names: Names,
     guard: Guard,
 }
@@ -69,7 +69,7 @@ pub(super) struct GuardedNames {
 /// The system could not say where a host is.
 #[derive(Debug, thiserror::Error)]
 #[error("the host name could not be resolved")]
-pub(super) struct Unresolved(#[source] Option<io::Error>);
+pub(crate) struct Unresolved(#[source] Option<io::Error>);
 
 impl Service<Name> for GuardedNames {
     type Response = std::vec::IntoIter<SocketAddr>;
@@ -110,7 +110,7 @@ fn allowed(found: Vec<IpAddr>, guard: Guard) -> Result<Vec<IpAddr>, BoxError> {
 
 /// Connects over TCP. An address written in the URL is never looked up, so it is checked here.
 #[derive(Clone, Debug)]
-pub(super) struct Connector {
+pub(crate) struct Connector {
     http: HttpConnector<GuardedNames>,
     guard: Guard,
 }

@@ -69,7 +69,7 @@ impl EndpointSource {
 }
 
 /// An absolute http or https URL with a host that means the same to everybody.
-pub(super) fn judge(text: &str) -> Result<Uri, EndpointFault> {
+pub(crate) fn judge(text: &str) -> Result<Uri, EndpointFault> {
     let text = text.trim();
     if text.len() > ENDPOINT_BYTES_MAX {
         return Err(EndpointFault::TooLong);

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use redrive::Failure;
+use redrive::failure::Cause;
 use redrive_core::{Class, FailureKind};
 
 use super::answer::{Answer, Delivery};
@@ -111,7 +112,7 @@ fn named(answer: &Answer) -> String {
         .map_or_else(|| status.as_str().to_owned(), |reason| format!("{} {reason}", status.as_str()))
 }
 
-fn of_class(class: Class, wait: Option<Duration>, error: WebhookError) -> Failure {
+pub(crate) fn of_class(class: Class, wait: Option<Duration>, error: impl Into<Cause>) -> Failure {
     let failure = match class {
         // A crash is not for an answer to say; no table holds it.
         Class::Transient | Class::Crash => Failure::transient(error),

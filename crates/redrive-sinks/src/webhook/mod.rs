@@ -16,26 +16,26 @@ mod places;
 mod pointer;
 
 mod cloud_event;
-mod payload;
+pub(crate) mod payload;
 mod request;
 pub mod signing;
 
 pub mod auth;
 mod oauth;
 
-mod connect;
+pub(crate) mod connect;
 pub mod guard;
 pub mod names;
 
-mod answer;
-mod retry_after;
-mod text;
+pub(crate) mod answer;
+pub(crate) mod retry_after;
+pub(crate) mod text;
 
 pub mod classes;
 pub mod judge;
-mod trouble;
+pub(crate) mod trouble;
 
-mod endpoint_hash;
+pub(crate) mod endpoint_hash;
 
 pub use auth::Auth;
 pub use classes::{Case, ClassTable, Meaning, Trouble};

@@ -34,7 +34,7 @@ impl Names {
         Self { look_up: Arc::new(move |host| Box::pin(look_up(host))) }
     }
 
-    pub(super) fn look_up(&self, host: &str) -> Lookup {
+    pub(crate) fn look_up(&self, host: &str) -> Lookup {
         (self.look_up)(host)
     }
 }

@@ -12,10 +12,10 @@ use redrive_core::Message;
 
 /// Whether a request began to leave. Until then a failure cannot have had an effect.
 #[derive(Clone, Debug)]
-pub(super) struct Sent(Arc<AtomicBool>);
+pub(crate) struct Sent(Arc<AtomicBool>);
 
 impl Sent {
-    pub(super) fn begun(&self) -> bool {
+    pub(crate) fn begun(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
@@ -23,21 +23,25 @@ impl Sent {
 /// The bytes of the message itself, not a copy. They are asked for when the head is being written to a connection, and
 /// that is when the request begins to leave.
 #[derive(Debug)]
-pub(super) struct Payload {
+pub(crate) struct Payload {
     bytes: Bytes,
     sent: Sent,
 }
 
 impl Payload {
-    pub(super) fn of(message: &Message) -> (Self, Sent) {
-        let bytes = message.payload().map(|payload| message.wire().slice_ref(payload)).unwrap_or_default();
+    pub(crate) fn of(message: &Message) -> (Self, Sent) {
+        Self::of_bytes(message.payload().map(|payload| message.wire().slice_ref(payload)).unwrap_or_default())
+    }
+
+    /// A body that was made from the message.
+    pub(crate) fn of_bytes(bytes: Bytes) -> (Self, Sent) {
         // An empty body is never asked for. Its request is taken for sent from the beginning, which errs towards
         // saying that there may have been an effect.
         let sent = Sent(Arc::new(AtomicBool::new(bytes.is_empty())));
         (Self { bytes, sent: sent.clone() }, sent)
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }

@@ -3,11 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 /// The longest wait that is believed. The policy has its own, smaller bound (`retry_after_max`).
-pub(super) const WAIT_MAX: Duration = Duration::from_hours(365 * 24);
+pub(crate) const WAIT_MAX: Duration = Duration::from_hours(365 * 24);
 
 /// The wait that the header asks for. `None` if it says nothing that can be understood; a moment that has passed is no
 /// wait at all.
-pub(super) fn wait(value: &str, now: SystemTime) -> Option<Duration> {
+pub(crate) fn wait(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
         // More digits than a number holds are still seconds.

@@ -55,14 +55,7 @@ impl WebhookSink {
         let own = auth.secrets();
         let redactor = Redactor::of(headers.iter().map(|(_, _, secret)| secret).chain(&own));
         let headers = headers.into_iter().map(|(name, value, _)| (name, value)).collect();
-        let hash = match &options.hash_key {
-            Some(key) => Some(EndpointHash::keyed(key.expose().as_bytes())),
-            None => EndpointHash::random(),
-        };
-        let hash = hash.ok_or_else(|| {
-            let problem = "the system gives no random numbers for the key of endpoint hashes";
-            SinkFault::of("hash_key", "", problem, "set hash_key")
-        })?;
+        let hash = EndpointHash::of_key(options.hash_key.as_ref())?;
         // The one URL of the configuration is the operator's own choice, wherever it leads.
         let (guard, source) = match &target {
             Target::Fixed(_) => (Guard::Off, None),

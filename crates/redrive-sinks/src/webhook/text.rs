@@ -13,13 +13,13 @@ const HIDDEN_BYTES_MIN: usize = 6;
 const TOKEN_BYTES_MIN: usize = 16;
 
 /// Replaces what must not be repeated.
-pub(super) struct Redactor {
+pub(crate) struct Redactor {
     hidden: Vec<String>,
 }
 
 impl Redactor {
     /// Hides the secrets and each word of them: of `Bearer abc…` a receiver may echo only the token.
-    pub(super) fn of<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
+    pub(crate) fn of<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         let mut hidden: Vec<String> = Vec::new();
         for secret in secrets {
             let words = secret.expose().split_ascii_whitespace().chain([secret.expose()]);
@@ -32,7 +32,7 @@ impl Redactor {
 
     /// At most `bytes_max` bytes of one clean line. `endpoint` is hidden too: for many webhooks the path is the secret,
     /// and many servers repeat it in their error page.
-    pub(super) fn clean(&self, raw: &[u8], endpoint: &Uri, bytes_max: usize) -> String {
+    pub(crate) fn clean(&self, raw: &[u8], endpoint: &Uri, bytes_max: usize) -> String {
         let mut text = String::from_utf8_lossy(raw);
         for word in &self.hidden {
             hide(&mut text, word, "[secret]");

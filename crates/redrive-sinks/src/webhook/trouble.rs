@@ -12,7 +12,7 @@ use super::guard::Blocked;
 use crate::tls::{self, causes, find};
 
 /// A trouble and its text.
-pub(super) fn of(error: &ClientError) -> (Trouble, String) {
+pub(crate) fn of(error: &ClientError) -> (Trouble, String) {
     // With TLS 1.3 a client learns only with the first answer that its certificate was refused.
     if tls::is_own_refused(error) {
         return (
@@ -38,7 +38,7 @@ pub(super) fn of(error: &ClientError) -> (Trouble, String) {
 }
 
 /// The text of a connection that broke while an answer was awaited or read.
-pub(super) fn broken(error: &hyper::Error) -> &'static str {
+pub(crate) fn broken(error: &hyper::Error) -> &'static str {
     if error.is_parse() {
         "the answer is not HTTP"
     } else if error.is_incomplete_message() {

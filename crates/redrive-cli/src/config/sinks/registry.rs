@@ -10,10 +10,10 @@ use redrive_sinks::SinkFault;
 
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
-use super::{stdout, webhook};
+use super::{apns, fcm, stdout, webhook, webpush};
 
 /// A new sink is a module here and a line in this list.
-pub const SINKS: [SinkKind; 2] = [webhook::KIND, stdout::KIND];
+pub const SINKS: [SinkKind; 5] = [webhook::KIND, stdout::KIND, webpush::KIND, apns::KIND, fcm::KIND];
 
 /// The sinks by name, for `[pipeline.sink]`.
 pub(in super::super) const NAMES: [&str; SINKS.len()] = {

@@ -1,0 +1,157 @@
+//! `[pipeline.sink.apns]`: push to Apple devices.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive::Sink;
+use redrive_sinks::apns::classes::ROWS;
+use redrive_sinks::apns::options::{CONNECTIONS, CONNECTIONS_MAX, PRODUCTION, SANDBOX};
+use redrive_sinks::push::PushClasses;
+use redrive_sinks::{ApnsAuth, ApnsOptions, ApnsSink, SinkFault};
+
+use super::super::fault::Fault;
+use super::super::keys::TableKeys;
+use super::super::reader::{Reader, Section};
+use super::super::words::quoted;
+use super::push;
+use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+
+pub(super) const KIND: SinkKind = SinkKind {
+    name: "apns",
+    tables: &[TableKeys {
+        path: "pipeline.sink.apns",
+        keys: &[
+            "key_file",
+            "key_id",
+            "team_id",
+            "certificate_file",
+            "certificate_key_file",
+            "environment",
+            "url",
+            "topic",
+            "connections",
+            "ca_file",
+            "hash_key_file",
+            "timeout",
+            "concurrency",
+            "classes",
+        ],
+    }],
+    open_tables: &["pipeline.sink.apns.classes"],
+    read,
+};
+
+#[derive(Clone, Debug)]
+pub struct ApnsConfig {
+    pub auth: ApnsAuth,
+    pub url: String,
+    pub topic: Option<String>,
+    pub connections: Option<u32>,
+    pub ca_file: Option<PathBuf>,
+    pub hash_key_file: Option<PathBuf>,
+    pub classes: Vec<(String, String)>,
+}
+
+impl ApnsConfig {
+    fn options(&self) -> Result<ApnsOptions, Vec<SinkFault>> {
+        let mut options = ApnsOptions::new(self.auth.clone());
+        options.url.clone_from(&self.url);
+        options.topic.clone_from(&self.topic);
+        options.connections = self.connections.unwrap_or(CONNECTIONS);
+        options.ca_file.clone_from(&self.ca_file);
+        options.classes = PushClasses::from_settings(ROWS, push::rows(&self.classes))?;
+        options.hash_key = push::hash_key(self.hash_key_file.as_deref()).map_err(|fault| vec![fault])?;
+        Ok(options)
+    }
+}
+
+fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
+    reader.unknown_keys(section);
+    let auth = auth(reader, section);
+    let is_complete = auth.is_some();
+    let placeholder = || ApnsAuth::Certificate { certificate_file: PathBuf::new(), key_file: PathBuf::new() };
+    let environments = [("production", PRODUCTION), ("sandbox", SANDBOX)];
+    let environment = reader.one_of(section, "environment", &environments).map(|set| set.value);
+    let url = reader.text(section, "url").map(|set| set.value);
+    if let (Some(environment), Some(url)) = (section.at("environment"), section.at("url")) {
+        let problem = "both `environment` and `url` are set, and both say which server is meant";
+        let name = section.name("url");
+        let fix = format!("remove `{name}`");
+        reader.fault(section, Fault::line(name, problem, fix, vec![environment, url]));
+    }
+    let settings = ApnsConfig {
+        auth: auth.unwrap_or_else(placeholder),
+        url: url.or_else(|| environment.map(str::to_owned)).unwrap_or_else(|| PRODUCTION.to_owned()),
+        topic: reader.text(section, "topic").map(|set| set.value),
+        connections: reader.count(section, "connections", 1..=CONNECTIONS_MAX),
+        ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
+        hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
+        classes: push::classes(reader, section),
+    };
+    SinkRead { settings: Arc::new(settings), is_complete }
+}
+
+/// A key with its ids, or a certificate with its key.
+fn auth(reader: &mut Reader, section: &Section<'_>) -> Option<ApnsAuth> {
+    if let (Some(key), Some(certificate)) = (section.at("key_file"), section.at("certificate_file")) {
+        let problem = "both `key_file` and `certificate_file` are set, and either says who we are";
+        let name = section.name("certificate_file");
+        let fix = format!("remove `{name}`");
+        reader.fault(section, Fault::line(name, problem, fix, vec![key, certificate]));
+        return None;
+    }
+    if section.get("certificate_file").is_some() {
+        let certificate_file = reader.text(section, "certificate_file")?.value.into();
+        let key_file = push::required(reader, section, "certificate_key_file", "/etc/redrive/apns-key.pem");
+        let key_file = PathBuf::from(key_file?);
+        push::secret_file(reader, section, "certificate_key_file", &key_file);
+        return Some(ApnsAuth::Certificate { certificate_file, key_file });
+    }
+    let key_file = push::required(reader, section, "key_file", "/etc/redrive/AuthKey_ABC123DEFG.p8");
+    let key_id = push::required(reader, section, "key_id", "ABC123DEFG");
+    let team_id = push::required(reader, section, "team_id", "DEF123GHIJ");
+    let key_file = PathBuf::from(key_file?);
+    push::secret_file(reader, section, "key_file", &key_file);
+    Some(ApnsAuth::Token { key_file, key_id: key_id?, team_id: team_id? })
+}
+
+impl SinkSettings for ApnsConfig {
+    fn check(&self, _timeout: Option<Duration>) -> Vec<SinkFault> {
+        self.options().map_or_else(|faults| faults, |options| options.check())
+    }
+
+    fn build(&self, timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let options = ApnsOptions { timeout, ..self.options()? };
+        Ok(Arc::new(ApnsSink::build(options).map_err(|fault| vec![fault])?))
+    }
+
+    fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values = match &self.auth {
+            ApnsAuth::Token { key_file, key_id, team_id } => vec![
+                ("key_file", push::shown(key_file)),
+                ("key_id", quoted(key_id)),
+                ("team_id", quoted(team_id)),
+            ],
+            ApnsAuth::Certificate { certificate_file, key_file } => vec![
+                ("certificate_file", push::shown(certificate_file)),
+                ("certificate_key_file", push::shown(key_file)),
+            ],
+        };
+        values.push(match self.url.as_str() {
+            PRODUCTION => ("environment", quoted("production")),
+            SANDBOX => ("environment", quoted("sandbox")),
+            other => ("url", quoted(other)),
+        });
+        values.extend(self.topic.iter().map(|topic| ("topic", quoted(topic))));
+        values.push(("connections", self.connections.unwrap_or(CONNECTIONS).to_string()));
+        values.extend(self.ca_file.iter().map(|path| ("ca_file", push::shown(path))));
+        values.extend(self.hash_key_file.iter().map(|path| ("hash_key_file", push::shown(path))));
+        values.extend(push::shown_classes(&self.classes));
+        values
+    }
+
+    fn reachable_at(&self) -> ReachableAt<'_> {
+        ReachableAt::Url(&self.url)
+    }
+}

@@ -1,0 +1,119 @@
+//! `[pipeline.sink.fcm]`: push through Firebase Cloud Messaging.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive::Sink;
+use redrive_core::rate;
+use redrive_sinks::fcm::classes::ROWS;
+use redrive_sinks::fcm::options::{CONNECTIONS, CONNECTIONS_MAX, GOOGLE};
+use redrive_sinks::push::PushClasses;
+use redrive_sinks::{FcmOptions, FcmSink, SinkFault};
+
+use super::super::fault::Fault;
+use super::super::keys::TableKeys;
+use super::super::reader::{Reader, Section};
+use super::super::words::quoted;
+use super::push;
+use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+
+pub(super) const KIND: SinkKind = SinkKind {
+    name: "fcm",
+    tables: &[TableKeys {
+        path: "pipeline.sink.fcm",
+        keys: &[
+            "service_account_file",
+            "rate",
+            "url",
+            "connections",
+            "ca_file",
+            "hash_key_file",
+            "timeout",
+            "concurrency",
+            "classes",
+        ],
+    }],
+    open_tables: &["pipeline.sink.fcm.classes"],
+    read,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FcmConfig {
+    pub service_account_file: PathBuf,
+    /// As written. It was checked.
+    pub rate: Option<String>,
+    pub url: String,
+    pub connections: Option<u32>,
+    pub ca_file: Option<PathBuf>,
+    pub hash_key_file: Option<PathBuf>,
+    pub classes: Vec<(String, String)>,
+}
+
+impl FcmConfig {
+    fn options(&self) -> Result<FcmOptions, Vec<SinkFault>> {
+        let mut options = FcmOptions::new(&self.service_account_file);
+        options.url.clone_from(&self.url);
+        options.rate = self.rate.as_deref().and_then(|text| rate::parse(text).ok());
+        options.connections = self.connections.unwrap_or(CONNECTIONS);
+        options.ca_file.clone_from(&self.ca_file);
+        options.classes = PushClasses::from_settings(ROWS, push::rows(&self.classes))?;
+        options.hash_key = push::hash_key(self.hash_key_file.as_deref()).map_err(|fault| vec![fault])?;
+        Ok(options)
+    }
+}
+
+fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
+    reader.unknown_keys(section);
+    let account = push::required(reader, section, "service_account_file", "/etc/redrive/fcm-account.json");
+    let is_complete = account.is_some();
+    let service_account_file = PathBuf::from(account.unwrap_or_default());
+    push::secret_file(reader, section, "service_account_file", &service_account_file);
+    let settings = FcmConfig {
+        service_account_file,
+        rate: paced(reader, section),
+        url: reader.text(section, "url").map_or_else(|| GOOGLE.to_owned(), |set| set.value),
+        connections: reader.count(section, "connections", 1..=CONNECTIONS_MAX),
+        ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
+        hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
+        classes: push::classes(reader, section),
+    };
+    SinkRead { settings: Arc::new(settings), is_complete }
+}
+
+fn paced(reader: &mut Reader, section: &Section<'_>) -> Option<String> {
+    let set = reader.text(section, "rate")?;
+    if let Err(wrong) = rate::parse(&set.value) {
+        let name = section.name("rate");
+        let fix = format!("{name} = \"600k/m\"");
+        reader.fault(section, Fault::value(&name, format!("`{name}`: {wrong}"), fix, set.at));
+        return None;
+    }
+    Some(set.value)
+}
+
+impl SinkSettings for FcmConfig {
+    fn check(&self, _timeout: Option<Duration>) -> Vec<SinkFault> {
+        self.options().map_or_else(|faults| faults, |options| options.check())
+    }
+
+    fn build(&self, timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let options = FcmOptions { timeout, ..self.options()? };
+        Ok(Arc::new(FcmSink::build(options).map_err(|fault| vec![fault])?))
+    }
+
+    fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values = vec![("service_account_file", push::shown(&self.service_account_file))];
+        values.extend(self.rate.iter().map(|rate| ("rate", quoted(rate))));
+        values.push(("url", quoted(&self.url)));
+        values.push(("connections", self.connections.unwrap_or(CONNECTIONS).to_string()));
+        values.extend(self.ca_file.iter().map(|path| ("ca_file", push::shown(path))));
+        values.extend(self.hash_key_file.iter().map(|path| ("hash_key_file", push::shown(path))));
+        values.extend(push::shown_classes(&self.classes));
+        values
+    }
+
+    fn reachable_at(&self) -> ReachableAt<'_> {
+        ReachableAt::Url(&self.url)
+    }
+}

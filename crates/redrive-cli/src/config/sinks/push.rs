@@ -1,0 +1,92 @@
+//! What the tables of the push sinks have in common: files with secrets, overrides of the class table, the hash key.
+
+use std::path::{Path, PathBuf};
+
+use redrive_sinks::{Secret, SinkFault};
+
+use super::super::fault::Fault;
+use super::super::named::Named;
+use super::super::reader::{Reader, Section};
+use super::super::secrets;
+use super::super::tree::Data;
+use super::super::words::quoted;
+
+/// A setting that has to be there. Says what to write if it is not.
+pub(super) fn required(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    key: &str,
+    example: &str,
+) -> Option<String> {
+    if section.get(key).is_none() {
+        let name = section.name(key);
+        let fix = format!("{name} = {}", quoted(example));
+        let problem = format!("`{name}` is missing");
+        reader.fault(section, Fault::line(name, problem, fix, Vec::new()));
+        return None;
+    }
+    reader.text(section, key).map(|set| set.value)
+}
+
+/// Warns of a file with a secret that every user of the machine may read.
+pub(super) fn secret_file(reader: &mut Reader, section: &Section<'_>, key: &str, path: &Path) {
+    let Some(at) = section.at(key) else { return };
+    let (name, path) = (section.name(key), path.to_owned());
+    let look = move || secrets::exposed(&name, &path, &at).into_iter().collect();
+    reader.named.push(Named::new(section.part_name(), look));
+}
+
+/// An optional file with a secret.
+pub(super) fn optional_secret_file(reader: &mut Reader, section: &Section<'_>, key: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(reader.text(section, key)?.value);
+    secret_file(reader, section, key, &path);
+    Some(path)
+}
+
+/// `classes`, as written. Whether each is a row of the service is for the sink to say.
+pub(super) fn classes(reader: &mut Reader, section: &Section<'_>) -> Vec<(String, String)> {
+    let Some(table) = reader.table(section, "classes") else { return Vec::new() };
+    let mut classes = Vec::new();
+    for entry in &table.table.entries {
+        if let Data::Text(meaning) = &entry.node.data {
+            classes.push((entry.key.clone(), meaning.clone()));
+            continue;
+        }
+        let full = table.name(&entry.key);
+        let problem = format!("`{full}` must be a text in quotes, not {}", entry.node.kind());
+        let fix = format!("{full} = \"transient\"");
+        reader.fault(section, Fault::line(&full, problem, fix, vec![entry.node.at.clone()]));
+    }
+    classes
+}
+
+/// The rows as a sink takes them.
+pub(super) fn rows(classes: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
+    classes.iter().map(|(case, meaning)| (case.as_str(), meaning.as_str()))
+}
+
+/// The key of `endpoint_hash`, from its file.
+pub(super) fn hash_key(path: Option<&Path>) -> Result<Option<Secret>, SinkFault> {
+    let Some(path) = path else { return Ok(None) };
+    Secret::read(path).map(Some).map_err(|error| SinkFault {
+        key: "hash_key_file".to_owned(),
+        value: path.display().to_string(),
+        problem: format!("`hash_key_file` is {:?}, but {}", path.display().to_string(), error.problem),
+        fix: "openssl rand -hex 32 > hash.key".to_owned(),
+    })
+}
+
+/// A path as `config show` prints it.
+pub(super) fn shown(path: &Path) -> String {
+    quoted(&path.display().to_string())
+}
+
+/// `classes` as `config show` prints it.
+pub(super) fn shown_classes(classes: &[(String, String)]) -> Option<(&'static str, String)> {
+    if classes.is_empty() {
+        return None;
+    }
+    let rows: Vec<String> =
+        classes.iter().map(|(case, meaning)| format!("\"{case}\" = {}", quoted(meaning))).collect();
+    Some(("classes", format!("{{ {} }}", rows.join(", "))))
+}

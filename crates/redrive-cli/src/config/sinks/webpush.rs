@@ -1,0 +1,125 @@
+//! `[pipeline.sink.webpush]`: push to browsers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive::Sink;
+use redrive_sinks::push::PushClasses;
+use redrive_sinks::webpush::classes::ROWS;
+use redrive_sinks::webpush::options::PER_ENDPOINT;
+use redrive_sinks::{SinkFault, WebPushOptions, WebPushSink};
+
+use super::super::keys::TableKeys;
+use super::super::reader::{Reader, Section};
+use super::super::words::quoted;
+use super::push;
+use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+
+pub(super) const KIND: SinkKind = SinkKind {
+    name: "webpush",
+    tables: &[TableKeys {
+        path: "pipeline.sink.webpush",
+        keys: &[
+            "vapid_key_file",
+            "previous_vapid_key_files",
+            "subject",
+            "ca_file",
+            "hash_key_file",
+            "timeout",
+            "concurrency",
+            "per_endpoint",
+            "allow_private_addresses",
+            "classes",
+        ],
+    }],
+    open_tables: &["pipeline.sink.webpush.classes"],
+    read,
+};
+
+const PER_ENDPOINT_MAX: u32 = 10_000;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebPushConfig {
+    pub vapid_key_file: PathBuf,
+    /// Keys that subscriptions were made with before.
+    pub previous_vapid_key_files: Vec<PathBuf>,
+    pub subject: String,
+    pub ca_file: Option<PathBuf>,
+    pub hash_key_file: Option<PathBuf>,
+    pub per_endpoint: Option<u32>,
+    pub allow_private_addresses: bool,
+    pub classes: Vec<(String, String)>,
+}
+
+impl WebPushConfig {
+    fn options(&self) -> Result<WebPushOptions, Vec<SinkFault>> {
+        let mut options = WebPushOptions::new(&self.vapid_key_file, &self.subject);
+        options.vapid_key_files.extend(self.previous_vapid_key_files.iter().cloned());
+        options.ca_file.clone_from(&self.ca_file);
+        options.per_endpoint = self.per_endpoint.unwrap_or(PER_ENDPOINT);
+        options.allow_private_addresses = self.allow_private_addresses;
+        options.classes = PushClasses::from_settings(ROWS, push::rows(&self.classes))?;
+        options.hash_key = push::hash_key(self.hash_key_file.as_deref()).map_err(|fault| vec![fault])?;
+        Ok(options)
+    }
+}
+
+fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
+    reader.unknown_keys(section);
+    let key_file = push::required(reader, section, "vapid_key_file", "/etc/redrive/vapid.pem");
+    let subject = push::required(reader, section, "subject", "mailto:ops@example.com");
+    let is_complete = key_file.is_some() && subject.is_some();
+    let vapid_key_file = PathBuf::from(key_file.unwrap_or_default());
+    push::secret_file(reader, section, "vapid_key_file", &vapid_key_file);
+    let previous = reader.texts(section, "previous_vapid_key_files").map(|set| set.value);
+    let previous: Vec<PathBuf> =
+        previous.unwrap_or_default().into_iter().map(|set| PathBuf::from(set.value)).collect();
+    for path in &previous {
+        push::secret_file(reader, section, "previous_vapid_key_files", path);
+    }
+    let settings = WebPushConfig {
+        vapid_key_file,
+        previous_vapid_key_files: previous,
+        subject: subject.unwrap_or_else(|| "mailto:ops@example.com".to_owned()),
+        ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
+        hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
+        per_endpoint: reader.count(section, "per_endpoint", 1..=PER_ENDPOINT_MAX),
+        allow_private_addresses: reader
+            .switch(section, "allow_private_addresses")
+            .is_some_and(|set| set.value),
+        classes: push::classes(reader, section),
+    };
+    SinkRead { settings: Arc::new(settings), is_complete }
+}
+
+impl SinkSettings for WebPushConfig {
+    fn check(&self, _timeout: Option<Duration>) -> Vec<SinkFault> {
+        self.options().map_or_else(|faults| faults, |options| options.check())
+    }
+
+    fn build(&self, timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let options = WebPushOptions { timeout, ..self.options()? };
+        Ok(Arc::new(WebPushSink::build(options).map_err(|fault| vec![fault])?))
+    }
+
+    fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values = vec![("vapid_key_file", push::shown(&self.vapid_key_file))];
+        if !self.previous_vapid_key_files.is_empty() {
+            let files: Vec<String> =
+                self.previous_vapid_key_files.iter().map(|path| push::shown(path)).collect();
+            values.push(("previous_vapid_key_files", format!("[{}]", files.join(", "))));
+        }
+        values.push(("subject", quoted(&self.subject)));
+        values.extend(self.ca_file.iter().map(|path| ("ca_file", push::shown(path))));
+        values.extend(self.hash_key_file.iter().map(|path| ("hash_key_file", push::shown(path))));
+        values.push(("per_endpoint", self.per_endpoint.unwrap_or(PER_ENDPOINT).to_string()));
+        values.push(("allow_private_addresses", self.allow_private_addresses.to_string()));
+        values.extend(push::shown_classes(&self.classes));
+        values
+    }
+
+    fn reachable_at(&self) -> ReachableAt<'_> {
+        ReachableAt::Nobody("each message brings its own subscription; no push service was asked")
+    }
+}

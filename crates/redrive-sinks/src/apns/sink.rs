@@ -1,0 +1,169 @@
+//! One push to APNs, from the message to what came of it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use hyper::http::uri::PathAndQuery;
+use hyper::{Method, Request, Uri};
+use redrive::{Call, Delivery, Failure, Sink};
+use tokio::time::{Instant, timeout_at};
+
+use super::classes::{Explained, gone_unless_registered_since};
+use super::message::{Push, apns_id};
+use super::options::ApnsOptions;
+use super::token::ProviderToken;
+use crate::fault::SinkFault;
+use crate::push::failing::{self, Said};
+use crate::push::http2::{Answer, Sessions};
+use crate::push::{PushClasses, Verdict};
+use crate::webhook::Trouble;
+use crate::webhook::endpoint_hash::EndpointHash;
+
+const ID: HeaderName = HeaderName::from_static("apns-id");
+const TOPIC: HeaderName = HeaderName::from_static("apns-topic");
+const EXPIRATION: HeaderName = HeaderName::from_static("apns-expiration");
+const PUSH_TYPE: HeaderName = HeaderName::from_static("apns-push-type");
+const PRIORITY: HeaderName = HeaderName::from_static("apns-priority");
+const COLLAPSE_ID: HeaderName = HeaderName::from_static("apns-collapse-id");
+
+/// Pushes each message to the device that it names.
+pub struct ApnsSink {
+    /// `None` with a certificate.
+    token: Option<ProviderToken>,
+    sessions: Sessions,
+    address: Uri,
+    topic: Option<String>,
+    timeout: Duration,
+    classes: PushClasses,
+    hash: EndpointHash,
+}
+
+impl ApnsSink {
+    /// Reads what the options name and sets everything up. Nothing is connected to before the first message.
+    pub fn build(options: ApnsOptions) -> Result<Self, SinkFault> {
+        Ok(Self {
+            token: options.token()?,
+            sessions: options.sessions()?,
+            address: options.address().unwrap_or_default(),
+            topic: options.topic,
+            timeout: options.timeout,
+            classes: options.classes,
+            hash: EndpointHash::of_key(options.hash_key.as_ref())?,
+        })
+    }
+
+    async fn push(&self, call: &Call, push: &Push) -> Result<(), Failure> {
+        let deadline = Instant::now() + self.timeout;
+        let bearer = self.token.as_ref().map(|token| token.bearer(now_secs())).transpose();
+        let bearer = bearer.map_err(|problem| failing::without_credential(&problem.to_string()))?;
+        let (verdict, failure) = self.attempt(call, push, bearer.as_deref(), deadline).await?;
+        let (Verdict::Renew, Some(token), Some(expired)) = (verdict, &self.token, bearer) else {
+            return failure.map_or(Ok(()), Err);
+        };
+        // Once: a new token that is refused as well is no matter of its age.
+        let renewed = token.renewed(&expired, now_secs());
+        let renewed = renewed.map_err(|problem| failing::without_credential(&problem.to_string()))?;
+        let (_, failure) = self.attempt(call, push, Some(&renewed), deadline).await?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// One request and what its answer means.
+    async fn attempt(
+        &self,
+        call: &Call,
+        push: &Push,
+        bearer: Option<&str>,
+        deadline: Instant,
+    ) -> Result<(Verdict, Option<Failure>), Failure> {
+        let request = self
+            .request(call, push, bearer)
+            .ok_or_else(|| failing::unsendable("the push cannot be written as a request to APNs"))?;
+        let sent = AtomicBool::new(false);
+        let exchange = self.sessions.request(|| request.clone(), push.body.clone(), &sent);
+        match timeout_at(deadline, exchange).await {
+            Ok(Ok(answer)) => Ok(self.judge(push, &answer)),
+            Ok(Err(lost)) => Err(failing::lost(&lost, &self.classes)),
+            Err(_) => {
+                let text = format!("timed out after {} ms", self.timeout.as_millis());
+                let sent = sent.load(Ordering::Acquire);
+                Err(failing::unanswered(Trouble::Timeout, &text, sent, &self.classes))
+            }
+        }
+    }
+
+    fn judge(&self, push: &Push, answer: &Answer) -> (Verdict, Option<Failure>) {
+        let explained = Explained::read(&answer.body);
+        let verdict = self.classes.verdict(answer.status.as_u16(), &explained.reason);
+        let verdict = gone_unless_registered_since(verdict, &explained, push.registered_ms);
+        if verdict == Verdict::RECONNECT {
+            self.sessions.retire_all();
+        }
+        let said = Said::of(answer.status, &answer.headers, explained.reason);
+        (verdict, failing::answered(&said, verdict, SystemTime::now()))
+    }
+
+    /// `None` if something in it cannot be a header, which was checked before.
+    fn request(&self, call: &Call, push: &Push, bearer: Option<&str>) -> Option<Request<()>> {
+        let path: PathAndQuery = format!("/3/device/{}", push.token).parse().ok()?;
+        let authority = self.address.authority()?.clone();
+        let uri = Uri::builder().scheme("https").authority(authority).path_and_query(path).build().ok()?;
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(uri)
+            .header(ID, apns_id(call.message.id()))
+            .header(PUSH_TYPE, push.push_type);
+        if let Some(topic) = push.topic.as_ref().or(self.topic.as_ref()) {
+            request = request.header(TOPIC, topic);
+        }
+        if let Some(priority) = push.priority {
+            request = request.header(PRIORITY, priority);
+        }
+        if let Some(collapse_id) = &push.collapse_id {
+            request = request.header(COLLAPSE_ID, collapse_id);
+        }
+        if let Some(deadline) = call.message.deadline() {
+            request = request.header(EXPIRATION, deadline.as_millis() / 1000);
+        }
+        if let Some(bearer) = bearer {
+            let mut value = HeaderValue::from_str(bearer).ok()?;
+            value.set_sensitive(true);
+            request = request.header(AUTHORIZATION, value);
+        }
+        request.body(()).ok()
+    }
+}
+
+impl Sink for ApnsSink {
+    fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move {
+            let push = Push::of(&call.message).map_err(failing::unsendable)?;
+            let outcome = self.push(&call, &push).await;
+            outcome.map_err(|failure| failure.note("endpoint_hash", self.hash.of(&push.token)))
+        })
+    }
+
+    fn name(&self) -> &'static str {
+        "apns"
+    }
+
+    fn target(&self) -> Option<String> {
+        Some(format!("https://{}", self.address.authority().map_or("", |authority| authority.as_str())))
+    }
+
+    /// What is done with a push happens at its receiver.
+    fn runs_in_process(&self) -> bool {
+        false
+    }
+}
+
+fn now_secs() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl fmt::Debug for ApnsSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApnsSink").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,123 @@
+//! What a message asks to be pushed: a message of the v1 API, with or without `{"message": …}` around it.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use redrive_core::Message;
+use serde_json::{Map, Value, json};
+
+use crate::push::json::{self, FieldFault};
+
+/// What FCM takes of data and notification together.
+const BODY_BYTES_MAX: usize = 4096;
+/// Room for options that do not count.
+const ENVELOPE_BYTES_MAX: usize = 8 * 1024;
+/// What FCM stores at most: four weeks.
+const TTL_SECS_MAX: u64 = 28 * 24 * 3600;
+
+/// One push.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Push {
+    /// The registration token, topic or condition: a secret.
+    pub target: String,
+    message: Map<String, Value>,
+}
+
+impl Push {
+    pub fn of(message: &Message) -> Result<Self, FieldFault> {
+        let mut object = json::object(message)?;
+        let inner = match object.remove("message") {
+            Some(Value::Object(inner)) => inner,
+            Some(_) => return Err(FieldFault::Wrong("message", "an object")),
+            None => object,
+        };
+        let named: Vec<String> = ["token", "topic", "condition"]
+            .into_iter()
+            .filter_map(|name| json::text(&inner, name).transpose())
+            .collect::<Result<_, _>>()?;
+        let [target] = <[String; 1]>::try_from(named)
+            .map_err(|_| FieldFault::Wrong("message", "for exactly one of token, topic and condition"))?;
+        if target.is_empty() {
+            return Err(FieldFault::Missing("token"));
+        }
+        let counted = ["data", "notification"].into_iter().filter_map(|name| inner.get(name));
+        let counted: usize = counted.map(|part| part.to_string().len()).sum();
+        if counted > BODY_BYTES_MAX {
+            return Err(FieldFault::TooLarge(counted, BODY_BYTES_MAX));
+        }
+        Ok(Self { target, message: inner })
+    }
+
+    /// The body of a request. Where the message has a deadline and sets no TTL of its own, what is left of it is sent.
+    pub fn body(&self, deadline_ms: Option<u64>, now: SystemTime) -> Result<Bytes, FieldFault> {
+        let mut message = self.message.clone();
+        if let Some(deadline) = deadline_ms {
+            let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+            let left = (deadline.saturating_sub(now) / 1000).min(TTL_SECS_MAX);
+            let android = message.entry("android").or_insert_with(|| json!({}));
+            if let Value::Object(android) = android {
+                android.entry("ttl").or_insert_with(|| Value::String(format!("{left}s")));
+            }
+        }
+        let body = json!({"message": message}).to_string();
+        if body.len() > ENVELOPE_BYTES_MAX {
+            return Err(FieldFault::TooLarge(body.len(), ENVELOPE_BYTES_MAX));
+        }
+        Ok(Bytes::from(body))
+    }
+}
+
+impl std::fmt::Debug for Push {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Push(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn push(value: &Value) -> Result<Push, FieldFault> {
+        Push::of(&Message::builder("m").payload(value.to_string()).build().unwrap())
+    }
+
+    #[test]
+    fn a_message_of_the_api_is_taken_with_and_without_its_envelope() {
+        let bare = json!({"token": "abc", "notification": {"title": "hi"}});
+        let push = [bare.clone(), json!({"message": bare})].map(|value| push(&value).unwrap());
+        assert_eq!((push[0].target.as_str(), &push[0]), ("abc", &push[1]));
+        let body: Value = serde_json::from_slice(&push[0].body(None, SystemTime::now()).unwrap()).unwrap();
+        assert_eq!(body, json!({"message": bare}));
+    }
+
+    #[test]
+    fn what_is_left_of_the_time_is_sent_unless_the_message_says_otherwise() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
+        let ttl = |value: Value| {
+            let body = push(&value).unwrap().body(Some(160_500), now).unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            body.pointer("/message/android/ttl").unwrap().clone()
+        };
+        assert_eq!(ttl(json!({"token": "abc"})), "60s");
+        assert_eq!(ttl(json!({"token": "abc", "android": {"ttl": "5s"}})), "5s");
+    }
+
+    #[test]
+    fn what_fcm_would_refuse_is_refused_before_it_costs_quota() {
+        for wrong in [
+            json!({}),
+            json!([]),
+            json!({"token": ""}),
+            json!({"token": 7}),
+            json!({"token": "a", "topic": "b"}),
+            json!({"message": "text"}),
+            json!({"token": "a", "data": {"x": "y".repeat(4096)}}),
+        ] {
+            assert!(push(&wrong).is_err(), "{wrong}");
+        }
+        let large = push(&json!({"token": "a", "apns": {"x": "y".repeat(9000)}})).unwrap();
+        assert!(large.body(None, SystemTime::now()).is_err());
+    }
+}

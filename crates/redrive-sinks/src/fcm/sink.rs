@@ -1,0 +1,157 @@
+//! One push to FCM, from the message to what came of it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Uri};
+use redrive::{Call, Delivery, Failure, Sink};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::access::Access;
+use super::classes::Explained;
+use super::message::Push;
+use super::options::FcmOptions;
+use super::pace::Pace;
+use crate::fault::SinkFault;
+use crate::push::failing::{self, Said};
+use crate::push::http2::{Answer, Sessions};
+use crate::push::{PushClasses, Verdict};
+use crate::webhook::Trouble;
+use crate::webhook::endpoint_hash::EndpointHash;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Google asks for a minute at least where quota is used up and no `Retry-After` says more.
+const QUOTA_WAIT: Duration = Duration::from_mins(1);
+
+/// Pushes each message to the app instance that it names.
+pub struct FcmSink {
+    access: Access,
+    sessions: Sessions,
+    uri: Uri,
+    pace: Option<Pace>,
+    timeout: Duration,
+    classes: PushClasses,
+    hash: EndpointHash,
+}
+
+impl FcmSink {
+    /// Reads what the options name and sets everything up. Nothing is connected to before the first message.
+    pub fn build(options: FcmOptions) -> Result<Self, SinkFault> {
+        let (access, sessions) = (options.access()?, options.sessions()?);
+        let address = options.address().unwrap_or_default();
+        let path = format!("/v1/projects/{}/messages:send", access.project());
+        let uri = Uri::builder().scheme("https").path_and_query(path);
+        let uri = match address.authority() {
+            Some(authority) => uri.authority(authority.clone()).build().unwrap_or_default(),
+            None => Uri::default(),
+        };
+        Ok(Self {
+            access,
+            sessions,
+            uri,
+            pace: options.rate.map(Pace::new),
+            timeout: options.timeout,
+            classes: options.classes,
+            hash: EndpointHash::of_key(options.hash_key.as_ref())?,
+        })
+    }
+
+    async fn push(&self, call: &Call, push: &Push) -> Result<(), Failure> {
+        let deadline = Instant::now() + self.timeout;
+        let ends = call.message.deadline().map(redrive_core::Time::as_millis);
+        let body = push.body(ends, SystemTime::now()).map_err(failing::unsendable)?;
+        let bearer = self.access.bearer(deadline, &self.classes).await?;
+        let (verdict, failure) = self.attempt(&bearer, body.clone(), deadline).await?;
+        if verdict != Verdict::Renew {
+            return failure.map_or(Ok(()), Err);
+        }
+        // Once: a new token that is refused as well is no matter of its age.
+        self.access.refused(&bearer);
+        let bearer = self.access.bearer(deadline, &self.classes).await?;
+        let (_, failure) = self.attempt(&bearer, body, deadline).await?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// One request and what its answer means.
+    async fn attempt(
+        &self,
+        bearer: &str,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<(Verdict, Option<Failure>), Failure> {
+        let mut authorization = HeaderValue::from_str(bearer)
+            .map_err(|_| failing::without_credential("the access token cannot be a header"))?;
+        authorization.set_sensitive(true);
+        let request = || {
+            let mut request = Request::new(());
+            *request.method_mut() = Method::POST;
+            *request.uri_mut() = self.uri.clone();
+            request.headers_mut().insert(CONTENT_TYPE, JSON);
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+            request
+        };
+        let sent = AtomicBool::new(false);
+        let exchange = async {
+            if let Some(pace) = &self.pace {
+                sleep_until(pace.place(Instant::now())).await;
+            }
+            self.sessions.request(request, body, &sent).await
+        };
+        match timeout_at(deadline, exchange).await {
+            Ok(Ok(answer)) => Ok(self.judge(&answer)),
+            Ok(Err(lost)) => Err(failing::lost(&lost, &self.classes)),
+            Err(_) => {
+                let text = format!("timed out after {} ms", self.timeout.as_millis());
+                let sent = sent.load(Ordering::Acquire);
+                Err(failing::unanswered(Trouble::Timeout, &text, sent, &self.classes))
+            }
+        }
+    }
+
+    fn judge(&self, answer: &Answer) -> (Verdict, Option<Failure>) {
+        let explained = Explained::read(&answer.body);
+        let verdict = self.classes.verdict(answer.status.as_u16(), explained.reason());
+        let said = Said::of(answer.status, &answer.headers, explained.code.clone());
+        let failure = failing::answered(&said, verdict, SystemTime::now());
+        let failure = failure.map(|failure| {
+            if verdict == Verdict::LIMITED && failure.retry_after().is_none() {
+                failure.wait(QUOTA_WAIT)
+            } else {
+                failure
+            }
+        });
+        (verdict, failure)
+    }
+}
+
+impl Sink for FcmSink {
+    fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move {
+            let push = Push::of(&call.message).map_err(failing::unsendable)?;
+            let outcome = self.push(&call, &push).await;
+            outcome.map_err(|failure| failure.note("endpoint_hash", self.hash.of(&push.target)))
+        })
+    }
+
+    fn name(&self) -> &'static str {
+        "fcm"
+    }
+
+    fn target(&self) -> Option<String> {
+        Some(format!("project {}", self.access.project()))
+    }
+
+    /// What is done with a push happens at its receiver.
+    fn runs_in_process(&self) -> bool {
+        false
+    }
+}
+
+impl fmt::Debug for FcmSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FcmSink").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}

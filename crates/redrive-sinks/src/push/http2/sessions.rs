@@ -1,0 +1,139 @@
+//! The connections to one server: a request takes the one with the fewest streams, and a new one is opened when all
+//! are full.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use hyper::Request;
+use tokio::sync::Notify;
+
+use super::dial::Server;
+use super::session::{Answer, Lost, Session};
+
+/// Connections that one request tries when servers close them before they process it.
+const TRIES_MAX: u32 = 3;
+
+/// The connections to one server.
+#[derive(Debug)]
+pub struct Sessions {
+    server: Server,
+    connections_max: usize,
+    open: Mutex<Open>,
+    freed: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    sessions: Vec<Arc<Session>>,
+    /// Whether somebody is connecting. One at a time: the next request finds the connection it needs.
+    is_opening: bool,
+}
+
+impl Sessions {
+    /// At most `connections_max` connections, opened when they are needed.
+    pub fn new(server: Server, connections_max: usize) -> Self {
+        let open = Mutex::default();
+        Self { server, connections_max: connections_max.max(1), open, freed: Arc::default() }
+    }
+
+    /// Sends a request and waits for its answer. The caller sets the time limit.
+    ///
+    /// A request that no server looked at is sent again on another connection, a few times. `sent` is set while a request
+    /// is on its way: whoever gives up then does not know whether it had its effect.
+    pub async fn request(
+        &self,
+        request: impl Fn() -> Request<()>,
+        body: Bytes,
+        sent: &AtomicBool,
+    ) -> Result<Answer, Lost> {
+        let mut tried = 0;
+        loop {
+            sent.store(false, Ordering::Release);
+            let lease = self.lease().await?;
+            sent.store(true, Ordering::Release);
+            let answered = lease.session.exchange(request(), body.clone()).await;
+            tried += 1;
+            match answered {
+                Err(Lost::Unprocessed(_)) if tried < TRIES_MAX => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Sends what comes next on new connections. What is on its way stays where it is.
+    pub fn retire_all(&self) {
+        self.lock().sessions.drain(..).for_each(|session| session.retire());
+    }
+
+    /// A place for one stream.
+    async fn lease(&self) -> Result<Lease<'_>, Lost> {
+        loop {
+            let freed = self.freed.notified();
+            let mut freed = std::pin::pin!(freed);
+            freed.as_mut().enable();
+            match self.choose() {
+                Choice::Take(session) => return Ok(Lease { pool: self, session }),
+                Choice::Open => {
+                    let opening = Opening(self);
+                    let session = Session::open(&self.server, Arc::clone(&self.freed)).await?;
+                    self.lock().sessions.push(Arc::new(session));
+                    drop(opening);
+                }
+                Choice::Wait => freed.await,
+            }
+        }
+    }
+
+    fn choose(&self) -> Choice {
+        let mut open = self.lock();
+        open.sessions.retain(|session| !session.is_retired());
+        let room = open.sessions.iter().filter(|session| session.streams() < session.streams_max());
+        if let Some(session) = room.min_by_key(|session| session.streams()) {
+            session.begin();
+            // SETTINGS may have made room for more than one: whoever is served wakes the next.
+            if session.streams() < session.streams_max() {
+                self.freed.notify_one();
+            }
+            return Choice::Take(Arc::clone(session));
+        }
+        if open.is_opening || open.sessions.len() >= self.connections_max {
+            return Choice::Wait;
+        }
+        open.is_opening = true;
+        Choice::Open
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Choice {
+    Take(Arc<Session>),
+    Open,
+    Wait,
+}
+
+/// Somebody is connecting, until it is dropped: also when connecting failed or was given up.
+struct Opening<'p>(&'p Sessions);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_opening = false;
+        self.0.freed.notify_waiters();
+    }
+}
+
+/// One stream's place on a connection.
+struct Lease<'p> {
+    pool: &'p Sessions,
+    session: Arc<Session>,
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.session.end();
+        self.pool.freed.notify_one();
+    }
+}

@@ -1,0 +1,227 @@
+//! What a message asks to be pushed, and to whom.
+//!
+//! Either the payload is an envelope, `{"subscription": {…}, "payload": …, "urgency": …, "topic": …}`, or the header
+//! `push-subscription` holds the subscription and the payload is pushed as it is.
+
+use bytes::Bytes;
+use redrive_core::Message;
+use serde_json::Value;
+
+use super::encrypt::{self, EncryptFault};
+use super::subscription::{Subscription, SubscriptionFault};
+
+const SUBSCRIPTION_HEADER: &str = "push-subscription";
+const KEY_HEADER: &str = "push-vapid-key";
+const URGENCIES: [&str; 4] = ["very-low", "low", "normal", "high"];
+const TOPIC_BYTES_MAX: usize = 32;
+
+/// Why nothing can be pushed for a message. No retry helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageFault {
+    #[error("the message's payload is not a JSON object, and it has no header `{SUBSCRIPTION_HEADER}`")]
+    NotEnvelope,
+    #[error(transparent)]
+    Subscription(#[from] SubscriptionFault),
+    #[error(transparent)]
+    Encrypt(#[from] EncryptFault),
+    #[error("`urgency` is none of very-low, low, normal, high")]
+    Urgency,
+    #[error("`topic` is not 1 to {TOPIC_BYTES_MAX} characters of the URL-safe base64 alphabet")]
+    Topic,
+    #[error("the content encoding is not aes128gcm")]
+    ContentEncoding,
+}
+
+/// What is sent in the body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A push without data.
+    Nothing,
+    /// To be encrypted.
+    Plain(Bytes),
+    /// Encrypted by whoever made the message.
+    Encrypted(Bytes),
+}
+
+/// One push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Push {
+    pub subscription: Subscription,
+    pub content: Content,
+    pub urgency: Option<&'static str>,
+    pub topic: Option<String>,
+    /// The public key that the subscription was made with, where the message says so.
+    pub vapid_key: Option<String>,
+}
+
+impl Push {
+    pub fn of(message: &Message, allow_http: bool) -> Result<Self, MessageFault> {
+        let header = |name: &str| {
+            let found = message.headers().find(|(given, _)| given.eq_ignore_ascii_case(name));
+            found.and_then(|(_, value)| std::str::from_utf8(value).ok()).map(str::to_owned)
+        };
+        match header(SUBSCRIPTION_HEADER) {
+            Some(text) => Self::of_headers(message, &text, header, allow_http),
+            None => Self::of_envelope(message, allow_http),
+        }
+    }
+
+    fn of_headers(
+        message: &Message,
+        subscription: &str,
+        header: impl Fn(&str) -> Option<String>,
+        allow_http: bool,
+    ) -> Result<Self, MessageFault> {
+        let value: Value = serde_json::from_str(subscription).map_err(|_| SubscriptionFault::NotObject)?;
+        let subscription = Subscription::of(&value, allow_http)?;
+        let body = message.payload().map(|payload| message.wire().slice_ref(payload)).unwrap_or_default();
+        let content = match header("content-encoding").as_deref() {
+            Some("aes128gcm") => {
+                encrypt::check(&body)?;
+                Content::Encrypted(body)
+            }
+            Some(other) if !other.eq_ignore_ascii_case("identity") => {
+                return Err(MessageFault::ContentEncoding);
+            }
+            _ => Content::plain(body),
+        };
+        Ok(Self {
+            subscription,
+            content,
+            urgency: header("urgency").map(|urgency| checked_urgency(&urgency)).transpose()?,
+            topic: header("topic").map(checked_topic).transpose()?,
+            vapid_key: header(KEY_HEADER).or_else(|| vapid_key(&value)),
+        })
+    }
+
+    fn of_envelope(message: &Message, allow_http: bool) -> Result<Self, MessageFault> {
+        let value: Value = serde_json::from_slice(message.payload().unwrap_or_default())
+            .map_err(|_| MessageFault::NotEnvelope)?;
+        let envelope = value.as_object().ok_or(MessageFault::NotEnvelope)?;
+        let given = envelope.get("subscription").ok_or(SubscriptionFault::Missing)?;
+        let text = |name: &str| match envelope.get(name) {
+            None | Some(Value::Null) => None,
+            // What is no text is no valid value either, and is reported as such.
+            Some(value) => Some(value.as_str().unwrap_or_default().to_owned()),
+        };
+        Ok(Self {
+            subscription: Subscription::of(given, allow_http)?,
+            content: match envelope.get("payload") {
+                None | Some(Value::Null) => Content::Nothing,
+                Some(Value::String(text)) => Content::plain(Bytes::from(text.clone())),
+                Some(other) => Content::plain(Bytes::from(other.to_string())),
+            },
+            urgency: text("urgency").map(|urgency| checked_urgency(&urgency)).transpose()?,
+            topic: text("topic").map(checked_topic).transpose()?,
+            vapid_key: text("vapid_key").or_else(|| vapid_key(given)),
+        })
+    }
+
+    /// The body that goes over the wire.
+    pub fn body(&self) -> Result<Bytes, EncryptFault> {
+        match &self.content {
+            Content::Nothing => Ok(Bytes::new()),
+            Content::Plain(plain) => encrypt::encrypt(plain, self.subscription.receiver()).map(Bytes::from),
+            Content::Encrypted(body) => Ok(body.clone()),
+        }
+    }
+}
+
+impl Content {
+    fn plain(bytes: Bytes) -> Self {
+        if bytes.is_empty() { Self::Nothing } else { Self::Plain(bytes) }
+    }
+}
+
+fn vapid_key(subscription: &Value) -> Option<String> {
+    subscription.get("vapid_key").and_then(Value::as_str).map(str::to_owned)
+}
+
+fn checked_urgency(given: &str) -> Result<&'static str, MessageFault> {
+    URGENCIES.into_iter().find(|known| *known == given).ok_or(MessageFault::Urgency)
+}
+
+/// RFC 8030, section 5.4.
+fn checked_topic(given: String) -> Result<String, MessageFault> {
+    let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    let is_sound = (1..=TOPIC_BYTES_MAX).contains(&given.len()) && given.bytes().all(is_letter);
+    is_sound.then_some(given).ok_or(MessageFault::Topic)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn subscription() -> Value {
+        json!({
+            "endpoint": "https://push.example/abc",
+            "keys": {
+                "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+                "auth": "BTBZMqHH6r4Tts7J_aSIgg"
+            }
+        })
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "reads better with json!")]
+    fn envelope(more: Value) -> Result<Push, MessageFault> {
+        let mut value = json!({"subscription": subscription()});
+        value.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let message = Message::builder("m").payload(value.to_string()).build().unwrap();
+        Push::of(&message, false)
+    }
+
+    #[test]
+    fn an_envelope_says_what_is_pushed_and_how() {
+        let push =
+            envelope(json!({"payload": {"title": "hi"}, "urgency": "high", "topic": "chat-7"})).unwrap();
+        assert_eq!(push.content, Content::Plain(Bytes::from_static(br#"{"title":"hi"}"#)));
+        assert_eq!((push.urgency, push.topic.as_deref()), (Some("high"), Some("chat-7")));
+        let text = envelope(json!({"payload": "hi", "vapid_key": "BAbc"})).unwrap();
+        assert_eq!(text.content, Content::Plain(Bytes::from_static(b"hi")));
+        assert_eq!(text.vapid_key.as_deref(), Some("BAbc"));
+        assert_eq!(envelope(json!({})).unwrap().content, Content::Nothing);
+    }
+
+    #[test]
+    fn a_message_with_the_subscription_in_a_header_is_pushed_as_it_is() {
+        let message = Message::builder("m")
+            .header("Push-Subscription", subscription().to_string())
+            .header("urgency", "low")
+            .payload("hello");
+        let push = Push::of(&message.build().unwrap(), false).unwrap();
+        assert_eq!((push.content, push.urgency), (Content::Plain(Bytes::from_static(b"hello")), Some("low")));
+    }
+
+    #[test]
+    fn an_encrypted_body_passes_if_its_header_is_sound() {
+        let plain = envelope(json!({"payload": "hi"})).unwrap();
+        let body = plain.body().unwrap();
+        let encrypted = |body: &[u8], encoding: &str| {
+            let message = Message::builder("m")
+                .header("push-subscription", subscription().to_string())
+                .header("content-encoding", encoding.to_owned())
+                .payload(body.to_vec());
+            Push::of(&message.build().unwrap(), false)
+        };
+        assert_eq!(encrypted(&body, "aes128gcm").unwrap().body().unwrap(), body);
+        assert!(matches!(encrypted(b"{}", "aes128gcm"), Err(MessageFault::Encrypt(_))));
+        assert_eq!(encrypted(&body, "aesgcm"), Err(MessageFault::ContentEncoding));
+    }
+
+    #[test]
+    fn what_no_push_service_would_take_is_refused_before_a_call() {
+        let fault = |more: Value| envelope(more).unwrap_err();
+        assert_eq!(fault(json!({"urgency": "asap"})), MessageFault::Urgency);
+        assert_eq!(fault(json!({"urgency": 7})), MessageFault::Urgency);
+        assert_eq!(fault(json!({"topic": "a b"})), MessageFault::Topic);
+        assert_eq!(fault(json!({"topic": "x".repeat(33)})), MessageFault::Topic);
+        let large = envelope(json!({"payload": "x".repeat(4000)})).unwrap();
+        assert_eq!(large.body(), Err(EncryptFault::TooLarge(4000)));
+        for payload in ["", "text", "[]"] {
+            let message = Message::builder("m").payload(payload).build().unwrap();
+            assert_eq!(Push::of(&message, false), Err(MessageFault::NotEnvelope), "{payload}");
+        }
+    }
+}

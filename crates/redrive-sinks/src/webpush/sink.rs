@@ -1,0 +1,251 @@
+//! One push, from the message to what came of it.
+
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use hyper::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+};
+use hyper::{Method, Request, StatusCode, Uri};
+use redrive::{Call, Delivery, Endpoint, Failure, Message, Sink};
+use tokio::time::{Instant, timeout_at};
+
+use super::classes;
+use super::message::Push;
+use super::options::WebPushOptions;
+use super::vapid::Vapid;
+use crate::fault::SinkFault;
+use crate::push::failing::{self, Said};
+use crate::push::trust::KeyTrust;
+use crate::push::{PushClasses, Verdict};
+use crate::webhook::connect::{self, Pool};
+use crate::webhook::endpoint_hash::EndpointHash;
+use crate::webhook::guard::Guard;
+use crate::webhook::payload::{Payload, Sent};
+use crate::webhook::text::Redactor;
+use crate::webhook::{Trouble, answer, trouble};
+
+const TTL: HeaderName = HeaderName::from_static("ttl");
+const URGENCY: HeaderName = HeaderName::from_static("urgency");
+const TOPIC: HeaderName = HeaderName::from_static("topic");
+const AES128GCM: HeaderValue = HeaderValue::from_static("aes128gcm");
+const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+/// What push services store at most: four weeks. Also sent for messages without a deadline.
+const TTL_SECS_MAX: u64 = 28 * 24 * 3600;
+const EXCERPT_BYTES_MAX: usize = 256;
+
+/// Pushes each message to the browser that it names.
+pub struct WebPushSink {
+    /// The current key first.
+    keys: Vec<Vapid>,
+    pool: Pool,
+    timeout: Duration,
+    classes: PushClasses,
+    per_endpoint: u32,
+    allow_http: bool,
+    trust: KeyTrust,
+    redactor: Redactor,
+    hash: EndpointHash,
+    /// Makes numbers of endpoints, different in every process.
+    numbers: RandomState,
+}
+
+/// What came back, and what it was about.
+struct Heard {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl WebPushSink {
+    /// Reads what the options name and sets everything up. Nothing is connected to before the first message.
+    pub fn build(options: WebPushOptions) -> Result<Self, SinkFault> {
+        let keys = options.vapid()?;
+        let tls = crate::tls::client(options.ca_file.as_deref())?;
+        let guard = if options.allow_private_addresses { Guard::Off } else { Guard::On };
+        Ok(Self {
+            keys,
+            pool: connect::pool(options.names, guard, tls),
+            timeout: options.timeout,
+            classes: options.classes,
+            per_endpoint: options.per_endpoint,
+            allow_http: options.allow_private_addresses,
+            trust: KeyTrust::default(),
+            redactor: Redactor::of([]),
+            hash: EndpointHash::of_key(options.hash_key.as_ref())?,
+            numbers: RandomState::new(),
+        })
+    }
+
+    /// The key that the subscription was made with.
+    fn key(&self, push: &Push) -> Result<&Vapid, Failure> {
+        let Some(named) = &push.vapid_key else {
+            // There is at least one; the options were checked.
+            return self.keys.first().ok_or_else(|| failing::without_credential("there is no VAPID key"));
+        };
+        let bare = named.trim_end_matches('=');
+        self.keys.iter().find(|key| key.public() == bare).ok_or_else(|| {
+            failing::unsendable("the subscription was made with a VAPID key that is not configured here")
+        })
+    }
+
+    async fn exchange(&self, call: &Call, push: &Push) -> Result<(), Failure> {
+        let deadline = Instant::now() + self.timeout;
+        let body = push.body().map_err(failing::unsendable)?;
+        let (request, sent) = self.request(call, push, body)?;
+        let response = match timeout_at(deadline, self.pool.request(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                let (trouble, text) = trouble::of(&error);
+                let sent = !error.is_connect() && sent.begun();
+                return Err(failing::unanswered(trouble, &text, sent, &self.classes));
+            }
+            Err(_) => {
+                let text = format!("timed out after {} ms", self.timeout.as_millis());
+                return Err(failing::unanswered(Trouble::Timeout, &text, sent.begun(), &self.classes));
+            }
+        };
+        let (head, mut incoming) = response.into_parts();
+        let mut body = Vec::new();
+        // What it means is known by its head; a body that does not end changes nothing.
+        let _ = timeout_at(deadline, answer::read(&mut incoming, &mut body)).await;
+        self.judge(push, &Heard { status: head.status, headers: head.headers, body })
+    }
+
+    fn request(&self, call: &Call, push: &Push, body: Bytes) -> Result<(Request<Payload>, Sent), Failure> {
+        let uri = push.subscription.endpoint.clone();
+        let now = SystemTime::now();
+        let signed = self.key(push)?.authorization(&uri, unix_secs(now));
+        let mut signed = signed
+            .ok()
+            .and_then(|text| HeaderValue::try_from(text).ok())
+            .ok_or_else(|| failing::without_credential("the VAPID token could not be signed"))?;
+        signed.set_sensitive(true);
+        let mut headers = HeaderMap::with_capacity(8);
+        headers.insert(AUTHORIZATION, signed);
+        headers.insert(TTL, HeaderValue::from(ttl_secs(&call.message, now)));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        if !body.is_empty() {
+            headers.insert(CONTENT_ENCODING, AES128GCM);
+            headers.insert(CONTENT_TYPE, OCTETS);
+        }
+        if let Some(urgency) = push.urgency {
+            headers.insert(URGENCY, HeaderValue::from_static(urgency));
+        }
+        if let Some(topic) = push.topic.as_deref().and_then(|topic| HeaderValue::from_str(topic).ok()) {
+            headers.insert(TOPIC, topic);
+        }
+        let (payload, sent) = Payload::of_bytes(body);
+        let mut request = Request::new(payload);
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers;
+        Ok((request, sent))
+    }
+
+    fn judge(&self, push: &Push, heard: &Heard) -> Result<(), Failure> {
+        let at = &push.subscription.endpoint;
+        let status = heard.status.as_u16();
+        let known = classes::reason(status, &heard.body);
+        let mut verdict = self.classes.verdict(status, known.unwrap_or_default());
+        let Endpoint { origin, endpoint } = self.numbers(at);
+        match verdict {
+            Verdict::Delivered => self.trust.accepted(origin, endpoint),
+            Verdict::CREDENTIAL => {
+                if let Ok(key) = self.key(push) {
+                    key.forget(at);
+                }
+                if self.trust.is_refused_alone(origin, endpoint) {
+                    verdict = Verdict::Flagged;
+                }
+            }
+            _ => {}
+        }
+        let reason =
+            known.map_or_else(|| self.redactor.clean(&heard.body, at, EXCERPT_BYTES_MAX), str::to_owned);
+        let said = Said::of(heard.status, &heard.headers, reason);
+        failing::answered(&said, verdict, SystemTime::now()).map_or(Ok(()), Err)
+    }
+
+    fn numbers(&self, endpoint: &Uri) -> Endpoint {
+        let origin = (endpoint.scheme_str(), endpoint.authority());
+        Endpoint { origin: self.numbers.hash_one(origin), endpoint: self.numbers.hash_one(endpoint) }
+    }
+}
+
+impl Sink for WebPushSink {
+    fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move {
+            let push = Push::of(&call.message, self.allow_http).map_err(failing::unsendable)?;
+            let outcome = self.exchange(&call, &push).await;
+            let endpoint = &push.subscription.endpoint;
+            outcome.map_err(|failure| failure.note("endpoint_hash", self.hash.of(&endpoint.to_string())))
+        })
+    }
+
+    fn name(&self) -> &'static str {
+        "webpush"
+    }
+
+    fn target(&self) -> Option<String> {
+        Some("the subscription that each message carries".to_owned())
+    }
+
+    fn per_endpoint(&self) -> Option<u32> {
+        Some(self.per_endpoint)
+    }
+
+    /// What is done with a push happens at its receiver.
+    fn runs_in_process(&self) -> bool {
+        false
+    }
+
+    fn endpoint(&self, message: &Message) -> Option<Endpoint> {
+        let push = Push::of(message, self.allow_http).ok()?;
+        Some(self.numbers(&push.subscription.endpoint))
+    }
+}
+
+/// The seconds that are left until the deadline: a push service must not deliver what is no longer wanted.
+fn ttl_secs(message: &Message, now: SystemTime) -> u64 {
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let left = message.deadline().map(|deadline| deadline.as_millis().saturating_sub(now) / 1000);
+    left.unwrap_or(TTL_SECS_MAX).min(TTL_SECS_MAX)
+}
+
+fn unix_secs(now: SystemTime) -> u64 {
+    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl fmt::Debug for WebPushSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebPushSink").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::Time;
+
+    use super::*;
+
+    #[test]
+    fn each_attempt_sends_what_is_left_of_the_time() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let left = |deadline: Option<u64>| {
+            let message = Message::builder("m");
+            let message = match deadline {
+                Some(at) => message.deadline(Time::from_millis(at)),
+                None => message,
+            };
+            ttl_secs(&message.build().unwrap(), now)
+        };
+        assert_eq!(left(Some(1_000_060_000)), 60);
+        assert_eq!(left(Some(1_000_000_999)), 0);
+        assert_eq!(left(Some(1)), 0);
+        assert_eq!(left(None), TTL_SECS_MAX);
+        assert_eq!(left(Some(u64::MAX)), TTL_SECS_MAX);
+    }
+}

@@ -1,0 +1,48 @@
+//! The tables of docs/guide/push.md say what the code does.
+
+use redrive_sinks::push::{PushClasses, Rows};
+use redrive_sinks::{apns, fcm, webpush};
+
+const GUIDE: &str = include_str!("../../../../docs/guide/push.md");
+
+/// The rows of the table under a heading: reason or status, and class.
+fn table(heading: &str) -> Vec<(String, String)> {
+    let part = GUIDE.split(&format!("\n## {heading}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = part.lines().skip_while(|line| !line.ends_with("| class |")).skip(2);
+    rows.take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+            (cells[0].trim_matches('`').to_owned(), cells[1].to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn the_class_tables_of_the_guide_are_those_of_the_code() {
+    for (heading, rows) in
+        [("Web Push", webpush::classes::ROWS), ("APNs", apns::classes::ROWS), ("FCM", fcm::classes::ROWS)]
+    {
+        let (table, classes) = (table(heading), PushClasses::new(rows));
+        assert!(table.len() > 5, "{heading}");
+        for (case, class) in &table {
+            let status = match case.as_str() {
+                "2xx" => 200,
+                "5xx" => 599,
+                other => other.parse().unwrap_or(400),
+            };
+            let reason = if case.starts_with("every other") { "Other" } else { case.trim_end_matches('*') };
+            assert_eq!(classes.verdict(status, reason).name(), class, "{heading}: {case}");
+        }
+        let Rows { reasons, statuses, .. } = rows;
+        let otherwise = |name: &str| name == rows.otherwise.name();
+        for (reason, verdict) in reasons {
+            let is_shown = table.iter().any(|(case, _)| case == reason);
+            assert!(is_shown || otherwise(verdict.name()), "{heading}: {reason} is not in the guide");
+        }
+        for (status, verdict) in statuses {
+            let is_shown =
+                table.iter().any(|(case, class)| case == &status.to_string() || class == verdict.name());
+            assert!(is_shown, "{heading}: {status} is not in the guide");
+        }
+    }
+}
