@@ -31,9 +31,18 @@ pub struct Pulse {
     last_good: Option<Time>,
 }
 
+/// Messages fail, and what would be given up is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// When something last got through; `None` if that was never seen.
+    pub last_good: Option<Time>,
+    /// Messages that failed since, as far as they are remembered.
+    pub failed: u64,
+}
+
 /// What the next process has to know: when something last got through, and which messages have failed since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standstill {
+pub struct SinceSuccess {
     pub last_good: Option<Time>,
     /// Numbers of messages, each with the time of its latest failure.
     pub failed: Vec<(u64, Time)>,
@@ -93,13 +102,23 @@ impl Pulse {
     }
 
     /// How it stands, for a process that comes after this one.
-    pub fn standstill(&self, now: Time) -> Standstill {
+    pub fn since_success(&self, now: Time) -> SinceSuccess {
         let failed = self.failed_since(self.last_good.unwrap_or(Time::ZERO), now);
-        Standstill { last_good: self.last_good, failed: failed.map(|beat| (beat.message, beat.at)).collect() }
+        SinceSuccess {
+            last_good: self.last_good,
+            failed: failed.map(|beat| (beat.message, beat.at)).collect(),
+        }
+    }
+
+    /// When something last got through and how many messages failed since, if that is an outage.
+    pub fn outage(&self, now: Time) -> Option<Outage> {
+        let failed = self.failed_since(self.last_good.unwrap_or(Time::ZERO), now).count();
+        let is_outage = self.is_weak(now) || (failed >= FEW && self.last_good.is_some());
+        is_outage.then_some(Outage { last_good: self.last_good, failed: failed as u64 })
     }
 
     /// Begins where an earlier process ended.
-    pub fn resume(&mut self, left: &Standstill) {
+    pub fn resume(&mut self, left: &SinceSuccess) {
         self.last_good = self.last_good.max(left.last_good);
         for (message, at) in left.failed.iter().take(LAST) {
             self.beat(*message, true, false, *at);
@@ -173,18 +192,19 @@ mod tests {
         assert_eq!(pulse.stopped(at(1), at(6)), Stopped::No, "four may be bad messages");
         pulse.beat(5, true, false, at(6));
         assert_eq!(pulse.stopped(at(1), at(7)), Stopped::ForSeveral);
+        assert_eq!(pulse.outage(at(7)), Some(Outage { last_good: Some(at(0)), failed: 5 }));
         // They are tried again and again; the last success is hours ago.
         for minute in 7..300 {
             pulse.beat(1 + minute % 5, false, false, at(minute));
         }
         assert_eq!(pulse.stopped(at(1), at(300)), Stopped::ForSeveral);
         let mut next = Pulse::default();
-        next.resume(&pulse.standstill(at(300)));
-        assert_eq!(next.standstill(at(300)).failed.len(), 5);
+        next.resume(&pulse.since_success(at(300)));
+        assert_eq!(next.since_success(at(300)).failed.len(), 5);
         assert_eq!(next.stopped(at(1), at(301)), Stopped::ForSeveral);
         // One of them is the same message as before.
         next.beat(1, false, false, at(301));
-        assert_eq!(next.standstill(at(301)).failed.len(), 5);
+        assert_eq!(next.since_success(at(301)).failed.len(), 5);
         next.beat(2, false, true, at(302));
         assert_eq!(next.stopped(at(1), at(303)), Stopped::No);
     }

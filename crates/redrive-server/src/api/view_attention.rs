@@ -28,6 +28,7 @@ pub enum Subject {
     Paused,
     Guard,
     Breaker,
+    Outage,
     RetryAfter,
     Partition,
     Store,
@@ -71,6 +72,7 @@ pub fn notices(name: &str, paused: bool, figures: &Figures, now: Time) -> Vec<No
     let mut notices = Vec::new();
     notices.extend(pause(name, paused, figures));
     notices.extend(breaker(name, figures));
+    notices.extend(outage(&figures.health));
     notices.extend(retry_after(name, &figures.health));
     notices.extend(figures.condition.problems.iter().map(|problem| {
         Notice::bad(
@@ -124,6 +126,21 @@ fn breaker(name: &str, figures: &Figures) -> Option<Notice> {
     ]
     .concat();
     Some(Notice::bad(Subject::Breaker, short, text).lifted_by(format!("redrive breaker probe {name}")))
+}
+
+/// Too few messages for the breaker: nothing gets through, and what would be dead-lettered is held.
+fn outage(health: &HealthFigures) -> Option<Notice> {
+    let outage = health.outage.filter(|_| health.breaker.state == BreakerState::Closed)?;
+    let failed = count(outage.failed);
+    let since = match outage.last_good {
+        Some(at) => format!("no success since {}", utc(at)),
+        None => "no success so far".to_owned(),
+    };
+    let text = format!(
+        "{since}: {failed} messages failed since. The breaker has seen too few within its window to open; messages that \
+         run out of attempts are held, not dead-lettered"
+    );
+    Some(Notice::bad(Subject::Outage, format!("OUTAGE: {since}"), text))
 }
 
 fn retry_after(name: &str, health: &HealthFigures) -> Option<Notice> {

@@ -166,7 +166,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         vec![
             (
                 "subject",
-                json!({ "enum": ["paused", "guard", "breaker", "retry_after", "partition", "store", "standstill", "suspects", "resets", "budget", "endpoints", "ramp"] }),
+                json!({ "enum": ["paused", "guard", "breaker", "outage", "retry_after", "partition", "store", "standstill", "suspects", "resets", "budget", "endpoints", "ramp"] }),
             ),
             (
                 "level",

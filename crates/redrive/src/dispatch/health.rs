@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redrive_core::breaker::{BreakerState, BreakerView, Cause, Change};
 use redrive_core::guard::Flood;
+use redrive_core::pulse::Outage;
 use redrive_core::views::Gate;
 use redrive_core::{Time, duration};
 
@@ -24,6 +25,8 @@ pub struct HealthFigures {
     pub limit: usize,
     /// The Retry-After that all messages wait for.
     pub wait: Option<AskedWait>,
+    /// Hardly anything gets through, whatever the breaker says.
+    pub outage: Option<Outage>,
     /// The outage that runs, or was last.
     pub incident: Option<Incident>,
     /// Where the permits would begin if the breaker closed now, and how long they would need to the limit.
@@ -191,6 +194,7 @@ impl Default for HealthFigures {
             permits: 0,
             limit: 0,
             wait: None,
+            outage: None,
             incident: None,
             ramp: (0, Duration::ZERO),
             call_took: None,

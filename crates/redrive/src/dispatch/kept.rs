@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redrive_core::Time;
 use redrive_core::breaker::{Cause, StillOpen};
-use redrive_core::pulse::{Pulse, Standstill};
+use redrive_core::pulse::{Pulse, SinceSuccess};
 use redrive_core::time::millis;
 use redrive_core::views::Gate;
 
@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Left {
     pub(super) open: Option<StillOpen>,
-    pub(super) pulse: Standstill,
+    pub(super) pulse: SinceSuccess,
 }
 
 /// Empty if there is nothing to remember.
@@ -33,7 +33,7 @@ pub(super) fn write(left: &Left) -> Vec<u8> {
         let (since, next, within) = (since.as_millis(), next_probe.as_millis(), millis(*within));
         text.push(format!("{OPEN} {by} {since} {next} {rounds} {probes} {failed} {of} {within} end\n"));
     }
-    let Standstill { last_good, failed } = &left.pulse;
+    let SinceSuccess { last_good, failed } = &left.pulse;
     if last_good.is_some() || !failed.is_empty() {
         text.push(format!("{PULSE} {} {}", last_good.map_or(0, Time::as_millis), failed.len()));
         text.extend(failed.iter().map(|(message, at)| format!(" {message} {}", at.as_millis())));
@@ -56,7 +56,7 @@ impl PulseWritten {
             return false;
         }
         self.looked = now;
-        let Standstill { last_good, failed } = pulse.standstill(now);
+        let SinceSuccess { last_good, failed } = pulse.since_success(now);
         let minute = |at: Option<Time>, minutes: u64| at.map_or(0, |at| at.as_millis() / (60_000 * minutes));
         let gist = (minute(last_good, 1), minute(failed.iter().map(|(_, at)| *at).max(), 10), failed.len());
         std::mem::replace(&mut self.gist, gist) != gist
@@ -88,7 +88,7 @@ fn read_open(line: &str) -> Option<StillOpen> {
     (words.next()? == "end").then_some(StillOpen { since, next_probe, rounds, probes, cause })
 }
 
-fn read_pulse(line: &str) -> Option<Standstill> {
+fn read_pulse(line: &str) -> Option<SinceSuccess> {
     let mut words = line.split_ascii_whitespace();
     if words.next()? != PULSE {
         return None;
@@ -99,7 +99,7 @@ fn read_pulse(line: &str) -> Option<Standstill> {
     for _ in 0..len {
         failed.push((next(&mut words)?, Time::from_millis(next(&mut words)?)));
     }
-    (words.next()? == "end").then_some(Standstill { last_good, failed })
+    (words.next()? == "end").then_some(SinceSuccess { last_good, failed })
 }
 
 fn next<T: FromStr>(words: &mut std::str::SplitAsciiWhitespace<'_>) -> Option<T> {
@@ -117,7 +117,7 @@ mod tests {
         let (since, next_probe) =
             (Time::from_millis(1_800_000_000_000), Time::from_millis(1_800_000_030_000));
         let open = StillOpen { since, next_probe, rounds: 3, probes: 9, cause };
-        let left = Left { open: Some(open), pulse: Standstill::default() };
+        let left = Left { open: Some(open), pulse: SinceSuccess::default() };
         let text = write(&left);
         assert_eq!(read(&text), left);
         assert_eq!(write(&Left::default()), b"");
@@ -125,7 +125,7 @@ mod tests {
             assert_eq!(read(&text[..len]), Left::default(), "{len}");
         }
         assert_eq!(read(b"open2 breaker 1 2 3 4 5 6 7 end"), Left::default());
-        let pulse = Standstill { last_good: Some(since), failed: vec![(7, next_probe), (8, next_probe)] };
+        let pulse = SinceSuccess { last_good: Some(since), failed: vec![(7, next_probe), (8, next_probe)] };
         let both = Left { pulse, ..left.clone() };
         let text = write(&both);
         assert_eq!(read(&text), both);

@@ -415,7 +415,7 @@ impl Protection {
 
     /// All that the next process has to know.
     pub(super) fn whole_reminder(&self, now: Time) -> Vec<u8> {
-        kept::write(&kept::Left { open: self.breaker.still_open(now), pulse: self.pulse.standstill(now) })
+        kept::write(&kept::Left { open: self.breaker.still_open(now), pulse: self.pulse.since_success(now) })
     }
 
     /// A call starts beside those that run.
@@ -504,6 +504,7 @@ impl Protection {
             permits: if self.is_open() || wait.is_some() { 0 } else { permits },
             limit: self.limit,
             wait,
+            outage: self.pulse.outage(now),
             incident: self.recording.incident(),
             ramp: Ramp::forecast(self.breaker.settings().probes, self.limit),
             call_took: self.recording.call_took(),

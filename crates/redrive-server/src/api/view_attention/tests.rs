@@ -5,6 +5,7 @@ use redrive::dispatch::{AskedWait, ResetFigures};
 use redrive::engine::{Problem, ProblemKind};
 use redrive_core::breaker::Cause;
 use redrive_core::guard::Flood;
+use redrive_core::pulse::Outage;
 use redrive_core::views::Gate;
 
 use super::*;
@@ -51,6 +52,21 @@ fn an_open_breaker_says_since_when_and_why() {
     );
     figures.recent.failures.replayed = 40;
     assert!(texts(&figures)[0].contains("with reset. Most of them were replayed letters. "), "{figures:?}");
+}
+
+#[test]
+fn an_outage_that_the_breaker_cannot_see_is_named() {
+    let mut figures = Figures::default();
+    figures.health.outage = Some(Outage { last_good: Some(AT), failed: 8 });
+    assert_eq!(
+        texts(&figures),
+        [
+            "Bad: no success since 2026-11-15 00:00:00Z: 8 messages failed since. The breaker has seen too few within its \
+             window to open; messages that run out of attempts are held, not dead-lettered []"
+        ]
+    );
+    figures.health.breaker.state = BreakerState::Open;
+    assert!(!texts(&figures)[0].contains("no success"), "the breaker says it");
 }
 
 #[test]
