@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use redrive::engine::place::Place;
-use redrive::letters::select::LetterIds;
+use redrive::letters::select::{LetterIds, Page};
 use redrive::letters::{Selection, select};
 use redrive::{Letter, LetterState, Time};
 use serde::{Deserialize, Serialize};
@@ -76,21 +76,27 @@ pub(crate) async fn list(
     } else {
         selection.page_without_payloads(&served.handle, params.cursor, limit).await?
     };
+    let (served, with_payload) = (served.clone(), params.payload);
+    let built = Json::large(move || shown_page(&served, &page, with_payload)).await?;
+    shared.answers.hold(built, Some(room)).await
+}
+
+/// A page of letters, with no more payloads than one answer may hold.
+fn shown_page(served: &Served, page: &Page, with_payload: bool) -> LettersPage {
     let mut next = page.next;
     let mut letters = Vec::with_capacity(page.letters.len());
     let mut payload_bytes = 0;
     let mut before = None;
     for letter in &page.letters {
-        payload_bytes += letter.message.payload().filter(|_| params.payload).map_or(0, <[u8]>::len);
+        payload_bytes += letter.message.payload().filter(|_| with_payload).map_or(0, <[u8]>::len);
         if payload_bytes > PAYLOADS_BYTES_MAX && before.is_some() {
             next = before;
             break;
         }
-        letters.push(shown(served, letter, params.payload));
+        letters.push(shown(served, letter, with_payload));
         before = Some(letter.id);
     }
-    let page = LettersPage { letters, next: next.map(|next| next.to_string()), scanned: page.scanned };
-    shared.answers.hold(Json(page).into_response(), Some(room)).await
+    LettersPage { letters, next: next.map(|next| next.to_string()), scanned: page.scanned }
 }
 
 pub(crate) async fn show(
@@ -106,8 +112,9 @@ pub(crate) async fn show(
     };
     let letter =
         letter.ok_or_else(|| Problem::not_found(format!("there is no letter `{id}`"), "list them first"))?;
-    let shown = Json(shown(served, &letter, true)).into_response();
-    shared.answers.hold(shown, Some(room)).await
+    let served = served.clone();
+    let built = Json::large(move || shown(&served, &letter, true)).await?;
+    shared.answers.hold(built, Some(room)).await
 }
 
 /// A letter with the place it came from.

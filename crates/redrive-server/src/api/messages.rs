@@ -2,6 +2,7 @@
 
 use axum::Extension;
 use axum::extract::State;
+use axum::response::Response;
 use redrive::actions::{Action, ActionKind};
 use redrive::letters::select::LetterIds;
 use redrive::messages::{self, Cursor, MessageQuery, Steer, page};
@@ -44,7 +45,7 @@ pub(crate) async fn list(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
     Params(params): Params<ListParams>,
-) -> Result<Json<MessagesPage>, Problem> {
+) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     let query = MessageQuery {
@@ -53,11 +54,17 @@ pub(crate) async fn list(
     };
     let cursor = given(&params.cursor).as_deref().map(cursor).transpose()?;
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, page::PAGE_MAX);
+    let room = shared.answers.room().await?;
     let page = query.page(&served.handle, cursor, limit).await?;
-    let ids = LetterIds::of(&served.handle);
-    let messages = page.messages.iter().map(|listed| view::listed(ids, listed, params.payload)).collect();
-    let next = page.next.map(|next| next.to_string());
-    Ok(Json(MessagesPage { messages, next, scanned: page.scanned, unlisted: page.unlisted }))
+    let (handle, with_payload) = (served.handle.clone(), params.payload);
+    let build = move || {
+        let ids = LetterIds::of(&handle);
+        let messages = page.messages.iter().map(|listed| view::listed(ids, listed, with_payload)).collect();
+        let next = page.next.map(|next| next.to_string());
+        MessagesPage { messages, next, scanned: page.scanned, unlisted: page.unlisted }
+    };
+    let built = Json::large(build).await?;
+    shared.answers.hold(built, Some(room)).await
 }
 
 fn state(name: &str) -> Result<PendingState, Problem> {
