@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use hyper::body::Body as _;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::problem::{Code, Problem};
@@ -13,6 +14,8 @@ use crate::state::{GRAIN_BYTES, Shared};
 
 /// How long a sender may take for its body.
 const BODY_WAIT: Duration = Duration::from_secs(30);
+/// What is read of a body where there should be none: enough for an empty object, and to say what is wrong with it.
+const NO_BODY_BYTES_MAX: usize = 4 * 1024;
 
 /// A body, with its share of the memory for bodies until it is dropped.
 #[derive(Debug)]
@@ -24,7 +27,43 @@ pub(crate) struct Held {
 /// Reads a body to its end. Its share of the memory grows with what has arrived, not with what was announced: a sender
 /// that takes its time keeps nobody else out.
 pub(crate) async fn hold(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Held, Problem> {
-    let max = shared.body_bytes_max;
+    hold_up_to(shared, headers, body, shared.body_bytes_max).await
+}
+
+/// For a request that takes no body: an empty one and `{}` are as good as none. Anything else was meant to say something,
+/// so the request is refused rather than carried out without it.
+pub(crate) async fn expect_none(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<(), Problem> {
+    if body.is_end_stream() {
+        return Ok(());
+    }
+    let hint =
+        "nothing was done; leave the body out, or send `{}`. GET /v1/openapi.json lists the query parameters";
+    let held = hold_up_to(shared, headers, body, NO_BODY_BYTES_MAX).await.map_err(|problem| match problem
+        .code
+    {
+        Code::TooLarge => {
+            let message =
+                format!("this request takes no body, and this one is larger than {NO_BODY_BYTES_MAX} bytes");
+            Problem::new(Code::TooLarge, message, hint)
+        }
+        _ => problem,
+    })?;
+    if held.bytes.trim_ascii().is_empty() {
+        return Ok(());
+    }
+    match serde_json::from_slice::<serde_json::Value>(&held.bytes) {
+        Ok(serde_json::Value::Object(fields)) if fields.is_empty() => Ok(()),
+        Ok(serde_json::Value::Object(fields)) => {
+            let names: Vec<String> = fields.keys().take(3).map(|name| format!("`{name}`")).collect();
+            let message = format!("this request takes no body, and this one has {}", names.join(", "));
+            Err(Problem::bad_request(message, hint))
+        }
+        Ok(_) => Err(Problem::bad_request("this request takes no body, and this one is not an object", hint)),
+        Err(_) => Err(Problem::bad_request("this request takes no body, and this one is not JSON", hint)),
+    }
+}
+
+async fn hold_up_to(shared: &Shared, headers: &HeaderMap, body: Body, max: usize) -> Result<Held, Problem> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     if announced.is_some_and(|announced: usize| announced > max) {
         return Err(too_large(max));

@@ -3,35 +3,61 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
 
-use crate::auth::{Access, judge};
+use crate::auth::judge;
+use crate::body;
 use crate::caller::{caller, check_host};
 use crate::connections::registry::Connection;
+use crate::openapi;
 use crate::problem::{Code, Problem};
-use crate::routes;
+use crate::request::{NoParams, Params};
+use crate::routes::{self, Route};
 use crate::state::Shared;
 
 pub(crate) async fn guard(
-    State((shared, access)): State<(Shared, Access)>,
+    State((shared, route)): State<(Shared, Route)>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let caller = caller(&request, &shared.hosts);
-    match judge(shared.door(), access, caller) {
+    match judge(shared.door(), route.access, caller) {
         Ok(actor) => {
             request.extensions_mut().insert(actor);
-            next.run(request).await
+            match nothing_ignored(&shared, &route, request).await {
+                Ok(request) => next.run(request).await,
+                Err(problem) => problem.into_response(),
+            }
         }
         Err(problem) if problem.code == Code::Unauthorized && caller.authorization.is_some() => {
             wrong_token(&shared, &request, problem)
         }
         Err(problem) => problem.into_response(),
     }
+}
+
+/// A request of the API without what its route does not take: parameters or a body that nobody reads are refused. The
+/// description of the route decides, so what is documented is what is read.
+async fn nothing_ignored(shared: &Shared, route: &Route, request: Request) -> Result<Request, Problem> {
+    // Probes, scrapers and browsers add what they like.
+    if !route.path.starts_with("/v1/") {
+        return Ok(request);
+    }
+    let takes = openapi::takes(route.operation);
+    let (mut head, body) = request.into_parts();
+    if !takes.params {
+        Params::<NoParams>::from_request_parts(&mut head, shared).await?;
+    }
+    if takes.body {
+        return Ok(Request::from_parts(head, body));
+    }
+    body::expect_none(shared, &head.headers, body).await?;
+    Ok(Request::from_parts(head, Body::empty()))
 }
 
 /// Before all routes, also those that there are not.
@@ -48,7 +74,7 @@ pub(crate) async fn guard_steered(State(shared): State<Shared>, request: Request
         let hint = "POST …/messages/ID/retry makes it due, …/messages/ID/cancel makes a dead letter of it";
         return Problem::not_found("there is nothing under this path for POST", hint).into_response();
     };
-    guard(State((shared, route.access)), request, next).await
+    guard(State((shared, route)), request, next).await
 }
 
 fn wrong_token(shared: &Shared, request: &Request, problem: Problem) -> Response {

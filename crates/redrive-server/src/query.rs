@@ -58,11 +58,15 @@ impl<'de> Deserializer<'de> for Value {
     }
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        let Ok(number) = self.value.parse() else {
-            let hint = format!("write a number such as `{}=100`, or leave it out", self.name);
-            return Err(self.wrong("a whole number from 0 on", hint));
-        };
-        visitor.visit_u64(number)
+        // A page of nothing is nothing one can ask for.
+        let least = u64::from(self.name == "limit");
+        match self.value.parse() {
+            Ok(number) if number >= least => visitor.visit_u64(number),
+            _ => {
+                let hint = format!("write a number such as `{}=100`, or leave it out", self.name);
+                Err(self.wrong(&format!("a whole number from {least} on"), hint))
+            }
+        }
     }
 
     forward_to_deserialize_any! {
@@ -146,7 +150,13 @@ mod tests {
             (
                 "limit",
                 "-1",
-                "`limit` is \"-1\", which is not a whole number from 0 on",
+                "`limit` is \"-1\", which is not a whole number from 1 on",
+                "write a number such as `limit=100`, or leave it out",
+            ),
+            (
+                "limit",
+                "0",
+                "`limit` is \"0\", which is not a whole number from 1 on",
                 "write a number such as `limit=100`, or leave it out",
             ),
             (

@@ -2,6 +2,7 @@
 
 use axum::extract::{self, FromRequestParts, Query};
 use axum::http::request::Parts;
+use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::problem::Problem;
@@ -28,6 +29,11 @@ where
         query::read(pairs).map(Self)
     }
 }
+
+/// The parameters of a request that has none.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoParams {}
 
 /// The variable parts of the path; one that is not text is an error like any other.
 #[derive(Clone, Copy, Debug)]

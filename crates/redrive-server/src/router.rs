@@ -9,18 +9,15 @@ use axum::routing::{MethodRouter, get, post};
 use crate::api::{actions, keys, letters, messages, pipelines, replays};
 use crate::guard::{guard, guard_steered, one_host};
 use crate::problem::{Code, Problem};
-use crate::routes::{Operation, ROUTES, Route, STEERED_PATH};
+use crate::routes::{Operation, ROUTES, STEERED_PATH};
 use crate::state::Shared;
 use crate::{answers, health, ingest, openapi, page};
 
 pub(crate) fn router(shared: Shared) -> Router {
     let mut router = Router::new();
-    for Route { operation, path, access } in ROUTES {
-        if operation.is_steered() {
-            continue;
-        }
-        let guarded = handler(operation).layer(from_fn_with_state((shared.clone(), access), guard));
-        router = router.route(path, guarded);
+    for route in ROUTES.into_iter().filter(|route| !route.operation.is_steered()) {
+        let guarded = handler(route.operation).layer(from_fn_with_state((shared.clone(), route), guard));
+        router = router.route(route.path, guarded);
     }
     let steered = post(messages::steer).layer(from_fn_with_state(shared.clone(), guard_steered));
     router

@@ -2,6 +2,8 @@
 
 mod support;
 
+use redrive_server::openapi;
+use redrive_server::routes::{ROUTES, Route};
 use serde_json::{Value, json};
 use support::{OPS, Request, Running, start};
 
@@ -171,5 +173,75 @@ async fn another_scheme_than_bearer_is_named() {
     let request =
         Request { method: "POST", path: MESSAGES, token: Some(OPS), body: b"{}", ..Request::default() };
     server.send(request).await.expect(202);
+    server.stop().await;
+}
+
+/// The path of a route with something in place of its variable parts.
+fn path_of(route: &Route) -> String {
+    let path = route.path.replace("{pipeline}", "orders").replace("{*key}", "x").replace("{id}", "r-1");
+    path.replace("{*id}", "x")
+}
+
+/// Whoever sends `{"now":true}` instead of `?now=true` means something by it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_where_none_is_taken_is_refused_and_nothing_is_done() {
+    let server = start().await;
+    let document = openapi::document();
+    for route in ROUTES.iter().filter(|route| route.operation.method() == "POST") {
+        let described = &document["paths"][route.path.replace("{*", "{")]["post"];
+        if described["requestBody"].is_object() {
+            continue;
+        }
+        let path = path_of(route);
+        for (body, said) in [
+            (r#"{"now":"#, "not JSON"),
+            (r#"{"now":"x"}"#, "`now`"),
+            ("[]", "not an object"),
+            ("\0\0\0", "not JSON"),
+        ] {
+            let problem = server.post(&path, body).await.expect(400);
+            let (message, hint) = own_words(&problem);
+            assert!(message.contains("takes no body") && message.contains(said), "{path}: {message}");
+            assert!(hint.contains("nothing was done"), "{path}: {hint}");
+        }
+        let large = "\0".repeat(1 << 20);
+        assert!(server.post(&path, &large).await.expect(413)["message"].to_string().contains("no body"));
+        let chunked = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {OPS}\r\ntransfer-encoding: chunked\r\n\r\n\
+             10000\r\n{}\r\n0\r\n\r\n",
+            "\0".repeat(0x10000)
+        );
+        server.raw(chunked.as_bytes()).await.expect(413);
+    }
+    let pipeline = server.get("/v1/pipelines/orders").await.expect(200);
+    assert_eq!(pipeline["paused"], false, "{pipeline}");
+    assert_eq!(server.get("/v1/actions").await.expect(200)["actions"], json!([]));
+    // None, white space and an empty object say nothing.
+    for (word, body) in [("pause", ""), ("resume", " \n"), ("pause", "{}"), ("resume", " { } ")] {
+        server.post(&format!("/v1/pipelines/orders/{word}"), body).await.expect(200);
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parameter_that_nobody_reads_is_refused_on_every_route_of_the_api() {
+    let server = start().await;
+    for route in ROUTES.iter().filter(|route| route.path.starts_with("/v1/")) {
+        let method = route.operation.method();
+        let path = format!("{}?zzz=1", path_of(route));
+        let request =
+            Request { method: method.as_str(), path: &path, token: Some(OPS), ..Request::default() };
+        let problem = server.send(request).await.expect(400);
+        let (message, hint) = own_words(&problem);
+        assert!(message.contains("there is no parameter `zzz`"), "{method} {path}: {message}");
+        assert!(!hint.is_empty());
+    }
+    for list in [LETTERS, MESSAGES, "/v1/actions", "/v1/replays"] {
+        for limit in ["-1", "0", "x"] {
+            let problem = server.get(&format!("{list}?limit={limit}")).await.expect(400);
+            assert!(own_words(&problem).0.contains("`limit`"), "{list}: {problem}");
+        }
+    }
+    server.get("/livez?zzz=1").await.expect(200);
     server.stop().await;
 }

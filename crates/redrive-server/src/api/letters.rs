@@ -69,7 +69,7 @@ pub(crate) async fn list(
         ids: None,
         all: true,
     };
-    let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, select::PAGE_MAX);
+    let limit = params.limit.unwrap_or(PAGE_DEFAULT).min(select::PAGE_MAX);
     let room = shared.answers.room().await?;
     let page = if params.payload {
         selection.page(&served.handle, params.cursor, limit).await?

@@ -53,7 +53,7 @@ pub(crate) async fn list(
         filter: params.filter.as_deref().map(filter).transpose()?,
     };
     let cursor = given(&params.cursor).as_deref().map(cursor).transpose()?;
-    let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, page::PAGE_MAX);
+    let limit = params.limit.unwrap_or(PAGE_DEFAULT).min(page::PAGE_MAX);
     let room = shared.answers.room().await?;
     let page = query.page(&served.handle, cursor, limit).await?;
     let (handle, with_payload) = (served.handle.clone(), params.payload);

@@ -59,6 +59,19 @@ pub fn document() -> Value {
     })
 }
 
+/// What a request may bring along.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Takes {
+    pub params: bool,
+    pub body: bool,
+}
+
+/// What is documented for an operation is what the server reads of a request.
+pub(crate) fn takes(operation: Operation) -> Takes {
+    let Described { params, body, .. } = describe(operation);
+    Takes { params: !params.is_empty(), body: body.is_some() }
+}
+
 fn operation(route: &Route) -> Value {
     let Described { id, summary, params, body, answers, codes } = describe(route.operation);
     let mut parameters = path_parameters(route.path);
@@ -72,7 +85,7 @@ fn operation(route: &Route) -> Value {
         responses.insert((*status).to_owned(), json!({ "description": text, "content": content }));
     }
     let mut all = codes.to_vec();
-    all.extend(common(route, body.is_some()));
+    all.extend(common(route));
     let mut named = BTreeSet::new();
     for code in all.iter().filter(|code| named.insert(code.name())) {
         let status = code.status().as_u16().to_string();
@@ -110,7 +123,7 @@ fn operation(route: &Route) -> Value {
 }
 
 /// What a route answers by its shape, whatever it does: nobody has to remember to write it down.
-fn common(route: &Route, has_body: bool) -> Vec<Code> {
+fn common(route: &Route) -> Vec<Code> {
     // No Host header or several; a path or a query string that cannot be read.
     let mut codes = vec![Code::BadRequest];
     if !matches!(route.operation, Operation::Live | Operation::Health | Operation::Ready) {
@@ -119,7 +132,8 @@ fn common(route: &Route, has_body: bool) -> Vec<Code> {
     if matches!(route.access, Access::Needs(_)) {
         codes.extend([Code::Unauthorized, Code::Forbidden, Code::TooManyWrongTokens]);
     }
-    if has_body {
+    // A body is read everywhere, if only to refuse it.
+    if route.path.starts_with("/v1/") {
         codes.extend([Code::Timeout, Code::TooLarge]);
     }
     if route.path.contains('{') {

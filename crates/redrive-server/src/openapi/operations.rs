@@ -163,7 +163,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                      counts from the creation.",
                 ),
                 ("cursor", "string", "The `next` of the page before."),
-                ("limit", "integer", "At most this many; 100 if not given, 1000 at most."),
+                ("limit", "integer", "At most this many, from 1 on; 100 if not given, 1000 at most."),
                 ("payload", "boolean", "Whether to give the payloads too."),
             ],
             answers: &[(
@@ -204,7 +204,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                 ("state", "string", "open, replaying, succeeded or discarded; all if not given."),
                 ("since", "string", "Letters that died at this time or later; a time, or a span such as 1h."),
                 ("cursor", "string", "The `next` of the page before."),
-                ("limit", "integer", "At most this many; 100 if not given, 1000 at most."),
+                ("limit", "integer", "At most this many, from 1 on; 100 if not given, 1000 at most."),
                 ("payload", "boolean", "Whether to give the payloads too."),
             ],
             answers: &[(
@@ -323,7 +323,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             summary: "Who did what, the oldest first.",
             params: &[
                 ("since", "string", "Actions at this time or later; a time, or a span such as 24h."),
-                ("limit", "integer", "At most this many; 1000 if not given, 10000 at most."),
+                ("limit", "integer", "At most this many, from 1 on; 1000 if not given, 10000 at most."),
             ],
             answers: &[("200", "The actions.", JSON, "Actions")],
             codes: &[Code::BadRequest, Code::StorageFailed],
