@@ -53,6 +53,7 @@ mod page;
 
 mod answer;
 mod answers;
+mod fields;
 pub mod problem;
 mod query;
 mod request;

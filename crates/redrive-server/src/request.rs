@@ -5,6 +5,7 @@ use axum::http::request::Parts;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+use crate::fields;
 use crate::problem::Problem;
 use crate::query;
 
@@ -67,7 +68,18 @@ pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
             hint,
         ));
     }
-    serde_json::from_slice(body).map_err(|error| Problem::bad_request(format!("the body: {error}"), hint))
+    serde_json::from_slice(body).map_err(|error| match fields::find::<T>(body) {
+        Some(fault) => Problem::bad_request(fault.message, fault.hint.unwrap_or_else(|| hint.to_owned())),
+        None => Problem::bad_request(format!("the body is not one JSON object: {}", not_json(&error)), hint),
+    })
+}
+
+/// Where a text stops being JSON.
+pub fn not_json(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return "it ends in the middle".to_owned();
+    }
+    format!("it is not valid JSON at line {} column {}", error.line(), error.column())
 }
 
 /// What a text is, if it is not a JSON object. A list has to be refused here: to serde it is as good as an object, with

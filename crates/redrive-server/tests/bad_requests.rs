@@ -11,8 +11,17 @@ const MESSAGES: &str = "/v1/pipelines/orders/messages";
 const LETTERS: &str = "/v1/pipelines/orders/letters";
 
 /// Words of the libraries underneath, which say nothing to whoever sent the request.
-const FOREIGN: [&str; 6] =
-    ["Failed to deserialize", "invalid digit", "invalid type", "trailing characters", "EOF while", "struct "];
+const FOREIGN: [&str; 9] = [
+    "Failed to deserialize",
+    "invalid digit",
+    "invalid type",
+    "trailing characters",
+    "EOF while",
+    "struct ",
+    "expected ",
+    "missing field",
+    "unknown field",
+];
 
 fn own_words(problem: &Value) -> (&str, &str) {
     let text = |field: &str| problem[field].as_str().unwrap_or_else(|| panic!("no {field}: {problem}"));
@@ -243,5 +252,38 @@ async fn a_parameter_that_nobody_reads_is_refused_on_every_route_of_the_api() {
         }
     }
     server.get("/livez?zzz=1").await.expect(200);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_of_the_wrong_kind_is_named_with_what_was_given_and_what_is_wanted() {
+    let server = start().await;
+    let discard = format!("{LETTERS}/discard");
+    let undo = format!("{LETTERS}/undo");
+    for (path, status, body, said) in [
+        (
+            "/v1/replays",
+            400,
+            r#"{"pipeline":"orders","rate":"5/h"}"#,
+            "`rate` is \"5/h\", which is not a number",
+        ),
+        ("/v1/replays", 400, r#"{"pipeline":"orders","filter":{}}"#, "`filter` is {}, which is not a string"),
+        ("/v1/replays", 400, r#"{"pipeline":"orders","ids":"a"}"#, "`ids` is \"a\", which is not an array"),
+        ("/v1/replays", 400, r#"{"all":true}"#, "the field `pipeline` is missing"),
+        ("/v1/replays", 400, r#"{"pipeline":"orders","al":true}"#, "there is no field `al`"),
+        ("/v1/replays", 400, r#"{"pipeline":"orders""#, "ends in the middle"),
+        ("/v1/replays", 400, r#"{"pipeline" "orders"}"#, "not valid JSON at line 1 column 13"),
+        (&discard, 400, r#"{"all":"yes","reason":"x"}"#, "`all` is \"yes\", which is not true or false"),
+        (&undo, 400, r#"{"id":7}"#, "`id` is 7, which is not a string"),
+        (MESSAGES, 422, r#"{"id":"a","ttl":30}"#, "`ttl` is 30, which is not a string"),
+        (MESSAGES, 422, r#"{"id":"a","due":[]}"#, "`due` is [], which is not a time like"),
+        (MESSAGES, 422, r#"{"id":"a","headers":{"x":1}}"#, "`headers` is {\"x\":1}, which is not an object"),
+    ] {
+        let problem = server.post(path, body).await.expect(status);
+        let (message, hint) = own_words(&problem);
+        assert!(message.contains(said), "{body}: {message}");
+        assert!(!hint.is_empty());
+    }
+    assert!(!accepted(&server, "a").await);
     server.stop().await;
 }

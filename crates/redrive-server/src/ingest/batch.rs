@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_line_that_is_no_json_has_one_number() {
         let problem = read_text(&format!("{}{{x", "{}\n".repeat(9))).unwrap_err();
-        assert_eq!(problem.message, "line 10: this is not a message: key must be a string at column 2");
+        assert_eq!(problem.message, "line 10: this is not a message: it is not valid JSON at column 2");
     }
 
     #[test]

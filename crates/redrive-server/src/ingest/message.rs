@@ -9,20 +9,15 @@ use bytes::Bytes;
 use redrive::engine::ingest::DUE_MAX;
 use redrive::{Message, NewMessage, Time};
 use redrive_core::message::MessageError;
-use redrive_core::nearest::nearest;
 use redrive_core::{Pick, duration};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::extract;
 use crate::problem::{Code, Problem};
-use crate::request::instead_of_object;
+use crate::request::{instead_of_object, not_json};
+use crate::{extract, fields};
 use redrive::timestamp;
-
-/// The fields of the object, for "did you mean".
-const FIELDS: [&str; 9] =
-    ["id", "key", "payload", "payload_base64", "headers", "tenant", "ttl", "due", "delay"];
 
 /// What a pipeline says about the messages it is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,8 +46,6 @@ struct Given<'a> {
 }
 
 /// A point in time as text or as milliseconds since 1970.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "`due` is a time like \"2026-11-15T21:40:05Z\", or milliseconds since 1970")]
 enum When {
     Millis(u64),
     Text(String),
@@ -222,16 +215,17 @@ fn not_a_message(error: &serde_json::Error, body: &[u8]) -> Problem {
             Problem::bad_message("something stands behind the JSON object", EXAMPLE)
         };
     }
-    let text = error.to_string();
-    let unknown = text.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-    let hint = match unknown.map(|field| (field, nearest(field, FIELDS))) {
-        Some((_, Some(name))) => format!("did you mean `{name}`? Everything of your own goes into `payload`"),
-        Some((_, None)) => {
-            format!("the fields are {}; everything of your own goes into `payload`", FIELDS.join(", "))
-        }
-        None => EXAMPLE.to_owned(),
+    let Some(fault) = fields::find::<Given<'_>>(body) else {
+        return Problem::bad_message(format!("this is not a message: {}", not_json(error)), EXAMPLE);
     };
-    Problem::bad_message(format!("this is not a message: {text}"), hint)
+    let hint = match fault.hint {
+        Some(hint) if fault.is_unknown => format!("{hint} Everything of your own goes into `payload`"),
+        _ if ["`ttl`", "`delay`"].iter().any(|span| fault.message.starts_with(span)) => {
+            format!("write a duration in quotes, like {}", duration::EXAMPLES)
+        }
+        hint => hint.unwrap_or_else(|| EXAMPLE.to_owned()),
+    };
+    Problem::bad_message(fault.message, hint)
 }
 
 /// A payload of `null` is a payload; only a missing one is none.
@@ -246,7 +240,7 @@ impl<'de> Deserialize<'de> for Headers {
             type Value = Headers;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`headers` as an object whose values are text")
+                f.write_str("an object whose values are strings")
             }
 
             fn visit_unit<E>(self) -> Result<Headers, E> {
@@ -262,6 +256,28 @@ impl<'de> Deserialize<'de> for Headers {
             }
         }
         deserializer.deserialize_any(InOrder)
+    }
+}
+
+impl<'de> Deserialize<'de> for When {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrMillis;
+        impl Visitor<'_> for TextOrMillis {
+            type Value = When;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time like \"2026-11-15T21:40:05Z\", or milliseconds since 1970")
+            }
+
+            fn visit_u64<E>(self, ms: u64) -> Result<When, E> {
+                Ok(When::Millis(ms))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<When, E> {
+                Ok(When::Text(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(TextOrMillis)
     }
 }
 
@@ -334,11 +350,17 @@ mod tests {
         for (text, in_message, in_hint) in [
             (r#"{"paylod":1}"#, "`paylod`", "did you mean `payload`"),
             (r#"{"customer_id":1}"#, "`customer_id`", "id, key, payload"),
-            (r#"{"id":"a","id":"b"}"#, "duplicate field `id`", ""),
-            (r#"{"id":7}"#, "line 1 column", ""),
-            (r#"{"headers":{"a":1}}"#, "expected a string", ""),
-            (r#"{"headers":7}"#, "`headers` as an object", ""),
-            (r#"{"due":true}"#, "`due` is a time", ""),
+            (r#"{"id":"a","id":"b"}"#, "the field `id` is given twice", "once"),
+            (r#"{"id":7}"#, "`id` is 7, which is not a string", "\"id\": \"…\""),
+            (
+                r#"{"headers":{"a":1}}"#,
+                "`headers` is {\"a\":1}, which is not an object whose values are strings",
+                "",
+            ),
+            (r#"{"headers":7}"#, "`headers` is 7, which is not an object", ""),
+            (r#"{"ttl":30}"#, "`ttl` is 30, which is not a string", "a duration in quotes, like"),
+            (r#"{"id":"a" "key":1}"#, "not valid JSON at line 1 column 11", "one JSON object"),
+            (r#"{"due":true}"#, "`due` is true, which is not a time like", ""),
             (r#"{"due":"soon"}"#, "`due` is \"soon\"", "2026"),
             (r#"{"due":"9999-12-31T23:59:59Z"}"#, "`due` is more than 365 days ahead", "nearer"),
             (r#"{"due":1731536000001}"#, "by 2024-11-13T22:13:20.000Z at the latest", "nearer"),
