@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tempfile::TempDir;
 use world::process::{Processor, TOKEN};
 use world::receiver::{OK, Receiver, Reply};
 use world::{free_port, http, wait_for};
@@ -129,12 +130,72 @@ fn is_gone(stream: &TcpStream) -> bool {
     }
 }
 
-fn lives(processor: &Processor) {
-    for path in ["/livez", "/readyz"] {
-        wait_for(path, || {
-            http::try_send("GET", &processor.url(path), &[], "").is_some_and(|answer| answer.status == 200)
+/// What a probe may take besides what the machine's load explains.
+const PROBE_GRACE: Duration = Duration::from_secs(2);
+/// How much longer than an undisturbed processor an attacked one may take to answer a probe.
+const PROBE_FACTOR: u32 = 20;
+
+/// A processor that nobody attacks: its probes take as long as the load of the machine makes them, attackers included.
+struct Control {
+    processor: Processor,
+    _dir: TempDir,
+}
+
+impl Control {
+    fn start(receiver: &Receiver) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { processor: processor(dir.path(), &receiver.url(), 1_024), _dir: dir }
+    }
+
+    /// The attacked processor answers its probes about as soon as this one does at the same time. Returns how long the
+    /// slower of them took.
+    fn assert_lives(&self, attacked: &Processor) -> Duration {
+        let took = ["/livez", "/readyz"].map(|path| {
+            let before = probe(&self.processor, path);
+            let took = probe(attacked, path);
+            let usual = before.max(probe(&self.processor, path));
+            let limit = PROBE_GRACE + usual * PROBE_FACTOR;
+            assert!(took <= limit, "{path} took {took:?}, and {usual:?} undisturbed");
+            took
+        });
+        took[0].max(took[1])
+    }
+
+    /// Probes the attacked processor all the while `attack` runs.
+    fn assert_lives_during(&self, attacked: &Processor, attack: impl FnOnce()) {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _over = SetOnDrop(&over);
+            scope.spawn(|| {
+                let (mut probes, mut slowest) = (0, Duration::ZERO);
+                while !over.load(Ordering::SeqCst) {
+                    slowest = slowest.max(self.assert_lives(attacked));
+                    probes += 1;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                println!("{probes} probes, the slowest took {slowest:?}");
+            });
+            attack();
         });
     }
+}
+
+/// Ends the probing, also when the attack panics.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// How long it takes until a probe is answered with 200, over as many connections as that needs.
+fn probe(processor: &Processor, path: &str) -> Duration {
+    let began = Instant::now();
+    wait_for(path, || {
+        http::try_send("GET", &processor.url(path), &[], "").is_some_and(|answer| answer.status == 200)
+    });
+    began.elapsed()
 }
 
 /// Accepted and delivered, once.
@@ -162,6 +223,7 @@ fn clients_that_connect_and_say_nothing_do_not_stop_it() {
     let clients = clients();
     let dir = tempfile::tempdir().unwrap();
     let receiver = Receiver::start(|_| OK);
+    let control = Control::start(&receiver);
     let mut processor = processor(dir.path(), &receiver.url(), 1_024);
     let bearer = format!("Bearer {TOKEN}");
     let mut round = 0;
@@ -169,7 +231,7 @@ fn clients_that_connect_and_say_nothing_do_not_stop_it() {
         let idle = Siege::lay(&processor, clients, "", 1);
         // And some that never come to the end of their request.
         let slow = Siege::lay(&processor, clients / 4, "GET /livez HTTP/1.1\r\nhost: x\r\nx-slow: ", 1);
-        lives(&processor);
+        control.assert_lives(&processor);
         let payload = "x".repeat(1 << 20);
         for number in 0..96 {
             let body = format!(r#"{{"id":"large-{round}-{number}","delay":"1h","payload":"{payload}"}}"#);
@@ -180,7 +242,7 @@ fn clients_that_connect_and_say_nothing_do_not_stop_it() {
             });
         }
         works(&processor, &receiver, &format!("o-{round}"));
-        lives(&processor);
+        control.assert_lives(&processor);
         drop((idle, slow));
         round += 1;
     });
@@ -198,13 +260,14 @@ fn clients_that_do_not_read_their_answers_do_not_stop_it() {
     let clients = clients();
     let dir = tempfile::tempdir().unwrap();
     let receiver = Receiver::start(|_| OK);
+    let control = Control::start(&receiver);
     let mut processor = processor(dir.path(), &receiver.url(), 8_192);
     let mut round = 0;
     rounds(|| {
         // A route that is open to all, with the largest answer of these, as often as it takes to fill every buffer.
         let greedy = "GET /v1/openapi.json HTTP/1.1\r\nhost: x\r\n\r\n";
         let unread = Siege::lay(&processor, clients, greedy, 100);
-        lives(&processor);
+        control.assert_lives(&processor);
         works(&processor, &receiver, &format!("o-{round}"));
         drop(unread);
         round += 1;
@@ -222,6 +285,7 @@ fn readers_of_large_letters_get_no_more_memory_than_there_is_for_them() {
     clients();
     let dir = tempfile::tempdir().unwrap();
     let receiver = Receiver::start(|request| if request.id().starts_with("large") { REFUSED } else { OK });
+    let control = Control::start(&receiver);
     let processor = processor(dir.path(), &receiver.url(), 8_192);
     let payload = "x".repeat(1 << 20);
     for number in 0..48 {
@@ -234,20 +298,21 @@ fn readers_of_large_letters_get_no_more_memory_than_there_is_for_them() {
     );
     let mut round = 0;
     rounds(|| {
-        let readers = attack(&processor, 200, request.as_bytes());
-        lives(&processor);
-        works(&processor, &receiver, &format!("o-{round}"));
-        // Each of them is answered: with letters, or that there is no room for them now.
         let mut answered = 0;
-        for mut reader in readers {
-            reader.set_nonblocking(false).unwrap();
-            reader.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
-            let mut head = [0; 12];
-            if reader.read_exact(&mut head).is_ok() {
-                assert!(head.ends_with(b" 200") || head.ends_with(b" 429"), "{}", head.escape_ascii());
-                answered += 1;
+        control.assert_lives_during(&processor, || {
+            let readers = attack(&processor, 200, request.as_bytes());
+            works(&processor, &receiver, &format!("o-{round}"));
+            // Each of them is answered: with letters, or that there is no room for them now.
+            for mut reader in readers {
+                reader.set_nonblocking(false).unwrap();
+                reader.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
+                let mut head = [0; 12];
+                if reader.read_exact(&mut head).is_ok() {
+                    assert!(head.ends_with(b" 200") || head.ends_with(b" 429"), "{}", head.escape_ascii());
+                    answered += 1;
+                }
             }
-        }
+        });
         assert!(answered > 0);
         round += 1;
     });
