@@ -279,3 +279,31 @@ fn what_is_missing_is_named_and_given_up_only_when_asked() {
     let ran = redrive(dir.path(), &["journal", "data", "--pipeline", "orders", "--accept-loss"]);
     assert!(ran.stderr.contains("nothing is missing"), "{}{}", ran.stdout, ran.stderr);
 }
+
+/// The directory of a pipeline was removed; the processor refused to start, and `journal` found nothing wrong.
+#[test]
+fn a_pipeline_whose_directory_was_removed_is_missed_with_what_it_held() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("data");
+    make_store(&store);
+    fs::remove_dir_all(store.join("orders")).unwrap();
+    for flags in [
+        &["journal", "data"][..],
+        &["journal", "data", "--verify"],
+        &["journal", "data", "--pipeline", "orders"],
+        &["journal", "data", "--pipeline", "orders", "--verify"],
+    ] {
+        let ran = redrive(dir.path(), flags);
+        assert_eq!(ran.code, Some(1), "{flags:?}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains("the directory of pipeline `orders` is missing"), "{}", ran.stdout);
+        assert!(ran.stdout.contains("8 dead letters"), "{}", ran.stdout);
+        assert!(ran.stdout.contains("--pipeline orders --accept-loss"), "{}", ran.stdout);
+    }
+    let ran = redrive(dir.path(), &["journal", "data", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&report["damaged"], &report["removed"][0]["letters"]), (&true.into(), &8.into()), "{report}");
+    // What it says to do works, and then nothing is missed.
+    let ran = redrive(dir.path(), &["journal", "data", "--pipeline", "orders", "--accept-loss"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(redrive(dir.path(), &["journal", "data", "--verify"]).code, Some(0));
+}

@@ -1,6 +1,8 @@
 //! `redrive journal`: prints and verifies a store of the embedded engine. Reads only, and a running owner is no hindrance;
 //! except with `--accept-loss`, which gives up what is missing so that the store opens again.
 
+mod removed;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +20,7 @@ use crate::config::{Config, EngineKind, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, Style, Table, bytes, count, safe};
 use crate::service::assemble::engine_failed;
+use removed::Removed;
 
 /// Who accepts a loss: whoever may write the directory.
 const ACTOR: &str = "journal";
@@ -55,12 +58,18 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
     if let Some(pipeline) = args.pipeline.as_ref().filter(|_| args.accept_loss) {
         return accept(&dir, pipeline, out);
     }
+    let mut removed = removed::removed(&dir);
     let stores = match &args.pipeline {
-        Some(name) if all.contains(name) => vec![name.clone()],
-        Some(name) => return Err(no_store(&dir, name, &all)),
+        Some(name) => {
+            removed.retain(|store| store.pipeline == *name);
+            if removed.is_empty() && !all.contains(name) {
+                return Err(no_store(&dir, name, &all));
+            }
+            all.into_iter().filter(|store| store == name).collect()
+        }
         None => all,
     };
-    if stores.is_empty() {
+    if stores.is_empty() && removed.is_empty() {
         out.note(&format!("{}: there is no store of any pipeline in it", dir.display()));
     }
     let mut inspections = Vec::new();
@@ -79,12 +88,27 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         }
         inspections.push(inspection);
     }
-    let damaged = inspections.iter().any(Inspection::is_damaged);
+    let damaged = !removed.is_empty() || inspections.iter().any(Inspection::is_damaged);
     if out.is_json() {
         let stores: Vec<Value> = inspections.iter().map(to_json).collect();
-        out.json(&json!({"dir": dir.display().to_string(), "damaged": damaged, "stores": stores}))?;
+        let removed: Vec<Value> = removed.iter().map(Removed::to_json).collect();
+        out.json(&json!({
+            "dir": dir.display().to_string(), "damaged": damaged, "stores": stores, "removed": removed,
+        }))?;
+    } else {
+        print_removed(&removed, out)?;
     }
     Ok(if damaged { Exit::Bad } else { Exit::Ok })
+}
+
+fn print_removed(removed: &[Removed], out: &mut Output) -> Result<(), Failed> {
+    for store in removed {
+        let [what, fix] = store.lines();
+        let mark = out.paint(Style::Error, "✗");
+        out.line(&format!("{mark} {}", safe::line(&what)))?;
+        out.line(&safe::line(&fix))?;
+    }
+    Ok(())
 }
 
 fn configured(global: &Global, out: &mut Output) -> Result<PathBuf, Failed> {
