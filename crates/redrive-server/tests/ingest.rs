@@ -57,7 +57,8 @@ async fn a_message_sent_twice_is_delivered_once_and_its_state_is_told() {
     server.post(MESSAGES, r#"{"id":"o/1 ü","payload":1}"#).await.expect(202);
     // Ids may hold anything; in an address they are escaped.
     let path = "/v1/pipelines/orders/messages/o%2F1%20%C3%BC";
-    server.wait_for(path, |message| message["state"] == "succeeded").await;
+    let message = server.wait_for(path, |message| message["state"] == "succeeded").await;
+    assert_eq!(message["attempts"], serde_json::Value::Null, "it is not stored: {message}");
     let again = server.post(MESSAGES, r#"{"id":"o/1 ü","payload":1}"#).await.expect(200);
     assert_eq!(again["state"], "succeeded");
     assert_eq!(server.delivered(), 1);
@@ -224,5 +225,17 @@ async fn delayed_messages_wait_and_ids_are_found_where_the_pipeline_says() {
         ..Request::default()
     };
     server.send(request).await.expect(202);
+    server.stop().await;
+}
+
+/// "It starts by itself" is not true while the pipeline is paused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_a_paused_pipeline_that_is_due_already_starts_after_resume() {
+    let server = start().await;
+    server.post("/v1/pipelines/orders/pause", "").await.expect(200);
+    server.post("/v1/pipelines/orders/messages", r#"{"id":"o-1"}"#).await.expect(202);
+    let problem = server.post("/v1/pipelines/orders/messages/o-1/retry", "").await.expect(409);
+    let hint = problem["hint"].as_str().unwrap();
+    assert!(hint.contains("paused") && hint.contains("`redrive resume orders`"), "{hint}");
     server.stop().await;
 }

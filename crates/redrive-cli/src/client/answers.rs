@@ -262,7 +262,8 @@ pub struct LetterStats {
 pub struct MessageView {
     pub id: String,
     pub state: String,
-    pub attempts: u64,
+    /// Not known of a message that was delivered and never was a letter.
+    pub attempts: Option<u64>,
     pub due: Option<Instant>,
     pub deadline: Option<Instant>,
     pub letter: Option<String>,

@@ -60,8 +60,8 @@ fn lines(pipeline: &str, message: &MessageView, session: &Session) -> Vec<String
         format!("message  {}", safe::line(&message.id)),
         format!("pipeline {pipeline}"),
         format!("state {}", message.state),
-        format!("attempts {}", count(message.attempts)),
     ];
+    first.extend(message.attempts.map(|attempts| format!("attempts {}", count(attempts))));
     first.extend(message.due.map(|due| format!("due {}", when(due, session))));
     first.extend(message.deadline.map(|deadline| format!("deadline {}", instant::print(deadline.0))));
     let mut lines = vec![first.join("   ")];

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::Response;
 use redrive::actions::{Action, ActionKind};
 use redrive::letters::select::LetterIds;
-use redrive::messages::{self, Cursor, MessageQuery, Steer, page};
+use redrive::messages::{self, Cursor, MessageQuery, Steer, SteerError, page};
 use redrive::{PendingState, timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -127,6 +127,16 @@ pub(crate) struct SteeredView {
     at: String,
 }
 
+/// Why a message cannot be steered. Nothing starts by itself in a pipeline that is paused.
+fn refused(served: &Served, error: SteerError) -> Problem {
+    if matches!(error, SteerError::Ready { .. }) && served.handle.is_paused() {
+        let name = served.handle.name();
+        let hint = format!("pipeline `{name}` is paused: it starts after `redrive resume {name}`");
+        return Problem::new(Code::Conflict, error, hint);
+    }
+    error.into()
+}
+
 /// The record comes first: what was done is never missing from it.
 pub(crate) async fn steer(
     State(shared): State<Shared>,
@@ -139,7 +149,7 @@ pub(crate) async fn steer(
         Operation::CancelMessage => (Steer::Cancel, ActionKind::Cancel),
         _ => (Steer::RetryNow, ActionKind::RetryNow),
     };
-    let steering = served.handle.steering(id, how).await?;
+    let steering = served.handle.steering(id, how).await.map_err(|error| refused(served, error))?;
     let number = steering.number();
     let action = |note: Option<String>| {
         let action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name());
@@ -148,7 +158,7 @@ pub(crate) async fn steer(
     shared.service.actions.record(action(None)).await?;
     if let Err(error) = steering.carry_out().await {
         shared.service.actions.record(action(Some(format!("not carried out: {error}")))).await?;
-        return Err(error.into());
+        return Err(refused(served, error));
     }
     let letter = (how == Steer::Cancel).then(|| LetterIds::of(&served.handle).text(number));
     let at = timestamp::print(served.handle.now());

@@ -241,7 +241,8 @@ pub fn listed(ids: LetterIds<'_>, listed: &ListedMessage, with_payload: bool) ->
 pub struct MessageView {
     id: String,
     state: &'static str,
-    attempts: u32,
+    /// Null for one that was delivered and never was a letter: of it nothing but that is stored.
+    attempts: Option<u32>,
     due: Option<String>,
     deadline: Option<String>,
     history: Vec<AttemptView>,
@@ -259,13 +260,18 @@ pub fn message(ids: LetterIds<'_>, message: &MessageState) -> MessageView {
     MessageView {
         id: message.id.clone(),
         state: message.state.name(),
-        attempts: message.attempts,
+        attempts: is_counted(message).then_some(message.attempts),
         due: time(message.due),
         deadline: time(message.deadline),
         history: message.history.iter().enumerate().map(with_what_followed).collect(),
         letter: message.letter.map(|number| ids.text(number)),
         reason: message.reason.map(Reason::name),
     }
+}
+
+/// Whether the number of its attempts is known.
+fn is_counted(message: &MessageState) -> bool {
+    message.state != MessagePhase::Succeeded || message.letter.is_some()
 }
 
 /// What was decided after an attempt and the wait that came of it, as far as its successor or the message's state shows

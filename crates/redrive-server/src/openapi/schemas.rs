@@ -350,7 +350,14 @@ pub(super) fn schemas() -> Map<String, Value> {
                 "state",
                 json!({ "enum": ["ready", "delayed", "held", "in_flight", "key_wait", "dead", "replaying", "discarded", "succeeded"] }),
             ),
-            ("attempts", count()),
+            (
+                "attempts",
+                json!({
+                    "type": ["integer", "null"], "minimum": 0,
+                    "description": "Failed attempts that count; null for a message that was delivered without ever having been \
+                                    a dead letter, of which the number is not stored.",
+                }),
+            ),
             ("due", time_or_null()),
             ("deadline", time_or_null()),
             ("history", many("Attempt")),
