@@ -21,7 +21,7 @@ pipeline orders                                                              (pr
   terminal            ≤ 24h55m25s, ≤ 104h1m50s if every failure asks for the longest Retry-After
   amplification       1.24 records per message   (1.44 at 30 % transient)
   tier load           5s 8,000/s · 30s 3,000/s · 5m 500/s
-  a 60 s outage       dead before it ends: 0.0 % (jitter equal) · 5.3 % with jitter full and no outage gate
+  a 60 s outage       dead before it ends: none (outage_gate on) · without it 0.0 % (jitter equal) · 5.3 % (jitter full)
 ";
 
 #[test]
@@ -114,4 +114,23 @@ fn what_cannot_be_read_on_the_command_line_is_exit_2() {
         let ran = redrive(dir.path(), args);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args:?}");
     }
+}
+
+/// With short tiers the line said "95.0 %", which is what would happen without the outage gate.
+#[test]
+fn the_figure_of_the_configured_pipeline_comes_first() {
+    let tiers = "[[pipeline]]\nname = \"orders\"\ntiers = [\"1s\", \"3s\"]\njitter = \"equal\"\n";
+    let sink = "[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
+    let line = |settings: &str, args: &[&str]| {
+        let dir = with_config(&format!("{tiers}{settings}{sink}"));
+        let ran = redrive(dir.path(), &[&["check"][..], args].concat());
+        let line = ran.stdout.lines().find(|line| line.contains("dead before it ends")).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{}{}", ran.stdout, ran.stderr))
+    };
+    let gated = line("", &[]);
+    assert!(gated.contains("dead before it ends: none (outage_gate on) · without it 9"), "{gated}");
+    let open = line("outage_gate = false\n", &[]);
+    assert!(open.contains("dead before it ends: 9") && open.contains("since outage_gate is off"), "{open}");
+    let short = line("hold_max = \"30s\"\n", &[]);
+    assert!(short.contains("longer than hold_max"), "{short}");
 }

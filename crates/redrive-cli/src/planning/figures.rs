@@ -38,8 +38,11 @@ pub struct Figures {
     pub amplification_doubled: Option<(f64, f64)>,
     /// Retries per second in each step: its delay and the rate.
     pub steps: Vec<(String, f64)>,
-    /// Each jitter that is compared, the one that is configured first.
+    /// Each jitter that is compared, the one that is configured first; all of them without the outage gate.
     pub outages: Vec<JitterFigures>,
+    pub outage_gate: bool,
+    /// Whether an outage of that length is over before the gate gives up the first message.
+    outlasts_outage: bool,
     pub budget: Option<BudgetFigures>,
     pub dead: Option<DeadFigures>,
     pub slos: Vec<Answer>,
@@ -126,10 +129,22 @@ impl Figures {
             amplification_doubled,
             steps,
             outages: outages(&pipeline.settings, policy, questions.outage),
+            outage_gate: policy.outage_gate(),
+            outlasts_outage: questions.outage < policy.ttl().unwrap_or(Duration::MAX).min(policy.hold_max()),
             budget,
             dead,
             slos: questions.slos.iter().map(|slo| slo.ask(policy)).collect(),
             warnings: policy.warnings().iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Share of the messages of an outage that are dead before it ends, as the pipeline is configured. `None` where that
+    /// depends on when they came: the gate holds them, but not for so long.
+    pub fn dead_in_outage(&self) -> Option<f64> {
+        match (self.outage_gate, self.outlasts_outage) {
+            (true, true) => Some(0.0),
+            (true, false) => None,
+            (false, _) => self.outages.first().map(|own| own.dead),
         }
     }
 
@@ -188,7 +203,13 @@ impl Figures {
             "retry_shares": self.load.as_ref().map(|load| load.retries.clone()),
             "dead_share": self.load.as_ref().map(|load| load.dead),
             "steps": self.steps.iter().map(|(delay, rate)| json!({"delay": delay, "per_second": rate})).collect::<Vec<_>>(),
-            "outage": {"seconds": questions.outage.as_secs_f64(), "jitters": outages},
+            "outage": {
+                "seconds": questions.outage.as_secs_f64(),
+                "outage_gate": self.outage_gate,
+                "dead_share": self.dead_in_outage(),
+                // Without the gate.
+                "jitters": outages,
+            },
             "budget": self.budget.map(|budget| json!({
                 "wanted_per_minute": budget.healthy.map(|healthy| healthy.wanted_per_minute),
                 "made_per_minute": budget.healthy.map(|healthy| healthy.made_per_minute),

@@ -42,8 +42,9 @@ pub fn lines(pipeline: &PipelineConfig, figures: &Figures, questions: &Questions
         put("tier load", steps.join(" · "));
     }
     let outage = spaced(questions.outage);
-    put(&format!("a {outage} outage"), outage_text(&figures.outages));
-    let reload = figures.outages.iter().map(reload_text).collect::<Vec<_>>();
+    put(&format!("a {outage} outage"), outage_text(figures));
+    let gate = figures.outage_gate;
+    let reload = figures.outages.iter().map(|jitter| reload_text(jitter, gate)).collect::<Vec<_>>();
     let mut reload = reload.into_iter();
     if let Some(first) = reload.next() {
         put("reload after it", format!("(breaker off)  {first}"));
@@ -94,12 +95,22 @@ fn head(pipeline: &PipelineConfig) -> String {
     format!("{head:<HEAD_WIDTH$}(profile {}{edited})", pipeline.profile().name)
 }
 
-fn outage_text(outages: &[JitterFigures]) -> String {
-    let Some(own) = outages.first() else { return String::new() };
-    let mut text = format!("dead before it ends: {} (jitter {})", percent(own.dead), own.jitter);
-    let worst = outages.iter().skip(1).max_by(|a, b| a.dead.total_cmp(&b.dead));
+/// The configured pipeline first. The outage gate keeps all messages alive up to `hold_max`; what their attempts alone
+/// would do is for comparison.
+fn outage_text(figures: &Figures) -> String {
+    let Some(own) = figures.outages.first() else { return String::new() };
+    let worst = figures.outages.iter().skip(1).max_by(|a, b| a.dead.total_cmp(&b.dead));
+    let of = |figures: &JitterFigures| format!("{} (jitter {})", percent(figures.dead), figures.jitter);
+    let mut text = match (figures.outage_gate, figures.dead_in_outage()) {
+        (false, _) => format!("dead before it ends: {}, since outage_gate is off", of(own)),
+        (true, Some(_)) => format!("dead before it ends: none (outage_gate on) · without it {}", of(own)),
+        (true, None) => format!(
+            "dead before it ends: what is held longer than hold_max or its ttl (outage_gate on) · without it {}",
+            of(own)
+        ),
+    };
     if let Some(worst) = worst.filter(|worst| worst.dead > own.dead) {
-        let _ = write!(text, " · {} with jitter {} and no outage gate", percent(worst.dead), worst.jitter);
+        let _ = write!(text, " · {}", of(worst));
     }
     text
 }
@@ -142,7 +153,7 @@ fn budget_text(budget: &BudgetFigures, questions: &Questions) -> Vec<String> {
     vec![healthy, in_outage]
 }
 
-fn reload_text(figures: &JitterFigures) -> String {
+fn reload_text(figures: &JitterFigures, gate: bool) -> String {
     let Reload { peak, peak_for, raised_for, echo } = &figures.reload;
     let mut text = format!("{} {peak:.1} ×", figures.jitter);
     if !peak_for.is_zero() {
@@ -156,7 +167,8 @@ fn reload_text(figures: &JitterFigures) -> String {
         let _ = write!(text, ", echo {:.1} × for {lasts} {begins} later", echo.peak);
     }
     if figures.dead > 0.0005 {
-        let _ = write!(text, ", {} dead", percent(figures.dead));
+        let without = if gate { " without outage_gate" } else { "" };
+        let _ = write!(text, ", {} dead{without}", percent(figures.dead));
     }
     text
 }
