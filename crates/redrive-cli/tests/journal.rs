@@ -307,3 +307,20 @@ fn a_pipeline_whose_directory_was_removed_is_missed_with_what_it_held() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(redrive(dir.path(), &["journal", "data", "--verify"]).code, Some(0));
 }
+
+/// It ended with `fix: see the message; nothing was started`.
+#[test]
+fn a_processor_whose_store_is_gone_says_what_one_can_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("data");
+    make_store(&store);
+    fs::remove_dir_all(store.join("orders")).unwrap();
+    let config = "[engine]\ndir = \"data\"\n[server]\nlisten = \"127.0.0.1:0\"\n[[pipeline]]\nname = \"orders\"\n\
+                  [pipeline.sink.webhook]\nurl = \"http://127.0.0.1:9/\"\n";
+    fs::write(dir.path().join("redrive.toml"), config).unwrap();
+    let ran = redrive(dir.path(), &["processor"]);
+    assert_eq!(ran.code, Some(74), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`redrive journal --accept-loss`"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("nothing was started"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("see the message"), "{}", ran.stderr);
+}

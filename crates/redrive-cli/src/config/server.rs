@@ -211,6 +211,38 @@ fn token_fault(name: &str, secret_file: &Path, at: &At) -> Option<Fault> {
             format!("`secret_file = \"{shown}\"` holds no usable secret: {error}")
         }
     };
-    let fix = format!("openssl rand -hex 20 > {shown}, readable by the user that runs the processor");
+    let path = shell_word(&shown.to_string());
+    let fix = format!("openssl rand -hex 20 > {path} && chmod 600 {path}");
     Some(Fault::value("secret_file", problem, fix, at.clone()))
+}
+
+/// A path as it can be pasted into a shell.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_word_of_a_shell() {
+        for (path, word) in
+            [("/etc/redrive/ops", "/etc/redrive/ops"), ("a b", "'a b'"), ("it's", r"'it'\''s'")]
+        {
+            assert_eq!(shell_word(path), word);
+        }
+    }
+
+    /// `openssl rand -hex 20 > short, readable by…` wrote a file `short,`.
+    #[test]
+    fn the_fix_of_a_secret_is_a_command() {
+        let at = At::File(0..1);
+        let fault = token_fault("ops", Path::new("/nowhere/short"), &at).unwrap();
+        assert_eq!(fault.fix, "openssl rand -hex 20 > /nowhere/short && chmod 600 /nowhere/short");
+    }
 }
