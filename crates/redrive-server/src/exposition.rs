@@ -89,7 +89,7 @@ impl Samples<'_> {
         }
         self.text.push_str(self.metric.name);
         self.text.push_str(suffix);
-        let bound = bound.map(number);
+        let bound = bound.map(|bound| number(without_noise(bound)));
         let pairs = self.metric.labels.iter().copied().zip(labels.iter().copied());
         for (index, (name, value)) in pairs.chain(bound.as_deref().map(|bound| ("le", bound))).enumerate() {
             self.text.push(if index == 0 { '{' } else { ',' });
@@ -194,6 +194,11 @@ pub fn lint(text: &str) -> Vec<String> {
     faults
 }
 
+/// A bound of a bucket as it was meant: seconds made from whole nanoseconds may be off in the last of 17 digits.
+fn without_noise(bound: f64) -> f64 {
+    format!("{bound:.9e}").parse().unwrap_or(bound)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -251,5 +256,14 @@ mod tests {
         ] {
             assert!(lint(&bad).iter().any(|found| found.contains(fault)), "{fault}: {:?}", lint(&bad));
         }
+    }
+
+    #[test]
+    fn a_bound_is_printed_as_it_was_meant() {
+        let printed = |bound: f64| number(without_noise(bound));
+        assert_eq!(printed(0.024_999_999_999_999_998), "0.025");
+        assert_eq!(printed(0.1 + 0.2), "0.3");
+        assert_eq!(printed(86_400.0), "86400");
+        assert_eq!(printed(f64::INFINITY), "+Inf");
     }
 }

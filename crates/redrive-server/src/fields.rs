@@ -96,7 +96,7 @@ impl<'de> Deserializer<'de> for Field<'de> {
         if self.raw.get() == "null" { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    /// Whoever reads any kind of value says himself what he wants.
+    /// The visitor describes what it wants.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         let wanted = (&visitor as &dyn Expected).to_string();
         let read = serde_json::Deserializer::from_str(self.raw.get()).deserialize_any(visitor);
@@ -108,7 +108,7 @@ impl<'de> Deserializer<'de> for Field<'de> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Fault> {
-        // The way a value is read that stays as it was written.
+        // `RawValue` is read this way.
         let read =
             serde_json::Deserializer::from_str(self.raw.get()).deserialize_newtype_struct(name, visitor);
         read.map_err(|_| self.wrong("a JSON value", ""))

@@ -60,4 +60,11 @@ mod tests {
             assert!(!page.contains(forbidden), "{forbidden}");
         }
     }
+
+    /// `/#%` ended the script: what cannot be decoded throws.
+    #[test]
+    fn an_address_that_is_not_well_formed_does_not_end_the_script() {
+        assert_eq!(PAGE.matches("decodeURIComponent(").count(), 1, "only where its error is caught");
+        assert!(PAGE.contains("try { return decodeURIComponent(text); } catch { return text; }"));
+    }
 }

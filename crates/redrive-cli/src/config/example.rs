@@ -35,3 +35,10 @@ pub(super) fn with_unit(table: &str, key: &str, data: &Data) -> Option<String> {
         _ => None,
     }
 }
+
+/// `"off"` for a key that the default file says can be switched off so.
+pub(super) fn off(table: &str, key: &str) -> Option<String> {
+    let settings = default::settings();
+    let shown = settings.iter().find(|setting| setting.table == table && setting.key == key)?;
+    shown.about.contains("or \"off\"").then(|| "\"off\"".to_owned())
+}

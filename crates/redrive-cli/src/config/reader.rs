@@ -148,6 +148,10 @@ impl Reader {
         let number = match entry.node.data {
             Data::Whole(number) => number,
             Data::Other(HUGE) => i64::MAX,
+            Data::Text(ref text) => {
+                let meant = whole_of(text).filter(|number| bounds.contains(number));
+                return self.wrong_kind_for(section, entry, "a whole number", meant.map(|n| n.to_string()));
+            }
             _ => return self.wrong_kind(section, entry, "a whole number"),
         };
         let value = u64::try_from(number).ok().filter(|value| bounds.contains(value));
@@ -308,22 +312,29 @@ impl Reader {
     }
 
     fn wrong_kind<T>(&mut self, section: &Section<'_>, entry: &Entry, wanted: &str) -> Option<T> {
-        let name = section.name(&entry.key);
-        let problem = format!("`{name}` must be {wanted}, not {}", entry.node.kind());
         let meant = match (&entry.node.data, wanted) {
-            (Data::Text(text), "a whole number") => text
-                .parse()
-                .ok()
-                .filter(|number| (1..=100).contains(number))
-                .map(|number: u64| number.to_string()),
             (Data::Text(text), "true or false") => {
                 [("true", "true"), ("on", "true"), ("false", "false"), ("off", "false")]
                     .into_iter()
                     .find_map(|(word, meant)| (word == text).then(|| meant.to_owned()))
             }
+            (Data::Switch(false), "a text in quotes") => example::off(&section.path, &entry.key),
             (data, "a text in quotes") => example::with_unit(&section.path, &entry.key, data),
             _ => None,
         };
+        self.wrong_kind_for(section, entry, wanted, meant)
+    }
+
+    /// The same where it is known what was meant.
+    fn wrong_kind_for<T>(
+        &mut self,
+        section: &Section<'_>,
+        entry: &Entry,
+        wanted: &str,
+        meant: Option<String>,
+    ) -> Option<T> {
+        let name = section.name(&entry.key);
+        let problem = format!("`{name}` must be {wanted}, not {}", entry.node.kind());
         let fix = match meant {
             Some(meant) => format!("{name} = {meant}"),
             None => section.example(&entry.key).unwrap_or_else(|| format!("make it {wanted}")),
@@ -341,4 +352,14 @@ fn secret_in_file(path: &str, key: &str, at: &At) -> Option<Fault> {
         let problem = format!("`{key}` would put a secret into the configuration; name a file that holds it");
         Fault::line(key, problem, "secret_file = \"/etc/redrive/token\"", vec![at.clone()])
     })
+}
+
+/// The number that a text means: `1k` is 1000, and `1,000` and `1_000` are too.
+fn whole_of(text: &str) -> Option<u64> {
+    let text = text.trim().replace(['_', ','], "");
+    let (digits, unit) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1_000),
+        None => text.strip_suffix(['m', 'M']).map_or((text.as_str(), 1), |digits| (digits, 1_000_000)),
+    };
+    digits.parse::<u64>().ok().filter(|number| *number > 0)?.checked_mul(unit)
 }

@@ -510,3 +510,18 @@ fn credentials_for_endpoints_that_messages_name_are_a_warning() {
     let one_url = loaded(&format!("{ORDERS}headers = {{ authorization_file = \"f\" }}\n"));
     assert!(!report(&one_url.faults).contains(warned));
 }
+
+/// The fix was the opposite of what was meant: a window of 24 h for `false`, and no limit at all for `1k`.
+#[test]
+fn a_fix_says_what_was_meant() {
+    for (given, fix) in [
+        ("dedup = false", "fix: dedup = \"off\""),
+        ("dedup = true", "fix: dedup = \"24h\""),
+        ("max_pending = \"1k\"", "fix: max_pending = 1000"),
+        ("max_pending = \"10_000\"", "fix: max_pending = 10000"),
+        ("max_pending = \"2M\"", "fix: max_pending = 2000000"),
+    ] {
+        let report = wrong(&orders_with(given));
+        assert!(report.contains(fix), "{given}: {report}");
+    }
+}
