@@ -203,7 +203,9 @@ impl Reader {
         if pick.is_err() {
             let name = section.name(key);
             let problem = format!("`{name} = \"{}\"` does not say where the value stands", set.value);
-            let fix = "write it like json:/order_id or header:x-tenant";
+            // Not every key takes both kinds; the example in the default file is of a kind that it takes.
+            let fix = section.example(key);
+            let fix = fix.unwrap_or_else(|| "write it like json:/order_id or header:x-tenant".to_owned());
             self.fault(section, Fault::value(name, problem, fix, set.at));
         }
         pick.ok()
