@@ -98,7 +98,8 @@ impl PolicySettings {
                 .map(|attempts| check.number("replay_attempts", Some(attempts), limits::ATTEMPTS_MAX, 1)),
             warnings: Vec::new(),
         };
-        check.finish(with_warnings(policy))
+        // Only what is within its bounds can be looked at for warnings.
+        check.finish(policy).map(with_warnings)
     }
 }
 
