@@ -5,5 +5,6 @@ mod config;
 pub mod reach;
 
 pub(crate) mod problems;
+pub(crate) mod threads;
 
 pub use config::{RESERVED, Refusal, fault_of};

@@ -14,6 +14,7 @@ use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::{ClientConfig, Message as _};
 
+use crate::client::threads::ClientThreads;
 use crate::commit::committer::Committer;
 use crate::consume::callbacks::ConsumerCallbacks;
 use crate::consume::mailbox::{FailKind, LaneEnd, Mailbox, Note, Order, PartitionCommit};
@@ -69,6 +70,7 @@ impl Poller {
             config: config.clone(),
             fenced: Fenced::default(),
             absent: Absent::default(),
+            ending: ClientThreads::default(),
         };
         let name = format!("poll-{}", polling.plan.pipeline);
         let thread = std::thread::Builder::new().name(name).spawn(move || polling.run());
@@ -118,6 +120,8 @@ pub(super) struct Polling {
     pub(super) config: ClientConfig,
     pub(super) fenced: Fenced,
     pub(super) absent: Absent,
+    /// Consumers that were replaced.
+    pub(super) ending: ClientThreads,
 }
 
 impl Polling {

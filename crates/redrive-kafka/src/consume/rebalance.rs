@@ -205,7 +205,7 @@ impl Polling {
                 let old = std::mem::replace(&mut self.consumer, consumer);
                 let mut commits = std::mem::replace(&mut self.committer, committer);
                 // Its end waits for its threads.
-                std::thread::spawn(move || {
+                self.ending.spawn("end-consumer", move || {
                     commits.end();
                     drop(old);
                 });

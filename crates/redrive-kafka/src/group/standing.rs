@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 
 use crate::Cluster;
+use crate::client::threads::ClientThreads;
 use crate::group::members::members_by;
 use crate::locked::locked;
 
@@ -77,7 +77,9 @@ struct WatcherShared {
 #[derive(Debug)]
 pub struct Watcher {
     shared: Arc<WatcherShared>,
+    // Before the thread, which ends when it is gone.
     _stop: Sender<()>,
+    _thread: ClientThreads,
     /// Since when the process is in no group.
     absent: Option<Instant>,
 }
@@ -95,10 +97,9 @@ impl Watcher {
                 round = round.wrapping_add(1);
             }
         };
-        if let Err(error) = thread::Builder::new().name("redrive-watch".to_owned()).spawn(watch) {
-            tracing::warn!(%error, "no thread to watch the cluster");
-        }
-        Self { shared, _stop: stop, absent: None }
+        let mut thread = ClientThreads::default();
+        thread.spawn("redrive-watch", watch);
+        Self { shared, _stop: stop, _thread: thread, absent: None }
     }
 
     pub fn found(&self) -> ClusterFindings {

@@ -15,6 +15,7 @@ use rdkafka::producer::{Producer as _, ThreadedProducer};
 
 use super::producer::{Body, DeliveryReport, Production, ReportCollector, WriteOutcome, connect, send};
 use crate::client::problems::ProblemLog;
+use crate::client::threads::ClientThreads;
 use crate::consume::mailbox::Mailbox;
 use crate::locked::locked;
 
@@ -61,6 +62,8 @@ pub struct Outbox<T> {
     failing: usize,
     heard: Vec<DeliveryReport>,
     problems: ProblemLog,
+    /// Producers that were replaced.
+    ending: ClientThreads,
 }
 
 impl<T> std::fmt::Debug for Outbox<T> {
@@ -87,6 +90,7 @@ impl<T> Outbox<T> {
             failing: 0,
             heard: Vec::new(),
             problems: ProblemLog::default(),
+            ending: ClientThreads::default(),
         })
     }
 
@@ -284,7 +288,7 @@ impl<T> Outbox<T> {
                 tracing::warn!("the Kafka producer was made anew; what was on its way is sent again");
                 let old = (std::mem::replace(&mut self.producer, producer), self.single.take());
                 // Its end waits for its threads.
-                std::thread::spawn(move || drop(old));
+                self.ending.spawn("end-producer", move || drop(old));
                 self.generation = (self.generation + 1) & ((1 << GENERATION_BITS) - 1);
                 let waits: BTreeSet<usize> = self.failed.iter().map(|(_, slot)| *slot).collect();
                 let sent =

@@ -3,7 +3,6 @@
 //! Only below what the group has committed, so nothing that waits is touched. Any member may do it, also several at once.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::Duration;
 
 use rdkafka::TopicPartitionList;
@@ -13,6 +12,7 @@ use rdkafka::error::KafkaError;
 use redrive::engine::EngineError;
 
 use crate::Cluster;
+use crate::client::threads::ClientThreads;
 use crate::clock::wall_time;
 use crate::letters::{LetterTrimmer, Trimmed};
 use crate::topics::scan::Scan;
@@ -25,14 +25,17 @@ const FIRST_AFTER: Duration = Duration::from_mins(5);
 /// Trims once an hour until it is dropped.
 #[derive(Debug)]
 pub struct Trimmer {
+    // Before the thread, which ends when it is gone.
     _stop: Sender<()>,
+    _thread: ClientThreads,
 }
 
 impl Trimmer {
     pub fn start(cluster: &Cluster, topics: &Topics, mut letters: LetterTrimmer) -> Self {
         let (stop, stopped) = mpsc::channel::<()>();
         let (cluster, topics) = (cluster.clone(), topics.clone());
-        let spawned = thread::Builder::new().name("redrive-trim".to_owned()).spawn(move || {
+        let mut thread = ClientThreads::default();
+        thread.spawn("redrive-trim", move || {
             let mut pause = FIRST_AFTER;
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 pause = EVERY;
@@ -52,10 +55,7 @@ impl Trimmer {
                 }
             }
         });
-        if let Err(error) = spawned {
-            tracing::warn!(%error, "no thread to cut off what is done");
-        }
-        Self { _stop: stop }
+        Self { _stop: stop, _thread: thread }
     }
 }
 
