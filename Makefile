@@ -22,9 +22,9 @@ examples: ## run every example that needs no arguments (the ledger's needs scrip
 	@scripts/examples.sh
 
 demo: ## producer, flaky downstream, pipeline, API and page in one process; ^C ends it with an audit
-	@echo "building redrive (the first time takes a few minutes) …"
-	@cargo build --quiet --locked -p redrive-cli
-	@target/debug/redrive demo $(ARGS)
+	@echo "building redrive without Kafka (the first time takes a minute or two) …"
+	@cargo build --quiet --locked -p redrive-cli --no-default-features --profile demo
+	@target/demo/redrive demo $(ARGS)
 
 bench: ## benchmark the embedded engine on the common workload, and webhooks against a bare client; release build
 	cargo run --release --locked -p redrive-lab --bin redrive-bench -- $(ARGS)
