@@ -86,9 +86,11 @@ pub async fn replay(dir: &Path, log: &Path, rate: f64) -> Result<(), Failed> {
         }
     };
     let (redrive, handle) = build(&embedded, pipeline().handler_fn(handler))?;
-    let running = embedded.report(PIPELINE).unwrap_or_default().started;
-    let running: Vec<String> = running.iter().map(|mark| mark.seq.to_string()).collect();
-    (&*log).write_all(format!("open {}\n", running.join(",")).as_bytes())?;
+    // A handler may have returned, and the process been killed before that was durable.
+    let report = embedded.report(PIPELINE).unwrap_or_default();
+    let unsettled = report.started.iter().chain(&report.returned);
+    let unsettled: Vec<String> = unsettled.map(|mark| mark.seq.to_string()).collect();
+    (&*log).write_all(format!("open {}\n", unsettled.join(",")).as_bytes())?;
 
     let replays = Replays::open(Some(dir))?;
     let mut job = Ok(());

@@ -46,6 +46,8 @@ pub struct StoreReport {
     /// Deliveries that were running when the last process ended without a clean stop. They are reported again until
     /// something is taken.
     pub started: Vec<Mark>,
+    /// Deliveries that had come back by then without a durable verdict. They are delivered again as well.
+    pub returned: Vec<Mark>,
     /// What else was wrong and is right again.
     pub notes: Vec<String>,
     /// Messages that are suspected of having ended a process: these, and those of earlier runs that had no turn yet.
@@ -159,6 +161,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
             last_run.running.clear();
         }
         report.started.clone_from(&last_run.running);
+        report.returned.clone_from(&last_run.returned);
         suspects.adopt(&still_open(&book, suspected)?, &last_run).map_err(failed)?;
         if from_outside {
             // Whoever starts next may not know how this run had ended.
