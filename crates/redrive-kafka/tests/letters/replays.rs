@@ -78,15 +78,22 @@ fn a_letter_that_dies_again_is_open_again_and_needs_force_after_three_times() {
     assert_eq!(replays, [1, 2, 3, 4]);
 }
 
+/// Groups of other kinds cannot be described, so they are named for every topic: other tests may have left some.
+fn others(desk: &Desk, topic: &str) -> Vec<String> {
+    let mut groups = other_groups(&desk.cluster, topic).unwrap();
+    groups.retain(|group| !group.contains("a share group"));
+    groups
+}
+
 #[test]
 fn a_replay_onto_the_source_keeps_the_letters_number_and_names_who_else_reads_it() {
     let desk = Desk::new("source", 2);
     let numbers = desk.park_many(2, 2);
     let mut letters = desk.letters();
-    assert_eq!(other_groups(&desk.cluster, &desk.topics.source).unwrap(), Vec::<String>::new());
+    assert_eq!(others(&desk, &desk.topics.source), Vec::<String>::new());
     let billing = commit_as(&desk, "billing");
-    assert_eq!(other_groups(&desk.cluster, &desk.topics.source).unwrap(), [billing]);
-    assert_eq!(other_groups(&desk.cluster, &desk.topics.dlq).unwrap(), Vec::<String>::new());
+    assert_eq!(others(&desk, &desk.topics.source), [billing]);
+    assert_eq!(others(&desk, &desk.topics.dlq), Vec::<String>::new());
 
     let to_source = ReplayJob { target: ReplayTarget::Source, ..job(5) };
     let answers = letters.replay(&to_source, &numbers, NOW).unwrap();
