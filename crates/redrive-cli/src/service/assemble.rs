@@ -10,8 +10,7 @@ use redrive::engine::embedded::Tuning;
 use redrive::naming::Naming;
 use redrive::replay::Replays;
 use redrive::{
-    BuildError, BuildFault, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive,
-    Sink, WallClock,
+    BuildError, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, Sink, WallClock,
 };
 use redrive_server::alerts::AlertKind;
 use redrive_server::log::FailureLog;
@@ -270,18 +269,7 @@ fn build_failed(error: &BuildError) -> Failed {
     } else {
         Exit::Usage
     };
-    let texts: Vec<String> = error.faults.iter().map(fault_text).collect();
-    Failed::new(exit, texts.join("\n"))
-}
-
-/// A store that cannot be opened says itself what to do; a setting comes with what to write instead.
-fn fault_text(fault: &BuildFault) -> String {
-    match &fault.pipeline {
-        Some(pipeline) if fault.key == "engine" => {
-            format!("pipeline `{pipeline}`: {}\n  nothing was started", fault.problem)
-        }
-        _ => fault.to_string(),
-    }
+    Failed::new(exit, error.to_string())
 }
 
 /// An engine that cannot be opened, with the exit code scripts rely on.

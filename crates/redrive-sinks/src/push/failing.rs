@@ -82,7 +82,12 @@ pub fn unanswered(trouble: Trouble, text: &str, sent: bool, classes: &PushClasse
     let kind = match trouble {
         Trouble::Timeout => FailureKind::Timeout,
         Trouble::Reset if sent => FailureKind::Reset,
-        _ => FailureKind::Refused,
+        Trouble::Reset
+        | Trouble::Refused
+        | Trouble::Dns
+        | Trouble::Tls
+        | Trouble::Blocked
+        | Trouble::Credential => FailureKind::Refused,
     };
     let class = classes.troubles().trouble(trouble);
     let failure = judge::of_class(class, None, silent(text)).of_kind(kind);

@@ -9,10 +9,10 @@ use std::time::Duration;
 use redrive::Class;
 use redrive_core::MessageBuilder;
 use redrive_core::Pick;
-use redrive_sinks::webhook::{Trouble, WebhookError};
+use redrive_sinks::webhook::{LimitBy, Trouble, WebhookError};
 use redrive_sinks::{Names, WebhookOptions, WebhookSink};
 
-use crate::server::{Server, deliver, failure, note, order, response, sink};
+use crate::server::{Server, deliver, failure, note, order, response, sink, to};
 
 /// Every name leads to these addresses.
 fn leading_to(addresses: &[&str]) -> Names {
@@ -227,4 +227,42 @@ async fn nothing_of_a_message_is_sent_while_it_waits_for_a_place() {
         second = second => assert!(second.is_err(), "it waits, and nothing of it is sent"),
     }
     assert_eq!(server.seen().len(), 1);
+}
+
+/// With one URL: what a customer's calls wait for is their own, and everybody else gets through.
+#[tokio::test]
+async fn places_are_counted_by_tenant_or_key_where_that_is_asked_for() {
+    for limit_by in [LimitBy::Tenant, LimitBy::Key] {
+        let server = Server::answering(|request| async move {
+            if request.path.ends_with("/orders") && request.header("webhook-id") == "slow" {
+                std::future::pending::<()>().await;
+            }
+            response(200, &[], "")
+        })
+        .await;
+        let options = WebhookOptions {
+            per_endpoint: Some(1),
+            limit_by,
+            timeout: Duration::from_hours(1),
+            ..to(server.url("/orders"))
+        };
+        let sink = sink(options);
+        let of = |id: &str, who: &str| {
+            redrive_core::Message::builder(id).payload("{}").tenant(who).key(who.as_bytes().to_vec())
+        };
+        let others = async {
+            while server.seen().is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let other = deliver(&sink, of("b-1", "b"));
+            tokio::time::timeout(Duration::from_mins(1), other).await.expect("it need not wait").unwrap();
+            let behind = deliver(&sink, of("a-2", "a"));
+            tokio::time::timeout(Duration::from_millis(200), behind).await
+        };
+        tokio::select! {
+            _ = deliver(&sink, of("slow", "a")) => panic!("nobody answers it"),
+            behind = others => assert!(behind.is_err(), "{limit_by:?}: it waits behind its own"),
+        }
+        assert_eq!(server.seen().len(), 2, "{limit_by:?}");
+    }
 }

@@ -106,8 +106,8 @@ impl Builder {
             match stores.open(&settings.name, options) {
                 Ok(engine) => built.push(Arc::new(Built::new(settings, engine))),
                 Err(error) => {
-                    let fix = "see the message; nothing was started";
-                    let fault = BuildFault::of(&settings.name, "engine", "", &error.to_string(), fix);
+                    // The engine's own words say what to do.
+                    let fault = BuildFault::of(&settings.name, "engine", "", &error.to_string(), "");
                     faults.push(BuildFault { kind: FaultKind::of(&error), ..fault });
                 }
             }

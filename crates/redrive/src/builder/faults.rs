@@ -38,6 +38,7 @@ pub struct BuildFault {
     pub key: String,
     pub value: String,
     pub problem: String,
+    /// Empty where the problem says what to do.
     pub fix: String,
 }
 
@@ -69,7 +70,10 @@ impl fmt::Display for BuildFault {
         if let Some(pipeline) = &self.pipeline {
             write!(f, "pipeline `{pipeline}`: ")?;
         }
-        write!(f, "{}\n  fix: {}", self.problem, self.fix)
+        match self.fix.as_str() {
+            "" => write!(f, "{}\n  nothing was started", self.problem),
+            fix => write!(f, "{}\n  fix: {fix}", self.problem),
+        }
     }
 }
 

@@ -109,21 +109,18 @@ fn signing(reader: &mut Reader, section: &Section<'_>) -> Signing {
         endpoint_secrets_file: secret_file(reader, section, "endpoint_secrets_file"),
         endpoint_secret_header: None,
     };
-    let Some(set) = reader.text(section, "endpoint_secret") else { return signing };
-    let name = section.name("endpoint_secret");
-    let problem = match set.value.parse() {
-        Ok(Pick::Header(header)) => {
-            signing.endpoint_secret_header = Some(header);
-            return signing;
+    match reader.pick(section, "endpoint_secret") {
+        Some(Pick::Header(name)) => signing.endpoint_secret_header = Some(name),
+        Some(Pick::Json(_)) => {
+            let name = section.name("endpoint_secret");
+            let problem =
+                format!("`{name}` must be a header: what stands in the payload is sent to the receiver");
+            let fix = format!("{name} = \"header:x-webhook-secret\"");
+            let at = section.at("endpoint_secret").into_iter().collect();
+            reader.fault(section, Fault::line(name, problem, fix, at));
         }
-        Ok(Pick::Json(_)) => {
-            format!("`{name}` must be a header: what stands in the payload is sent to the receiver")
-        }
-        Err(_) => format!("`{name} = \"{}\"` does not name a header", set.value),
-    };
-    let fix = format!("{name} = \"header:x-webhook-secret\"");
-    let at = section.at("endpoint_secret").into_iter().collect();
-    reader.fault(section, Fault::line(name, problem, fix, at));
+        None => {}
+    }
     signing
 }
 

@@ -83,13 +83,12 @@ impl Manifest {
     /// Refuses a store that was there once and is gone.
     pub(crate) fn check(&self, pipeline: &str) -> Result<(), EngineError> {
         let Some(holding) = self.stores.get(pipeline) else { return Ok(()) };
-        let path = self.dir.join(pipeline);
-        if path.join("journal").is_dir() {
+        if !is_gone(&self.dir, pipeline) {
             return Ok(());
         }
         Err(EngineError::Damaged(format!(
             "{} was removed, and with it all of pipeline `{pipeline}`: {holding}; {HOW_TO_GO_ON}",
-            path.display()
+            self.dir.join(pipeline).display()
         )))
     }
 
@@ -119,6 +118,17 @@ impl Manifest {
         let file = self.dir.join(FILE);
         write_durably(&self.dir, &file, text.as_bytes()).map_err(|error| failed("writing", &file, &error))
     }
+}
+
+/// The stores that were removed from a directory that others may own, with what they held. A list that is missing or
+/// damaged misses none: its owner writes it anew.
+pub fn removed(dir: &Path) -> Vec<(String, Holding)> {
+    let listed = fs::read_to_string(dir.join(FILE)).ok().and_then(|text| read(&text));
+    listed.unwrap_or_default().into_iter().filter(|(pipeline, _)| is_gone(dir, pipeline)).collect()
+}
+
+fn is_gone(dir: &Path, pipeline: &str) -> bool {
+    !dir.join(pipeline).join("journal").is_dir()
 }
 
 /// The directories that are stores. One that a crash left while it was being created, without a segment, is none yet.
