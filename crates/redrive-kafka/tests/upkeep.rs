@@ -177,13 +177,15 @@ fn a_producer_that_is_made_anew_sends_again_what_was_on_its_way() {
     let mailbox = Arc::new(Mailbox::default());
     let mut outbox = Outbox::<u32>::new(world.cluster.producer(), &mailbox).unwrap();
     let (topic, mut ended): (Arc<str>, _) = (world.pipeline.source.as_str().into(), Vec::new());
-    let send = |outbox: &mut Outbox<u32>, ended: &mut Vec<_>, n: u32| {
+    let send = |outbox: &mut Outbox<u32>, n: u32| {
         let body = Body::Plain { key: n.to_string(), value: Some(n.to_string().into_bytes()) };
-        outbox.send(Production { topic: Arc::clone(&topic), partition: 0, body, then: n }, ended);
+        outbox.send(Production { topic: Arc::clone(&topic), partition: 0, body, then: n });
     };
-    (0..500).for_each(|n| send(&mut outbox, &mut ended, n));
+    (0..400).for_each(|n| send(&mut outbox, n));
+    outbox.flush(&mut ended);
+    (400..500).for_each(|n| send(&mut outbox, n));
     outbox.begin_anew();
-    (500..1_000).for_each(|n| send(&mut outbox, &mut ended, n));
+    (500..1_000).for_each(|n| send(&mut outbox, n));
     wait("everything is written", || {
         outbox.poll(&mut ended);
         outbox.is_empty()

@@ -1,5 +1,6 @@
 //! Records into both source topics at a fixed rate, until it is ended.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -30,9 +31,11 @@ struct Failed(Arc<AtomicU64>);
 impl ClientContext for Failed {}
 
 impl ProducerContext for Failed {
-    type DeliveryOpaque = ();
+    /// How many records of the partition are on their way.
+    type DeliveryOpaque = Arc<AtomicU64>;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+    fn delivery(&self, result: &DeliveryResult<'_>, on_their_way: Arc<AtomicU64>) {
+        on_their_way.fetch_sub(1, Ordering::Relaxed);
         if result.is_err() {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -76,7 +79,8 @@ impl Load {
         let shared = Arc::new(shared);
         let failed = Failed::default();
         let producers = [producer(brokers, "lz4", &failed)?, producer(brokers, "zstd", &failed)?];
-        let writer = Writer { shared: Arc::clone(&shared), producers, failed, topics, seen };
+        let queues = BTreeMap::new();
+        let mut writer = Writer { shared: Arc::clone(&shared), producers, queues, failed, topics, seen };
         let thread = std::thread::spawn(move || writer.run(per_second));
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -110,16 +114,26 @@ impl Load {
     }
 }
 
+/// The numbers of records for one partition that the producer does not have yet. An idempotent producer polls without a
+/// pause while records wait behind a request of their partition, so they wait here.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<u64>,
+    on_their_way: Arc<AtomicU64>,
+}
+
 struct Writer {
     shared: Arc<Shared>,
     producers: [BaseProducer<Failed>; 2],
+    /// By producer, flow and partition.
+    queues: BTreeMap<(usize, usize, i32), Queue>,
     failed: Failed,
     topics: [String; 2],
     seen: Arc<Seen>,
 }
 
 impl Writer {
-    fn run(&self, per_second: u64) -> Result<(), Error> {
+    fn run(&mut self, per_second: u64) -> Result<(), Error> {
         let (mut last, mut owed) = (Instant::now(), 0.0);
         while !self.shared.ended.load(Ordering::Relaxed) {
             std::thread::sleep(TICK);
@@ -132,14 +146,18 @@ impl Writer {
                 let written = self.shared.written[flow.index()].load(Ordering::Relaxed);
                 let room = (self.seen.reached(flow) + BACKLOG_MAX).saturating_sub(written);
                 for number in written..written + whole.min(room) {
-                    self.send(flow, number)?;
+                    self.queue(flow, number);
                 }
                 self.shared.written[flow.index()].fetch_add(whole.min(room), Ordering::Relaxed);
             }
+            self.send()?;
             self.hear()?;
         }
-        while self.producers.iter().any(|producer| producer.in_flight_count() > 0) {
+        while self.queues.values().any(|queue| !queue.waiting.is_empty())
+            || self.producers.iter().any(|producer| producer.in_flight_count() > 0)
+        {
             std::thread::sleep(TICK);
+            self.send()?;
             self.hear()?;
         }
         Ok(())
@@ -164,27 +182,35 @@ impl Writer {
         Ok(())
     }
 
-    fn send(&self, flow: Flow, number: u64) -> Result<(), Error> {
+    fn queue(&mut self, flow: Flow, number: u64) {
         // Two producers would break the order of a key, so the flow that keeps it has one codec.
         let codec = if flow.keeps_order() { 1 } else { (number / CODEC_TURN % 2) as usize };
-        let producer = &self.producers[codec];
-        let (payload, key) = (order::payload(number), number % KEYS);
         let partitions = self.shared.partitions[flow.index()].load(Ordering::Relaxed);
-        let key_text = format!("k-{key}");
-        let topic = &self.topics[flow.index()];
-        let partition = (key % partitions as u64) as i32;
-        let mut record = BaseRecord::to(topic).key(&key_text).payload(&payload).partition(partition);
-        loop {
-            match producer.send(record) {
-                Ok(()) => return Ok(()),
-                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), again)) => {
-                    record = again;
-                    std::thread::sleep(TICK);
-                    self.hear()?;
+        let partition = (number % KEYS % partitions as u64) as i32;
+        self.queues.entry((codec, flow.index(), partition)).or_default().waiting.push_back(number);
+    }
+
+    /// Hands the producers what waits for partitions of which they have nothing.
+    fn send(&mut self) -> Result<(), Error> {
+        for ((codec, flow, partition), queue) in &mut self.queues {
+            if queue.on_their_way.load(Ordering::Relaxed) > 0 {
+                continue;
+            }
+            let topic = &self.topics[*flow];
+            while let Some(number) = queue.waiting.front() {
+                let (payload, key) = (order::payload(*number), format!("k-{}", number % KEYS));
+                let record = BaseRecord::with_opaque_to(topic, Arc::clone(&queue.on_their_way));
+                match self.producers[*codec].send(record.key(&key).payload(&payload).partition(*partition)) {
+                    Ok(()) => {
+                        queue.on_their_way.fetch_add(1, Ordering::Relaxed);
+                        queue.waiting.pop_front();
+                    }
+                    Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => break,
+                    Err((error, _)) => return Err(format!("{topic}/{partition}: {error}").into()),
                 }
-                Err((error, _)) => return Err(format!("{topic}/{partition}: {error}").into()),
             }
         }
+        Ok(())
     }
 
     fn hear(&self) -> Result<(), Error> {

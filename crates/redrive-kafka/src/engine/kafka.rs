@@ -155,6 +155,7 @@ impl KafkaEngine {
         self.handle_written();
         self.hold_unwritten();
         self.maintain();
+        self.copies.flush();
         self.ledger.flush();
     }
 

@@ -38,6 +38,7 @@ impl KafkaEngine {
         }
         // Whatever ends the process from here on, it was none of these.
         self.ledger.flush();
+        self.copies.flush();
         self.handle_written();
         ticket
     }
@@ -51,6 +52,7 @@ impl KafkaEngine {
             // Like a copy that was waited for: until now the batch was not durable.
             self.tickets.copied(ticket);
         }
+        self.copies.flush();
         self.handle_written();
     }
 

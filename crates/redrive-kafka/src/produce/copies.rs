@@ -79,7 +79,12 @@ impl Copies {
     }
 
     fn send(&mut self, production: Production<AfterWrite>) {
-        self.outbox.send(production, &mut self.ended);
+        self.outbox.send(production);
+    }
+
+    /// Hands over what was written since the last time.
+    pub fn flush(&mut self) {
+        self.outbox.flush(&mut self.ended);
     }
 
     /// Collects acknowledgements and sends again what has to be.

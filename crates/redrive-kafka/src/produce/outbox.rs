@@ -5,7 +5,7 @@
 //!
 //! An acknowledgement lost is a copy that may exist: it is sent again, which can make a twin and never loses a message.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{Producer as _, ThreadedProducer};
 
+use super::bursts::{Burst, Bursts, QueueId};
 use super::producer::{Body, DeliveryReport, Production, ReportCollector, WriteOutcome, connect, send};
 use crate::client::problems::ProblemLog;
 use crate::client::threads::ClientThreads;
@@ -36,6 +37,7 @@ pub struct Failing<'a, T> {
 
 struct OutboxEntry<T> {
     production: Production<T>,
+    queue: QueueId,
     /// The last error, and how many there were.
     failed: Option<(RDKafkaErrorCode, u32)>,
     /// A batch it was part of was refused: it goes alone, so that it is not blamed for another.
@@ -54,8 +56,8 @@ pub struct Outbox<T> {
     generation: usize,
     slots: Vec<Option<OutboxEntry<T>>>,
     unused: Vec<usize>,
-    /// Those for which the producer had no room, in their order.
-    waiting: VecDeque<usize>,
+    /// Those that the producer does not have yet.
+    bursts: Bursts,
     /// Those that failed, by when they are sent again.
     failed: BTreeSet<(Instant, usize)>,
     /// How many failed and are not written yet, also while they are sent again.
@@ -85,7 +87,7 @@ impl<T> Outbox<T> {
             generation: 0,
             slots: Vec::new(),
             unused: Vec::new(),
-            waiting: VecDeque::new(),
+            bursts: Bursts::default(),
             failed: BTreeSet::new(),
             failing: 0,
             heard: Vec::new(),
@@ -121,20 +123,15 @@ impl<T> Outbox<T> {
         })
     }
 
-    /// Sends a record; [`Self::poll`] reports the outcome.
-    pub fn send(&mut self, production: Production<T>, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
-        let slot = self.take_in(OutboxEntry { production, failed: None, is_alone: false });
-        if self.waiting.is_empty() {
-            self.give(slot, ended);
-        } else {
-            // Not before those that wait already.
-            self.waiting.push_back(slot);
-        }
+    /// Takes a record in, which leaves with [`Self::flush`]; [`Self::poll`] reports the outcome.
+    pub fn send(&mut self, production: Production<T>) {
+        let at = self.take_in(production, false);
+        self.enqueue(at);
     }
 
     /// Takes a record in that was refused for good: it is tried again all the same, because nothing else can be done.
     pub fn hold(&mut self, production: Production<T>, code: RDKafkaErrorCode) {
-        let slot = self.take_in(OutboxEntry { production, failed: None, is_alone: true });
+        let slot = self.take_in(production, true);
         if let Some(held) = &mut self.slots[slot] {
             held.failed = Some((code, u32::MAX / 2));
             self.failing += 1;
@@ -142,16 +139,42 @@ impl<T> Outbox<T> {
         self.failed.insert((Instant::now() + AGAIN_AFTER_MAX, slot));
     }
 
-    fn take_in(&mut self, slot: OutboxEntry<T>) -> usize {
+    fn take_in(&mut self, production: Production<T>, is_alone: bool) -> usize {
+        let queue = self.bursts.queue(&production.topic, production.partition);
         let at = self.unused.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        self.slots[at] = Some(slot);
+        self.slots[at] = Some(OutboxEntry { production, queue, failed: None, is_alone });
         at
     }
 
-    fn give(&mut self, at: usize, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
+    fn enqueue(&mut self, at: usize) {
+        if let Some(slot) = &self.slots[at] {
+            self.bursts.push(slot.queue, at);
+        }
+    }
+
+    /// Hands the next burst of each partition to the producer, unless it has one of that partition.
+    pub fn flush(&mut self, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
+        while let Some(queue) = self.bursts.next_ready() {
+            let mut burst = Burst::default();
+            let mut has_room = true;
+            while has_room
+                && !burst.is_full()
+                && let Some(at) = self.bursts.pop(queue)
+            {
+                has_room = self.give(at, &mut burst, ended);
+            }
+            self.bursts.burst_over(queue);
+            if !has_room {
+                break;
+            }
+        }
+    }
+
+    /// Whether the producer had room for it.
+    fn give(&mut self, at: usize, burst: &mut Burst, ended: &mut Vec<(Production<T>, WriteOutcome)>) -> bool {
         let is_alone = self.slots[at].as_ref().is_some_and(|slot| slot.is_alone);
         if is_alone && self.single.is_none() {
             let mut config = self.config.clone();
@@ -159,15 +182,23 @@ impl<T> Outbox<T> {
             self.single = connect(&config, &self.reports, &self.mailbox).ok();
         }
         let producer = self.single.as_ref().filter(|_| is_alone).unwrap_or(&self.producer);
-        let Some(slot) = self.slots[at].as_ref() else { return };
+        let Some(slot) = self.slots[at].as_ref() else { return true };
         let opaque = (self.generation << (usize::BITS - GENERATION_BITS)) | at;
-        let Err(error) = send(producer, &slot.production, opaque) else { return };
+        let Err(error) = send(producer, &slot.production, opaque) else {
+            burst.add(slot.production.bytes(), is_alone);
+            self.bursts.handed_over(slot.queue);
+            return true;
+        };
         match error.rdkafka_error_code() {
-            Some(RDKafkaErrorCode::QueueFull) => self.waiting.push_back(at),
+            Some(RDKafkaErrorCode::QueueFull) => {
+                self.bursts.put_back(slot.queue, at);
+                return false;
+            }
             // The client itself looked at this record alone.
             Some(code) if slot.is_refused_by(code) => self.end(at, WriteOutcome::Refused(code), ended),
             code => self.fail(at, code.unwrap_or(RDKafkaErrorCode::Unknown)),
         }
+        true
     }
 
     /// It is sent again later.
@@ -215,6 +246,9 @@ impl<T> Outbox<T> {
             if generation != self.generation {
                 continue;
             }
+            if let Some(slot) = &self.slots[at] {
+                self.bursts.reported(slot.queue);
+            }
             match result {
                 Ok((partition, offset)) => self.end(at, WriteOutcome::Stored { partition, offset }, ended),
                 Err(code) => {
@@ -245,12 +279,12 @@ impl<T> Outbox<T> {
             }
             Some(slot) if slot.is_refused_by(code) => {
                 slot.is_alone = true;
-                self.give(at, ended);
+                self.enqueue(at);
             }
             // Another record of its batch was.
             Some(slot) if code == RDKafkaErrorCode::InvalidDifferentRecord => {
                 slot.is_alone = true;
-                self.give(at, ended);
+                self.enqueue(at);
             }
             _ => self.fail(at, code),
         }
@@ -260,25 +294,14 @@ impl<T> Outbox<T> {
         let now = Instant::now();
         while let Some((_, slot)) = self.failed.first().copied().filter(|(at, _)| *at <= now) {
             self.failed.pop_first();
-            self.give(slot, ended);
+            self.enqueue(slot);
         }
-        for _ in 0..self.waiting.len() {
-            let Some(slot) = self.waiting.pop_front() else { break };
-            let before = self.waiting.len();
-            self.give(slot, ended);
-            if self.waiting.len() > before {
-                // There is no room yet; it was put behind the others.
-                if let Some(slot) = self.waiting.pop_back() {
-                    self.waiting.push_front(slot);
-                }
-                break;
-            }
-        }
+        self.flush(ended);
     }
 
     /// Whether something waits to be sent again, without an event that would trigger it.
     pub fn holds(&self) -> bool {
-        !self.waiting.is_empty() || !self.failed.is_empty()
+        self.bursts.has_ready() || !self.failed.is_empty()
     }
 
     /// A producer after a fatal error is of no use. Whether its last records were written is not known.
@@ -291,9 +314,10 @@ impl<T> Outbox<T> {
                 self.ending.spawn("end-producer", move || drop(old));
                 self.generation = (self.generation + 1) & ((1 << GENERATION_BITS) - 1);
                 let waits: BTreeSet<usize> = self.failed.iter().map(|(_, slot)| *slot).collect();
-                let sent =
-                    (0..self.slots.len()).filter(|at| self.slots[*at].is_some() && !waits.contains(at));
-                self.waiting = sent.collect();
+                self.bursts.clear();
+                for at in (0..self.slots.len()).filter(|at| !waits.contains(at)) {
+                    self.enqueue(at);
+                }
             }
             Err(error) => tracing::error!(%error, "the Kafka producer cannot be made anew"),
         }

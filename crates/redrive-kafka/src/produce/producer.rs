@@ -26,6 +26,18 @@ pub struct Production<T> {
     pub then: T,
 }
 
+impl<T> Production<T> {
+    /// About how much it takes up in a batch.
+    pub fn bytes(&self) -> usize {
+        const HEADERS: usize = 512;
+        let length = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len);
+        match &self.body {
+            Body::Copy { copy, .. } => HEADERS + length(copy.message.key()) + length(copy.message.payload()),
+            Body::Plain { key, value } => key.len() + length(value.as_deref()),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum Body {
     /// A message with its story; `from` is the record it replaces.
