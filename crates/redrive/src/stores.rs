@@ -7,7 +7,7 @@ use crate::engine::embedded::Embedded;
 use crate::engine::{Engine, EngineError, Memory, StoreOptions};
 
 /// Where the stores of all pipelines come from.
-pub trait Stores {
+pub trait Stores: Send + Sync {
     fn open(&self, pipeline: &str, options: StoreOptions) -> Result<Box<dyn Engine>, EngineError>;
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::faults::{BuildError, BuildFault, FaultKind};
 use super::pipeline::Pipeline;
-use crate::engine::{LastEnd, StoreOptions};
+use crate::engine::{Engine, EngineError, LastEnd, StoreOptions};
 use crate::redrive::Redrive;
 use crate::run::built::Built;
 use crate::run::clock::{Clock, WallClock};
@@ -15,6 +15,8 @@ use crate::stores::Stores;
 
 /// How long handlers may go on after the word to stop, unless set. Less than the 30 s an orchestrator usually gives.
 pub const DRAIN_DEFAULT: Duration = Duration::from_secs(20);
+/// How many stores are opened at the same time.
+const OPEN_AT_ONCE: usize = 8;
 /// The longest drain time that can be set.
 pub const DRAIN_MAX: Duration = Duration::from_hours(24);
 
@@ -101,9 +103,14 @@ impl Builder {
             return Err(BuildError { faults });
         };
         let mut built = Vec::new();
-        for (settings, options) in checked {
-            let options = StoreOptions { drain: Some(self.drain), last_end: self.last_end, ..options };
-            match stores.open(&settings.name, options) {
+        let names: Vec<String> = checked.iter().map(|(settings, _)| settings.name.clone()).collect();
+        let (drain, last_end) = (Some(self.drain), self.last_end);
+        let (all_settings, all_options): (Vec<_>, Vec<_>) = checked
+            .into_iter()
+            .map(|(settings, options)| (settings, StoreOptions { drain, last_end, ..options }))
+            .unzip();
+        for (settings, opened) in all_settings.into_iter().zip(open_all(&*stores, &names, all_options)) {
+            match opened {
                 Ok(engine) => built.push(Arc::new(Built::new(settings, engine))),
                 Err(error) => {
                     // The engine's own words say what to do.
@@ -117,6 +124,28 @@ impl Builder {
         }
         Ok(Redrive::new(built, self.clock, self.drain))
     }
+}
+
+/// Opens the stores of all pipelines, several at a time: opening waits for a disk or for brokers.
+fn open_all(
+    stores: &dyn Stores,
+    names: &[String],
+    options: Vec<StoreOptions>,
+) -> Vec<Result<Box<dyn Engine>, EngineError>> {
+    let mut opened = Vec::with_capacity(names.len());
+    let mut options = options.into_iter();
+    for some in names.chunks(OPEN_AT_ONCE) {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = some
+                .iter()
+                .zip(options.by_ref())
+                .map(|(name, options)| scope.spawn(move || stores.open(name, options)))
+                .collect();
+            let ended = || Err(EngineError::Unavailable("opening it panicked".to_owned()));
+            opened.extend(threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| ended())));
+        });
+    }
+    opened
 }
 
 impl fmt::Debug for Builder {
