@@ -71,10 +71,8 @@ pub(crate) fn open(
     options: StoreOptions,
 ) -> Result<KafkaEngine, EngineError> {
     let ordered = options.ordering == Ordering::Key;
-    if ordered {
-        topics::refuse_uneven(cluster, pipeline)?;
-    }
-    let topics = topics::prepare(cluster, pipeline, cluster.topics)?;
+    let prepare = if ordered { topics::prepare_ordered } else { topics::prepare };
+    let topics = prepare(cluster, pipeline, cluster.topics)?;
     let config = cluster.consumer(&pipeline.name);
     let counts = Counts::ask(&config, cluster, pipeline, &topics)?;
     let mailbox = Arc::new(Mailbox::default());

@@ -20,5 +20,5 @@ pub(crate) use describe::{ANSWER_WITHIN, wait};
 pub use fault::{EXTEND_TIERS, TopicsFault, Uneven, Wrong};
 pub use names::{LaneKind, Role, Topics};
 pub use plan::{Planned, TopicFacts, acl_commands};
-pub use prepare::{prepare, refuse_uneven};
+pub use prepare::{prepare, prepare_ordered};
 pub use survey::{Survey, survey};

@@ -2,13 +2,35 @@
 
 use super::fault::{TopicsFault, Wrong};
 use super::names::Topics;
-use super::survey::{self, survey};
+use super::survey::{self, Survey, survey};
 use crate::{Cluster, KafkaPipeline, TopicsMode};
 
 /// Makes sure that all topics of a pipeline are there and as they must be. With [`TopicsMode::Create`] missing ones are
 /// made and such with too few partitions extended; nothing else is ever changed.
 pub fn prepare(cluster: &Cluster, pipeline: &KafkaPipeline, mode: TopicsMode) -> Result<Topics, TopicsFault> {
+    complete(cluster, pipeline, mode, survey(cluster, pipeline)?)
+}
+
+/// Like [`prepare`], for a pipeline with ordered keys: it is refused if its source has other partitions than its tiers,
+/// whether topics may be made or not. Keys have moved then, and only a person can say that their order does not matter.
+pub fn prepare_ordered(
+    cluster: &Cluster,
+    pipeline: &KafkaPipeline,
+    mode: TopicsMode,
+) -> Result<Topics, TopicsFault> {
     let mut found = survey(cluster, pipeline)?;
+    match found.uneven.take() {
+        None => complete(cluster, pipeline, mode, found),
+        Some(uneven) => Err(TopicsFault::Uneven(uneven)),
+    }
+}
+
+fn complete(
+    cluster: &Cluster,
+    pipeline: &KafkaPipeline,
+    mode: TopicsMode,
+    mut found: Survey,
+) -> Result<Topics, TopicsFault> {
     if mode == TopicsMode::Create
         && found.hidden.is_empty()
         && (!found.missing.is_empty() || found.wrong.iter().any(Wrong::is_growth))
@@ -30,13 +52,4 @@ pub fn prepare(cluster: &Cluster, pipeline: &KafkaPipeline, mode: TopicsMode) ->
         tracing::warn!(pipeline = %pipeline.name, "{warning}");
     }
     Ok(found.topics)
-}
-
-/// Refuses a pipeline with ordered keys whose source has other partitions than its tiers, whether topics may be made or not:
-/// keys have moved, and only a person can say that their order does not matter.
-pub fn refuse_uneven(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<(), TopicsFault> {
-    match survey(cluster, pipeline)?.uneven {
-        None => Ok(()),
-        Some(uneven) => Err(TopicsFault::Uneven(uneven)),
-    }
 }
