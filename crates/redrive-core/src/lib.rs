@@ -9,10 +9,12 @@
 //! - [`policy`]: what a user sets, the one validator, and the profiles
 //! - [`protection`]: whether a sink may be called, and how often; how many retries and dead letters are too many; which
 //!   messages may have crashed the process
+//! - [`fingerprint`]: which dead letters belong together
 //! - [`forecast`]: what a policy implies, before anything runs
 //!
 //! Nothing in this crate does I/O, reads a clock or draws a random number: all of them are arguments.
 
+pub mod fingerprint;
 pub mod forecast;
 pub mod message;
 pub mod policy;
@@ -36,6 +38,7 @@ pub use class::{Class, Family};
 pub use decide::{after, decide, expired, outlasts_hold};
 pub use decision::{Decision, Outcome};
 pub use failure_kind::FailureKind;
+pub use fingerprint::{Fingerprint, GroupId, GroupRule, GroupRules};
 pub use forecast::Forecast;
 pub use forecast_outage::OutageForecast;
 pub use guard::GuardSettings;

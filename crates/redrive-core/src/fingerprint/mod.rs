@@ -1,0 +1,96 @@
+//! Which dead letters belong together: a versioned fingerprint of why a message died.
+//!
+//! Same failure, same group: numbers, ids, hosts and quoted values are taken out of the error text ([`normalise`]), a
+//! stack trace is reduced to its exception and top frame ([`trace`]), and what is left is hashed together with class,
+//! reason, status and sink. A user's rule comes before all of that ([`rules`]).
+//!
+//! The version is a part of the hash and is stored with each letter: another version never moves a letter that has a
+//! fingerprint already.
+
+pub mod group_id;
+pub mod normalise;
+pub mod rules;
+pub mod trace;
+mod words;
+
+pub use group_id::GroupId;
+pub use rules::{GroupRule, GroupRules, RuleFault};
+
+use crate::{Class, Reason};
+
+/// The version of the fingerprints this program makes.
+pub const VERSION: u8 = 1;
+/// The longest title of a group, in bytes.
+pub const TITLE_BYTES_MAX: usize = 200;
+
+/// Why a message died, as far as it decides about its group.
+#[derive(Clone, Copy, Debug)]
+pub struct Cause<'a> {
+    pub reason: Reason,
+    /// Class, status and text of the last attempt, if there was one.
+    pub class: Option<Class>,
+    pub status: Option<u64>,
+    pub error: Option<&'a str>,
+    /// The kind of sink.
+    pub sink: &'a str,
+}
+
+/// The group of a letter, as it is stored with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    pub version: u8,
+    pub group: GroupId,
+    /// The normalised error, or the name that a rule gives.
+    pub title: String,
+}
+
+/// The title of a letter whose message was never attempted.
+const UNTRIED: &str = "(no attempt was made)";
+
+/// The fingerprint of a cause: the first rule that matches, else what is left of the error.
+pub fn fingerprint(cause: &Cause<'_>, rules: &GroupRules) -> Fingerprint {
+    if let Some(name) = cause.error.and_then(|error| rules.name_for(error)) {
+        let group = GroupId::of(VERSION, &["rule", name]);
+        return Fingerprint { version: VERSION, group, title: name.to_owned() };
+    }
+    let title = title(cause.error);
+    let class = cause.class.map_or("", Class::name);
+    let mut digits = [0; 20];
+    let status = cause.status.map_or("", |status| decimal(status, &mut digits));
+    let group = GroupId::of(VERSION, &["error", &title, class, cause.reason.name(), status, cause.sink]);
+    Fingerprint { version: VERSION, group, title }
+}
+
+fn title(error: Option<&str>) -> String {
+    let title = match error {
+        None => UNTRIED.to_owned(),
+        Some(error) => trace::title(error).unwrap_or_else(|| normalise::normalise(error)),
+    };
+    if title.is_empty() { "(no error text)".to_owned() } else { title }
+}
+
+fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &str {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            return std::str::from_utf8(&digits[at..]).unwrap_or_default();
+        }
+    }
+}
+
+/// The start of a text with at most `max` bytes; what is cut off is shown as `…`.
+pub(crate) fn cut(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let mut end = max.saturating_sub('…'.len_utf8());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    // At the end of a word, if there is one near: half a word may be read as something else.
+    let end = text[..end].rfind(' ').filter(|space| end - space <= max / 4).unwrap_or(end);
+    format!("{}…", text[..end].trim_end())
+}

@@ -1,0 +1,125 @@
+//! Rules of a user: which errors belong together, whatever their texts look like otherwise.
+
+use super::TITLE_BYTES_MAX;
+use crate::text::printable::is_unsafe;
+
+/// The most rules of one pipeline.
+pub const RULES_MAX: usize = 100;
+/// The longest pattern.
+pub const PATTERN_BYTES_MAX: usize = 500;
+
+/// One rule: errors that match the pattern are one group with this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupRule {
+    pattern: String,
+    /// The parts of the pattern between its `*`, in lower case.
+    parts: Vec<String>,
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleFault {
+    #[error("`match` is empty, so it would match every error")]
+    EmptyPattern,
+    #[error("`match` has more than {PATTERN_BYTES_MAX} bytes")]
+    LongPattern,
+    #[error("`as` is empty, so the group would have no name")]
+    EmptyName,
+    #[error("`as` has more than {TITLE_BYTES_MAX} bytes")]
+    LongName,
+}
+
+impl GroupRule {
+    /// `pattern` is text that occurs in the error, in any case of ASCII letters; `*` stands for any text between two parts.
+    pub fn new(pattern: &str, name: &str) -> Result<Self, RuleFault> {
+        let parts: Vec<String> =
+            pattern.split('*').filter(|part| !part.is_empty()).map(str::to_ascii_lowercase).collect();
+        let name = name.replace(is_unsafe, " ");
+        let name = name.trim();
+        match () {
+            () if parts.iter().all(|part| part.trim().is_empty()) => Err(RuleFault::EmptyPattern),
+            () if pattern.len() > PATTERN_BYTES_MAX => Err(RuleFault::LongPattern),
+            () if name.is_empty() => Err(RuleFault::EmptyName),
+            () if name.len() > TITLE_BYTES_MAX => Err(RuleFault::LongName),
+            () => Ok(Self { pattern: pattern.to_owned(), parts, name: name.to_owned() }),
+        }
+    }
+
+    /// As it was given.
+    pub fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `lower` is the error in lower case. All parts in order, none overlapping another.
+    fn matches(&self, lower: &str) -> bool {
+        let mut rest = lower;
+        self.parts.iter().all(|part| match rest.find(part.as_str()) {
+            Some(at) => {
+                rest = &rest[at + part.len()..];
+                true
+            }
+            None => false,
+        })
+    }
+}
+
+/// The rules of a pipeline. The first that matches counts.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct GroupRules {
+    rules: Vec<GroupRule>,
+}
+
+impl GroupRules {
+    /// Rules beyond [`RULES_MAX`] are not taken; the configuration refuses them before.
+    pub fn new(rules: impl IntoIterator<Item = GroupRule>) -> Self {
+        Self { rules: rules.into_iter().take(RULES_MAX).collect() }
+    }
+
+    pub fn push(&mut self, rule: GroupRule) {
+        if self.rules.len() < RULES_MAX {
+            self.rules.push(rule);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    pub(super) fn name_for(&self, error: &str) -> Option<&str> {
+        if self.rules.is_empty() {
+            return None;
+        }
+        let lower = error.to_ascii_lowercase();
+        self.rules.iter().find(|rule| rule.matches(&lower)).map(|rule| rule.name.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_matches_names_the_group() {
+        let rule = |pattern, name| GroupRule::new(pattern, name).unwrap();
+        let rules = GroupRules::new([rule("timeout*payments", "payments slow"), rule("TIMEOUT", "slow")]);
+        assert_eq!(rules.name_for("Timeout after 3 s calling payments"), Some("payments slow"));
+        assert_eq!(rules.name_for("payments: timeout"), Some("slow"), "parts are found in their order");
+        assert_eq!(rules.name_for("404"), None);
+        // The parts do not overlap.
+        assert_eq!(GroupRules::new([rule("aba*ba", "x")]).name_for("aba"), None);
+    }
+
+    #[test]
+    fn a_rule_that_means_everything_or_nothing_is_refused() {
+        for empty in ["", "*", "* *"] {
+            assert_eq!(GroupRule::new(empty, "x"), Err(RuleFault::EmptyPattern), "{empty}");
+        }
+        assert_eq!(GroupRule::new("a", " "), Err(RuleFault::EmptyName));
+        assert_eq!(GroupRule::new(&"a".repeat(501), "x"), Err(RuleFault::LongPattern));
+        assert_eq!(GroupRule::new("a", &"a".repeat(201)), Err(RuleFault::LongName));
+    }
+}

@@ -1,0 +1,79 @@
+//! Stack traces: the exception and the top frame say where it failed; the rest differs from run to run.
+
+use std::borrow::Cow;
+
+use super::normalise::{TEXT_BYTES_MAX, normalise, start_of};
+use super::{TITLE_BYTES_MAX, cut};
+use crate::text::printable::is_unsafe;
+
+/// `QueryTimeoutException at com.example.Orders.load` for a stack trace; `None` for any other text.
+///
+/// Java, Kotlin, Scala, JavaScript and .NET print the exception first and `at FRAME` below it, Python prints frames first
+/// and the exception last.
+pub fn title(error: &str) -> Option<String> {
+    let error = start_of(error, TEXT_BYTES_MAX);
+    let (exception, frame) = python(error).or_else(|| frames_below(error))?;
+    let title = match frame {
+        "" => exception.into_owned(),
+        frame => format!("{exception} at {frame}"),
+    };
+    Some(cut(&title.replace(is_unsafe, " "), TITLE_BYTES_MAX))
+}
+
+/// Lines, also where a log has written line ends as `\n`.
+fn lines(error: &str) -> impl Iterator<Item = &str> {
+    error.split('\n').flat_map(|line| line.split("\\n")).map(|line| line.trim_end_matches('\r'))
+}
+
+fn frames_below(error: &str) -> Option<(Cow<'_, str>, &str)> {
+    let mut lines = lines(error);
+    let head = lines.next()?;
+    let frame = lines.find_map(|line| {
+        let line = line.trim_start_matches([' ', '\t']).trim_start_matches("\\t");
+        line.strip_prefix("at ")
+    })?;
+    let exception = exception_in(head).map_or_else(|| Cow::Owned(normalise(head)), Cow::Borrowed);
+    Some((exception, function_in(frame)))
+}
+
+fn python(error: &str) -> Option<(Cow<'_, str>, &str)> {
+    if !error.contains("Traceback (most recent call last)") {
+        return None;
+    }
+    let frame = lines(error).filter_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("File ")?.rsplit_once(", in ").map(|(_, function)| function)
+    });
+    let last = lines(error).filter(|line| !line.trim().is_empty()).last()?;
+    let frame = frame.last().unwrap_or_default();
+    Some((Cow::Borrowed(exception_in(last).unwrap_or("Traceback")), function_in(frame)))
+}
+
+/// The name of an exception: the last word before a colon that looks like one, else the first such word.
+fn exception_in(line: &str) -> Option<&str> {
+    let head = line.split(": ").find_map(|part| {
+        let word = part.trim().trim_end_matches(':').rsplit(' ').next()?;
+        is_exception(word).then_some(word)
+    });
+    head.filter(|word| word.len() <= TITLE_BYTES_MAX)
+}
+
+/// A dotted or plain name that ends in a word in capitals: `ValueError`, `java.io.IOException`.
+fn is_exception(word: &str) -> bool {
+    let last = word.rsplit(['.', '$']).next().unwrap_or_default();
+    let is_name = word.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '$'));
+    is_name
+        && last.chars().next().is_some_and(char::is_uppercase)
+        && last.chars().any(char::is_lowercase)
+        && !last.chars().any(|c| c.is_ascii_digit())
+}
+
+/// The function of a frame, without file, line and arguments.
+fn function_in(frame: &str) -> &str {
+    let end = frame.find([' ', '(', ',', '\t']).unwrap_or(frame.len());
+    // A module in front (`app//com.example.Orders.load`) says where it was loaded from.
+    let function = frame[..end].rsplit('/').next().unwrap_or_default();
+    // A generated number is another one in each build.
+    let function = function.split("$$").next().unwrap_or_default();
+    if function.chars().any(char::is_alphabetic) { function } else { "" }
+}
