@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rdkafka::Timestamp;
 use rdkafka::message::{Header, Headers, Message as _, OwnedHeaders, OwnedMessage};
-use redrive::engine::{Attempt, History};
+use redrive::engine::{Attempt, Grouping, History};
 use redrive_core::{Class, Message, Meta, Pick, Reason, Time};
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, RecordReader, headers, names};
 use redrive_kafka::{KafkaPipeline, Only};
@@ -173,7 +173,8 @@ proptest! {
         let origin = Origin { topic: source.as_str().into(), partition, offset };
         // A letter waits for nothing.
         let meta = Meta { deferred: deferred && reason.is_none(), ..meta };
-        let marks = LetterMarks { cut, moved };
+        let group = reason.map(|reason| Grouping::default().of(reason, history.attempts().last()));
+        let marks = LetterMarks { cut, moved, group };
         let copy = CopyRecord { message, meta, history, origin, due, reason, dead_at, job, marks };
         let reader = RecordReader::new(&pipeline());
         let once = copied(&reader, &stored(&copy, "orders.retry.5s"));

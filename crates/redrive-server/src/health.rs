@@ -42,6 +42,7 @@ fn problems(shared: &Shared) -> Vec<Value> {
 }
 
 pub(crate) async fn metrics(State(shared): State<Shared>) -> Response {
+    shared.groups.refresh(&shared.service).await;
     let text = metrics::render(&snapshot(&shared));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], text).into_response()
@@ -51,6 +52,7 @@ fn snapshot(shared: &Shared) -> Snapshot {
     let figures = |served: &Served| PipelineFigures {
         name: served.handle.name().to_owned(),
         figures: served.handle.figures(),
+        groups: shared.groups.counts(served.handle.name()),
     };
     let mut replays = ReplayCounts::default();
     for job in shared.service.replays.list() {

@@ -43,6 +43,7 @@ pub mod ingest;
 pub mod api;
 
 pub mod exposition;
+pub mod group_watch;
 mod health;
 pub mod metrics;
 

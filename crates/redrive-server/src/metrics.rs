@@ -2,18 +2,21 @@
 
 use std::fmt::Write as _;
 
-use redrive::engine::{ClusterStanding, ProblemKind};
+use redrive::engine::{ClusterStanding, GroupState, ProblemKind};
 use redrive::figures::{Figures, Histogram};
 use redrive_core::Time;
 use redrive_core::breaker::BreakerState;
 
 use crate::exposition::{Exposition, Kind, Metric, Samples};
+use crate::group_watch::GroupCounts;
 
 /// One pipeline at one moment.
 #[derive(Clone, Debug)]
 pub struct PipelineFigures {
     pub name: String,
     pub figures: Figures,
+    /// `None` until somebody has looked.
+    pub groups: Option<GroupCounts>,
 }
 
 /// Letters of replay jobs by what became of them.
@@ -107,6 +110,24 @@ static DEAD_LETTERS: Metric = metric(
     Kind::Gauge,
     &["pipeline", "state"],
     "Dead letters in the store, by state; absent while they are being read at the start.",
+);
+static GROUPS: Metric = metric(
+    "redrive_letter_groups",
+    Kind::Gauge,
+    &["pipeline", "state"],
+    "Groups of dead letters, by state: those with open letters, and those about which something was decided.",
+);
+static GROUPS_NEW: Metric = metric(
+    "redrive_letter_groups_new_total",
+    Kind::Counter,
+    PIPELINE,
+    "Groups of dead letters that came up for the first time since the process started.",
+);
+static GROUPS_REGRESSED: Metric = metric(
+    "redrive_letter_groups_regressed_total",
+    Kind::Counter,
+    PIPELINE,
+    "Groups of dead letters that were resolved and got new letters.",
 );
 static OLDEST_LETTER: Metric = metric(
     "redrive_oldest_dead_letter_timestamp_seconds",
@@ -304,7 +325,7 @@ static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 46] = [
+pub static METRICS: [&Metric; 49] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -314,6 +335,9 @@ pub static METRICS: [&Metric; 46] = [
     &RETRIES,
     &DEAD_LETTERS_TOTAL,
     &DEAD_LETTERS,
+    &GROUPS,
+    &GROUPS_NEW,
+    &GROUPS_REGRESSED,
     &OLDEST_LETTER,
     &PENDING,
     &OLDEST_PENDING,
@@ -399,6 +423,7 @@ pub fn render(snapshot: &Snapshot) -> String {
             figures.letters().iter().for_each(|(state, count)| samples.count(&[name, state.name()], *count));
         }
     });
+    groups(out, snapshot);
     moment(out, &OLDEST_LETTER, snapshot, |figures| figures.oldest_letter);
     each(out, &PENDING, snapshot, |samples, name, figures| {
         let pending = figures.pending;
@@ -500,6 +525,20 @@ fn conditions(out: &mut Exposition, snapshot: &Snapshot) {
     each(out, &PASSED_OVER, snapshot, |samples, name, figures| {
         samples.count(&[name], figures.condition.passed_over);
     });
+}
+
+fn groups(out: &mut Exposition, snapshot: &Snapshot) {
+    let looked = || snapshot.pipelines.iter().filter_map(|one| Some((one.name.as_str(), one.groups?)));
+    let mut samples = out.metric(&GROUPS);
+    for (name, counts) in looked() {
+        for (state, groups) in GroupState::ALL.iter().zip(counts.by_state) {
+            samples.count(&[name, state.name()], groups);
+        }
+    }
+    let mut samples = out.metric(&GROUPS_NEW);
+    looked().for_each(|(name, counts)| samples.count(&[name], counts.new));
+    let mut samples = out.metric(&GROUPS_REGRESSED);
+    looked().for_each(|(name, counts)| samples.count(&[name], counts.regressed));
 }
 
 fn each(

@@ -6,7 +6,7 @@ use axum::middleware::{self, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
-use crate::api::{actions, keys, letters, messages, pipelines, replays};
+use crate::api::{actions, groups, keys, letters, messages, pipelines, replays};
 use crate::guard::{guard, guard_steered, one_host};
 use crate::problem::{Code, Problem};
 use crate::routes::{Operation, ROUTES, STEERED_PATH};
@@ -48,6 +48,9 @@ fn handler(operation: Operation) -> MethodRouter<Shared> {
         Operation::ShowMessage => get(messages::show),
         Operation::RetryMessage | Operation::CancelMessage => post(messages::steer),
         Operation::ShowKey => get(keys::show),
+        Operation::ListGroups => get(groups::list),
+        Operation::ShowGroup => get(groups::show),
+        Operation::MarkGroup => post(groups::mark),
         Operation::ListLetters => get(letters::list),
         Operation::LetterStats => get(letters::stats),
         Operation::ShowLetter => get(letters::show),

@@ -27,6 +27,9 @@ pub enum Operation {
     RetryMessage,
     CancelMessage,
     ShowKey,
+    ListGroups,
+    ShowGroup,
+    MarkGroup,
     ListLetters,
     LetterStats,
     ShowLetter,
@@ -55,11 +58,12 @@ const fn route(operation: Operation, path: &'static str, access: Access) -> Rout
 
 const READ: Access = Access::Needs(Scope::Read);
 const REPLAY: Access = Access::Needs(Scope::Replay);
+const EDIT: Access = Access::Needs(Scope::Edit);
 const DISCARD: Access = Access::Needs(Scope::Discard);
 const ADMIN: Access = Access::Needs(Scope::Admin);
 
 /// In the order of the documentation. `{*id}` takes the rest of the path: ids may hold slashes.
-pub static ROUTES: [Route; 30] = [
+pub static ROUTES: [Route; 33] = [
     route(Operation::Page, "/", Access::Open),
     route(Operation::Live, "/livez", Access::Open),
     route(Operation::Health, "/healthz", Access::Open),
@@ -78,6 +82,9 @@ pub static ROUTES: [Route; 30] = [
     route(Operation::RetryMessage, "/v1/pipelines/{pipeline}/messages/{*id}/retry", REPLAY),
     route(Operation::CancelMessage, "/v1/pipelines/{pipeline}/messages/{*id}/cancel", DISCARD),
     route(Operation::ShowKey, "/v1/pipelines/{pipeline}/keys/{*key}", READ),
+    route(Operation::ListGroups, "/v1/pipelines/{pipeline}/groups", READ),
+    route(Operation::ShowGroup, "/v1/pipelines/{pipeline}/groups/{group}", READ),
+    route(Operation::MarkGroup, "/v1/pipelines/{pipeline}/groups/{group}/state", EDIT),
     route(Operation::ListLetters, "/v1/pipelines/{pipeline}/letters", READ),
     route(Operation::LetterStats, "/v1/pipelines/{pipeline}/letters/stats", READ),
     route(Operation::ShowLetter, "/v1/pipelines/{pipeline}/letters/{*id}", READ),
@@ -103,6 +110,7 @@ impl Operation {
             | Self::RetryMessage
             | Self::CancelMessage
             | Self::Ingest
+            | Self::MarkGroup
             | Self::DiscardLetters
             | Self::UndoDiscard
             | Self::StartReplay

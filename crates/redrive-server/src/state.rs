@@ -11,6 +11,7 @@ use crate::answers::Answers;
 use crate::auth::{Door, Unguarded};
 use crate::connections::files::FileBudget;
 use crate::connections::registry::Connections;
+use crate::group_watch::GroupWatch;
 use crate::options::ServerOptions;
 use crate::readiness::Readiness;
 use crate::service::Service;
@@ -36,6 +37,7 @@ pub(crate) struct Parts {
     pub wrong_tokens: WrongTokens,
     pub connections: Arc<Connections>,
     pub files: FileBudget,
+    pub groups: GroupWatch,
     /// Names of this machine besides localhost.
     pub hosts: Vec<String>,
     unguarded: Unguarded,
@@ -57,6 +59,7 @@ impl Shared {
             wrong_tokens: WrongTokens::new(Instant::now()),
             connections: Connections::new(files.connections(options.connections_max)),
             files,
+            groups: GroupWatch::default(),
             hosts: options.hosts.clone(),
             unguarded: options.unguarded(),
             tokens: options.tokens.clone(),

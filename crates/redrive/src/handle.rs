@@ -344,7 +344,7 @@ impl PipelineHandle {
 
     /// Like [`Self::ask`], about letters: while an engine still reads them at its start, the question waits for a while, and
     /// deliveries do not.
-    async fn ask_about_letters<T>(
+    pub(crate) async fn ask_about_letters<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<Result<T, EngineError>>) -> Command,
     ) -> Result<T, HandleError> {

@@ -59,7 +59,7 @@ pub use stores::{MemoryStores, Stores};
 
 pub use redrive_core::endpoints::Endpoint;
 pub use redrive_core::policy::Mode;
-pub use redrive_core::{BreakerSettings, Class, FailureKind, GuardSettings};
+pub use redrive_core::{BreakerSettings, Class, FailureKind, Fingerprint, GroupId, GroupRule, GuardSettings};
 pub use redrive_core::{Decision, Message, Meta, Outcome, Policy, Reason, Time};
 
 /// The guide's examples compile.

@@ -33,7 +33,7 @@ async fn an_ordering_that_would_leave_followers_behind_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(dir.path()).unwrap();
     let by_key = StoreOptions { ordering: Ordering::Key, ..StoreOptions::default() };
-    let mut store = embedded.store("orders", by_key).unwrap();
+    let mut store = embedded.store("orders", by_key.clone()).unwrap();
     let ingest = store.ingest().unwrap();
     let batch = ["a", "b"].map(|id| redrive::NewMessage { message: keyed(id), due: None }).to_vec();
     ingest.submit(batch, NOW).await.unwrap().unwrap();

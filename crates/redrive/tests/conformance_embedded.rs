@@ -179,7 +179,7 @@ impl DirHarness {
         self.store = None;
         self.embedded = None;
         let embedded = Embedded::open_with(self.dir.path(), tiny()).expect("the directory is free again");
-        self.store = Some(embedded.store("orders", self.options).expect("the store opens again"));
+        self.store = Some(embedded.store("orders", self.options.clone()).expect("the store opens again"));
         self.embedded = Some(embedded);
     }
 }

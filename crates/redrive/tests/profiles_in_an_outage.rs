@@ -37,7 +37,7 @@ struct Outage {
 fn play(policy: Policy, breaker: BreakerSettings, outage: &Outage) -> (Service, u64) {
     let settings = ProtectionSettings { breaker, one_endpoint: true, ..ProtectionSettings::default() };
     let machine = Machine::protected(Arc::new(policy), PERMITS, &settings);
-    let mut service = Service::of(machine, outage.store);
+    let mut service = Service::of(machine, outage.store.clone());
     let away = BEFORE..BEFORE + outage.length;
     let mut answer = |called: &Called, dice: u64| match away.contains(&called.at) {
         true if outage.answer != NO_OUTAGE => outage.answer.clone(),

@@ -318,19 +318,14 @@ fn any_order_of_steps<E: Engine>(seed: u64, open: impl Fn() -> E) {
     assert_eq!(world.engine.counts().letters_open, dead as u64, "seed {seed}");
 }
 
-const BY_KEY: StoreOptions = StoreOptions {
-    ordering: Ordering::Key,
-    after_dead: redrive::AfterDead::Continue,
-    dedup: None,
-    drain: None,
-    execution: redrive::engine::Execution::InProcess,
-    last_end: redrive::LastEnd::Unknown,
-};
+fn by_key() -> StoreOptions {
+    StoreOptions { ordering: Ordering::Key, ..StoreOptions::default() }
+}
 
 #[test]
 fn attempts_and_order_hold_over_restarts_in_memory() {
     for seed in 0..200 {
-        let stores = Memory::new(BY_KEY);
+        let stores = Memory::new(by_key());
         any_order_of_steps(seed, || {
             stores.crash();
             stores.clone()
@@ -343,7 +338,7 @@ fn attempts_and_order_hold_over_restarts_on_disk() {
     for seed in 0..2 {
         let dir = tempfile::tempdir().unwrap();
         let embedded = Embedded::open(dir.path()).unwrap();
-        any_order_of_steps(seed, || embedded.store("p", BY_KEY).unwrap());
+        any_order_of_steps(seed, || embedded.store("p", by_key()).unwrap());
     }
 }
 

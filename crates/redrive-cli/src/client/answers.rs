@@ -211,6 +211,8 @@ pub struct LetterView {
     pub attempts: u64,
     pub replays: u64,
     pub error: Option<String>,
+    pub group: Option<String>,
+    pub group_error: Option<String>,
     pub dead_at: Option<Instant>,
     pub created: Option<Instant>,
     pub deadline: Option<Instant>,
@@ -221,6 +223,36 @@ pub struct LetterView {
     pub headers: BTreeMap<String, String>,
     pub payload: Option<Payload>,
     pub history: Vec<AttemptView>,
+}
+
+/// A group of letters; its letters only where one was asked for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct GroupView {
+    pub id: String,
+    pub state: String,
+    pub open: u64,
+    pub per_minute: u64,
+    pub oldest: Option<Instant>,
+    pub class: Option<String>,
+    pub reason: Option<String>,
+    pub status: Option<u64>,
+    pub sink: Option<String>,
+    pub error: String,
+    pub version: Option<u64>,
+    pub note: Option<String>,
+    pub by: Option<String>,
+    pub at: Option<Instant>,
+    pub until: Option<Instant>,
+    pub more: Option<u64>,
+    pub letters: Vec<LetterView>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Groups {
+    pub groups: Vec<GroupView>,
+    pub open: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -4,12 +4,14 @@ use std::path::Path;
 
 use bytes::Bytes;
 use hyper::http::Method;
+use redrive::GroupId;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::answers::{
-    Actions, Answer, Discarded, DryReplay, KeyView, LetterPage, LetterStats, LetterView, MessagePage,
-    MessageView, PipelineView, Pipelines, ReplayView, Replays, Restored, Sent, SentMany, Steered,
+    Actions, Answer, Discarded, DryReplay, GroupView, Groups, KeyView, LetterPage, LetterStats, LetterView,
+    MessagePage, MessageView, PipelineView, Pipelines, ReplayView, Replays, Restored, Sent, SentMany,
+    Steered,
 };
 use super::fault::ClientFault;
 use super::place::{Place, opaque_segment, query, segment};
@@ -145,6 +147,23 @@ impl Api {
     pub async fn letter(&self, pipeline: &str, id: &str) -> Result<Answer<LetterView>, ClientFault> {
         let id = if LETTER_ROUTES.contains(&id) { opaque_segment(id) } else { segment(id) };
         self.get(&format!("/v1/pipelines/{}/letters/{id}", segment(pipeline))).await
+    }
+
+    pub async fn groups(&self, pipeline: &str) -> Result<Answer<Groups>, ClientFault> {
+        self.get(&format!("/v1/pipelines/{}/groups", segment(pipeline))).await
+    }
+
+    pub async fn group(&self, pipeline: &str, group: GroupId) -> Result<Answer<GroupView>, ClientFault> {
+        self.get(&format!("/v1/pipelines/{}/groups/{group}", segment(pipeline))).await
+    }
+
+    pub async fn mark_group(
+        &self,
+        pipeline: &str,
+        group: GroupId,
+        body: Value,
+    ) -> Result<Answer<GroupView>, ClientFault> {
+        self.post(&format!("/v1/pipelines/{}/groups/{group}/state", segment(pipeline)), Some(body)).await
     }
 
     pub async fn letter_stats(&self, pipeline: &str) -> Result<Answer<LetterStats>, ClientFault> {

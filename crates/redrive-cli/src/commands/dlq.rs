@@ -2,7 +2,9 @@
 
 mod discard;
 mod export;
+mod groups;
 mod inspect;
+mod lesson;
 mod redact;
 mod replay;
 mod replays;
@@ -21,12 +23,15 @@ use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// None: a lesson
     #[command(subcommand)]
-    pub action: Action,
+    pub action: Option<Action>,
 }
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Action {
+    /// Count letters by what they died of, show one group, or decide about it
+    Groups(groups::Args),
     /// List dead letters, the first to die first
     Inspect(inspect::Args),
     /// Show one letter: every attempt, the payload, the headers
@@ -46,7 +51,9 @@ pub enum Action {
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
-    with_api(global, out, async |session, out| match &args.action {
+    let Some(action) = &args.action else { return lesson::run(out) };
+    with_api(global, out, async |session, out| match action {
+        Action::Groups(args) => groups::run(args, session, out).await,
         Action::Inspect(args) => inspect::run(args, session, out).await,
         Action::Show(args) => show::run(args, session, out).await,
         Action::Replay(args) => replay::run(args, session, out).await,

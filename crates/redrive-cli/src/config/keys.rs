@@ -78,6 +78,7 @@ const OWN: &[TableKeys] = &[
             "breaker",
             "crash",
             "guard",
+            "group",
             "sink",
         ],
     },
@@ -94,6 +95,7 @@ const OWN: &[TableKeys] = &[
     TableKeys { path: "pipeline.breaker.slow", keys: &["window", "failures", "counts", "action"] },
     TableKeys { path: "pipeline.crash", keys: &["threshold", "window"] },
     TableKeys { path: "pipeline.guard", keys: &["share", "over", "times_baseline"] },
+    TableKeys { path: "pipeline.group", keys: &["match", "as"] },
     TableKeys { path: "pipeline.sink", keys: &registry::NAMES },
     TableKeys {
         path: "alert",

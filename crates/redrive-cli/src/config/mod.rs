@@ -16,6 +16,7 @@ mod reader;
 mod alert;
 mod engine;
 mod flags;
+mod groups;
 mod health;
 mod kafka;
 mod pipeline;

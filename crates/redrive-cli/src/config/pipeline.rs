@@ -7,11 +7,12 @@ use std::time::Duration;
 use redrive::name::{self, NameFault};
 use redrive::{AfterDead, Ordering};
 use redrive_core::profiles;
-use redrive_core::{BreakerSettings, GuardSettings, Pick, Policy, PolicySettings, duration};
+use redrive_core::{BreakerSettings, GroupRule, GuardSettings, Pick, Policy, PolicySettings, duration};
 use redrive_sinks::SinkFault;
 
 use super::engine::{EngineConfig, EngineKind};
 use super::fault::Fault;
+use super::groups;
 use super::health;
 use super::kafka::{KafkaConfig, Part};
 use super::named::Named;
@@ -49,6 +50,8 @@ pub struct PipelineConfig {
     pub dedup: Option<Duration>,
     pub breaker: BreakerSettings,
     pub guard: GuardSettings,
+    /// Dead letters that belong together.
+    pub groups: Vec<GroupRule>,
     pub sink: SinkConfig,
     /// Where each given value came from, by its dotted key.
     pub(super) given: BTreeMap<String, At>,
@@ -131,6 +134,7 @@ impl PipelineConfig {
         let profile = profiles::find(settings.profile.as_deref().unwrap_or(profiles::DEFAULT));
         let breaker = health::breaker(reader, section, profile.unwrap_or(&profiles::ALL[0]));
         let guard = health::guard(reader, section);
+        let groups = groups::read(reader, section);
 
         let found_errors =
             reader.faults[errors..].iter().any(|fault| fault.severity == super::fault::Severity::Error);
@@ -148,6 +152,7 @@ impl PipelineConfig {
                 dedup,
                 breaker,
                 guard,
+                groups,
                 sink,
                 given,
             }),

@@ -124,6 +124,15 @@ impl PipelineConfig {
         let sink = ResolvedTable { header: self.sink.header(), lines: sink.collect() };
         let mut tables = vec![ResolvedTable { header: "[[pipeline]]".to_owned(), lines }];
         tables.extend(resolved_health::tables(self, &given));
+        for rule in &self.groups {
+            let line = |key: &str, value: &str| Resolved {
+                key: key.to_owned(),
+                value: quoted(value),
+                origin: given("group").unwrap_or(Origin::Default),
+            };
+            let lines = vec![line("match", rule.pattern()), line("as", rule.name())];
+            tables.push(ResolvedTable { header: "[[pipeline.group]]".to_owned(), lines });
+        }
         tables.push(sink);
         tables
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use redrive::engine::embedded::frame::frame_len;
 use redrive::engine::embedded::record::{Stored, Was};
-use redrive::engine::{Attempt, History, LetterState};
+use redrive::engine::{Attempt, Grouping, History, LetterState};
 use redrive_core::duration::print;
 use redrive_core::forecast::{Load, Shares};
 use redrive_core::forecast_budget::BudgetForecast;
@@ -306,6 +306,7 @@ fn letter_bytes(policy: &Policy, message_bytes: usize) -> usize {
         moved_from: 0,
         meta: Meta::default(),
         history: history.raw().clone(),
+        group: Some(Grouping::default().of(Reason::MaxRetries, history.attempts().last())),
         wire: message.wire().clone(),
     };
     let mut body = BytesMut::new();

@@ -174,6 +174,7 @@ fn pipeline_of(
         .on_health(move |changed| health.tell(changed))
         .on_store(store_log(&config.name))
         .on_failure(move |failed| log.attempt_failed(failed));
+    let pipeline = config.groups.iter().cloned().fold(pipeline, Pipeline::group);
     match config.dedup {
         Some(window) => pipeline.dedup(window),
         None => pipeline,

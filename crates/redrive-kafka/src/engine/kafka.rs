@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redrive::engine::{Announced, Delivery, EngineError, Event, LetterState, ProblemKind, Receipt};
+use redrive::engine::{Announced, Delivery, EngineError, Event, Grouping, LetterState, ProblemKind, Receipt};
 use redrive::timestamp;
 use redrive_core::Time;
 
@@ -70,6 +70,8 @@ pub struct KafkaEngine {
     pub(super) backlog: Backlog,
     pub(super) duplicates: Duplicates,
     pub(super) ledger: CrashLedger,
+    /// How letters are grouped.
+    pub(super) grouping: Grouping,
     pub(super) copies: Copies,
     pub(super) transit: Transit,
     pub(super) unwritten: Unwritten,

@@ -78,7 +78,7 @@ pub(crate) fn open(
     let mailbox = Arc::new(Mailbox::default());
     let outbox = Outbox::new(cluster.producer(), &mailbox).map_err(|error| unavailable(&error))?;
     let control = Control::follow(cluster, &topics, &mailbox).map_err(|error| unavailable(&error))?;
-    let letters = KafkaLetters::open(cluster, pipeline, &topics)?;
+    let letters = KafkaLetters::open_grouped(cluster, pipeline, &topics, options.grouping.clone())?;
     let read = read_topics(pipeline, &topics);
     let plan = ReadPlan {
         pipeline: pipeline.name.clone(),
@@ -127,6 +127,7 @@ pub(crate) fn open(
         source,
         duplicates: Duplicates::default(),
         ledger: CrashLedger::open(&state_dir, &pipeline.name, &options),
+        grouping: options.grouping.clone(),
         copies: Copies::new(outbox, spool, targets),
         transit: Transit::default(),
         unwritten: Unwritten::default(),

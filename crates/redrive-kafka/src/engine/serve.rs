@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::ingest::Ingest;
 use redrive::engine::{
-    Announced, Claimed, Condition, Counts, Delivery, Engine, EngineError, Event, Letter, LetterChange,
-    LetterScan, LetterStanding, LetterState, Oldest, Partitions, PendingAt, PendingScan, PendingState,
-    ProblemKind, Receipt, ReplayAnswer, ReplayJob, Settlement, Ticket,
+    Announced, Claimed, Condition, Counts, Delivery, Engine, EngineError, Event, GroupFigures, GroupMark,
+    GroupMarks, Letter, LetterChange, LetterScan, LetterStanding, LetterState, Oldest, Partitions, PendingAt,
+    PendingScan, PendingState, ProblemKind, Receipt, ReplayAnswer, ReplayJob, Settlement, Ticket,
 };
 use redrive::timestamp;
-use redrive_core::Time;
+use redrive_core::{GroupId, Time};
 
 use super::kafka::{KafkaEngine, LastCommit};
 use crate::clock::wall_time;
@@ -83,7 +83,7 @@ impl Engine for KafkaEngine {
 
     fn pause(&mut self, paused: bool) -> Result<(), EngineError> {
         let pause = Pause { by: self.name.clone(), at: timestamp::print(wall_time()) };
-        self.control.write(paused.then_some(&pause))?;
+        self.control.pause(paused.then_some(&pause))?;
         self.gated = paused;
         Ok(())
     }
@@ -196,6 +196,31 @@ impl Engine for KafkaEngine {
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
         self.letters.letter(id)
+    }
+
+    fn groups(&mut self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
+        self.letters.groups(now)
+    }
+
+    fn letters_in_group(
+        &mut self,
+        group: GroupId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<u64>, EngineError> {
+        self.letters.letters_in_group(group, after, limit)
+    }
+
+    fn open_since(&mut self, group: GroupId, since: Time, max: u64) -> Result<u64, EngineError> {
+        self.letters.open_since(group, since, max)
+    }
+
+    fn group_marks(&self) -> Option<GroupMarks> {
+        Some(self.control.marks())
+    }
+
+    fn mark_group(&mut self, mark: &GroupMark) -> Result<(), EngineError> {
+        self.control.mark(mark)
     }
 
     fn scan_pending(

@@ -92,8 +92,10 @@ impl KafkaEngine {
                 self.write_retry(copy, due, meta.attempts, settled);
             }
             Verdict::Dead { reason, meta, at: dead_at } => {
+                let group = Some(self.grouping.of(reason, history.attempts().last()));
+                let marks = LetterMarks { group, ..LetterMarks::default() };
                 let copy = self.copy_of(number, delivery.message, meta, history, &out.carried);
-                let copy = CopyRecord { reason: Some(reason), dead_at: Some(dead_at), ..copy };
+                let copy = CopyRecord { reason: Some(reason), dead_at: Some(dead_at), marks, ..copy };
                 self.tickets.copying(ticket);
                 self.transit.finish_sent(number);
                 let (from, epoch) = (self.lanes[at].origin_at(offset), self.lanes.epoch());

@@ -12,7 +12,8 @@ use rdkafka::message::BorrowedMessage;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::{ClientContext, Message as _};
-use redrive::engine::EngineError;
+use redrive::engine::{EngineError, GroupMark, GroupMarks};
+use redrive_core::GroupId;
 use serde::{Deserialize, Serialize};
 
 use crate::Cluster;
@@ -21,6 +22,8 @@ use crate::locked::locked;
 use crate::topics::Topics;
 
 const PAUSE: &str = "pause";
+/// In front of the id of a group whose state the record says.
+const GROUP: &str = "group/";
 /// How long the cluster may take to accept a record, and to give it back.
 const WRITE_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(100);
@@ -44,6 +47,8 @@ struct ControlState {
     /// Whether the topic was read to its end once.
     caught_up: bool,
     pause: Option<Pause>,
+    /// What was decided about groups of letters.
+    marks: GroupMarks,
     problem: Option<String>,
 }
 
@@ -55,6 +60,13 @@ impl ControlState {
             // A later version may say more. That it is a pause is said by its being there.
             let unnamed = || Pause { by: String::new(), at: String::new() };
             self.pause = value.map(|value| serde_json::from_slice(value).unwrap_or_else(|_| unnamed()));
+        } else if let Some(group) = key.and_then(group_of) {
+            // One that a later version has written otherwise says nothing here.
+            let mark = value.and_then(|value| serde_json::from_slice(value).ok());
+            match mark.and_then(|mark| GroupMark::from_json(&mark)).filter(|mark| mark.group == group) {
+                Some(mark) => self.marks.set(mark),
+                None => self.marks.remove(group),
+            }
         }
     }
 }
@@ -114,8 +126,25 @@ impl Control {
         })
     }
 
-    /// Writes a pause, or its end, and waits until this process has read it: the others have it at the same time.
-    pub fn write(&self, pause: Option<&Pause>) -> Result<(), EngineError> {
+    /// What was decided about groups of letters.
+    pub fn marks(&self) -> GroupMarks {
+        locked(&self.shared.state).marks.clone()
+    }
+
+    /// Writes a pause, or its end.
+    pub fn pause(&self, pause: Option<&Pause>) -> Result<(), EngineError> {
+        let value = pause.map(serde_json::to_vec).transpose();
+        self.write(PAUSE, value.map_err(|error| EngineError::Unavailable(error.to_string()))?)
+    }
+
+    /// Writes what was decided about a group.
+    pub fn mark(&self, mark: &GroupMark) -> Result<(), EngineError> {
+        let value = (!mark.is_empty()).then(|| mark.to_json().to_string().into_bytes());
+        self.write(&format!("{GROUP}{}", mark.group), value)
+    }
+
+    /// Writes a record, or its end, and waits until this process has read it: the others have it at the same time.
+    fn write(&self, key: &str, value: Option<Vec<u8>>) -> Result<(), EngineError> {
         let failed = |problem: &dyn std::fmt::Display| {
             let topic = &self.topic;
             EngineError::Unavailable(format!(
@@ -126,8 +155,7 @@ impl Control {
         config.set("linger.ms", "0").set("delivery.timeout.ms", WRITE_MAX.as_millis().to_string());
         let producer: BaseProducer<WriteReceipt> =
             config.create_with_context(WriteReceipt::default()).map_err(|error| failed(&error))?;
-        let value = pause.map(serde_json::to_vec).transpose().map_err(|error| failed(&error))?;
-        let mut record = BaseRecord::<str, [u8]>::to(&self.topic).partition(0).key(PAUSE);
+        let mut record = BaseRecord::<str, [u8]>::to(&self.topic).partition(0).key(key);
         record.payload = value.as_deref();
         producer.send(record).map_err(|(error, _)| failed(&error))?;
         let until = Instant::now() + WRITE_MAX;
@@ -211,6 +239,11 @@ fn reader(cluster: &Cluster, topic: &str) -> Result<BaseConsumer, KafkaError> {
     Ok(consumer)
 }
 
+/// The group that a record is about.
+fn group_of(key: &[u8]) -> Option<GroupId> {
+    std::str::from_utf8(key).ok()?.strip_prefix(GROUP)?.parse().ok()
+}
+
 fn take(state: &mut ControlState, record: &BorrowedMessage<'_>) {
     state.read(record.offset(), record.key(), record.payload());
 }
@@ -246,5 +279,25 @@ mod tests {
         assert!(state.pause.is_some());
         state.read(7, Some(b"pause"), None);
         assert_eq!((state.pause, state.next), (None, 8));
+    }
+
+    #[test]
+    fn what_was_decided_about_a_group_holds_until_it_is_taken_back() {
+        let mark = GroupMark {
+            group: GroupId::of(1, &["x"]),
+            handling: redrive::engine::Handling::Resolved,
+            at: redrive_core::Time::from_millis(1_000),
+            by: "ops".to_owned(),
+            note: None,
+            title: "503".to_owned(),
+        };
+        let (key, value) = (format!("group/{}", mark.group), mark.to_json().to_string());
+        let mut state = ControlState::default();
+        state.read(0, Some(key.as_bytes()), Some(value.as_bytes()));
+        assert_eq!(state.marks.get(mark.group), Some(&mark));
+        state.read(1, Some(b"group/g1"), Some(value.as_bytes()));
+        assert_eq!(state.marks.iter().count(), 1);
+        state.read(2, Some(key.as_bytes()), None);
+        assert_eq!(state.marks.iter().count(), 0);
     }
 }

@@ -13,7 +13,7 @@ use super::file::{LetterFile, LetterReader};
 use super::index::{Index, LearnedFrom};
 use super::state::{BEGIN, StateRecord};
 use crate::record::CopyRecord;
-use redrive::engine::EngineError;
+use redrive::engine::{EngineError, Grouping};
 use redrive_core::{Reason, Time};
 
 /// A place in the file that no letter has: its bytes could not be written, so it is shown as damaged.
@@ -33,6 +33,7 @@ pub struct LetterCache {
 pub struct CacheState {
     pub index: Index,
     file: LetterFile,
+    grouping: Grouping,
     /// Records read so far, of both topics.
     pub read: u64,
     /// Both topics were read to their ends once.
@@ -60,12 +61,13 @@ impl fmt::Debug for CacheState {
 }
 
 impl LetterCache {
-    pub fn create(state_dir: &Path, pipeline: &str) -> io::Result<Self> {
+    pub fn create(state_dir: &Path, pipeline: &str, grouping: Grouping) -> io::Result<Self> {
         let file = LetterFile::create(state_dir, pipeline)?;
         let reader = file.reader();
         let inner = CacheState {
             index: Index::default(),
             file,
+            grouping,
             read: 0,
             loaded: false,
             states_next: HashMap::new(),
@@ -126,11 +128,15 @@ impl CacheState {
     /// A record in `T.DLQ`.
     pub fn parked(&mut self, place: DlqPosition, copy: &CopyRecord, learned: LearnedFrom) {
         let number = copy.origin.number();
+        let reason = copy.reason.unwrap_or(Reason::Corrupt);
+        let ungrouped = || self.grouping.of_ungrouped(reason, &copy.history);
+        let group = copy.marks.group.clone().unwrap_or_else(ungrouped);
         let mut parked = LetterRecord {
             generation: copy.meta.replays,
             place,
             at: NO_BYTES,
-            reason: copy.reason.unwrap_or(Reason::Corrupt),
+            reason,
+            group: group.group,
             dead_at: copy.dead_at.unwrap_or(Time::ZERO),
             job: copy.job,
             cut: copy.marks.cut.is_some(),
@@ -142,6 +148,7 @@ impl CacheState {
                 meta: copy.meta,
                 history: copy.history.clone(),
                 topic: copy.origin.topic.clone(),
+                group,
             };
             parked.at = self.file.append(&content).unwrap_or_else(|error| {
                 tracing::warn!(%error, letter = %copy.origin, "the letter cannot be kept in the local file");

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use redrive::engine::History;
-use redrive_core::{Message, Meta};
+use redrive_core::{Fingerprint, Message, Meta};
 
+use crate::record::group;
 use crate::record::meta::{META_BYTES, get_meta, get_part, put_meta};
 
 /// What a letter says, without what the index knows of it.
@@ -16,14 +17,17 @@ pub struct Content {
     pub history: History,
     /// The topic its message came from.
     pub topic: Arc<str>,
+    pub group: Fingerprint,
 }
 
 impl Content {
     pub fn write(&self, out: &mut BytesMut) {
         out.reserve(META_BYTES + 6 + self.topic.len() + self.message.wire().len() + self.history.raw().len());
         put_meta(out, &self.meta);
-        out.put_u16_le(self.topic.len() as u16);
-        out.put_slice(self.topic.as_bytes());
+        for text in [&*self.topic, &group::write(&self.group)] {
+            out.put_u16_le(text.len() as u16);
+            out.put_slice(text.as_bytes());
+        }
         out.put_u32_le(self.history.raw().len() as u32);
         out.put_slice(self.history.raw());
         out.put_slice(self.message.wire());
@@ -34,10 +38,12 @@ impl Content {
         let meta = get_meta(&mut bytes)?;
         let topic_len = (bytes.len() >= 2).then(|| bytes.get_u16_le())?;
         let topic = get_part(&mut bytes, usize::from(topic_len))?;
+        let group_len = (bytes.len() >= 2).then(|| bytes.get_u16_le())?;
+        let group = group::read(&get_part(&mut bytes, usize::from(group_len))?)?;
         let history_len = (bytes.len() >= 4).then(|| bytes.get_u32_le())? as usize;
         let history = History::from_raw(get_part(&mut bytes, history_len)?);
         let topic = Arc::from(std::str::from_utf8(&topic).ok()?);
-        Some(Self { message: Message::from_wire(bytes).ok()?, meta, history, topic })
+        Some(Self { message: Message::from_wire(bytes).ok()?, meta, history, topic, group })
     }
 }
 
@@ -59,7 +65,14 @@ mod tests {
             error: "503: no".to_owned(),
         };
         let message = Message::builder("o-1").key("c-7").header("a", "b").payload("{}").build().unwrap();
-        Content { message, meta, history: History::default().with(&attempt), topic: Arc::from("orders") }
+        let group = redrive::engine::Grouping::default().of(redrive_core::Reason::MaxRetries, Some(&attempt));
+        Content {
+            message,
+            meta,
+            history: History::default().with(&attempt),
+            topic: Arc::from("orders"),
+            group,
+        }
     }
 
     fn written(content: &Content) -> Bytes {

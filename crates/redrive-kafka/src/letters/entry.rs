@@ -5,7 +5,7 @@
 //! generation counts.
 
 use redrive::engine::LetterState;
-use redrive_core::{Reason, Time};
+use redrive_core::{GroupId, Reason, Time};
 
 use super::state::{JOBS_MAX, StateRecord};
 
@@ -37,6 +37,7 @@ pub struct LetterRecord {
     /// Where its bytes are in the local file.
     pub at: u64,
     pub reason: Reason,
+    pub group: GroupId,
     pub dead_at: Time,
     /// The job whose copy it was.
     pub job: Option<u64>,
@@ -65,6 +66,8 @@ pub struct LetterEntry {
     /// Generations whose record was read from the topic, one bit each.
     met: u16,
     cut: bool,
+    /// The group it is counted in while it is open; before that the one it is of.
+    group: GroupId,
 }
 
 impl LetterEntry {
@@ -80,6 +83,7 @@ impl LetterEntry {
         reason: None,
         met: 0,
         cut: false,
+        group: GroupId::OTHER,
     };
 
     /// Whether this record says something new, so that its bytes have to be kept. Of twins, the first in the topic counts;
@@ -102,6 +106,7 @@ impl LetterEntry {
             self.dead_at = parked.dead_at;
             self.reason = Some(parked.reason);
             self.cut = parked.cut;
+            self.group = parked.group;
         }
         if let Some(job) = parked.job
             && !self.jobs().contains(&job)
@@ -197,6 +202,15 @@ impl LetterEntry {
 
     pub fn place(&self) -> DlqPosition {
         self.place
+    }
+
+    pub fn group(&self) -> GroupId {
+        self.group
+    }
+
+    /// It is counted in this group from now on.
+    pub fn set_group(&mut self, group: GroupId) {
+        self.group = group;
     }
 
     /// Where its bytes are in the local file.

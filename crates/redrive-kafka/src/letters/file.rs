@@ -144,7 +144,9 @@ mod tests {
 
     fn content(id: &str, bytes: usize) -> Content {
         let message = Message::builder(id).payload(vec![7; bytes]).build().unwrap();
-        Content { message, meta: Meta::default(), history: History::default(), topic: Arc::from("orders") }
+        let group = redrive::engine::Grouping::default().of(redrive_core::Reason::Gone, None);
+        let topic = Arc::from("orders");
+        Content { message, meta: Meta::default(), history: History::default(), topic, group }
     }
 
     #[test]

@@ -6,9 +6,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use redrive::engine::{
-    EngineError, Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob,
+    EngineError, GroupFigures, Grouping, Letter, LetterChange, LetterScan, LetterStanding, LetterState,
+    ReplayAnswer, ReplayJob,
 };
-use redrive_core::Time;
+use redrive_core::{GroupId, Time};
 
 use super::cache::LetterCache;
 use super::change::LetterChanges;
@@ -48,15 +49,24 @@ impl KafkaLetters {
     /// Begins to read all letters and their states, on a thread of their own. That takes as long as there are letters;
     /// progress is logged.
     pub fn open(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result<Self, EngineError> {
+        Self::open_grouped(cluster, pipeline, topics, Grouping::default())
+    }
+
+    /// The same, with what says how letters are grouped that were written without a group.
+    pub fn open_grouped(
+        cluster: &Cluster,
+        pipeline: &KafkaPipeline,
+        topics: &Topics,
+        grouping: Grouping,
+    ) -> Result<Self, EngineError> {
         let name = &pipeline.name;
-        let cache = LetterCache::create(&cluster.state_dir.join("kafka"), name).map_err(|error| {
-            EngineError::Directory {
-                problem: format!(
-                    "the letters of `{name}` cannot be kept in {}: {error}",
-                    cluster.state_dir.display()
-                ),
-                fix: "make the directory writable, or set `dir` to one that is",
-            }
+        let dir = cluster.state_dir.join("kafka");
+        let cache = LetterCache::create(&dir, name, grouping).map_err(|error| EngineError::Directory {
+            problem: format!(
+                "the letters of `{name}` cannot be kept in {}: {error}",
+                cluster.state_dir.display()
+            ),
+            fix: "make the directory writable, or set `dir` to one that is",
         })?;
         let cache = Arc::new(cache);
         let unavailable = |why: &dyn fmt::Display| {
@@ -71,6 +81,26 @@ impl KafkaLetters {
         let transactions = Transactions::new(cluster.replayer(name));
         let changes = LetterChanges::new(&cache, transactions, name, &topics);
         Ok(Self { cache, changes, pipeline: name.clone(), topics, mirror: Some(mirror) })
+    }
+
+    /// The groups that have open letters.
+    pub fn groups(&self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
+        self.cache.groups(now)
+    }
+
+    /// Open letters of a group after `after`, in order.
+    pub fn letters_in_group(
+        &self,
+        group: GroupId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<u64>, EngineError> {
+        self.cache.letters_in_group(group, after, limit)
+    }
+
+    /// Open letters of a group that died after `since`, counted up to `max`.
+    pub fn open_since(&self, group: GroupId, since: Time, max: u64) -> Result<u64, EngineError> {
+        self.cache.open_since(group, since, max)
     }
 
     /// Letters in the order of their numbers, after `after`, in `state` if one is given.
@@ -158,9 +188,9 @@ impl KafkaLetters {
         self.cache.lock().index.counts
     }
 
-    /// When the open letter with the lowest number became one.
+    /// When the letter died that has been open for longest.
     pub fn oldest(&self) -> Option<Time> {
-        self.cache.lock().index.oldest_open()
+        self.cache.lock().index.groups().oldest()
     }
 
     /// A record that this process wrote into `T.DLQ` was acknowledged at this place.

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use redrive::engine::groups::OpenGroups;
 use redrive::engine::{LetterStanding, LetterState};
-use redrive_core::Time;
+use redrive_core::{GroupId, Time};
 
 use super::entry::{DlqPosition, LetterEntry, LetterRecord};
 use super::state::StateRecord;
@@ -39,8 +40,7 @@ pub struct Index {
     /// Letters that are gone and whose states are not, up to [`ORPHANS_MAX`].
     orphans: BTreeSet<u64>,
     pub counts: LetterTotals,
-    /// No letter with a lower number is open.
-    first_open: u64,
+    groups: OpenGroups,
 }
 
 /// Records that are no letters and whose places are remembered.
@@ -48,9 +48,6 @@ const FOREIGN_MAX: usize = 10_000;
 
 /// Beyond it, states of letters that are gone are taken back another time.
 const ORPHANS_MAX: usize = 10_000;
-
-/// Letters that are looked at in one search for the oldest open one.
-const OLDEST_LOOKS_MAX: usize = 256;
 
 impl Index {
     /// Whether a record says something new, so that its bytes have to be kept.
@@ -98,8 +95,12 @@ impl Index {
 
     /// Nothing is left of a letter.
     pub fn remove(&mut self, number: u64) {
-        let state = self.entries.remove(&number).and_then(|entry| entry.state());
-        self.count(state, |count| *count -= 1);
+        if let Some(entry) = self.entries.remove(&number) {
+            self.count(entry.state(), |count| *count -= 1);
+            if let Some((group, dead_at)) = open_in(&entry) {
+                self.groups.leave(group, dead_at, number);
+            }
+        }
         self.later.remove(&number);
         self.orphans.remove(&number);
     }
@@ -128,16 +129,26 @@ impl Index {
 
     fn change(&mut self, number: u64, change: impl FnOnce(&mut LetterEntry)) {
         let entry = self.entries.entry(number).or_insert(LetterEntry::EMPTY);
-        let before = entry.state();
+        let (before, was_in) = (entry.state(), open_in(entry));
         change(entry);
-        let after = entry.state();
+        let (after, is_in) = (entry.state(), open_in(entry));
+        if was_in != is_in {
+            if let Some((group, dead_at)) = was_in {
+                self.groups.leave(group, dead_at, number);
+            }
+            if let Some((group, dead_at)) = is_in {
+                entry.set_group(self.groups.enter(group, dead_at, number));
+            }
+        }
         if before != after {
             self.count(before, |count| *count -= 1);
             self.count(after, |count| *count += 1);
         }
-        if after == Some(LetterState::Open) {
-            self.first_open = self.first_open.min(number);
-        }
+    }
+
+    /// The open letters by group.
+    pub fn groups(&self) -> &OpenGroups {
+        &self.groups
     }
 
     fn count(&mut self, state: Option<LetterState>, change: impl FnOnce(&mut u64)) {
@@ -172,24 +183,11 @@ impl Index {
             is_last_job: entry.job() == Some(job),
         })
     }
+}
 
-    /// When the open letter with the lowest number became one. A bounded look: if it does not come to one, the next look
-    /// goes on from there.
-    pub fn oldest_open(&mut self) -> Option<Time> {
-        if self.counts.open == 0 {
-            self.first_open = u64::MAX;
-            return None;
-        }
-        let mut looked = self.entries.range(self.first_open..).take(OLDEST_LOOKS_MAX);
-        let mut last = None;
-        let found = looked.find(|(number, entry)| {
-            last = Some(**number);
-            entry.state() == Some(LetterState::Open)
-        });
-        let dead_at = found.map(|(_, entry)| entry.dead_at());
-        self.first_open = last.unwrap_or(self.first_open);
-        dead_at
-    }
+/// Where an open letter is counted.
+fn open_in(entry: &LetterEntry) -> Option<(GroupId, Time)> {
+    (entry.state() == Some(LetterState::Open)).then(|| (entry.group(), entry.dead_at()))
 }
 
 #[cfg(test)]

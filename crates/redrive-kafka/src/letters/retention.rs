@@ -153,6 +153,7 @@ mod tests {
             generation: 0,
             place: DlqPosition::new(2, offset),
             at: 0,
+            group: redrive_core::GroupId::OTHER,
             reason: Reason::MaxRetries,
             dead_at: at(days_ago),
             job: None,

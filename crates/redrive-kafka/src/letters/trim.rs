@@ -167,7 +167,11 @@ impl LetterTrimmer {
             reason: entry.reason(),
             dead_at: Some(entry.dead_at()),
             job: entry.job(),
-            marks: LetterMarks { cut: entry.is_cut().then_some(bytes), moved: true },
+            marks: LetterMarks {
+                cut: entry.is_cut().then_some(bytes),
+                moved: true,
+                group: Some(content.group),
+            },
         };
         Ok(Some((copy, entry.place())))
     }

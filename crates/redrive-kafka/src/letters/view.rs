@@ -1,8 +1,10 @@
 //! Lookups of letters: lists, scans, one letter, the state of a replay job.
 
 use redrive::engine::letter::SCAN_BYTES;
-use redrive::engine::{EngineError, History, Letter, LetterScan, LetterStanding, LetterState};
-use redrive_core::{Message, Meta, Reason};
+use redrive::engine::{
+    EngineError, GroupFigures, Grouping, History, Letter, LetterScan, LetterStanding, LetterState,
+};
+use redrive_core::{Fingerprint, GroupId, Message, Meta, Reason, Time};
 
 use super::cache::LetterCache;
 use super::entry::LetterEntry;
@@ -71,6 +73,29 @@ impl LetterCache {
         found.map(|(is, entry)| self.opened(id, is, &entry)).transpose()
     }
 
+    /// The groups that have open letters.
+    pub fn groups(&self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
+        self.check_loaded()?;
+        Ok(self.lock().index.groups().figures(now))
+    }
+
+    /// Open letters of a group after `after`, in order.
+    pub fn letters_in_group(
+        &self,
+        group: GroupId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<u64>, EngineError> {
+        self.check_loaded()?;
+        Ok(self.lock().index.groups().letters(group, after, limit))
+    }
+
+    /// Open letters of a group that died after `since`, counted up to `max`.
+    pub fn open_since(&self, group: GroupId, since: Time, max: u64) -> Result<u64, EngineError> {
+        self.check_loaded()?;
+        Ok(self.lock().index.groups().open_since(group, since, max))
+    }
+
     /// How letters stand towards a replay job; `None` where there is no such letter.
     pub fn letter_standings(
         &self,
@@ -85,11 +110,16 @@ impl LetterCache {
     fn opened(&self, number: u64, state: LetterState, entry: &LetterEntry) -> Result<Letter, EngineError> {
         let content = self.content(entry.at()).map_err(|error| unreadable(&error))?;
         let damaged = content.is_none();
-        let (message, meta, history) = match content {
-            Some(content) => (content.message, content.meta, content.history),
-            None => (stand_in(number)?, Meta::default(), History::default()),
-        };
         let reason = entry.reason().filter(|_| !damaged).unwrap_or(Reason::Corrupt);
+        let (message, meta, history, group) = match content {
+            Some(content) => (content.message, content.meta, content.history, content.group),
+            None => {
+                let group = Grouping::default().of(reason, None);
+                (stand_in(number)?, Meta::default(), History::default(), group)
+            }
+        };
+        // It is counted in the group that the index says.
+        let group = Fingerprint { group: entry.group(), ..group };
         Ok(Letter {
             id: number,
             state,
@@ -99,6 +129,7 @@ impl LetterCache {
             message,
             meta: Meta { replays: entry.replays(), ..meta },
             history,
+            group,
         })
     }
 }

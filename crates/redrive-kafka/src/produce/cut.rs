@@ -79,7 +79,7 @@ fn cut(copy: &CopyRecord, stage: Stage, problem: &str) -> Option<CopyRecord> {
     Some(CopyRecord {
         message: left,
         history,
-        marks: LetterMarks { cut: Some(whole), ..copy.marks },
+        marks: LetterMarks { cut: Some(whole), ..copy.marks.clone() },
         ..copy.clone()
     })
 }

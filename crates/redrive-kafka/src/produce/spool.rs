@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::producer::Body;
 use crate::record::origin_of;
-use crate::record::{CopyRecord, LetterMarks, Origin};
+use crate::record::{CopyRecord, LetterMarks, Origin, group};
 
 /// What is kept at most; a letter beyond it stays cut.
 const RECORDS_MAX: usize = 10_000;
@@ -45,6 +45,8 @@ struct Kept {
     reason: Option<String>,
     dead_at: Option<u64>,
     job: Option<u64>,
+    #[serde(default)]
+    group: Option<String>,
     created: u64,
     deadline: Option<u64>,
     /// attempts, uncounted, reconnects, crashes, replays
@@ -138,7 +140,7 @@ impl Spool {
         from: Option<&Origin>,
         problem: &str,
     ) -> io::Result<(PathBuf, u64)> {
-        let CopyRecord { message, meta, history, origin, due, reason, dead_at, job, marks: _ } = whole;
+        let CopyRecord { message, meta, history, origin, due, reason, dead_at, job, marks } = whole;
         let millis = |time: &Option<Time>| time.map(Time::as_millis);
         let kept = Kept {
             topic: topic.to_owned(),
@@ -152,6 +154,7 @@ impl Spool {
             reason: reason.map(|reason| reason.name().to_owned()),
             dead_at: millis(dead_at),
             job: *job,
+            group: marks.group.as_ref().map(group::write),
             created: meta.created.as_millis(),
             deadline: millis(&meta.deadline),
             counts: [meta.attempts, meta.uncounted, meta.reconnects, meta.crashes, meta.replays],
@@ -228,7 +231,10 @@ fn read(path: &Path) -> Option<Spooled> {
         reason: kept.reason.as_deref().and_then(Reason::from_name),
         dead_at: time(kept.dead_at),
         job: kept.job,
-        marks: LetterMarks::default(),
+        marks: LetterMarks {
+            group: kept.group.and_then(|group| group::read(group.as_bytes())),
+            ..LetterMarks::default()
+        },
     };
     let body = Body::Copy { copy: Box::new(copy), from: Origin::parse(&kept.from) };
     let (topic, partition, has_letter) = (kept.topic.into(), kept.partition, kept.has_letter);

@@ -1,7 +1,7 @@
 //! A record that Redrive has written, and what reading any record gives.
 
 use redrive::engine::History;
-use redrive_core::{Message, Meta, Reason, Time};
+use redrive_core::{Fingerprint, Message, Meta, Reason, Time};
 
 use super::origin::Origin;
 
@@ -23,12 +23,14 @@ pub struct CopyRecord {
 }
 
 /// What is special about the record of a dead letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LetterMarks {
     /// Kafka refuses the whole record, so a part of it is left out. How many bytes the whole payload has.
     pub cut: Option<u64>,
     /// An old letter was written again at the end of the topic, so that what lay before it could be deleted.
     pub moved: bool,
+    /// Which letters it belongs to; none of those that an older program wrote has one.
+    pub group: Option<Fingerprint>,
 }
 
 /// What a record is; a complete set of `x-orig-*` headers makes it a copy.

@@ -6,6 +6,7 @@
 //! ever there twice.
 
 mod copy;
+pub(crate) mod group;
 pub(crate) mod meta;
 mod origin;
 mod place;

@@ -38,9 +38,11 @@ pub const ATTEMPT_ERRORS: &str = "x-attempt-errors";
 pub const CUT: &str = "x-cut";
 /// Only on letters: an old one that was written again at the end of the topic.
 pub const MOVED: &str = "x-moved";
+/// Only on letters: version, id and title of the group it belongs to.
+pub const GROUP: &str = "x-group";
 
 /// In the order they are written.
-pub const ALL: [&str; 29] = [
+pub const ALL: [&str; 30] = [
     ORIG_TOPIC,
     ORIG_PARTITION,
     ORIG_OFFSET,
@@ -70,6 +72,7 @@ pub const ALL: [&str; 29] = [
     ATTEMPT_ERRORS,
     CUT,
     MOVED,
+    GROUP,
 ];
 
 /// Whether a header behind the mark is ours. What another tool has appended there is not.

@@ -7,7 +7,7 @@ use rdkafka::message::Headers;
 use redrive_core::{Reason, Time};
 
 use super::write::{DEFERRED, NONE};
-use super::{LetterMarks, names};
+use super::{LetterMarks, group, names};
 
 /// A header's name and value.
 pub(super) type Given<'r> = (&'r str, Option<&'r [u8]>);
@@ -117,6 +117,7 @@ impl<'r> Ours<'r> {
                 names::JOB => ours.job = parse(value),
                 names::CUT => ours.marks.cut = parse(value),
                 names::MOVED => ours.marks.moved = true,
+                names::GROUP => ours.marks.group = group::read(value),
                 names::ATTEMPT_ERRORS => ours.attempt_errors = Some(value),
                 // For people only.
                 names::FROM | names::LAST_ERROR | names::ERROR_CLASS | names::CLASS => {}

@@ -4,7 +4,7 @@ use rdkafka::message::{Header, OwnedHeaders};
 use redrive_core::{Family, Reason, Time};
 
 use super::place::PlaceText;
-use super::{CopyRecord, Origin, attempts, names};
+use super::{CopyRecord, Origin, attempts, group, names};
 
 const ERROR_BYTES_MAX: usize = 1024;
 /// The value of a header that says that there is nothing.
@@ -89,6 +89,9 @@ pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
     out.count(names::MOVED, marks.moved.into());
     if let Some(bytes) = marks.cut {
         out.number(names::CUT, bytes);
+    }
+    if let Some(group) = marks.group.as_ref().filter(|_| is_letter) {
+        out.text(names::GROUP, &group::write(group));
     }
     out.0.unwrap_or_default()
 }

@@ -43,6 +43,9 @@ impl From<ActionError> for Problem {
                 "`redrive status --members` lists the processes; GET /v1/actions of each its discards",
             ),
             // Asked of this pipeline, it is not there: the same answer as for an id that nobody has.
+            ActionError::NoGroup { .. } => {
+                Self::not_found(error, "groups with open letters or a state are there; list them first")
+            }
             ActionError::OtherPipeline { .. } => Self::not_found(error, "undo it in its own pipeline"),
             ActionError::Storage(_) | ActionError::Damaged(_) => {
                 Self::new(Code::StorageFailed, error, "look at the file actions.ndjson in the data directory")

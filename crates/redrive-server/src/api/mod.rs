@@ -1,6 +1,7 @@
 //! The requests under `/v1`: a file per noun, and the JSON they share.
 
 pub mod actions;
+pub mod groups;
 pub mod keys;
 pub mod letters;
 pub mod messages;

@@ -196,6 +196,35 @@ pub(super) fn describe(operation: Operation) -> Described {
             codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
             ..NOTHING
         },
+        Operation::ListGroups => Described {
+            id: "listGroups",
+            summary: "Dead letters by what they died of: groups with open letters or a state, the largest first.",
+            answers: &[("200", "The groups.", JSON, "Groups")],
+            codes: &[Code::NotFound, Code::Stopping],
+            ..NOTHING
+        },
+        Operation::ShowGroup => Described {
+            id: "showGroup",
+            summary: "One group: what its letters have in common, and a few of them.",
+            answers: &[("200", "The group.", JSON, "GroupDetail")],
+            codes: &[Code::BadRequest, Code::NotFound, Code::Stopping],
+            ..NOTHING
+        },
+        Operation::MarkGroup => Described {
+            id: "markGroup",
+            summary: "Decides about a group: open, acknowledged, resolved, or snoozed for a while.",
+            body: Some("GroupDecision"),
+            answers: &[("200", "The group.", JSON, "Group")],
+            codes: &[
+                Code::BadRequest,
+                Code::NotFound,
+                Code::TooLarge,
+                Code::Stopping,
+                Code::Unavailable,
+                Code::StorageFailed,
+            ],
+            ..NOTHING
+        },
         Operation::ListLetters => Described {
             id: "listLetters",
             summary: "Dead letters in the order of their numbers, a page at a time.",

@@ -436,6 +436,56 @@ pub(super) fn schemas() -> Map<String, Value> {
         &[],
         vec![("utf8", text()), ("base64", json!({ "type": "string", "contentEncoding": "base64" }))],
     );
+    let group_fields = || {
+        vec![
+            (
+                "id",
+                json!({ "type": "string", "description": "`g` and eight letters or digits, or `other`." }),
+            ),
+            ("state", json!({ "enum": ["open", "regressed", "acknowledged", "snoozed", "resolved"] })),
+            ("open", count()),
+            (
+                "per_minute",
+                json!({ "type": "integer", "description": "Letters that died within the last minute." }),
+            ),
+            ("oldest", time_or_null()),
+            ("class", text_or_null()),
+            ("reason", text_or_null()),
+            ("status", json!({ "type": ["integer", "null"] })),
+            ("sink", text_or_null()),
+            ("error", json!({ "type": "string", "description": "Normalised, or what a rule calls it." })),
+            ("version", json!({ "type": ["integer", "null"], "description": "Of the fingerprint." })),
+            (
+                "sample",
+                json!({ "type": ["string", "null"], "description": "The letter that has been open for longest." }),
+            ),
+            ("note", text_or_null()),
+            ("by", text_or_null()),
+            ("at", time_or_null()),
+            ("until", time_or_null()),
+            ("more", json!({ "type": ["integer", "null"] })),
+        ]
+    };
+    let group_required = ["id", "state", "open", "per_minute", "error"];
+    add("Group", &group_required, group_fields());
+    add("GroupDetail", &group_required, with(group_fields(), vec![("letters", many("Letter"))]));
+    add("Groups", &["groups", "open"], vec![("groups", many("Group")), ("open", count())]);
+    add(
+        "GroupDecision",
+        &["state"],
+        vec![
+            ("state", json!({ "enum": ["open", "acknowledged", "resolved", "snoozed"] })),
+            (
+                "until",
+                json!({ "type": "string", "description": "Of a snooze: a time, or a span such as 2d." }),
+            ),
+            (
+                "more",
+                json!({ "type": "integer", "description": "Of a snooze: until so many more letters are open." }),
+            ),
+            ("note", json!({ "type": "string", "description": "Left out, the note stays as it was." })),
+        ],
+    );
     add(
         "Letter",
         &["id", "message", "state", "reason", "attempts", "dead_at"],
@@ -452,6 +502,11 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("attempts", count()),
             ("replays", count()),
             ("error", text_or_null()),
+            ("group", json!({ "type": "string", "description": "The group it is counted in." })),
+            (
+                "group_error",
+                json!({ "type": "string", "description": "The error without what differs, or what a rule calls it." }),
+            ),
             ("dead_at", time()),
             ("created", time()),
             ("first_seen", time_or_null()),

@@ -6,6 +6,7 @@ use redrive_core::Time;
 use serde_json::{Value, json};
 
 use super::ranges;
+use crate::engine::GroupMark;
 use crate::timestamp;
 
 /// What can be done to a pipeline and its letters. Closed: whatever changes something has a name here.
@@ -27,10 +28,14 @@ pub enum ActionKind {
     Cancel,
     BreakerProbe,
     BreakerClose,
+    GroupAcknowledge,
+    GroupResolve,
+    GroupSnooze,
+    GroupReopen,
 }
 
 impl ActionKind {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
@@ -44,6 +49,10 @@ impl ActionKind {
         Self::Cancel,
         Self::BreakerProbe,
         Self::BreakerClose,
+        Self::GroupAcknowledge,
+        Self::GroupResolve,
+        Self::GroupSnooze,
+        Self::GroupReopen,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -61,6 +70,10 @@ impl ActionKind {
             Self::Cancel => "cancel",
             Self::BreakerProbe => "breaker_probe",
             Self::BreakerClose => "breaker_close",
+            Self::GroupAcknowledge => "group_acknowledge",
+            Self::GroupResolve => "group_resolve",
+            Self::GroupSnooze => "group_snooze",
+            Self::GroupReopen => "group_reopen",
         }
     }
 
@@ -90,12 +103,14 @@ pub struct Action {
     pub note: Option<String>,
     /// The letters themselves, in order, where they are needed to take the action back.
     pub ids: Vec<u64>,
+    /// What was decided about a group of letters.
+    pub mark: Option<GroupMark>,
 }
 
 impl Action {
     pub fn new(at: Time, actor: &str, action: ActionKind, pipeline: &str) -> Self {
         let (actor, pipeline) = (actor.to_owned(), pipeline.to_owned());
-        Self { at, actor, action, id: None, pipeline, letters: 0, note: None, ids: Vec::new() }
+        Self { at, actor, action, id: None, pipeline, letters: 0, note: None, ids: Vec::new(), mark: None }
     }
 
     /// The object it made or changed, and how many letters that concerns.
@@ -127,6 +142,9 @@ impl Action {
         if !self.ids.is_empty() {
             value["ids"] = json!(ranges::print(&self.ids));
         }
+        if let Some(mark) = &self.mark {
+            value["mark"] = mark.to_json();
+        }
         format!("{value}\n")
     }
 
@@ -147,6 +165,7 @@ impl Action {
             letters: value.get("letters")?.as_u64()?,
             note: text("note"),
             ids,
+            mark: value.get("mark").and_then(GroupMark::from_json),
         })
     }
 }

@@ -8,9 +8,10 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use redrive_core::Time;
+use redrive_core::{GroupId, Time};
 
 use super::action::{Action, ActionKind};
+use crate::engine::GroupMarks;
 use crate::handle::HandleError;
 use crate::naming::{self, Naming};
 use crate::private;
@@ -44,6 +45,8 @@ struct State {
     next_discard: u64,
     /// Pipelines whose last word was `pause`.
     paused: BTreeSet<String>,
+    /// What was decided about groups of letters, by pipeline.
+    marks: BTreeMap<String, GroupMarks>,
 }
 
 enum Place {
@@ -71,6 +74,8 @@ pub enum ActionError {
     Elsewhere { id: String, ours: String },
     #[error("discard `{id}` is of pipeline `{pipeline}`")]
     OtherPipeline { id: String, pipeline: String },
+    #[error("pipeline `{pipeline}` has no group `{group}`")]
+    NoGroup { group: GroupId, pipeline: String },
     #[error("the record of discard `{0}` is damaged")]
     Damaged(String),
     #[error(transparent)]
@@ -90,6 +95,7 @@ impl Actions {
             discards: BTreeMap::new(),
             next_discard: 1,
             paused: BTreeSet::new(),
+            marks: BTreeMap::new(),
         };
         let mut faults = Vec::new();
         if let Some(dir) = dir {
@@ -129,6 +135,12 @@ impl Actions {
     /// Whether the last word about a pipeline was `pause`: whoever starts it again has to pause it.
     pub fn is_paused(&self, pipeline: &str) -> bool {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).paused.contains(pipeline)
+    }
+
+    /// What was decided about the groups of a pipeline.
+    pub fn marks(&self, pipeline: &str) -> GroupMarks {
+        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.marks.get(pipeline).cloned().unwrap_or_default()
     }
 
     /// Records an action; it is on disk when this returns. The change follows, never the other way round.
@@ -222,6 +234,9 @@ impl State {
             ActionKind::Pause => drop(self.paused.insert(action.pipeline.clone())),
             ActionKind::Resume => drop(self.paused.remove(&action.pipeline)),
             _ => {}
+        }
+        if let Some(mark) = &action.mark {
+            self.marks.entry(action.pipeline.clone()).or_default().set(mark.clone());
         }
         if action.action != ActionKind::Discard {
             return;

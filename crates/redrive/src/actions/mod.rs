@@ -6,6 +6,7 @@ mod ranges;
 mod log;
 
 mod discards;
+mod groups;
 
 pub use action::{Action, ActionKind};
 pub use discards::{CLOSED_KEEP, Discarded, Restored};

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::policy::{Given, Mode};
-use redrive_core::{BreakerSettings, GuardSettings, Message, Policy, PolicyFaults, PolicySettings};
+use redrive_core::{
+    BreakerSettings, GroupRule, GuardSettings, Message, Policy, PolicyFaults, PolicySettings,
+};
 
 use super::faults::BuildFault;
 use crate::dispatch::{AttemptFailed, HealthChanged, ProtectionSettings};
-use crate::engine::{AfterDead, Ordering, StoreNotice, StoreOptions};
+use crate::engine::{AfterDead, Grouping, Ordering, StoreNotice, StoreOptions};
 use crate::failure::Failure;
 use crate::handler::{AnyHandler, Handler, Sink};
 use crate::name;
@@ -75,6 +77,13 @@ impl Pipeline {
     /// How long an ingested id is remembered, so that a second message with it is refused. Off unless set.
     pub fn dedup(mut self, window: Duration) -> Self {
         self.options.dedup = Some(window);
+        self
+    }
+
+    /// Puts dead letters whose error matches into one group, whatever their texts look like otherwise. The first rule that
+    /// matches counts; letters that are stored already stay where they are.
+    pub fn group(mut self, rule: GroupRule) -> Self {
+        Arc::make_mut(&mut self.options.grouping.rules).push(rule);
         self
     }
 
@@ -217,7 +226,8 @@ impl Pipeline {
         let concurrency = self.limits.concurrency.unwrap_or(policy.concurrency()) as usize;
         let timeout = if self.limits.timeout.is_some() { limits.timeout() } else { policy.timeout() };
         let (listeners, on_stuck, max_pending) = (self.listeners, self.on_stuck, self.max_pending);
-        let options = StoreOptions { execution: handler.execution, ..self.options };
+        let grouping = Grouping { sink: handler.description.name, ..self.options.grouping };
+        let options = StoreOptions { execution: handler.execution, grouping, ..self.options };
         let settings = Settings {
             name,
             policy,

@@ -1,7 +1,7 @@
 //! A dead letter: a parked message with its whole story, and the states it can be in.
 
 use bytes::Bytes;
-use redrive_core::{Message, Meta, Reason, Time};
+use redrive_core::{Fingerprint, Message, Meta, Reason, Time};
 
 use super::history::History;
 
@@ -59,6 +59,8 @@ pub struct Letter {
     /// As of its last death; while it is replayed or after it succeeded, an engine may show a later state.
     pub meta: Meta,
     pub history: History,
+    /// Which letters it belongs to: the group it is counted in, with the title it was stored with.
+    pub group: Fingerprint,
 }
 
 impl Letter {

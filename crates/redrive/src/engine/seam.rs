@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::{Message, Meta, Reason, Time};
+use redrive_core::{GroupId, Message, Meta, Reason, Time};
 
 use super::condition::Condition;
+use super::groups::{GroupFigures, GroupMark, GroupMarks, Grouping};
 use super::history::{Attempt, History};
 use super::ingest::Ingest;
 use super::key_line::KeyLine;
@@ -71,7 +72,7 @@ impl LastEnd {
 }
 
 /// What an engine needs to know of a pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StoreOptions {
     pub ordering: Ordering,
     pub after_dead: AfterDead,
@@ -82,6 +83,8 @@ pub struct StoreOptions {
     pub drain: Option<Duration>,
     pub execution: Execution,
     pub last_end: LastEnd,
+    /// Which letters belong together; their fingerprints are stored with them.
+    pub grouping: Grouping,
 }
 
 /// Names one delivery towards the engine that handed it out. Opaque to everybody else.
@@ -297,7 +300,7 @@ pub struct Settling {
 pub struct Oldest {
     /// When the oldest message was made that waits, among those the engine would hand out next.
     pub pending: Option<Time>,
-    /// When the open letter with the lowest number became one.
+    /// When the letter died that has been open for longest.
     pub letter: Option<Time>,
 }
 
@@ -448,6 +451,42 @@ pub trait Engine: Send + 'static {
     fn letters_of(&mut self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
         let _ = id;
         Ok(None)
+    }
+
+    /// The groups that have open letters, in no order. Counted as letters come and go; never by a walk through them.
+    fn groups(&mut self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
+        let _ = now;
+        Ok(Vec::new())
+    }
+
+    /// The numbers of open letters that are counted in this group, after `after` and in order.
+    fn letters_in_group(
+        &mut self,
+        group: GroupId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<u64>, EngineError> {
+        let _ = (group, after, limit);
+        Ok(Vec::new())
+    }
+
+    /// How many open letters of this group died after `since`, counted up to `max`.
+    fn open_since(&mut self, group: GroupId, since: Time, max: u64) -> Result<u64, EngineError> {
+        let _ = (group, since, max);
+        Ok(0)
+    }
+
+    /// What was decided about groups, for all processes that share the pipeline; `None` where that is kept outside of the
+    /// engine.
+    fn group_marks(&self) -> Option<GroupMarks> {
+        None
+    }
+
+    /// Keeps a decision about a group for all processes that share the pipeline. Durable on return. An engine whose
+    /// decisions are kept outside has nothing to do.
+    fn mark_group(&mut self, mark: &GroupMark) -> Result<(), EngineError> {
+        let _ = mark;
+        Ok(())
     }
 
     /// Where the message with this id is. An id is known for the window of deduplication after it was accepted, and may

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redrive_core::{Class, Family, Reason, duration};
+use redrive_core::{Class, Family, GroupId, Reason, duration};
 
 use crate::engine::LetterState;
 
@@ -26,6 +26,7 @@ impl Filter {
         self.terms.iter().find_map(|term| match term.test {
             Test::Reason(_) => Some("reason"),
             Test::State(_) => Some("state"),
+            Test::Group(_) => Some("group"),
             _ => None,
         })
     }
@@ -34,6 +35,14 @@ impl Filter {
     pub(super) fn ids(&self) -> Option<&[String]> {
         self.terms.iter().find_map(|term| match &term.test {
             Test::Id(ids) if !term.negated => Some(&ids[..]),
+            _ => None,
+        })
+    }
+
+    /// The group of which a letter must be, if it asks for exactly one.
+    pub(super) fn group(&self) -> Option<GroupId> {
+        self.terms.iter().find_map(|term| match &term.test {
+            Test::Group(groups) if !term.negated && groups.len() == 1 => groups.first().copied(),
             _ => None,
         })
     }
@@ -58,6 +67,7 @@ pub(super) enum Test {
     ErrorClass(Vec<Family>),
     Class(Vec<Class>),
     State(Vec<LetterState>),
+    Group(Vec<GroupId>),
     /// A part of the last error's text, in any case.
     Error(Vec<String>),
     /// The number that the last error's text begins with.
@@ -104,7 +114,7 @@ pub(super) enum PayloadTest {
 }
 
 /// The fields there are, in the order in which they are shown.
-pub const FIELDS: [&str; 15] = [
+pub const FIELDS: [&str; 16] = [
     "reason",
     "error-class",
     "class",
@@ -120,6 +130,7 @@ pub const FIELDS: [&str; 15] = [
     "correlation_id",
     "replays",
     "state",
+    "group",
 ];
 
 /// Why a text is no filter, and where.
@@ -194,6 +205,7 @@ impl fmt::Display for Test {
             Self::ErrorClass(values) => write!(f, "error-class:{}", joined(values, Family::to_string)),
             Self::Class(values) => write!(f, "class:{}", joined(values, Class::to_string)),
             Self::State(values) => write!(f, "state:{}", joined(values, |state| state.name().to_owned())),
+            Self::Group(values) => write!(f, "group:{}", joined(values, GroupId::to_string)),
             Self::Error(values) => write!(f, "error:{}", text(values)),
             Self::Status(values) => write!(f, "status:{}", number(values)),
             Self::Attempts(values) => write!(f, "attempts:{}", number(values)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_core::{Message, Meta, Reason, Time};
+use redrive_core::{GroupId, Message, Meta, Reason, Time};
 use serde_json::Value;
 
 use super::correlation::correlation_id;
@@ -14,7 +14,7 @@ struct Looked<'a> {
     message: &'a Message,
     meta: &'a Meta,
     /// For a letter.
-    letter: Option<(Reason, LetterState)>,
+    letter: Option<(Reason, LetterState, GroupId)>,
     last: Option<Attempt>,
     payload: Option<Value>,
     age: Duration,
@@ -23,11 +23,11 @@ struct Looked<'a> {
 impl Filter {
     /// Whether this letter is meant at `now`. Its age is the time since its last death.
     pub fn matches(&self, letter: &Letter, now: Time) -> bool {
-        let Letter { message, meta, reason, state, .. } = letter;
+        let Letter { message, meta, reason, state, group, .. } = letter;
         let looked = Looked {
             message,
             meta,
-            letter: Some((*reason, *state)),
+            letter: Some((*reason, *state, group.group)),
             last: letter.history.attempts().pop(),
             payload: self.payload(message),
             age: now.since(letter.dead_at),
@@ -64,8 +64,9 @@ impl Looked<'_> {
     fn fits(&self, test: &Test) -> bool {
         let Self { message, meta, age, .. } = self;
         match test {
-            Test::Reason(values) => self.letter.is_some_and(|(reason, _)| values.contains(&reason)),
-            Test::State(values) => self.letter.is_some_and(|(_, state)| values.contains(&state)),
+            Test::Reason(values) => self.letter.is_some_and(|(reason, ..)| values.contains(&reason)),
+            Test::State(values) => self.letter.is_some_and(|(_, state, _)| values.contains(&state)),
+            Test::Group(values) => self.letter.is_some_and(|(.., group)| values.contains(&group)),
             Test::Class(values) => self.last.as_ref().is_some_and(|last| values.contains(&last.class)),
             Test::ErrorClass(values) => {
                 self.last.as_ref().is_some_and(|last| values.contains(&last.class.family()))
@@ -77,7 +78,7 @@ impl Looked<'_> {
             Test::Status(values) => self
                 .last
                 .as_ref()
-                .and_then(|last| status_of(&last.error))
+                .and_then(status_of)
                 .is_some_and(|status| values.iter().any(|v| v.how.holds(&status, &v.with))),
             Test::Attempts(values) => {
                 let attempts = u64::from(meta.attempts);
@@ -108,8 +109,9 @@ impl Looked<'_> {
     }
 }
 
-/// The number of three digits that an error's text begins with: `503 Service Unavailable`.
-pub(crate) fn status_of(error: &str) -> Option<u64> {
+/// The status of a failed attempt: the number of three digits that its error's text begins with, `503 Service Unavailable`.
+pub fn status_of(attempt: &Attempt) -> Option<u64> {
+    let error = attempt.error.as_str();
     let end = error.find(|c: char| !c.is_ascii_digit()).unwrap_or(error.len());
     if end == 3 { error[..3].parse().ok() } else { None }
 }

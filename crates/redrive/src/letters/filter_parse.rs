@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redrive_core::fingerprint::group_id::NoGroupId;
 use redrive_core::nearest::nearest;
 use redrive_core::{Class, Family, Reason, duration};
 
@@ -133,6 +134,7 @@ enum Field {
     ErrorClass,
     Class,
     State,
+    Group,
     Error,
     Status,
     Attempts,
@@ -171,6 +173,7 @@ impl Field {
             "error-class" => Self::ErrorClass,
             "class" => Self::Class,
             "state" => Self::State,
+            "group" => Self::Group,
             "error" => Self::Error,
             "status" => Self::Status,
             "attempts" => Self::Attempts,
@@ -199,6 +202,11 @@ impl Field {
             }
             Self::Class => Test::Class(named(words, "class", Class::ALL, Class::name)?),
             Self::State => Test::State(named(words, "state", LetterState::ALL, LetterState::name)?),
+            Self::Group => Test::Group(each(words, |word| {
+                word.text
+                    .parse()
+                    .or_else(|error: NoGroupId| wrong(word.column, format!("`{}`: {error}", word.text)))
+            })?),
             Self::Error => Test::Error(texts(words)),
             Self::Status => Test::Status(each(words, |word| number(word, "status", "status:503"))?),
             Self::Attempts => Test::Attempts(each(words, |word| number(word, "attempts", "attempts:>=3"))?),

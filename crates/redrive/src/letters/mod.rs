@@ -5,8 +5,11 @@ pub mod filter;
 mod filter_match;
 mod filter_parse;
 
+pub(crate) mod groups;
+
 pub mod select;
 
 pub use correlation::correlation_id;
 pub use filter::{Filter, FilterError};
+pub use filter_match::status_of;
 pub use select::{Page, SelectError, Selection};

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use redrive_core::Time;
 
 use super::filter::Filter;
+use super::groups;
 use crate::engine::letter::REPLAYS_MAX;
 use crate::engine::place::Place;
 use crate::engine::{Letter, LetterScan, LetterState};
@@ -147,12 +148,16 @@ impl Selection {
         let (now, limit) = (handle.now(), limit.clamp(1, PAGE_MAX));
         let mut part = Part { kept: Vec::new(), next: after, scanned: 0 };
         let mut bytes = 0;
+        // Open letters are found by their group without a look at the others.
+        let group =
+            self.filter.as_ref().filter(|_| self.state == Some(LetterState::Open)).and_then(Filter::group);
         while part.kept.len() < limit && (part.scanned as usize) < SCAN_MAX && bytes < PAGE_BYTES {
             // No more than the page still holds, so that none is looked at in vain.
             let wanted = READ_MAX.min(limit - part.kept.len());
-            let scan = match ids {
-                Some(ids) => next_of(handle, ids, part.next).await?,
-                None => handle.scan_letters(self.state, part.next, wanted, LOOK_MAX).await?,
+            let scan = match (ids, group) {
+                (Some(ids), _) => next_of(handle, ids, part.next).await?,
+                (None, Some(group)) => groups::letters(handle, group, part.next, wanted).await?,
+                (None, None) => handle.scan_letters(self.state, part.next, wanted, LOOK_MAX).await?,
             };
             part.scanned += scan.scanned;
             part.next = scan.next;

@@ -36,6 +36,7 @@ fn letter(error: &str, class: Class) -> Letter {
         message,
         meta: Meta { attempts: 3, replays: 1, ..Meta::default() },
         history: History::default().with(&attempt),
+        group: crate::engine::Grouping::default().of(Reason::MaxRetries, Some(&attempt)),
     }
 }
 
@@ -191,6 +192,7 @@ fn any_test() -> impl Strategy<Value = Test> {
         list(prop::sample::select(vec![Family::Transient, Family::Permanent])).prop_map(Test::ErrorClass),
         list(prop::sample::select(Class::ALL.to_vec())).prop_map(Test::Class),
         list(prop::sample::select(LetterState::ALL.to_vec())).prop_map(Test::State),
+        list((0u64..1 << 40).prop_map(GroupId::from_number)).prop_map(Test::Group),
         text().prop_map(Test::Error),
         numbers().prop_map(Test::Status),
         numbers().prop_map(Test::Attempts),

@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use redrive_core::Time;
 use redrive_core::breaker::BreakerState;
+use redrive_core::{GroupId, Time};
 use tokio::sync::oneshot;
 
 use super::steer::{self, Found, Part, Steer, Steered};
 use super::wake::Wake;
 use crate::dispatch::{BreakerAnswer, BreakerOrder};
 use crate::engine::{
-    Counts, Engine, EngineError, KeyLine, Letter, LetterChange, LetterScan, LetterStanding, LetterState,
-    MessageState, PendingAt, PendingScan, ReplayAnswer, ReplayJob,
+    Counts, Engine, EngineError, GroupMark, GroupMarks, GroupSummary, KeyLine, Letter, LetterChange,
+    LetterScan, LetterStanding, LetterState, MessageState, PendingAt, PendingScan, ReplayAnswer, ReplayJob,
+    groups,
 };
 
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
@@ -43,6 +44,21 @@ pub(crate) enum Command {
     LettersOf {
         id: String,
         reply: Reply<Option<Vec<u64>>>,
+    },
+    Groups {
+        kept: GroupMarks,
+        samples: bool,
+        reply: Reply<Vec<GroupSummary>>,
+    },
+    GroupLetters {
+        group: GroupId,
+        after: Option<u64>,
+        limit: usize,
+        reply: Reply<LetterScan>,
+    },
+    MarkGroup {
+        mark: GroupMark,
+        reply: Reply<()>,
     },
     Message {
         id: String,
@@ -122,6 +138,13 @@ impl Command {
                 reply.send(engine.scan_letters(state, after, limit, look_max)).is_err()
             }
             Self::LettersOf { id, reply } => reply.send(engine.letters_of(&id)).is_err(),
+            Self::Groups { kept, samples, reply } => {
+                reply.send(groups::list::list(engine, &kept, samples, now)).is_err()
+            }
+            Self::GroupLetters { group, after, limit, reply } => {
+                reply.send(groups::list::letters(engine, group, after, limit)).is_err()
+            }
+            Self::MarkGroup { mark, reply } => reply.send(engine.mark_group(&mark)).is_err(),
             Self::Message { id, reply } => reply.send(engine.message(&id, now)).is_err(),
             Self::KeyLine { key, reply } => reply.send(engine.key_line(&key)).is_err(),
             Self::Pending { part: Part::Waiting(state), after, limit, look_max, reply } => {

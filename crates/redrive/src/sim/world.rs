@@ -77,7 +77,7 @@ impl World {
         let downstream = Downstream::new(Rng::new(rng.draw()));
         let policy: Arc<Policy> = Arc::clone(&plan.policy);
         Self {
-            engine: Memory::new(plan.store),
+            engine: Memory::new(plan.store.clone()),
             machine: Machine::protected(policy, plan.concurrency, &plan.protection),
             alone: None,
             killed: false,

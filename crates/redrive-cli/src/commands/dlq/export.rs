@@ -20,6 +20,9 @@ pub struct Args {
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = selection::expression)]
     pub filter: Option<String>,
+    /// Letters of this group, as `dlq groups` prints it
+    #[arg(long, value_name = "GROUP", value_parser = super::groups::group)]
+    pub group: Option<redrive::GroupId>,
     /// Letters that died since: 1h ago, or an instant in RFC 3339
     #[arg(long, value_name = "AGE|TIME")]
     pub since: Option<String>,
@@ -32,7 +35,7 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     let pointers = redact::pointers(&args.redact)?;
     let since = args.since.as_deref().map(|since| selection::moment(since, session.now())).transpose()?;
     let mut query = PageQuery {
-        filter: args.filter.clone(),
+        filter: super::groups::with_filter(args.filter.as_deref(), args.group),
         state: State::meant(args.state, args.filter.as_deref()).query(),
         since,
         payload: true,

@@ -1,5 +1,6 @@
 //! `redrive dlq inspect`: a table of letters.
 
+use redrive::GroupId;
 use redrive::letters::Filter;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -26,6 +27,9 @@ pub struct Args {
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = selection::expression)]
     pub filter: Option<String>,
+    /// Letters of this group, as `dlq groups` prints it
+    #[arg(long, value_name = "GROUP", value_parser = super::groups::group)]
+    pub group: Option<GroupId>,
     /// Letters in this state; open ones unless given, or those that the filter names
     #[arg(long, value_enum)]
     pub state: Option<State>,
@@ -71,8 +75,12 @@ impl State {
 pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let since = args.since.as_deref().map(|since| selection::moment(since, session.now())).transpose()?;
     let state = State::meant(args.state, args.filter.as_deref());
-    let mut query =
-        PageQuery { filter: args.filter.clone(), state: state.query(), since, ..PageQuery::default() };
+    let mut query = PageQuery {
+        filter: super::groups::with_filter(args.filter.as_deref(), args.group),
+        state: state.query(),
+        since,
+        ..PageQuery::default()
+    };
     let mut letters: Vec<Value> = Vec::new();
     // A page may be short, or empty, and still not be the last: the processor looks through a bounded number of
     // letters for each.

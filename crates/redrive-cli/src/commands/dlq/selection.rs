@@ -1,6 +1,6 @@
-//! Which letters a command is about: `--filter`, `--ids`, `--since`, `--all`.
+//! Which letters a command is about: `--group`, `--filter`, `--ids`, `--since`, `--all`.
 
-use redrive::Time;
+use redrive::{GroupId, Time};
 use serde_json::{Map, Value, json};
 
 use crate::exit::Failed;
@@ -15,6 +15,9 @@ pub struct Selection {
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = expression, help_heading = HEADING)]
     pub filter: Option<String>,
+    /// Open letters of a group, as `dlq groups` prints it
+    #[arg(long, value_name = "GROUP", value_parser = super::groups::group, help_heading = HEADING)]
+    pub group: Option<GroupId>,
     /// Letter or message ids
     #[arg(long, value_name = "IDS", value_delimiter = ',', help_heading = HEADING)]
     pub ids: Vec<String>,
@@ -38,7 +41,7 @@ impl Selection {
         if !ids.is_empty() {
             fields.insert("ids".into(), json!(ids));
         }
-        if let Some(filter) = self.filter.as_deref().map(str::trim).filter(|filter| !filter.is_empty()) {
+        if let Some(filter) = super::groups::with_filter(self.filter.as_deref(), self.group) {
             fields.insert("filter".into(), json!(filter));
         }
         if let Some(since) = &self.since {
@@ -46,14 +49,14 @@ impl Selection {
         }
         match (self.all, fields.is_empty()) {
             (false, true) => Err(Failed::usage(format!("{verb} needs to be told which letters"))
-                .hint("give --filter EXPR, --ids a,b, --since 1h or --all")),
+                .hint("give --group, --filter EXPR, --ids a,b, --since 1h or --all")),
             (true, false) => {
                 Err(Failed::usage("--all and another selection contradict each other")
                     .hint("give one of them"))
             }
             (true, true) => Ok(Map::from_iter([("all".to_owned(), Value::Bool(true))])),
             (false, false) if !ids.is_empty() && fields.len() > 1 => {
-                Err(Failed::usage("--ids stands alone, without --filter and --since")
+                Err(Failed::usage("--ids stands alone, without --group, --filter and --since")
                     .hint("give the ids, or what they have in common"))
             }
             (false, false) => Ok(fields),
@@ -102,7 +105,7 @@ mod tests {
             let failed = empty.fields("replay", NOW).unwrap_err();
             assert_eq!(
                 failed.to_string(),
-                "replay needs to be told which letters\n  give --filter EXPR, --ids a,b, --since 1h or --all"
+                "replay needs to be told which letters\n  give --group, --filter EXPR, --ids a,b, --since 1h or --all"
             );
             assert_eq!(failed.exit.code(), 2);
         }

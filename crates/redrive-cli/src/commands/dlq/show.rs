@@ -1,8 +1,12 @@
 //! `redrive dlq show`: one letter with all of its story.
 
+use redrive::GroupId;
+use serde::Deserialize as _;
+use serde_json::Value;
+
 use super::redact;
-use crate::client::Session;
 use crate::client::answers::{AttemptView, Instant, LetterView, Payload};
+use crate::client::{PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, bytes, count, instant, safe};
 
@@ -15,20 +19,59 @@ const ATTEMPTS_SHOWN: usize = 20;
 pub struct Args {
     /// The pipeline
     pub pipeline: String,
-    /// The letter (orders/17, or 17) or the message's id
+    /// The letter (orders/17, or 17), the message's id, or a group, whose oldest letters are shown
     pub letter: String,
+    /// Of a group: at most this many letters
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub limit: u32,
     /// Show the whole payload, however long
     #[arg(long)]
     pub full: bool,
 }
 
 pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    if let Ok(group) = args.letter.parse::<GroupId>() {
+        let letters = of_group(args, group, session).await?;
+        // A message may be called like a group.
+        if !letters.is_empty() {
+            return show_all(letters, args, session, out);
+        }
+    }
     let mut answer = session.api.letter(&args.pipeline, &args.letter).await?;
     if out.is_json() {
         redact::hide_secret_headers(&mut answer.json);
         out.json(&answer.json)?;
     } else {
         for line in lines(&answer.view, args.full) {
+            out.line(&line)?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+async fn of_group(args: &Args, group: GroupId, session: &Session) -> Result<Vec<Value>, Failed> {
+    let query = PageQuery {
+        filter: Some(format!("group:{group}")),
+        state: Some("open".to_owned()),
+        payload: true,
+        limit: args.limit,
+        ..PageQuery::default()
+    };
+    Ok(session.api.letters(&args.pipeline, &query).await?.view.letters)
+}
+
+fn show_all(letters: Vec<Value>, args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    for (at, mut letter) in letters.into_iter().enumerate() {
+        if out.is_json() {
+            redact::hide_secret_headers(&mut letter);
+            out.json(&letter)?;
+            continue;
+        }
+        if at > 0 {
+            out.line("")?;
+        }
+        let letter = LetterView::deserialize(&letter).map_err(|error| session.strange(&error))?;
+        for line in lines(&letter, args.full) {
             out.line(&line)?;
         }
     }
@@ -52,6 +95,11 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
             letter.class.as_deref().unwrap_or("-"),
             letter.state,
             count(letter.replays)
+        ),
+        format!(
+            "group    {}   {}",
+            letter.group.as_deref().unwrap_or("-"),
+            safe::line(letter.group_error.as_deref().unwrap_or(""))
         ),
     ];
     if letter.crashes > 0 {

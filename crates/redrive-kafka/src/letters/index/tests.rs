@@ -64,6 +64,7 @@ fn live(
                 place,
                 at: place.offset() as u64,
                 reason: Reason::MaxRetries,
+                group: GroupId::from_number(1 + number % 3),
                 dead_at: Time::from_millis(u64::from(generation)),
                 job: jobs.last().copied(),
                 cut: false,
@@ -181,7 +182,20 @@ proptest! {
                 }
             }
             prop_assert_eq!(index.counts, counted);
-            prop_assert_eq!(index.oldest_open().is_some(), counted.open > 0);
+            let open = |(number, state, generation, ..): &(u64, LetterState, u32, Vec<u64>, DlqPosition)| {
+                (*state == LetterState::Open).then_some((*number, Time::from_millis(u64::from(*generation))))
+            };
+            let mut expected = OpenGroups::default();
+            for (number, dead_at) in told.truth.iter().filter_map(open) {
+                expected.enter(GroupId::from_number(1 + number % 3), dead_at, number);
+            }
+            let bare = |groups: &OpenGroups| {
+                let mut figures = groups.figures(Time::ZERO);
+                figures.iter_mut().for_each(|figures| figures.per_minute = 0);
+                figures
+            };
+            prop_assert_eq!(bare(index.groups()), bare(&expected));
+            prop_assert_eq!(index.groups().oldest(), expected.oldest());
         }
     }
 }
@@ -192,6 +206,7 @@ fn parked(generation: u32, offset: i64) -> LetterRecord {
         place: DlqPosition::new(0, offset),
         at: offset as u64,
         reason: Reason::Permanent,
+        group: GroupId::from_number(7),
         dead_at: Time::from_millis(offset as u64),
         job: None,
         cut: false,
@@ -211,7 +226,7 @@ fn a_state_without_a_record_is_kept_but_not_shown() {
 }
 
 #[test]
-fn the_oldest_open_letter_is_found_also_behind_many_closed_ones() {
+fn the_oldest_letter_is_the_one_that_died_first_among_those_that_are_open() {
     let mut index = Index::default();
     let discarded = StateRecord { generation: 0, is: LetterState::Discarded, jobs: vec![], at: Time::ZERO };
     for number in 0..1_000 {
@@ -220,10 +235,12 @@ fn the_oldest_open_letter_is_found_also_behind_many_closed_ones() {
             index.state_is(number, &discarded);
         }
     }
-    let looks = (0..8).find_map(|_| index.oldest_open());
-    assert_eq!(looks, Some(Time::from_millis(900)));
+    assert_eq!(index.groups().oldest(), Some(Time::from_millis(900)));
     index.state_is(3, &StateRecord { is: LetterState::Open, ..discarded });
-    assert_eq!(index.oldest_open(), Some(Time::from_millis(3)));
+    assert_eq!(index.groups().oldest(), Some(Time::from_millis(3)));
+    // One with a low number that died late, as after a replay.
+    index.parked(3, &parked(1, 5_000), LearnedFrom::Topic);
+    assert_eq!(index.groups().oldest(), Some(Time::from_millis(900)));
 }
 
 /// `cargo test -p redrive-kafka --release --lib letters::index -- --ignored --nocapture` prints what a letter costs.

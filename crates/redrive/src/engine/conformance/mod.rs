@@ -12,7 +12,7 @@
 //! - `model`: all messages, and what an engine's answers say about them
 //! - `order`: which message of a key may start
 //! - `bounds`: what counts and `next_due` may say
-//! - `suite`, `settling`, `operator`, `steering`, `lookup`: carry commands out and compare; `finish` drives everything to its end
+//! - `suite`, `settling`, `operator`, `groups`, `steering`, `lookup`: carry commands out and compare; `finish` drives everything to its end
 //! - `report`: runs seeds, shrinks a failure and says how to repeat it
 
 mod check;
@@ -25,6 +25,7 @@ mod model;
 mod order;
 
 mod finish;
+mod groups;
 mod lookup;
 mod operator;
 mod report;

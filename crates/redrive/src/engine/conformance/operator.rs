@@ -39,6 +39,9 @@ impl Suite {
         }
         self.scan(state, page, &shown)?;
         self.letters_by_id(&shown)?;
+        if state.is_none_or(|state| state == LetterState::Open) {
+            self.groups(&shown)?;
+        }
         for (seq, tracked) in &mut self.model.messages {
             let listed = shown.binary_search_by_key(seq, |letter| letter.id).is_ok();
             let before = tracked.clone();

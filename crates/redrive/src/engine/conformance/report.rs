@@ -9,6 +9,7 @@ use super::check::Violation;
 use super::command::Command;
 use super::rng::Rng;
 use super::suite::Suite;
+use crate::engine::groups::Grouping;
 use crate::engine::seam::{AfterDead, Execution, LastEnd, Ordering, StoreOptions};
 
 /// A run that broke a promise, with all that is needed to see it again.
@@ -45,10 +46,11 @@ pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
         // Where nobody is suspected, everything else is as it was.
         execution: if seed % 4 == 3 { Execution::Elsewhere } else { Execution::InProcess },
         last_end: LastEnd::Unknown,
+        grouping: Grouping::default(),
     };
     let commands: Vec<Command> = (0..steps).map(|_| Command::draw(&mut rng)).collect();
-    run_commands(open, options, &commands).map_err(|violation| {
-        let (commands, violation) = shrink(open, options, commands, violation);
+    run_commands(open, options.clone(), &commands).map_err(|violation| {
+        let (commands, violation) = shrink(open, options.clone(), commands, violation);
         Failure { seed, options, commands, violation }
     })
 }
@@ -56,7 +58,7 @@ pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
 /// Runs exactly these commands and then drives everything to its end.
 pub fn run_commands(open: Open<'_>, options: StoreOptions, commands: &[Command]) -> Result<(), Violation> {
     let carry_out = || {
-        let harness = open(options);
+        let harness = open(options.clone());
         let options = harness.options(options);
         let mut suite = Suite::new(harness, options);
         commands.iter().try_for_each(|command| suite.step(command))?;
@@ -86,7 +88,7 @@ fn shrink(
             tries -= 1;
             let mut fewer = commands.clone();
             fewer.drain(from..(from + part).min(commands.len()));
-            match run_commands(open, options, &fewer) {
+            match run_commands(open, options.clone(), &fewer) {
                 Err(found) => {
                     commands = fewer;
                     violation = found;

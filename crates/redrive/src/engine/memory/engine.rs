@@ -5,10 +5,11 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redrive_core::Time;
+use redrive_core::{GroupId, Time};
 use tokio::sync::oneshot;
 
 use super::inner::{Entry, Inner, State};
+use crate::engine::groups::GroupFigures;
 use crate::engine::ingest::{Ingest, IngestAnswer, NewMessage};
 use crate::engine::key_line::KeyLine;
 use crate::engine::letter::{
@@ -149,10 +150,10 @@ impl Engine for Memory {
         let waits = |entry: &&Entry| !matches!(entry.state, State::Letter | State::Done);
         // Numbers are given in the order of acceptance.
         let pending = inner.entries.values().find(waits).map(|entry| entry.meta.created);
-        let open = inner.letters.values().find(|letter| letter.state == LetterState::Open);
+        let open = inner.letters.values().filter(|letter| letter.state == LetterState::Open);
         Ok(Oldest {
             pending: pending.filter(|created| *created > Time::ZERO),
-            letter: open.map(|letter| letter.dead_at),
+            letter: open.map(|letter| letter.dead_at).min(),
         })
     }
 
@@ -205,6 +206,23 @@ impl Engine for Memory {
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
         Ok(self.lock().letter(id))
+    }
+
+    fn groups(&mut self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
+        Ok(self.lock().open_groups().figures(now))
+    }
+
+    fn letters_in_group(
+        &mut self,
+        group: GroupId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<u64>, EngineError> {
+        Ok(self.lock().open_groups().letters(group, after, limit))
+    }
+
+    fn open_since(&mut self, group: GroupId, since: Time, max: u64) -> Result<u64, EngineError> {
+        Ok(self.lock().open_groups().open_since(group, since, max))
     }
 
     fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redrive_core::{Message, Meta, Reason, Time};
+use redrive_core::{Fingerprint, Message, Meta, Reason, Time};
 
 use crate::engine::history::History;
 use crate::engine::ingest::{Accepted, NewMessage};
@@ -46,6 +46,7 @@ pub(super) struct LetterEntry {
     pub(super) job: Option<u64>,
     /// Every job it went through: the last one alone would let an older job that is resumed take it a second time.
     pub(super) jobs: BTreeSet<u64>,
+    pub(super) group: Fingerprint,
 }
 
 #[derive(Default)]
@@ -339,9 +340,11 @@ impl Inner {
                 let entry = self.entry(seq);
                 entry.meta = meta;
                 entry.state = State::Letter;
+                let last = entry.history.attempts().pop();
+                let group = self.options.grouping.of(reason, last.as_ref());
                 let before = self.letters.remove(&seq);
                 let (job, jobs) = before.map(|letter| (letter.job, letter.jobs)).unwrap_or_default();
-                let letter = LetterEntry { state: LetterState::Open, reason, dead_at: at, job, jobs };
+                let letter = LetterEntry { state: LetterState::Open, reason, dead_at: at, job, jobs, group };
                 self.letters.insert(seq, letter);
                 self.leave_line(seq);
             }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use redrive_core::Time;
 
 use super::inner::{Inner, State};
+use crate::engine::groups::OpenGroups;
 use crate::engine::key_line::{KeyLine, WAITING_MAX};
 use crate::engine::letter::{Letter, LetterStanding, LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
 use crate::engine::message_state::{MessagePhase, MessageState};
@@ -48,7 +49,18 @@ impl Inner {
             message: entry.message.clone(),
             meta: entry.meta,
             history: entry.history.clone(),
+            group: letter.group.clone(),
         })
+    }
+
+    /// Counted anew whenever somebody asks: this engine is plain before it is fast.
+    pub(super) fn open_groups(&self) -> OpenGroups {
+        let mut groups = OpenGroups::default();
+        let open = self.letters.iter().filter(|(_, letter)| letter.state == LetterState::Open);
+        for (seq, letter) in open {
+            groups.enter(letter.group.group, letter.dead_at, *seq);
+        }
+        groups
     }
 
     pub(super) fn message(&self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {

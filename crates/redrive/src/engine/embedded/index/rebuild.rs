@@ -28,7 +28,7 @@ impl<D: Disk, S: IndexTables> Rebuilder<D, S> {
     pub(crate) fn rebuild(&self, to: u64) -> Result<(Arc<S>, u64), EngineError> {
         let tables = (self.open)(true)?;
         let start = self.journal.start();
-        let mut book = Book::new(self.options, self.seed, Arc::clone(&tables), self.tuning.near_max);
+        let mut book = Book::new(self.options.clone(), self.seed, Arc::clone(&tables), self.tuning.near_max);
         book.begin_at(start);
         fold_letters(&mut book, &self.letters)?;
         let folded = fold_journal(&mut book, &self.journal, (start, to), true, &self.tuning)?;

@@ -24,10 +24,14 @@ pub enum Space {
     Places,
     /// Letters by the hash of their message's id, then by number.
     LetterIds,
+    /// Open letters by group, then by number.
+    GroupLetters,
+    /// Open letters by group, then by the time of their death.
+    GroupTimes,
 }
 
 impl Space {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Meta,
         Self::Delay,
         Self::Lines,
@@ -36,6 +40,8 @@ impl Space {
         Self::Ids,
         Self::Places,
         Self::LetterIds,
+        Self::GroupLetters,
+        Self::GroupTimes,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -48,6 +54,8 @@ impl Space {
             Self::Ids => "ids",
             Self::Places => "places",
             Self::LetterIds => "letter_ids",
+            Self::GroupLetters => "group_letters",
+            Self::GroupTimes => "group_times",
         }
     }
 }
@@ -146,6 +154,17 @@ impl Cell for (u64, u64) {
     }
     fn read(raw: &[u8]) -> Option<Self> {
         Some((u64::read(raw.get(..8)?)?, u64::read(raw.get(8..)?)?))
+    }
+}
+
+impl Cell for (u64, u64, u64) {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+        self.1.write(out);
+        self.2.write(out);
+    }
+    fn read(raw: &[u8]) -> Option<Self> {
+        Some((u64::read(raw.get(..8)?)?, u64::read(raw.get(8..16)?)?, u64::read(raw.get(16..)?)?))
     }
 }
 
@@ -291,6 +310,8 @@ pub struct LetterSlot {
     pub key: Option<u64>,
     /// The hash of its message's id, under which it is in [`Space::LetterIds`].
     pub id_hash: u64,
+    /// The group it is counted in while it is open, or was counted in last.
+    pub group: u64,
 }
 
 impl Cell for LetterSlot {
@@ -303,6 +324,7 @@ impl Cell for LetterSlot {
         out.push(u8::from(self.key.is_some()));
         self.key.unwrap_or(0).write(out);
         self.id_hash.write(out);
+        self.group.write(out);
         for job in &self.jobs {
             job.write(out);
         }
@@ -317,7 +339,8 @@ impl Cell for LetterSlot {
             replays: number(22)? as u32,
             key: Some(number(31)?).filter(|_| raw[30] != 0),
             id_hash: number(39)?,
-            jobs: raw.get(47..)?.chunks_exact(8).map(u64::read).collect::<Option<_>>()?,
+            group: number(47)?,
+            jobs: raw.get(55..)?.chunks_exact(8).map(u64::read).collect::<Option<_>>()?,
         })
     }
 }
@@ -408,6 +431,7 @@ mod tests {
             jobs: vec![3, 4],
             key: Some(u64::MAX),
             id_hash: 5,
+            group: 6,
         };
         for slot in [slot.clone(), LetterSlot { key: None, jobs: Vec::new(), ..slot }] {
             assert_eq!(LetterSlot::read(&slot.bytes()), Some(slot));

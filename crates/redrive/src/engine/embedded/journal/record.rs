@@ -1,8 +1,10 @@
 //! What the journal's frames say. Every departure from a state is a record, so that everything follows from the journal.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use redrive_core::{Meta, Reason, Time};
+use redrive_core::{Fingerprint, GroupId, Meta, Reason, Time};
 
+use crate::engine::groups::Grouping;
+use crate::engine::history::History;
 use crate::engine::letter::LetterState;
 
 /// Kinds of frames on disk. Never renumber; a new kind is a new format version.
@@ -95,19 +97,37 @@ pub struct Stored {
     pub moved_from: u64,
     pub meta: Meta,
     pub history: Bytes,
+    /// The group of a letter; none of those that an older program wrote has one.
+    pub group: Option<Fingerprint>,
     pub wire: Bytes,
 }
+
+/// Marks in the byte that says whether there is a key.
+const HAS_KEY: u8 = 1;
+const HAS_GROUP: u8 = 2;
 
 impl Stored {
     const FIXED_BYTES: usize = 118;
 
     pub fn len_hint(&self) -> usize {
-        Self::FIXED_BYTES + self.jobs.len() * 8 + self.history.len() + self.wire.len()
+        let group = self.group.as_ref().map_or(0, |group| GROUP_FIXED_BYTES + group.title.len());
+        Self::FIXED_BYTES + self.jobs.len() * 8 + self.history.len() + group + self.wire.len()
+    }
+
+    /// The group of a letter: the one it was stored with, if it was.
+    pub fn fingerprint(&self, grouping: &Grouping, reason: Reason) -> Fingerprint {
+        match &self.group {
+            Some(group) => group.clone(),
+            None => grouping.of_ungrouped(reason, &History::from_raw(self.history.clone())),
+        }
     }
 
     pub fn write(&self, buf: &mut BytesMut) {
         put_was(buf, self.was);
-        put_key(buf, self.key);
+        let has_key = if self.key.is_some() { HAS_KEY } else { 0 };
+        let has_group = if self.group.is_some() { HAS_GROUP } else { 0 };
+        buf.put_u8(has_key | has_group);
+        buf.put_u64_le(self.key.unwrap_or(0));
         buf.put_u64_le(self.due.unwrap_or(NONE));
         let waits = if self.meta.deferred { DEFERRED } else { 0 };
         buf.put_u8(self.reason.map_or(waits, Reason::code));
@@ -119,6 +139,9 @@ impl Stored {
         buf.put_u32_le(self.history.len() as u32);
         put_seqs(buf, &self.jobs);
         buf.put_slice(&self.history);
+        if let Some(group) = &self.group {
+            put_group(buf, group);
+        }
         buf.put_slice(&self.wire);
     }
 
@@ -127,7 +150,8 @@ impl Stored {
             return None;
         }
         let was = get_was(&mut body)?;
-        let key = get_key(&mut body);
+        let (has, key) = (body.get_u8(), body.get_u64_le());
+        let key = (has & HAS_KEY != 0).then_some(key);
         let due = some(body.get_u64_le());
         let reason = body.get_u8();
         let (deferred, reason) = (reason == DEFERRED, Reason::from_code(reason));
@@ -142,7 +166,21 @@ impl Stored {
         }
         let jobs = get_seqs(&body.split_to(jobs)).collect();
         let history = body.split_to(history);
-        Some(Self { was, key, due, jobs, reason, state, dead_at, moved_from, meta, history, wire: body })
+        let group = if has & HAS_GROUP == 0 { None } else { Some(get_group(&mut body)?) };
+        Some(Self {
+            was,
+            key,
+            due,
+            jobs,
+            reason,
+            state,
+            dead_at,
+            moved_from,
+            meta,
+            history,
+            group,
+            wire: body,
+        })
     }
 }
 
@@ -360,6 +398,31 @@ fn put_key(buf: &mut BytesMut, key: Option<u64>) {
 fn get_key(raw: &mut impl Buf) -> Option<u64> {
     let (has, hash) = (raw.get_u8(), raw.get_u64_le());
     (has != 0).then_some(hash)
+}
+
+/// Version, group and the length of its title.
+const GROUP_FIXED_BYTES: usize = 1 + 8 + 2;
+
+fn put_group(buf: &mut BytesMut, group: &Fingerprint) {
+    // No title comes near it; see `fingerprint::TITLE_BYTES_MAX`.
+    let title = group.title.as_bytes();
+    let title = &title[..title.len().min(usize::from(u16::MAX))];
+    buf.put_u8(group.version);
+    buf.put_u64_le(group.group.number());
+    buf.put_u16_le(title.len() as u16);
+    buf.put_slice(title);
+}
+
+fn get_group(body: &mut Bytes) -> Option<Fingerprint> {
+    if body.len() < GROUP_FIXED_BYTES {
+        return None;
+    }
+    let (version, group, len) = (body.get_u8(), body.get_u64_le(), usize::from(body.get_u16_le()));
+    if body.len() < len {
+        return None;
+    }
+    let title = String::from_utf8_lossy(&body.split_to(len)).into_owned();
+    Some(Fingerprint { version, group: GroupId::from_number(group), title })
 }
 
 fn put_meta(buf: &mut BytesMut, meta: &Meta) {

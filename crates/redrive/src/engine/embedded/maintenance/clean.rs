@@ -120,6 +120,7 @@ impl<D: Disk, S: IndexTables> Cleaner<D, S> {
             moved_from: frame.position,
             meta,
             history: bytes::Bytes::new(),
+            group: None,
             wire: body.wire,
         };
         self.carry(frame, stored, kept)

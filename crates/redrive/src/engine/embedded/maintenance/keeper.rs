@@ -112,6 +112,8 @@ pub fn write_checkpoint<S: IndexTables>(tables: &S, frozen: &Frozen) -> Result<(
     collect(&mut writes, Space::Doors, &frozen.letters.blocking);
     collect(&mut writes, Space::Letters, &frozen.letters.slots);
     collect(&mut writes, Space::LetterIds, &frozen.letters.by_id);
+    collect(&mut writes, Space::GroupLetters, &frozen.letters.groups.letters);
+    collect(&mut writes, Space::GroupTimes, &frozen.letters.groups.times);
     collect(&mut writes, Space::Ids, &frozen.ids);
     collect(&mut writes, Space::Places, &frozen.places);
     writes.push((Space::Meta, META_KEY.bytes(), Some(frozen.meta.bytes())));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redrive_core::{Message, Time};
 
+use super::groups::LetterGroups;
 use super::letters::{LetterChanges, LetterCounts, LetterIndex};
 use super::lines::{LineKey, Lines};
 use super::live::Live;
@@ -18,6 +19,7 @@ use crate::engine::embedded::index::tables::{
     Cell, IdSlot, IndexError, IndexTables, LetterSlot, LineSlot, Patience, Pointer, Reading, Space, Table,
     WaitPlace, Write,
 };
+use crate::engine::groups::GroupFigures;
 use crate::engine::overlay::{Changes, Overlay};
 use crate::engine::seam::{AfterDead, Ordering, StoreOptions};
 
@@ -102,8 +104,8 @@ pub(crate) fn position_of(writes: &[Write]) -> Option<u64> {
 pub const META_KEY: u64 = 0;
 /// Raised whenever the tables or the entry mean something else: an index of another version is built anew from the
 /// journal.
-const META_VERSION: u64 = 6;
-const META_FIXED: usize = 16;
+const META_VERSION: u64 = 7;
+const META_FIXED: usize = 17;
 /// Replay jobs that are remembered per letter; more happen only by force.
 pub const JOBS_MAX: usize = 64;
 
@@ -155,6 +157,9 @@ impl<S: IndexTables> Book<S> {
         }
         let runs_end = META_FIXED + meta[15] as usize * 2;
         let runs = meta.get(META_FIXED..runs_end).ok_or_else(damaged)?;
+        let groups_end = runs_end + meta[16] as usize * 2;
+        let groups = meta.get(runs_end..groups_end).ok_or_else(damaged)?;
+        let groups = LetterGroups::counted(groups.chunks_exact(2).map(|group| (group[0], group[1])));
         let mut departed = CompletionSet::starting_at(meta[3]);
         for run in runs.chunks_exact(2) {
             for number in run[0]..run[0].saturating_add(run[1]) {
@@ -169,9 +174,9 @@ impl<S: IndexTables> Book<S> {
         book.blocked = meta[7];
         book.held = meta[8];
         let [open, replaying, succeeded, discarded] = [meta[9], meta[10], meta[11], meta[12]];
-        book.letters = LetterIndex::counted(LetterCounts { open, replaying, succeeded, discarded });
+        book.letters = LetterIndex::counted(LetterCounts { open, replaying, succeeded, discarded }, groups);
         book.latest = meta[14];
-        book.live = Live::from_numbers(&meta[runs_end..]);
+        book.live = Live::from_numbers(&meta[groups_end..]);
         Ok(Some(Loaded { book, ready_at: meta[4], ready_seq: meta[5] }))
     }
 
@@ -183,8 +188,11 @@ impl<S: IndexTables> Book<S> {
         let LetterCounts { open, replaying, succeeded, discarded } = self.letters.counts();
         let letters = [open, replaying, succeeded, discarded];
         meta.extend([self.delay.len(), self.blocked, self.held].into_iter().chain(letters));
-        meta.extend([u64::from(self.options.dedup.is_some()), self.latest, runs.len() as u64]);
+        let groups = self.letters.groups().open();
+        let dedup = u64::from(self.options.dedup.is_some());
+        meta.extend([dedup, self.latest, runs.len() as u64, groups.len() as u64]);
         meta.extend(runs.into_iter().flat_map(|(first, count)| [first, count]));
+        meta.extend(groups.flat_map(|(group, open)| [group, open]));
         meta.extend(self.live.numbers());
         Frozen {
             delay: self.delay.freeze(),
@@ -234,7 +242,14 @@ impl<S: IndexTables> Book<S> {
 
     /// When the oldest open letter died, as far as a short search finds out.
     pub fn oldest_letter(&mut self) -> Result<Option<Time>, IndexError> {
-        self.letters.search_oldest(Reading { tables: &*self.tables, patience: Patience::Ask })
+        let reading = Reading { tables: &*self.tables, patience: Patience::Ask };
+        self.letters.groups_mut().search_oldest(reading)
+    }
+
+    /// The groups that have open letters.
+    pub fn group_figures(&mut self, now: Time) -> Result<Vec<GroupFigures>, IndexError> {
+        let reading = Reading { tables: &*self.tables, patience: Patience::Ask };
+        self.letters.groups_mut().figures(now, reading)
     }
 
     pub fn letters(&self) -> &LetterIndex {

@@ -313,15 +313,17 @@ impl<S: IndexTables> Book<S> {
     }
 
     fn put_letter(&mut self, seq: u64, stored: &Stored, state: LetterState, pointer: Pointer) {
+        let reason = stored.reason.unwrap_or(Reason::Corrupt);
         let slot = LetterSlot {
             pointer,
             state,
-            reason: stored.reason.unwrap_or(Reason::Corrupt),
+            reason,
             dead_at: Time::from_millis(stored.dead_at),
             replays: stored.meta.replays,
             jobs: stored.jobs.clone(),
             key: stored.key,
             id_hash: self.id_hash_of(&stored.wire),
+            group: stored.fingerprint(&self.options.grouping, reason).group.number(),
         };
         self.live.add(pointer);
         self.letters.insert(seq, slot);

@@ -1,9 +1,9 @@
-//! The dead letters that follow from the journal: by number, by the id of their message, and by the key they block.
+//! The dead letters that follow from the journal: by number, by the id of their message, by the key they block, and by
+//! group.
 
 use std::sync::Arc;
 
-use redrive_core::Time;
-
+use super::groups::{GroupChanges, LetterGroups};
 use crate::engine::embedded::index::tables::{IndexError, IndexTables, LetterSlot, Pointer, Reading, Space};
 use crate::engine::letter::LetterState;
 use crate::engine::overlay::{Changes, Overlay};
@@ -12,9 +12,6 @@ use crate::engine::overlay::{Changes, Overlay};
 pub type BlockKey = (u64, u64);
 /// Hash of the message's id, letter number.
 pub type LetterIdKey = (u64, u64);
-
-/// Letters that are looked at in one step of the search for the first open one.
-const SEARCH_STEP: usize = 256;
 
 /// How many letters there are in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,12 +42,13 @@ impl LetterCounts {
     }
 }
 
-/// Changes of the three letter tables, for a checkpoint.
+/// Changes of the letter tables, for a checkpoint.
 #[derive(Debug, Clone)]
 pub struct LetterChanges {
     pub slots: Arc<Changes<u64, LetterSlot>>,
     pub by_id: Arc<Changes<LetterIdKey, ()>>,
     pub blocking: Arc<Changes<BlockKey, ()>>,
+    pub groups: GroupChanges,
 }
 
 /// All letters. Only the fold of the journal changes it.
@@ -60,15 +58,23 @@ pub struct LetterIndex {
     by_id: Overlay<LetterIdKey, ()>,
     /// Open letters with a key.
     blocking: Overlay<BlockKey, ()>,
+    groups: LetterGroups,
     counts: LetterCounts,
-    /// No open letter has a lower number, as far as the search for the oldest has come.
-    oldest_open: u64,
 }
 
 impl LetterIndex {
     /// Letters that are in the tables already.
-    pub(super) fn counted(counts: LetterCounts) -> Self {
-        Self { counts, ..Self::default() }
+    pub(super) fn counted(counts: LetterCounts, groups: LetterGroups) -> Self {
+        Self { counts, groups, ..Self::default() }
+    }
+
+    /// The open letters by group.
+    pub fn groups(&self) -> &LetterGroups {
+        &self.groups
+    }
+
+    pub(super) fn groups_mut(&mut self) -> &mut LetterGroups {
+        &mut self.groups
     }
 
     pub fn counts(&self) -> LetterCounts {
@@ -137,44 +143,30 @@ impl LetterIndex {
         Ok(found.into_iter().map(|(key, ())| key).collect())
     }
 
-    /// When the oldest open letter died. Continues where the last search ended: closed letters below that stay closed, or
-    /// move the mark back.
-    pub fn search_oldest<S: IndexTables>(
-        &mut self,
-        from: Reading<'_, S>,
-    ) -> Result<Option<Time>, IndexError> {
-        if self.counts.open == 0 {
-            return Ok(None);
-        }
-        let slots = match self.range(self.oldest_open, SEARCH_STEP, from) {
-            // Nobody has to know it just now.
-            Err(IndexError::Rebuilding) => return Ok(None),
-            slots => slots?,
-        };
-        let open = slots.iter().find(|(_, slot)| slot.state == LetterState::Open);
-        if let Some(reached) = open.or(slots.last()).map(|(seq, _)| *seq) {
-            self.oldest_open = reached;
-        }
-        Ok(open.map(|(_, slot)| slot.dead_at))
-    }
-
     /// Changes that wait to be handed over.
     pub fn changes(&self) -> usize {
-        self.blocking.len() + self.slots.len() + self.by_id.len()
+        self.blocking.len() + self.slots.len() + self.by_id.len() + self.groups.changes()
     }
 
     pub(super) fn freeze(&mut self) -> LetterChanges {
         let (slots, by_id) = (self.slots.freeze(), self.by_id.freeze());
-        LetterChanges { slots, by_id, blocking: self.blocking.freeze() }
+        LetterChanges { slots, by_id, blocking: self.blocking.freeze(), groups: self.groups.freeze() }
     }
 
     pub(super) fn thaw(&mut self) -> LetterChanges {
-        LetterChanges { slots: self.slots.thaw(), by_id: self.by_id.thaw(), blocking: self.blocking.thaw() }
+        LetterChanges {
+            slots: self.slots.thaw(),
+            by_id: self.by_id.thaw(),
+            blocking: self.blocking.thaw(),
+            groups: self.groups.thaw(),
+        }
     }
 
-    pub(super) fn insert(&mut self, seq: u64, slot: LetterSlot) {
+    pub(super) fn insert(&mut self, seq: u64, mut slot: LetterSlot) {
         self.counts.add(slot.state);
-        self.oldest_open = self.oldest_open.min(seq);
+        if slot.state == LetterState::Open {
+            slot.group = self.groups.enter(slot.group, slot.dead_at, seq);
+        }
         if let Some(hash) = slot.key
             && slot.state == LetterState::Open
         {
@@ -192,6 +184,7 @@ impl LetterIndex {
     ) -> Result<Option<Pointer>, IndexError> {
         let Some(before) = self.get(seq, from)? else { return Ok(None) };
         self.counts.sub(before.state);
+        self.leave_group(seq, &before);
         self.by_id.remove(&(before.id_hash, seq));
         Ok(Some(before.pointer))
     }
@@ -204,12 +197,19 @@ impl LetterIndex {
     ) -> Result<Option<Pointer>, IndexError> {
         let Some(slot) = self.get(seq, from)? else { return Ok(None) };
         self.counts.sub(slot.state);
+        self.leave_group(seq, &slot);
         if let Some(hash) = slot.key {
             self.blocking.remove(&(hash, seq));
         }
         self.by_id.remove(&(slot.id_hash, seq));
         self.slots.remove(&seq);
         Ok(Some(slot.pointer))
+    }
+
+    fn leave_group(&mut self, seq: u64, slot: &LetterSlot) {
+        if slot.state == LetterState::Open {
+            self.groups.leave(slot.group, slot.dead_at, seq);
+        }
     }
 
     pub(super) fn set_state<S: IndexTables>(
@@ -221,7 +221,10 @@ impl LetterIndex {
         let Some(mut slot) = self.get(seq, from)? else { return Ok(()) };
         self.counts.sub(slot.state);
         self.counts.add(state);
-        self.oldest_open = self.oldest_open.min(seq);
+        self.leave_group(seq, &slot);
+        if state == LetterState::Open {
+            slot.group = self.groups.enter(slot.group, slot.dead_at, seq);
+        }
         if let Some(hash) = slot.key {
             match (slot.state, state) {
                 (LetterState::Open, LetterState::Open) => {}
@@ -265,7 +268,7 @@ impl LetterIndex {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::Reason;
+    use redrive_core::{Reason, Time};
 
     use super::*;
     use crate::engine::embedded::disk::sim::SimDisk;
@@ -281,6 +284,7 @@ mod tests {
             jobs: Vec::new(),
             key,
             id_hash: 77,
+            group: 5,
         }
     }
 
@@ -314,15 +318,23 @@ mod tests {
     }
 
     #[test]
-    fn the_search_for_the_oldest_goes_back_when_an_earlier_letter_opens_again() {
+    fn the_oldest_letter_is_the_one_that_died_first_whatever_its_number() {
         let tables = SortedRuns::anew(SimDisk::new(), 0, 1).unwrap();
         let reading = Reading::patiently(&tables);
         let mut letters = LetterIndex::default();
+        let oldest = |letters: &mut LetterIndex| letters.groups_mut().search_oldest(reading).unwrap();
         letters.insert(3, slot(LetterState::Discarded, None, 30));
         letters.insert(7, slot(LetterState::Open, None, 70));
-        assert_eq!(letters.search_oldest(reading).unwrap(), Some(Time::from_millis(70)));
+        // It was replayed and died again.
+        letters.insert(5, slot(LetterState::Open, None, 500));
+        assert_eq!(oldest(&mut letters), Some(Time::from_millis(70)));
         letters.set_state(3, LetterState::Open, reading).unwrap();
-        assert_eq!(letters.search_oldest(reading).unwrap(), Some(Time::from_millis(30)));
+        assert_eq!(oldest(&mut letters), Some(Time::from_millis(30)));
+        letters.set_state(3, LetterState::Discarded, reading).unwrap();
+        letters.set_state(7, LetterState::Replaying, reading).unwrap();
+        assert_eq!(oldest(&mut letters), Some(Time::from_millis(500)));
+        letters.remove(5, reading).unwrap();
+        assert_eq!(oldest(&mut letters), None);
         assert_eq!(letters.with_id_hash(77, 9, reading).unwrap(), [3, 7]);
     }
 }

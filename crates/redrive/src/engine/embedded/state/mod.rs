@@ -2,6 +2,7 @@
 
 pub mod book;
 mod fold;
+pub mod groups;
 pub mod letters;
 pub mod lines;
 pub mod live;

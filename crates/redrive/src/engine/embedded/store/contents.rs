@@ -1,7 +1,7 @@
 //! Reads the content of messages and letters from both logs.
 
 use bytes::Bytes;
-use redrive_core::{Message, Meta, Reason};
+use redrive_core::{Fingerprint, GroupId, Message, Meta, Reason};
 
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{LetterSlot, Pointer};
@@ -10,6 +10,7 @@ use crate::engine::embedded::journal::log::ReadError;
 use crate::engine::embedded::journal::reader::Reader;
 use crate::engine::embedded::journal::record::{AcceptedBody, Stored, kind};
 use crate::engine::embedded::write::writer::LETTER_LOG;
+use crate::engine::groups::Grouping;
 use crate::engine::history::History;
 use crate::engine::letter::Letter;
 use crate::engine::seam::EngineError;
@@ -85,19 +86,27 @@ impl<D: Disk> Contents<D> {
         }
     }
 
-    pub(crate) fn letter(&self, seq: u64, slot: &LetterSlot) -> Result<Letter, EngineError> {
+    pub(crate) fn letter(
+        &self,
+        seq: u64,
+        slot: &LetterSlot,
+        grouping: &Grouping,
+    ) -> Result<Letter, EngineError> {
         let stored = self.stored_letter(slot)?;
         let content = stored.and_then(|stored| {
+            let group = stored.fingerprint(grouping, slot.reason);
             let message = Message::from_wire(stored.wire).ok()?;
-            Some((message, stored.meta, History::from_raw(stored.history)))
+            Some((message, stored.meta, History::from_raw(stored.history), group))
         });
         let damaged = content.is_none();
-        let (message, meta, history) = match content {
+        let reason = if damaged { Reason::Corrupt } else { slot.reason };
+        let (message, meta, history, group) = match content {
             Some(content) => content,
-            None => (damaged_message(seq)?, Meta::default(), History::default()),
+            None => (damaged_message(seq)?, Meta::default(), History::default(), grouping.of(reason, None)),
         };
         let meta = Meta { replays: slot.replays, ..meta };
-        let reason = if damaged { Reason::Corrupt } else { slot.reason };
+        // It is counted in the group that the index says.
+        let group = Fingerprint { group: GroupId::from_number(slot.group), ..group };
         Ok(Letter {
             id: seq,
             state: slot.state,
@@ -107,6 +116,7 @@ impl<D: Disk> Contents<D> {
             message,
             meta,
             history,
+            group,
         })
     }
 

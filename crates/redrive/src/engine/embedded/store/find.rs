@@ -24,7 +24,7 @@ const LETTERS_OF_ID_MAX: usize = 1_000;
 /// Answers questions about a store. It reads everything and changes nothing.
 #[derive(Debug)]
 pub(crate) struct Lookup<'a, D: Disk, S> {
-    pub(crate) options: StoreOptions,
+    pub(crate) options: &'a StoreOptions,
     pub(crate) tuning: Tuning,
     pub(crate) book: &'a Book<Healing<S>>,
     pub(crate) contents: &'a Contents<D>,
@@ -90,7 +90,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
             return Ok(Some(MessageState { due, ..told(phase, content) }));
         }
         if let Some(letter) = &letter {
-            let shown = self.contents.letter(seq, letter)?;
+            let shown = self.contents.letter(seq, letter, &self.options.grouping)?;
             let state = MessageState::new(id, letter.state.into());
             return Ok(Some(with_letter(state.told(&shown.meta, &shown.history))));
         }
@@ -131,7 +131,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
             scan.scanned += 1;
             scan.next = Some(seq);
             if state.is_none_or(|state| state == slot.state) {
-                let letter = self.contents.letter(seq, &slot)?;
+                let letter = self.contents.letter(seq, &slot, &self.options.grouping)?;
                 bytes += letter.size();
                 scan.letters.push(letter);
             }

@@ -34,7 +34,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         if let Some(letter) = letters.first().filter(|letter| first.is_none_or(|first| **letter < first))
             && let Some(slot) = self.book.asked_letter(*letter)?
         {
-            let shown = self.contents.letter(*letter, &slot)?;
+            let shown = self.contents.letter(*letter, &slot, &self.options.grouping)?;
             let head = MessageState::new(shown.message.id(), MessagePhase::Dead);
             let head = MessageState {
                 letter: Some(*letter),

@@ -97,13 +97,14 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         (tables?, book, (ready_at, Some(ready_seq)))
     } else {
         let tables = Arc::new(Healing::new(open_index(true)?));
-        let book = Book::new(*options, seed, Arc::clone(&tables), tuning.near_max);
+        let book = Book::new(options.clone(), seed, Arc::clone(&tables), tuning.near_max);
         (tables, book, (start, None))
     };
     let anew = from.1.is_none();
-    let (options, tuning, open) = (*options, *tuning, Arc::clone(open_index));
+    let (options, tuning, open) = (options.clone(), *tuning, Arc::clone(open_index));
     let (reader, letter_reader) = (journal.reader(), letters.reader());
-    let rebuilder = Rebuilder { journal: reader, letters: letter_reader, options, tuning, seed, open };
+    let rebuilder =
+        Rebuilder { journal: reader, letters: letter_reader, options: options.clone(), tuning, seed, open };
     tables.repair_with(book.position(), Box::new(move |to| rebuilder.rebuild(to)));
     let cleaner = Cleaner {
         tables: Arc::clone(&tables),
@@ -210,7 +211,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         journal,
         letters,
         tables,
-        dedup: options.dedup,
+        dedup: store.options.dedup,
         recent,
         next_seq: store.book.next_seq(),
         reserve_bytes: tuning.reserve_bytes,
@@ -218,7 +219,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     };
     store.hands = Hands::Own(Box::new(writer), keeper);
     let in_line = !store.book.lines().range(&(0, 0), 1, &store.book.table(Space::Lines))?.is_empty();
-    if in_line && options.ordering == crate::engine::seam::Ordering::None {
+    if in_line && store.options.ordering == crate::engine::seam::Ordering::None {
         // Whoever waits behind a key would wait for ever, for nobody would move the line on.
         return Err(EngineError::Version(
             "messages wait behind their keys, but the pipeline is opened with ordering = none; \
@@ -246,7 +247,7 @@ fn load<D: Disk, S: IndexTables>(
 ) -> (Opened<S>, Option<Loaded<Healing<S>>>) {
     let opened = open_index(false).map(|tables| Arc::new(Healing::new(tables)));
     let book = opened.as_ref().map_err(IndexError::clone).and_then(|tables| {
-        let book = Book::load(location.options, seed, Arc::clone(tables), location.tuning.near_max)?;
+        let book = Book::load(location.options.clone(), seed, Arc::clone(tables), location.tuning.near_max)?;
         if book.is_none() && !tables.range(Space::Meta, &[], None, 1)?.is_empty() {
             return Err(IndexError::Damaged("its meta entry is missing".into()));
         }

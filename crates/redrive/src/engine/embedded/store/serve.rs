@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use redrive_core::Time;
+use redrive_core::{GroupId, Time};
 
 use super::contents::Content;
 use super::find::Lookup;
@@ -16,6 +16,7 @@ use crate::engine::embedded::journal::record::{LetterChanged, Stored, Was};
 use crate::engine::embedded::state::book::JOBS_MAX;
 use crate::engine::embedded::write::command::Command;
 use crate::engine::embedded::write::ingest::StoreIngest;
+use crate::engine::groups::GroupFigures;
 use crate::engine::ingest::Ingest;
 use crate::engine::key_line::KeyLine;
 use crate::engine::letter::{
@@ -157,6 +158,27 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         Ok(Oldest { pending, letter: self.book.oldest_letter()? })
     }
 
+    fn groups(&mut self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
+        self.check()?;
+        Ok(self.book.group_figures(now)?)
+    }
+
+    fn letters_in_group(
+        &mut self,
+        group: GroupId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<u64>, EngineError> {
+        self.check()?;
+        let Some(first) = after.map_or(Some(0), |after| after.checked_add(1)) else { return Ok(Vec::new()) };
+        Ok(self.book.letters().groups().letters_from(group, first, limit, self.book.asked())?)
+    }
+
+    fn open_since(&mut self, group: GroupId, since: Time, max: u64) -> Result<u64, EngineError> {
+        self.check()?;
+        Ok(self.book.letters().groups().open_since(group, since, max, self.book.asked())?)
+    }
+
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {
         Some(Arc::new(StoreIngest { commands: Arc::clone(&self.commands), notes: Arc::clone(&self.notes) }))
     }
@@ -178,7 +200,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
             let Some(last) = slots.last().map(|(seq, _)| *seq) else { break };
             for (seq, slot) in slots {
                 if found.len() < limit && state.is_none_or(|state| state == slot.state) {
-                    found.push(self.contents.letter(seq, &slot)?);
+                    found.push(self.contents.letter(seq, &slot, &self.options.grouping)?);
                 }
             }
             let Some(next) = last.checked_add(1) else { break };
@@ -199,7 +221,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
         match self.book.asked_letter(id)? {
-            Some(slot) => self.contents.letter(id, &slot).map(Some),
+            Some(slot) => self.contents.letter(id, &slot, &self.options.grouping).map(Some),
             None => Ok(None),
         }
     }
@@ -354,7 +376,7 @@ fn refusal(slot: &LetterSlot, job: &ReplayJob) -> Option<ReplayAnswer> {
 impl<D: Disk, S: IndexTables> Store<D, S> {
     fn lookup(&self) -> Lookup<'_, D, S> {
         Lookup {
-            options: self.options,
+            options: &self.options,
             tuning: self.tuning,
             book: &self.book,
             contents: &self.contents,
@@ -398,6 +420,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             due: Some(job.due.as_millis()),
             jobs: slot.jobs.iter().skip(forgotten).copied().chain([job.id]).collect(),
             meta: stored.meta.replayed(),
+            group: None,
             ..stored
         }))
     }

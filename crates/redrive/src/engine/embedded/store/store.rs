@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use redrive_core::Time;
+use redrive_core::{Fingerprint, Time};
 
 use super::contents::Contents;
 use super::in_flight::{Goes, Held, InFlight};
@@ -28,7 +28,8 @@ use crate::engine::embedded::tuning::Tuning;
 use crate::engine::embedded::write::command::{Closing, Command, Note};
 use crate::engine::embedded::write::mailbox::Mailbox;
 use crate::engine::embedded::write::writer::Writer;
-use crate::engine::seam::{EngineError, Settlement, StoreOptions, Ticket, Verdict};
+use crate::engine::history::Attempt;
+use crate::engine::seam::{Delivery, EngineError, Settlement, StoreOptions, Ticket, Verdict};
 
 type Wake = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
 
@@ -215,11 +216,24 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                 let dies_again = delivery.meta.replays > 0 && matches!(verdict, Verdict::Dead { .. });
                 let letter = if dies_again { self.book.letter(receipt.seq)? } else { None };
                 let jobs = letter.map(|letter| letter.jobs).unwrap_or_default();
-                closings.push(Closing { delivery, verdict, attempt, was, key, jobs });
+                let group = self.group_of(&delivery, &verdict, attempt.as_ref());
+                closings.push(Closing { delivery, verdict, attempt, was, key, jobs, group });
             }
         }
         self.post(Command::Settle { ticket, done, closings });
         Ok(ticket)
+    }
+
+    /// The group of a message that dies.
+    fn group_of(
+        &self,
+        delivery: &Delivery,
+        verdict: &Verdict,
+        attempt: Option<&Attempt>,
+    ) -> Option<Fingerprint> {
+        let Verdict::Dead { reason, .. } = *verdict else { return None };
+        let before = if attempt.is_none() { delivery.history.attempts().pop() } else { None };
+        Some(self.options.grouping.of(reason, attempt.or(before.as_ref())))
     }
 
     /// Waits until a ticket is durable.

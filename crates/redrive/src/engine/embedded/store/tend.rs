@@ -249,6 +249,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         lines.extend(doors.iter().map(|entry| format!("door {entry:?}")));
         let letters = book.letters().range(0, all, reading)?;
         lines.extend(letters.iter().map(|entry| format!("letter {entry:?}")));
+        lines.extend(book.letters().groups().dump(reading)?);
         let ids = book.letters().all_ids(all, reading)?;
         lines.extend(ids.iter().map(|entry| format!("letter id {entry:?}")));
         let places = book.places().range(&0, all, &book.table(Space::Places))?;

@@ -1,7 +1,7 @@
 //! What is asked of the writer, and what comes back to the thread that owns the store.
 
 use bytes::Bytes;
-use redrive_core::Time;
+use redrive_core::{Fingerprint, Time};
 use tokio::sync::oneshot;
 
 use super::mailbox::Mailbox;
@@ -23,6 +23,8 @@ pub struct Closing {
     pub key: Option<u64>,
     /// For a letter that dies again: the replay jobs it went through.
     pub jobs: Vec<u64>,
+    /// For a letter.
+    pub group: Option<Fingerprint>,
 }
 
 /// Everything that is written to the journal.

@@ -360,7 +360,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
     }
     let mut ended = Vec::new();
     for closing in closings {
-        let Closing { delivery, verdict, attempt, was, key, jobs } = closing;
+        let Closing { delivery, verdict, attempt, was, key, jobs, group } = closing;
         let seq = delivery.receipt.seq;
         let history = match &attempt {
             Some(attempt) => delivery.history.with(attempt),
@@ -377,6 +377,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
             moved_from: 0,
             meta,
             history: history.raw().clone(),
+            group: None,
             wire: delivery.message.wire().clone(),
         };
         match verdict {
@@ -386,7 +387,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
                 push_stored(batch, kind::WAITING, seq, &waiting);
             }
             Verdict::Dead { reason, meta, at } => {
-                let dead = Stored { reason: Some(reason), dead_at: at.as_millis(), ..stored(meta) };
+                let dead = Stored { reason: Some(reason), dead_at: at.as_millis(), group, ..stored(meta) };
                 push_stored(batch, kind::DEAD, seq, &dead);
             }
             Verdict::Release => {}

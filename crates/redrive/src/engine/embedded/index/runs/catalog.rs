@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::section::Section;
 use crate::engine::embedded::index::tables::Space;
 
-const MAGIC: &[u8; 16] = b"redrive index 1\n";
+const MAGIC: &[u8; 16] = b"redrive index 2\n";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {

@@ -12,10 +12,12 @@ pub(super) fn catalog_name(number: u64) -> String {
     format!("{CATALOG}{number:016x}")
 }
 
-/// What filters and look-ups go by. Lines and doors are asked for by the first half of their keys.
+/// What filters and look-ups go by. Tables with keys of two parts are asked for by the first of them.
 pub(super) fn hash_of(space: Space, key: &[u8], seed: u64) -> u64 {
     let part = match space {
-        Space::Lines | Space::Doors | Space::LetterIds => key.get(..8).unwrap_or(key),
+        Space::Lines | Space::Doors | Space::LetterIds | Space::GroupLetters | Space::GroupTimes => {
+            key.get(..8).unwrap_or(key)
+        }
         _ => key,
     };
     xxhash_rust::xxh3::xxh3_64_with_seed(part, seed)

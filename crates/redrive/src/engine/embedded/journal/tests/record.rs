@@ -28,6 +28,7 @@ fn full() -> Stored {
         moved_from: 18,
         meta,
         history: Bytes::from_static(b"story"),
+        group: Some(Fingerprint { version: 1, group: GroupId::from_number(19), title: "503 <n>".to_owned() }),
         wire: Bytes::from_static(b"message"),
     }
 }
@@ -49,6 +50,7 @@ fn every_field_of_a_stored_message_comes_back() {
         reason: None,
         state: None,
         meta: Meta::default(),
+        group: None,
         ..full()
     };
     for stored in [full(), bare] {

@@ -1,0 +1,227 @@
+//! `redrive dlq groups`: letters by what they died of, and what was decided about each group.
+
+use redrive::GroupId;
+use serde_json::{Map, Value, json};
+
+use crate::client::Session;
+use crate::client::answers::GroupView;
+use crate::exit::{Exit, Failed};
+use crate::output::{Align, Output, Table, age, count, instant, safe};
+
+/// How much of an error a table shows.
+const ERROR_CHARS: usize = 100;
+const DECISION: &str = "Decision (about one group)";
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The pipeline
+    pub pipeline: String,
+    /// One group: what its letters have in common, and a few of them
+    #[arg(value_parser = group)]
+    pub group: Option<GroupId>,
+    /// List also groups that are acknowledged, snoozed or resolved
+    #[arg(long, conflicts_with = "group")]
+    pub all: bool,
+    /// Somebody works on it
+    #[arg(long, requires = "group", help_heading = DECISION)]
+    pub acknowledge: bool,
+    /// It is fixed; letters that come from now on make it regressed
+    #[arg(long, requires = "group", conflicts_with = "acknowledge", help_heading = DECISION)]
+    pub resolve: bool,
+    /// Quiet for so long, or until an instant in RFC 3339
+    #[arg(long, value_name = "SPAN|TIME", requires = "group", conflicts_with_all = ["acknowledge", "resolve"], help_heading = DECISION)]
+    pub snooze: Option<String>,
+    /// Quiet until so many more letters are open
+    #[arg(long, value_name = "LETTERS", requires = "group", conflicts_with_all = ["acknowledge", "resolve"], help_heading = DECISION)]
+    pub snooze_more: Option<u64>,
+    /// As if nothing had been decided
+    #[arg(long, requires = "group", conflicts_with_all = ["acknowledge", "resolve", "snooze", "snooze_more"], help_heading = DECISION)]
+    pub reopen: bool,
+    /// A note for the others; an empty one takes it away
+    #[arg(long, value_name = "TEXT", requires = "group", help_heading = DECISION)]
+    pub note: Option<String>,
+}
+
+/// A group as `dlq groups` prints it.
+pub fn group(text: &str) -> Result<GroupId, String> {
+    text.parse().map_err(|error: redrive_core::fingerprint::group_id::NoGroupId| error.to_string())
+}
+
+pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    match args.group {
+        None => list(args, session, out).await,
+        Some(group) => match decision(args) {
+            None => show(args, group, session, out).await,
+            Some(decision) => decide(args, group, decision?, session, out).await,
+        },
+    }
+}
+
+async fn list(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let answer = session.api.groups(&args.pipeline).await?;
+    if out.is_json() {
+        out.json(&answer.json)?;
+        return Ok(Exit::Ok);
+    }
+    let (all, now) = (answer.view, session.now());
+    let is_shown = |group: &&GroupView| args.all || matches!(group.state.as_str(), "open" | "regressed");
+    let shown: Vec<&GroupView> = all.groups.iter().filter(is_shown).collect();
+    if !shown.is_empty() {
+        let mut table = Table::new([
+            ("GROUP", Align::Left),
+            ("OPEN", Align::Right),
+            ("RATE/MIN", Align::Right),
+            ("OLDEST", Align::Left),
+            ("STATE", Align::Left),
+            ("CLASS", Align::Left),
+            ("REASON", Align::Left),
+            ("ERROR (normalised)", Align::Left),
+        ]);
+        for group in &shown {
+            table.row([
+                group.id.clone(),
+                count(group.open),
+                count(group.per_minute),
+                group.oldest.map_or_else(|| "-".to_owned(), |at| age::since(now, at.0)),
+                group.state.clone(),
+                group.class.clone().unwrap_or_else(|| "-".to_owned()),
+                group.reason.clone().unwrap_or_else(|| "-".to_owned()),
+                safe::short(&group.error, ERROR_CHARS),
+            ]);
+        }
+        out.table(&table)?;
+    }
+    let groups = all.groups.iter().filter(|group| group.open > 0).count() as u64;
+    let hidden = all.groups.len() - shown.len();
+    let more = if hidden == 0 {
+        String::new()
+    } else {
+        format!("   {} acknowledged, snoozed or resolved: --all", count(hidden as u64))
+    };
+    out.line(&match all.open {
+        0 if hidden == 0 => "no open letters".to_owned(),
+        open => format!("   {} open in {}{more}", count(open), plural(groups, "group")),
+    })?;
+    Ok(Exit::Ok)
+}
+
+fn plural(number: u64, what: &str) -> String {
+    format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+async fn show(args: &Args, group: GroupId, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let answer = session.api.group(&args.pipeline, group).await?;
+    if out.is_json() {
+        out.json(&answer.json)?;
+        return Ok(Exit::Ok);
+    }
+    for line in lines(&answer.view, session.now()) {
+        out.line(&line)?;
+    }
+    for letter in &answer.view.letters {
+        out.line(&format!(
+            "letter   {}   message {}   {}",
+            letter.id,
+            safe::short(&letter.message, 40),
+            safe::short(letter.error.as_deref().unwrap_or("-"), ERROR_CHARS)
+        ))?;
+    }
+    out.line(&format!(
+        "         all of them: redrive dlq inspect {0} --group {group}   replay: redrive dlq replay {0} --group {group}",
+        args.pipeline
+    ))?;
+    Ok(Exit::Ok)
+}
+
+/// What a group is, and why letters are in it.
+fn lines(group: &GroupView, now: redrive::Time) -> Vec<String> {
+    let mut lines = vec![
+        format!(
+            "group    {}   open {}   rate {}/min   oldest {}   state {}",
+            group.id,
+            count(group.open),
+            count(group.per_minute),
+            group.oldest.map_or_else(|| "-".to_owned(), |at| age::since(now, at.0)),
+            group.state
+        ),
+        format!("error    {}", safe::line(&group.error)),
+    ];
+    let why = [
+        ("class", group.class.clone()),
+        ("reason", group.reason.clone()),
+        ("status", group.status.map(|status| status.to_string())),
+        ("sink", group.sink.clone()),
+        ("fingerprint version", group.version.map(|version| version.to_string())),
+    ];
+    let why: Vec<String> =
+        why.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect();
+    if !why.is_empty() {
+        lines.push(format!("because  the same error as above, {}", why.join(", ")));
+    }
+    let until = group.until.map(|at| format!("until {}", instant::print(at.0)));
+    let more = group.more.map(|more| format!("until {} more letters are open", count(more)));
+    if let (Some(by), Some(at)) = (&group.by, group.at) {
+        let limits: Vec<String> = until.into_iter().chain(more).collect();
+        let limits = if limits.is_empty() { String::new() } else { format!("   {}", limits.join(" or ")) };
+        lines.push(format!("decided  by {} at {}{limits}", safe::line(by), instant::print(at.0)));
+    }
+    if let Some(note) = &group.note {
+        lines.push(format!("note     {}", safe::line(note)));
+    }
+    lines
+}
+
+/// The state that was asked for, if any was.
+fn decision(args: &Args) -> Option<Result<Map<String, Value>, Failed>> {
+    let snoozes = args.snooze.is_some() || args.snooze_more.is_some();
+    let state = match () {
+        () if args.acknowledge => "acknowledged",
+        () if args.resolve => "resolved",
+        () if snoozes => "snoozed",
+        () if args.reopen => "open",
+        () if args.note.is_some() => {
+            return Some(Err(Failed::usage("--note stands beside a decision")
+                .hint("give --acknowledge, --resolve, --snooze, --snooze-more or --reopen with it")));
+        }
+        () => return None,
+    };
+    let mut body = Map::from_iter([("state".to_owned(), json!(state))]);
+    if let Some(until) = &args.snooze {
+        body.insert("until".into(), json!(until));
+    }
+    if let Some(more) = args.snooze_more {
+        body.insert("more".into(), json!(more));
+    }
+    if let Some(note) = &args.note {
+        body.insert("note".into(), json!(note));
+    }
+    Some(Ok(body))
+}
+
+async fn decide(
+    args: &Args,
+    group: GroupId,
+    decision: Map<String, Value>,
+    session: &Session,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
+    let answer = session.api.mark_group(&args.pipeline, group, Value::Object(decision)).await?;
+    if out.is_json() {
+        out.json(&answer.json)?;
+        return Ok(Exit::Ok);
+    }
+    for line in lines(&answer.view, session.now()) {
+        out.line(&line)?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// A filter, and the group that was asked for beside it.
+pub fn with_filter(filter: Option<&str>, group: Option<GroupId>) -> Option<String> {
+    let filter = filter.map(str::trim).filter(|filter| !filter.is_empty());
+    match (filter, group) {
+        (Some(filter), Some(group)) => Some(format!("group:{group} {filter}")),
+        (None, Some(group)) => Some(format!("group:{group}")),
+        (filter, None) => filter.map(str::to_owned),
+    }
+}

@@ -1,0 +1,35 @@
+//! `redrive dlq` without anything else: how to work with dead letters, in the order of a working day.
+
+use crate::exit::{Exit, Failed};
+use crate::output::Output;
+
+const LESSON: &str = "\
+A dead letter is a message that Redrive gave up on. Nothing is lost: it is kept with every attempt, and nothing
+removes it unless you say so. With many of them, go from groups to decisions (`orders` is the pipeline):
+
+  redrive dlq groups orders                           what died of the same thing, and how many
+  redrive dlq groups orders g7k2m9x4q                 why these letters are one group, and a few of them
+  redrive dlq show orders g7k2m9x4q                   one of its letters: every attempt, payload, headers
+  redrive dlq inspect orders --group g7k2m9x4q        its letters in a table
+
+Fixed? Try a few before the rest, then put them all back, each once, at a pace your downstream can take:
+
+  redrive dlq replay orders --group g7k2m9x4q --dry-run
+  redrive dlq replay orders --group g7k2m9x4q --rate 20/s
+  redrive dlq groups orders g7k2m9x4q --resolve       new letters of this kind show up as regressed
+
+Not worth it? Close them; they can be taken back for thirty days:
+
+  redrive dlq discard orders --group g7k2m9x4q --reason \"customers deleted\"
+  redrive dlq undo orders d-9
+
+Not now?  redrive dlq groups orders g7k2m9x4q --snooze 2d --note \"ticket 881\"
+Elsewhere?  redrive dlq export orders --redact /card > letters.ndjson
+
+Every command takes --help. Which letters: --group, --ids, --since 1h, --all, or --filter
+'reason:max_retries status:503 age:>1h -tenant:acme payload.customer.id:42'.";
+
+pub fn run(out: &mut Output) -> Result<Exit, Failed> {
+    LESSON.lines().try_for_each(|line| out.line(line))?;
+    Ok(Exit::Ok)
+}

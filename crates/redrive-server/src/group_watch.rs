@@ -1,0 +1,118 @@
+//! Groups of dead letters as figures: how many are in which state, and how often a new one came or a resolved one came
+//! back. Looked at when somebody asks for metrics, and no more often than every few seconds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use redrive::GroupId;
+use redrive::engine::{GroupState, GroupSummary};
+
+use crate::service::Service;
+
+/// Asking for groups costs the dispatch thread a few look-ups for each of them.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Groups that are remembered as known.
+const KNOWN_MAX: usize = 10_000;
+
+/// The groups of one pipeline in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct GroupCounts {
+    /// By state, in the order of [`GroupState::ALL`].
+    pub by_state: [u64; GroupState::ALL.len()],
+    /// Groups that came up since the process began to look.
+    pub new: u64,
+    /// Resolved groups that came back since then.
+    pub regressed: u64,
+}
+
+/// What was seen of a pipeline's groups so far.
+#[derive(Debug, Default)]
+struct Tally {
+    looked: bool,
+    known: BTreeSet<GroupId>,
+    regressed: BTreeSet<GroupId>,
+    counts: GroupCounts,
+}
+
+impl Tally {
+    fn observe(&mut self, groups: impl IntoIterator<Item = (GroupId, GroupState)>) {
+        self.counts.by_state = Default::default();
+        let mut regressed = BTreeSet::new();
+        for (group, state) in groups {
+            let at = GroupState::ALL.iter().position(|of| *of == state).unwrap_or(0);
+            self.counts.by_state[at] += 1;
+            // Whoever was there before the first look is not new.
+            if !self.known.contains(&group) {
+                self.counts.new += u64::from(self.looked && state == GroupState::Open);
+                if self.known.len() < KNOWN_MAX {
+                    self.known.insert(group);
+                }
+            }
+            if state == GroupState::Regressed {
+                self.counts.regressed += u64::from(self.looked && !self.regressed.contains(&group));
+                regressed.insert(group);
+            }
+        }
+        self.regressed = regressed;
+        self.looked = true;
+    }
+}
+
+/// The latest figures of all pipelines.
+#[derive(Debug, Default)]
+pub struct GroupWatch {
+    tallies: Mutex<BTreeMap<String, Tally>>,
+    looked_at: tokio::sync::Mutex<Option<Instant>>,
+}
+
+impl GroupWatch {
+    /// Looks again if the last look is old enough. A pipeline that cannot answer keeps the figures it had.
+    pub async fn refresh(&self, service: &Service) {
+        let mut looked_at = self.looked_at.lock().await;
+        if looked_at.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        for served in &service.pipelines {
+            let condition = served.handle.figures().condition;
+            // While letters are being read, each group would look new.
+            if condition.letters_loading {
+                continue;
+            }
+            if let Ok(groups) = service.actions.group_states(&served.handle).await {
+                let states = groups.iter().map(|summary: &GroupSummary| (summary.group(), summary.state));
+                let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+                tallies.entry(served.handle.name().to_owned()).or_default().observe(states);
+            }
+        }
+        *looked_at = Some(Instant::now());
+    }
+
+    pub fn counts(&self, pipeline: &str) -> Option<GroupCounts> {
+        let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        tallies.get(pipeline).map(|tally| tally.counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_and_regressed_groups_are_counted_once_and_not_those_that_were_there() {
+        let group = GroupId::from_number;
+        let (open, back, done) = (GroupState::Open, GroupState::Regressed, GroupState::Resolved);
+        let mut tally = Tally::default();
+        tally.observe([(group(1), open), (group(2), back), (group(3), done)]);
+        assert_eq!((tally.counts.new, tally.counts.regressed), (0, 0));
+        for _ in 0..2 {
+            tally.observe([(group(1), open), (group(2), back), (group(3), back), (group(4), open)]);
+            assert_eq!((tally.counts.new, tally.counts.regressed), (1, 1));
+            assert_eq!(tally.counts.by_state, [2, 2, 0, 0, 0]);
+        }
+        // Gone and back again: known, and resolved in between.
+        tally.observe([(group(3), done)]);
+        tally.observe([(group(4), open), (group(3), back)]);
+        assert_eq!((tally.counts.new, tally.counts.regressed), (1, 2));
+    }
+}

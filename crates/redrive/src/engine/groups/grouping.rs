@@ -1,0 +1,69 @@
+//! The fingerprint of a letter, from what is stored of it.
+
+use std::sync::Arc;
+
+use redrive_core::fingerprint::{Cause, fingerprint};
+use redrive_core::{Fingerprint, GroupRules, Reason};
+
+use crate::engine::history::{Attempt, History};
+use crate::letters::status_of;
+
+/// How the letters of a pipeline are grouped.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Grouping {
+    /// The kind of sink, a part of each fingerprint.
+    pub sink: &'static str,
+    pub rules: Arc<GroupRules>,
+}
+
+impl Grouping {
+    /// The fingerprint of a message that dies for this reason, after this attempt if there was one.
+    pub fn of(&self, reason: Reason, last: Option<&Attempt>) -> Fingerprint {
+        fingerprint(&self.cause(reason, last), &self.rules)
+    }
+
+    /// The fingerprint of a letter that was stored without one, by a program that knew no groups: by the present version
+    /// and without rules, so that a change of the rules does not move it.
+    pub fn of_ungrouped(&self, reason: Reason, history: &History) -> Fingerprint {
+        let last = history.attempts().pop();
+        fingerprint(&self.cause(reason, last.as_ref()), &GroupRules::default())
+    }
+
+    fn cause<'a>(&self, reason: Reason, last: Option<&'a Attempt>) -> Cause<'a> {
+        Cause {
+            reason,
+            class: last.map(|last| last.class),
+            status: last.and_then(status_of),
+            error: last.map(|last| last.error.as_str()),
+            sink: self.sink,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::{Class, GroupRule, Time};
+
+    use super::*;
+
+    #[test]
+    fn a_letter_without_a_fingerprint_gets_that_of_one_without_rules() {
+        let attempt = Attempt {
+            number: 1,
+            at: Time::ZERO,
+            took_ms: 0,
+            class: Class::Permanent,
+            counted: true,
+            ambiguous: false,
+            error: "404 order 17".to_owned(),
+        };
+        let plain = Grouping { sink: "webhook", rules: Arc::default() };
+        let rules = Arc::new(GroupRules::new([GroupRule::new("order", "orders").unwrap()]));
+        let ruled = Grouping { rules, ..plain.clone() };
+        let history = History::default().with(&attempt);
+        let expected = plain.of(Reason::Permanent, Some(&attempt));
+        assert_eq!(expected.title, "404 order <n>");
+        assert_eq!(ruled.of_ungrouped(Reason::Permanent, &history), expected);
+        assert_eq!(ruled.of(Reason::Permanent, Some(&attempt)).title, "orders");
+    }
+}

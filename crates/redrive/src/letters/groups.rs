@@ -1,0 +1,31 @@
+//! Groups of a pipeline's letters, asked of whoever has its engine.
+
+use redrive_core::GroupId;
+
+use crate::engine::{GroupMark, GroupMarks, GroupSummary, LetterScan};
+use crate::handle::{HandleError, PipelineHandle};
+use crate::run::command::Command;
+
+/// All groups with an open letter or a decision. `kept` are the decisions where the engine does not keep them.
+pub(crate) async fn list(
+    handle: &PipelineHandle,
+    kept: GroupMarks,
+    samples: bool,
+) -> Result<Vec<GroupSummary>, HandleError> {
+    handle.ask_about_letters(|reply| Command::Groups { kept, samples, reply }).await
+}
+
+/// Up to `limit` open letters of a group, after the letter `after`.
+pub(crate) async fn letters(
+    handle: &PipelineHandle,
+    group: GroupId,
+    after: Option<u64>,
+    limit: usize,
+) -> Result<LetterScan, HandleError> {
+    handle.ask_about_letters(|reply| Command::GroupLetters { group, after, limit, reply }).await
+}
+
+/// Keeps a decision about a group, where the engine does.
+pub(crate) async fn mark(handle: &PipelineHandle, mark: GroupMark) -> Result<(), HandleError> {
+    handle.ask_about_letters(|reply| Command::MarkGroup { mark, reply }).await
+}

@@ -1,0 +1,183 @@
+//! Groups of dead letters: counted on a real disk over restarts, asked for by filter, and decided about.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redrive::actions::{ActionError, Actions};
+use redrive::engine::{GroupState, GroupSummary, Handling};
+use redrive::letters::{Filter, Selection};
+use redrive::{
+    Clock, Embedded, Failure, GroupId, GroupRule, LetterState, Message, Pipeline, PipelineHandle, Redrive,
+    VirtualClock,
+};
+use support::{guarded, message, quick, until};
+
+/// A pipeline on disk whose messages die of what their ids say: `t-…` of a timeout, `c-…` of a currency, others of a 404.
+struct Running {
+    handle: PipelineHandle,
+    stop: tokio::sync::oneshot::Sender<()>,
+    run: tokio::task::JoinHandle<()>,
+}
+
+fn failure(message: &Message) -> Failure {
+    let id = message.id();
+    match &id[..2] {
+        "t-" => Failure::transient(format!("timeout after {} ms calling pay.internal:8443", id.len() * 100)),
+        "c-" => Failure::permanent("422 field `currency` must be one of EUR, USD, GBP"),
+        _ => Failure::permanent(format!("404 customer {id} not found")),
+    }
+}
+
+async fn start(dir: &Path, clock: &Arc<VirtualClock>, rules: &[GroupRule], died: &Arc<AtomicU64>) -> Running {
+    let died = Arc::clone(died);
+    let handler = move |message: Message| {
+        died.fetch_add(1, Ordering::SeqCst);
+        async move { Err::<(), _>(failure(&message)) }
+    };
+    let pipeline = Pipeline::new("orders").policy(quick(0)).handler_fn(handler);
+    let pipeline = rules.iter().cloned().fold(pipeline, Pipeline::group);
+    let pipeline = pipeline.guard(redrive::GuardSettings::off()).breaker(redrive::BreakerSettings::off());
+    let engine = Embedded::open(dir).unwrap();
+    let redrive =
+        Redrive::builder().engine(engine).clock(Arc::clone(clock)).pipeline(pipeline).build().unwrap();
+    let handle = redrive.pipeline("orders").unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let run = tokio::spawn(async move {
+        redrive.run_until(async { drop(stopped.await) }).await.unwrap();
+    });
+    Running { handle, stop, run }
+}
+
+impl Running {
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        guarded(self.run).await.unwrap();
+    }
+
+    async fn kill(&self, ids: &[&str], open: u64) {
+        self.handle.ingest(ids.iter().map(|id| message(*id))).await.unwrap();
+        guarded(until(&self.handle, |counts| counts.letters_open == open)).await;
+    }
+}
+
+fn told(groups: &[GroupSummary]) -> Vec<(String, u64, GroupState)> {
+    groups.iter().map(|group| (group.title().to_owned(), group.figures.open, group.state)).collect()
+}
+
+async fn numbers(handle: &PipelineHandle, filter: &str) -> Vec<u64> {
+    let filter = Some(Filter::parse(filter).unwrap());
+    let selection = Selection { filter, state: Some(LetterState::Open), ..Selection::default() };
+    selection.freeze(handle).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_are_grouped_by_cause_and_counted_over_restarts_replays_and_discards() {
+    let dir = tempfile::tempdir().unwrap();
+    let (clock, died) = (Arc::new(VirtualClock::default()), Arc::new(AtomicU64::new(0)));
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    let running = start(dir.path(), &clock, &[], &died).await;
+    running.kill(&["t-1", "t-22", "t-333", "c-1", "c-2", "x-9"], 6).await;
+    let groups = actions.groups(&running.handle).await.unwrap();
+    let expected = [
+        ("timeout after <n> ms calling <host>".to_owned(), 3, GroupState::Open),
+        ("422 field `currency` must be one of <list>".to_owned(), 2, GroupState::Open),
+        ("404 customer <id> not found".to_owned(), 1, GroupState::Open),
+    ];
+    assert_eq!(told(&groups), expected);
+    assert_eq!(groups[0].figures.per_minute, 3);
+    assert_eq!(groups[0].sample.as_ref().map(|letter| letter.id), Some(0));
+    let timeouts = groups[0].group();
+    assert_eq!(numbers(&running.handle, &format!("group:{timeouts}")).await, [0, 1, 2]);
+    assert_eq!(numbers(&running.handle, &format!("-group:{timeouts}")).await, [3, 4, 5]);
+    assert_eq!(numbers(&running.handle, &format!("group:{timeouts} id:t-22")).await, [1]);
+
+    actions.discard(&running.handle, &[1, 3], "ops", "no").await.unwrap();
+    running.stop().await;
+    let running = start(dir.path(), &clock, &[], &died).await;
+    let groups = actions.groups(&running.handle).await.unwrap();
+    let open: Vec<u64> = groups.iter().map(|group| group.figures.open).collect();
+    assert_eq!(open, [2, 1, 1], "the same after a restart");
+    actions.undo(&running.handle, "d-1", "ops").await.unwrap();
+    assert_eq!(numbers(&running.handle, &format!("group:{timeouts}")).await, [0, 1, 2]);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resolved_group_regresses_and_decisions_survive_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (clock, died) = (Arc::new(VirtualClock::default()), Arc::new(AtomicU64::new(0)));
+    let running = start(dir.path(), &clock, &[], &died).await;
+    running.kill(&["t-1", "c-1", "x-9"], 3).await;
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    let by_title = |groups: &[GroupSummary], word: &str| {
+        groups
+            .iter()
+            .find(|group| group.title().contains(word))
+            .map(|group| (group.group(), group.state))
+            .unwrap()
+    };
+    let groups = actions.groups(&running.handle).await.unwrap();
+    let (timeouts, currency, gone) =
+        (by_title(&groups, "timeout").0, by_title(&groups, "currency").0, by_title(&groups, "404").0);
+    let handle = &running.handle;
+    let note = Some("ticket 881");
+    actions.mark_group(handle, timeouts, Handling::Resolved, note, "ops").await.unwrap();
+    let more = Handling::Snoozed { until: None, more: Some(2) };
+    actions.mark_group(handle, currency, more, None, "ops").await.unwrap();
+    let until =
+        Handling::Snoozed { until: Some(clock.now().plus(std::time::Duration::from_secs(60))), more: None };
+    actions.mark_group(handle, gone, until, None, "ops").await.unwrap();
+    let unknown = actions.mark_group(handle, GroupId::from_number(1), Handling::Resolved, None, "ops").await;
+    assert!(matches!(unknown, Err(ActionError::NoGroup { .. })));
+
+    let states =
+        |groups: &[GroupSummary]| ["timeout", "currency", "404"].map(|word| by_title(groups, word).1);
+    use GroupState::{Open, Regressed, Resolved, Snoozed};
+    assert_eq!(states(&actions.groups(handle).await.unwrap()), [Resolved, Snoozed, Snoozed]);
+    clock.advance(std::time::Duration::from_secs(1));
+    running.kill(&["t-2", "c-2"], 5).await;
+    assert_eq!(states(&actions.groups(handle).await.unwrap()), [Regressed, Snoozed, Snoozed]);
+    running.kill(&["c-3"], 6).await;
+    assert_eq!(states(&actions.groups(handle).await.unwrap()), [Regressed, Open, Snoozed]);
+    clock.advance(std::time::Duration::from_secs(60));
+    assert_eq!(states(&actions.groups(handle).await.unwrap()), [Regressed, Open, Open]);
+
+    running.stop().await;
+    drop(actions);
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    let running = start(dir.path(), &clock, &[], &died).await;
+    let groups = actions.groups(&running.handle).await.unwrap();
+    assert_eq!(states(&groups), [Regressed, Open, Open]);
+    let back = groups.iter().find(|group| group.group() == timeouts).unwrap();
+    assert_eq!(back.mark.as_ref().and_then(|mark| mark.note.as_deref()), note);
+    // A decision about it anew, and nothing that came before it counts; the note stays.
+    actions.mark_group(&running.handle, timeouts, Handling::Resolved, None, "ops").await.unwrap();
+    let groups = actions.groups(&running.handle).await.unwrap();
+    assert_eq!(states(&groups)[0], Resolved);
+    assert_eq!(
+        groups.iter().find(|group| group.group() == timeouts).unwrap().mark.as_ref().unwrap().note.as_deref(),
+        note
+    );
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_joins_new_letters_and_leaves_those_that_are_stored_where_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (clock, died) = (Arc::new(VirtualClock::default()), Arc::new(AtomicU64::new(0)));
+    let actions = Actions::open(None).unwrap();
+    let running = start(dir.path(), &clock, &[], &died).await;
+    running.kill(&["t-1", "x-9"], 2).await;
+    running.stop().await;
+    let rule = GroupRule::new("customer*not found", "unknown customers").unwrap();
+    let running = start(dir.path(), &clock, &[rule], &died).await;
+    running.kill(&["x-10", "x-11"], 4).await;
+    let groups = actions.groups(&running.handle).await.unwrap();
+    let titles: Vec<(&str, u64)> = groups.iter().map(|group| (group.title(), group.figures.open)).collect();
+    assert_eq!(titles[0], ("unknown customers", 2));
+    assert!(titles.contains(&("404 customer <id> not found", 1)), "{titles:?}");
+    running.stop().await;
+}
