@@ -31,7 +31,7 @@ impl KafkaHarness {
     fn open(&mut self) {
         // The one before has to be gone first.
         self.engine = None;
-        self.engine = Some(self.world.open_caught_up(self.options));
+        self.engine = Some(self.world.open_caught_up(self.options.clone()));
     }
 }
 

@@ -89,7 +89,7 @@ fn what_does_not_end_within_the_drain_is_delivered_again_and_its_key_counts_as_v
     world.cluster.member = None;
     world.produce(&of_key(0..2, "a"));
     let options = StoreOptions { drain: Some(Duration::from_secs(1)), ..ordered() };
-    let mut first = world.open_caught_up(options);
+    let mut first = world.open_caught_up(options.clone());
     let running = take(&mut first, at(0), 1);
     assert_eq!(first.counts().key_order_voided, 0);
     let mut second = world.open(options);

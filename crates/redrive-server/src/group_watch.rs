@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 
 use redrive::GroupId;
 use redrive::engine::{GroupState, GroupSummary};
+use tokio::time::timeout;
 
 use crate::service::Service;
 
 /// Asking for groups costs the dispatch thread a few look-ups for each of them.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// A pipeline that has not answered by then keeps the figures it had.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Groups that are remembered as known.
 const KNOWN_MAX: usize = 10_000;
 
@@ -79,7 +82,9 @@ impl GroupWatch {
             if condition.letters_loading {
                 continue;
             }
-            if let Ok(groups) = service.actions.group_states(&served.handle).await {
+            // Metrics must not wait for a pipeline that is busy with something else.
+            let asked = timeout(ANSWER_MAX, service.actions.group_states(&served.handle)).await;
+            if let Ok(Ok(groups)) = asked {
                 let states = groups.iter().map(|summary: &GroupSummary| (summary.group(), summary.state));
                 let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
                 tallies.entry(served.handle.name().to_owned()).or_default().observe(states);
