@@ -201,13 +201,20 @@ impl LetterGroups {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
     use proptest::prelude::*;
+    use redrive_core::{Class, Message, Meta, Reason};
 
     use super::*;
     use crate::engine::embedded::disk::sim::SimDisk;
     use crate::engine::embedded::index::runs::SortedRuns;
     use crate::engine::embedded::index::tables::{Cell, Write};
-    use crate::engine::groups::OpenGroups;
+    use crate::engine::embedded::journal::frame::Frame;
+    use crate::engine::embedded::journal::record::{Stored, Was, kind};
+    use crate::engine::embedded::state::book::Book;
+    use crate::engine::groups::{Grouping, OpenGroups};
+    use crate::engine::history::{Attempt, History};
+    use crate::engine::seam::StoreOptions;
 
     /// What a checkpoint does with the changes.
     fn write(groups: &mut LetterGroups, tables: &SortedRuns<SimDisk>) {
@@ -269,6 +276,43 @@ mod tests {
                 prop_assert_eq!(bare(groups.figures(since, reading).unwrap()), bare(plain.figures(since)));
             }
         }
+    }
+
+    /// Before groups existed, frames of letters had none.
+    #[test]
+    fn a_letter_that_an_older_program_wrote_is_grouped_when_it_is_read() {
+        let attempt = |error: &str| Attempt {
+            number: 1,
+            at: Time::ZERO,
+            took_ms: 1,
+            class: Class::Permanent,
+            counted: true,
+            ambiguous: false,
+            error: error.to_owned(),
+        };
+        let stored = Stored {
+            was: Was::Fresh,
+            key: None,
+            due: None,
+            jobs: Vec::new(),
+            reason: Some(Reason::Permanent),
+            state: None,
+            dead_at: 9,
+            moved_from: 0,
+            meta: Meta::default(),
+            history: History::default().with(&attempt("404 order 17 is gone")).raw().clone(),
+            group: None,
+            wire: Message::builder("o-17").build().unwrap().wire().clone(),
+        };
+        let mut body = BytesMut::new();
+        stored.write(&mut body);
+        let frame = Frame { kind: kind::DEAD, flags: 0, tag: 7, body: body.freeze(), position: 0 };
+        let tables = Arc::new(SortedRuns::anew(SimDisk::new(), 0, 1).unwrap());
+        let mut book = Book::new(StoreOptions::default(), 1, tables, 100);
+        book.fold(&frame, &mut |_| {}).unwrap();
+        let found = book.group_figures(Time::ZERO).unwrap();
+        let like = Grouping::default().of(Reason::Permanent, Some(&attempt("404 order 99 is gone")));
+        assert_eq!((found[0].group, found[0].oldest), (like.group, Some((Time::from_millis(9), 7))));
     }
 
     #[test]
