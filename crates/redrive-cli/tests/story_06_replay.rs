@@ -84,8 +84,10 @@ fn letters_are_a_group_that_is_looked_at_decided_about_and_put_back() {
     for column in ["GROUP", "OPEN", "RATE/MIN", "OLDEST", "STATE", "CLASS", "REASON", "ERROR (normalised)"] {
         assert!(listed.contains(column), "{listed}");
     }
-    let json: Value = serde_json::from_str(&good(&processor, &["dlq", "groups", "orders", "--json"])).unwrap();
-    let (group, title) = (json["groups"][0]["id"].as_str().unwrap(), json["groups"][0]["error"].as_str().unwrap());
+    let json: Value =
+        serde_json::from_str(&good(&processor, &["dlq", "groups", "orders", "--json"])).unwrap();
+    let (group, title) =
+        (json["groups"][0]["id"].as_str().unwrap(), json["groups"][0]["error"].as_str().unwrap());
     assert_eq!((json["open"].as_u64(), json["groups"][0]["open"].as_u64()), (Some(12), Some(12)));
     assert!(listed.contains(group) && listed.contains(title), "{listed}");
 
@@ -98,7 +100,8 @@ fn letters_are_a_group_that_is_looked_at_decided_about_and_put_back() {
     let table = good(&processor, &["dlq", "inspect", "orders", "--group", group]);
     assert!(table.contains("12 shown"), "{table}");
 
-    let decided = good(&processor, &["dlq", "groups", "orders", group, "--snooze", "2d", "--note", "ticket 881"]);
+    let decided =
+        good(&processor, &["dlq", "groups", "orders", group, "--snooze", "2d", "--note", "ticket 881"]);
     assert!(decided.contains("state snoozed") && decided.contains("note     ticket 881"), "{decided}");
     let quiet = good(&processor, &["dlq", "groups", "orders"]);
     assert!(quiet.contains("12 open in 1 group   1 acknowledged, snoozed or resolved: --all"), "{quiet}");
@@ -107,7 +110,10 @@ fn letters_are_a_group_that_is_looked_at_decided_about_and_put_back() {
     let after = good(&processor, &["dlq", "groups", "orders", "--all"]);
     assert!(after.contains("snoozed") && after.contains("12 open in 1 group"), "{after}");
 
-    let discarded = good(&processor, &["dlq", "discard", "orders", "--group", group, "--filter", "key:c-1", "--reason", "x"]);
+    let discarded = good(
+        &processor,
+        &["dlq", "discard", "orders", "--group", group, "--filter", "key:c-1", "--reason", "x"],
+    );
     assert!(discarded.starts_with("discarded 2"), "{discarded}");
     stub.fix();
     let replayed = good(&processor, &["dlq", "replay", "orders", "--group", group]);

@@ -185,6 +185,9 @@ action = "alert"
 share = "51%"
 over = "2m"
 times_baseline = 11
+[[pipeline.group]]
+match = "timeout*payments"
+as = "payments are slow"
 [pipeline.sink.webhook]
 endpoint = "header:x-endpoint"
 headers = { x-key_file = "/run/key" }

@@ -96,12 +96,10 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
             letter.state,
             count(letter.replays)
         ),
-        format!(
-            "group    {}   {}",
-            letter.group.as_deref().unwrap_or("-"),
-            safe::line(letter.group_error.as_deref().unwrap_or(""))
-        ),
     ];
+    if let Some(group) = &letter.group {
+        lines.push(format!("group    {group}   {}", safe::line(letter.group_error.as_deref().unwrap_or(""))));
+    }
     if letter.crashes > 0 {
         let last = time(letter.last_crash);
         let first = time(letter.first_seen);
