@@ -81,7 +81,8 @@ pub fn verify_as(dir: &Path, acks: &Path, asked: Asked) -> Result<Seen, String> 
             continue;
         }
         let options = plan::options(pipeline);
-        let mut store = embedded.store(pipeline, options).map_err(|error| format!("{pipeline}: {error}"))?;
+        let mut store =
+            embedded.store(pipeline, options.clone()).map_err(|error| format!("{pipeline}: {error}"))?;
         let rebuilt = anew.store(pipeline, options).map_err(|error| format!("{pipeline} anew: {error}"))?;
         let dumps = (store.dump_index(), rebuilt.dump_index());
         let (Ok(running), Ok(rebuilt)) = dumps else { return Err(format!("{pipeline}: no dump")) };

@@ -4,10 +4,10 @@ mod support;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use redrive::actions::{ActionError, Actions};
-use redrive::engine::{GroupState, GroupSummary, Handling};
+use redrive::engine::GroupState::{self, Open, Regressed, Resolved, Snoozed};
+use redrive::engine::{GroupSummary, Handling};
 use redrive::letters::{Filter, Selection};
 use redrive::{
     Clock, Embedded, Failure, GroupId, GroupRule, LetterState, Message, Pipeline, PipelineHandle, Redrive,
@@ -31,12 +31,8 @@ fn failure(message: &Message) -> Failure {
     }
 }
 
-async fn start(dir: &Path, clock: &Arc<VirtualClock>, rules: &[GroupRule], died: &Arc<AtomicU64>) -> Running {
-    let died = Arc::clone(died);
-    let handler = move |message: Message| {
-        died.fetch_add(1, Ordering::SeqCst);
-        async move { Err::<(), _>(failure(&message)) }
-    };
+fn start(dir: &Path, clock: &Arc<VirtualClock>, rules: &[GroupRule]) -> Running {
+    let handler = |message: Message| async move { Err::<(), _>(failure(&message)) };
     let pipeline = Pipeline::new("orders").policy(quick(0)).handler_fn(handler);
     let pipeline = rules.iter().cloned().fold(pipeline, Pipeline::group);
     let pipeline = pipeline.guard(redrive::GuardSettings::off()).breaker(redrive::BreakerSettings::off());
@@ -76,9 +72,9 @@ async fn numbers(handle: &PipelineHandle, filter: &str) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn letters_are_grouped_by_cause_and_counted_over_restarts_replays_and_discards() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, died) = (Arc::new(VirtualClock::default()), Arc::new(AtomicU64::new(0)));
+    let clock = Arc::new(VirtualClock::default());
     let actions = Actions::open(Some(dir.path())).unwrap();
-    let running = start(dir.path(), &clock, &[], &died).await;
+    let running = start(dir.path(), &clock, &[]);
     running.kill(&["t-1", "t-22", "t-333", "c-1", "c-2", "x-9"], 6).await;
     let groups = actions.groups(&running.handle).await.unwrap();
     let expected = [
@@ -96,7 +92,7 @@ async fn letters_are_grouped_by_cause_and_counted_over_restarts_replays_and_disc
 
     actions.discard(&running.handle, &[1, 3], "ops", "no").await.unwrap();
     running.stop().await;
-    let running = start(dir.path(), &clock, &[], &died).await;
+    let running = start(dir.path(), &clock, &[]);
     let groups = actions.groups(&running.handle).await.unwrap();
     let open: Vec<u64> = groups.iter().map(|group| group.figures.open).collect();
     assert_eq!(open, [2, 1, 1], "the same after a restart");
@@ -108,8 +104,8 @@ async fn letters_are_grouped_by_cause_and_counted_over_restarts_replays_and_disc
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_resolved_group_regresses_and_decisions_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, died) = (Arc::new(VirtualClock::default()), Arc::new(AtomicU64::new(0)));
-    let running = start(dir.path(), &clock, &[], &died).await;
+    let clock = Arc::new(VirtualClock::default());
+    let running = start(dir.path(), &clock, &[]);
     running.kill(&["t-1", "c-1", "x-9"], 3).await;
     let actions = Actions::open(Some(dir.path())).unwrap();
     let by_title = |groups: &[GroupSummary], word: &str| {
@@ -128,27 +124,26 @@ async fn a_resolved_group_regresses_and_decisions_survive_a_restart() {
     let more = Handling::Snoozed { until: None, more: Some(2) };
     actions.mark_group(handle, currency, more, None, "ops").await.unwrap();
     let until =
-        Handling::Snoozed { until: Some(clock.now().plus(std::time::Duration::from_secs(60))), more: None };
+        Handling::Snoozed { until: Some(clock.now().plus(std::time::Duration::from_mins(1))), more: None };
     actions.mark_group(handle, gone, until, None, "ops").await.unwrap();
     let unknown = actions.mark_group(handle, GroupId::from_number(1), Handling::Resolved, None, "ops").await;
     assert!(matches!(unknown, Err(ActionError::NoGroup { .. })));
 
     let states =
         |groups: &[GroupSummary]| ["timeout", "currency", "404"].map(|word| by_title(groups, word).1);
-    use GroupState::{Open, Regressed, Resolved, Snoozed};
     assert_eq!(states(&actions.groups(handle).await.unwrap()), [Resolved, Snoozed, Snoozed]);
     clock.advance(std::time::Duration::from_secs(1));
     running.kill(&["t-2", "c-2"], 5).await;
     assert_eq!(states(&actions.groups(handle).await.unwrap()), [Regressed, Snoozed, Snoozed]);
     running.kill(&["c-3"], 6).await;
     assert_eq!(states(&actions.groups(handle).await.unwrap()), [Regressed, Open, Snoozed]);
-    clock.advance(std::time::Duration::from_secs(60));
+    clock.advance(std::time::Duration::from_mins(1));
     assert_eq!(states(&actions.groups(handle).await.unwrap()), [Regressed, Open, Open]);
 
     running.stop().await;
     drop(actions);
     let actions = Actions::open(Some(dir.path())).unwrap();
-    let running = start(dir.path(), &clock, &[], &died).await;
+    let running = start(dir.path(), &clock, &[]);
     let groups = actions.groups(&running.handle).await.unwrap();
     assert_eq!(states(&groups), [Regressed, Open, Open]);
     let back = groups.iter().find(|group| group.group() == timeouts).unwrap();
@@ -167,13 +162,13 @@ async fn a_resolved_group_regresses_and_decisions_survive_a_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rule_joins_new_letters_and_leaves_those_that_are_stored_where_they_are() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, died) = (Arc::new(VirtualClock::default()), Arc::new(AtomicU64::new(0)));
+    let clock = Arc::new(VirtualClock::default());
     let actions = Actions::open(None).unwrap();
-    let running = start(dir.path(), &clock, &[], &died).await;
+    let running = start(dir.path(), &clock, &[]);
     running.kill(&["t-1", "x-9"], 2).await;
     running.stop().await;
     let rule = GroupRule::new("customer*not found", "unknown customers").unwrap();
-    let running = start(dir.path(), &clock, &[rule], &died).await;
+    let running = start(dir.path(), &clock, &[rule]);
     running.kill(&["x-10", "x-11"], 4).await;
     let groups = actions.groups(&running.handle).await.unwrap();
     let titles: Vec<(&str, u64)> = groups.iter().map(|group| (group.title(), group.figures.open)).collect();

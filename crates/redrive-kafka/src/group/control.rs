@@ -134,17 +134,18 @@ impl Control {
     /// Writes a pause, or its end.
     pub fn pause(&self, pause: Option<&Pause>) -> Result<(), EngineError> {
         let value = pause.map(serde_json::to_vec).transpose();
-        self.write(PAUSE, value.map_err(|error| EngineError::Unavailable(error.to_string()))?)
+        let value = value.map_err(|error| EngineError::Unavailable(error.to_string()))?;
+        self.write(PAUSE, value.as_deref())
     }
 
     /// Writes what was decided about a group.
     pub fn mark(&self, mark: &GroupMark) -> Result<(), EngineError> {
         let value = (!mark.is_empty()).then(|| mark.to_json().to_string().into_bytes());
-        self.write(&format!("{GROUP}{}", mark.group), value)
+        self.write(&format!("{GROUP}{}", mark.group), value.as_deref())
     }
 
     /// Writes a record, or its end, and waits until this process has read it: the others have it at the same time.
-    fn write(&self, key: &str, value: Option<Vec<u8>>) -> Result<(), EngineError> {
+    fn write(&self, key: &str, value: Option<&[u8]>) -> Result<(), EngineError> {
         let failed = |problem: &dyn std::fmt::Display| {
             let topic = &self.topic;
             EngineError::Unavailable(format!(
@@ -156,7 +157,7 @@ impl Control {
         let producer: BaseProducer<WriteReceipt> =
             config.create_with_context(WriteReceipt::default()).map_err(|error| failed(&error))?;
         let mut record = BaseRecord::<str, [u8]>::to(&self.topic).partition(0).key(key);
-        record.payload = value.as_deref();
+        record.payload = value;
         producer.send(record).map_err(|(error, _)| failed(&error))?;
         let until = Instant::now() + WRITE_MAX;
         let offset = loop {

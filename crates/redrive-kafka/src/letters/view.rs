@@ -111,12 +111,11 @@ impl LetterCache {
         let content = self.content(entry.at()).map_err(|error| unreadable(&error))?;
         let damaged = content.is_none();
         let reason = entry.reason().filter(|_| !damaged).unwrap_or(Reason::Corrupt);
-        let (message, meta, history, group) = match content {
-            Some(content) => (content.message, content.meta, content.history, content.group),
-            None => {
-                let group = Grouping::default().of(reason, None);
-                (stand_in(number)?, Meta::default(), History::default(), group)
-            }
+        let (message, meta, history, group) = if let Some(content) = content {
+            (content.message, content.meta, content.history, content.group)
+        } else {
+            let group = Grouping::default().of(reason, None);
+            (stand_in(number)?, Meta::default(), History::default(), group)
         };
         // It is counted in the group that the index says.
         let group = Fingerprint { group: entry.group(), ..group };

@@ -16,7 +16,7 @@ use crate::engine::seam::{AfterDead, Execution, LastEnd, Ordering, StoreOptions}
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub seed: u64,
-    pub options: StoreOptions,
+    pub options: Box<StoreOptions>,
     pub commands: Vec<Command>,
     pub violation: Violation,
 }
@@ -50,8 +50,8 @@ pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
     };
     let commands: Vec<Command> = (0..steps).map(|_| Command::draw(&mut rng)).collect();
     run_commands(open, options.clone(), &commands).map_err(|violation| {
-        let (commands, violation) = shrink(open, options.clone(), commands, violation);
-        Failure { seed, options, commands, violation }
+        let (commands, violation) = shrink(open, &options, commands, violation);
+        Failure { seed, options: Box::new(options), commands, violation }
     })
 }
 
@@ -74,7 +74,7 @@ pub fn run_commands(open: Open<'_>, options: StoreOptions, commands: &[Command])
 /// Leaves out ever smaller parts for as long as something still fails.
 fn shrink(
     open: Open<'_>,
-    options: StoreOptions,
+    options: &StoreOptions,
     mut commands: Vec<Command>,
     mut violation: Violation,
 ) -> (Vec<Command>, Violation) {

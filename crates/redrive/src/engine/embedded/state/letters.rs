@@ -65,7 +65,7 @@ pub struct LetterIndex {
 impl LetterIndex {
     /// Letters that are in the tables already.
     pub(super) fn counted(counts: LetterCounts, groups: LetterGroups) -> Self {
-        Self { counts, groups, ..Self::default() }
+        Self { groups, counts, ..Self::default() }
     }
 
     /// The open letters by group.
