@@ -29,7 +29,7 @@ impl KafkaStores {
             problem: format!("nothing is said about the Kafka topics of the pipeline {pipeline}"),
             fix: "name its source",
         })?;
-        engine::open(&self.cluster, found, &options)
+        engine::open(&self.cluster, found, options)
     }
 }
 

@@ -68,7 +68,7 @@ const PREFETCH_KBYTES: usize = 64 << 10;
 pub(crate) fn open(
     cluster: &Cluster,
     pipeline: &KafkaPipeline,
-    options: &StoreOptions,
+    options: StoreOptions,
 ) -> Result<KafkaEngine, EngineError> {
     let ordered = options.ordering == Ordering::Key;
     let prepare = if ordered { topics::prepare_ordered } else { topics::prepare };
@@ -123,11 +123,11 @@ pub(crate) fn open(
         poller,
         ownership: Ownership::new(now, cluster.session() / 2, drain),
         lanes: Lanes::new(&mailbox),
-        backlog: Backlog::new(Arc::clone(&source), pipeline.blocking, ahead, KeyOrder::new(options)),
+        backlog: Backlog::new(Arc::clone(&source), pipeline.blocking, ahead, KeyOrder::new(&options)),
         source,
         duplicates: Duplicates::default(),
-        ledger: CrashLedger::open(&state_dir, &pipeline.name, options),
-        grouping: options.grouping.clone(),
+        ledger: CrashLedger::open(&state_dir, &pipeline.name, &options),
+        grouping: options.grouping,
         copies: Copies::new(outbox, spool, targets),
         transit: Transit::default(),
         unwritten: Unwritten::default(),
