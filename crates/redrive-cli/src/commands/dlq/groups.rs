@@ -13,7 +13,7 @@ const ERROR_CHARS: usize = 100;
 const DECISION: &str = "Decision (about one group)";
 
 #[derive(Debug, clap::Args)]
-#[allow(clippy::struct_excessive_bools)] // each is a flag of the command line
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Args {
     /// The pipeline
     pub pipeline: String,
