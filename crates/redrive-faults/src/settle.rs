@@ -52,6 +52,6 @@ fn attempt(delivery: &Delivery, now: Time) -> Attempt {
         class: Class::Transient,
         counted: true,
         ambiguous: false,
-        error: "the workload says no".into(),
+        error: "503 Service Unavailable: the workload says no".into(),
     }
 }
