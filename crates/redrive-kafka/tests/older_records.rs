@@ -9,7 +9,7 @@ use rdkafka::Timestamp;
 use rdkafka::message::{Header, Headers, OwnedHeaders, OwnedMessage};
 use redrive::engine::{Attempt, History, Letter, LetterState};
 use redrive::letters::Filter;
-use redrive_core::{Class, Message, Meta, Reason, Time};
+use redrive_core::{Class, FailureKind, Message, Meta, Reason, Time};
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, RecordReader, headers};
 use redrive_kafka::{KafkaPipeline, Only};
 use serde::{Deserialize, Serialize};
@@ -33,12 +33,14 @@ fn time(after_ms: u64) -> Time {
     Time::from_millis(AT + after_ms)
 }
 
-fn attempt(number: u32, class: Class, error: &str) -> Attempt {
+fn attempt(number: u32, class: Class, kind: FailureKind, error: &str) -> Attempt {
     Attempt {
         number,
         at: time(u64::from(number) * 1000),
         took_ms: 12,
         class,
+        kind,
+        code: None,
         counted: true,
         ambiguous: number == 2,
         error: error.to_owned(),
@@ -51,8 +53,9 @@ fn copies() -> [(&'static str, CopyRecord); 2] {
         Message::builder("o-1").key("c-7").payload("{\"n\":1}").tenant("acme").header("trace", "abc");
     let message = message.created(time(0)).build().unwrap();
     let history = History::default()
-        .with(&attempt(1, Class::Transient, "503 Service Unavailable: busy"))
-        .with(&attempt(2, Class::Transient, "timed out after 5s"));
+        .with(&attempt(1, Class::Transient, FailureKind::Status(503), "503 Service Unavailable: busy"))
+        .with(&attempt(2, Class::Transient, FailureKind::Other, "timed out after 5s"));
+    let last = (Class::Permanent, FailureKind::Status(422), "422 Unprocessable Entity: no_lines");
     let waiting = CopyRecord {
         message,
         meta: Meta {
@@ -72,7 +75,7 @@ fn copies() -> [(&'static str, CopyRecord); 2] {
     };
     let letter = CopyRecord {
         meta: Meta { attempts: 3, ..waiting.meta },
-        history: waiting.history.with(&attempt(3, Class::Permanent, "422 Unprocessable Entity: no_lines")),
+        history: waiting.history.with(&attempt(3, last.0, last.1, last.2)),
         due: None,
         reason: Some(Reason::Permanent),
         dead_at: Some(time(3012)),

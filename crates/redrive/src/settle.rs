@@ -1,7 +1,7 @@
 //! From the end of an attempt to what is stored: the decision, the verdict that carries it out, and the attempt's record.
 
 use redrive_core::{
-    Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, Reason, Time, after, decide,
+    Budget, Class, Decision, FailureKind, Health, Meta, Outcome, Policy, Random, Reason, Time, after, decide,
 };
 
 use crate::engine::{Attempt, Delivery, Settlement, Suspect, Verdict};
@@ -61,6 +61,8 @@ pub fn convicted(delivery: Delivery, suspect: &Suspect, at: Time) -> Settlement 
         at: suspect.last_crash.unwrap_or(at),
         took_ms: 0,
         class: Class::Crash,
+        kind: FailureKind::Other,
+        code: None,
         counted: true,
         ambiguous: true,
         error: format!("the process ended while it ran, {} times", suspect.crashes),
@@ -120,6 +122,8 @@ fn record(
         at: started,
         took_ms: u32::try_from(now.since(started).as_millis()).unwrap_or(u32::MAX),
         class: failure.class(),
+        kind: failure.kind(),
+        code: failure.code().map(str::to_owned),
         counted: after.attempts > before.attempts,
         ambiguous: matches!(outcome, Outcome::Failed { ambiguous: true, .. }),
         error: failure.chain(),

@@ -11,7 +11,7 @@ use redrive_core::forecast::{Load, Shares};
 use redrive_core::forecast_budget::BudgetForecast;
 use redrive_core::forecast_outage::Reload;
 use redrive_core::policy::{BudgetRate, OnExhausted};
-use redrive_core::{Class, Forecast, Jitter, Message, Meta, Policy, PolicySettings, Reason, Schedule, Time};
+use redrive_core::{Class, FailureKind, Forecast, Jitter, Message, Meta, Policy, PolicySettings, Reason, Schedule, Time};
 use serde_json::{Value, json};
 
 use super::assume::Assumed;
@@ -290,6 +290,8 @@ fn letter_bytes(policy: &Policy, message_bytes: usize) -> usize {
             at: now,
             took_ms: 100,
             class,
+            kind: FailureKind::Status(503),
+            code: None,
             counted: true,
             ambiguous: false,
             error,

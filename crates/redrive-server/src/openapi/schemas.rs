@@ -334,6 +334,18 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("at", time()),
             ("took_ms", count()),
             ("class", text()),
+            (
+                "kind",
+                json!({ "enum": ["status", "timeout", "refused", "reset", "other"], "description": "How it failed." }),
+            ),
+            (
+                "status",
+                json!({ "type": "integer", "description": "The HTTP status of the answer, if there was one." }),
+            ),
+            (
+                "code",
+                json!({ "type": "string", "description": "The receiver's own word for it, such as `BadDeviceToken`." }),
+            ),
             ("error", text()),
             ("counted", flag()),
             ("ambiguous", flag()),
