@@ -11,8 +11,8 @@ use redrive_core::breaker::BreakerState;
 use serde::{Deserialize, Serialize};
 
 use super::view::{self, PipelineView};
+use crate::access::auth::Actor;
 use crate::answer::Json;
-use crate::auth::Actor;
 use crate::problem::{Code, Problem};
 use crate::request::{Params, Path};
 use crate::state::Shared;

@@ -14,8 +14,8 @@ use super::super::fault::Fault;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
+use super::kind::{ReachableAt, SinkKind, SinkRead, SinkSettings};
 use super::push;
-use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "apns",

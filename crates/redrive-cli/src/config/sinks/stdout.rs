@@ -8,7 +8,7 @@ use redrive_sinks::{SinkFault, StdoutSink};
 
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
-use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+use super::kind::{ReachableAt, SinkKind, SinkRead, SinkSettings};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "stdout",

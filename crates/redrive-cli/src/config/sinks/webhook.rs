@@ -21,7 +21,7 @@ use super::super::tree::{At, Data};
 use super::super::words::{quoted, without_secrets};
 use super::classes;
 use super::identity::Identity;
-use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+use super::kind::{ReachableAt, SinkKind, SinkRead, SinkSettings};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "webhook",

@@ -1,4 +1,4 @@
-//! Stands in front of each route: lets a request in as [`auth`](crate::auth) has judged, or answers why not.
+//! Stands in front of each route: lets a request in as [`auth`](crate::access::auth) has judged, or answers why not.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
 
-use crate::auth::judge;
+use crate::access::auth::judge;
+use crate::access::caller::{caller, check_host};
 use crate::body;
-use crate::caller::{caller, check_host};
 use crate::connections::registry::Connection;
 use crate::openapi;
 use crate::problem::{Code, Problem};

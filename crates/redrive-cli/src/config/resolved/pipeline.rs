@@ -5,11 +5,11 @@ use redrive_core::policy::BudgetRate;
 use redrive_core::profiles::{self, Profile};
 use redrive_core::{Class, Schedule};
 
-use super::pipeline::PipelineConfig;
-use super::resolved::{Origin, Resolved, ResolvedTable, place};
-use super::resolved_health;
-use super::source::Source;
-use super::words::{after_dead_name, ordering_name, quoted};
+use super::super::pipeline::PipelineConfig;
+use super::super::source::Source;
+use super::super::words::{after_dead_name, ordering_name, quoted};
+use super::health;
+use super::{Origin, Resolved, ResolvedTable, place};
 
 impl PipelineConfig {
     /// The profile that the rest is laid over.
@@ -123,7 +123,7 @@ impl PipelineConfig {
         let sink = values.map(|(key, value)| Resolved { key: key.to_owned(), value, origin: of_sink(key) });
         let sink = ResolvedTable { header: self.sink.header(), lines: sink.collect() };
         let mut tables = vec![ResolvedTable { header: "[[pipeline]]".to_owned(), lines }];
-        tables.extend(resolved_health::tables(self, &given));
+        tables.extend(health::tables(self, &given));
         tables.push(sink);
         tables
     }

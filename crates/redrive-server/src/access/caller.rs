@@ -3,7 +3,7 @@
 use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, Request, Version};
 
-use crate::auth::Caller;
+use crate::access::auth::Caller;
 use crate::problem::Problem;
 
 /// Headers that proxies add. A client may send them too, which costs it nothing but the access without a token.

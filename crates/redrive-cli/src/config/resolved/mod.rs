@@ -1,5 +1,9 @@
 //! Every value that holds, and where it came from: what `config show` and `check --explain` print.
 
+mod alert;
+mod health;
+mod pipeline;
+
 use std::fmt;
 
 use serde_json::{Value, json};

@@ -7,8 +7,8 @@
 //! (a page of somebody else's that has its name resolved to loopback: DNS rebinding), needs a token all the same. The
 //! signs can be missing; a configured token, or `reads = "token"`, is what closes the reads for good.
 
+use crate::access::token::{self, Scope, Token};
 use crate::problem::{Code, Problem};
-use crate::token::{self, Scope, Token};
 
 /// What a route asks of whoever calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use redrive_core::duration::print;
 use redrive_server::alerts::AlertKind;
 
-use super::alert::{AlertConfig, AlertTarget};
-use super::resolved::{Origin, Resolved, ResolvedTable, place};
-use super::source::Source;
-use super::words::{quoted, without_path};
+use super::super::alert::{AlertConfig, AlertTarget};
+use super::super::source::Source;
+use super::super::words::{quoted, without_path};
+use super::{Origin, Resolved, ResolvedTable, place};
 
 impl AlertConfig {
     pub(super) fn resolved(&self, source: Option<&Source>) -> ResolvedTable {

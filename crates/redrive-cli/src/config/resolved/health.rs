@@ -3,9 +3,9 @@
 use redrive_core::breaker::SlowAction;
 use redrive_core::duration::print;
 
-use super::pipeline::PipelineConfig;
-use super::resolved::{Origin, Resolved, ResolvedTable};
-use super::words::quoted;
+use super::super::pipeline::PipelineConfig;
+use super::super::words::quoted;
+use super::{Origin, Resolved, ResolvedTable};
 
 /// `origin` knows where a dotted key of the pipeline was given, if it was.
 pub(super) fn tables(
