@@ -208,6 +208,7 @@ impl Failure {
             class: self.parts.class,
             retry_after: self.parts.retry_after,
             ambiguous: self.parts.ambiguous,
+            delay: None,
         }
     }
 }

@@ -12,10 +12,26 @@ use serde::de::DeserializeOwned;
 use crate::dispatch::routes::Router;
 use crate::engine::{Execution, SourcePlace};
 use crate::failure::Failure;
+use crate::json::Json;
 
 /// Delivers messages. Every `async fn(&Message) -> Result<(), Failure>` is one.
 ///
-/// Implement it for a type of your own where a handler has state that its future borrows.
+/// Implement it for a type of your own where a handler has state that its future borrows:
+///
+/// ```
+/// use redrive::{Failure, Handler, Message};
+///
+/// struct Shipping {
+///     carrier: String,
+/// }
+///
+/// impl Handler for Shipping {
+///     async fn handle(&self, message: &Message) -> Result<(), Failure> {
+///         println!("{} goes with {}", message.id(), self.carrier);
+///         Ok(())
+///     }
+/// }
+/// ```
 pub trait Handler: Send + Sync + 'static {
     fn handle(&self, message: &Message) -> impl Future<Output = Result<(), Failure>> + Send;
 }
@@ -145,6 +161,13 @@ pub(crate) struct Calling<'a> {
     pub(crate) pipeline: &'a Arc<str>,
 }
 
+impl Calling<'_> {
+    fn into_call(self) -> Call {
+        let Self { message, attempt, replays, origin, pipeline } = self;
+        Call { message, attempt, replays, origin, pipeline: Arc::clone(pipeline) }
+    }
+}
+
 /// A handler whose type is forgotten.
 #[derive(Clone)]
 pub(crate) struct AnyHandler {
@@ -182,8 +205,7 @@ impl AnyHandler {
         Self {
             start: Arc::new(move |calling| {
                 let sink = Arc::clone(&sink);
-                let Calling { message, attempt, replays, origin, pipeline } = calling;
-                let call = Call { message, attempt, replays, origin, pipeline: Arc::clone(pipeline) };
+                let call = calling.into_call();
                 Box::pin(async move { sink.deliver(call).await })
             }),
             router,
@@ -200,6 +222,25 @@ impl AnyHandler {
     {
         Self {
             start: Arc::new(move |calling| Box::pin(handler(calling.message))),
+            router: None,
+            one_endpoint: false,
+            execution: Execution::InProcess,
+            description: SinkDescription::of_handler(),
+        }
+    }
+
+    /// Reads the payload first; the handler is called only with what could be read.
+    pub(crate) fn json<T, F, Fut>(handler: F) -> Self
+    where
+        T: DeserializeOwned + Send + 'static,
+        F: Fn(Json<T>, Call) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        Self {
+            start: Arc::new(move |calling| match Json::of(&calling.message) {
+                Ok(payload) => Box::pin(handler(payload, calling.into_call())),
+                Err(failure) => Box::pin(std::future::ready(Err(failure))),
+            }),
             router: None,
             one_endpoint: false,
             execution: Execution::InProcess,

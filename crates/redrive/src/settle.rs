@@ -4,6 +4,7 @@ use redrive_core::{
     Budget, Class, Decision, FailureKind, Health, Meta, Outcome, Policy, Random, Reason, Time, after, decide,
 };
 
+use crate::backoff::{Backoff, FailedAttempt};
 use crate::engine::{Attempt, Delivery, Settlement, Suspect, Verdict};
 use crate::failure::Failure;
 
@@ -27,6 +28,8 @@ pub struct Moment<'a> {
     pub views: &'a Views,
     pub now: Time,
     pub random: Random,
+    /// The pipeline's own, in place of the policy's schedule.
+    pub backoff: Option<&'a Backoff>,
 }
 
 /// The settlement of a delivery whose attempt succeeded.
@@ -85,9 +88,13 @@ pub fn failed(
     failure: &Failure,
     moment: Moment<'_>,
 ) -> (Settlement, Decision) {
-    let Moment { policy, views, now, random } = moment;
-    let outcome = failure.outcome();
+    let Moment { policy, views, now, random, backoff } = moment;
     let before = delivery.meta;
+    let mut outcome = failure.outcome();
+    if let (Some(backoff), Outcome::Failed { delay, .. }) = (backoff, &mut outcome) {
+        let retry = before.attempts.saturating_add(1);
+        *delay = backoff.delay(&FailedAttempt { message: &delivery.message, retry, failure });
+    }
     let decision = decide(policy, &before, &outcome, &views.health, &views.budget, now, random);
     let meta = after(policy, &before, &outcome, &decision, now);
     let verdict = match decision {

@@ -325,7 +325,8 @@ impl Machine {
     /// Decides about a failed attempt and carries the decision out. With its permit the message may wait in place.
     fn conclude(&mut self, undecided: Undecided, views: &Views, budget: Letters, permit: Option<Permit>) {
         let Undecided { delivery, started, ended, failure, random, to } = undecided;
-        let moment = Moment { policy: &self.policy, views, now: ended, random };
+        let moment =
+            Moment { policy: &self.policy, views, now: ended, random, backoff: self.backoff.as_ref() };
         let (settlement, decision) = settle::failed(delivery, started, &failure, moment);
         if decision == Decision::DeadLetter(Reason::BudgetExhausted) && budget != Letters::AtOnce {
             let undecided = Undecided { delivery: settlement.delivery, started, ended, failure, random, to };

@@ -30,6 +30,7 @@ use super::suspect_queue::{SuspectQueue, SuspectStart};
 use super::sweep::{self, Sweep};
 use super::unconfirmed::Unconfirmed;
 use super::verdicts::{Parked, Verdicts};
+use crate::backoff::Backoff;
 use crate::engine::{Delivery, Receipt, Settlement, SourcePlace, Ticket};
 use crate::failure::Failure;
 use crate::figures::Figures;
@@ -75,6 +76,7 @@ pub struct BreakerAnswer {
 #[derive(Debug)]
 pub struct Machine {
     pub(super) policy: Arc<Policy>,
+    pub(super) backoff: Option<Backoff>,
     pub(super) permits: Permits,
     pub(super) calls: Calls,
     pub(super) protection: Protection,
@@ -110,8 +112,16 @@ impl Machine {
             failures: FailureLog::default(),
             stopping: false,
             paused: false,
+            backoff: None,
             policy,
         }
+    }
+
+    /// Delays come from this function instead of the policy's schedule.
+    #[must_use]
+    pub fn with_backoff(mut self, backoff: Option<Backoff>) -> Self {
+        self.backoff = backoff;
+        self
     }
 
     /// Messages go where the router says. Each endpoint has a breaker of its own then, and none of them can close the
