@@ -4,7 +4,7 @@
 //!
 //! - [`builder`]: what a user writes; [`handler`], [`json`], [`failure`], [`backoff`]: their code and what it says
 //!   when it fails
-//! - [`redrive`], [`handle`]: what a user holds while it runs; [`figures`]: what it shows
+//! - `redrive`, [`handle`]: what a user holds while it runs; [`figures`]: what it shows
 //! - [`engine`]: where messages live; the seam, and the engines behind it; [`stores`] opens one per pipeline
 //! - [`messages`]: what waits, listed and steered; [`letters`]: which dead letters are meant; [`replay`]: jobs that put them back; [`actions`]: who did what
 //! - [`dispatch`]: what to take, whom to start, what to settle; no I/O
