@@ -30,6 +30,7 @@ struct Parts {
     kind: FailureKind,
     retry_after: Option<Duration>,
     ambiguous: bool,
+    before_receiver: bool,
     cause: Cause,
     notes: Vec<(&'static str, String)>,
 }
@@ -72,9 +73,16 @@ impl Failure {
     }
 
     fn of(class: Class, cause: impl Into<Cause>) -> Self {
-        let (retry_after, ambiguous, notes) = (None, false, Vec::new());
-        let kind = FailureKind::default();
-        Self { parts: Box::new(Parts { class, kind, retry_after, ambiguous, cause: cause.into(), notes }) }
+        let parts = Parts {
+            class,
+            kind: FailureKind::default(),
+            retry_after: None,
+            ambiguous: false,
+            before_receiver: false,
+            cause: cause.into(),
+            notes: Vec::new(),
+        };
+        Self { parts: Box::new(parts) }
     }
 
     /// Says that the effect may have happened although the attempt failed, as after a timeout.
@@ -82,6 +90,19 @@ impl Failure {
     pub fn ambiguous(mut self) -> Self {
         self.parts.ambiguous = true;
         self
+    }
+
+    /// Says that it failed before the receiver had a part in it: at a proxy, a token endpoint or a command of ours. It is
+    /// not counted against the endpoint, and does not end the message for exhausted retries: it is deferred instead, for
+    /// `hold_max` at most.
+    #[must_use]
+    pub fn before_receiver(mut self) -> Self {
+        self.parts.before_receiver = true;
+        self
+    }
+
+    pub fn is_before_receiver(&self) -> bool {
+        self.parts.before_receiver
     }
 
     /// Says how it failed, for the breaker's windows; a status, a timeout, or no answer.
