@@ -63,10 +63,12 @@ allow_private_addresses = true
     pub fn an_endpoint_in_cooldown_is_shown_and_stays_in_cooldown_over_a_kill(&self, dir: &Path) {
         let down = Arc::new(AtomicBool::new(true));
         let is_down = Arc::clone(&down);
-        let receiver = Receiver::start(move |request| match is_for_down(request) && is_down.load(SeqCst) {
-            true => UNAVAILABLE,
-            false => OK,
-        });
+        let receiver =
+            Receiver::start(
+                move |request| {
+                    if is_for_down(request) && is_down.load(SeqCst) { UNAVAILABLE } else { OK }
+                },
+            );
         let at = |path: &str| format!("http://127.0.0.1:{}{path}", receiver.port);
         let calls = || receiver.requests().iter().filter(|request| is_for_down(request)).count();
         let mut processor = Processor::start(dir, &self.config());
