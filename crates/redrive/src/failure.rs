@@ -31,6 +31,7 @@ struct Parts {
     code: Option<Box<str>>,
     retry_after: Option<Duration>,
     ambiguous: bool,
+    before_receiver: bool,
     cause: Cause,
     notes: Vec<(&'static str, String)>,
 }
@@ -73,9 +74,17 @@ impl Failure {
     }
 
     fn of(class: Class, cause: impl Into<Cause>) -> Self {
-        let (code, retry_after, ambiguous, notes) = (None, None, false, Vec::new());
-        let (kind, cause) = (FailureKind::default(), cause.into());
-        Self { parts: Box::new(Parts { class, kind, code, retry_after, ambiguous, cause, notes }) }
+        let parts = Parts {
+            class,
+            kind: FailureKind::default(),
+            code: None,
+            retry_after: None,
+            ambiguous: false,
+            before_receiver: false,
+            cause: cause.into(),
+            notes: Vec::new(),
+        };
+        Self { parts: Box::new(parts) }
     }
 
     /// Says that the effect may have happened although the attempt failed, as after a timeout.
@@ -83,6 +92,19 @@ impl Failure {
     pub fn ambiguous(mut self) -> Self {
         self.parts.ambiguous = true;
         self
+    }
+
+    /// Says that it failed before the receiver had a part in it: at a proxy, a token endpoint or a command of ours. It is
+    /// not counted against the endpoint, and does not end the message for exhausted retries: it is deferred instead, for
+    /// `hold_max` at most.
+    #[must_use]
+    pub fn before_receiver(mut self) -> Self {
+        self.parts.before_receiver = true;
+        self
+    }
+
+    pub fn is_before_receiver(&self) -> bool {
+        self.parts.before_receiver
     }
 
     /// Says how it failed: a status, a timeout, or no answer. The breaker counts it, it is stored with the attempt, and the

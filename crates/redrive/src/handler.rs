@@ -133,6 +133,13 @@ pub trait Sink: Send + Sync + 'static {
         let _ = message;
         None
     }
+
+    /// For a sink whose [`Self::endpoint`] gives the same numbers in every process: a number that identifies how they are
+    /// made, such as a hash of the key. Open breakers of endpoints then survive a restart, as long as it stays the same.
+    /// `None` where the numbers end with the process.
+    fn numbering(&self) -> Option<u64> {
+        None
+    }
 }
 
 pub(crate) type Attempting = Delivery<'static>;
@@ -196,8 +203,8 @@ impl AnyHandler {
     pub(crate) fn sink(sink: Arc<dyn Sink>) -> Self {
         let router = sink.per_endpoint().map(|per_endpoint| {
             let rate = sink.per_endpoint_rate().filter(|rate| rate::is_sound(*rate));
-            let sink = Arc::clone(&sink);
-            Router::new(per_endpoint, rate, move |message| sink.endpoint(message))
+            let (sink, numbering) = (Arc::clone(&sink), sink.numbering());
+            Router::new(per_endpoint, rate, move |message| sink.endpoint(message)).numbered(numbering)
         });
         let one_endpoint = sink.is_one_endpoint();
         let description = SinkDescription { name: sink.name(), target: sink.target() };

@@ -88,7 +88,9 @@ pub fn unanswered(trouble: Trouble, text: &str, sent: bool, classes: &PushClasse
         | Trouble::Dns
         | Trouble::Tls
         | Trouble::Blocked
-        | Trouble::Credential => FailureKind::Refused,
+        | Trouble::Credential
+        | Trouble::Proxy
+        | Trouble::ProxyAuth => FailureKind::Refused,
     };
     let class = classes.troubles().trouble(trouble);
     let failure = judge::of_class(class, None, silent(text)).of_kind(kind).with_code(trouble.name());

@@ -90,19 +90,31 @@ pub(super) fn unanswered(
         | Trouble::Tls
         | Trouble::Reset
         | Trouble::Blocked
-        | Trouble::Credential => FailureKind::Refused,
+        | Trouble::Credential
+        | Trouble::Proxy
+        | Trouble::ProxyAuth => FailureKind::Refused,
     };
     let class = match (table.trouble(trouble), receiver) {
-        // One receiver among many must not hold up the others.
-        (Class::Credential, Receiver::Theirs) => Class::Permanent,
+        // One receiver among many must not hold up the others; the proxy is ours.
+        (Class::Credential, Receiver::Theirs) if !trouble.is_before_receiver() => Class::Permanent,
         (class, _) => class,
     };
     let failure = of_class(class, None, WebhookError::Unanswered { trouble, text });
     let failure = failure.of_kind(kind).with_code(trouble.name());
     let failure = if sent { failure.ambiguous() } else { failure };
+    let failure = if trouble.is_before_receiver() { failure.before_receiver() } else { failure };
     match status {
         Some(answer) => failure.note("status_code", answer.status.as_u16().to_string()),
         None => failure,
+    }
+}
+
+/// The failure of a request that was not sent because it could not be signed.
+pub(super) fn unsigned(error: SigningError) -> Failure {
+    if error.is_transient() {
+        Failure::transient(WebhookError::Signing(error)).before_receiver()
+    } else {
+        Failure::permanent(WebhookError::Signing(error))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
-use redrive_sinks::SinkFault;
+use redrive_sinks::{Secret, SinkFault};
 
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
@@ -43,8 +43,9 @@ pub trait SinkSettings: Any + fmt::Debug + Send + Sync {
     /// `timeout` is the pipeline's, where it is known.
     fn check(&self, timeout: Option<Duration>) -> Vec<SinkFault>;
 
-    /// The sink, with the time limit of an attempt as its own.
-    fn build(&self, timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>>;
+    /// The sink, with the time limit of an attempt as its own. `hash_key` is the key of endpoint hashes where the settings
+    /// name none.
+    fn build(&self, timeout: Duration, hash_key: Option<&Secret>) -> Result<Arc<dyn Sink>, Vec<SinkFault>>;
 
     /// Every value that holds, as TOML, without secrets.
     fn values(&self) -> Vec<(&'static str, String)>;
