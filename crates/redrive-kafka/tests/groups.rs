@@ -9,7 +9,7 @@ use redrive::engine::{
     Attempt, Engine, GroupMark, GroupMarks, GroupState, GroupSummary, Grouping, Handling, History,
     LetterChange, Settlement, StoreOptions, Verdict,
 };
-use redrive_core::{Class, Meta, Reason};
+use redrive_core::{Class, FailureKind, Meta, Reason};
 use redrive_kafka::KafkaEngine;
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin};
 use support::drive::{at, messages, take};
@@ -26,6 +26,8 @@ fn attempt(error: &str) -> Attempt {
         counted: true,
         ambiguous: false,
         error: error.to_owned(),
+        kind: FailureKind::Other,
+        code: None,
     }
 }
 

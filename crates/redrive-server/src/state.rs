@@ -7,19 +7,16 @@ use redrive::{Clock, Time, WallClock};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use crate::access::auth::{Door, Unguarded};
+use crate::access::token::Token;
+use crate::access::wrong_tokens::WrongTokens;
 use crate::answers::Answers;
-use crate::auth::{Door, Unguarded};
 use crate::connections::files::FileBudget;
 use crate::connections::registry::Connections;
 use crate::group_watch::GroupWatch;
-use crate::options::ServerOptions;
+use crate::options::{GRAIN_BYTES, ServerOptions};
 use crate::readiness::Readiness;
 use crate::service::Service;
-use crate::token::Token;
-use crate::wrong_tokens::WrongTokens;
-
-/// The unit in which the memory for bodies and answers is handed out.
-pub(crate) const GRAIN_BYTES: usize = 1024;
 
 /// A handle to the shared parts; clone it freely.
 #[derive(Clone, Debug)]

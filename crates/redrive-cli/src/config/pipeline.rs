@@ -19,7 +19,8 @@ use super::named::Named;
 use super::policy;
 use super::reader::{Reader, Section};
 use super::sinks::SinkConfig;
-use super::sinks::registry::{self, SINKS, SinkKind};
+use super::sinks::kind::SinkKind;
+use super::sinks::registry::{self, SINKS};
 use super::tree::{At, Data, Table};
 use super::words::in_table;
 

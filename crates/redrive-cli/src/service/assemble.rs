@@ -15,6 +15,7 @@ use redrive::{
 use redrive_server::alerts::AlertKind;
 use redrive_server::log::FailureLog;
 use redrive_server::{Intake, Readers, Served, ServerOptions, ServerTls, Service, Token};
+use redrive_sinks::Secret;
 
 use super::alerts::{Pills, watch};
 use super::health_log::HealthLog;
@@ -22,6 +23,9 @@ use super::{orphans, tokens};
 use crate::args::Global;
 use crate::config::{AlertConfig, Config, EngineKind, PipelineConfig, server_tls};
 use crate::exit::{Exit, Failed};
+
+/// The file in the engine's directory that holds the key of endpoint hashes.
+const HASH_KEY_FILE: &str = "hash.key";
 
 /// Everything that is to run, not running yet.
 #[derive(Debug)]
@@ -44,19 +48,21 @@ pub struct Assembled {
 pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let pills = Arc::new(Pills::default());
     let health = HealthLog::default();
-    let (pipelines, tokens) = prepare(config, global, &pills, &health)?;
+    let tokens = check(config, global)?;
+    let pipelines = |hash_key: Option<&Secret>| prepare(config, hash_key, &pills, &health);
     let files = config.server.tls.clone();
     let tls = files.as_ref().map(|(cert, key)| server_tls::read(cert, key));
     let tls = tls.transpose().map_err(|fault| Failed::usage(fault.problem))?.map(ServerTls::new);
     let tls_files = tls.clone().zip(files);
     let (redrive, findings) = match config.engine.kind {
-        EngineKind::Memory => (build(pipelines, MemoryStores::new())?, Vec::new()),
+        EngineKind::Memory => (build(pipelines(None)?, MemoryStores::new())?, Vec::new()),
         EngineKind::Embedded => {
             let tuning = Tuning { scrub: config.engine.scrub, ..Tuning::default() };
             let stores = Embedded::open_with(&config.engine.dir, tuning);
             let stores = stores.map_err(|error| engine_failed(&error))?;
             let stores = Arc::new(stores);
-            let redrive = build(pipelines, Arc::clone(&stores))?;
+            let hash_key = hash_key(&config.engine.dir)?;
+            let redrive = build(pipelines(Some(&hash_key))?, Arc::clone(&stores))?;
             let findings = config.pipelines.iter().flat_map(|pipeline| findings(&stores, &pipeline.name));
             let orphans = orphans::look(&config.engine.dir, &config.pipelines);
             (redrive, findings.chain(orphans).collect())
@@ -82,7 +88,10 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
 }
 
 #[cfg(feature = "kafka")]
-fn on_kafka(config: &Config, pipelines: Vec<Pipeline>) -> Result<Redrive, Failed> {
+fn on_kafka(
+    config: &Config,
+    pipelines: impl Fn(Option<&Secret>) -> Result<Vec<Pipeline>, Failed>,
+) -> Result<Redrive, Failed> {
     use std::os::unix::fs::DirBuilderExt as _;
 
     use super::kafka;
@@ -92,6 +101,7 @@ fn on_kafka(config: &Config, pipelines: Vec<Pipeline>) -> Result<Redrive, Failed
         .mode(0o700)
         .create(dir)
         .map_err(|error| Failed::usage(format!("`{}` cannot be used: {error}", dir.display())))?;
+    let pipelines = pipelines(Some(&hash_key(dir)?))?;
     build(pipelines, redrive_kafka::KafkaStores::new(kafka::cluster(config)?, kafka::pipelines(config)))
 }
 
@@ -113,38 +123,60 @@ fn readers(_: &Config, _: &str) -> Readers {
 }
 
 #[cfg(not(feature = "kafka"))]
-fn on_kafka(_: &Config, _: Vec<Pipeline>) -> Result<Redrive, Failed> {
+fn on_kafka(
+    _: &Config,
+    _: impl Fn(Option<&Secret>) -> Result<Vec<Pipeline>, Failed>,
+) -> Result<Redrive, Failed> {
     Err(Failed::usage("this build has no Kafka engine").hint("build it with the feature `kafka`"))
 }
 
-/// The pipelines with their sinks, and the tokens that were given, if any. Reads the files that the configuration
-/// names.
-fn prepare(
-    config: &Config,
-    global: &Global,
-    pills: &Arc<Pills>,
-    health: &HealthLog,
-) -> Result<(Vec<Pipeline>, Option<Vec<Token>>), Failed> {
-    let mut wrong = Vec::new();
-    let mut pipelines = Vec::new();
-    for pipeline in &config.pipelines {
-        match pipeline.sink.settings.build(pipeline.policy.timeout()) {
-            Ok(sink) => {
-                let log = FailureLog::new(&pipeline.name, config.engine.kind == EngineKind::Kafka);
-                let pills = watches_pills(config, pipeline).then(|| Arc::clone(pills));
-                let made = pipeline_of(pipeline, sink, health.clone(), &log);
-                pipelines.push(made.on_dead_letter(on_dead_letter(log, pills)));
-            }
-            Err(faults) => {
-                wrong.extend(faults.iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name)));
-            }
+/// The key of endpoint hashes for sinks that name none of their own. It stays the same, so that a hash means the same
+/// endpoint after a restart, and open breakers of endpoints stay open.
+fn hash_key(dir: &Path) -> Result<Secret, Failed> {
+    let path = dir.join(HASH_KEY_FILE);
+    Secret::read_or_make(&path).map_err(|error| {
+        let text = format!("the key of endpoint hashes cannot be used: {error}");
+        Failed::usage(text).hint("remove the file, or make it readable for this user")
+    })
+}
+
+/// The tokens that were given, if any. Finds all that is wrong with the sinks and tokens; reads the files that the
+/// configuration names.
+fn check(config: &Config, global: &Global) -> Result<Option<Vec<Token>>, Failed> {
+    let faults = config.pipelines.iter().flat_map(|pipeline| {
+        let faults = pipeline.sink.settings.check(Some(pipeline.policy.timeout()));
+        faults.into_iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name))
+    });
+    let mut wrong: Vec<String> = faults.collect();
+    match tokens::given(&config.server, global) {
+        Ok(tokens) if wrong.is_empty() => Ok(tokens),
+        tokens => {
+            wrong.extend(tokens.err().unwrap_or_default());
+            Err(Failed::usage(wrong.join("\n")))
         }
     }
-    let tokens = tokens::given(&config.server, global).map_err(|faults| wrong.extend(faults));
-    match tokens {
-        Ok(tokens) if wrong.is_empty() => Ok((pipelines, tokens)),
-        _ => Err(Failed::usage(wrong.join("\n"))),
-    }
+}
+
+/// The pipelines with their sinks.
+fn prepare(
+    config: &Config,
+    hash_key: Option<&Secret>,
+    pills: &Arc<Pills>,
+    health: &HealthLog,
+) -> Result<Vec<Pipeline>, Failed> {
+    let pipelines = config.pipelines.iter().map(|pipeline| {
+        let sink = pipeline.sink.settings.build(pipeline.policy.timeout(), hash_key);
+        let sink = sink.map_err(|faults| {
+            let faults: Vec<String> =
+                faults.iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name)).collect();
+            Failed::usage(faults.join("\n"))
+        })?;
+        let log = FailureLog::new(&pipeline.name, config.engine.kind == EngineKind::Kafka);
+        let pills = watches_pills(config, pipeline).then(|| Arc::clone(pills));
+        let made = pipeline_of(pipeline, sink, health.clone(), &log);
+        Ok(made.on_dead_letter(on_dead_letter(log, pills)))
+    });
+    pipelines.collect()
 }
 
 fn build(pipelines: Vec<Pipeline>, stores: impl redrive::Stores + 'static) -> Result<Redrive, Failed> {

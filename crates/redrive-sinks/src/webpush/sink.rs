@@ -1,7 +1,6 @@
 //! One push, from the message to what came of it.
 
 use std::fmt;
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -48,8 +47,6 @@ pub struct WebPushSink {
     trust: KeyTrust,
     redactor: Redactor,
     hash: EndpointHash,
-    /// Makes numbers of endpoints, different in every process.
-    numbers: RandomState,
 }
 
 /// What came back, and what it was about.
@@ -75,7 +72,6 @@ impl WebPushSink {
             trust: KeyTrust::default(),
             redactor: Redactor::of([]),
             hash: EndpointHash::of_key(options.hash_key.as_ref())?,
-            numbers: RandomState::new(),
         })
     }
 
@@ -170,8 +166,7 @@ impl WebPushSink {
     }
 
     fn numbers(&self, endpoint: &Uri) -> Endpoint {
-        let origin = (endpoint.scheme_str(), endpoint.authority());
-        Endpoint { origin: self.numbers.hash_one(origin), endpoint: self.numbers.hash_one(endpoint) }
+        self.hash.endpoint(endpoint)
     }
 }
 
@@ -205,6 +200,10 @@ impl Sink for WebPushSink {
     fn endpoint(&self, message: &Message) -> Option<Endpoint> {
         let push = Push::of(message, self.allow_http).ok()?;
         Some(self.numbers(&push.subscription.endpoint))
+    }
+
+    fn numbering(&self) -> Option<u64> {
+        Some(self.hash.numbering())
     }
 }
 

@@ -109,11 +109,9 @@ impl Looked<'_> {
     }
 }
 
-/// The status of a failed attempt: the number of three digits that its error's text begins with, `503 Service Unavailable`.
+/// The status that an attempt failed with, if it got one.
 pub fn status_of(attempt: &Attempt) -> Option<u64> {
-    let error = attempt.error.as_str();
-    let end = error.find(|c: char| !c.is_ascii_digit()).unwrap_or(error.len());
-    if end == 3 { error[..3].parse().ok() } else { None }
+    attempt.kind.status().map(u64::from)
 }
 
 /// `customer.id` in an object, `items.0.sku` in an array.

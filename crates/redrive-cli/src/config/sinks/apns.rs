@@ -8,14 +8,14 @@ use redrive::Sink;
 use redrive_sinks::apns::classes::ROWS;
 use redrive_sinks::apns::options::{CONNECTIONS, CONNECTIONS_MAX, PRODUCTION, SANDBOX};
 use redrive_sinks::push::PushClasses;
-use redrive_sinks::{ApnsAuth, ApnsOptions, ApnsSink, SinkFault};
+use redrive_sinks::{ApnsAuth, ApnsOptions, ApnsSink, Secret, SinkFault};
 
 use super::super::fault::Fault;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
+use super::kind::{ReachableAt, SinkKind, SinkRead, SinkSettings};
 use super::push;
-use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "apns",
@@ -121,8 +121,9 @@ impl SinkSettings for ApnsConfig {
         self.options().map_or_else(|faults| faults, |options| options.check())
     }
 
-    fn build(&self, timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
-        let options = ApnsOptions { timeout, ..self.options()? };
+    fn build(&self, timeout: Duration, hash_key: Option<&Secret>) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let mut options = ApnsOptions { timeout, ..self.options()? };
+        options.hash_key = options.hash_key.or_else(|| hash_key.cloned());
         Ok(Arc::new(ApnsSink::build(options).map_err(|fault| vec![fault])?))
     }
 

@@ -9,14 +9,14 @@ use redrive_core::rate;
 use redrive_sinks::fcm::classes::ROWS;
 use redrive_sinks::fcm::options::{CONNECTIONS, CONNECTIONS_MAX, GOOGLE};
 use redrive_sinks::push::PushClasses;
-use redrive_sinks::{FcmOptions, FcmSink, SinkFault};
+use redrive_sinks::{FcmOptions, FcmSink, Secret, SinkFault};
 
 use super::super::fault::Fault;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
+use super::kind::{ReachableAt, SinkKind, SinkRead, SinkSettings};
 use super::push;
-use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "fcm",
@@ -97,8 +97,9 @@ impl SinkSettings for FcmConfig {
         self.options().map_or_else(|faults| faults, |options| options.check())
     }
 
-    fn build(&self, timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
-        let options = FcmOptions { timeout, ..self.options()? };
+    fn build(&self, timeout: Duration, hash_key: Option<&Secret>) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let mut options = FcmOptions { timeout, ..self.options()? };
+        options.hash_key = options.hash_key.or_else(|| hash_key.cloned());
         Ok(Arc::new(FcmSink::build(options).map_err(|fault| vec![fault])?))
     }
 

@@ -72,7 +72,7 @@ pub(super) fn hash_key(path: Option<&Path>) -> Result<Option<Secret>, SinkFault>
         key: "hash_key_file".to_owned(),
         value: path.display().to_string(),
         problem: format!("`hash_key_file` is {:?}, but {}", path.display().to_string(), error.problem),
-        fix: "openssl rand -hex 32 > hash.key".to_owned(),
+        fix: "a readable file with a secret, made by `openssl rand -hex 32 > hash.key`".to_owned(),
     })
 }
 

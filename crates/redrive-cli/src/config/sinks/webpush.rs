@@ -8,13 +8,13 @@ use redrive::Sink;
 use redrive_sinks::push::PushClasses;
 use redrive_sinks::webpush::classes::ROWS;
 use redrive_sinks::webpush::options::PER_ENDPOINT;
-use redrive_sinks::{SinkFault, WebPushOptions, WebPushSink};
+use redrive_sinks::{Secret, SinkFault, WebPushOptions, WebPushSink};
 
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
+use super::kind::{ReachableAt, SinkKind, SinkRead, SinkSettings};
 use super::push;
-use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "webpush",
@@ -98,8 +98,9 @@ impl SinkSettings for WebPushConfig {
         self.options().map_or_else(|faults| faults, |options| options.check())
     }
 
-    fn build(&self, timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
-        let options = WebPushOptions { timeout, ..self.options()? };
+    fn build(&self, timeout: Duration, hash_key: Option<&Secret>) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let mut options = WebPushOptions { timeout, ..self.options()? };
+        options.hash_key = options.hash_key.or_else(|| hash_key.cloned());
         Ok(Arc::new(WebPushSink::build(options).map_err(|fault| vec![fault])?))
     }
 

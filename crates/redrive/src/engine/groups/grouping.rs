@@ -42,7 +42,7 @@ impl Grouping {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::{Class, GroupRule, Time};
+    use redrive_core::{Class, FailureKind, GroupRule, Time};
 
     use super::*;
 
@@ -56,6 +56,8 @@ mod tests {
             counted: true,
             ambiguous: false,
             error: "404 order 17".to_owned(),
+            kind: FailureKind::Status(404),
+            code: None,
         };
         let plain = Grouping { sink: "webhook", rules: Arc::default() };
         let rules = Arc::new(GroupRules::new([GroupRule::new("order", "orders").unwrap()]));

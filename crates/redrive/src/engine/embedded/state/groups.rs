@@ -203,7 +203,7 @@ impl LetterGroups {
 mod tests {
     use bytes::BytesMut;
     use proptest::prelude::*;
-    use redrive_core::{Class, Message, Meta, Reason};
+    use redrive_core::{Class, FailureKind, Message, Meta, Reason};
 
     use super::*;
     use crate::engine::embedded::disk::sim::SimDisk;
@@ -289,6 +289,8 @@ mod tests {
             counted: true,
             ambiguous: false,
             error: error.to_owned(),
+            kind: FailureKind::Status(404),
+            code: None,
         };
         let stored = Stored {
             was: Was::Fresh,
