@@ -6,7 +6,7 @@ use axum::middleware::{self, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
-use crate::api::{actions, keys, letters, messages, pipelines, replays};
+use crate::api::{actions, events, keys, letters, messages, pipelines, replays, subscriptions};
 use crate::guard::{guard, guard_steered, one_host};
 use crate::problem::{Code, Problem};
 use crate::routes::{Operation, ROUTES, STEERED_PATH};
@@ -59,6 +59,16 @@ fn handler(operation: Operation) -> MethodRouter<Shared> {
         Operation::PauseReplay => post(replays::pause),
         Operation::ResumeReplay => post(replays::resume),
         Operation::AbortReplay => post(replays::abort),
+        Operation::ListSubscriptions => get(subscriptions::list),
+        Operation::ShowSubscription => get(subscriptions::show),
+        Operation::SubscriptionKeys => get(subscriptions::keys),
+        Operation::RegisterSubscription => post(subscriptions::register),
+        Operation::RemoveSubscription => post(subscriptions::remove),
+        Operation::FlagSubscription => post(subscriptions::flag),
+        Operation::PurgeSubscription => post(subscriptions::purge),
+        Operation::UndoSubscription => post(subscriptions::undo),
+        Operation::ResumePurging => post(subscriptions::resume),
+        Operation::StreamEvents => get(events::stream),
         Operation::ListActions => get(actions::list),
     }
 }

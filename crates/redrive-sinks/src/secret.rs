@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use ring::rand::{SecureRandom as _, SystemRandom};
+
 /// The longest secret that is read from a file. A longer file was named by mistake.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
@@ -40,6 +42,13 @@ impl Secret {
             return Err(failed("the file is empty".to_owned()));
         }
         Ok(Self(text.trim().to_owned()))
+    }
+
+    /// A new one: 32 random bytes in hexadecimal digits. `None` if the system gives no random numbers.
+    pub fn generate() -> Option<Self> {
+        let mut bytes = [0; 32];
+        SystemRandom::new().fill(&mut bytes).ok()?;
+        Some(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
     /// What is wrong with who else may read or change this file: every user of the machine. `None` if that is not so, or

@@ -78,6 +78,7 @@ const OWN: &[TableKeys] = &[
             "breaker",
             "crash",
             "guard",
+            "log_delivered",
             "sink",
         ],
     },

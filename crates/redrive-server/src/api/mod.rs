@@ -1,12 +1,14 @@
 //! The requests under `/v1`: a file per noun, and the JSON they share.
 
 pub mod actions;
+pub mod events;
 pub mod keys;
 pub mod letters;
 pub mod messages;
 pub mod pipelines;
 pub mod replays;
 pub mod selection;
+pub mod subscriptions;
 pub mod view;
 mod view_attention;
 mod view_condition;

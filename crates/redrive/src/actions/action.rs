@@ -27,10 +27,16 @@ pub enum ActionKind {
     Cancel,
     BreakerProbe,
     BreakerClose,
+    SubscriptionFlag,
+    SubscriptionPurge,
+    SubscriptionUndo,
+    /// Purging goes on after the guard stopped it.
+    SubscriptionResume,
+    SubscriptionRemove,
 }
 
 impl ActionKind {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
@@ -44,6 +50,11 @@ impl ActionKind {
         Self::Cancel,
         Self::BreakerProbe,
         Self::BreakerClose,
+        Self::SubscriptionFlag,
+        Self::SubscriptionPurge,
+        Self::SubscriptionUndo,
+        Self::SubscriptionResume,
+        Self::SubscriptionRemove,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -61,6 +72,11 @@ impl ActionKind {
             Self::Cancel => "cancel",
             Self::BreakerProbe => "breaker_probe",
             Self::BreakerClose => "breaker_close",
+            Self::SubscriptionFlag => "subscription_flag",
+            Self::SubscriptionPurge => "subscription_purge",
+            Self::SubscriptionUndo => "subscription_undo",
+            Self::SubscriptionResume => "subscription_resume",
+            Self::SubscriptionRemove => "subscription_remove",
         }
     }
 

@@ -5,18 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
+use redrive::subscriptions::Purge;
 use redrive_core::rate;
 use redrive_sinks::fcm::classes::ROWS;
 use redrive_sinks::fcm::options::{CONNECTIONS, CONNECTIONS_MAX, GOOGLE};
 use redrive_sinks::push::PushClasses;
 use redrive_sinks::{FcmOptions, FcmSink, SinkFault};
 
+use super::super::alert::AlertTarget;
 use super::super::fault::Fault;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
 use super::push;
-use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+use super::registry::{
+    ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionParts, SubscriptionSettings,
+};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "fcm",
@@ -29,6 +33,8 @@ pub(super) const KIND: SinkKind = SinkKind {
             "connections",
             "ca_file",
             "hash_key_file",
+            "purge",
+            "on_purged",
             "timeout",
             "concurrency",
             "classes",
@@ -38,7 +44,7 @@ pub(super) const KIND: SinkKind = SinkKind {
     read,
 };
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FcmConfig {
     pub service_account_file: PathBuf,
     /// As written. It was checked.
@@ -47,6 +53,8 @@ pub struct FcmConfig {
     pub connections: Option<u32>,
     pub ca_file: Option<PathBuf>,
     pub hash_key_file: Option<PathBuf>,
+    pub purge: Option<Purge>,
+    pub on_purged: Option<AlertTarget>,
     pub classes: Vec<(String, String)>,
 }
 
@@ -76,6 +84,8 @@ fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
         connections: reader.count(section, "connections", 1..=CONNECTIONS_MAX),
         ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
         hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
+        purge: push::purge(reader, section),
+        on_purged: push::on_purged(reader, section),
         classes: push::classes(reader, section),
     };
     SinkRead { settings: Arc::new(settings), is_complete }
@@ -97,8 +107,12 @@ impl SinkSettings for FcmConfig {
         self.options().map_or_else(|faults| faults, |options| options.check())
     }
 
-    fn build(&self, timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
-        let options = FcmOptions { timeout, ..self.options()? };
+    fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let mut options = FcmOptions { timeout: parts.timeout, ..self.options()? };
+        if let Some(SubscriptionParts { table, hash_key }) = &parts.subscriptions {
+            options.subscriptions = table.clone();
+            options.hash_key = Some(hash_key.clone());
+        }
         Ok(Arc::new(FcmSink::build(options).map_err(|fault| vec![fault])?))
     }
 
@@ -109,8 +123,16 @@ impl SinkSettings for FcmConfig {
         values.push(("connections", self.connections.unwrap_or(CONNECTIONS).to_string()));
         values.extend(self.ca_file.iter().map(|path| ("ca_file", push::shown(path))));
         values.extend(self.hash_key_file.iter().map(|path| ("hash_key_file", push::shown(path))));
+        values.push(("purge", quoted(self.purge.unwrap_or_default().name())));
+        values.extend(self.on_purged.iter().map(|to| ("on_purged", push::shown_target(to))));
         values.extend(push::shown_classes(&self.classes));
         values
+    }
+
+    fn subscriptions(&self) -> Option<SubscriptionSettings<'_>> {
+        let purge = self.purge.unwrap_or_default();
+        let (hash_key_file, on_purged) = (self.hash_key_file.as_deref(), self.on_purged.as_ref());
+        Some(SubscriptionSettings { purge, hash_key_file, on_purged })
     }
 
     fn reachable_at(&self) -> ReachableAt<'_> {

@@ -14,4 +14,5 @@ pub mod stdout;
 pub mod webhook;
 pub mod webpush;
 
+pub(crate) use push::hash_key;
 pub use registry::{SINKS, SinkConfig, SinkKind, SinkSettings};

@@ -2,12 +2,15 @@
 
 use std::any::Any;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
-use redrive_sinks::SinkFault;
+use redrive::subscriptions::{Purge, Subscriptions};
+use redrive_sinks::{Secret, SinkFault};
 
+use super::super::alert::AlertTarget;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::{apns, fcm, stdout, webhook, webpush};
@@ -58,14 +61,44 @@ pub trait SinkSettings: Any + fmt::Debug + Send + Sync {
     /// `timeout` is the pipeline's, where it is known.
     fn check(&self, timeout: Option<Duration>) -> Vec<SinkFault>;
 
-    /// The sink, with the time limit of an attempt as its own.
-    fn build(&self, timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>>;
+    /// The sink, ready to be called.
+    fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>>;
+
+    /// What it says about its table of subscriptions, if it has one.
+    fn subscriptions(&self) -> Option<SubscriptionSettings<'_>> {
+        None
+    }
 
     /// Every value that holds, as TOML, without secrets.
     fn values(&self) -> Vec<(&'static str, String)>;
 
     /// Whom `redrive check` can ask whether anybody is there.
     fn reachable_at(&self) -> ReachableAt<'_>;
+}
+
+/// What a sink gets from the pipeline that it belongs to.
+#[derive(Clone, Debug)]
+pub struct SinkParts {
+    /// The time limit of an attempt.
+    pub timeout: Duration,
+    /// For a sink with [`SinkSettings::subscriptions`].
+    pub subscriptions: Option<SubscriptionParts>,
+}
+
+/// A table of subscriptions, and the key of the hashes in it.
+#[derive(Clone, Debug)]
+pub struct SubscriptionParts {
+    pub table: Subscriptions,
+    pub hash_key: Secret,
+}
+
+/// What the settings of a sink say about its table of subscriptions.
+#[derive(Clone, Copy, Debug)]
+pub struct SubscriptionSettings<'a> {
+    pub purge: Purge,
+    pub hash_key_file: Option<&'a Path>,
+    /// Who is told of purges.
+    pub on_purged: Option<&'a AlertTarget>,
 }
 
 /// Whom to ask whether anybody is there.

@@ -8,7 +8,7 @@ use redrive_sinks::{SinkFault, StdoutSink};
 
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
-use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+use super::registry::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "stdout",
@@ -31,7 +31,7 @@ impl SinkSettings for StdoutConfig {
         Vec::new()
     }
 
-    fn build(&self, _timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+    fn build(&self, _parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
         Ok(Arc::new(StdoutSink::new()))
     }
 

@@ -21,7 +21,7 @@ use super::super::tree::{At, Data};
 use super::super::words::{quoted, without_secrets};
 use super::classes;
 use super::identity::Identity;
-use super::registry::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+use super::registry::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "webhook",
@@ -200,7 +200,8 @@ impl SinkSettings for WebhookConfig {
         }
     }
 
-    fn build(&self, timeout: Duration) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+    fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let timeout = parts.timeout;
         let faults = self.check(Some(timeout));
         if !faults.is_empty() {
             return Err(faults);
