@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use redrive::Time;
 use redrive::subscriptions::{Admission, Answer, EndpointId, Purge, Subscriptions};
 use redrive_kafka::group::subscriptions::SubscriptionTopic;
-use redrive_kafka::topics::{self, Role, Topics};
+use redrive_kafka::topics::{self, Role, Topics, TopicsFault};
 use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 
 const GONE: Answer<'_> = Answer::Gone { status: Some(410), reason: "410 Gone" };
@@ -25,9 +25,16 @@ async fn prepared(dir: &tempfile::TempDir) -> (Cluster, KafkaPipeline) {
     let cluster = broker::cluster(dir.path());
     let pipeline = KafkaPipeline { subscriptions: true, ..broker::pipeline(&broker::name("push")) };
     broker::create(&cluster, &pipeline.source, 3, &[]).await;
-    let (made, of) = (cluster.clone(), pipeline.clone());
-    let prepare = move || topics::prepare(&made, &of, TopicsMode::Create);
-    tokio::task::spawn_blocking(prepare).await.unwrap().unwrap();
+    // A new topic is known to the whole cluster a moment later.
+    eventually("the source is known", async || {
+        let (made, of) = (cluster.clone(), pipeline.clone());
+        let prepare = move || topics::prepare(&made, &of, TopicsMode::Create);
+        match tokio::task::spawn_blocking(prepare).await.unwrap() {
+            Err(TopicsFault::NoSource { .. }) => false,
+            prepared => prepared.map(|_| true).unwrap(),
+        }
+    })
+    .await;
     (cluster, pipeline)
 }
 
