@@ -48,7 +48,8 @@ impl Secret {
     pub fn generate() -> Option<Self> {
         let mut bytes = [0; 32];
         SystemRandom::new().fill(&mut bytes).ok()?;
-        Some(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+        let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        Some(Self(digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()))
     }
 
     /// What is wrong with who else may read or change this file: every user of the machine. `None` if that is not so, or

@@ -43,7 +43,7 @@ pub(crate) async fn stream(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
-    let kinds = params.r#type.filter(|kinds| !kinds.is_empty()).map(kinds).transpose()?;
+    let kinds = params.r#type.as_deref().filter(|kinds| !kinds.is_empty()).map(kinds).transpose()?;
     let reading = Arc::clone(&shared.event_streams).try_acquire_owned().map_err(|_| {
         let hint = "close a stream, or read one and filter it yourself";
         Problem::new(Code::Busy, "too many event streams are open", hint)
@@ -67,7 +67,7 @@ pub(crate) async fn stream(
     Ok(response)
 }
 
-fn kinds(text: String) -> Result<Vec<String>, Problem> {
+fn kinds(text: &str) -> Result<Vec<String>, Problem> {
     let kinds: Vec<String> = text.split(',').map(|kind| kind.trim().to_owned()).collect();
     if kinds.len() > KINDS_MAX {
         let message = format!("`type` names more than {KINDS_MAX} kinds");

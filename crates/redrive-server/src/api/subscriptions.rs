@@ -157,7 +157,7 @@ pub(crate) async fn show(
     Path((pipeline, id)): Path<(String, String)>,
 ) -> Result<Json<SubscriptionView>, Problem> {
     let (_, table) = found(&shared, &pipeline)?;
-    let listed = table.show(&id).ok_or_else(|| SubscriptionsError::NotFound(id))?;
+    let listed = table.show(&id).ok_or(SubscriptionsError::NotFound(id))?;
     Ok(Json(listed.into()))
 }
 

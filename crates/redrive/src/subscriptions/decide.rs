@@ -76,10 +76,9 @@ pub enum Next {
 /// says so.
 pub fn admit(known: Option<&Record>, registered: Option<Time>) -> Admission {
     match known {
-        None => Admission::Call,
         Some(record) if registered.is_some_and(|registered| registered > record.at) => Admission::Returned,
         Some(record) if record.standing == Standing::Purged => Admission::Purged(record.clone()),
-        Some(_) => Admission::Call,
+        _ => Admission::Call,
     }
 }
 
