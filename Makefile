@@ -1,7 +1,7 @@
 # One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint alerts examples demo bench damage soak soak-kafka proofs proofs-kafka storm-kafka figures-kafka bench-kafka bench-push mutants deny tools kafka-up kafka-down clean
+.PHONY: help test lint checks alerts examples demo bench bench-webhooks damage soak soak-kafka proofs proofs-kafka storm-kafka figures-kafka bench-kafka bench-push mutants deny tools kafka-up kafka-down clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ lint: ## formatting, clippy with warnings as errors, the README's example agains
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@scripts/readme.sh
 	@scripts/links.sh
+
+checks: ## each set of features by itself, documentation with warnings as errors, packages, and licences if cargo-deny is there
+	@scripts/checks.sh
 
 alerts: ## check the alert rules and run their unit tests with promtool
 	@scripts/alerts.sh
@@ -30,6 +33,9 @@ bench: ## benchmark the embedded engine on the common workload, and webhooks aga
 	cargo run --release --locked -p redrive-lab --bin redrive-bench -- $(ARGS)
 	cargo run --release --locked -p redrive-sinks --example webhook_rate
 	cargo run --release --locked -p redrive-cli --example http_rate
+
+bench-webhooks: ## the rate of webhooks alone: a bare client, unsigned and signed by turns; release build
+	cargo run --release --locked -p redrive-sinks --example webhook_rate -- $(ARGS)
 
 bench-push: ## benchmark the push sinks against bare clients, by turns; release build
 	cargo run --release --locked -p redrive-sinks --example bench_push -- $(ARGS)

@@ -9,7 +9,7 @@
 //! - [`commands`]: the command line, and one file per command, each with a `run`
 //! - [`client`]: the HTTP API, as the commands use it that talk to a processor
 //! - [`output`]: tables, numbers and progress; data goes to stdout, everything else to stderr
-//! - [`reference`]: the pages of docs/reference that are made from the code
+//! - [`mod@reference`]: the pages of docs/reference that are made from the code
 //! - [`exit`]: the exit codes, and what ends a command
 
 pub mod args;

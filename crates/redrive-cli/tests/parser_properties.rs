@@ -38,7 +38,8 @@ fn value() -> impl Strategy<Value = String> {
 }
 
 fn key() -> impl Strategy<Value = String> {
-    let known: Vec<String> = redrive_cli::config::keys::TABLES
+    let known: Vec<String> = redrive_cli::config::sinks::KEYS
+        .tables()
         .iter()
         .flat_map(|table| table.keys.iter().map(|key| (*key).to_owned()))
         .collect();
@@ -47,7 +48,7 @@ fn key() -> impl Strategy<Value = String> {
 
 fn header() -> impl Strategy<Value = String> {
     let tables: Vec<String> =
-        redrive_cli::config::keys::TABLES.iter().map(|table| table.path.to_owned()).collect();
+        redrive_cli::config::sinks::KEYS.tables().iter().map(|table| table.path.to_owned()).collect();
     let tables = prop::sample::select(tables);
     (tables, any::<bool>()).prop_map(|(path, twice)| match (path.as_str(), twice) {
         ("", _) => String::new(),

@@ -5,7 +5,8 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use redrive_cli::config::{Environment, ProcessorFlags, Source, default, keys, load};
+use redrive_cli::config::sinks::KEYS;
+use redrive_cli::config::{Environment, ProcessorFlags, Source, default, load};
 use redrive_cli::reference;
 use support::redrive;
 
@@ -35,13 +36,13 @@ fn what_the_default_file_sets_is_what_holds_without_it() {
 fn the_default_file_names_every_key_and_no_other() {
     let named: BTreeSet<(String, String)> =
         default::settings().into_iter().map(|setting| (setting.table, setting.key)).collect();
-    let tables: BTreeSet<&str> = keys::TABLES.iter().map(|table| table.path).collect();
-    for table in keys::TABLES.iter() {
+    let tables: BTreeSet<&str> = KEYS.tables().iter().map(|table| table.path).collect();
+    for table in KEYS.tables() {
         for key in table.keys {
             let path =
                 if table.path.is_empty() { (*key).to_owned() } else { format!("{}.{key}", table.path) };
             // A table is named by its own header, or as an inline table.
-            let is_table = tables.contains(path.as_str()) || keys::OPEN_TABLES.contains(&path.as_str());
+            let is_table = tables.contains(path.as_str()) || KEYS.open_tables().contains(&path.as_str());
             let by_header =
                 named.iter().any(|(table, _)| *table == path || table.starts_with(&format!("{path}.")));
             let by_key = named.contains(&(table.path.to_owned(), (*key).to_owned()));
@@ -49,8 +50,8 @@ fn the_default_file_names_every_key_and_no_other() {
         }
     }
     for (table, key) in &named {
-        let open = keys::OPEN_TABLES.contains(&table.as_str());
-        let known = keys::of(table).is_some_and(|keys| keys.contains(&key.as_str()));
+        let open = KEYS.open_tables().contains(&table.as_str());
+        let known = KEYS.of(table).is_some_and(|keys| keys.contains(&key.as_str()));
         assert!(open || known, "default.toml names `{key}` in [{table}], which nobody reads");
     }
 }

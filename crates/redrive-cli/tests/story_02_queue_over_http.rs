@@ -64,6 +64,7 @@ fn a_message_is_retried_with_its_id_and_sending_it_again_changes_nothing() {
     assert!(state["deadline"].as_str().unwrap().ends_with('Z'), "{state}");
     let attempt = &state["history"][0];
     assert_eq!((&attempt["attempt"], &attempt["class"]), (&1.into(), &"transient".into()), "{state}");
+    assert_eq!((&attempt["kind"], &attempt["status"]), (&"status".into(), &503.into()), "{state}");
     assert!(attempt["error"].as_str().unwrap().starts_with("503 Service Unavailable"), "{state}");
 
     healthy.store(true, Ordering::SeqCst);

@@ -193,6 +193,7 @@ fn a_poison_record_holds_up_no_other_and_its_letter_is_readable_with_kcat() {
         "x-error-class=permanent",
         "x-reason=permanent",
         "x-attempt-errors=[{\"n\":1,",
+        "\"kind\":\"status\",\"status\":422,\"code\":\"no_lines\"",
     ] {
         assert!(refused.contains(part), "{part} is not in {refused}");
     }

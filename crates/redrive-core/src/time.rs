@@ -1,7 +1,7 @@
 //! A point in time: milliseconds since the Unix epoch, by the clock of the host that delivers.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// A wall-clock instant in whole milliseconds. All arithmetic saturates: no input can make a delay wrap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -28,6 +28,20 @@ impl Time {
     /// The time that passed since `earlier`; zero if `earlier` lies ahead.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Whole milliseconds; an instant before 1970 becomes [`Time::ZERO`].
+impl From<SystemTime> for Time {
+    fn from(at: SystemTime) -> Self {
+        at.duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(Self::ZERO, |since| Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl From<Time> for SystemTime {
+    fn from(time: Time) -> Self {
+        Self::UNIX_EPOCH + Duration::from_millis(time.0)
     }
 }
 
@@ -59,6 +73,18 @@ mod tests {
         assert_eq!(millis(Duration::from_micros(1)), 1);
         assert_eq!(millis(Duration::from_millis(1)), 1);
         assert_eq!(millis(Duration::from_micros(1_001)), 2);
+    }
+
+    #[test]
+    fn an_instant_is_one_of_the_system_and_back() {
+        for ms in [0, 1, 1_700_000_000_123, u64::MAX] {
+            let time = Time::from_millis(ms);
+            assert_eq!(Time::from(SystemTime::from(time)), time);
+        }
+        let before_1970 = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+        assert_eq!(Time::from(before_1970), Time::ZERO);
+        let fraction = SystemTime::UNIX_EPOCH + Duration::from_micros(1_999);
+        assert_eq!(Time::from(fraction), Time::from_millis(1), "a part of a millisecond has not passed yet");
     }
 
     #[test]

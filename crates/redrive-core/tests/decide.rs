@@ -24,7 +24,7 @@ fn tiered() -> PolicyBuilder {
 }
 
 fn asking(class: Class, retry_after: Duration) -> Outcome {
-    Outcome::Failed { class, retry_after: Some(retry_after), ambiguous: false }
+    Outcome::Failed { class, retry_after: Some(retry_after), ambiguous: false, delay: None }
 }
 
 /// Decides for a healthy sink without a budget.

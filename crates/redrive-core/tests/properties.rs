@@ -26,8 +26,9 @@ fn any_class() -> impl Strategy<Value = Class> {
 }
 
 fn any_failure() -> impl Strategy<Value = Outcome> {
-    (any_class(), prop::option::weighted(0.2, any_duration()))
-        .prop_map(|(class, retry_after)| Outcome::Failed { class, retry_after, ambiguous: false })
+    (any_class(), prop::option::weighted(0.2, any_duration())).prop_map(|(class, retry_after)| {
+        Outcome::Failed { class, retry_after, ambiguous: false, delay: None }
+    })
 }
 
 fn any_health() -> impl Strategy<Value = Health> {

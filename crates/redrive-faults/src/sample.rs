@@ -10,6 +10,7 @@ use redrive::engine::{
     Delivery, Engine, EngineError, Event, LetterChange, LetterState, MessagePhase, NewMessage, Settlement,
     StoreNotice, StoreOptions, Ticket,
 };
+use redrive::letters::Filter;
 use redrive_core::{Reason, Time};
 
 use crate::plan;
@@ -192,6 +193,8 @@ pub fn read(text: &str) -> Fates {
 #[derive(Debug, Default)]
 pub struct Found {
     pub letters: BTreeMap<String, LetterState>,
+    /// How many of them the filter `status:503` finds.
+    pub unavailable: usize,
     /// Dead letters and deliveries whose content is damaged, by number.
     pub corrupt: BTreeSet<u64>,
     /// Messages that were pending and have been delivered now.
@@ -207,10 +210,12 @@ pub fn look(dir: &Path, pipeline: &str, fates: &Fates) -> Result<Found, EngineEr
     let embedded = Embedded::open_with(dir, plan::tuning())?;
     let mut store = embedded.store(pipeline, options(pipeline))?;
     let mut found = Found { report: embedded.report(pipeline).unwrap_or_default(), ..Found::default() };
+    let unavailable = Filter::parse("status:503").expect("a filter");
     for letter in patiently(|| store.letters(None, None, usize::MAX))? {
         if letter.reason == Reason::Corrupt {
             found.corrupt.insert(letter.id);
         }
+        found.unavailable += usize::from(unavailable.matches(&letter, NOW));
         found.letters.insert(letter.message.id().to_owned(), letter.state);
     }
     let now = Time::from_millis(NOW.as_millis() + 1000);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redrive::engine::{Attempt, Delivery, Settlement, Verdict};
-use redrive_core::{Class, Reason, Time};
+use redrive_core::{Class, FailureKind, Reason, Time};
 
 use crate::acks::Step;
 use crate::plan::Random;
@@ -50,6 +50,8 @@ fn attempt(delivery: &Delivery, now: Time) -> Attempt {
         at: now,
         took_ms: 1,
         class: Class::Transient,
+        kind: FailureKind::Status(503),
+        code: None,
         counted: true,
         ambiguous: false,
         error: "the workload says no".into(),

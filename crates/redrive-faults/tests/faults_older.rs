@@ -11,6 +11,9 @@ use redrive_faults::plan::PIPELINES;
 use redrive_faults::sample;
 use redrive_faults::verify::{Scratch, copy_dir};
 
+/// Format 2 as it was before the kind, the status and the code of a failure were stored with an attempt.
+const WITHOUT_KINDS: &str = "format-2-without-kinds";
+
 fn fixture(format: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(format)
 }
@@ -44,6 +47,25 @@ fn a_store_of_format_1_opens_and_nothing_is_missing() {
 fn a_store_of_format_2_opens_and_nothing_is_missing() {
     opens("format-2", true);
     opens("format-2", false);
+}
+
+/// Before attempts had a kind, a status stood only in the text of the error. Letters from then are still found by it.
+#[test]
+fn letters_of_a_store_without_kinds_are_found_by_their_status() {
+    opens(WITHOUT_KINDS, true);
+    opens(WITHOUT_KINDS, false);
+    for pipeline in PIPELINES {
+        let scratch = Scratch::new().expect("a scratch directory");
+        let dir = scratch.0.join("store");
+        copy_dir(&fixture(WITHOUT_KINDS).join("store"), &dir).expect("a copy");
+        let text = fs::read_to_string(fixture(WITHOUT_KINDS).join(format!("{pipeline}.txt"))).expect("fates");
+        // Behind them new letters are written, as this version writes them.
+        let fates = sample::go_on(&dir, pipeline, sample::read(&text), 200).expect("it goes on");
+        let found = sample::look(&dir, pipeline, &fates).expect("it opens again");
+        assert_eq!(found.missing(&fates), [""; 0], "{pipeline}");
+        assert!(found.letters.len() > 60, "{pipeline}: {}", found.letters.len());
+        assert_eq!(found.unavailable, found.letters.len(), "{pipeline}");
+    }
 }
 
 /// Also after new messages, letters and checkpoints were written behind what the earlier version had written.

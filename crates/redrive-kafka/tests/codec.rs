@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use rdkafka::Timestamp;
 use rdkafka::message::{Header, Headers, Message as _, OwnedHeaders, OwnedMessage};
 use redrive::engine::{Attempt, History};
-use redrive_core::{Class, Message, Meta, Pick, Reason, Time};
+use redrive_core::{Class, FailureKind, Message, Meta, Pick, Reason, Time};
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, RecordReader, headers, names};
 use redrive_kafka::{KafkaPipeline, Only};
 
@@ -140,6 +140,11 @@ prop_compose! {
     }
 }
 
+fn any_kind() -> impl Strategy<Value = FailureKind> {
+    use FailureKind::{Other, Refused, Reset, Status, Timeout};
+    prop_oneof![any::<u16>().prop_map(Status), Just(Timeout), Just(Refused), Just(Reset), Just(Other)]
+}
+
 prop_compose! {
     fn any_attempt()(
         number in any::<u32>(),
@@ -148,8 +153,10 @@ prop_compose! {
         class in prop::sample::select(Class::ALL.to_vec()),
         (counted, ambiguous) in any::<(bool, bool)>(),
         error in ".{0,80}",
+        kind in any_kind(),
+        code in proptest::option::of("[A-Za-z0-9_.:-]{1,64}"),
     ) -> Attempt {
-        Attempt { number, at, took_ms, class, counted, ambiguous, error }
+        Attempt { number, at, took_ms, class, kind, code, counted, ambiguous, error }
     }
 }
 
@@ -206,6 +213,8 @@ fn a_letter_is_readable_text() {
         at: Time::from_millis(1_700_000_000_100),
         took_ms: 12,
         class: Class::Permanent,
+        kind: FailureKind::Status(422),
+        code: Some("bad_currency".to_owned()),
         counted: true,
         ambiguous: false,
         error: "422 field `currency` must be one of EUR, USD".to_owned(),
@@ -243,7 +252,7 @@ fn a_letter_is_readable_text() {
             "x-last-error=422 field `currency` must be one of EUR, USD",
             "x-error-class=permanent",
             "x-class=permanent",
-            r#"x-attempt-errors=[{"n":1,"at":1700000000100,"took_ms":12,"class":"permanent","counted":true,"ambiguous":false,"error":"422 field `currency` must be one of EUR, USD"}]"#,
+            r#"x-attempt-errors=[{"n":1,"at":1700000000100,"took_ms":12,"class":"permanent","kind":"status","status":422,"code":"bad_currency","counted":true,"ambiguous":false,"error":"422 field `currency` must be one of EUR, USD"}]"#,
         ]
     );
 }
@@ -255,9 +264,11 @@ fn first_retry() -> (CopyRecord, Vec<String>) {
         at: Time::from_millis(1_700_000_000_100),
         took_ms: 12,
         class: Class::Transient,
+        kind: FailureKind::Timeout,
+        code: None,
         counted: true,
         ambiguous: false,
-        error: "503".to_owned(),
+        error: "no answer within 5s".to_owned(),
     };
     let message = Message::builder("orders/7/1182").payload("{}").build().unwrap();
     let meta = Meta { attempts: 1, first_failed: Some(attempt.at), last_delay_ms: 5_000, ..Meta::default() };
@@ -289,9 +300,9 @@ fn a_retry_leaves_out_what_follows_from_its_other_headers() {
             "x-first-seen=1700000000100",
             "x-last-delay-ms=5000",
             "x-due=1700000005100",
-            "x-last-error=503",
+            "x-last-error=no answer within 5s",
             "x-error-class=transient",
-            r#"x-attempt-errors=[{"n":1,"at":1700000000100,"took_ms":12,"class":"transient","counted":true,"ambiguous":false,"error":"503"}]"#,
+            r#"x-attempt-errors=[{"n":1,"at":1700000000100,"took_ms":12,"class":"transient","kind":"timeout","counted":true,"ambiguous":false,"error":"no answer within 5s"}]"#,
         ]
     );
     // Where they say something, they are there.

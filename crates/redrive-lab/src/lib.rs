@@ -8,7 +8,7 @@
 //! - [`downstream`]: a stub that fails on command and remembers what it applied
 //! - [`outage`]: a downstream that is gone for a while under load, on any engine
 //! - [`share`]: the word people write for it; [`metrics`], `http`: what both serve
-//! - [`bench`]: counters, figures and the machine, for the benchmarks; `kafka` (feature `kafka`): orders in topics, what
+//! - [`mod@bench`]: counters, figures and the machine, for the benchmarks; `kafka` (feature `kafka`): orders in topics, what
 //!   became of them, and a broker of one's own
 //!
 //! The program `redrive-bench` measures the embedded engine with the workload; see docs/benchmarks.md.

@@ -23,7 +23,7 @@ const PATIENCE: u32 = 20;
 
 /// How the outage is played.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct OutagePlan {
     /// Orders a second.
     pub rate: u64,
     pub before: Duration,
@@ -35,7 +35,7 @@ pub struct Plan {
     pub breaker: BreakerSettings,
 }
 
-impl Plan {
+impl OutagePlan {
     /// The breaker as it comes, and calls that leave a third of the capacity for the backlog.
     pub fn lasting(outage: Duration, rate: u64) -> Self {
         let (limit, takes) = (64, Duration::from_millis(20));
@@ -52,7 +52,7 @@ impl Plan {
 
 /// The downstream, and what it saw.
 #[derive(Debug, Default)]
-pub struct Downstream {
+pub struct OutageDownstream {
     takes_us: AtomicU64,
     is_down: AtomicBool,
     refused: AtomicU64,
@@ -63,7 +63,7 @@ pub struct Downstream {
 }
 
 #[derive(Debug)]
-struct Door(Arc<Downstream>);
+struct Door(Arc<OutageDownstream>);
 
 impl Sink for Door {
     fn deliver(&self, _call: Call) -> Delivery<'_> {
@@ -86,9 +86,9 @@ impl Sink for Door {
     }
 }
 
-impl Downstream {
+impl OutageDownstream {
     /// The pipeline in front of it.
-    pub fn pipeline(self: &Arc<Self>, name: &str, plan: &Plan) -> Pipeline {
+    pub fn pipeline(self: &Arc<Self>, name: &str, plan: &OutagePlan) -> Pipeline {
         self.takes_us.store(plan.takes.as_micros() as u64, SeqCst);
         let seen = Arc::clone(self);
         Pipeline::new(name)
@@ -107,7 +107,7 @@ impl Downstream {
 
 /// What it came to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct OutageReport {
     pub brought: u64,
     pub served: u64,
     pub dead: u64,
@@ -125,7 +125,7 @@ pub struct Told {
     pub caught_up_after: Duration,
 }
 
-impl Told {
+impl OutageReport {
     /// What must hold of every outage on every engine.
     pub fn check(&self) -> Result<(), String> {
         let Self { brought, served, dead, calls, to_open, probes, peak, limit, .. } = self;
@@ -144,7 +144,7 @@ impl Told {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for OutageReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { brought, served, dead, calls, to_open, rounds, probes, peak, limit, .. } = self;
         writeln!(f, "orders                       {brought}, served {served}")?;
@@ -170,10 +170,10 @@ pub type Feed = JoinHandle<Result<u64, Error>>;
 pub async fn play(
     redrive: Redrive,
     name: &str,
-    downstream: &Arc<Downstream>,
-    plan: &Plan,
+    downstream: &Arc<OutageDownstream>,
+    plan: &OutagePlan,
     feed: impl FnOnce(Arc<AtomicBool>, PipelineHandle) -> Feed,
-) -> Result<Told, Error> {
+) -> Result<OutageReport, Error> {
     let handle = redrive.pipeline(name).ok_or("no such pipeline")?;
     let (end, ended) = oneshot::channel::<()>();
     let running = tokio::spawn(async move { redrive.run_until(ended).await });
@@ -202,7 +202,7 @@ pub async fn play(
     let figures = handle.figures();
     drop(end);
     running.await??;
-    Ok(Told {
+    Ok(OutageReport {
         brought,
         served: downstream.served.load(SeqCst),
         dead: figures.dead.total(),

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::{BreakerSettings, Embedded, Redrive};
-use redrive_lab::outage::{Downstream, Plan, ingest_paced, play};
+use redrive_lab::outage::{OutageDownstream, OutagePlan, ingest_paced, play};
 
 /// Three rounds of probes or so, in a few seconds.
-fn short() -> Plan {
+fn short() -> OutagePlan {
     let mut breaker = BreakerSettings::default();
     breaker.fast.window = Duration::from_secs(2);
     breaker.cooldown = Duration::from_millis(500);
     breaker.cooldown_max = Duration::from_secs(1);
-    let mut plan = Plan::lasting(Duration::from_secs(4), 300);
+    let mut plan = OutagePlan::lasting(Duration::from_secs(4), 300);
     plan.before = Duration::from_secs(1);
     plan.breaker = breaker;
     plan
@@ -21,7 +21,7 @@ fn short() -> Plan {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outage_on_the_embedded_engine_costs_few_calls_and_no_message() {
     let dir = tempfile::tempdir().unwrap();
-    let (plan, downstream) = (short(), Arc::new(Downstream::default()));
+    let (plan, downstream) = (short(), Arc::new(OutageDownstream::default()));
     let engine = Embedded::open(dir.path()).unwrap();
     let pipeline = downstream.pipeline("orders", &plan);
     let redrive = Redrive::builder().engine(engine).pipeline(pipeline).build().unwrap();

@@ -7,21 +7,33 @@ use tokio_postgres::error::SqlState;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerError {
+    /// There is no ledger where the connection looks for it.
     #[error(
         "the ledger is not set up: there is no table `applied` or `applied_meta` in the search path; \
          call redrive_postgres::ledger::migrate(&client) at start, with the same search_path as the handler"
     )]
     NotMigrated,
 
+    /// A table of the same name belongs to somebody else.
     #[error(
         "the table `applied` is not a Redrive ledger ({found}); \
          rename it, or give the handler's connections a search_path with a schema of its own"
     )]
-    NotALedger { found: String },
+    NotALedger {
+        /// What is different about it.
+        found: String,
+    },
 
+    /// A newer version of this crate has set the ledger up.
     #[error("the ledger has version {found}, this build knows version {known}; upgrade redrive-postgres")]
-    TooNew { found: i32, known: i32 },
+    TooNew {
+        /// The version of the ledger.
+        found: i32,
+        /// The version that this crate knows.
+        known: i32,
+    },
 
+    /// The id cannot be a key of the ledger.
     #[error("the message id cannot be recorded: {0}")]
     Id(#[from] IdFault),
 
@@ -29,6 +41,7 @@ pub enum LedgerError {
     #[error("another transaction is working on the same id; try again")]
     Busy(#[source] tokio_postgres::Error),
 
+    /// Anything else that PostgreSQL or the connection reports.
     #[error("PostgreSQL did not carry out the ledger's statement")]
     Database(#[source] tokio_postgres::Error),
 }
@@ -36,10 +49,18 @@ pub enum LedgerError {
 /// Why an id cannot be a key of the ledger. Found before anything is sent, so the transaction stays usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdFault {
+    /// It has no characters.
     #[error("it is empty; give every message a stable id")]
     Empty,
+    /// It is longer than an index entry may be.
     #[error("it has {bytes} bytes, at most {max} fit into the index")]
-    TooLong { bytes: usize, max: usize },
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest that fits.
+        max: usize,
+    },
+    /// It contains a zero byte.
     #[error("it contains a zero byte, which PostgreSQL text cannot hold")]
     ZeroByte,
 }

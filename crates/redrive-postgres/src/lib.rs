@@ -30,6 +30,8 @@
 //! An effect outside this database (an HTTP call, an e-mail, another store) cannot be part of the transaction.
 //! For those, pass the message id on as an idempotency key and let the receiver check it.
 
+#![warn(missing_docs, unreachable_pub)]
+
 pub mod ledger;
 
 mod error;

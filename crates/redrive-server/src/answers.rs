@@ -10,10 +10,12 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
+use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::answer::Json;
+use crate::options::GRAIN_BYTES;
 use crate::problem::{Code, Problem};
-use crate::state::{GRAIN_BYTES, Shared};
 
 /// Answers up to this size are not counted: their number is that of the connections.
 const SMALL_BYTES: u64 = 64 * 1024;
@@ -89,12 +91,21 @@ impl AsRef<[u8]> for Owned {
 }
 
 /// Counts whatever a handler has not counted itself.
-pub(crate) async fn count(State(shared): State<Shared>, response: Response) -> Response {
+pub(crate) async fn count(State(answers): State<Answers>, response: Response) -> Response {
     let is_small = response.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BYTES);
     if is_small || response.extensions().get::<Held>().is_some() {
         return response;
     }
-    shared.answers.hold(response, None).await.unwrap_or_else(IntoResponse::into_response)
+    answers.hold(response, None).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+/// Builds and serialises an answer that may have megabytes on a blocking thread, so that the workers stay free for other
+/// requests, `/livez` among them. Take [`Answers::room`] first: it bounds how many run at once.
+pub(crate) async fn large<T: Serialize + 'static>(
+    build: impl FnOnce() -> T + Send + 'static,
+) -> Result<Response, Problem> {
+    let built = tokio::task::spawn_blocking(move || Json(build()).into_response()).await;
+    built.map_err(|_| Problem::new(Code::Stopping, "the server is stopping", "ask again later"))
 }
 
 fn grains(bytes: usize) -> u32 {
@@ -108,6 +119,12 @@ fn busy() -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, channel};
+
+    use axum::http::StatusCode;
+    use serde::Serializer;
+
     use super::*;
 
     const MIB: usize = 1024 * 1024;
@@ -156,5 +173,29 @@ mod tests {
         drop(larger);
         let room = answers.room().await.unwrap();
         assert!(answers.hold(answer(110 * MIB), Some(room)).await.is_err());
+    }
+
+    /// Takes until another task has run to be serialised.
+    struct Slow(Mutex<Receiver<()>>);
+
+    impl Serialize for Slow {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let others_ran = self.0.lock().unwrap().recv_timeout(Duration::from_mins(1)).is_ok();
+            serializer.serialize_bool(others_ran)
+        }
+    }
+
+    /// Twenty readers of 30 MB each made `/livez` take 20 s: their pages were serialised on the workers.
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_large_answer_leaves_the_workers_free() {
+        let (ran, others_ran) = channel();
+        let slow = Slow(Mutex::new(others_ran));
+        let large = tokio::spawn(large(move || slow));
+        let other = tokio::spawn(async move { ran.send(()) });
+        let response = large.await.unwrap().unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let body = axum::body::to_bytes(response.into_body(), 100).await.unwrap();
+        assert_eq!(&body[..], b"true\n");
+        other.await.unwrap().unwrap();
     }
 }

@@ -9,8 +9,9 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::options::GRAIN_BYTES;
 use crate::problem::{Code, Problem};
-use crate::state::{GRAIN_BYTES, Shared};
+use crate::state::Shared;
 
 /// How long a sender may take for its body.
 const BODY_WAIT: Duration = Duration::from_secs(30);

@@ -6,7 +6,8 @@
 //!   reads what is served
 //! - `connections`: who is connected, and who has to go when there are too many
 //! - [`routes`]: the table of all routes; `router`: each with its handler
-//! - [`auth`], [`token`]: who may; `guard` asks it of each request, by what `caller` finds in it; `wrong_tokens`
+//! - [`access`]: who may: [`access::auth`] judges, [`access::token`] names, `guard` asks it of each request, by what
+//!   `caller` finds in it; `wrong_tokens`
 //! - `request`, `query`: paths, query strings and bodies; `answer`: JSON; `answers`: how much
 //!   memory they take
 //! - [`ingest`], `extract`: messages coming in
@@ -28,13 +29,9 @@ pub mod service;
 mod state;
 pub mod tls;
 
-pub mod auth;
-mod caller;
-mod guard;
+pub mod access;
 mod router;
 pub mod routes;
-pub mod token;
-mod wrong_tokens;
 
 mod body;
 mod extract;
@@ -60,6 +57,8 @@ mod request;
 
 pub mod log;
 
+pub use access::token::{Scope, Token, TokenError};
+pub use access::{auth, token};
 pub use ingest::Intake;
 pub use options::{Reads, ServerError, ServerOptions};
 pub use readers::Readers;
@@ -67,4 +66,3 @@ pub use readiness::{Phase, Readiness};
 pub use server::Server;
 pub use service::{Served, Service};
 pub use tls::ServerTls;
-pub use token::{Scope, Token, TokenError};

@@ -222,7 +222,7 @@ static ENDPOINTS_LEFT_ALONE: Metric = metric(
     "redrive_endpoints_left_alone",
     Kind::Gauge,
     PIPELINE,
-    "Endpoints and origins that are left alone for now, because they fail or have asked for patience; absent where all messages go to one place.",
+    "Endpoints and origins in cooldown, because they fail or have sent a Retry-After; absent where all messages go to one place.",
 );
 static SUSPECTS: Metric = metric(
     "redrive_suspects",
@@ -448,7 +448,7 @@ pub fn render(snapshot: &Snapshot) -> String {
         figures.health.budget_remaining.iter().for_each(|left| samples.count(&[name], u64::from(*left)));
     });
     each(out, &ENDPOINTS_LEFT_ALONE, snapshot, |samples, name, figures| {
-        let alone = figures.health.endpoints.map(|all| all.endpoints + all.origins);
+        let alone = figures.health.endpoints.as_ref().map(|all| all.endpoints + all.origins);
         alone.iter().for_each(|alone| samples.count(&[name], *alone));
     });
     each(out, &SUSPECTS, snapshot, |samples, name, figures| samples.count(&[name], figures.health.suspects));

@@ -4,9 +4,12 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use crate::auth::Unguarded;
+use crate::access::auth::Unguarded;
+use crate::access::token::Token;
 use crate::tls::ServerTls;
-use crate::token::Token;
+
+/// The unit in which the memory for bodies and answers is handed out.
+pub(crate) const GRAIN_BYTES: usize = 1024;
 
 /// Settings of a server; the defaults are those of `redrive processor`.
 #[derive(Clone, Debug)]
@@ -17,7 +20,7 @@ pub struct ServerOptions {
     pub tls: Option<ServerTls>,
     /// Who may read without a token.
     pub reads: Reads,
-    /// Names beside localhost under which reads on loopback are open; see [`crate::auth`].
+    /// Names beside localhost under which reads on loopback are open; see [`crate::access::auth`].
     pub hosts: Vec<String>,
     /// The largest body of a request.
     pub body_bytes_max: usize,
@@ -122,7 +125,7 @@ impl ServerOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Scope;
+    use crate::access::token::Scope;
 
     fn options(listen: &str, tokens: Vec<Token>) -> ServerOptions {
         ServerOptions { listen: listen.parse().unwrap(), tokens, ..ServerOptions::default() }

@@ -7,8 +7,8 @@
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 
+use crate::access::token::hex;
 use crate::problem::{Code, Problem};
-use crate::token::hex;
 
 const PAGE: &str = include_str!("page/index.html");
 /// Where the page wants the nonce of its own style and script; nothing else may run.

@@ -6,8 +6,8 @@ use axum::middleware::{self, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
+use crate::access::guard::{guard, guard_steered, one_host};
 use crate::api::{actions, events, keys, letters, messages, pipelines, replays, subscriptions};
-use crate::guard::{guard, guard_steered, one_host};
 use crate::problem::{Code, Problem};
 use crate::routes::{Operation, ROUTES, STEERED_PATH};
 use crate::state::Shared;
@@ -24,7 +24,7 @@ pub(crate) fn router(shared: Shared) -> Router {
         .route(STEERED_PATH, steered)
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::map_response_with_state(shared.clone(), answers::count))
+        .layer(middleware::map_response_with_state(shared.answers.clone(), answers::count))
         .layer(middleware::from_fn(one_host))
         .layer(middleware::map_response(careful))
         .with_state(shared)

@@ -3,8 +3,8 @@
 
 use axum::http::Method;
 
-use crate::auth::Access;
-use crate::token::Scope;
+use crate::access::auth::Access;
+use crate::access::token::Scope;
 
 /// Everything that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

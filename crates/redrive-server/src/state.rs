@@ -7,18 +7,15 @@ use redrive::{Clock, Time, WallClock};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use crate::access::auth::{Door, Unguarded};
+use crate::access::token::Token;
+use crate::access::wrong_tokens::WrongTokens;
 use crate::answers::Answers;
-use crate::auth::{Door, Unguarded};
 use crate::connections::files::FileBudget;
 use crate::connections::registry::Connections;
-use crate::options::ServerOptions;
+use crate::options::{GRAIN_BYTES, ServerOptions};
 use crate::readiness::Readiness;
 use crate::service::Service;
-use crate::token::Token;
-use crate::wrong_tokens::WrongTokens;
-
-/// The unit in which the memory for bodies and answers is handed out.
-pub(crate) const GRAIN_BYTES: usize = 1024;
 
 /// Streams of events that are open at once. Each keeps a connection for as long as its client likes.
 const EVENT_STREAMS_MAX: usize = 64;

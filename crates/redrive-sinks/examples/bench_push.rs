@@ -231,8 +231,8 @@ impl BareApns {
 
     async fn push(&self, token: &str) -> Result<bool, Error> {
         let at = self.next.fetch_add(1, Ordering::Relaxed) as usize % self.sessions.len();
-        let session = self.sessions[at].lock().await.clone();
-        let Ok(mut session) = session.ready().await else {
+        let current = self.sessions[at].lock().await.clone();
+        let Ok(mut session) = current.ready().await else {
             // It was told to go away. Whoever comes first connects again.
             let mut held = self.sessions[at].lock().await;
             if held.clone().ready().await.is_err() {

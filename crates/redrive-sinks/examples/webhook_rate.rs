@@ -4,7 +4,7 @@
 //!
 //! Client and server share the machine. Each round runs the bare client and then Redrive, so that changes in machine load
 //! affect both. Redrive takes its messages from the embedded engine and syncs every outcome; the bare client stores
-//! nothing. A third run signs every request with HMAC-SHA256.
+//! nothing. A third run signs every request with HMAC-SHA256; signed and unsigned take turns in going first.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -147,7 +147,7 @@ async fn redrive(uri: &Uri, count: u64, counter: &Counter, signed: bool) -> Resu
 async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let count: u64 = arguments.next().map_or(Ok(100_000), |text| text.parse())?;
-    let rounds: u64 = arguments.next().map_or(Ok(3), |text| text.parse())?;
+    let rounds: u64 = arguments.next().map_or(Ok(5), |text| text.parse())?;
     let cores = std::thread::available_parallelism()?;
     println!(
         "webhooks: {count} POSTs of {BYTES} B, {CONCURRENCY} at once, client and server on {cores} cores"
@@ -155,24 +155,42 @@ async fn main() -> Result<()> {
     let counter = Arc::new(Counter::default());
     let uri = serve(Arc::clone(&counter)).await?;
     let (mut ratios, mut signed_ratios) = (Vec::new(), Vec::new());
+    let (mut unsigned_rates, mut signed_rates) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
         counter.expect(u64::MAX);
         let bare = count as f64 / bare(&uri, count).await?.as_secs_f64();
-        let plain = count as f64 / redrive(&uri, count, &counter, false).await?.as_secs_f64();
-        let signed = count as f64 / redrive(&uri, count, &counter, true).await?.as_secs_f64();
+        let mut rates = [0.0; 2];
+        for turn in 0..2 {
+            // Who goes first changes with each round.
+            let signed = (round + turn) % 2 == 0;
+            let took = redrive(&uri, count, &counter, signed).await?;
+            rates[usize::from(signed)] = count as f64 / took.as_secs_f64();
+        }
+        let [plain, signed] = rates;
         ratios.push(plain / bare);
         signed_ratios.push(signed / plain);
+        unsigned_rates.push(plain);
+        signed_rates.push(signed);
         println!(
             "round {round}: hyper-util pool alone {bare:.0}/s   redrive, embedded engine {plain:.0}/s   {:.0} %   signed {signed:.0}/s   {:.0} % of unsigned",
             plain / bare * 100.0,
             signed / plain * 100.0
         );
     }
-    for (mut ratios, of) in [(ratios, "of the pool alone"), (signed_ratios, "of unsigned, with signatures")] {
-        ratios.sort_by(f64::total_cmp);
-        if let Some(median) = ratios.get(ratios.len().saturating_sub(1) / 2) {
-            println!("median {:.0} % {of}", median * 100.0);
-        }
-    }
+    let ([unsigned, _, _], [signed, _, _]) = (spread(unsigned_rates), spread(signed_rates));
+    let [pool, pool_min, pool_max] = spread(ratios).map(|ratio| ratio * 100.0);
+    println!("unsigned {unsigned:.0}/s   {pool:.0} % of the pool alone ({pool_min:.0}–{pool_max:.0} %)");
+    let [ratio, least, most] = spread(signed_ratios).map(|ratio| ratio * 100.0);
+    println!(
+        "signed   {signed:.0}/s   {ratio:.0} % of unsigned ({least:.0}–{most:.0} %)   medians of {rounds} rounds"
+    );
     Ok(())
+}
+
+/// Median, least and most.
+fn spread(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+    let last = values.len().saturating_sub(1);
+    [at(last / 2), at(0), at(last)]
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -44,12 +44,30 @@ impl Secret {
         Ok(Self(text.trim().to_owned()))
     }
 
-    /// A new one: 32 random bytes in hexadecimal digits. `None` if the system gives no random numbers.
-    pub fn generate() -> Option<Self> {
-        let mut bytes = [0; 32];
-        SystemRandom::new().fill(&mut bytes).ok()?;
-        let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        Some(Self(digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()))
+    /// The secret of a file; where there is none, a random one is made, readable for this user alone, and durable before
+    /// it is used.
+    pub fn read_or_make(path: &Path) -> Result<Self, SecretError> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let failed = |problem: String| SecretError { path: path.to_owned(), problem };
+        if path.exists() {
+            return Self::read(path);
+        }
+        let mut bytes = [0_u8; 32];
+        let filled = SystemRandom::new().fill(&mut bytes);
+        filled.map_err(|_| failed("the system gives no random numbers".to_owned()))?;
+        let text = bytes.iter().fold(String::new(), |mut text, byte| {
+            // Writing to a string does not fail.
+            let _ = fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
+            text
+        });
+        let write = || {
+            let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+            writeln!(file, "{text}")?;
+            file.sync_all()?;
+            path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+        };
+        write().map_err(|error: std::io::Error| failed(error.to_string()))?;
+        Ok(Self(text))
     }
 
     /// What is wrong with who else may read or change this file: every user of the machine. `None` if that is not so, or
@@ -91,6 +109,19 @@ mod tests {
     #[test]
     fn debug_output_keeps_the_secret() {
         assert_eq!(format!("{:?}", Secret::from("hunter2")), "[secret]");
+    }
+
+    #[test]
+    fn a_secret_that_is_missing_is_made_once_for_this_user_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hash.key");
+        let made = Secret::read_or_make(&path).unwrap();
+        assert_eq!(made.expose().len(), 64);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(Secret::read_or_make(&path).unwrap(), made);
+        let error = Secret::read_or_make(&dir.path().join("no/such")).unwrap_err();
+        assert!(error.to_string().contains("No such file"), "{error}");
     }
 
     #[test]

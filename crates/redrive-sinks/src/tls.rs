@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -11,7 +11,13 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 
 use crate::fault::SinkFault;
-use crate::webhook::ClientCertificate;
+
+/// A certificate and its private key, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    pub cert_file: PathBuf,
+    pub key_file: PathBuf,
+}
 
 /// The client's side of TLS. Trusted are the authorities of the file alone, or Mozilla's list.
 pub fn client(ca_file: Option<&Path>) -> Result<ClientConfig, SinkFault> {
@@ -110,7 +116,12 @@ pub(crate) fn is_own_refused(error: &(dyn Error + 'static)) -> bool {
         Alert::DecryptError,
         Alert::CertificateRequired,
     ];
-    matches!(find::<rustls::Error>(error), Some(rustls::Error::AlertReceived(alert)) if refused.contains(alert))
+    if let Some(rustls::Error::AlertReceived(alert)) = find::<rustls::Error>(error) {
+        return refused.contains(alert);
+    }
+    // HTTP/2 hands on only the text of an error of the connection.
+    let Some(text) = find::<io::Error>(error).map(io::Error::to_string) else { return false };
+    refused.iter().any(|alert| text == rustls::Error::AlertReceived(*alert).to_string())
 }
 
 fn read_roots(path: &Path, roots: &mut RootCertStore) -> Result<(), String> {

@@ -21,7 +21,7 @@ fn main() {
     let came = match case.as_str() {
         "decide-done" => decide_all(&policy, &Outcome::Done, times),
         "decide-retry" => {
-            let failed = Outcome::Failed { class: Class::Transient, retry_after: None, ambiguous: false };
+            let failed = Outcome::failed(Class::Transient);
             decide_all(&policy, &failed, times)
         }
         "views" => views(policy, times), // not before the health layer

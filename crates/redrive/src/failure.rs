@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redrive_core::{Class, FailureKind, Outcome};
 
-use crate::engine::history::ERROR_BYTES_MAX;
+use crate::engine::history::{CODE_BYTES_MAX, ERROR_BYTES_MAX};
 
 /// Notes that one failure may carry; further ones are dropped.
 pub const NOTES_MAX: usize = 16;
@@ -28,8 +28,10 @@ pub struct Failure {
 struct Parts {
     class: Class,
     kind: FailureKind,
+    code: Option<Box<str>>,
     retry_after: Option<Duration>,
     ambiguous: bool,
+    before_receiver: bool,
     cause: Cause,
     notes: Vec<(&'static str, String)>,
 }
@@ -72,9 +74,17 @@ impl Failure {
     }
 
     fn of(class: Class, cause: impl Into<Cause>) -> Self {
-        let (retry_after, ambiguous, notes) = (None, false, Vec::new());
-        let kind = FailureKind::default();
-        Self { parts: Box::new(Parts { class, kind, retry_after, ambiguous, cause: cause.into(), notes }) }
+        let parts = Parts {
+            class,
+            kind: FailureKind::default(),
+            code: None,
+            retry_after: None,
+            ambiguous: false,
+            before_receiver: false,
+            cause: cause.into(),
+            notes: Vec::new(),
+        };
+        Self { parts: Box::new(parts) }
     }
 
     /// Says that the effect may have happened although the attempt failed, as after a timeout.
@@ -84,7 +94,27 @@ impl Failure {
         self
     }
 
-    /// Says how it failed, for the breaker's windows; a status, a timeout, or no answer.
+    /// Says that it failed before the receiver had a part in it: at a proxy, a token endpoint or a command of ours. It is
+    /// not counted against the endpoint, and does not end the message for exhausted retries: it is deferred instead, for
+    /// `hold_max` at most.
+    #[must_use]
+    pub fn before_receiver(mut self) -> Self {
+        self.parts.before_receiver = true;
+        self
+    }
+
+    pub fn is_before_receiver(&self) -> bool {
+        self.parts.before_receiver
+    }
+
+    /// Says how it failed: a status, a timeout, or no answer. The breaker counts it, it is stored with the attempt, and the
+    /// filter `status:503` finds it.
+    ///
+    /// ```
+    /// use redrive::{Failure, FailureKind};
+    /// let failure = Failure::transient("the shop is closed").of_kind(FailureKind::Status(503)).with_code("closed");
+    /// assert_eq!((failure.kind().status(), failure.code()), (Some(503), Some("closed")));
+    /// ```
     #[must_use]
     pub fn of_kind(mut self, kind: FailureKind) -> Self {
         self.parts.kind = kind;
@@ -93,6 +123,22 @@ impl Failure {
 
     pub fn kind(&self) -> FailureKind {
         self.parts.kind
+    }
+
+    /// Adds the receiver's own word for the failure, such as `BadDeviceToken`; it is stored with the attempt. A code is one
+    /// word of letters, digits, `_`, `-`, `.` and `:`, of at most 64 bytes. Anything else is a text: it
+    /// belongs into the error and is ignored here.
+    #[must_use]
+    pub fn with_code(mut self, code: &str) -> Self {
+        let in_code = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
+        if (1..=CODE_BYTES_MAX).contains(&code.len()) && code.bytes().all(in_code) {
+            self.parts.code = Some(code.into());
+        }
+        self
+    }
+
+    pub fn code(&self) -> Option<&str> {
+        self.parts.code.as_deref()
     }
 
     /// The least that is waited before the next attempt, for a receiver that says so with any class: a 503 can carry a
@@ -192,6 +238,7 @@ impl Failure {
             class: self.parts.class,
             retry_after: self.parts.retry_after,
             ambiguous: self.parts.ambiguous,
+            delay: None,
         }
     }
 }
@@ -212,6 +259,8 @@ impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Failure")
             .field("class", &self.parts.class)
+            .field("kind", &self.parts.kind)
+            .field("code", &self.parts.code)
             .field("retry_after", &self.parts.retry_after)
             .field("ambiguous", &self.parts.ambiguous)
             .field("cause", &self.parts.cause)
@@ -273,6 +322,16 @@ mod tests {
         assert_eq!(Failure::credential("401").class(), Class::Credential);
         assert_eq!(Failure::reconnect("reset").class(), Class::Reconnect);
         assert!(Failure::transient("timeout").ambiguous().is_ambiguous());
+    }
+
+    #[test]
+    fn a_code_is_one_word() {
+        for code in ["BadDeviceToken", "no_lines", "E-42", "a:b.c", &"x".repeat(CODE_BYTES_MAX)] {
+            assert_eq!(Failure::permanent("422").with_code(code).code(), Some(code));
+        }
+        for text in ["", "two words", "a/b", "é", "a\nb", &"x".repeat(CODE_BYTES_MAX + 1)] {
+            assert_eq!(Failure::permanent("422").with_code(text).code(), None, "{text}");
+        }
     }
 
     #[test]

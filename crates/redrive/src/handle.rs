@@ -36,6 +36,19 @@ pub struct Resume {
 }
 
 /// A handle to one pipeline. It works before and while the pipeline runs; clone it freely.
+///
+/// ```
+/// use redrive::{HandleError, LetterState, PipelineHandle};
+///
+/// async fn show(orders: &PipelineHandle) -> Result<(), HandleError> {
+///     let counts = orders.counts().await?;
+///     println!("{} pending, {} dead", counts.pending(), counts.letters_open);
+///     for letter in orders.letters(Some(LetterState::Open), None, 10).await? {
+///         println!("{} is dead for {}", letter.message.id(), letter.reason);
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct PipelineHandle {
     built: Arc<Built>,

@@ -12,10 +12,26 @@ use serde::de::DeserializeOwned;
 use crate::dispatch::routes::Router;
 use crate::engine::{Execution, SourcePlace};
 use crate::failure::{Failure, NOTES_MAX};
+use crate::json::Json;
 
 /// Delivers messages. Every `async fn(&Message) -> Result<(), Failure>` is one.
 ///
-/// Implement it for a type of your own where a handler has state that its future borrows.
+/// Implement it for a type of your own where a handler has state that its future borrows:
+///
+/// ```
+/// use redrive::{Failure, Handler, Message};
+///
+/// struct Shipping {
+///     carrier: String,
+/// }
+///
+/// impl Handler for Shipping {
+///     async fn handle(&self, message: &Message) -> Result<(), Failure> {
+///         println!("{} goes with {}", message.id(), self.carrier);
+///         Ok(())
+///     }
+/// }
+/// ```
 pub trait Handler: Send + Sync + 'static {
     fn handle(&self, message: &Message) -> impl Future<Output = Result<(), Failure>> + Send;
 }
@@ -141,6 +157,13 @@ pub trait Sink: Send + Sync + 'static {
         let _ = message;
         None
     }
+
+    /// For a sink whose [`Self::endpoint`] gives the same numbers in every process: a number that identifies how they are
+    /// made, such as a hash of the key. Open breakers of endpoints then survive a restart, as long as it stays the same.
+    /// `None` where the numbers end with the process.
+    fn numbering(&self) -> Option<u64> {
+        None
+    }
 }
 
 pub(crate) type Attempting = Delivery<'static>;
@@ -167,6 +190,13 @@ pub(crate) struct Calling<'a> {
     pub(crate) replays: u32,
     pub(crate) origin: Option<SourcePlace>,
     pub(crate) pipeline: &'a Arc<str>,
+}
+
+impl Calling<'_> {
+    fn into_call(self) -> Call {
+        let Self { message, attempt, replays, origin, pipeline } = self;
+        Call { message, attempt, replays, origin, pipeline: Arc::clone(pipeline) }
+    }
 }
 
 /// A handler whose type is forgotten.
@@ -197,8 +227,8 @@ impl AnyHandler {
     pub(crate) fn sink(sink: Arc<dyn Sink>) -> Self {
         let router = sink.per_endpoint().map(|per_endpoint| {
             let rate = sink.per_endpoint_rate().filter(|rate| rate::is_sound(*rate));
-            let sink = Arc::clone(&sink);
-            Router::new(per_endpoint, rate, move |message| sink.endpoint(message))
+            let (sink, numbering) = (Arc::clone(&sink), sink.numbering());
+            Router::new(per_endpoint, rate, move |message| sink.endpoint(message)).numbered(numbering)
         });
         let one_endpoint = sink.is_one_endpoint();
         let description = SinkDescription { name: sink.name(), target: sink.target() };
@@ -206,8 +236,7 @@ impl AnyHandler {
         Self {
             start: Arc::new(move |calling| {
                 let sink = Arc::clone(&sink);
-                let Calling { message, attempt, replays, origin, pipeline } = calling;
-                let call = Call { message, attempt, replays, origin, pipeline: Arc::clone(pipeline) };
+                let call = calling.into_call();
                 Box::pin(async move { sink.deliver(call).await })
             }),
             router,
@@ -224,6 +253,25 @@ impl AnyHandler {
     {
         Self {
             start: Arc::new(move |calling| Box::pin(handler(calling.message))),
+            router: None,
+            one_endpoint: false,
+            execution: Execution::InProcess,
+            description: SinkDescription::of_handler(),
+        }
+    }
+
+    /// Reads the payload first; the handler is called only with what could be read.
+    pub(crate) fn json<T, F, Fut>(handler: F) -> Self
+    where
+        T: DeserializeOwned + Send + 'static,
+        F: Fn(Json<T>, Call) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        Self {
+            start: Arc::new(move |calling| match Json::of(&calling.message) {
+                Ok(payload) => Box::pin(handler(payload, calling.into_call())),
+                Err(failure) => Box::pin(std::future::ready(Err(failure))),
+            }),
             router: None,
             one_endpoint: false,
             execution: Execution::InProcess,

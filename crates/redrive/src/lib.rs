@@ -2,8 +2,9 @@
 //!
 //! # Layout, in the order a message passes through
 //!
-//! - [`builder`]: what a user writes; [`handler`], [`failure`]: their code and what it says when it fails
-//! - [`redrive`], [`handle`]: what a user holds while it runs; [`figures`]: what it shows
+//! - [`builder`]: what a user writes; [`handler`], [`json`], [`failure`], [`backoff`]: their code and what it says
+//!   when it fails
+//! - `redrive`, [`handle`]: what a user holds while it runs; [`figures`]: what it shows
 //! - [`engine`]: where messages live; the seam, and the engines behind it; [`stores`] opens one per pipeline
 //! - [`messages`]: what waits, listed and steered; [`letters`]: which dead letters are meant; [`replay`]: jobs that put them back; [`actions`]: who did what; [`events`]: what happens, for whoever follows it; [`subscriptions`]: which endpoints of a push pipeline are alive
 //! - [`dispatch`]: what to take, whom to start, what to settle; no I/O
@@ -11,10 +12,12 @@
 //! - [`settle`]: from the end of an attempt to what is stored
 //! - `sim` (feature `testing`): the dispatch machine on a virtual clock, with a checker per invariant
 
+pub mod backoff;
 pub mod builder;
 pub mod failure;
 pub mod figures;
 pub mod handler;
+pub mod json;
 
 pub mod handle;
 pub mod name;
@@ -40,6 +43,7 @@ pub mod settle;
 #[cfg(feature = "testing")]
 pub mod sim;
 
+pub use backoff::FailedAttempt;
 pub use builder::{BuildError, BuildFault, Builder, FaultKind, Pipeline};
 pub use dispatch::{AttemptFailed, Decided, HealthChange, HealthChanged, HealthEntry, HealthFigures};
 pub use dispatch::{BreakerAnswer, BreakerOrder};
@@ -52,6 +56,7 @@ pub use failure::{Failure, TimedOut};
 pub use figures::{Figures, Histogram};
 pub use handle::{HandleError, PipelineHandle, Resume};
 pub use handler::{Call, Delivery, Handler, MessageExt, Notes, Sink, SinkDescription};
+pub use json::{Json, PayloadError};
 pub use redrive::Redrive;
 pub use run::clock::{Clock, VirtualClock, WallClock};
 pub use run::hooks::DeadLetter;

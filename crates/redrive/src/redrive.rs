@@ -14,6 +14,33 @@ use crate::run::report::{RunError, RunReport};
 use crate::run::running::Running;
 
 /// All pipelines of a process. Clones are handles to the same pipelines.
+///
+/// ```
+/// use redrive::{Failure, MemoryStores, Message, Pipeline, Policy, Redrive};
+///
+/// async fn charge(message: &Message) -> Result<(), Failure> {
+///     println!("charging {}", message.id());
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let payments = Pipeline::new("payments").policy(Policy::tiers(["5s", "1m", "10m"])).handler(charge);
+/// let redrive = Redrive::builder().engine(MemoryStores::new()).pipeline(payments).build()?;
+/// let payments = redrive.pipeline("payments").ok_or("no such pipeline")?;
+/// payments.ingest([Message::builder("p-1").payload(r#"{"amount":1999}"#).build()?]).await?;
+///
+/// // A service gives its shutdown signal here.
+/// let until_done = async {
+///     while payments.counts().await.is_ok_and(|counts| counts.pending() > 0) {
+///         tokio::task::yield_now().await;
+///     }
+/// };
+/// let report = redrive.run_until(until_done).await?;
+/// assert_eq!(report.total().succeeded, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Redrive {
     shared: Arc<Shared>,

@@ -1,9 +1,10 @@
 //! From the end of an attempt to what is stored: the decision, the verdict that carries it out, and the attempt's record.
 
 use redrive_core::{
-    Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, Reason, Time, after, decide,
+    Budget, Class, Decision, FailureKind, Health, Meta, Outcome, Policy, Random, Reason, Time, after, decide,
 };
 
+use crate::backoff::{Backoff, FailedAttempt};
 use crate::engine::{Attempt, Delivery, Settlement, Suspect, Verdict};
 use crate::failure::Failure;
 
@@ -27,6 +28,8 @@ pub struct Moment<'a> {
     pub views: &'a Views,
     pub now: Time,
     pub random: Random,
+    /// The pipeline's own, in place of the policy's schedule.
+    pub backoff: Option<&'a Backoff>,
 }
 
 /// The settlement of a delivery whose attempt succeeded.
@@ -61,6 +64,8 @@ pub fn convicted(delivery: Delivery, suspect: &Suspect, at: Time) -> Settlement 
         at: suspect.last_crash.unwrap_or(at),
         took_ms: 0,
         class: Class::Crash,
+        kind: FailureKind::Other,
+        code: None,
         counted: true,
         ambiguous: true,
         error: format!("the process ended while it ran, {} times", suspect.crashes),
@@ -83,9 +88,13 @@ pub fn failed(
     failure: &Failure,
     moment: Moment<'_>,
 ) -> (Settlement, Decision) {
-    let Moment { policy, views, now, random } = moment;
-    let outcome = failure.outcome();
+    let Moment { policy, views, now, random, backoff } = moment;
     let before = delivery.meta;
+    let mut outcome = failure.outcome();
+    if let (Some(backoff), Outcome::Failed { delay, .. }) = (backoff, &mut outcome) {
+        let retry = before.attempts.saturating_add(1);
+        *delay = backoff.delay(&FailedAttempt { message: &delivery.message, retry, failure });
+    }
     let decision = decide(policy, &before, &outcome, &views.health, &views.budget, now, random);
     let meta = after(policy, &before, &outcome, &decision, now);
     let verdict = match decision {
@@ -120,6 +129,8 @@ fn record(
         at: started,
         took_ms: u32::try_from(now.since(started).as_millis()).unwrap_or(u32::MAX),
         class: failure.class(),
+        kind: failure.kind(),
+        code: failure.code().map(str::to_owned),
         counted: after.attempts > before.attempts,
         ambiguous: matches!(outcome, Outcome::Failed { ambiguous: true, .. }),
         error: failure.chain(),

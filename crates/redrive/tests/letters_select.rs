@@ -8,8 +8,9 @@ use redrive::engine::letter::SCAN_BYTES;
 use redrive::letters::select::{PAGE_BYTES, PAGE_MAX, letter_id, resolve};
 use redrive::letters::{Filter, SelectError, Selection};
 use redrive::{
-    BreakerSettings, Embedded, Failure, GuardSettings, HandleError, Letter, LetterState, MemoryStores,
-    Message, MessagePhase, Ordering, Pipeline, PipelineHandle, Reason, Redrive, Stores, Time, VirtualClock,
+    BreakerSettings, Embedded, Failure, FailureKind, GuardSettings, HandleError, Letter, LetterState,
+    MemoryStores, Message, MessagePhase, Ordering, Pipeline, PipelineHandle, Reason, Redrive, Stores, Time,
+    VirtualClock,
 };
 use support::{at_rest, guarded, keyed, message, quick, until};
 use tokio::sync::Notify;
@@ -17,8 +18,8 @@ use tokio::sync::Notify;
 /// Fails what its id says: `p` for ever, `t` each time for now, anything else never.
 fn by_id(m: &Message) -> Result<(), Failure> {
     match m.id().as_bytes()[0] {
-        b'p' => Err(Failure::permanent("422 no such currency")),
-        b't' => Err(Failure::transient("503 Service Unavailable")),
+        b'p' => Err(Failure::permanent("422 no such currency").of_kind(FailureKind::Status(422))),
+        b't' => Err(Failure::transient("503 Service Unavailable").of_kind(FailureKind::Status(503))),
         _ => Ok(()),
     }
 }

@@ -14,6 +14,7 @@ use redrive::{
     VirtualClock,
 };
 use redrive_core::forecast::Shares;
+use redrive_core::forecast_budget::BudgetForecast;
 use redrive_core::profiles::{self, Profile};
 use support::service::{Answer, Called, STARTED, Service};
 use support::{at_rest, guarded, message};
@@ -177,7 +178,7 @@ fn what_is_forecast_of_the_budget_is_what_happens() {
         let profile = profiles::find(name).unwrap();
         let (policy, breaker) = resolved(profile);
         let shares = Shares { transient: 0.15, failing_twice: 0.0, poison: 0.0 };
-        let forecast = policy.budget_forecast(shares, f64::from(per_second));
+        let forecast = BudgetForecast::of(&policy, shares, f64::from(per_second));
         let (length, store) = (Duration::from_mins(5), StoreOptions::default());
         let outage = Outage { length, per_second, answer: NO_OUTAGE, fail_percent: 15, store };
         let (service, brought) = play(policy, breaker, &outage);

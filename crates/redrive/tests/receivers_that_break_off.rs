@@ -14,6 +14,7 @@ use redrive::engine::StoreOptions;
 use redrive::{
     Call, Delivery, Endpoint, Failure, MemoryStores, Message, Pipeline, Policy, Reason, Redrive, Sink,
 };
+use redrive_core::endpoints::WaitReason;
 use redrive_core::{Class, FailureKind, GuardSettings};
 use support::service::{Answer, Called, STEP, Service};
 use support::{at_rest, guarded, message};
@@ -142,8 +143,10 @@ fn with_an_endpoint_per_message_nobody_else_waits() {
         }
         _ => Answer::Done,
     };
-    let mut brought = 0_u64;
+    let (mut brought, mut isolated) = (0_u64, 0);
     while service.since_start() < Duration::from_mins(2) {
+        let shown = service.machine.figures(service.now).health.endpoints.unwrap();
+        isolated += shown.waits.iter().filter(|wait| wait.why == WaitReason::Isolation).count();
         if brought < 500 && brought.is_multiple_of(100) {
             service.ingest([format!("bad-pill{brought}")]);
         }
@@ -151,6 +154,7 @@ fn with_an_endpoint_per_message_nobody_else_waits() {
         brought += 1;
         service.run(Duration::from_millis(20), &mut answer);
     }
+    assert!(isolated > 0, "an endpoint that was reserved for one message is shown as waiting");
     for id in ["fine", "good"] {
         assert_eq!(gaps(&service, id, Duration::ZERO), (Duration::ZERO, Duration::ZERO), "{id}");
     }

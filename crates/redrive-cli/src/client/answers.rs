@@ -131,9 +131,29 @@ pub struct Health {
     pub permits_max: u64,
     pub budget_remaining: Option<u32>,
     pub waits_until: Option<Instant>,
+    pub endpoints: Option<Endpoints>,
     pub if_closed_now: Option<Recovery>,
     pub incident: Option<Incident>,
     pub history: Vec<HealthChange>,
+}
+
+/// Endpoints whose messages wait, for a sink with an endpoint per message.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Endpoints {
+    pub waiting: u64,
+    pub waits: Vec<EndpointWait>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct EndpointWait {
+    pub unit: String,
+    pub hash: String,
+    pub why: String,
+    pub until: Option<Instant>,
+    pub rounds: u32,
+    pub queued: u64,
 }
 
 /// What would happen if the sink were back now.

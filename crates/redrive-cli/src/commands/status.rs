@@ -1,6 +1,7 @@
 //! `redrive status`: the live state of one pipeline or of all, once or every second.
 
 mod condition;
+mod endpoints;
 mod health;
 mod key;
 #[cfg(feature = "kafka")]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use super::keys;
+use super::keys::Keys;
 use super::source::Source;
 use super::tree::At;
 use crate::output::{Paint, Style};
@@ -147,10 +147,12 @@ impl Fault {
 }
 
 /// Everything that was found in one run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Faults {
     pub source: Option<Source>,
     pub all: Vec<Fault>,
+    /// Says which lines may be shown.
+    pub(super) keys: &'static Keys,
 }
 
 /// Where the place of a one-line fault begins, unless the fault is longer.
@@ -218,7 +220,7 @@ impl Faults {
         };
         let part = fault.part.as_ref().map(|part| format!("{part}: ")).unwrap_or_default();
         let shown = match (&self.source, fault.at.first(), fault.form) {
-            (Some(source), Some(At::File(span)), Form::Value) => shown(source, span),
+            (Some(source), Some(At::File(span)), Form::Value) => shown(self.keys, source, span),
             _ => None,
         };
         if let (Some(source), Some(shown)) = (&self.source, shown) {
@@ -261,10 +263,10 @@ struct Shown {
 }
 
 /// The line of a span, unless it may hold a secret.
-fn shown(source: &Source, span: &Range<usize>) -> Option<Shown> {
+fn shown(keys: &Keys, source: &Source, span: &Range<usize>) -> Option<Shown> {
     let place = source.place(span.start);
     let text = source.line_text(place.line);
-    if !keys::may_be_shown(source.text(), text) {
+    if !keys.may_be_shown(source.text(), text) {
         return None;
     }
     // A tab is one character wide here, so that carets stand where they should.

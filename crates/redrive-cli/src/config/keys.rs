@@ -1,10 +1,6 @@
 //! Every key there is, by table. The parser reads no key that is not here, and the default file names each.
 
-use std::sync::LazyLock;
-
 use redrive_core::nearest::nearest;
-
-use super::sinks::registry::{self, SINKS};
 
 /// One table and the keys it takes.
 #[derive(Clone, Copy, Debug)]
@@ -14,16 +10,10 @@ pub struct TableKeys {
     pub keys: &'static [&'static str],
 }
 
-/// Tables whose keys are the user's own: header names, statuses, settings of a client library.
-pub static OPEN_TABLES: LazyLock<Vec<&str>> = LazyLock::new(|| {
-    let own = ["alert.headers", "engine.kafka", "pipeline.attempts_for"];
-    own.into_iter().chain(SINKS.iter().flat_map(|sink| sink.open_tables.iter().copied())).collect()
-});
+/// Tables of the configuration itself whose keys are the user's own: header names, statuses, settings of a client library.
+const OWN_OPEN: [&str; 3] = ["alert.headers", "engine.kafka", "pipeline.attempts_for"];
 
-/// Every table; those of sinks are declared with the sink.
-pub static TABLES: LazyLock<Vec<TableKeys>> =
-    LazyLock::new(|| OWN.iter().chain(SINKS.iter().flat_map(|sink| sink.tables)).copied().collect());
-
+/// All tables but those of sinks, which are declared with each sink.
 const OWN: &[TableKeys] = &[
     TableKeys { path: "", keys: &["engine", "server", "pipeline", "alert"] },
     TableKeys {
@@ -95,7 +85,6 @@ const OWN: &[TableKeys] = &[
     TableKeys { path: "pipeline.breaker.slow", keys: &["window", "failures", "counts", "action"] },
     TableKeys { path: "pipeline.crash", keys: &["threshold", "window"] },
     TableKeys { path: "pipeline.guard", keys: &["share", "over", "times_baseline"] },
-    TableKeys { path: "pipeline.sink", keys: &registry::NAMES },
     TableKeys {
         path: "alert",
         keys: &[
@@ -145,104 +134,138 @@ const FOREIGN: &[(&str, &str)] = &[
     ("target", "url"),
 ];
 
-/// The keys of a table; `None` for a table there is not.
-pub fn of(path: &str) -> Option<&'static [&'static str]> {
-    TABLES.iter().find(|table| table.path == path).map(|table| table.keys)
+/// Every table there is: those of the configuration itself, and those that the sinks declare.
+#[derive(Debug)]
+pub struct Keys {
+    tables: Vec<TableKeys>,
+    open_tables: Vec<&'static str>,
 }
 
-/// What somebody probably meant by `key` in the table `path`, as it is written there.
-pub fn meant(path: &str, key: &str) -> Option<String> {
-    let here = of(path)?;
-    let lower = key.to_ascii_lowercase().replace('-', "_");
-    if let Some(same) = here.iter().find(|name| **name == lower) {
-        return Some((*same).to_owned());
+impl Keys {
+    /// With the sinks' names, their tables, and those of them whose keys are the user's own.
+    pub fn with_sinks(
+        names: &'static [&'static str],
+        tables: impl Iterator<Item = TableKeys>,
+        open_tables: impl Iterator<Item = &'static str>,
+    ) -> Self {
+        let sink = TableKeys { path: "pipeline.sink", keys: names };
+        Self {
+            tables: OWN.iter().copied().chain([sink]).chain(tables).collect(),
+            open_tables: OWN_OPEN.into_iter().chain(open_tables).collect(),
+        }
     }
-    if let Some((_, ours)) = FOREIGN.iter().find(|(foreign, ours)| *foreign == lower && here.contains(ours)) {
-        return Some((*ours).to_owned());
+
+    pub fn tables(&self) -> &[TableKeys] {
+        &self.tables
     }
-    nearest(&lower, here.iter().copied()).map(str::to_owned)
-}
 
-/// The table that takes a key which stands in the wrong one: `[server]` for `listen`.
-pub fn elsewhere(path: &str, key: &str) -> Option<&'static str> {
-    let mut others = TABLES.iter().filter(|table| table.path != path && table.keys.contains(&key));
-    let first = others.next()?;
-    // A key that several tables take is no hint.
-    others.next().is_none().then_some(first.path).filter(|path| !path.is_empty())
-}
+    /// Tables whose keys are the user's own.
+    pub fn open_tables(&self) -> &[&'static str] {
+        &self.open_tables
+    }
 
-/// Whether a key holds a plain value that is never a secret, so that its line may be shown.
-pub fn is_plain(key: &str) -> bool {
-    let last = key.rsplit('.').next().unwrap_or(key).trim();
-    let known = TABLES.iter().any(|table| table.keys.contains(&last));
-    // Tables hold anything, and the path of an address is a secret with many services.
-    let may_hold_secrets = [
-        "headers",
-        "auth",
-        "kafka",
-        "webhook",
-        "stdout",
-        "webpush",
-        "apns",
-        "fcm",
-        "sink",
-        "token_url",
-        "server",
-        "pipeline",
-        "engine",
-        "token",
-        "url",
-        "alert",
-        "command",
-    ];
-    known && !may_hold_secrets.contains(&last)
-}
+    /// The keys of a table; `None` for a table there is not.
+    pub fn of(&self, path: &str) -> Option<&'static [&'static str]> {
+        self.tables.iter().find(|table| table.path == path).map(|table| table.keys)
+    }
 
-/// Whether a line of the file may appear in a message. Only a line that sets a single plain key of ours may: a line in
-/// the middle of a text of several lines, a table of headers or an unknown key can hold anything.
-pub(super) fn may_be_shown(whole: &str, line: &str) -> bool {
-    let Some((key, value)) = line.split_once('=') else {
-        return line.trim_start().starts_with('[');
-    };
-    let key = key.trim();
-    let several_lines = whole.contains("\"\"\"") || whole.contains("'''");
-    let credentials = value.contains('@');
-    is_plain(key) && !several_lines && !credentials && !value.contains('{')
+    /// What somebody probably meant by `key` in the table `path`, as it is written there.
+    pub fn meant(&self, path: &str, key: &str) -> Option<String> {
+        let here = self.of(path)?;
+        let lower = key.to_ascii_lowercase().replace('-', "_");
+        if let Some(same) = here.iter().find(|name| **name == lower) {
+            return Some((*same).to_owned());
+        }
+        if let Some((_, ours)) =
+            FOREIGN.iter().find(|(foreign, ours)| *foreign == lower && here.contains(ours))
+        {
+            return Some((*ours).to_owned());
+        }
+        nearest(&lower, here.iter().copied()).map(str::to_owned)
+    }
+
+    /// The table that takes a key which stands in the wrong one: `[server]` for `listen`.
+    pub fn elsewhere(&self, path: &str, key: &str) -> Option<&'static str> {
+        let mut others = self.tables.iter().filter(|table| table.path != path && table.keys.contains(&key));
+        let first = others.next()?;
+        // A key that several tables take is no hint.
+        others.next().is_none().then_some(first.path).filter(|path| !path.is_empty())
+    }
+
+    /// Whether a key holds a plain value that is never a secret, so that its line may be shown.
+    pub fn is_plain(&self, key: &str) -> bool {
+        let last = key.rsplit('.').next().unwrap_or(key).trim();
+        let known = self.tables.iter().any(|table| table.keys.contains(&last));
+        // Tables hold anything, and the path of an address is a secret with many services.
+        let may_hold_secrets = [
+            "headers",
+            "auth",
+            "kafka",
+            "webhook",
+            "stdout",
+            "webpush",
+            "apns",
+            "fcm",
+            "sink",
+            "token_url",
+            "server",
+            "pipeline",
+            "engine",
+            "token",
+            "url",
+            "alert",
+            "command",
+        ];
+        known && !may_hold_secrets.contains(&last)
+    }
+
+    /// Whether a line of the file may appear in a message. Only a line that sets a single plain key of ours may: a line in
+    /// the middle of a text of several lines, a table of headers or an unknown key can hold anything.
+    pub(super) fn may_be_shown(&self, whole: &str, line: &str) -> bool {
+        let Some((key, value)) = line.split_once('=') else {
+            return line.trim_start().starts_with('[');
+        };
+        let key = key.trim();
+        let several_lines = whole.contains("\"\"\"") || whole.contains("'''");
+        let credentials = value.contains('@');
+        self.is_plain(key) && !several_lines && !credentials && !value.contains('{')
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::sinks::registry::KEYS;
 
     #[test]
     fn every_table_that_is_a_key_of_another_is_listed() {
-        for table in TABLES.iter().filter(|table| !table.path.is_empty()) {
+        for table in KEYS.tables().iter().filter(|table| !table.path.is_empty()) {
             let (parent, key) = table.path.rsplit_once('.').unwrap_or(("", table.path));
-            assert!(of(parent).is_some_and(|keys| keys.contains(&key)), "{}", table.path);
+            assert!(KEYS.of(parent).is_some_and(|keys| keys.contains(&key)), "{}", table.path);
         }
-        for path in OPEN_TABLES.iter() {
+        for path in KEYS.open_tables() {
             let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));
-            assert!(of(parent).is_some_and(|keys| keys.contains(&key)), "{path}");
+            assert!(KEYS.of(parent).is_some_and(|keys| keys.contains(&key)), "{path}");
         }
     }
 
     #[test]
     fn foreign_words_point_at_ours() {
         for (_, ours) in FOREIGN {
-            assert!(TABLES.iter().any(|table| table.keys.contains(ours)), "{ours}");
+            assert!(KEYS.tables().iter().any(|table| table.keys.contains(ours)), "{ours}");
         }
-        assert_eq!(meant("pipeline", "max_retry").as_deref(), Some("retries"));
-        assert_eq!(meant("pipeline", "retrys").as_deref(), Some("retries"));
-        assert_eq!(meant("pipeline", "Hold-Max").as_deref(), Some("hold_max"));
-        assert_eq!(meant("pipeline", "xylophone"), None);
-        assert_eq!(meant("nowhere", "tiers"), None);
-        assert_eq!(elsewhere("", "listen"), Some("server"));
-        assert_eq!(elsewhere("", "name"), None, "several tables take it");
+        assert_eq!(KEYS.meant("pipeline", "max_retry").as_deref(), Some("retries"));
+        assert_eq!(KEYS.meant("pipeline", "retrys").as_deref(), Some("retries"));
+        assert_eq!(KEYS.meant("pipeline", "Hold-Max").as_deref(), Some("hold_max"));
+        assert_eq!(KEYS.meant("pipeline", "xylophone"), None);
+        assert_eq!(KEYS.meant("nowhere", "tiers"), None);
+        assert_eq!(KEYS.elsewhere("", "listen"), Some("server"));
+        assert_eq!(KEYS.elsewhere("", "name"), None, "several tables take it");
     }
 
     #[test]
     fn only_lines_with_a_plain_key_of_ours_are_shown() {
-        let shown = |line: &str| may_be_shown(line, line);
+        let shown = |line: &str| KEYS.may_be_shown(line, line);
         assert!(shown("tiers = [\"30s\", \"5s\"]"));
         assert!(shown("  timeout = 5"));
         assert!(shown("[engine"));
@@ -251,6 +274,6 @@ mod tests {
         assert!(!shown("authorization = \"Bearer hunter2\""));
         assert!(!shown("url = \"https://user:hunter2@example.com\""));
         assert!(!shown("hunter2"));
-        assert!(!may_be_shown("x = \"\"\"\nmode = hunter2\n\"\"\"", "mode = hunter2"));
+        assert!(!KEYS.may_be_shown("x = \"\"\"\nmode = hunter2\n\"\"\"", "mode = hunter2"));
     }
 }

@@ -15,6 +15,7 @@ use super::pipeline::{Found, PipelineConfig};
 use super::reader::{Reader, Section};
 use super::secrets;
 use super::server::ServerConfig;
+use super::sinks::registry::KEYS;
 use super::source::Source;
 use super::tree::{At, Data, Node, Table};
 use crate::args::Global;
@@ -211,7 +212,7 @@ fn build_naming(
     let broken: Vec<usize> = faults.iter().filter_map(|fault| line_of(fault, source.as_ref())).collect();
     environment.lay_over(&mut top);
     EngineFlags::lay_over(&flags.engine, &mut top);
-    let mut reader = Reader::default();
+    let mut reader = Reader::new(&KEYS);
     lay_pipeline(&mut top, &flags.pipeline, &mut reader);
 
     let config = read_all(&mut reader, &top, environment, source.as_ref());
@@ -220,7 +221,7 @@ fn build_naming(
         !broken.is_empty() && line_of(fault, source.as_ref()).is_none_or(|line| broken.contains(&line))
     };
     faults.extend(reader.faults.into_iter().filter(|fault| !follows(fault)).map(of_flag));
-    let mut faults = Faults { source, all: faults };
+    let mut faults = Faults { source, all: faults, keys: &KEYS };
     faults.sort();
     (Loaded { config: config.filter(|_| faults.errors() == 0), faults }, reader.named)
 }

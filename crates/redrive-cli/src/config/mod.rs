@@ -29,9 +29,6 @@ pub mod default;
 pub mod load;
 mod profile_table;
 pub mod resolved;
-mod resolved_alert;
-mod resolved_health;
-mod resolved_pipeline;
 pub mod words;
 
 pub use alert::{AlertConfig, AlertTarget};

@@ -17,8 +17,9 @@ use super::kafka::{KafkaConfig, Part};
 use super::named::Named;
 use super::policy;
 use super::reader::{Reader, Section};
-use super::sinks::registry::{self, SINKS, SinkKind};
-use super::sinks::{SinkConfig, SinkSettings};
+use super::sinks::SinkConfig;
+use super::sinks::kind::{SinkKind, SinkSettings};
+use super::sinks::registry::{self, SINKS};
 use super::tree::{At, Data, Table};
 use super::words::in_table;
 
@@ -269,7 +270,7 @@ fn shared_hashes(
     sink: &dyn SinkSettings,
     engine: EngineKind,
 ) {
-    let lacks_key = sink.subscriptions().is_some_and(|settings| settings.hash_key_file.is_none());
+    let lacks_key = sink.subscriptions().is_some_and(|settings| !settings.has_hash_key);
     if engine == EngineKind::Kafka && lacks_key {
         let key = format!("sink.{kind}.hash_key_file");
         let problem =

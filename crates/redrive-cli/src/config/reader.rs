@@ -8,7 +8,7 @@ use redrive_core::{Pick, Ratio, duration};
 
 use super::example;
 use super::fault::Fault;
-use super::keys;
+use super::keys::Keys;
 use super::named::Named;
 use super::tree::{At, Data, Entry, HUGE, Node, Table};
 
@@ -30,8 +30,9 @@ pub struct Section<'t> {
 }
 
 /// Collects faults while sections are read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reader {
+    keys: &'static Keys,
     pub faults: Vec<Fault>,
     /// What has to be looked at outside the text.
     pub(super) named: Vec<Named>,
@@ -92,13 +93,17 @@ impl<'t> Section<'t> {
 }
 
 impl Reader {
+    pub fn new(keys: &'static Keys) -> Self {
+        Self { keys, faults: Vec::new(), named: Vec::new() }
+    }
+
     pub fn fault(&mut self, section: &Section<'_>, fault: Fault) {
         self.faults.push(fault.of(section.part_name()));
     }
 
     /// Names every key that the table does not take.
     pub fn unknown_keys(&mut self, section: &Section<'_>) {
-        let Some(known) = keys::of(&section.path) else { return };
+        let Some(known) = self.keys.of(&section.path) else { return };
         for entry in &section.table.entries {
             if known.contains(&entry.key.as_str()) {
                 continue;
@@ -107,10 +112,10 @@ impl Reader {
             let name = section.name(key);
             let fault = if let Some(fault) = secret_in_file(&section.path, key, &entry.key_at) {
                 fault
-            } else if let Some(meant) = keys::meant(&section.path, key) {
+            } else if let Some(meant) = self.keys.meant(&section.path, key) {
                 let problem = format!("unknown key `{name}`; did you mean `{}`?", section.name(&meant));
                 Fault::line(name, problem, "", vec![entry.key_at.clone()])
-            } else if let Some(table) = keys::elsewhere(&section.path, key) {
+            } else if let Some(table) = self.keys.elsewhere(&section.path, key) {
                 let problem = format!("unknown key `{name}`; `{key}` belongs into [{table}]");
                 Fault::line(name, problem, "", vec![entry.key_at.clone()])
             } else {

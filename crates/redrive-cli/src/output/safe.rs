@@ -37,7 +37,7 @@ pub(super) fn screen(text: &str, paint: Paint) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// As [`line`], and at most `chars` long; what was cut off shows as `…`.
+/// As [`line()`], and at most `chars` long; what was cut off shows as `…`.
 pub fn short(text: &str, chars: usize) -> String {
     let safe = line(text);
     if safe.chars().nth(chars).is_none() {

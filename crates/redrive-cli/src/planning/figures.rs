@@ -8,10 +8,12 @@ use redrive::engine::embedded::record::{Stored, Was};
 use redrive::engine::{Attempt, History, LetterState};
 use redrive_core::duration::print;
 use redrive_core::forecast::{Load, Shares};
-use redrive_core::forecast_budget::BudgetForecast;
+use redrive_core::forecast_budget::{BudgetForecast, dead_in_outage};
 use redrive_core::forecast_outage::Reload;
 use redrive_core::policy::{BudgetRate, OnExhausted};
-use redrive_core::{Class, Forecast, Jitter, Message, Meta, Policy, PolicySettings, Reason, Schedule, Time};
+use redrive_core::{
+    Class, FailureKind, Forecast, Jitter, Message, Meta, Policy, PolicySettings, Reason, Schedule, Time,
+};
 use serde_json::{Value, json};
 
 use super::assume::Assumed;
@@ -104,8 +106,8 @@ impl Figures {
             outage_gate: policy.outage_gate(),
             healthy: shares
                 .zip(questions.rate)
-                .and_then(|(shares, rate)| policy.budget_forecast(shares, rate)),
-            dead_in_outage: questions.rate.map(|rate| policy.budget_in_outage(questions.outage, rate)),
+                .and_then(|(shares, rate)| BudgetForecast::of(policy, shares, rate)),
+            dead_in_outage: questions.rate.map(|rate| dead_in_outage(policy, questions.outage, rate)),
         });
         let dead = shares.zip(questions.rate).map(|(shares, rate)| {
             let healthy = budget.and_then(|budget| budget.healthy);
@@ -290,6 +292,8 @@ fn letter_bytes(policy: &Policy, message_bytes: usize) -> usize {
             at: now,
             took_ms: 100,
             class,
+            kind: FailureKind::Status(503),
+            code: None,
             counted: true,
             ambiguous: false,
             error,

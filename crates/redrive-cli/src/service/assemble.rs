@@ -19,18 +19,21 @@ use redrive::{
 use redrive_server::alerts::AlertKind;
 use redrive_server::log::FailureLog;
 use redrive_server::{Intake, Readers, Served, ServerOptions, ServerTls, Service, Token};
+use redrive_sinks::Secret;
 
 use super::alerts::{Pills, watch};
 use super::delivered_log::DeliveredLog;
 use super::engine_failed::engine_failed;
 use super::health_log::HealthLog;
 use super::on_purged::OnPurged;
-use super::subscriptions::Opening;
-use super::{events, orphans, tokens};
+use super::{events, orphans, subscriptions, tokens};
 use crate::args::Global;
-use crate::config::sinks::registry::SinkParts;
+use crate::config::sinks::SinkParts;
 use crate::config::{AlertConfig, Config, EngineKind, PipelineConfig, server_tls};
 use crate::exit::{Exit, Failed};
+
+/// The file in the engine's directory that holds the key of endpoint hashes.
+const HASH_KEY_FILE: &str = "hash.key";
 
 /// Everything that is to run, not running yet.
 #[derive(Debug)]
@@ -54,19 +57,22 @@ pub struct Assembled {
 pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let pills = Arc::new(Pills::default());
     let health = HealthLog::default();
-    let Prepared { pipelines, tokens, subscriptions, events } = prepare(config, global, &pills, &health)?;
+    let tokens = check(config, global)?;
+    let parts: Vec<Parts> = config.pipelines.iter().map(Parts::of).collect();
+    let pipelines = |hash_key: Option<&Secret>| prepare(config, hash_key, &parts, &pills, &health);
     let files = config.server.tls.clone();
     let tls = files.as_ref().map(|(cert, key)| server_tls::read(cert, key));
     let tls = tls.transpose().map_err(|fault| Failed::usage(fault.problem))?.map(ServerTls::new);
     let tls_files = tls.clone().zip(files);
     let (redrive, mut findings) = match config.engine.kind {
-        EngineKind::Memory => (build(pipelines, MemoryStores::new())?, Vec::new()),
+        EngineKind::Memory => (build(pipelines(None)?, MemoryStores::new())?, Vec::new()),
         EngineKind::Embedded => {
             let tuning = Tuning { scrub: config.engine.scrub, ..Tuning::default() };
             let stores = Embedded::open_with(&config.engine.dir, tuning);
             let stores = stores.map_err(|error| engine_failed(&error))?;
             let stores = Arc::new(stores);
-            let redrive = build(pipelines, Arc::clone(&stores))?;
+            let hash_key = hash_key(&config.engine.dir)?;
+            let redrive = build(pipelines(Some(&hash_key))?, Arc::clone(&stores))?;
             let findings = config.pipelines.iter().flat_map(|pipeline| findings(&stores, &pipeline.name));
             let orphans = orphans::look(&config.engine.dir, &config.pipelines);
             (redrive, findings.chain(orphans).collect())
@@ -74,20 +80,21 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
         EngineKind::Kafka => (on_kafka(config, pipelines)?, Vec::new()),
     };
     let dir = (config.engine.kind != EngineKind::Memory).then_some(config.engine.dir.as_path());
+    let events: Vec<Events> = parts.iter().map(|parts| parts.events.clone()).collect();
     let mut service = service(config, &redrive, dir, &events)?;
     let mut on_purged = Vec::new();
-    for (pipeline, opening) in config.pipelines.iter().zip(subscriptions) {
+    for (pipeline, parts) in config.pipelines.iter().zip(parts) {
         let served = service.pipelines.iter_mut().find(|served| served.handle.name() == pipeline.name);
-        if let (Some(served), Some(opening)) = (served, opening) {
-            follow(&opening.parts.table, &served.events);
+        if let (Some(served), Some(table)) = (served, parts.subscriptions) {
+            follow(&table, &served.events);
             let settings = pipeline.sink.settings.subscriptions();
             on_purged.extend(
                 settings
                     .and_then(|settings| settings.on_purged)
-                    .map(|to| OnPurged { subscriptions: opening.parts.table.clone(), to: to.clone() }),
+                    .map(|to| OnPurged { subscriptions: table.clone(), to: to.clone() }),
             );
-            served.subscriptions = Some(opening.parts.table.clone());
-            findings.extend(opening.open(config, pipeline)?);
+            findings.extend(subscriptions::open(&table, config, pipeline)?);
+            served.subscriptions = Some(table);
         }
     }
     health.write_to(&service.actions);
@@ -107,7 +114,10 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
 }
 
 #[cfg(feature = "kafka")]
-fn on_kafka(config: &Config, pipelines: Vec<Pipeline>) -> Result<Redrive, Failed> {
+fn on_kafka(
+    config: &Config,
+    pipelines: impl Fn(Option<&Secret>) -> Result<Vec<Pipeline>, Failed>,
+) -> Result<Redrive, Failed> {
     use std::os::unix::fs::DirBuilderExt as _;
 
     use super::kafka;
@@ -117,6 +127,7 @@ fn on_kafka(config: &Config, pipelines: Vec<Pipeline>) -> Result<Redrive, Failed
         .mode(0o700)
         .create(dir)
         .map_err(|error| Failed::usage(format!("`{}` cannot be used: {error}", dir.display())))?;
+    let pipelines = pipelines(Some(&hash_key(dir)?))?;
     build(pipelines, redrive_kafka::KafkaStores::new(kafka::cluster(config)?, kafka::pipelines(config)))
 }
 
@@ -138,68 +149,85 @@ fn readers(_: &Config, _: &str) -> Readers {
 }
 
 #[cfg(not(feature = "kafka"))]
-fn on_kafka(_: &Config, _: Vec<Pipeline>) -> Result<Redrive, Failed> {
+fn on_kafka(
+    _: &Config,
+    _: impl Fn(Option<&Secret>) -> Result<Vec<Pipeline>, Failed>,
+) -> Result<Redrive, Failed> {
     Err(Failed::usage("this build has no Kafka engine").hint("build it with the feature `kafka`"))
 }
 
-/// Everything that does not need the stores.
-struct Prepared {
-    pipelines: Vec<Pipeline>,
-    /// Those that were given, if any.
-    tokens: Option<Vec<Token>>,
-    /// For each pipeline whose sink has some.
-    subscriptions: Vec<Option<Opening>>,
-    /// Of each pipeline.
-    events: Vec<Events>,
+/// What a pipeline shares with those who watch it.
+struct Parts {
+    /// If its sink has some. Loaded once the stores are open.
+    subscriptions: Option<Subscriptions>,
+    events: Events,
 }
 
-/// The pipelines with their sinks. Reads the files that the configuration names.
+impl Parts {
+    fn of(pipeline: &PipelineConfig) -> Self {
+        Self { subscriptions: subscriptions::table(pipeline), events: Events::default() }
+    }
+}
+
+/// The key of endpoint hashes for sinks that name none of their own. It stays the same, so that a hash means the same
+/// endpoint after a restart, and open breakers of endpoints stay open.
+fn hash_key(dir: &Path) -> Result<Secret, Failed> {
+    let path = dir.join(HASH_KEY_FILE);
+    Secret::read_or_make(&path).map_err(|error| {
+        let text = format!("the key of endpoint hashes cannot be used: {error}");
+        Failed::usage(text).hint("remove the file, or make it readable for this user")
+    })
+}
+
+/// The tokens that were given, if any. Finds all that is wrong with the sinks and tokens; reads the files that the
+/// configuration names.
+fn check(config: &Config, global: &Global) -> Result<Option<Vec<Token>>, Failed> {
+    let faults = config.pipelines.iter().flat_map(|pipeline| {
+        let faults = pipeline.sink.settings.check(Some(pipeline.policy.timeout()));
+        faults.into_iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name))
+    });
+    let mut wrong: Vec<String> = faults.collect();
+    match tokens::given(&config.server, global) {
+        Ok(tokens) if wrong.is_empty() => Ok(tokens),
+        tokens => {
+            wrong.extend(tokens.err().unwrap_or_default());
+            Err(Failed::usage(wrong.join("\n")))
+        }
+    }
+}
+
+/// The pipelines with their sinks.
 fn prepare(
     config: &Config,
-    global: &Global,
+    hash_key: Option<&Secret>,
+    parts: &[Parts],
     pills: &Arc<Pills>,
     health: &HealthLog,
-) -> Result<Prepared, Failed> {
-    let mut wrong = Vec::new();
-    let (mut pipelines, mut subscriptions, mut all_events) = (Vec::new(), Vec::new(), Vec::new());
-    for pipeline in &config.pipelines {
-        let opening = Opening::of(config, pipeline).unwrap_or_else(|problem| {
-            wrong.push(format!("pipeline `{}`: {problem}", pipeline.name));
-            None
-        });
+) -> Result<Vec<Pipeline>, Failed> {
+    let pipelines = config.pipelines.iter().zip(parts).map(|(pipeline, Parts { subscriptions, events })| {
         let parts = SinkParts {
             timeout: pipeline.policy.timeout(),
-            subscriptions: opening.as_ref().map(|opening| opening.parts.clone()),
+            hash_key: hash_key.cloned(),
+            subscriptions: subscriptions.clone(),
         };
-        subscriptions.push(opening);
-        let events = Events::default();
-        all_events.push(events.clone());
-        match pipeline.sink.settings.build(&parts) {
-            Ok(sink) => {
-                let are_places = config.engine.kind == EngineKind::Kafka;
-                let log = FailureLog::new(&pipeline.name, are_places);
-                let pills = watches_pills(config, pipeline).then(|| Arc::clone(pills));
-                let sink: Arc<dyn Sink> = Arc::new(DeliveredLog::new(sink, pipeline.log_delivered));
-                let made = pipeline_of(pipeline, sink, health.clone(), &log, events.clone());
-                let on_dead_letter = on_dead_letter(log, pills);
-                pipelines.push(made.on_dead_letter(move |letter| {
-                    let now = WallClock.now();
-                    on_dead_letter(letter, now);
-                    events::dead_letter(&events, letter, are_places, now);
-                }));
-            }
-            Err(faults) => {
-                wrong.extend(faults.iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name)));
-            }
-        }
-    }
-    let tokens = tokens::given(&config.server, global).map_err(|faults| wrong.extend(faults));
-    match tokens {
-        Ok(tokens) if wrong.is_empty() => {
-            Ok(Prepared { pipelines, tokens, subscriptions, events: all_events })
-        }
-        _ => Err(Failed::usage(wrong.join("\n"))),
-    }
+        let sink = pipeline.sink.settings.build(&parts).map_err(|faults| {
+            let faults: Vec<String> =
+                faults.iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name)).collect();
+            Failed::usage(faults.join("\n"))
+        })?;
+        let sink: Arc<dyn Sink> = Arc::new(DeliveredLog::new(sink, pipeline.log_delivered));
+        let are_places = config.engine.kind == EngineKind::Kafka;
+        let log = FailureLog::new(&pipeline.name, are_places);
+        let pills = watches_pills(config, pipeline).then(|| Arc::clone(pills));
+        let made = pipeline_of(pipeline, sink, health.clone(), &log, events.clone());
+        let (on_dead_letter, events) = (on_dead_letter(log, pills), events.clone());
+        Ok(made.on_dead_letter(move |letter| {
+            let now = WallClock.now();
+            on_dead_letter(letter, now);
+            events::dead_letter(&events, letter, are_places, now);
+        }))
+    });
+    pipelines.collect()
 }
 
 fn build(pipelines: Vec<Pipeline>, stores: impl redrive::Stores + 'static) -> Result<Redrive, Failed> {

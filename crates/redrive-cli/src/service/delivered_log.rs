@@ -92,6 +92,10 @@ impl Sink for DeliveredLog {
     fn endpoint(&self, message: &Message) -> Option<Endpoint> {
         self.sink.endpoint(message)
     }
+
+    fn numbering(&self) -> Option<u64> {
+        self.sink.numbering()
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::fs;
 
 use document::{Document, join};
 use redrive_cli::args::Global;
-use redrive_cli::config::keys::TABLES;
+use redrive_cli::config::sinks::KEYS;
 use redrive_cli::config::{Environment, Fault, Loaded, ProcessorFlags, Severity, Source, load};
 use repair::{key_of, offers};
 use tempfile::TempDir;
@@ -211,7 +211,7 @@ fn whatever_is_written_for_a_key_its_fix_is_accepted() {
     let mut failed = Vec::new();
     // Push sinks need files with keys, which no fix can write.
     let needs_keys = |name: &str| ["webpush", "apns", "fcm"].iter().any(|sink| name.ends_with(sink));
-    for table in TABLES.iter().filter(|table| !needs_keys(table.path)) {
+    for table in KEYS.tables().iter().filter(|table| !needs_keys(table.path)) {
         for key in table.keys.iter().filter(|key| !needs_keys(key)) {
             let around = desk.around(table.path, key);
             let right = errors(&desk.read(&around.text()));

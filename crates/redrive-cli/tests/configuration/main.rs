@@ -195,12 +195,16 @@ client_key_file = "/run/client.key"
 auth = { kind = "oauth2", token_url = "https://login.example/token", client_id = "shop", client_secret_file = "/run/client", scopes = ["hooks"] }
 signing_secret_file = "/run/whsec"
 endpoint_secrets_file = "/run/secrets"
+endpoint_secret_command = ["/usr/local/bin/secret-of", "--endpoint"]
 endpoint_secret = "header:x-secret"
 format = "cloudevents"
 limit_by = "tenant"
 per_endpoint = 3
 per_endpoint_rate = "600/m"
 allow_private_addresses = true
+hash_key_file = "/run/hash.key"
+proxy = "http://proxy.example:3128"
+proxy_auth_file = "/run/proxy"
 classes = { "404" = "gone" }
 [[alert]]
 on = ["guard"]
@@ -266,7 +270,7 @@ fn what_config_show_prints_is_the_whole_configuration() {
         "password_file",
         "token_file",
     ];
-    for key in redrive_cli::config::keys::TABLES.iter().flat_map(|table| table.keys) {
+    for key in redrive_cli::config::sinks::KEYS.tables().iter().flat_map(|table| table.keys) {
         let forms = [format!("{key} = "), format!("{key}]"), format!(".{key}.")];
         let set = forms.iter().any(|form| UNUSUAL.contains(form));
         assert!(set || others.contains(key), "`{key}` is a new key: give it an unusual value here");

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod chromium;
+pub mod cooldown;
 #[cfg(feature = "kafka")]
 pub mod guarded;
 pub mod http;

@@ -30,11 +30,12 @@ pub struct BudgetForecast {
     pub put_off_per_second: f64,
 }
 
-impl Policy {
-    /// What the retry budget does with so many messages a second that fail in these ways; `None` without a budget.
-    pub fn budget_forecast(&self, shares: Shares, per_second: f64) -> Option<BudgetForecast> {
-        let rate = self.budget()?;
-        let attempts = self.attempts();
+impl BudgetForecast {
+    /// What the policy's retry budget does with so many messages a second that fail in these ways; `None` without a
+    /// budget.
+    pub fn of(policy: &Policy, shares: Shares, per_second: f64) -> Option<Self> {
+        let rate = policy.budget()?;
+        let attempts = policy.attempts();
         let failing = |attempt: u32| match attempt {
             1 => shares.transient + shares.poison,
             2 => shares.transient * shares.failing_twice + shares.poison,
@@ -65,10 +66,10 @@ impl Policy {
         };
         let (asked, _, used_up) = of(made);
         let refused = asked * (1.0 - made);
-        let parks = self.on_exhausted() == OnExhausted::DeadLetter;
+        let parks = policy.on_exhausted() == OnExhausted::DeadLetter;
         // Deferred messages reach their last attempt in the end.
         let used_up = if parks { used_up } else { failing(attempts) };
-        Some(BudgetForecast {
+        Some(Self {
             wanted_per_minute: wanted * per_second * 60.0,
             made_per_minute: asked * made * per_second * 60.0,
             dead: if parks { refused } else { 0.0 },
@@ -76,49 +77,48 @@ impl Policy {
             put_off_per_second: if parks { 0.0 } else { refused * per_second },
         })
     }
+}
 
-    /// The share of the messages that arrive in an outage and are dead for the retry budget before it ends. With the
-    /// outage gate there are none, whatever the budget is.
-    pub fn budget_in_outage(&self, outage: Duration, per_second: f64) -> f64 {
-        if self.budget().is_none() || self.outage_gate() || self.on_exhausted() == OnExhausted::Defer {
-            return 0.0;
-        }
-        let arrive = (per_second * outage.as_secs_f64()).max(1.0);
-        let followed = arrive.min(MESSAGES_MAX).floor();
-        let mut budget = RetryBudget::new(self.budget());
-        // As many fewer retries as there are fewer messages.
-        budget.own(followed as u32, (arrive as u32).max(1));
-        let outage_ms = millis(outage);
-        let began = Time::from_millis(outage_ms.max(1) * 1_000);
-        let failed = Outcome::failed(Class::Transient);
-        let mut due: BinaryHeap<Reverse<(Time, u64)>> = BinaryHeap::new();
-        let mut metas: Vec<Meta> = Vec::new();
-        for n in 0..followed as u64 {
-            let created = began.plus(Duration::from_millis(n * outage_ms / followed as u64));
-            metas.push(Meta { created, deadline: self.deadline(created), ..Meta::default() });
-            due.push(Reverse((created, n)));
-        }
-        let (ends, mut dead) = (began.plus(outage), 0_u64);
-        while let Some(Reverse((now, n))) = due.pop().filter(|Reverse((now, _))| *now < ends) {
-            let meta = &mut metas[n as usize];
-            if expired(meta, now) {
-                continue;
-            }
-            let random =
-                Random(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(meta.attempts).rotate_left(40));
-            let decision = decide(self, meta, &failed, &Health::Healthy, &budget.view(now), now, random);
-            *meta = after(self, meta, &failed, &decision, now);
-            match decision {
-                Decision::RetryAt(retry) => {
-                    budget.spend(retry.spends);
-                    due.push(Reverse((retry.due, n)));
-                }
-                Decision::DeadLetter(Reason::BudgetExhausted) => dead += 1,
-                Decision::DeadLetter(_) | Decision::Complete => {}
-            }
-        }
-        dead as f64 / followed
+/// The share of the messages that arrive in an outage and are dead for the retry budget before it ends. With the
+/// outage gate there are none, whatever the budget is.
+pub fn dead_in_outage(policy: &Policy, outage: Duration, per_second: f64) -> f64 {
+    if policy.budget().is_none() || policy.outage_gate() || policy.on_exhausted() == OnExhausted::Defer {
+        return 0.0;
     }
+    let arrive = (per_second * outage.as_secs_f64()).max(1.0);
+    let followed = arrive.min(MESSAGES_MAX).floor();
+    let mut budget = RetryBudget::new(policy.budget());
+    // As many fewer retries as there are fewer messages.
+    budget.own(followed as u32, (arrive as u32).max(1));
+    let outage_ms = millis(outage);
+    let began = Time::from_millis(outage_ms.max(1) * 1_000);
+    let failed = Outcome::failed(Class::Transient);
+    let mut due: BinaryHeap<Reverse<(Time, u64)>> = BinaryHeap::new();
+    let mut metas: Vec<Meta> = Vec::new();
+    for n in 0..followed as u64 {
+        let created = began.plus(Duration::from_millis(n * outage_ms / followed as u64));
+        metas.push(Meta { created, deadline: policy.deadline(created), ..Meta::default() });
+        due.push(Reverse((created, n)));
+    }
+    let (ends, mut dead) = (began.plus(outage), 0_u64);
+    while let Some(Reverse((now, n))) = due.pop().filter(|Reverse((now, _))| *now < ends) {
+        let meta = &mut metas[n as usize];
+        if expired(meta, now) {
+            continue;
+        }
+        let random = Random(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(meta.attempts).rotate_left(40));
+        let decision = decide(policy, meta, &failed, &Health::Healthy, &budget.view(now), now, random);
+        *meta = after(policy, meta, &failed, &decision, now);
+        match decision {
+            Decision::RetryAt(retry) => {
+                budget.spend(retry.spends);
+                due.push(Reverse((retry.due, n)));
+            }
+            Decision::DeadLetter(Reason::BudgetExhausted) => dead += 1,
+            Decision::DeadLetter(_) | Decision::Complete => {}
+        }
+    }
+    dead as f64 / followed
 }
 
 #[cfg(test)]
@@ -133,29 +133,29 @@ mod tests {
 
     #[test]
     fn what_goes_beyond_the_budget_is_dead_or_put_off_as_the_policy_says() {
-        let forecast = payments().budget_forecast(FAILS, 100.0).unwrap();
+        let forecast = BudgetForecast::of(&payments(), FAILS, 100.0).unwrap();
         // 16 of 100 ask for a first retry, half of 15 and the poison for a second.
         assert!((forecast.wanted_per_minute - (16.0 + 8.5) * 60.0).abs() < 0.1, "{forecast:?}");
         assert!((forecast.made_per_minute - 100.0).abs() < 0.1, "{forecast:?}");
         assert!((0.14..0.16).contains(&forecast.dead), "{forecast:?}");
         let defers = Policy::profile("payments").on_exhausted("defer").build().unwrap();
-        let forecast = defers.budget_forecast(FAILS, 100.0).unwrap();
+        let forecast = BudgetForecast::of(&defers, FAILS, 100.0).unwrap();
         assert!(forecast.dead == 0.0 && forecast.put_off_per_second > 14.0, "{forecast:?}");
     }
 
     #[test]
     fn a_budget_that_suffices_changes_nothing() {
-        let forecast = payments().budget_forecast(FAILS, 1.0).unwrap();
+        let forecast = BudgetForecast::of(&payments(), FAILS, 1.0).unwrap();
         assert_eq!((forecast.dead, forecast.put_off_per_second), (0.0, 0.0));
         assert!((forecast.made_per_minute - forecast.wanted_per_minute).abs() < 1e-9);
-        assert_eq!(Policy::default().budget_forecast(FAILS, 1.0), None);
+        assert_eq!(BudgetForecast::of(&Policy::default(), FAILS, 1.0), None);
     }
 
     #[test]
     fn a_share_of_successes_gives_that_share() {
         let policy =
             Policy::profile("payments").share_of_successes(crate::Ratio::percent(10)).build().unwrap();
-        let forecast = policy.budget_forecast(FAILS, 100.0).unwrap();
+        let forecast = BudgetForecast::of(&policy, FAILS, 100.0).unwrap();
         let made = forecast.made_per_minute / 6_000.0;
         let succeeded = 1.0 - forecast.dead - 0.01;
         assert!((made - succeeded * 0.1).abs() < 0.005, "{forecast:?}");
@@ -164,13 +164,13 @@ mod tests {
     #[test]
     fn in_an_outage_it_parks_nothing_but_without_the_gate() {
         let minute = Duration::from_mins(1);
-        assert!(payments().budget_in_outage(minute, 100.0).abs() < f64::EPSILON);
+        assert!(dead_in_outage(&payments(), minute, 100.0).abs() < f64::EPSILON);
         let ungated = Policy::profile("payments").outage_gate(false).build().unwrap();
-        let dead = ungated.budget_in_outage(minute, 100.0);
+        let dead = dead_in_outage(&ungated, minute, 100.0);
         // 6,000 fail, 100 may be retried at once and 100 more in that minute; some of these come back within it.
         assert!((0.965..0.98).contains(&dead), "{dead}");
-        let many = ungated.budget_in_outage(minute, 100_000.0);
+        let many = dead_in_outage(&ungated, minute, 100_000.0);
         assert!(many > 0.999, "{many}");
-        assert!(ungated.budget_in_outage(minute, 1.0).abs() < f64::EPSILON);
+        assert!(dead_in_outage(&ungated, minute, 1.0).abs() < f64::EPSILON);
     }
 }

@@ -32,6 +32,14 @@ pub(super) const NULL_VALUE: u16 = 0x8000;
 pub(super) const FIXED_BYTES: usize = 1 + 1 + 2 + 2 + 2 + 4 + 4 + 8 + 8;
 
 /// Something to deliver. The id is stable across retries, crashes and replays.
+///
+/// ```
+/// use redrive_core::Message;
+///
+/// let message = Message::builder("o-17").key("customer-7").payload("{}").header("trace", "abc").build()?;
+/// assert_eq!((message.id(), message.key()), ("o-17", Some(&b"customer-7"[..])));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     pub(super) wire: Bytes,

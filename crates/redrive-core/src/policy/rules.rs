@@ -9,6 +9,15 @@ use crate::time::millis;
 use crate::{Class, Jitter, Ratio, Schedule, Time};
 
 /// What happens to failures of one pipeline. Made by [`super::PolicySettings::resolve`] or by a builder.
+///
+/// ```
+/// use redrive_core::Policy;
+///
+/// let policy = Policy::exponential("1s", 2.0, "10m").retries(8).jitter("full").ttl("24h").build()?;
+/// assert_eq!(policy.attempts(), 9);
+/// println!("{}", policy.forecast());
+/// # Ok::<(), redrive_core::PolicyFaults>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(super) schedule: Schedule,

@@ -47,6 +47,26 @@ impl FailureKind {
             Self::Other => "other",
         }
     }
+
+    /// The kind of this name; `status` needs its number.
+    pub fn from_name(name: &str, status: Option<u16>) -> Option<Self> {
+        match name {
+            "status" => status.map(Self::Status),
+            "timeout" => Some(Self::Timeout),
+            "refused" => Some(Self::Refused),
+            "reset" => Some(Self::Reset),
+            "other" => Some(Self::Other),
+            _ => None,
+        }
+    }
+
+    /// The status of the answer, if there was one.
+    pub const fn status(self) -> Option<u16> {
+        match self {
+            Self::Status(status) => Some(status),
+            Self::Timeout | Self::Refused | Self::Reset | Self::Other => None,
+        }
+    }
 }
 
 impl Counted {
@@ -115,6 +135,16 @@ mod tests {
         for text in ["", "50", "600", "9xx", "xx", "Timeout", "5XX"] {
             assert_eq!(text.parse::<Counted>().unwrap_err().text, text);
         }
+    }
+
+    #[test]
+    fn a_kind_is_known_by_its_name_and_status() {
+        use FailureKind::{Other, Refused, Reset, Status, Timeout};
+        for kind in [Status(503), Timeout, Refused, Reset, Other] {
+            assert_eq!(FailureKind::from_name(kind.name(), kind.status()), Some(kind));
+        }
+        assert_eq!(FailureKind::from_name("status", None), None);
+        assert_eq!(FailureKind::from_name("503", Some(503)), None);
     }
 
     #[test]

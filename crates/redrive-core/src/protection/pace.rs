@@ -63,6 +63,16 @@ impl Pace {
         Some(Time::from_millis(place.div_ceil(1_000)))
     }
 
+    /// The endpoints at which messages wait for their turn, and when the last of them has it. Looks at all.
+    pub fn waits(&self, now: Time) -> impl Iterator<Item = (u64, Time)> {
+        let now = us(now);
+        self.known.iter().filter_map(move |(endpoint, turns)| {
+            let last = turns.last.max(turns.last_again);
+            let nobody_came = turns.next + self.gap_us + LATE_US < now;
+            (last > now && !nobody_came).then(|| (*endpoint, Time::from_millis(last.div_ceil(1_000))))
+        })
+    }
+
     /// A call begins.
     pub fn started(&mut self, endpoint: u64, now: Time) {
         let now = us(now);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::decision::Retry;
+use super::schedule::DELAY_MAX;
 use crate::policy::OnExhausted;
 use crate::time::millis;
 use crate::{Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, Reason, Time};
@@ -29,7 +30,7 @@ pub fn decide(
     now: Time,
     random: Random,
 ) -> Decision {
-    let Outcome::Failed { class, retry_after, .. } = *outcome else { return Decision::Complete };
+    let Outcome::Failed { class, retry_after, delay, .. } = *outcome else { return Decision::Complete };
     let message = Deciding { policy, meta, now, random };
     let asked_ms = message.asked_ms(retry_after);
     let sink_asks_ms = asked_ms.unwrap_or(0).max(millis(health.retry_in()));
@@ -60,9 +61,14 @@ pub fn decide(
         return Decision::DeadLetter(Reason::MaxRetries);
     }
 
-    let (delay_ms, tier) = match asked_ms {
-        Some(asked_ms) => (asked_ms, policy.schedule().tier_for(asked_ms)),
-        None => (message.scheduled_ms(failed, class), policy.schedule().tier(failed)),
+    let (delay_ms, tier) = match (asked_ms, delay) {
+        (None, None) => (message.scheduled_ms(failed, class, None), policy.schedule().tier(failed)),
+        // What was asked for is the least that is waited. Without a backoff of its own it is also what is waited.
+        (asked_ms, delay) => {
+            let own_ms = delay.map(|delay| message.scheduled_ms(failed, class, Some(delay)));
+            let delay_ms = own_ms.unwrap_or(0).max(asked_ms.unwrap_or(0));
+            (delay_ms, policy.schedule().tier_for(delay_ms))
+        }
     };
     if message.too_late(delay_ms) {
         return Decision::DeadLetter(Reason::TtlExceeded);
@@ -138,9 +144,13 @@ impl Deciding<'_> {
         Some(asked_ms.saturating_add(self.random.below_ms(spread_ms)))
     }
 
-    fn scheduled_ms(&self, retry: u32, class: Class) -> u64 {
+    /// The delay of the schedule, or another in its place; capped and spread as the policy says.
+    fn scheduled_ms(&self, retry: u32, class: Class, instead: Option<Duration>) -> u64 {
         let own_ttl = self.meta.deadline.map(|deadline| deadline.since(self.meta.created));
-        let unspread = self.policy.unspread(retry, class, own_ttl, self.meta.last_delay_ms);
+        let mut unspread = self.policy.unspread(retry, class, own_ttl, self.meta.last_delay_ms);
+        if let Some(delay) = instead {
+            unspread.delay_ms = millis(delay.min(DELAY_MAX));
+        }
         self.policy.jitter().apply(unspread, self.random)
     }
 

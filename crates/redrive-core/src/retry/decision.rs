@@ -14,12 +14,14 @@ pub enum Outcome {
         retry_after: Option<Duration>,
         /// Whether the effect may have happened although the attempt failed (a timeout after sending).
         ambiguous: bool,
+        /// What the pipeline's own backoff chose in place of the schedule's delay.
+        delay: Option<Duration>,
     },
 }
 
 impl Outcome {
     pub const fn failed(class: Class) -> Self {
-        Self::Failed { class, retry_after: None, ambiguous: false }
+        Self::Failed { class, retry_after: None, ambiguous: false, delay: None }
     }
 
     pub const fn class(&self) -> Option<Class> {

@@ -44,7 +44,7 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use redrive::engine::Attempt;
-    use redrive_core::{Class, Time};
+    use redrive_core::{Class, FailureKind, Time};
 
     use super::*;
 
@@ -54,6 +54,8 @@ mod tests {
             at: Time::from_millis(5),
             took_ms: 3,
             class: Class::Transient,
+            kind: FailureKind::Status(503),
+            code: None,
             counted: true,
             ambiguous: false,
             error: "503: no".to_owned(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rdkafka::error::RDKafkaErrorCode;
 use redrive::engine::Attempt;
-use redrive_core::{Class, Message, MessageParts, Reason, Time};
+use redrive_core::{Class, FailureKind, Message, MessageParts, Reason, Time};
 
 use super::after::{AfterWrite, CopyKind, Mark};
 use super::producer::{Body, Production};
@@ -68,6 +68,8 @@ fn cut(copy: &CopyRecord, stage: Stage, problem: &str) -> Option<CopyRecord> {
             at: wall_time(),
             took_ms: 0,
             class: Class::Permanent,
+            kind: FailureKind::Other,
+            code: None,
             counted: false,
             ambiguous: false,
             error: format!(

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use redrive::engine::history::kind_of_text;
 use redrive::engine::{Attempt, History};
-use redrive_core::{Class, Time};
+use redrive_core::{Class, FailureKind, Time};
 use serde::{Deserialize, Serialize};
 
 /// All our headers together stay within 16 KiB; what is beside this one is small.
@@ -19,11 +20,27 @@ struct AttemptLine<'a> {
     at: u64,
     took_ms: u32,
     class: Cow<'a, str>,
+    /// How it failed: `status`, `timeout`, `refused`, `reset` or `other`. Missing where an earlier version wrote the line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    code: Option<Cow<'a, str>>,
     counted: bool,
     /// The effect may have happened although the attempt failed.
     ambiguous: bool,
     #[serde(borrow)]
     error: Cow<'a, str>,
+}
+
+impl AttemptLine<'_> {
+    fn failure_kind(&self) -> FailureKind {
+        match &self.kind {
+            Some(name) => FailureKind::from_name(name, self.status).unwrap_or_default(),
+            None => kind_of_text(&self.error),
+        }
+    }
 }
 
 pub(super) fn write(attempts: &[Attempt]) -> String {
@@ -45,6 +62,9 @@ fn write_cut(attempts: &[Attempt], cut: usize) -> String {
             at: attempt.at.as_millis(),
             took_ms: attempt.took_ms,
             class: Cow::Borrowed(attempt.class.name()),
+            kind: Some(Cow::Borrowed(attempt.kind.name())),
+            status: attempt.kind.status(),
+            code: attempt.code.as_deref().map(Cow::Borrowed),
             counted: attempt.counted,
             ambiguous: attempt.ambiguous,
             error: Cow::Borrowed(start_of(&attempt.error, cut)),
@@ -63,6 +83,8 @@ pub(super) fn read(json: &[u8]) -> History {
             at: Time::from_millis(line.at),
             took_ms: line.took_ms,
             class,
+            kind: line.failure_kind(),
+            code: line.code.as_deref().map(str::to_owned),
             counted: line.counted,
             ambiguous: line.ambiguous,
             error: line.error.clone().into_owned(),
@@ -90,6 +112,8 @@ mod tests {
             at: Time::MAX,
             took_ms: u32::MAX,
             class: Class::RateLimited,
+            kind: FailureKind::Status(429),
+            code: Some("c".repeat(64)),
             counted: false,
             ambiguous: false,
             // The most expensive text there is in JSON.
@@ -98,8 +122,11 @@ mod tests {
         let attempts: Vec<_> = (1..=9).map(attempt).collect();
         let text = write(&attempts);
         assert!(text.len() <= BYTES_MAX, "{}", text.len());
-        let numbers: Vec<_> = read(text.as_bytes()).attempts().iter().map(|a| a.number).collect();
-        assert_eq!(numbers, (1..=9).collect::<Vec<_>>());
+        let read: Vec<_> = read(text.as_bytes()).attempts();
+        assert_eq!(read.iter().map(|a| a.number).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
+        assert!(
+            read.iter().zip(&attempts).all(|(read, was)| (read.kind, &read.code) == (was.kind, &was.code))
+        );
     }
 
     #[test]

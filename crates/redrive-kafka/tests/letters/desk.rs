@@ -11,7 +11,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use redrive::engine::letter::ReplayTarget;
 use redrive::engine::{Attempt, EngineError, History, Letter, LetterState, ReplayJob};
-use redrive_core::{Class, Message, Meta, Reason, Time};
+use redrive_core::{Class, FailureKind, Message, Meta, Reason, Time};
 use redrive_kafka::letters::KafkaLetters;
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, RecordReader, headers};
 use redrive_kafka::topics::{Topics, prepare};
@@ -95,6 +95,8 @@ impl Desk {
             at: Time::from_millis(1_700_000_000_500),
             took_ms: 12,
             class: Class::Permanent,
+            kind: FailureKind::Status(422),
+            code: None,
             counted: true,
             ambiguous: false,
             error: "422: field `currency` must be one of EUR, USD".to_owned(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::{Embedded, Redrive};
-use redrive_lab::outage::{Downstream, Plan, Told, ingest_paced, play};
+use redrive_lab::outage::{OutageDownstream, OutagePlan, OutageReport, ingest_paced, play};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -60,8 +60,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
     Ok(options)
 }
 
-fn run(options: &Options) -> Result<Told, Error> {
-    let plan = Plan::lasting(Duration::from_secs(options.seconds), options.rate);
+fn run(options: &Options) -> Result<OutageReport, Error> {
+    let plan = OutagePlan::lasting(Duration::from_secs(options.seconds), options.rate);
     let dir = std::env::temp_dir().join(format!("redrive-outage-{}", std::process::id()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let told = match options.engine.as_str() {
@@ -73,8 +73,8 @@ fn run(options: &Options) -> Result<Told, Error> {
     told
 }
 
-async fn embedded(dir: &std::path::Path, plan: &Plan) -> Result<Told, Error> {
-    let downstream = Arc::new(Downstream::default());
+async fn embedded(dir: &std::path::Path, plan: &OutagePlan) -> Result<OutageReport, Error> {
+    let downstream = Arc::new(OutageDownstream::default());
     let engine = Embedded::open(dir)?;
     let redrive = Redrive::builder().engine(engine).pipeline(downstream.pipeline(NAME, plan)).build()?;
     let rate = plan.rate;
@@ -82,12 +82,12 @@ async fn embedded(dir: &std::path::Path, plan: &Plan) -> Result<Told, Error> {
 }
 
 #[cfg(feature = "kafka")]
-async fn kafka(brokers: &str, dir: &std::path::Path, plan: &Plan) -> Result<Told, Error> {
+async fn kafka(brokers: &str, dir: &std::path::Path, plan: &OutagePlan) -> Result<OutageReport, Error> {
     let name = format!("outage-{}", std::process::id());
     redrive_lab::kafka::outage::run(brokers, &name, dir, plan).await
 }
 
 #[cfg(not(feature = "kafka"))]
-async fn kafka(_: &str, _: &std::path::Path, _: &Plan) -> Result<Told, Error> {
+async fn kafka(_: &str, _: &std::path::Path, _: &OutagePlan) -> Result<OutageReport, Error> {
     Err("built without Kafka; build with --features kafka".into())
 }

@@ -12,13 +12,18 @@ use super::Error;
 use super::load::Loader;
 use super::processor::Processor;
 use super::topics::{self, Topic};
-use crate::outage::{Downstream, Feed, Plan, Told, play};
+use crate::outage::{Feed, OutageDownstream, OutagePlan, OutageReport, play};
 
 const PARTITIONS: u64 = 4;
 const PIECE: Duration = Duration::from_millis(100);
 
 /// Plays it on topics that begin with `name`, which are removed afterwards.
-pub async fn run(brokers: &str, name: &str, state_dir: &Path, plan: &Plan) -> Result<Told, Error> {
+pub async fn run(
+    brokers: &str,
+    name: &str,
+    state_dir: &Path,
+    plan: &OutagePlan,
+) -> Result<OutageReport, Error> {
     // Topics are made and removed by calls that wait.
     let source = Topic { name, partitions: PARTITIONS as i32, settings: &[] };
     block_in_place(|| topics::create(brokers, &[source]))?;
@@ -34,7 +39,7 @@ pub async fn run(brokers: &str, name: &str, state_dir: &Path, plan: &Plan) -> Re
         crash_threshold: None,
         passed_on: Vec::new(),
     };
-    let downstream = Arc::new(Downstream::default());
+    let downstream = Arc::new(OutageDownstream::default());
     let redrive = block_in_place(|| processor.build(downstream.pipeline(name, plan)))?;
     let loader = Loader::new(brokers, name, PARTITIONS, &[])?;
     let rate = plan.rate;

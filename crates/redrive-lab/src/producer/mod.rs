@@ -7,7 +7,7 @@
 //! - [`target`]: who takes them, over HTTP ([`http`]) or in process; [`answer`]: what it may say
 //! - `offer`: one batch until it is acknowledged; `pace`: all of them in time
 //! - [`lateness`], [`progress`], [`report`]: how far behind its own schedule it is, and how it went
-//! - [`server`]: the metrics
+//! - `server`: the metrics
 //!
 //! An order is never skipped. When the bound on requests in flight is reached, the schedule waits, the wait shows as
 //! lateness, and afterwards it catches up. What is refused is offered again with the same id.

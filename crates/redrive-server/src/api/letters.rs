@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 
 use super::selection::{self, Given};
 use super::view::{self, LetterCounts, LetterView};
+use crate::access::auth::Actor;
 use crate::answer::Json;
-use crate::auth::Actor;
+use crate::answers::large;
 use crate::body;
 use crate::problem::Problem;
 use crate::request::{Params, Path, read_json};
@@ -77,7 +78,7 @@ pub(crate) async fn list(
         selection.page_without_payloads(&served.handle, params.cursor, limit).await?
     };
     let (served, with_payload) = (served.clone(), params.payload);
-    let built = Json::large(move || shown_page(&served, &page, with_payload)).await?;
+    let built = large(move || shown_page(&served, &page, with_payload)).await?;
     shared.answers.hold(built, Some(room)).await
 }
 
@@ -113,7 +114,7 @@ pub(crate) async fn show(
     let letter =
         letter.ok_or_else(|| Problem::not_found(format!("there is no letter `{id}`"), "list them first"))?;
     let served = served.clone();
-    let built = Json::large(move || shown(&served, &letter, true)).await?;
+    let built = large(move || shown(&served, &letter, true)).await?;
     shared.answers.hold(built, Some(room)).await
 }
 

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::selection;
 use super::view::{self, ListedView, MessageView};
+use crate::access::auth::Actor;
 use crate::answer::Json;
-use crate::auth::Actor;
+use crate::answers::large;
 use crate::problem::{Code, Problem};
 use crate::request::{Params, Path};
 use crate::routes::{self, Operation};
@@ -63,7 +64,7 @@ pub(crate) async fn list(
         let next = page.next.map(|next| next.to_string());
         MessagesPage { messages, next, scanned: page.scanned, unlisted: page.unlisted }
     };
-    let built = Json::large(build).await?;
+    let built = large(build).await?;
     shared.answers.hold(built, Some(room)).await
 }
 

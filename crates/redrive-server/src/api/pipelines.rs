@@ -11,8 +11,8 @@ use redrive_core::breaker::BreakerState;
 use serde::{Deserialize, Serialize};
 
 use super::view::{self, PipelineView};
+use crate::access::auth::Actor;
 use crate::answer::Json;
-use crate::auth::Actor;
 use crate::problem::{Code, Problem};
 use crate::request::{Params, Path};
 use crate::state::Shared;
@@ -92,7 +92,7 @@ async fn breaker(
 ) -> Result<Response, Problem> {
     let served = shared.service.find(name)?;
     let figures = served.handle.figures();
-    let in_cooldown = figures.health.endpoints.is_some_and(|all| all.endpoints + all.origins > 0);
+    let in_cooldown = figures.health.endpoints.as_ref().is_some_and(|all| all.endpoints + all.origins > 0);
     if figures.health.breaker.state == BreakerState::Closed && !in_cooldown {
         let message = format!("the breaker of `{name}` is closed");
         return Err(Problem::new(Code::Conflict, message, "there is nothing to probe or to close"));

@@ -14,8 +14,8 @@ use redrive::timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::selection::Given;
+use crate::access::auth::Actor;
 use crate::answer::Json;
-use crate::auth::Actor;
 use crate::body;
 use crate::problem::{Code, Problem};
 use crate::request::{Path, read_json};

@@ -308,6 +308,13 @@ pub struct AttemptView {
     at: String,
     took_ms: u32,
     class: &'static str,
+    /// `status`, `timeout`, `refused`, `reset` or `other`.
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    /// The receiver's own word for the failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
     error: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     decision: Option<&'static str>,
@@ -324,6 +331,9 @@ impl AttemptView {
             at: timestamp::print(attempt.at),
             took_ms: attempt.took_ms,
             class: attempt.class.name(),
+            kind: attempt.kind.name(),
+            status: attempt.kind.status(),
+            code: attempt.code.clone(),
             error: attempt.error.clone(),
             decision: None,
             delay_ms: None,
@@ -444,6 +454,8 @@ fn headers(message: &Message) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use redrive::FailureKind;
+
     use super::*;
 
     fn failed(number: u32, at_ms: u64) -> Attempt {
@@ -452,6 +464,8 @@ mod tests {
             at: Time::from_millis(at_ms),
             took_ms: 100,
             class: Class::Transient,
+            kind: FailureKind::Status(503),
+            code: None,
             counted: true,
             ambiguous: false,
             error: "503".to_owned(),

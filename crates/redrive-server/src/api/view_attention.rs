@@ -232,14 +232,16 @@ fn slower(figures: &Figures) -> Vec<Notice> {
     if let Some(endpoints) = endpoints
         && endpoints.endpoints + endpoints.origins > 0
     {
+        let all = [(endpoints.endpoints, "endpoint"), (endpoints.origins, "origin")];
+        let some = all.into_iter().filter(|(number, _)| *number > 0);
+        let some = some
+            .map(|(number, what)| format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" }));
+        let some = some.collect::<Vec<_>>().join(" and ");
+        let whose = if endpoints.endpoints + endpoints.origins == 1 { "its" } else { "their" };
         notices.push(Notice::warning(
             Subject::Endpoints,
-            format!("{} endpoints in cooldown", count(endpoints.endpoints)),
-            format!(
-                "{} endpoints and {} origins in cooldown; their messages are deferred",
-                count(endpoints.endpoints),
-                count(endpoints.origins)
-            ),
+            format!("{some} in cooldown"),
+            format!("{some} in cooldown; {whose} messages are deferred"),
         ));
     }
     if !figures.health.is_gated() && permits < limit {

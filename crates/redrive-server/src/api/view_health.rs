@@ -1,8 +1,9 @@
 //! What the API shows of the health of a pipeline's sink.
 
-use redrive::dispatch::{Incident, health};
+use redrive::dispatch::{EndpointFigures, Incident, health};
 use redrive::{Figures, HealthFigures, timestamp};
 use redrive_core::breaker::BreakerState;
+use redrive_core::endpoints::EndpointWait;
 use serde::Serialize;
 
 /// Breaker, permits, budget and suspects, with the latest changes.
@@ -40,11 +41,49 @@ struct ResetsView {
     apart: u64,
 }
 
-/// Endpoints and origins that are left alone for now.
+/// Endpoints and origins whose messages wait.
 #[derive(Debug, Serialize)]
 struct EndpointsView {
+    /// In cooldown.
     left_alone: u64,
     origins_left_alone: u64,
+    /// For whatever reason.
+    waiting: u64,
+    /// The most serious of them.
+    waits: Vec<WaitView>,
+}
+
+/// One of them, and why.
+#[derive(Debug, Serialize)]
+struct WaitView {
+    unit: &'static str,
+    /// The digits of `endpoint_hash` in the log; never a URL.
+    hash: String,
+    why: &'static str,
+    until: Option<String>,
+    /// Failed probes.
+    rounds: u32,
+    /// Messages that wait in memory; others wait in the store.
+    queued: u64,
+}
+
+impl EndpointsView {
+    fn of(all: &EndpointFigures) -> Self {
+        let wait = |wait: &EndpointWait| WaitView {
+            unit: wait.unit.name(),
+            hash: format!("{:016x}", wait.number),
+            why: wait.why.name(),
+            until: wait.until.map(timestamp::print),
+            rounds: wait.rounds,
+            queued: wait.queued,
+        };
+        Self {
+            left_alone: all.endpoints,
+            origins_left_alone: all.origins,
+            waiting: all.waiting,
+            waits: all.waits.iter().map(wait).collect(),
+        }
+    }
 }
 
 /// What would happen if the sink were back now.
@@ -105,10 +144,7 @@ impl HealthView {
             paused_because: flood.as_ref().map(health::flood),
             suspects: *suspects,
             resets: ResetsView { lately: figures.health.resets.lately, apart: figures.health.resets.apart },
-            endpoints: figures
-                .health
-                .endpoints
-                .map(|all| EndpointsView { left_alone: all.endpoints, origins_left_alone: all.origins }),
+            endpoints: figures.health.endpoints.as_ref().map(EndpointsView::of),
             if_closed_now: is_open.then(|| {
                 RecoveryView::of(&figures.health, figures.pending.waiting(), figures.arrivals_per_second)
             }),

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use redrive::{Accepted, NewMessage, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::access::token::hex;
 use crate::answer::Json;
 use crate::body;
 use crate::problem::{Code, Problem};
 use crate::request::{Params, Path};
 use crate::service::Served;
 use crate::state::Shared;
-use crate::token::hex;
 
 pub use message::Intake;
 

@@ -12,8 +12,8 @@ use axum::response::Response;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use crate::access::auth::Access;
 use crate::answers::Held;
-use crate::auth::Access;
 use crate::ingest::batch::LINES_MAX;
 use crate::problem::Code;
 use crate::routes::{Operation, ROUTES, Route};

@@ -1,5 +1,6 @@
 //! The shapes of requests and answers.
 
+use redrive_core::endpoints::WaitReason;
 use serde_json::{Map, Value, json};
 
 /// All schemas by name.
@@ -273,7 +274,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             ),
             (
                 "endpoints",
-                json!({ "type": ["object", "null"], "description": "For a sink with an endpoint per message: how many endpoints and origins are left alone now." }),
+                json!({ "anyOf": [{ "$ref": "#/components/schemas/Endpoints" }, { "type": "null" }] }),
             ),
             (
                 "if_closed_now",
@@ -284,6 +285,50 @@ pub(super) fn schemas() -> Map<String, Value> {
                 json!({ "anyOf": [{ "$ref": "#/components/schemas/Incident" }, { "type": "null" }] }),
             ),
             ("history", json!({ "type": "array", "items": { "type": "object" } })),
+        ],
+    );
+    add(
+        "Endpoints",
+        &["left_alone", "origins_left_alone", "waiting", "waits"],
+        vec![
+            (
+                "left_alone",
+                json!({ "type": "integer", "description": "Endpoints in cooldown: they fail, or have sent a Retry-After." }),
+            ),
+            ("origins_left_alone", json!({ "type": "integer", "description": "Origins in cooldown." })),
+            (
+                "waiting",
+                json!({ "type": "integer", "description": "Endpoints and origins whose messages wait, for whatever reason." }),
+            ),
+            (
+                "waits",
+                json!({
+                    "type": "array",
+                    "description": "The most serious of them, at most 32.",
+                    "items": { "$ref": "#/components/schemas/EndpointWait" },
+                }),
+            ),
+        ],
+    );
+    add(
+        "EndpointWait",
+        &["unit", "hash", "why", "rounds", "queued"],
+        vec![
+            ("unit", json!({ "enum": ["endpoint", "origin"] })),
+            (
+                "hash",
+                json!({ "type": "string", "description": "The sixteen digits of `endpoint_hash` in the log; never a URL. With `limit_by`, the hash of the tenant or key." }),
+            ),
+            ("why", json!({ "enum": WaitReason::ALL.map(WaitReason::name) })),
+            (
+                "until",
+                json!({ "type": ["string", "null"], "description": "When the next message may go; with `rate`, the last of those that have their turn. Null where that depends on calls that run." }),
+            ),
+            ("rounds", json!({ "type": "integer", "description": "Failed probes so far." })),
+            (
+                "queued",
+                json!({ "type": "integer", "description": "Messages that wait in memory; others wait in the store." }),
+            ),
         ],
     );
     add(
@@ -334,6 +379,18 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("at", time()),
             ("took_ms", count()),
             ("class", text()),
+            (
+                "kind",
+                json!({ "enum": ["status", "timeout", "refused", "reset", "other"], "description": "How it failed." }),
+            ),
+            (
+                "status",
+                json!({ "type": "integer", "description": "The HTTP status of the answer, if there was one." }),
+            ),
+            (
+                "code",
+                json!({ "type": "string", "description": "The receiver's own word for it, such as `BadDeviceToken`." }),
+            ),
             ("error", text()),
             ("counted", flag()),
             ("ambiguous", flag()),

@@ -80,7 +80,8 @@ pub fn answered(said: &Said, verdict: Verdict, now: SystemTime) -> Option<Failur
     let error = PushError { text, endpoint: None, verdict: Some(verdict), status: Some(status) };
     let wait = said.retry_after.as_deref().and_then(|value| retry_after::wait(value, now));
     let failure = judge::of_class(class, wait, error);
-    let failure = failure.of_kind(FailureKind::Status(status)).note("status_code", status.to_string());
+    let failure = failure.of_kind(FailureKind::Status(status)).with_code(&said.reason);
+    let failure = failure.note("status_code", status.to_string());
     Some(match &said.retry_after {
         Some(written) => failure.note("retry_after_header", written.clone()),
         None => failure,
@@ -108,10 +109,12 @@ pub fn unanswered(trouble: Trouble, text: &str, sent: bool, classes: &PushClasse
         | Trouble::Dns
         | Trouble::Tls
         | Trouble::Blocked
-        | Trouble::Credential => FailureKind::Refused,
+        | Trouble::Credential
+        | Trouble::Proxy
+        | Trouble::ProxyAuth => FailureKind::Refused,
     };
     let class = classes.troubles().trouble(trouble);
-    let failure = judge::of_class(class, None, silent(text)).of_kind(kind);
+    let failure = judge::of_class(class, None, silent(text)).of_kind(kind).with_code(trouble.name());
     if sent { failure.ambiguous() } else { failure }
 }
 

@@ -34,6 +34,11 @@ impl SubscriptionGate {
         &self.subscriptions
     }
 
+    /// Makes the hashes, and the numbers of endpoints.
+    pub(crate) fn hash(&self) -> &EndpointHash {
+        &self.hash
+    }
+
     pub fn stored(&self, id: &str) -> Option<Arc<Stored>> {
         self.subscriptions.stored(id)
     }

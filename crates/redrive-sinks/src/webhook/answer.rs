@@ -41,6 +41,8 @@ pub(crate) struct Answer {
     pub(crate) delivery: Option<Delivery>,
     /// `redrive-reason`, or the beginning of the body.
     pub(crate) reason: String,
+    /// The reason is the beginning of the body.
+    pub(crate) is_explained_by_body: bool,
     /// `Retry-After` as it was written.
     pub(crate) retry_after: Option<String>,
 }
@@ -61,6 +63,7 @@ impl Answer {
             },
             meaning: meaning.and_then(|name| Meaning::from_name(name.trim())),
             reason: clean(&REASON, REASON_BYTES_MAX).unwrap_or_default(),
+            is_explained_by_body: false,
             retry_after: clean(&RETRY_AFTER, RETRY_AFTER_BYTES_MAX),
         }
     }
@@ -69,6 +72,7 @@ impl Answer {
     pub(crate) fn explain(&mut self, body: &[u8], redactor: &Redactor, endpoint: &Uri) {
         if self.reason.is_empty() {
             self.reason = redactor.clean(body, endpoint, EXCERPT_BYTES_MAX);
+            self.is_explained_by_body = true;
         }
     }
 }

@@ -1,20 +1,18 @@
 //! Who we are to the receiver: basic, a bearer token, or OAuth2 client credentials. Every secret comes from a file.
 
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::HeaderValue;
 use redrive::Failure;
 
+use super::authorization::{Authorization, current, open};
 use super::connect::Pool;
 use super::oauth::{OAuth2, TokenSource};
 use super::signing::watched::Watched;
 use crate::fault::SinkFault;
 use crate::secret::Secret;
-
-const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// How requests are authenticated, as a user describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,14 +38,6 @@ pub(super) enum Authorizer {
     OAuth2(Box<TokenSource>),
 }
 
-/// The header of one attempt.
-#[derive(Clone, Debug)]
-pub(super) struct Authorization {
-    pub(super) value: HeaderValue,
-    /// Which token it holds, so that a refused one is not asked for again.
-    pub(super) generation: u64,
-}
-
 impl Auth {
     /// Reads the files and says what is wrong with them. `pool` is how a token is fetched.
     pub(super) fn authorizer(&self, pool: impl FnOnce() -> Pool) -> Result<Authorizer, SinkFault> {
@@ -68,25 +58,6 @@ impl Auth {
             }
         })
     }
-}
-
-fn open(key: &str, path: &Path) -> Result<Watched<Secret>, SinkFault> {
-    Watched::open(path, SECRET_BYTES_MAX, one_line, Instant::now()).map_err(|error| {
-        let problem = format!("`{key}` cannot be used: {error}");
-        SinkFault::of(key, &path.display().to_string(), problem, "a readable file with the secret")
-    })
-}
-
-fn one_line(text: &str) -> Result<Secret, String> {
-    if text.chars().any(char::is_control) {
-        return Err("it has a line end or another control character in it".to_owned());
-    }
-    Ok(Secret::from(text))
-}
-
-/// The present content of a file with a secret.
-pub(super) fn current(file: &Watched<Secret>) -> std::sync::Arc<Secret> {
-    file.get(SECRET_BYTES_MAX, Instant::now())
 }
 
 impl Authorizer {

@@ -25,11 +25,24 @@ pub enum Trouble {
     Blocked,
     /// The receiver refuses our client certificate.
     Credential,
+    /// The proxy cannot be reached, or opens no connection to the receiver.
+    Proxy,
+    /// The proxy refuses our credentials.
+    ProxyAuth,
 }
 
 impl Trouble {
-    pub const ALL: [Self; 7] =
-        [Self::Timeout, Self::Refused, Self::Dns, Self::Tls, Self::Reset, Self::Blocked, Self::Credential];
+    pub const ALL: [Self; 9] = [
+        Self::Timeout,
+        Self::Refused,
+        Self::Dns,
+        Self::Tls,
+        Self::Reset,
+        Self::Blocked,
+        Self::Credential,
+        Self::Proxy,
+        Self::ProxyAuth,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,7 +53,14 @@ impl Trouble {
             Self::Reset => "reset",
             Self::Blocked => "blocked",
             Self::Credential => "credential",
+            Self::Proxy => "proxy",
+            Self::ProxyAuth => "proxy_auth",
         }
+    }
+
+    /// Whether it happened before the receiver had a part in it.
+    pub const fn is_before_receiver(self) -> bool {
+        matches!(self, Self::Proxy | Self::ProxyAuth)
     }
 }
 
@@ -142,6 +162,8 @@ const WEBHOOK: &[(Case, Meaning)] = &[
     (Case::Trouble(Trouble::Reset), TRANSIENT),
     (Case::Trouble(Trouble::Blocked), PERMANENT),
     (Case::Trouble(Trouble::Credential), CREDENTIAL),
+    (Case::Trouble(Trouble::Proxy), TRANSIENT),
+    (Case::Trouble(Trouble::ProxyAuth), CREDENTIAL),
 ];
 
 /// Two lists and nothing else: what is on the list of retryable statuses is retried, every other failure is permanent.
@@ -167,6 +189,8 @@ const SEED_STRICT: &[(Case, Meaning)] = &[
     (Case::Trouble(Trouble::Reset), TRANSIENT),
     (Case::Trouble(Trouble::Blocked), PERMANENT),
     (Case::Trouble(Trouble::Credential), CREDENTIAL),
+    (Case::Trouble(Trouble::Proxy), TRANSIENT),
+    (Case::Trouble(Trouble::ProxyAuth), CREDENTIAL),
 ];
 
 /// What each status and each trouble means.

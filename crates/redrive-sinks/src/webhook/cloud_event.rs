@@ -3,7 +3,7 @@
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use redrive::{Call, timestamp};
 
-use super::request::{is_plain, printable};
+use super::header::{is_plain, printable};
 
 const SPEC_VERSION: HeaderName = HeaderName::from_static("ce-specversion");
 const ID: HeaderName = HeaderName::from_static("ce-id");
@@ -12,6 +12,16 @@ const TYPE: HeaderName = HeaderName::from_static("ce-type");
 const TIME: HeaderName = HeaderName::from_static("ce-time");
 /// In front of attributes in the headers of a message, as in CloudEvents over Kafka.
 const OF_MESSAGE: [&str; 2] = ["ce_", "ce-"];
+
+/// What a request looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// The payload with headers of Redrive.
+    #[default]
+    Plain,
+    /// The same, and the headers of CloudEvents in binary mode.
+    CloudEvents,
+}
 
 /// Adds the attributes. What the message brings goes over what is known of it here; its id stays the message's.
 pub(super) fn describe(call: &Call, headers: &mut HeaderMap) {

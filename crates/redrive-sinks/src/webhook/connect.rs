@@ -5,26 +5,54 @@
 
 use std::error::Error;
 use std::future::{Future, ready};
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::Uri;
+use hyper::header::PROXY_AUTHORIZATION;
+use hyper::http::uri::Scheme;
+use hyper::{Request, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::client::legacy::{Client, ResponseFuture};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
+use tokio::time::timeout;
 use tower_service::Service;
 
 use super::guard::{Blocked, Guard};
-use super::names::Names;
+use super::names::{Names, Unresolved};
 use super::payload::Payload;
+use super::proxy::{self, Proxy, ProxyFault};
+use super::stream::Stream;
 
-pub(crate) type Pool = Client<HttpsConnector<Connector>, Payload>;
+/// Connections that are used again, to the receivers or through a proxy.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    client: Client<HttpsConnector<Connector>, Payload>,
+    proxy: Option<Arc<Proxy>>,
+}
+
+impl Pool {
+    pub(crate) fn request(&self, mut request: Request<Payload>) -> ResponseFuture {
+        // A tunnel was authorized when it was made.
+        if let Some(proxy) = &self.proxy
+            && request.uri().scheme() == Some(&Scheme::HTTP)
+            && let Some(authorization) = proxy.authorization()
+        {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
+        }
+        self.client.request(request)
+    }
+
+    /// Whether requests to this URL are answered by the proxy itself if it does not let them through.
+    pub(crate) fn is_relayed(&self, url: &Uri) -> bool {
+        self.proxy.is_some() && url.scheme() == Some(&Scheme::HTTP)
+    }
+}
 
 /// Connections to one host that are kept for the next message.
 const IDLE_PER_HOST_MAX: usize = 256;
@@ -40,7 +68,13 @@ type BoxError = Box<dyn Error + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 pub(crate) fn pool(names: Names, guard: Guard, tls: ClientConfig) -> Pool {
-    let mut http = HttpConnector::new_with_resolver(GuardedNames { names, guard });
+    pool_through(names, guard, tls, None)
+}
+
+/// The same through a proxy. Its own address is the operator's choice and not guarded.
+pub(crate) fn pool_through(names: Names, guard: Guard, tls: ClientConfig, proxy: Option<Arc<Proxy>>) -> Pool {
+    let looked_up = if proxy.is_some() { Guard::Off } else { guard };
+    let mut http = HttpConnector::new_with_resolver(GuardedNames { names, guard: looked_up });
     // The scheme was judged before; the TLS connector around this one needs it to take https as well.
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -50,13 +84,14 @@ pub(crate) fn pool(names: Names, guard: Guard, tls: ClientConfig) -> Pool {
         .enable_http1()
         // Only where the receiver chooses it in the handshake.
         .enable_http2()
-        .wrap_connector(Connector { http, guard });
-    Client::builder(TokioExecutor::new())
+        .wrap_connector(Connector { http, guard, proxy: proxy.clone() });
+    let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_MAX)
         .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
         .http1_max_buf_size(ANSWER_BUFFER_BYTES_MAX)
-        .build(connector)
+        .build(connector);
+    Pool { client, proxy }
 }
 
 /// Looks names up and lets only allowed addresses through.
@@ -65,11 +100,6 @@ pub(crate) struct GuardedNames {
     names: Names,
     guard: Guard,
 }
-
-/// The system could not say where a host is.
-#[derive(Debug, thiserror::Error)]
-#[error("the host name could not be resolved")]
-pub(crate) struct Unresolved(#[source] Option<io::Error>);
 
 impl Service<Name> for GuardedNames {
     type Response = std::vec::IntoIter<SocketAddr>;
@@ -108,15 +138,16 @@ fn allowed(found: Vec<IpAddr>, guard: Guard) -> Result<Vec<IpAddr>, BoxError> {
     }
 }
 
-/// Connects over TCP. An address written in the URL is never looked up, so it is checked here.
+/// Connects over TCP, or through the proxy. An address written in the URL is never looked up, so it is checked here.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     http: HttpConnector<GuardedNames>,
     guard: Guard,
+    proxy: Option<Arc<Proxy>>,
 }
 
 impl Service<Uri> for Connector {
-    type Response = <HttpConnector<GuardedNames> as Service<Uri>>::Response;
+    type Response = Stream;
     type Error = BoxError;
     type Future = Connecting<Self::Response>;
 
@@ -131,15 +162,35 @@ impl Service<Uri> for Connector {
         {
             return Box::pin(ready(Err(reason.into())));
         }
-        let connecting = self.http.call(uri);
-        Box::pin(async move { connecting.await.map_err(Into::into) })
+        let Some(proxy) = self.proxy.clone() else {
+            let connecting = self.http.call(uri);
+            return Box::pin(async move { Ok(Stream::direct(connecting.await?)) });
+        };
+        // The proxy would look this name up for us, and find itself.
+        if self.guard == Guard::On && is_localhost(host) {
+            return Box::pin(ready(Err(Blocked("loopback").into())));
+        }
+        let connecting = self.http.call(proxy.address().clone());
+        Box::pin(async move {
+            let connected = timeout(proxy.connect_max(), connecting).await;
+            let connected = connected.map_err(|_| ProxyFault::Unreachable("timed out while connecting"))?;
+            let stream = connected.map_err(|error| proxy::unreachable(&error))?;
+            if uri.scheme() != Some(&Scheme::HTTPS) {
+                return Ok(Stream::relayed(stream));
+            }
+            let tunnel = proxy.tunnel(stream.into_inner(), &uri).await?;
+            Ok(Stream::direct(TokioIo::new(tunnel)))
+        })
     }
+}
+
+fn is_localhost(host: &str) -> bool {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn ips(texts: &[&str]) -> Vec<IpAddr> {

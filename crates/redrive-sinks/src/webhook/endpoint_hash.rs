@@ -1,7 +1,7 @@
-//! An endpoint as a log may show it.
+//! An endpoint as a log and `status` may show it, and as limits know it: by the first eight bytes of a keyed hash.
 
-use std::fmt::Write;
-
+use hyper::Uri;
+use redrive::Endpoint;
 use ring::hmac;
 use ring::rand::SystemRandom;
 
@@ -12,9 +12,6 @@ use crate::secret::Secret;
 pub(crate) struct EndpointHash {
     key: hmac::Key,
 }
-
-/// Shown bytes of a hash: enough to tell endpoints apart.
-const SHOWN_BYTES: usize = 8;
 
 impl EndpointHash {
     /// With a key of one's own, so that hashes of several processes can be compared.
@@ -39,15 +36,31 @@ impl EndpointHash {
         })
     }
 
-    /// `hmac-sha256:` and sixteen hexadecimal digits.
+    /// `hmac-sha256:` and the sixteen hexadecimal digits of [`Self::number`].
     pub(crate) fn of(&self, endpoint: &str) -> String {
-        let tag = hmac::sign(&self.key, endpoint.as_bytes());
-        let mut text = String::from("hmac-sha256:");
-        for byte in tag.as_ref().iter().take(SHOWN_BYTES) {
-            // Writing to a string does not fail.
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
+        format!("hmac-sha256:{:016x}", self.number(endpoint))
+    }
+
+    /// The first eight bytes of the hash.
+    pub(crate) fn number(&self, endpoint: impl AsRef<[u8]>) -> u64 {
+        let tag = hmac::sign(&self.key, endpoint.as_ref());
+        tag.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    /// Where an endpoint lies, for the limits of a sink.
+    pub(crate) fn endpoint(&self, endpoint: &Uri) -> Endpoint {
+        Endpoint { origin: self.origin(endpoint), endpoint: self.number(endpoint.to_string()) }
+    }
+
+    pub(crate) fn origin(&self, endpoint: &Uri) -> u64 {
+        let scheme = endpoint.scheme_str().unwrap_or_default();
+        // Without a path, so that it is never the number of an endpoint.
+        self.number(format!("{scheme}://{}", endpoint.authority().map_or("", |authority| authority.as_str())))
+    }
+
+    /// Identifies the key.
+    pub(crate) fn numbering(&self) -> u64 {
+        self.number("")
     }
 }
 

@@ -66,6 +66,7 @@ pub(super) fn answered(answer: &Answer, class: Class, now: SystemTime) -> Failur
     let wait = asked.and_then(|value| retry_after::wait(value, now));
     let failure = of_class(class, wait, WebhookError::Answered { status, text });
     let failure = failure.of_kind(FailureKind::Status(status)).note("status_code", status.to_string());
+    let failure = if answer.is_explained_by_body { failure } else { failure.with_code(&answer.reason) };
     match asked {
         Some(asked) => failure.note("retry_after_header", asked),
         None => failure,
@@ -89,18 +90,31 @@ pub(super) fn unanswered(
         | Trouble::Tls
         | Trouble::Reset
         | Trouble::Blocked
-        | Trouble::Credential => FailureKind::Refused,
+        | Trouble::Credential
+        | Trouble::Proxy
+        | Trouble::ProxyAuth => FailureKind::Refused,
     };
     let class = match (table.trouble(trouble), receiver) {
-        // One receiver among many must not hold up the others.
-        (Class::Credential, Receiver::Theirs) => Class::Permanent,
+        // One receiver among many must not hold up the others; the proxy is ours.
+        (Class::Credential, Receiver::Theirs) if !trouble.is_before_receiver() => Class::Permanent,
         (class, _) => class,
     };
-    let failure = of_class(class, None, WebhookError::Unanswered { trouble, text }).of_kind(kind);
+    let failure = of_class(class, None, WebhookError::Unanswered { trouble, text });
+    let failure = failure.of_kind(kind).with_code(trouble.name());
     let failure = if sent { failure.ambiguous() } else { failure };
+    let failure = if trouble.is_before_receiver() { failure.before_receiver() } else { failure };
     match status {
         Some(answer) => failure.note("status_code", answer.status.as_u16().to_string()),
         None => failure,
+    }
+}
+
+/// The failure of a request that was not sent because it could not be signed.
+pub(super) fn unsigned(error: SigningError) -> Failure {
+    if error.is_transient() {
+        Failure::transient(WebhookError::Signing(error)).before_receiver()
+    } else {
+        Failure::permanent(WebhookError::Signing(error))
     }
 }
 
@@ -133,7 +147,8 @@ mod tests {
 
     fn answer(status: u16) -> Answer {
         let status = StatusCode::from_u16(status).unwrap();
-        Answer { status, meaning: None, delivery: None, reason: String::new(), retry_after: None }
+        let (reason, is_explained_by_body) = (String::new(), false);
+        Answer { status, meaning: None, delivery: None, reason, is_explained_by_body, retry_after: None }
     }
 
     #[test]
@@ -141,8 +156,12 @@ mod tests {
         let plain = answered(&answer(503), Class::Transient, SystemTime::UNIX_EPOCH);
         assert_eq!(plain.chain(), "503 Service Unavailable");
         let reasoned = Answer { reason: "no_lines".into(), ..answer(422) };
-        let reasoned = answered(&reasoned, Class::Permanent, SystemTime::UNIX_EPOCH);
-        assert_eq!(reasoned.chain(), "422 Unprocessable Entity: no_lines");
+        let failure = answered(&reasoned, Class::Permanent, SystemTime::UNIX_EPOCH);
+        assert_eq!(failure.chain(), "422 Unprocessable Entity: no_lines");
+        assert_eq!((failure.kind().status(), failure.code()), (Some(422), Some("no_lines")));
+        let excerpt = Answer { is_explained_by_body: true, ..reasoned };
+        let failure = answered(&excerpt, Class::Permanent, SystemTime::UNIX_EPOCH);
+        assert_eq!(failure.code(), None, "the beginning of a body is no code");
         assert_eq!(answered(&answer(599), Class::Transient, SystemTime::UNIX_EPOCH).chain(), "599");
     }
 

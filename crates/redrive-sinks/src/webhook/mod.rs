@@ -2,8 +2,9 @@
 //!
 //! - [`options`]: what a user sets; [`sink`]: one delivery from the message to its outcome
 //! - [`endpoint`], `pointer`: where a message goes; `places`: how many at once to one endpoint
-//! - `request`, `payload`, [`signing`]: what is sent; [`auth`], `oauth`: who we are to the receiver
-//! - [`guard`], [`names`], `connect`: which addresses may be spoken to, and how
+//! - `request`, `header`, `payload`, `cloud_event`, [`signing`]: what is sent
+//! - [`auth`], `oauth`, `authorization`: who we are to the receiver
+//! - [`guard`], [`names`], `connect`, `proxy`, `stream`: which addresses may be spoken to, and how
 //! - `answer`, `retry_after`, `text`: what came back, bounded and cleaned
 //! - [`classes`], `trouble`, `judge`: what it means
 //! - `endpoint_hash`: an endpoint as a log may show it
@@ -16,16 +17,20 @@ mod places;
 mod pointer;
 
 mod cloud_event;
+mod header;
 pub(crate) mod payload;
 mod request;
 pub mod signing;
 
 pub mod auth;
+mod authorization;
 mod oauth;
 
 pub(crate) mod connect;
 pub mod guard;
 pub mod names;
+mod proxy;
+mod stream;
 
 pub(crate) mod answer;
 pub(crate) mod retry_after;
@@ -39,10 +44,13 @@ pub(crate) mod endpoint_hash;
 
 pub use auth::Auth;
 pub use classes::{Case, ClassTable, Meaning, Trouble};
+pub use cloud_event::Format;
 pub use endpoint::EndpointFault;
 pub use judge::WebhookError;
 pub use names::Names;
 pub use oauth::OAuth2;
-pub use options::{ClientCertificate, Format, HeaderFrom, LimitBy, WebhookOptions};
+pub use options::{HeaderFrom, LimitBy, WebhookOptions};
 pub use signing::{Signing, SigningError};
 pub use sink::WebhookSink;
+
+pub use crate::tls::ClientCertificate;

@@ -39,6 +39,11 @@ impl Names {
     }
 }
 
+/// The system could not say where a host is.
+#[derive(Debug, thiserror::Error)]
+#[error("the host name could not be resolved")]
+pub(crate) struct Unresolved(#[source] pub(super) Option<io::Error>);
+
 impl Default for Names {
     fn default() -> Self {
         Self::system()

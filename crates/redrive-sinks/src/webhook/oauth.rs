@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::answer;
-use super::auth::{Authorization, current};
+use super::authorization::{Authorization, current};
 use super::connect::Pool;
 use super::endpoint;
 use super::payload::Payload;
@@ -70,10 +70,11 @@ enum Refusal {
 
 impl Refusal {
     fn failure(&self) -> Failure {
-        match self {
+        let failure = match self {
             Self::Credential(text) => Failure::credential(text.clone()),
             Self::Unavailable(text) => Failure::transient(text.clone()),
-        }
+        };
+        failure.before_receiver()
     }
 }
 

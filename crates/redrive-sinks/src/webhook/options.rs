@@ -1,6 +1,7 @@
 //! What a user sets for a webhook sink, and what is wrong with it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::Uri;
@@ -11,14 +12,17 @@ use redrive_core::rate::{self, RATE_MAX};
 
 use super::auth::Auth;
 use super::classes::ClassTable;
+use super::cloud_event::Format;
 use super::connect::{self, Pool};
 use super::endpoint::{self, EndpointFault, EndpointSource};
 use super::guard::Guard;
+use super::header::{is_hop_by_hop, is_ours};
 use super::names::Names;
-use super::request::{is_hop_by_hop, is_ours};
+use super::proxy::Proxy;
 use super::signing::Signing;
 use crate::fault::SinkFault;
 use crate::secret::Secret;
+use crate::tls::ClientCertificate;
 
 /// Requests at once to one endpoint, where messages name their endpoints.
 pub const PER_ENDPOINT: u32 = 5;
@@ -41,23 +45,6 @@ impl HeaderFrom {
             None => (name.to_owned(), Self::Text(value.into())),
         }
     }
-}
-
-/// A certificate and its private key, in PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientCertificate {
-    pub cert_file: PathBuf,
-    pub key_file: PathBuf,
-}
-
-/// What a request looks like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
-    /// The payload with headers of Redrive.
-    #[default]
-    Plain,
-    /// The same, and the headers of CloudEvents in binary mode.
-    CloudEvents,
 }
 
 /// Whose calls are counted together for `per_endpoint`, `per_endpoint_rate` and the return after an outage.
@@ -98,8 +85,13 @@ pub struct WebhookOptions {
     /// Lets messages name endpoints in private networks and on this host.
     pub allow_private_addresses: bool,
     pub signing: Signing,
-    /// The key of `endpoint_hash` in logs; random for each process unless set.
+    /// The key of `endpoint_hash` in logs and of the hashes that `status` shows; random for each process unless set. Open
+    /// breakers of endpoints survive a restart only with the same key.
     pub hash_key: Option<Secret>,
+    /// The proxy that requests go through, also those for tokens: `http://host:port`.
+    pub proxy: Option<Secret>,
+    /// A file with `user:password` for the proxy.
+    pub proxy_auth_file: Option<PathBuf>,
     pub names: Names,
 }
 
@@ -121,6 +113,8 @@ impl Default for WebhookOptions {
             allow_private_addresses: false,
             signing: Signing::default(),
             hash_key: None,
+            proxy: None,
+            proxy_auth_file: None,
             names: Names::system(),
         }
     }
@@ -149,8 +143,9 @@ impl WebhookOptions {
         let mut faults = Vec::new();
         faults.extend(self.target().err());
         faults.extend(self.limits().err());
+        faults.extend(self.proxy().err());
         match self.tls() {
-            Ok(tls) => faults.extend(self.auth.authorizer(|| self.pool(Guard::Off, tls)).err()),
+            Ok(tls) => faults.extend(self.auth.authorizer(|| self.pool(Guard::Off, tls, None)).err()),
             Err(fault) => faults.push(fault),
         }
         faults.extend(self.signing.signer(Instant::now()).err());
@@ -162,8 +157,23 @@ impl WebhookOptions {
         crate::tls::client_with(self.ca_file.as_deref(), self.client_certificate.as_ref())
     }
 
-    pub(super) fn pool(&self, guard: Guard, tls: rustls::ClientConfig) -> Pool {
-        connect::pool(self.names.clone(), guard, tls)
+    pub(super) fn pool(&self, guard: Guard, tls: rustls::ClientConfig, proxy: Option<Arc<Proxy>>) -> Pool {
+        connect::pool_through(self.names.clone(), guard, tls, proxy)
+    }
+
+    pub(super) fn proxy(&self) -> Result<Option<Arc<Proxy>>, SinkFault> {
+        let Some(url) = &self.proxy else {
+            return match &self.proxy_auth_file {
+                None => Ok(None),
+                Some(_) => Err(SinkFault::of(
+                    "proxy",
+                    "",
+                    "`proxy` is missing, and `proxy_auth_file` is set",
+                    "proxy = \"http://proxy.example.com:3128\"",
+                )),
+            };
+        };
+        Proxy::of(url, self.proxy_auth_file.as_deref(), self.timeout).map(Arc::new).map(Some)
     }
 
     pub(super) fn target(&self) -> Result<Target, SinkFault> {

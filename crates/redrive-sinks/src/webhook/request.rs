@@ -1,8 +1,5 @@
 //! Makes the request of one attempt.
 
-use std::fmt::Write;
-
-use bytes::Bytes;
 use hyper::header::{
     AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
 };
@@ -10,11 +7,11 @@ use hyper::{Method, Request, Uri};
 use redrive::engine::SourcePlace;
 use redrive::{Call, Time};
 
-use super::cloud_event;
+use super::cloud_event::{self, Format};
 use super::endpoint::EndpointSource;
-use super::options::Format;
+use super::header::{is_hop_by_hop, is_plain, printable};
 use super::payload::{Payload, Sent};
-use super::signing::{Signer, SigningError, Unsigned, id};
+use super::signing::{Fetched, Signer, SigningError, Unsigned, id};
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -44,38 +41,6 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const US: HeaderValue = HeaderValue::from_static(concat!("redrive/", env!("CARGO_PKG_VERSION")));
 
-/// Headers that speak of one connection or of the framing of one request. They are never taken from elsewhere.
-const HOP_BY_HOP: [&str; 12] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
-/// Whether a header speaks of the connection and not of the message.
-pub(super) fn is_hop_by_hop(name: &str) -> bool {
-    HOP_BY_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop))
-}
-
-/// Whether a header is for Redrive to set.
-pub(super) fn is_ours(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name.starts_with("redrive-")
-        || name.starts_with("webhook-")
-        || name.starts_with("ce-")
-        || name == "idempotency-key"
-        || name == "traceparent"
-        || name == "tracestate"
-}
-
 /// What all requests of a sink have in common.
 #[derive(Debug)]
 pub(super) struct Template {
@@ -92,6 +57,7 @@ impl Template {
         &self,
         call: &Call,
         endpoint: Uri,
+        fetched: &Fetched,
         authorization: Option<&HeaderValue>,
         now_secs: u64,
     ) -> Result<(Request<Payload>, Sent), SigningError> {
@@ -145,7 +111,7 @@ impl Template {
             cloud_event::describe(call, &mut headers);
         }
         let unsigned = Unsigned { id: id.as_bytes(), timestamp_secs: now_secs, payload: payload.bytes() };
-        self.signer.sign(message, &endpoint, unsigned, &mut headers)?;
+        self.signer.sign(message, &endpoint, fetched, unsigned, &mut headers)?;
 
         let mut request = Request::new(payload);
         *request.method_mut() = Method::POST;
@@ -181,32 +147,6 @@ impl Template {
     }
 }
 
-/// `bytes`, a part of `wire`, as a header that every server reads alike: printable ASCII as it is and without a copy,
-/// everything else percent-encoded, and the percent sign too: two ids must never look the same.
-pub(super) fn printable(wire: &Bytes, bytes: &[u8], is_plain: fn(u8) -> bool) -> HeaderValue {
-    if bytes.iter().all(|byte| is_plain(*byte))
-        && let Ok(value) = HeaderValue::from_maybe_shared(wire.slice_ref(bytes))
-    {
-        return value;
-    }
-    let mut text = String::with_capacity(bytes.len() * 3);
-    for byte in bytes {
-        if is_plain(*byte) {
-            text.push(char::from(*byte));
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    // Only printable ASCII is left, which is always a header.
-    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
-}
-
-/// Whether a byte of a header stands for itself.
-pub(super) fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_graphic() && byte != b'%'
-}
-
 /// A guess by the first and the last character. Parsing each payload would cost more than it tells.
 fn looks_like_json(payload: &[u8]) -> bool {
     let payload = payload.trim_ascii();
@@ -226,7 +166,8 @@ mod tests {
         let origin = Some(SourcePlace { topic: "shop.orders".into(), partition: 7, offset: 1182 });
         let call = Call { message, attempt: 3, replays: 1, pipeline: "orders".into(), origin };
         let endpoint = "http://a.example/x".parse().unwrap();
-        let (request, _) = template.request(&call, endpoint, None, 1_700_000_000).unwrap();
+        let (request, _) =
+            template.request(&call, endpoint, &Fetched::default(), None, 1_700_000_000).unwrap();
         request.into_parts().0.headers
     }
 

@@ -1,7 +1,6 @@
 //! One delivery, from the message to what came of it.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, SystemTime};
 
 use hyper::body::Incoming;
@@ -10,7 +9,8 @@ use redrive::{Call, Delivery, Endpoint, Failure, FailureKind, Message, Sink};
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::{self, Answer};
-use super::auth::{Authorization, Authorizer};
+use super::auth::Authorizer;
+use super::authorization::Authorization;
 use super::classes::{ClassTable, Meaning, Trouble};
 use super::connect::Pool;
 use super::endpoint_hash::EndpointHash;
@@ -19,6 +19,7 @@ use super::judge::{self, Receiver, WebhookError};
 use super::options::{self, LimitBy, Target, WebhookOptions};
 use super::places::Places;
 use super::request::Template;
+use super::signing::SigningError;
 use super::text::Redactor;
 use super::trouble;
 use crate::fault::SinkFault;
@@ -37,8 +38,6 @@ pub struct WebhookSink {
     classes: ClassTable,
     redactor: Redactor,
     hash: EndpointHash,
-    /// Makes numbers of endpoints, different in every process.
-    numbers: RandomState,
 }
 
 impl WebhookSink {
@@ -48,7 +47,8 @@ impl WebhookSink {
     pub fn build(options: WebhookOptions) -> Result<Self, SinkFault> {
         let (target, per_endpoint) = (options.target()?, options.limits()?);
         let tls = options.tls()?;
-        let auth = options.auth.authorizer(|| options.pool(Guard::Off, tls.clone()))?;
+        let proxy = options.proxy()?;
+        let auth = options.auth.authorizer(|| options.pool(Guard::Off, tls.clone(), proxy.clone()))?;
         let signer = options.signing.signer(std::time::Instant::now())?;
         let headers = options.headers.iter().map(|(name, from)| options::header(name, from));
         let headers = headers.collect::<Result<Vec<_>, _>>()?;
@@ -71,12 +71,11 @@ impl WebhookSink {
             limit_by: options.limit_by,
             rate: options.per_endpoint_rate,
             places: per_endpoint.map(|limit| Places::new(limit as usize)),
-            pool: options.pool(guard, tls),
+            pool: options.pool(guard, tls, proxy),
             timeout: options.timeout,
             classes: options.classes,
             redactor,
             hash,
-            numbers: RandomState::new(),
         })
     }
 
@@ -130,9 +129,22 @@ impl WebhookSink {
         deadline: Instant,
     ) -> Result<Response<Incoming>, Failure> {
         let authorization = authorization.map(|authorization| &authorization.value);
-        let request = self.template.request(call, endpoint.clone(), authorization, now_secs());
-        let (request, sent) = request.map_err(|error| Failure::permanent(WebhookError::Signing(error)))?;
+        let fetched = timeout_at(deadline, self.template.signer.fetch(&call.message, endpoint)).await;
+        let fetched = fetched.unwrap_or_else(|_| Err(SigningError::Command("it takes too long".to_owned())));
+        let fetched = fetched.map_err(judge::unsigned)?;
+        let request = self.template.request(call, endpoint.clone(), &fetched, authorization, now_secs());
+        let (request, sent) = request.map_err(judge::unsigned)?;
         match timeout_at(deadline, self.pool.request(request)).await {
+            Ok(Ok(response)) if self.is_the_proxys(&response, endpoint) => {
+                let text = "the proxy refuses our credentials (407)";
+                Err(judge::unanswered(
+                    Trouble::ProxyAuth,
+                    text,
+                    None,
+                    false,
+                    (&self.classes, self.receiver()),
+                ))
+            }
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => {
                 let (trouble, text) = trouble::of(&error);
@@ -144,12 +156,22 @@ impl WebhookSink {
         }
     }
 
+    /// Whether an answer can only come from the proxy: no receiver asks for credentials of a proxy.
+    fn is_the_proxys<B>(&self, response: &Response<B>, endpoint: &Uri) -> bool {
+        response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED && self.pool.is_relayed(endpoint)
+    }
+
     /// What the limits count a message to.
     fn unit(&self, message: &Message, endpoint: &Uri) -> u64 {
+        // No URL begins like these, and nobody's name is the same as having none.
+        let named = |what: &str, name: Option<&[u8]>| match name {
+            Some(name) => self.hash.number([what.as_bytes(), b":", name].concat()),
+            None => self.hash.number(what),
+        };
         match self.limit_by {
-            LimitBy::Endpoint => self.numbers.hash_one(endpoint),
-            LimitBy::Tenant => self.numbers.hash_one(("tenant", message.tenant())),
-            LimitBy::Key => self.numbers.hash_one(("key", message.key())),
+            LimitBy::Endpoint => self.hash.number(endpoint.to_string()),
+            LimitBy::Tenant => named("tenant", message.tenant().map(str::as_bytes)),
+            LimitBy::Key => named("key", message.key()),
         }
     }
 
@@ -257,9 +279,16 @@ impl Sink for WebhookSink {
             Target::Fixed(_) if self.limit_by == LimitBy::Endpoint => return None,
             Target::Fixed(url) => url.clone(),
         };
-        let origin = (uri.scheme_str(), uri.authority());
-        let origin = self.numbers.hash_one(origin);
-        Some(Endpoint { origin, endpoint: self.unit(message, &uri) })
+        Some(Endpoint { origin: self.hash.origin(&uri), endpoint: self.unit(message, &uri) })
+    }
+
+    fn numbering(&self) -> Option<u64> {
+        let limit_by = match self.limit_by {
+            LimitBy::Endpoint => "endpoint",
+            LimitBy::Tenant => "tenant",
+            LimitBy::Key => "key",
+        };
+        Some(self.hash.number(limit_by))
     }
 }
 

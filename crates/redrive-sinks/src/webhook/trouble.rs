@@ -7,8 +7,9 @@ use std::io::{self, ErrorKind};
 use hyper_util::client::legacy::Error as ClientError;
 
 use super::classes::Trouble;
-use super::connect::Unresolved;
 use super::guard::Blocked;
+use super::names::Unresolved;
+use super::proxy::ProxyFault;
 use crate::tls::{self, causes, find};
 
 /// A trouble and its text.
@@ -22,6 +23,9 @@ pub(crate) fn of(error: &ClientError) -> (Trouble, String) {
     }
     if !error.is_connect() {
         return (Trouble::Reset, find(error).map_or("connection reset", broken).to_owned());
+    }
+    if let Some(fault) = find::<ProxyFault>(error) {
+        return (fault.trouble(), fault.to_string());
     }
     if let Some(blocked) = find::<Blocked>(error) {
         return (Trouble::Blocked, blocked.to_string());

@@ -1,7 +1,6 @@
 //! One push, from the message to what came of it.
 
 use std::fmt;
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -51,8 +50,6 @@ pub struct WebPushSink {
     trust: KeyTrust,
     redactor: Redactor,
     gate: SubscriptionGate,
-    /// Makes numbers of endpoints, different in every process.
-    numbers: RandomState,
 }
 
 /// What came back, and what it was about.
@@ -80,7 +77,6 @@ impl WebPushSink {
             trust: KeyTrust::default(),
             redactor: Redactor::of([]),
             gate,
-            numbers: RandomState::new(),
         })
     }
 
@@ -180,8 +176,7 @@ impl WebPushSink {
     }
 
     fn numbers(&self, endpoint: &Uri) -> Endpoint {
-        let origin = (endpoint.scheme_str(), endpoint.authority());
-        Endpoint { origin: self.numbers.hash_one(origin), endpoint: self.numbers.hash_one(endpoint) }
+        self.gate.hash().endpoint(endpoint)
     }
 }
 
@@ -218,6 +213,10 @@ impl Sink for WebPushSink {
     fn endpoint(&self, message: &Message) -> Option<Endpoint> {
         let push = self.read(message).ok()?;
         Some(self.numbers(&push.subscription.endpoint))
+    }
+
+    fn numbering(&self) -> Option<u64> {
+        Some(self.gate.hash().numbering())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use redrive::Class;
+use redrive::{Class, Message};
 use redrive_sinks::WebhookOptions;
 use redrive_sinks::webhook::{Auth, ClientCertificate, OAuth2};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -17,7 +17,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::server::{Seen, Server, deliver, failure, order, response, serve, sink, to};
 
-static TLS12: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS12];
+type Versions = &'static [&'static rustls::SupportedProtocolVersion];
+static TLS12: Versions = &[&rustls::version::TLS12];
+static TLS13: Versions = &[&rustls::version::TLS13];
 
 fn file(dir: &TempDir, name: &str, content: &str) -> PathBuf {
     let path = dir.path().join(name);
@@ -155,9 +157,9 @@ impl Authority {
         }
     }
 
-    /// A server that wants certificates of this authority, and what it sees. Without HTTP/2 it speaks TLS 1.2, where a
-    /// refused certificate fails the handshake; with TLS 1.3 the client may see only a closed connection.
-    async fn server(&self, http2: bool) -> (u16, Server) {
+    /// A server that wants certificates of this authority, and what it sees. With TLS 1.2 a refused certificate fails the
+    /// handshake; with TLS 1.3 the client learns of it only when it reads.
+    async fn server(&self, versions: Versions, http2: bool) -> (u16, Server) {
         use rustls::pki_types::CertificateDer;
         use rustls::pki_types::pem::PemObject;
         let (cert, key) = self.issue("localhost", false);
@@ -167,9 +169,7 @@ impl Authority {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
             .build()
             .unwrap();
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(if http2 { rustls::ALL_VERSIONS } else { TLS12 })
-            .unwrap();
+        let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let chain = vec![CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()];
         let mut config = config.with_client_cert_verifier(verifier).with_single_cert(chain, key).unwrap();
@@ -205,17 +205,39 @@ impl Authority {
 #[tokio::test]
 async fn a_receiver_that_wants_a_certificate_gets_ours_and_a_missing_or_foreign_one_is_credential() {
     let authority = Authority::new();
-    let (port, seen) = authority.server(false).await;
-    let good = sink(authority.options(port, Some(authority.client("good", false))));
-    deliver(&good, order()).await.unwrap();
-    let stranger = Authority::new();
-    let foreign = sink(authority.options(port, Some(stranger.client("foreign", false))));
-    assert_eq!(failure(&foreign, order()).await.class(), Class::Credential);
-    let without = sink(authority.options(port, None));
-    let failed = failure(&without, order()).await;
-    assert_eq!(failed.class(), Class::Credential, "{failed}");
-    assert!(failed.chain().contains("client certificate"), "{failed}");
-    assert_eq!(seen.seen().len(), 1);
+    for (versions, http2) in [(TLS12, false), (TLS13, false), (TLS12, true), (TLS13, true)] {
+        let what = format!("{versions:?}, HTTP/2: {http2}");
+        let (port, seen) = authority.server(versions, http2).await;
+        let good = sink(authority.options(port, Some(authority.client("good", false))));
+        deliver(&good, order()).await.unwrap();
+        let stranger = Authority::new();
+        // Many times, because a refusal and what is being sent meet on the way.
+        for _ in 0..20 {
+            let foreign = sink(authority.options(port, Some(stranger.client("foreign", false))));
+            let failed = failure(&foreign, order()).await;
+            assert_eq!(failed.class(), Class::Credential, "{what}: {failed}");
+            let without = sink(authority.options(port, None));
+            let failed = failure(&without, order()).await;
+            assert_eq!(failed.class(), Class::Credential, "{what}: {failed}");
+            assert!(failed.chain().contains("client certificate"), "{what}: {failed}");
+            assert!(!failed.is_ambiguous(), "{what}: nothing of it was read");
+        }
+        assert_eq!(seen.seen().len(), 1, "{what}");
+    }
+}
+
+/// A refusal that comes while a large request is being written.
+#[tokio::test]
+async fn a_certificate_that_is_refused_while_much_is_sent_is_credential_too() {
+    let authority = Authority::new();
+    let (port, seen) = authority.server(TLS13, false).await;
+    for _ in 0..20 {
+        let without = sink(authority.options(port, None));
+        let large = Message::builder("o-1").payload(vec![b'x'; 1_000_000]);
+        let failed = failure(&without, large).await;
+        assert_eq!(failed.class(), Class::Credential, "{failed}");
+    }
+    assert!(seen.seen().is_empty());
 }
 
 #[tokio::test]
@@ -236,7 +258,7 @@ async fn an_expired_certificate_and_a_key_of_another_are_faults_at_the_start() {
 #[tokio::test]
 async fn a_receiver_that_offers_http2_gets_it() {
     let authority = Authority::new();
-    let (port, seen) = authority.server(true).await;
+    let (port, seen) = authority.server(rustls::ALL_VERSIONS, true).await;
     let sink = sink(authority.options(port, Some(authority.client("good", false))));
     deliver(&sink, order()).await.unwrap();
     assert_eq!(seen.seen()[0].header("webhook-id"), "o-1");

@@ -3,8 +3,11 @@
 mod answers;
 mod docs;
 mod guard;
+mod headers;
 mod identity;
+mod limits;
 mod pipeline;
+mod proxied;
 mod server;
 mod signed;
 mod tls;

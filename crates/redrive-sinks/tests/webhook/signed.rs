@@ -131,3 +131,28 @@ async fn the_secret_that_a_message_brings_signs_and_is_not_sent_along() {
     assert!(matches!(failed.downcast_ref(), Some(WebhookError::Signing(_))), "{failed}");
     assert_eq!(server.seen().len(), 1, "an unsigned request is never sent");
 }
+
+/// A command that knows the secret of one endpoint, knows none for another, and fails for a third.
+#[tokio::test]
+async fn a_command_says_the_secret_of_each_endpoint_and_its_failure_is_not_the_receivers() {
+    let server = Server::saying(200, &[], "").await;
+    let script = format!("case \"$0\" in */known) echo {NEW};; */broken) exit 3;; esac");
+    let command = ["sh", "-c", &script].map(str::to_owned).to_vec();
+    let signing = Signing { endpoint_secret_command: command, ..Signing::default() };
+    let options = WebhookOptions {
+        signing,
+        allow_private_addresses: true,
+        ..WebhookOptions::per_message(redrive_core::Pick::Json("/url".into()))
+    };
+    let sink = sink(options);
+    let at = |path: &str| Message::builder("a").payload(json!({"url": server.url(path)}).to_string());
+    deliver(&sink, at("/known")).await.unwrap();
+    assert!(verify(&server.seen()[0], NEW));
+
+    let none = failure(&sink, at("/none")).await;
+    assert_eq!((none.class(), none.is_before_receiver()), (Class::Permanent, false), "{none}");
+    let failed = failure(&sink, at("/broken")).await;
+    assert_eq!((failed.class(), failed.is_before_receiver()), (Class::Transient, true), "{failed}");
+    assert!(failed.chain().ends_with("failed: it ended with exit status: 3"), "{failed}");
+    assert_eq!(server.seen().len(), 1, "an unsigned request is never sent");
+}

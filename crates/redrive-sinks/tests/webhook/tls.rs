@@ -15,14 +15,19 @@ use tokio_rustls::TlsAcceptor;
 use crate::server::{Server, deliver, failure, order, response, serve, sink, to};
 
 /// A server with a certificate for `name`, and the file of the authority that signed it.
-async fn secure(name: &str) -> (u16, TempDir, WebhookOptions) {
+pub async fn secure(name: &str) -> (u16, TempDir, WebhookOptions) {
+    secure_with(CertificateParams::new(vec![name.to_owned()]).unwrap()).await
+}
+
+/// The same with this certificate.
+async fn secure_with(leaf: CertificateParams) -> (u16, TempDir, WebhookOptions) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let ca_key = KeyPair::generate().unwrap();
     let ca = params.self_signed(&ca_key).unwrap();
     let key = KeyPair::generate().unwrap();
     let issuer = Issuer::from_params(&params, &ca_key);
-    let leaf = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    let leaf = leaf.signed_by(&key, &issuer).unwrap();
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("ca.pem"), ca.pem()).unwrap();
 
@@ -77,6 +82,14 @@ async fn a_certificate_of_an_unknown_authority_is_permanent() {
 async fn a_certificate_for_another_name_is_permanent_and_the_text_names_no_host() {
     let (_, _dir, options) = secure("other.example").await;
     assert_eq!(refused(&sink(options)).await, "TLS: the certificate is for another name");
+}
+
+#[tokio::test]
+async fn an_expired_certificate_of_a_receiver_is_permanent_and_named() {
+    let mut leaf = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    leaf.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let (_, _dir, options) = secure_with(leaf).await;
+    assert_eq!(refused(&sink(options)).await, "TLS: the certificate has expired");
 }
 
 #[tokio::test]

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use redrive_core::policy::{Given, Mode};
 use redrive_core::{BreakerSettings, GuardSettings, Message, Policy, PolicyFaults, PolicySettings};
+use serde::de::DeserializeOwned;
 
 use super::faults::BuildFault;
+use crate::backoff::{Backoff, FailedAttempt};
 use crate::dispatch::{AttemptFailed, HealthChanged, ProtectionSettings};
 use crate::engine::{AfterDead, Ordering, StoreNotice, StoreOptions};
 use crate::failure::Failure;
-use crate::handler::{AnyHandler, Handler, Sink};
+use crate::handler::{AnyHandler, Call, Handler, Sink};
+use crate::json::Json;
 use crate::name;
 use crate::run::built::Settings;
 use crate::run::hooks::{DeadLetter, Listeners};
@@ -23,6 +26,7 @@ use crate::run::watchdog::{OnStuck, Stuck};
 pub struct Pipeline {
     name: String,
     policy: Result<Policy, PolicyFaults>,
+    backoff: Option<Backoff>,
     /// Concurrency and timeout, where they are set here and not in the policy.
     limits: PolicySettings,
     options: StoreOptions,
@@ -39,6 +43,7 @@ impl Pipeline {
         Self {
             name: name.into(),
             policy: Ok(Policy::default()),
+            backoff: None,
             limits: PolicySettings::default(),
             options: StoreOptions::default(),
             handler: None,
@@ -57,6 +62,32 @@ impl Pipeline {
         P::Error: Into<PolicyFaults>,
     {
         self.policy = policy.try_into().map_err(Into::into);
+        self
+    }
+
+    /// How long a failed message waits before its next attempt, chosen by a function that knows the message, the class,
+    /// `Retry-After` and the error. `None` leaves it to the policy's schedule.
+    ///
+    /// Everything else stays with the policy: how many attempts there are, jitter, cap, TTL, and `Retry-After` as the least
+    /// that is waited. `redrive_core::Forecast` does not know the function. It runs on the dispatch thread and should be
+    /// quick, and it may be asked twice about one failure.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use redrive::{FailedAttempt, Pipeline, Policy};
+    /// let pipeline = Pipeline::new("orders").policy(Policy::exponential("1s", 2.0, "1h").retries(8)).backoff(
+    ///     |failed: &FailedAttempt<'_>| match failed.failure.downcast_ref::<std::io::Error>() {
+    ///         // The link to this tenant is slow to come back.
+    ///         Some(_) if failed.message.tenant() == Some("remote") => Some(Duration::from_mins(10)),
+    ///         _ => None,
+    ///     },
+    /// );
+    /// ```
+    pub fn backoff(
+        mut self,
+        choose: impl Fn(&FailedAttempt<'_>) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.backoff = Some(Backoff::new(choose));
         self
     }
 
@@ -120,6 +151,33 @@ impl Pipeline {
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
         self.handler = Some(AnyHandler::owning(handler));
+        self
+    }
+
+    /// What delivers a message whose payload is JSON of a type: `|order: Json<Order>, call: Call| async move { … }`.
+    ///
+    /// A payload that cannot be read becomes a permanent failure with the code `bad_payload`, which says where in the payload
+    /// and what was expected; the function is not called.
+    ///
+    /// ```
+    /// # use redrive::{Call, Json, Pipeline};
+    /// #[derive(serde::Deserialize)]
+    /// struct Order {
+    ///     amount: u64,
+    /// }
+    ///
+    /// let pipeline = Pipeline::new("orders").json_handler(|order: Json<Order>, call: Call| async move {
+    ///     println!("{} for {}, attempt {}", order.amount, call.message.id(), call.attempt);
+    ///     Ok(())
+    /// });
+    /// ```
+    pub fn json_handler<T, F, Fut>(mut self, handler: F) -> Self
+    where
+        T: DeserializeOwned + Send + 'static,
+        F: Fn(Json<T>, Call) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.handler = Some(AnyHandler::json(handler));
         self
     }
 
@@ -221,6 +279,7 @@ impl Pipeline {
         let settings = Settings {
             name,
             policy,
+            backoff: self.backoff,
             concurrency,
             timeout,
             handler,

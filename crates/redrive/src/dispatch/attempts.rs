@@ -279,6 +279,7 @@ impl Machine {
         let (message, which) = (delivery.receipt.number(), Which::of(&delivery.meta));
         let opened = self.protection.ended(CallEnd { message, which, is_probe: *is_probe, told }, now);
         let (is_good, counts) = match told {
+            _ if contact == Contact::NotMade => (None, false),
             Told::Sign(sign) => (Some(sign == Sign::Good), which.counts(sign)),
             Told::Busy | Told::Nothing => (None, false),
         };
@@ -325,7 +326,8 @@ impl Machine {
     /// Decides about a failed attempt and carries the decision out. With its permit the message may wait in place.
     fn conclude(&mut self, undecided: Undecided, views: &Views, budget: Letters, permit: Option<Permit>) {
         let Undecided { delivery, started, ended, failure, random, to } = undecided;
-        let moment = Moment { policy: &self.policy, views, now: ended, random };
+        let moment =
+            Moment { policy: &self.policy, views, now: ended, random, backoff: self.backoff.as_ref() };
         let (settlement, decision) = settle::failed(delivery, started, &failure, moment);
         if decision == Decision::DeadLetter(Reason::BudgetExhausted) && budget != Letters::AtOnce {
             let undecided = Undecided { delivery: settlement.delivery, started, ended, failure, random, to };
@@ -385,7 +387,7 @@ impl Machine {
     /// met, or nothing has succeeded since it first failed. Such an attempt must not end it.
     fn met_a_sink_that_is_down(&self, call: &Call, failure: &Failure, is_shared: bool, now: Time) -> bool {
         let meta = &call.delivery.meta;
-        if self.protection.has_stopped(meta, now) {
+        if failure.is_before_receiver() || self.protection.has_stopped(meta, now) {
             return true;
         }
         match (&self.routes, call.to) {
@@ -512,6 +514,7 @@ impl Machine {
 /// How far a failed call came. A timeout before anything was sent is one of connecting.
 fn contact(failure: &Failure) -> Contact {
     match failure.kind() {
+        _ if failure.is_before_receiver() => Contact::NotMade,
         FailureKind::Refused => Contact::Unreachable,
         FailureKind::Timeout if !failure.is_ambiguous() => Contact::Unreachable,
         _ => Contact::Failed,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::breaker::{BreakerState, BreakerView, Cause, Change};
+use redrive_core::endpoints::EndpointWait;
 use redrive_core::guard::Flood;
 use redrive_core::pulse::Outage;
 use redrive_core::views::Gate;
@@ -33,7 +34,7 @@ pub struct HealthFigures {
     pub ramp: (usize, Duration),
     /// How long a good call takes, if there was one.
     pub call_took: Option<Duration>,
-    /// Who is left alone, for a sink with an endpoint per message.
+    /// Which endpoints keep messages waiting, for a sink with an endpoint per message.
     pub endpoints: Option<EndpointFigures>,
     /// Retries that are left of the budget; `None` without one.
     pub budget_remaining: Option<u32>,
@@ -47,11 +48,17 @@ pub struct HealthFigures {
     pub history: Vec<HealthEntry>,
 }
 
-/// Endpoints and origins that are left alone for now: they fail, or have asked for patience.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+/// Endpoints and origins whose messages wait.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EndpointFigures {
+    /// Endpoints in cooldown: they fail, or have sent a Retry-After.
     pub endpoints: u64,
+    /// Origins in cooldown.
     pub origins: u64,
+    /// How many wait, for whatever reason.
+    pub waiting: u64,
+    /// The most serious of these, at most [`SHOWN_MAX`](super::routes::SHOWN_MAX).
+    pub waits: Arc<[EndpointWait]>,
 }
 
 /// Something that happened to the health of a pipeline.

@@ -30,6 +30,7 @@ use super::suspect_queue::{SuspectQueue, SuspectStart};
 use super::sweep::{self, Sweep};
 use super::unconfirmed::Unconfirmed;
 use super::verdicts::{Parked, Verdicts};
+use crate::backoff::Backoff;
 use crate::engine::{Delivery, Receipt, Settlement, SourcePlace, Ticket};
 use crate::failure::Failure;
 use crate::figures::Figures;
@@ -75,6 +76,7 @@ pub struct BreakerAnswer {
 #[derive(Debug)]
 pub struct Machine {
     pub(super) policy: Arc<Policy>,
+    pub(super) backoff: Option<Backoff>,
     pub(super) permits: Permits,
     pub(super) calls: Calls,
     pub(super) protection: Protection,
@@ -110,8 +112,16 @@ impl Machine {
             failures: FailureLog::default(),
             stopping: false,
             paused: false,
+            backoff: None,
             policy,
         }
+    }
+
+    /// Delays come from this function instead of the policy's schedule.
+    #[must_use]
+    pub fn with_backoff(mut self, backoff: Option<Backoff>) -> Self {
+        self.backoff = backoff;
+        self
     }
 
     /// Messages go where the router says. Each endpoint has a breaker of its own then, and none of them can stop the
@@ -213,19 +223,25 @@ impl Machine {
         self.protection.changes(out);
     }
 
-    /// An earlier process left this reminder: a breaker that was open is open.
+    /// An earlier process left this reminder: a breaker that was open is open, and so are those of endpoints.
     pub fn remember(&mut self, reminder: &[u8]) {
         self.protection.remember(reminder);
+        if let Some(routes) = &mut self.routes {
+            routes.remember(reminder);
+        }
     }
 
     /// The reminder for the next process, if it is another one than at the last call.
     pub fn reminder(&mut self, now: Time) -> Option<Vec<u8>> {
-        self.protection.reminder(now)
+        let endpoints = self.routes.as_mut().is_some_and(|routes| routes.is_reminder_due(now));
+        (self.protection.is_reminder_due(now) | endpoints).then(|| self.last_reminder(now))
     }
 
     /// The reminder for the next process when this one ends.
     pub fn last_reminder(&self, now: Time) -> Vec<u8> {
-        self.protection.whole_reminder(now)
+        let mut reminder = self.protection.reminder(now);
+        reminder.extend(self.routes.iter().flat_map(|routes| routes.reminder(now)));
+        reminder
     }
 
     /// How the sink is doing.
@@ -481,7 +497,7 @@ impl Machine {
     /// The counters, and the gauges that are known here.
     pub fn figures(&mut self, now: Time) -> Figures {
         let health = HealthFigures {
-            endpoints: self.routes.as_mut().map(|routes| routes.figures(now)),
+            endpoints: self.routes.as_mut().map(|routes| routes.figures(self.resets.reserved(), now)),
             suspects: self.suspects.len() as u64,
             resets: self.resets.figures(),
             ..self.protection.figures(now)

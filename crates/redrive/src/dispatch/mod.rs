@@ -7,6 +7,7 @@ pub mod failed;
 pub mod health;
 pub mod incident;
 mod kept;
+mod kept_endpoints;
 pub mod machine;
 mod meters;
 pub mod permits;

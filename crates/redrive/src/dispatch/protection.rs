@@ -413,14 +413,13 @@ impl Protection {
         }
     }
 
-    /// The reminder for the next process, if it is another one than at the last call.
-    pub(super) fn reminder(&mut self, now: Time) -> Option<Vec<u8>> {
-        let is_new = std::mem::take(&mut self.is_unwritten) | self.written.is_due(&self.pulse, now);
-        is_new.then(|| self.whole_reminder(now))
+    /// Whether the next process would have to be told something else than at the last call.
+    pub(super) fn is_reminder_due(&mut self, now: Time) -> bool {
+        std::mem::take(&mut self.is_unwritten) | self.written.is_due(&self.pulse, now)
     }
 
     /// All that the next process has to know.
-    pub(super) fn whole_reminder(&self, now: Time) -> Vec<u8> {
+    pub(super) fn reminder(&self, now: Time) -> Vec<u8> {
         kept::write(&kept::Left { open: self.breaker.still_open(now), pulse: self.pulse.since_success(now) })
     }
 

@@ -7,11 +7,15 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::endpoints::{Asking, Contact, Endpoint, EndpointCall, Endpoints, Passage, voice};
+use redrive_core::endpoints::{
+    Asking, Contact, Endpoint, EndpointCall, EndpointWait, Endpoints, Passage, Unit, WaitList, WaitReason,
+    voice,
+};
 use redrive_core::time::millis;
 use redrive_core::{BreakerSettings, Message, Random, Time};
 
 use super::health::EndpointFigures;
+use super::kept_endpoints::KeptEndpoints;
 use crate::engine::Delivery;
 
 /// Messages that wait in memory for a full endpoint, per permit; beyond it they wait in the store.
@@ -24,7 +28,10 @@ const PUT_OFF_MAX: Duration = Duration::from_mins(1);
 /// How long one that waits in place for a full endpoint waits on.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// How often it is counted who is left alone.
+/// Waiting endpoints that are shown one by one.
+pub const SHOWN_MAX: usize = 32;
+
+/// How often waiting endpoints are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 type Route = dyn Fn(&Message) -> Option<Endpoint> + Send + Sync;
@@ -35,6 +42,7 @@ pub struct Router {
     pub(crate) per_endpoint: u32,
     /// Calls that may begin in a second.
     pub(crate) rate: Option<f64>,
+    pub(crate) numbering: Option<u64>,
     pub(crate) of: Arc<Route>,
 }
 
@@ -45,7 +53,13 @@ impl Router {
         rate: Option<f64>,
         of: impl Fn(&Message) -> Option<Endpoint> + Send + Sync + 'static,
     ) -> Self {
-        Self { per_endpoint, rate, of: Arc::new(of) }
+        Self { per_endpoint, rate, numbering: None, of: Arc::new(of) }
+    }
+
+    /// Identifies how endpoints are numbered: a process that finds cooldowns of the same numbering takes them up.
+    #[must_use]
+    pub fn numbered(self, numbering: Option<u64>) -> Self {
+        Self { numbering, ..self }
     }
 }
 
@@ -71,6 +85,7 @@ pub(super) struct Routes {
     tenants: RandomState,
     /// What was shown last, and when it was counted: there may be many.
     shown: (EndpointFigures, Time),
+    kept: KeptEndpoints,
 }
 
 /// What becomes of a delivery before it starts.
@@ -85,6 +100,7 @@ impl Routes {
     pub(super) fn new(router: Router, breaker: &BreakerSettings, permits: usize) -> Self {
         Self {
             endpoints: Endpoints::new(breaker.clone(), router.per_endpoint, router.rate, permits),
+            kept: KeptEndpoints::new(router.numbering),
             router,
             lot: HashMap::new(),
             lot_len: 0,
@@ -96,16 +112,61 @@ impl Routes {
         }
     }
 
-    /// Who is left alone now, counted anew once a second.
-    pub(super) fn figures(&mut self, now: Time) -> EndpointFigures {
-        let (shown, counted) = self.shown;
-        if now.since(counted) < COUNT_EVERY && now >= counted {
-            return shown;
+    /// Which endpoints keep messages waiting, counted anew once a second. `reserved` are those that are reserved for one
+    /// message.
+    pub(super) fn figures(&mut self, reserved: impl Iterator<Item = u64>, now: Time) -> EndpointFigures {
+        let (shown, counted) = &self.shown;
+        if now.since(*counted) < COUNT_EVERY && now >= *counted {
+            return shown.clone();
         }
-        let (endpoints, origins) = self.endpoints.left_alone(now);
-        let figures = EndpointFigures { endpoints: endpoints as u64, origins: origins as u64 };
-        self.shown = (figures, now);
+        let (endpoints, origins) = self.endpoints.in_cooldown(now);
+        let (waiting, waits) = self.waits(reserved, now).finish();
+        let (endpoints, origins) = (endpoints as u64, origins as u64);
+        let figures = EndpointFigures { endpoints, origins, waiting, waits: waits.into() };
+        self.shown = (figures.clone(), now);
         figures
+    }
+
+    /// Breaker, Retry-After and rate are the endpoints' own; what is full or reserved shows by who waits here.
+    fn waits(&self, reserved: impl Iterator<Item = u64>, now: Time) -> WaitList {
+        let mut list = WaitList::new(SHOWN_MAX);
+        let queued = |endpoint: u64| self.lot.get(&endpoint).map_or(0, |waiting| waiting.len() as u64);
+        for wait in self.endpoints.waits(now) {
+            let queued = if wait.unit == Unit::Endpoint { queued(wait.number) } else { 0 };
+            list.push(EndpointWait { queued, ..wait });
+        }
+        let wait = |number: u64, why: WaitReason| EndpointWait {
+            unit: Unit::Endpoint,
+            number,
+            why,
+            until: None,
+            rounds: 0,
+            queued: queued(number),
+        };
+        let reserved: Vec<u64> = reserved.collect();
+        reserved.iter().for_each(|endpoint| list.push(wait(*endpoint, WaitReason::Isolation)));
+        for endpoint in self.lot.keys().filter(|endpoint| !reserved.contains(endpoint)) {
+            let is_full = self.endpoints.running(*endpoint) >= self.endpoints.per_endpoint() as usize;
+            if is_full && !self.endpoints.is_cooling(*endpoint, now) {
+                list.push(wait(*endpoint, WaitReason::Concurrency));
+            }
+        }
+        list
+    }
+
+    /// An earlier process left this reminder.
+    pub(super) fn remember(&mut self, reminder: &[u8]) {
+        self.endpoints.resume(&self.kept.read(reminder));
+    }
+
+    /// Whether the next process would have to be told something else than was written down.
+    pub(super) fn is_reminder_due(&mut self, now: Time) -> bool {
+        self.kept.is_due(self.endpoints.changes(), now)
+    }
+
+    /// What the next process has to know.
+    pub(super) fn reminder(&self, now: Time) -> Vec<u8> {
+        self.kept.write(&self.endpoints.cooldowns(now))
     }
 
     /// What becomes of a delivery that will not be sent after `latest`.

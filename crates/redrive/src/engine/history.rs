@@ -1,12 +1,14 @@
 //! The story of a message's failed attempts, kept in its stored form: appending never parses what came before.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use redrive_core::{Class, Time};
+use redrive_core::{Class, FailureKind, Time};
 
 /// The first attempt and this many of the latest are kept.
 pub const LATEST_ATTEMPTS_MAX: usize = 8;
 /// Longest stored error chain of one attempt.
 pub const ERROR_BYTES_MAX: usize = 1024;
+/// Longest code of a failure.
+pub const CODE_BYTES_MAX: usize = 64;
 
 /// One failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,10 @@ pub struct Attempt {
     pub at: Time,
     pub took_ms: u32,
     pub class: Class,
+    /// How it failed.
+    pub kind: FailureKind,
+    /// The receiver's own word for it, such as `BadDeviceToken`; see [`crate::Failure::with_code`].
+    pub code: Option<String>,
     /// Whether it counted against the attempt budget.
     pub counted: bool,
     /// Whether the effect may have happened although the attempt failed.
@@ -31,6 +37,15 @@ pub struct History {
 }
 
 const FIXED_BYTES: usize = 4 + 8 + 4 + 1 + 1 + 2;
+
+/// The bits of the byte behind the class.
+const COUNTED: u8 = 1;
+const AMBIGUOUS: u8 = 2;
+/// Kind and code stand behind the error, within its length: an earlier version takes them for the end of the error's text
+/// and still finds the next attempt.
+const HAS_KIND: u8 = 4;
+/// Behind the code: its length, the kind, the status.
+const KIND_BYTES: usize = 1 + 1 + 2;
 
 impl History {
     pub fn from_raw(raw: Bytes) -> Self {
@@ -78,17 +93,39 @@ impl History {
 }
 
 fn write(raw: &mut BytesMut, attempt: &Attempt) {
-    let mut end = attempt.error.len().min(ERROR_BYTES_MAX);
-    while !attempt.error.is_char_boundary(end) {
-        end -= 1;
-    }
+    let error = start_of(&attempt.error, ERROR_BYTES_MAX);
+    let code = start_of(attempt.code.as_deref().unwrap_or_default(), CODE_BYTES_MAX);
+    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     raw.put_u32_le(attempt.number);
     raw.put_u64_le(attempt.at.as_millis());
     raw.put_u32_le(attempt.took_ms);
     raw.put_u8(attempt.class.code());
-    raw.put_u8(u8::from(attempt.counted) | u8::from(attempt.ambiguous) << 1);
-    raw.put_u16_le(end as u16);
-    raw.put_slice(&attempt.error.as_bytes()[..end]);
+    raw.put_u8(HAS_KIND | flag(attempt.counted, COUNTED) | flag(attempt.ambiguous, AMBIGUOUS));
+    raw.put_u16_le((error.len() + code.len() + KIND_BYTES) as u16);
+    raw.put_slice(error.as_bytes());
+    raw.put_slice(code.as_bytes());
+    raw.put_u8(code.len() as u8);
+    raw.put_u8(kind_number(attempt.kind));
+    raw.put_u16_le(attempt.kind.status().unwrap_or_default());
+}
+
+/// The first `max` bytes of a text, ending at a character.
+fn start_of(text: &str, max: usize) -> &str {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+const fn kind_number(kind: FailureKind) -> u8 {
+    match kind {
+        FailureKind::Other => 0,
+        FailureKind::Status(_) => 1,
+        FailureKind::Timeout => 2,
+        FailureKind::Refused => 3,
+        FailureKind::Reset => 4,
+    }
 }
 
 /// The length of the first attempt in `raw`, if it is whole.
@@ -106,11 +143,33 @@ fn read(raw: &Bytes) -> Option<(Attempt, usize)> {
     let took_ms = fixed.get_u32_le();
     let class = Class::from_code(fixed.get_u8())?;
     let flags = fixed.get_u8();
-    let error = String::from_utf8_lossy(&raw[FIXED_BYTES..len]).into_owned();
-    Some((
-        Attempt { number, at, took_ms, class, counted: flags & 1 != 0, ambiguous: flags & 2 != 0, error },
-        len,
-    ))
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = &raw[FIXED_BYTES..len];
+    let (error, kind, code) = if flags & HAS_KIND == 0 {
+        let error = text(said);
+        (error.clone(), kind_of_text(&error), None)
+    } else {
+        let (rest, [code_len, kind, status @ ..]) = said.split_last_chunk::<KIND_BYTES>()?;
+        let (error, code) = rest.split_at_checked(rest.len().checked_sub(usize::from(*code_len))?)?;
+        let kind = match kind {
+            1 => FailureKind::Status(u16::from_le_bytes(*status)),
+            2 => FailureKind::Timeout,
+            3 => FailureKind::Refused,
+            4 => FailureKind::Reset,
+            _ => FailureKind::Other,
+        };
+        (text(error), kind, Some(text(code)).filter(|code| !code.is_empty()))
+    };
+    let (counted, ambiguous) = (flags & COUNTED != 0, flags & AMBIGUOUS != 0);
+    Some((Attempt { number, at, took_ms, class, kind, code, counted, ambiguous, error }, len))
+}
+
+/// The kind of an attempt that was recorded before attempts had one. A sink wrote the status as the first word of the
+/// error: `503 Service Unavailable`. Only for what earlier versions stored.
+pub fn kind_of_text(error: &str) -> FailureKind {
+    let end = error.find(|c: char| !c.is_ascii_digit()).unwrap_or(error.len());
+    let status = if end == 3 { error[..3].parse().ok() } else { None };
+    status.map_or(FailureKind::Other, FailureKind::Status)
 }
 
 #[cfg(test)]
@@ -123,6 +182,8 @@ mod tests {
             at: Time::from_millis(u64::from(number) * 1000),
             took_ms: 12,
             class: Class::Transient,
+            kind: [FailureKind::Status(503), FailureKind::Refused, FailureKind::Other][number as usize % 3],
+            code: (number % 4 == 1).then(|| format!("E{number}")),
             counted: number.is_multiple_of(2),
             ambiguous: number.is_multiple_of(3),
             error: format!("503 at try {number}: connection refused"),
@@ -133,6 +194,56 @@ mod tests {
     fn attempts_come_back_as_recorded() {
         let history = History::default().with(&attempt(1)).with(&attempt(2));
         assert_eq!(history.attempts(), [attempt(1), attempt(2)]);
+    }
+
+    #[test]
+    fn every_kind_and_code_comes_back() {
+        use FailureKind::{Other, Refused, Reset, Status, Timeout};
+        for kind in [Status(100), Status(599), Timeout, Refused, Reset, Other] {
+            for code in [None, Some("x".to_owned()), Some("c".repeat(CODE_BYTES_MAX))] {
+                let told = Attempt { kind, code, error: "é".repeat(ERROR_BYTES_MAX / 2), ..attempt(1) };
+                assert_eq!(History::default().with(&told).with(&told).attempts(), [told.clone(), told]);
+            }
+        }
+    }
+
+    /// As it was written before attempts had a kind: no third flag, and nothing behind the error.
+    #[test]
+    fn an_attempt_without_a_kind_gets_it_from_its_text() {
+        for (error, kind) in [
+            ("503", FailureKind::Status(503)),
+            ("422 Unprocessable Entity: no_lines", FailureKind::Status(422)),
+            ("503: gone away", FailureKind::Status(503)),
+            ("5030 things", FailureKind::Other),
+            ("got 503", FailureKind::Other),
+            ("", FailureKind::Other),
+        ] {
+            let mut raw = BytesMut::new();
+            raw.put_u32_le(2);
+            raw.put_u64_le(1_700_000_000_000);
+            raw.put_u32_le(12);
+            raw.put_u8(Class::Transient.code());
+            raw.put_u8(3);
+            raw.put_u16_le(error.len() as u16);
+            raw.put_slice(error.as_bytes());
+            let history = History::from_raw(raw.freeze()).with(&attempt(3));
+            let [old, new] = &history.attempts()[..] else { panic!("{history:?}") };
+            assert_eq!((old.kind, &old.code, old.error.as_str()), (kind, &None, error));
+            assert!(old.counted && old.ambiguous);
+            assert_eq!(*new, attempt(3));
+        }
+    }
+
+    /// What damage the checksum missed must not bring the process down.
+    #[test]
+    fn bytes_that_make_no_sense_end_the_walk() {
+        let whole = History::default().with(&attempt(1)).raw().clone();
+        for cut in 0..whole.len() {
+            History::from_raw(whole.slice(..cut)).attempts();
+            let mut bent = whole.to_vec();
+            bent[cut] = !bent[cut];
+            History::from_raw(bent.into()).attempts();
+        }
     }
 
     #[test]

@@ -77,8 +77,8 @@ impl Looked<'_> {
             Test::Status(values) => self
                 .last
                 .as_ref()
-                .and_then(|last| status_of(&last.error))
-                .is_some_and(|status| values.iter().any(|v| v.how.holds(&status, &v.with))),
+                .and_then(|last| last.kind.status())
+                .is_some_and(|status| values.iter().any(|v| v.how.holds(&u64::from(status), &v.with))),
             Test::Attempts(values) => {
                 let attempts = u64::from(meta.attempts);
                 values.iter().any(|v| v.how.holds(&attempts, &v.with))
@@ -106,12 +106,6 @@ impl Looked<'_> {
             }
         }
     }
-}
-
-/// The number of three digits that an error's text begins with: `503 Service Unavailable`.
-pub(crate) fn status_of(error: &str) -> Option<u64> {
-    let end = error.find(|c: char| !c.is_ascii_digit()).unwrap_or(error.len());
-    if end == 3 { error[..3].parse().ok() } else { None }
 }
 
 /// `customer.id` in an object, `items.0.sku` in an array.

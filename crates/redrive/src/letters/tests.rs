@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use redrive_core::{Message, Meta, Time};
+use redrive_core::{FailureKind, Message, Meta, Time};
 
 use super::*;
 use crate::engine::{Attempt, History, Letter};
@@ -15,6 +15,8 @@ fn letter(error: &str, class: Class) -> Letter {
         at: NOW,
         took_ms: 5,
         class,
+        kind: FailureKind::Status(503),
+        code: None,
         counted: true,
         ambiguous: false,
         error: error.to_owned(),
@@ -89,18 +91,18 @@ fn every_field_finds_its_letter_and_passes_by_others() {
 }
 
 #[test]
-fn a_status_is_three_digits_at_the_very_beginning() {
+fn a_status_is_what_came_back_whatever_the_text_says() {
     let filter = Filter::parse("status:503").unwrap();
-    for (error, meant) in [
-        ("503", true),
-        ("503 Service Unavailable", true),
-        ("503: gone away", true),
-        ("5030 things", false),
-        ("got 503", false),
-        ("", false),
-        ("timeout", false),
+    for (kind, error, meant) in [
+        (FailureKind::Status(503), "the shop is closed", true),
+        (FailureKind::Status(502), "503 Service Unavailable", false),
+        (FailureKind::Other, "503 Service Unavailable", false),
+        (FailureKind::Timeout, "", false),
     ] {
-        assert_eq!(filter.matches(&letter(error, Class::Transient), NOW), meant, "{error}");
+        let mut letter = letter(error, Class::Transient);
+        let attempt = letter.history.attempts().remove(0);
+        letter.history = History::default().with(&Attempt { kind, ..attempt });
+        assert_eq!(filter.matches(&letter, NOW), meant, "{kind} {error}");
     }
 }
 

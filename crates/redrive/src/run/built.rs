@@ -11,6 +11,7 @@ use super::command::Seat;
 use super::hooks::Listeners;
 use super::wake::Wake;
 use super::watchdog::OnStuck;
+use crate::backoff::Backoff;
 use crate::dispatch::ProtectionSettings;
 use crate::engine::{Engine, Ingest, Ordering};
 use crate::handler::AnyHandler;
@@ -18,6 +19,7 @@ use crate::handler::AnyHandler;
 pub(crate) struct Built {
     pub(crate) name: Arc<str>,
     pub(crate) policy: Arc<Policy>,
+    pub(crate) backoff: Option<Backoff>,
     pub(crate) concurrency: usize,
     pub(crate) timeout: Duration,
     pub(crate) handler: AnyHandler,
@@ -37,6 +39,7 @@ pub(crate) struct Built {
 pub(crate) struct Settings {
     pub(crate) name: String,
     pub(crate) policy: Policy,
+    pub(crate) backoff: Option<Backoff>,
     pub(crate) concurrency: usize,
     pub(crate) timeout: Duration,
     pub(crate) handler: AnyHandler,
@@ -53,6 +56,7 @@ impl Built {
         Self {
             name: settings.name.into(),
             policy: Arc::new(settings.policy),
+            backoff: settings.backoff,
             concurrency: settings.concurrency,
             timeout: settings.timeout,
             handler: settings.handler,

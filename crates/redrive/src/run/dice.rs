@@ -16,3 +16,29 @@ impl Dice {
         Random(self.0.draw())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// What is asserted here fails by chance less than once in a billion runs, and with a constant, a counter or a few bits
+    /// of randomness always.
+    #[test]
+    fn numbers_are_spread_evenly_and_no_two_pipelines_draw_the_same() {
+        let mut seen = HashSet::new();
+        for _ in 0..16 {
+            let mut dice = Dice::from_entropy();
+            let rolls: Vec<Random> = (0..10_000).map(|_| dice.roll()).collect();
+            assert!(rolls.iter().all(|roll| seen.insert(roll.0)), "a number was drawn twice");
+            for tenth in 0..10 {
+                let within = rolls.iter().filter(|roll| (roll.unit() * 10.0) as usize == tenth).count();
+                // 1,000 are expected, with a deviation of 30.
+                assert!((800..1_200).contains(&within), "{within} in tenth {tenth}");
+            }
+            let mean = rolls.iter().map(|roll| roll.unit()).sum::<f64>() / rolls.len() as f64;
+            assert!((0.47..0.53).contains(&mean), "{mean}");
+        }
+    }
+}

@@ -95,6 +95,7 @@ impl Running {
         let protection =
             ProtectionSettings { one_endpoint: built.handler.one_endpoint, ..built.protection.clone() };
         let mut machine = Machine::protected(Arc::clone(&built.policy), built.concurrency, &protection);
+        machine = machine.with_backoff(built.backoff.clone());
         if let Some(router) = &built.handler.router {
             machine = machine.routed(router.clone(), &protection);
         }

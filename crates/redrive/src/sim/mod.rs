@@ -11,7 +11,7 @@
 //! - [`witness`]: an independent record of every message: what was promised and what happened
 //! - [`checkers`]: one named checker per invariant
 //! - `world`: the steps a run is made of; `faults`: what goes wrong; `operator`: what people do
-//! - [`run`]: the two phases, and the report of a failing seed
+//! - [`mod@run`]: the two phases, and the report of a failing seed
 
 pub mod checkers;
 pub mod downstream;

@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use crate::config::PipelineConfig;
-use crate::config::sinks::registry::ReachableAt;
+use crate::config::sinks::ReachableAt;
 use crate::config::words::without_secrets;
 
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redrive::Time;
 
+use super::endpoints;
 use crate::client::answers::{Health, Notice, Pending, PipelineView, Recovery};
 use crate::output::instant::{clock, date_and_clock};
 use crate::output::{age, count, rate};
@@ -52,6 +53,7 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
     }
     lines.extend(incident(health));
     lines.extend(view.attention.iter().filter(|notice| !is_shown_above(notice)).map(notice));
+    lines.extend(health.endpoints.iter().flat_map(endpoints::lines));
     if let Some(left @ 1..) = health.budget_remaining {
         lines.push(format!("retry budget: {} retries left now", count(u64::from(left))));
     }

@@ -16,10 +16,8 @@ use super::super::fault::Fault;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
+use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
 use super::push;
-use super::registry::{
-    ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionParts, SubscriptionSettings,
-};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "apns",
@@ -133,9 +131,9 @@ impl SinkSettings for ApnsConfig {
 
     fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
         let mut options = ApnsOptions { timeout: parts.timeout, ..self.options()? };
-        if let Some(SubscriptionParts { table, hash_key }) = &parts.subscriptions {
+        options.hash_key = options.hash_key.or_else(|| parts.hash_key.clone());
+        if let Some(table) = &parts.subscriptions {
             options.subscriptions = table.clone();
-            options.hash_key = Some(hash_key.clone());
         }
         Ok(Arc::new(ApnsSink::build(options).map_err(|fault| vec![fault])?))
     }
@@ -169,8 +167,8 @@ impl SinkSettings for ApnsConfig {
 
     fn subscriptions(&self) -> Option<SubscriptionSettings<'_>> {
         let purge = self.purge.unwrap_or_default();
-        let (hash_key_file, on_purged) = (self.hash_key_file.as_deref(), self.on_purged.as_ref());
-        Some(SubscriptionSettings { purge, hash_key_file, on_purged })
+        let has_hash_key = self.hash_key_file.is_some();
+        Some(SubscriptionSettings { purge, has_hash_key, on_purged: self.on_purged.as_ref() })
     }
 
     fn reachable_at(&self) -> ReachableAt<'_> {

@@ -17,10 +17,8 @@ use super::super::fault::Fault;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
+use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
 use super::push;
-use super::registry::{
-    ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionParts, SubscriptionSettings,
-};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "fcm",
@@ -109,9 +107,9 @@ impl SinkSettings for FcmConfig {
 
     fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
         let mut options = FcmOptions { timeout: parts.timeout, ..self.options()? };
-        if let Some(SubscriptionParts { table, hash_key }) = &parts.subscriptions {
+        options.hash_key = options.hash_key.or_else(|| parts.hash_key.clone());
+        if let Some(table) = &parts.subscriptions {
             options.subscriptions = table.clone();
-            options.hash_key = Some(hash_key.clone());
         }
         Ok(Arc::new(FcmSink::build(options).map_err(|fault| vec![fault])?))
     }
@@ -131,8 +129,8 @@ impl SinkSettings for FcmConfig {
 
     fn subscriptions(&self) -> Option<SubscriptionSettings<'_>> {
         let purge = self.purge.unwrap_or_default();
-        let (hash_key_file, on_purged) = (self.hash_key_file.as_deref(), self.on_purged.as_ref());
-        Some(SubscriptionSettings { purge, hash_key_file, on_purged })
+        let has_hash_key = self.hash_key_file.is_some();
+        Some(SubscriptionSettings { purge, has_hash_key, on_purged: self.on_purged.as_ref() })
     }
 
     fn reachable_at(&self) -> ReachableAt<'_> {

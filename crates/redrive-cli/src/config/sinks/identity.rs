@@ -92,9 +92,14 @@ impl Identity {
             }
         };
         values.extend(auth.map(|auth| ("auth", format!("{{ {auth} }}"))));
-        let Signing { secret_file, endpoint_secrets_file, endpoint_secret_header } = &self.signing;
+        let Signing { secret_file, endpoint_secrets_file, endpoint_secret_command, endpoint_secret_header } =
+            &self.signing;
         values.extend(secret_file.as_ref().map(|file| ("signing_secret_file", path(file))));
         values.extend(endpoint_secrets_file.as_ref().map(|file| ("endpoint_secrets_file", path(file))));
+        if !endpoint_secret_command.is_empty() {
+            let words: Vec<String> = endpoint_secret_command.iter().map(|word| quoted(word)).collect();
+            values.push(("endpoint_secret_command", format!("[{}]", words.join(", "))));
+        }
         let header = endpoint_secret_header.as_ref();
         values.extend(header.map(|name| ("endpoint_secret", quoted(&format!("header:{name}")))));
         let format = FORMATS.into_iter().find(|(_, format)| *format == self.format);
@@ -107,6 +112,7 @@ fn signing(reader: &mut Reader, section: &Section<'_>) -> Signing {
     let mut signing = Signing {
         secret_file: secret_file(reader, section, "signing_secret_file"),
         endpoint_secrets_file: secret_file(reader, section, "endpoint_secrets_file"),
+        endpoint_secret_command: command(reader, section),
         endpoint_secret_header: None,
     };
     match reader.pick(section, "endpoint_secret") {
@@ -122,6 +128,12 @@ fn signing(reader: &mut Reader, section: &Section<'_>) -> Signing {
         None => {}
     }
     signing
+}
+
+/// A program and its arguments.
+fn command(reader: &mut Reader, section: &Section<'_>) -> Vec<String> {
+    let words = reader.texts(section, "endpoint_secret_command").map(|set| set.value).unwrap_or_default();
+    words.into_iter().map(|set| set.value).collect()
 }
 
 fn client_certificate(reader: &mut Reader, section: &Section<'_>) -> Option<ClientCertificate> {

@@ -1,6 +1,6 @@
 //! `[pipeline.sink.NAME]`: which sinks there are, and what each one's settings mean.
 //!
-//! - [`registry`]: one line per sink, and what every sink's settings can do
+//! - [`kind`]: what every sink's settings can do; [`registry`]: one line per sink
 //! - [`webhook`] with `classes` and [`identity`], [`stdout`], [`webpush`], [`apns`], [`fcm`]: the settings of one sink each
 //! - `push`: what the three push sinks have in common
 
@@ -8,11 +8,12 @@ pub mod apns;
 mod classes;
 pub mod fcm;
 pub mod identity;
+pub mod kind;
 mod push;
 pub mod registry;
 pub mod stdout;
 pub mod webhook;
 pub mod webpush;
 
-pub(crate) use push::hash_key;
-pub use registry::{SINKS, SinkConfig, SinkKind, SinkSettings};
+pub use kind::{ReachableAt, SinkConfig, SinkKind, SinkParts, SinkSettings};
+pub use registry::{KEYS, SINKS};

@@ -121,13 +121,13 @@ pub(super) fn shown_target(to: &AlertTarget) -> String {
 }
 
 /// The key of `endpoint_hash`, from its file.
-pub(crate) fn hash_key(path: Option<&Path>) -> Result<Option<Secret>, SinkFault> {
+pub(super) fn hash_key(path: Option<&Path>) -> Result<Option<Secret>, SinkFault> {
     let Some(path) = path else { return Ok(None) };
     Secret::read(path).map(Some).map_err(|error| SinkFault {
         key: "hash_key_file".to_owned(),
         value: path.display().to_string(),
         problem: format!("`hash_key_file` is {:?}, but {}", path.display().to_string(), error.problem),
-        fix: "openssl rand -hex 32 > hash.key".to_owned(),
+        fix: "a readable file with a secret, made by `openssl rand -hex 32 > hash.key`".to_owned(),
     })
 }
 

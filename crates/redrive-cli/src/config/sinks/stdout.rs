@@ -8,7 +8,7 @@ use redrive_sinks::{SinkFault, StdoutSink};
 
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
-use super::registry::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
+use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "stdout",

@@ -21,7 +21,8 @@ use super::super::tree::{At, Data};
 use super::super::words::{quoted, without_secrets};
 use super::classes;
 use super::identity::Identity;
-use super::registry::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
+use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
+use super::push;
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "webhook",
@@ -38,6 +39,7 @@ pub(super) const KIND: SinkKind = SinkKind {
                 "auth",
                 "signing_secret_file",
                 "endpoint_secrets_file",
+                "endpoint_secret_command",
                 "endpoint_secret",
                 "format",
                 "timeout",
@@ -46,6 +48,9 @@ pub(super) const KIND: SinkKind = SinkKind {
                 "per_endpoint_rate",
                 "limit_by",
                 "allow_private_addresses",
+                "hash_key_file",
+                "proxy",
+                "proxy_auth_file",
                 "classes",
             ],
         },
@@ -119,6 +124,10 @@ pub struct WebhookConfig {
     /// Attempts against one endpoint in a second, as written. It was checked.
     pub per_endpoint_rate: Option<String>,
     pub allow_private_addresses: bool,
+    pub hash_key_file: Option<PathBuf>,
+    /// The proxy that requests go through, and a file with `user:password` for it.
+    pub proxy: Option<String>,
+    pub proxy_auth_file: Option<PathBuf>,
     /// What an answer means, over the class table, as written: `("404", "gone")`. Each was checked.
     pub classes: Vec<(String, String)>,
 }
@@ -153,6 +162,9 @@ impl WebhookConfig {
         options.headers = self.headers.iter().map(HeaderConfig::setting).collect();
         options.ca_file.clone_from(&self.ca_file);
         options.allow_private_addresses = self.allow_private_addresses;
+        options.hash_key = push::hash_key(self.hash_key_file.as_deref()).map_err(|fault| vec![fault])?;
+        options.proxy = self.proxy.as_deref().map(Secret::from);
+        options.proxy_auth_file.clone_from(&self.proxy_auth_file);
         let classes = self.classes.iter().map(|(case, class)| (case.as_str(), class.as_str()));
         options.classes = ClassTable::from_settings(classes)?;
         Ok(options)
@@ -177,6 +189,9 @@ impl WebhookConfig {
             allow_private_addresses: reader
                 .switch(section, "allow_private_addresses")
                 .is_some_and(|set| set.value),
+            hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
+            proxy: reader.text(section, "proxy").map(|set| set.value),
+            proxy_auth_file: push::optional_secret_file(reader, section, "proxy_auth_file"),
             classes: classes::read(reader, section),
             target: target.unwrap_or_else(|| Target::Url("http://127.0.0.1/".to_owned())),
         };
@@ -206,7 +221,8 @@ impl SinkSettings for WebhookConfig {
         if !faults.is_empty() {
             return Err(faults);
         }
-        let options = WebhookOptions { timeout, ..self.options()? };
+        let mut options = WebhookOptions { timeout, ..self.options()? };
+        options.hash_key = options.hash_key.or_else(|| parts.hash_key.clone());
         let sink = WebhookSink::build(options).map_err(|fault| vec![fault])?;
         Ok(Arc::new(sink))
     }
@@ -240,6 +256,10 @@ impl SinkSettings for WebhookConfig {
         values.extend(per_endpoint.map(|limit| ("per_endpoint", limit.to_string())));
         values.extend(self.per_endpoint_rate.iter().map(|rate| ("per_endpoint_rate", quoted(rate))));
         values.push(("allow_private_addresses", self.allow_private_addresses.to_string()));
+        let path = |path: &PathBuf| quoted(&path.display().to_string());
+        values.extend(self.hash_key_file.iter().map(|file| ("hash_key_file", path(file))));
+        values.extend(self.proxy.iter().map(|proxy| ("proxy", quoted(&without_secrets(proxy)))));
+        values.extend(self.proxy_auth_file.iter().map(|file| ("proxy_auth_file", path(file))));
         if !self.classes.is_empty() {
             let rows = self.classes.iter();
             let classes: Vec<String> =
@@ -251,6 +271,9 @@ impl SinkSettings for WebhookConfig {
 
     fn reachable_at(&self) -> ReachableAt<'_> {
         match &self.target {
+            Target::Url(_) if self.proxy.is_some() => {
+                ReachableAt::Nobody("requests go through a proxy; the receiver was not asked")
+            }
             Target::Url(url) => ReachableAt::Url(url),
             Target::Endpoint(_) => {
                 ReachableAt::Nobody("each message brings its own endpoint; none was asked")

@@ -10,7 +10,7 @@ use super::flow::Flow;
 use super::options::{Fates, Mode, Options, Scenario, Size};
 use super::runs::{Runs, Setting};
 
-struct Plan<'a> {
+struct KafkaBenchmark<'a> {
     options: &'a Options,
     runs: Runs<'a>,
     table: Table,
@@ -33,7 +33,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
         println!("set: {key} = {value}");
     }
     println!("workload: 512-byte orders, N = {}; fates by fnv1a64 of the id, no other seed", options.n);
-    let mut plan = Plan { options, runs: Runs::new(options), table: Table::default(), faults: Vec::new() };
+    let mut plan =
+        KafkaBenchmark { options, runs: Runs::new(options), table: Table::default(), faults: Vec::new() };
     let ran = plan.all();
     plan.runs.clear("bench-")?;
     println!("load at the end: {}\n\n{}", machine::load(), plan.table);
@@ -49,7 +50,7 @@ fn per_message(seconds: &'static str) -> impl Fn(&Figures) -> f64 {
     move |figures| figures.get(seconds) * 1e6 / figures.get("n")
 }
 
-impl Plan<'_> {
+impl KafkaBenchmark<'_> {
     fn wanted(&self, name: &str) -> bool {
         self.options.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }

@@ -63,7 +63,7 @@ impl Amounts {
 /// However many ids are remembered, one more costs no more than so many times what it costs at first.
 const FLAT_MAX: f64 = 1.5;
 
-struct Plan<'a> {
+struct Benchmark<'a> {
     options: &'a Options,
     runs: Runs<'a>,
     table: Table,
@@ -74,7 +74,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     fs::create_dir_all(&options.dir)?;
     let amounts = Amounts::of(options.size);
     print_head(options, &amounts);
-    let mut plan = Plan { options, runs: Runs { options }, table: Table::default(), faults: Vec::new() };
+    let mut plan = Benchmark { options, runs: Runs { options }, table: Table::default(), faults: Vec::new() };
     let drained = plan.drain(&amounts)?;
     plan.mixed(&amounts, &drained)?;
     let flowed = plan.flow(&amounts)?;
@@ -111,7 +111,7 @@ fn per_second(count: &'static str, seconds: &'static str) -> impl Fn(&Figures) -
     move |figures| figures.get(count) / figures.get(seconds)
 }
 
-impl Plan<'_> {
+impl Benchmark<'_> {
     fn wanted(&self, name: &str) -> bool {
         self.options.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }

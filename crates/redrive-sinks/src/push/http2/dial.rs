@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::session::Lost;
+use super::lost::Lost;
 use crate::tls;
 use crate::webhook::Trouble;
 

@@ -1,11 +1,14 @@
 //! An HTTP/2 client for one server: several connections, each with as many streams as the server allows.
 //!
 //! - [`dial`]: a connection with TLS; [`session`]: one connection in use; [`sessions`]: which one a request takes
+//! - [`lost`]: why a request got no answer
 
 pub mod dial;
+pub mod lost;
 pub mod session;
 pub mod sessions;
 
 pub use dial::Server;
-pub use session::{Answer, Lost};
+pub use lost::Lost;
+pub use session::Answer;
 pub use sessions::Sessions;

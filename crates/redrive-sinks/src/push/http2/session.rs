@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::dial::{Opened, Server};
-use crate::webhook::Trouble;
+use super::lost::Lost;
 
 /// A ping goes out this long after the last one, and its answer may take as long: a dead connection is noticed within
 /// ten seconds.
@@ -32,18 +32,6 @@ pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
-}
-
-/// Why a request got no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lost {
-    /// There was no connection to send it on.
-    Unsent(Trouble, String),
-    /// The server says that it did not look at it: GOAWAY with a lower last stream, or REFUSED_STREAM. It can be sent
-    /// again at once, on another connection.
-    Unprocessed(&'static str),
-    /// The connection or the stream broke after it was sent. It may have had its effect.
-    Broken(&'static str),
 }
 
 /// One connection. Cheap to share.

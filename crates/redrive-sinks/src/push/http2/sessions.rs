@@ -9,7 +9,8 @@ use hyper::Request;
 use tokio::sync::Notify;
 
 use super::dial::Server;
-use super::session::{Answer, Lost, Session};
+use super::lost::Lost;
+use super::session::{Answer, Session};
 
 /// Connections that one request tries when servers close them before they process it.
 const TRIES_MAX: u32 = 3;

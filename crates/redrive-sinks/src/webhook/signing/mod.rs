@@ -1,7 +1,8 @@
 //! Standard Webhooks: how requests are signed, and how a signature is checked.
 //!
 //! - [`id`]: the message id as it is signed; [`key`]: one secret; [`keyring`]: the secrets of one receiver, and of many
-//! - `watched`: a file that is read again when it changes; [`signer`]: which secrets sign a message
+//! - `watched`: a file that is read again when it changes; `command`: a command that knows the secrets of endpoints
+//! - [`signer`]: which secrets sign a message
 //! - [`verify`]: the other side
 
 pub mod id;
@@ -9,11 +10,13 @@ pub mod key;
 pub mod keyring;
 pub(crate) mod watched;
 
+mod command;
+
 pub(super) mod signer;
 pub mod verify;
 
 pub use key::{KeyFault, SigningKey, VerifyingKey};
 pub use keyring::{EndpointKeys, Keyring, KeyringFault};
-pub(super) use signer::{Signer, Unsigned};
+pub(super) use signer::{Fetched, Signer, Unsigned};
 pub use signer::{Signing, SigningError};
 pub use verify::{NotVerified, Received};

@@ -1,11 +1,13 @@
 //! Which secrets sign the request of a message, and the header that carries the signatures.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use redrive::{Message, Time};
 
+use super::command::SecretCommand;
 use super::keyring::{EndpointKeys, Keyring};
 use super::watched::Watched;
 use crate::fault::SinkFault;
@@ -22,6 +24,8 @@ pub struct Signing {
     pub secret_file: Option<PathBuf>,
     /// A file with the secrets of each endpoint: `URL SECRET` per line.
     pub endpoint_secrets_file: Option<PathBuf>,
+    /// A command that prints the secrets of the endpoint that is its last argument, one per line; nothing if it has none.
+    pub endpoint_secret_command: Vec<String>,
     /// The header of a message that holds the secret of its endpoint. It is not sent along.
     pub endpoint_secret_header: Option<String>,
 }
@@ -33,6 +37,15 @@ pub enum SigningError {
     NoSecret,
     #[error("the signing secret that the message brings cannot be used: {0}")]
     BadSecret(String),
+    #[error("the command for the signing secret of this endpoint failed: {0}")]
+    Command(String),
+}
+
+impl SigningError {
+    /// Whether it may work a moment later.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Command(_))
+    }
 }
 
 /// What a signature covers. The timestamp is fresh for each attempt, so a signature is too.
@@ -49,8 +62,13 @@ pub(in super::super) struct Unsigned<'a> {
 pub(in super::super) struct Signer {
     secret: Option<Watched<Keyring>>,
     by_endpoint: Option<Watched<EndpointKeys>>,
+    command: Option<SecretCommand>,
     header: Option<String>,
 }
+
+/// What the command says of the endpoint of one message. Empty where it was not asked.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Fetched(Option<Arc<Keyring>>);
 
 impl Signing {
     /// Reads the files and says what is wrong with them.
@@ -68,6 +86,7 @@ impl Signing {
         Ok(Signer {
             secret: secret.transpose()?,
             by_endpoint: by_endpoint.transpose()?,
+            command: SecretCommand::of(&self.endpoint_secret_command)?,
             header: self.endpoint_secret_header.clone(),
         })
     }
@@ -89,16 +108,32 @@ impl Signer {
         self.header.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(name))
     }
 
-    /// Adds the header that carries the signatures. The message's own secret goes over that of its endpoint, and that
-    /// over the one for all.
+    /// Asks the command for the secrets of an endpoint, where there is one and neither the message nor the file has any.
+    pub(in super::super) async fn fetch(
+        &self,
+        message: &Message,
+        endpoint: &hyper::Uri,
+    ) -> Result<Fetched, SigningError> {
+        let Some(command) = &self.command else { return Ok(Fetched::default()) };
+        let endpoint = endpoint.to_string();
+        if self.own_header(message).is_some() || self.is_in_file(&endpoint) {
+            return Ok(Fetched::default());
+        }
+        command.secrets(&endpoint).await.map(Fetched).map_err(SigningError::Command)
+    }
+
+    /// Adds the header that carries the signatures. The message's own secret goes over that of its endpoint in the file,
+    /// that over what the command says, and that over the one for all.
     pub(in super::super) fn sign(
         &self,
         message: &Message,
         endpoint: &hyper::Uri,
+        fetched: &Fetched,
         unsigned: Unsigned<'_>,
         headers: &mut HeaderMap,
     ) -> Result<(), SigningError> {
-        if self.header.is_none() && self.by_endpoint.is_none() && self.secret.is_none() {
+        let is_off = self.header.is_none() && self.by_endpoint.is_none() && self.command.is_none();
+        if is_off && self.secret.is_none() {
             return Ok(());
         }
         let content = content(unsigned);
@@ -106,7 +141,7 @@ impl Signer {
         let signatures = if let Some(own) = self.own_secret(message)? {
             own.sign(&content, now)
         } else {
-            self.configured(endpoint, &content, now)?
+            self.configured(endpoint, fetched, &content, now)?
         };
         let value = HeaderValue::try_from(signatures).map_err(|_| SigningError::NoSecret)?;
         headers.insert(WEBHOOK_SIGNATURE, value);
@@ -115,16 +150,30 @@ impl Signer {
 
     /// The secrets that the message brings, on one line and separated by commas.
     fn own_secret(&self, message: &Message) -> Result<Option<Keyring>, SigningError> {
-        let Some(name) = &self.header else { return Ok(None) };
-        let found = message.headers().find(|(given, _)| given.eq_ignore_ascii_case(name));
-        let Some((_, value)) = found else { return Ok(None) };
+        let Some(value) = self.own_header(message) else { return Ok(None) };
         let text =
             std::str::from_utf8(value).map_err(|_| SigningError::BadSecret("it is not a text".to_owned()))?;
         let ring = Keyring::parse(&text.replace(',', "\n"));
         ring.map(Some).map_err(|fault| SigningError::BadSecret(fault.problem))
     }
 
-    fn configured(&self, endpoint: &hyper::Uri, content: &[u8], now: Time) -> Result<String, SigningError> {
+    fn own_header<'m>(&self, message: &'m Message) -> Option<&'m [u8]> {
+        let name = self.header.as_ref()?;
+        message.headers().find(|(given, _)| given.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    fn is_in_file(&self, endpoint: &str) -> bool {
+        let keys = self.by_endpoint.as_ref().map(|keys| keys.get(ENDPOINTS_BYTES_MAX, Instant::now()));
+        keys.is_some_and(|keys| keys.of(endpoint).is_some())
+    }
+
+    fn configured(
+        &self,
+        endpoint: &hyper::Uri,
+        fetched: &Fetched,
+        content: &[u8],
+        now: Time,
+    ) -> Result<String, SigningError> {
         let instant = Instant::now();
         if let Some(keys) = &self.by_endpoint
             && let Some(ring) = keys.get(ENDPOINTS_BYTES_MAX, instant).of(&endpoint.to_string())
@@ -133,6 +182,10 @@ impl Signer {
             if !signatures.is_empty() {
                 return Ok(signatures);
             }
+        }
+        let signatures = fetched.0.as_ref().map(|ring| ring.sign(content, now));
+        if let Some(signatures) = signatures.filter(|signatures| !signatures.is_empty()) {
+            return Ok(signatures);
         }
         let ring = self.secret.as_ref().ok_or(SigningError::NoSecret)?;
         Ok(ring.get(KEYRING_BYTES_MAX, instant).sign(content, now))
@@ -165,7 +218,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         let unsigned = Unsigned { id: b"a%2E1", timestamp_secs: 1_700_000_000, payload: b"{}" };
         let signer = signing.signer(Instant::now()).unwrap();
-        signer.sign(message, &endpoint.parse().unwrap(), unsigned, &mut headers)?;
+        signer.sign(message, &endpoint.parse().unwrap(), &Fetched::default(), unsigned, &mut headers)?;
         Ok(headers.get(WEBHOOK_SIGNATURE).map(|value| value.to_str().unwrap().to_owned()))
     }
 

@@ -95,6 +95,11 @@ impl ResetSuspects {
         self.turns.is_reserved(endpoint)
     }
 
+    /// The endpoints that are reserved for one of them.
+    pub(in crate::dispatch) fn reserved(&self) -> impl Iterator<Item = u64> {
+        self.turns.reserved()
+    }
+
     /// The message that had its turn ended, or did not start.
     pub(in crate::dispatch) fn turn_over(&mut self, endpoint: u64, now: Time) {
         self.turns.over(endpoint, now);

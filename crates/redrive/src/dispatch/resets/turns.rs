@@ -102,6 +102,11 @@ impl<T> Turns<T> {
         !self.lines.is_empty() && self.lines.get(&endpoint).is_some_and(|line| line.reserved.is_some())
     }
 
+    /// The endpoints that are reserved for one message.
+    pub(super) fn reserved(&self) -> impl Iterator<Item = u64> {
+        self.lines.iter().filter(|(_, line)| line.reserved.is_some()).map(|(endpoint, _)| *endpoint)
+    }
+
     /// The next message that may start, given the number of calls in flight at an endpoint.
     pub(super) fn next(&mut self, in_flight: impl Fn(u64) -> usize, now: Time) -> Option<Next<T>> {
         if self.waiting == 0 {

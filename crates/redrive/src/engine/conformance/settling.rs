@@ -1,7 +1,7 @@
 //! Settlements: every way a delivery can end, and receipts that were used before.
 
 use redrive_core::decision::Retry;
-use redrive_core::{Class, Decision, Meta, Reason, Time};
+use redrive_core::{Class, Decision, FailureKind, Meta, Reason, Time};
 
 use super::check::{Check, violation};
 use super::command::{How, Pick};
@@ -96,10 +96,23 @@ impl Suite {
             at: now,
             took_ms: self.attempts,
             class,
+            kind: kind_of(self.attempts),
+            code: self.attempts.is_multiple_of(5).then(|| format!("E{}", self.attempts)),
             counted,
             ambiguous: self.attempts.is_multiple_of(3),
             error: format!("failure {}", self.attempts),
         });
         Settlement { delivery, verdict, attempt }
+    }
+}
+
+/// Any kind, so that every engine has to store each.
+fn kind_of(attempts: u32) -> FailureKind {
+    match attempts % 5 {
+        0 => FailureKind::Status(400 + (attempts % 200) as u16),
+        1 => FailureKind::Timeout,
+        2 => FailureKind::Refused,
+        3 => FailureKind::Reset,
+        _ => FailureKind::Other,
     }
 }

@@ -1,7 +1,7 @@
 //! The embedded engine: the journal is the truth, the index is a cache.
 //!
 //! Read in this order: a frame is the unit of the [`journal`], the records say what frames mean, the [`state`] is what
-//! follows from them, the writer in [`write`] makes them durable, the [`store`] joins both behind the seam. [`directory`]
+//! follows from them, the writer in [`mod@write`] makes them durable, the [`store`] joins both behind the seam. [`directory`]
 //! holds a store per pipeline, [`index`] the tables beside the journal, [`maintenance`] everything slow.
 
 pub mod tuning;

@@ -9,6 +9,7 @@ use redrive_core::Time;
 use tokio::sync::oneshot;
 
 use super::inner::{Entry, Inner, State};
+use super::lookup::Lookup;
 use crate::engine::ingest::{Ingest, IngestAnswer, NewMessage};
 use crate::engine::key_line::KeyLine;
 use crate::engine::letter::{
@@ -52,9 +53,9 @@ impl Memory {
         for seq in in_flight {
             // One that was claimed did not run.
             if returned.contains(&seq) {
-                inner.claimed.remove(&seq);
+                inner.lines.unclaim(seq);
                 inner.suspects.remove(&seq);
-            } else if inner.claimed.remove(&seq).is_none() {
+            } else if !inner.lines.unclaim(seq) {
                 inner.crashed_with(seq);
             }
             inner.put_back(seq);
@@ -174,7 +175,7 @@ impl Engine for Memory {
         let from = after.map_or(0, |id| id.saturating_add(1));
         let wanted =
             inner.letters.range(from..).filter(|(_, letter)| state.is_none_or(|s| s == letter.state));
-        Ok(wanted.take(limit).filter_map(|(seq, _)| inner.letter(*seq)).collect())
+        Ok(wanted.take(limit).filter_map(|(seq, _)| Lookup(&inner).letter(*seq)).collect())
     }
 
     fn scan_letters(
@@ -195,7 +196,7 @@ impl Engine for Memory {
             scan.scanned += 1;
             scan.next = Some(*seq);
             if state.is_none_or(|state| state == letter.state) {
-                let letter = inner.letter(*seq);
+                let letter = Lookup(&inner).letter(*seq);
                 bytes += letter.as_ref().map_or(0, Letter::size);
                 scan.letters.extend(letter);
             }
@@ -204,11 +205,11 @@ impl Engine for Memory {
     }
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
-        Ok(self.lock().letter(id))
+        Ok(Lookup(&self.lock()).letter(id))
     }
 
     fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
-        self.lock().message(id, now)
+        Lookup(&self.lock()).message(id, now)
     }
 
     fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
@@ -216,7 +217,7 @@ impl Engine for Memory {
         match (inner.options.ordering, inner.options.dedup) {
             (Ordering::None, _) => Ok(None),
             (Ordering::Key, None) => Err(EngineError::NotRemembered),
-            (Ordering::Key, Some(_)) => Ok(inner.key_line(key)),
+            (Ordering::Key, Some(_)) => Ok(Lookup(&inner).key_line(key)),
         }
     }
 
@@ -227,7 +228,7 @@ impl Engine for Memory {
         limit: usize,
         look_max: usize,
     ) -> Result<PendingScan, EngineError> {
-        Ok(self.lock().scan_pending(state, after, limit, look_max))
+        Ok(Lookup(&self.lock()).scan_pending(state, after, limit, look_max))
     }
 
     fn locate(&mut self, id: &str) -> Result<Option<PendingAt>, EngineError> {
@@ -235,7 +236,7 @@ impl Engine for Memory {
         if inner.options.dedup.is_none() {
             return Err(EngineError::NotRemembered);
         }
-        Ok(inner.seen.get(id).and_then(|(seq, _)| inner.pending_at(*seq)))
+        Ok(inner.seen.get(id).and_then(|(seq, _)| Lookup(&inner).pending_at(*seq)))
     }
 
     fn claim(&mut self, at: &PendingAt, _now: Time) -> Result<Claimed, EngineError> {
@@ -248,7 +249,7 @@ impl Engine for Memory {
         ids: &[u64],
     ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
         let inner = self.lock();
-        Ok(ids.iter().map(|seq| inner.letter_standing(job, *seq)).collect())
+        Ok(ids.iter().map(|seq| Lookup(&inner).letter_standing(job, *seq)).collect())
     }
 
     fn replay(&mut self, job: &ReplayJob, ids: &[u64], _now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redrive_core::{Message, Meta, Reason, Time};
 
+use super::lines::KeyLines;
 use crate::engine::history::History;
 use crate::engine::ingest::{Accepted, NewMessage};
-use crate::engine::letter::LetterState;
+use crate::engine::letter::{LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
 use crate::engine::pending::PendingState;
 use crate::engine::seam::{
-    AfterDead, Counts, Delivery, Execution, Ordering, Receipt, Settlement, Settling, StoreOptions, Suspect,
-    Ticket, Verdict, share,
+    AfterDead, Claimed, Counts, Delivery, Execution, Ordering, Receipt, Settlement, Settling, StoreOptions,
+    Suspect, Ticket, Verdict, share,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +58,7 @@ pub(super) struct Inner {
     pub(super) ready: BTreeSet<u64>,
     pub(super) released: BTreeSet<u64>,
     pub(super) delayed: BTreeSet<(Time, u64)>,
-    /// Messages of a key that stand in line; only the first may run.
-    pub(super) lines: HashMap<Bytes, BTreeSet<u64>>,
-    /// Messages that were claimed by name, with their key: nothing of it starts until they are settled.
-    pub(super) claimed: BTreeMap<u64, Option<Bytes>>,
+    pub(super) lines: KeyLines,
     pub(super) letters: BTreeMap<u64, LetterEntry>,
     pub(super) seen: HashMap<String, (u64, Time)>,
     /// Messages that were in flight when the process died, with how often.
@@ -119,7 +117,7 @@ impl Inner {
 
     pub(super) fn join_line(&mut self, seq: u64) {
         if let Some(key) = self.key_of(seq) {
-            self.lines.entry(key).or_default().insert(seq);
+            self.lines.join(key, seq);
             self.entry(seq).in_line = true;
         }
     }
@@ -127,18 +125,13 @@ impl Inner {
     pub(super) fn leave_line(&mut self, seq: u64) {
         let Some(key) = self.key_of(seq) else { return };
         self.entry(seq).in_line = false;
-        if let Some(line) = self.lines.get_mut(&key) {
-            line.remove(&seq);
-            if line.is_empty() {
-                self.lines.remove(&key);
-            }
-        }
+        self.lines.leave(&key, seq);
     }
 
     /// Something of its key was settled: a blocked message that is now first may run.
     pub(super) fn line_moves(&mut self, seq: u64) {
         let Some(key) = self.key_of(seq) else { return };
-        let Some(first) = self.lines.get(&key).and_then(BTreeSet::first).copied() else { return };
+        let Some(first) = self.lines.first(&key) else { return };
         if self.entry(first).state == State::Blocked && self.may_start(first) {
             self.entry(first).state = State::Released;
             self.released.insert(first);
@@ -152,10 +145,10 @@ impl Inner {
     /// Whether it is the first of its key and nothing of the key is out.
     pub(super) fn may_start(&self, seq: u64) -> bool {
         let Some(key) = self.key_of(seq) else { return true };
-        if self.claimed.values().flatten().any(|claimed| *claimed == key) {
+        if self.lines.is_held(&key) {
             return false;
         }
-        let Some(line) = self.lines.get(&key) else { return true };
+        let Some(line) = self.lines.of(&key) else { return true };
         line.first() == Some(&seq) && line.iter().all(|seq| self.entries[seq].in_flight.is_none())
     }
 
@@ -314,7 +307,7 @@ impl Inner {
             };
         }
         self.entry(seq).in_flight = None;
-        self.claimed.remove(&seq);
+        self.lines.unclaim(seq);
         self.announced = self.announced.filter(|announced| *announced != seq);
         if verdict != Verdict::Release {
             self.suspects.remove(&seq);
@@ -347,6 +340,45 @@ impl Inner {
             }
         }
         self.line_moves(seq);
+    }
+
+    /// A letter goes back to wait for its delivery.
+    pub(super) fn replay(&mut self, job: &ReplayJob, seq: u64) -> ReplayAnswer {
+        let Some(letter) = self.letters.get_mut(&seq) else { return ReplayAnswer::NotFound };
+        if letter.jobs.contains(&job.id) {
+            return ReplayAnswer::Already;
+        }
+        if letter.state != LetterState::Open {
+            return ReplayAnswer::NotOpen(letter.state);
+        }
+        let replays = self.entries[&seq].meta.replays;
+        if replays >= REPLAYS_MAX && !job.force {
+            return ReplayAnswer::TooOften { replays };
+        }
+        letter.state = LetterState::Replaying;
+        letter.job = Some(job.id);
+        letter.jobs.insert(job.id);
+        let entry = self.entry(seq);
+        entry.meta = entry.meta.replayed();
+        entry.state = State::Delayed(job.due);
+        entry.due = Some(job.due);
+        self.delayed.insert((job.due, seq));
+        self.join_line(seq);
+        ReplayAnswer::Replayed
+    }
+
+    /// Hands one message out to be settled, whatever it waits for.
+    pub(super) fn claim(&mut self, seq: u64) -> Claimed {
+        match self.entries.get(&seq) {
+            Some(entry) if entry.in_flight.is_some() => Claimed::InFlight,
+            Some(entry) if Self::pending_state(entry).is_some() => {
+                // It is settled by the caller's verdict, whatever its key says.
+                let delivery = Delivery { doomed: None, ..self.hand_out(seq) };
+                self.lines.claim(seq, self.key_of(seq));
+                Claimed::Taken(Box::new(delivery))
+            }
+            _ => Claimed::NotThere,
+        }
     }
 
     /// The state of a message that is not terminal.

@@ -2,7 +2,7 @@
 
 mod engine;
 mod inner;
-mod letters;
-mod pending;
+mod lines;
+mod lookup;
 
 pub use engine::Memory;

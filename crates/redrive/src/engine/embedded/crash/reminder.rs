@@ -6,8 +6,8 @@ use std::io;
 use crate::engine::embedded::disk::real::{Disk, DiskFile};
 
 const NAME: &str = "reminder";
-/// Longer ones are no reminders.
-const BYTES_MAX: u64 = 4_096;
+/// Longer ones are no reminders: the pipeline's lines, and one for each of a thousand endpoints.
+const BYTES_MAX: u64 = 256 * 1024;
 
 #[derive(Debug)]
 pub struct Reminder<F> {

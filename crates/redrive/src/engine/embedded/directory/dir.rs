@@ -31,6 +31,16 @@ const MANIFEST_SINCE: u32 = 2;
 /// The durable engine of one machine: a directory that holds a store per pipeline.
 ///
 /// Dropping it, and every store opened from it, gives the directory free for the next owner.
+///
+/// ```no_run
+/// use redrive::{Embedded, Message, Pipeline, Redrive};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let orders = Pipeline::new("orders").handler(async |_: &Message| Ok(()));
+/// let redrive = Redrive::builder().engine(Embedded::open("/var/lib/shop")?).pipeline(orders).build()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Embedded {
     dir: Arc<Owned>,

@@ -2,5 +2,4 @@
 
 pub mod clean;
 pub mod keeper;
-pub mod progress;
 pub mod scrub;

@@ -3,8 +3,9 @@
 use redrive_core::{Meta, Time};
 
 use super::contents::damaged_message;
+use super::crash_marks::CrashMarks;
 use super::in_flight::Held;
-use super::store::Store;
+use super::waiting::Waiting;
 use crate::engine::Claimed;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexTables, LineSlot, Pointer, Space};
@@ -20,10 +21,14 @@ enum Elsewhere {
     Gone,
 }
 
-impl<D: Disk, S: IndexTables> Store<D, S> {
+impl<D: Disk, S: IndexTables> Waiting<D, S> {
     /// Hands one message out to be settled, whatever it waits for.
-    pub(crate) fn claim_pending(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError> {
-        self.now = now;
+    pub(crate) fn claim(
+        &mut self,
+        at: &PendingAt,
+        marks: &mut CrashMarks<D::File>,
+        now: Time,
+    ) -> Result<Claimed, EngineError> {
         let seq = at.number;
         if let Some(delivery) = self.in_flight.take_returned(seq) {
             return Ok(Claimed::Taken(Box::new(delivery)));
@@ -60,7 +65,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             None => (damaged_message(seq)?, Meta::default(), History::default(), None),
         };
         let due = due.map(Time::from_millis);
-        let suspect = self.suspects.of(seq, now).map(Box::new);
+        let suspect = marks.suspect(seq, now);
         let (arrived, doomed) = (None, None);
         let taken = Delivery { receipt, message, meta, history, due, arrived, origin: None, doomed, suspect };
         Ok(Claimed::Taken(Box::new(taken)))

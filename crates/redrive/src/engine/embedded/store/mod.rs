@@ -1,8 +1,9 @@
 //! One pipeline's store, and the store as an engine.
 
-mod absorb;
 mod claim;
 mod contents;
+mod crash_marks;
+mod dump;
 mod find;
 mod in_flight;
 mod key_gate;
@@ -17,5 +18,7 @@ pub(super) mod store;
 mod take;
 mod tend;
 mod tickets;
+mod waiting;
+mod workers;
 
 pub use store::Store;

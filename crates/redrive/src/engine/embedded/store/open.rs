@@ -6,12 +6,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use redrive_core::Time;
 
 use super::contents::Contents;
+use super::crash_marks::CrashMarks;
 use super::in_flight::InFlight;
 use super::key_gate::KeyGate;
 use super::location::{OpenIndex, StoreLocation, seed};
 use super::open_logs::{IndexKnows, Logs, open_logs};
-use super::store::{Hands, Store};
+use super::store::Store;
+use super::tend::Tending;
 use super::tickets::Tickets;
+use super::waiting::Waiting;
+use super::workers::Workers;
 use crate::engine::embedded::crash::reminder::Reminder;
 use crate::engine::embedded::crash::started::{LastRun, Mark, Started};
 use crate::engine::embedded::crash::suspected::Suspected;
@@ -23,11 +27,9 @@ use crate::engine::embedded::journal::log::OpenReport;
 use crate::engine::embedded::journal::watermark::Vouched;
 use crate::engine::embedded::maintenance::clean::Cleaner;
 use crate::engine::embedded::maintenance::keeper::Keeper;
-use crate::engine::embedded::maintenance::progress::Tending;
 use crate::engine::embedded::state::book::{Book, Loaded};
 use crate::engine::embedded::state::ready::Ready;
 
-use crate::engine::embedded::write::mailbox::Mailbox;
 use crate::engine::embedded::write::writer::Writer;
 use crate::engine::seam::{EngineError, Execution, LastEnd};
 
@@ -60,10 +62,7 @@ pub fn open<D: Disk, S: IndexTables>(
     open_index: &OpenIndex<S>,
 ) -> Result<(Store<D, S>, StoreReport), EngineError> {
     let (mut store, report) = open_by_hand(location, open_index)?;
-    let Hands::Own(writer, keeper) = std::mem::replace(&mut store.hands, Hands::Gone) else {
-        return Ok((store, report));
-    };
-    store.spawn(*writer, keeper).map_err(|error| EngineError::Storage(error.to_string()))?;
+    store.spawn().map_err(|error| EngineError::Storage(error.to_string()))?;
     Ok((store, report))
 }
 
@@ -173,38 +172,8 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     let expected = from.1.or(first_seq).unwrap_or(book.next_seq());
     let ready = Ready::new(journal.reader(), from.0, end, Some(expected));
     let tending = Tending::after(if anew { 0 } else { verify_from });
-    let mut store = Store {
-        options,
-        tuning,
-        ready,
-        contents: Contents::new(journal.reader(), letters.reader()),
-        started,
-        suspects,
-        reminder: Reminder::open(disk).map_err(failed)?,
-        suspects_ending: Vec::new(),
-        commands: Arc::new(Mailbox::default()),
-        tasks: Arc::new(Mailbox::default()),
-        upkeep: Arc::new(Mailbox::default()),
-        notes: Arc::new(Mailbox::default()),
-        hands: Hands::Gone,
-        wake: Arc::default(),
-        in_flight: InFlight::new(OPENINGS.fetch_add(1, Ordering::Relaxed)),
-        keys: KeyGate::default(),
-        tickets: Tickets::default(),
-        gated: false,
-        odd_to_due: false,
-        now: Time::ZERO,
-        failed: None,
-        doubtful_below,
-        scrubbed: Arc::default(),
-        scrub_stop: Arc::new(Mailbox::default()),
-        tending,
-        census: None,
-        kept: None,
-        book,
-    };
-    let recent =
-        store.book.ids().pending().map(|(id, slot)| (String::from_utf8_lossy(id).into(), *slot)).collect();
+    let contents = Contents::new(journal.reader(), letters.reader());
+    let recent = book.ids().pending().map(|(id, slot)| (String::from_utf8_lossy(id).into(), *slot)).collect();
     let writer = Writer {
         disk: disk.clone(),
         journal,
@@ -212,12 +181,14 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         tables,
         dedup: options.dedup,
         recent,
-        next_seq: store.book.next_seq(),
+        next_seq: book.next_seq(),
         reserve_bytes: tuning.reserve_bytes,
         watermark,
     };
-    store.hands = Hands::Own(Box::new(writer), keeper);
-    let in_line = !store.book.lines().range(&(0, 0), 1, &store.book.table(Space::Lines))?.is_empty();
+    let in_flight = InFlight::new(OPENINGS.fetch_add(1, Ordering::Relaxed));
+    let mut waiting = Waiting { book, ready, contents, in_flight, keys: KeyGate::default() };
+    let book = &waiting.book;
+    let in_line = !book.lines().range(&(0, 0), 1, &book.table(Space::Lines))?.is_empty();
     if in_line && options.ordering == crate::engine::seam::Ordering::None {
         // Whoever waits behind a key would wait for ever, for nobody would move the line on.
         return Err(EngineError::Version(
@@ -226,12 +197,29 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
                 .into(),
         ));
     }
-    if store.book.blocked() > 0 {
-        store.release_all()?;
+    if book.blocked() > 0 {
+        waiting.release_all()?;
     }
-    if store.book.tables().rebuilds() > 0 {
+    if waiting.book.tables().rebuilds() > 0 {
         report.rebuilt = Some("it was damaged, which showed when it was brought forward".to_owned());
     }
+    let store = Store {
+        options,
+        tuning,
+        waiting,
+        marks: CrashMarks::new(options.execution, started, suspects),
+        reminder: Reminder::open(disk).map_err(failed)?,
+        workers: Workers::by_hand(writer, keeper),
+        tickets: Tickets::default(),
+        tending,
+        gated: false,
+        odd_to_due: false,
+        now: Time::ZERO,
+        failed: None,
+        doubtful_below,
+        scrubbed: Arc::default(),
+        kept: None,
+    };
     Ok((store, report))
 }
 

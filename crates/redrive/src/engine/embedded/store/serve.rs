@@ -5,17 +5,15 @@ use std::sync::Arc;
 
 use redrive_core::Time;
 
-use super::contents::Content;
 use super::find::Lookup;
-use super::in_flight::{Goes, Held};
-use super::store::Store;
+use super::store::{Room, Store};
+use super::tend::Tending;
 use crate::engine::Claimed;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexTables, LetterSlot};
 use crate::engine::embedded::journal::record::{LetterChanged, Stored, Was};
 use crate::engine::embedded::state::book::JOBS_MAX;
 use crate::engine::embedded::write::command::Command;
-use crate::engine::embedded::write::ingest::StoreIngest;
 use crate::engine::ingest::Ingest;
 use crate::engine::key_line::KeyLine;
 use crate::engine::letter::{
@@ -24,36 +22,27 @@ use crate::engine::letter::{
 use crate::engine::message_state::MessageState;
 use crate::engine::pending::{PendingAt, PendingScan, PendingState};
 use crate::engine::seam::{
-    Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Settling, Ticket,
-    Verdict,
+    Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Ticket,
 };
 use crate::engine::store_notice::{StoreNotice, Upkeep};
-
-/// Waiting messages that are looked at for the oldest one: those that come due next.
-const DELAYED_LOOKED_AT: usize = 4;
 
 impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
         self.check()?;
-        let taken = self.hand_out(now, room, out);
+        let taken = self.hand_out(now, Room::All(room), out);
         self.guard(taken)
     }
 
     fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
         self.check()?;
-        let taken = self.hand_out_due(now, room, out);
+        let taken = self.hand_out(now, Room::Due(room), out);
         self.guard(taken)
     }
 
     fn announce(&mut self, next: &[Receipt], _now: Time) -> Result<Announced, EngineError> {
         self.check()?;
-        let Some(first) = next.first() else { return Ok(Announced::Gone) };
-        if self.suspects.is_another_running(first.seq) {
-            return Ok(Announced::NotYet);
-        }
-        let announced = self.suspects.announce(first.seq).map_err(|error| marking(&error));
-        self.guard(announced)?;
-        Ok(Announced::Yes)
+        let announced = self.marks.announce(next);
+        self.guard(announced)
     }
 
     fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
@@ -68,7 +57,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
         self.check()?;
-        let noted = self.mark_returned(&batch).and_then(|()| self.note_suspects(&batch));
+        let noted = self.marks.returned(&batch, &self.waiting.in_flight, &self.tickets);
         self.guard(noted)?;
         let given = self.give(batch);
         self.guard(given)
@@ -79,26 +68,23 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         self.guard(absorbed)?;
         let tended = self.tend();
         self.guard(tended)?;
-        let ended = self.suspects_ending.partition_point(|(ticket, _)| self.tickets.is_durable(*ticket));
-        for (_, seq) in self.suspects_ending.drain(..ended) {
-            self.suspects.settled(seq).map_err(|error| marking(&error))?;
-        }
+        self.marks.forget_ended(&self.tickets)?;
         out.extend(self.tickets.report().map(Event::Durable));
         Ok(())
     }
 
     fn notices(&mut self, out: &mut Vec<StoreNotice>) {
-        self.book.tables().take_notices(out);
+        self.waiting.book.tables().take_notices(out);
         self.scrubbed.take_notices(out);
     }
 
     fn upkeep(&self) -> Upkeep {
-        let index_rebuilds = self.book.tables().rebuilds();
+        let index_rebuilds = self.waiting.book.tables().rebuilds();
         self.scrubbed.add_to(Upkeep { index_rebuilds, ..Upkeep::default() })
     }
 
     fn next_due(&self) -> Option<Time> {
-        if self.gated { None } else { self.book.delay().next_due() }
+        if self.gated { None } else { self.waiting.book.delay().next_due() }
     }
 
     fn gate(&mut self, closed: bool) {
@@ -106,63 +92,19 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
     }
 
     fn counts(&self) -> Counts {
-        let returned: HashSet<u64> = self.in_flight.returned().map(|delivery| delivery.receipt.seq).collect();
-        let out: Vec<&Held> =
-            self.in_flight.iter().filter(|(seq, _)| !returned.contains(seq)).map(|(_, held)| held).collect();
-        // What the book still counts where it was, by where that is.
-        let out_of = out.iter().map(|held| (held.was, held.pointer.deferred));
-        let passed_of = self.keys.all_passed().map(|(_, passed)| (passed.was, passed.pointer.deferred));
-        let away: Vec<(Was, bool)> = out_of.chain(passed_of).collect();
-        let left = |was: fn(&Was) -> bool| away.iter().filter(|(of, _)| was(of)).count() as u64;
-        let left_held =
-            away.iter().filter(|(was, held)| *held && matches!(was, Was::Waiting { .. })).count() as u64;
-        let went = |goes: Goes| out.iter().filter(|held| held.goes == Some(goes)).count() as u64;
-        let delayed = self.book.delay().len().saturating_sub(self.book.held());
-        let left_delayed = left(|was| matches!(was, Was::Waiting { .. })) - left_held;
-        let fresh = self.book.departed().unfinished_below(self.book.next_seq());
-        let letters = self.book.letters().counts();
-        Counts {
-            ready: fresh.saturating_sub(left(|was| *was == Was::Fresh)),
-            delayed: delayed.saturating_sub(left_delayed),
-            held: self.book.held().saturating_sub(left_held),
-            key_wait: (self.book.blocked() + self.keys.all_passed().len() as u64)
-                .saturating_sub(left(|was| *was == Was::Blocked)),
-            in_flight: out.len() as u64,
-            settling: Settling {
-                over: went(Goes::Out),
-                delayed: went(Goes::Waits { deferred: false }),
-                held: went(Goes::Waits { deferred: true }),
-            },
-            letters_open: letters.open,
-            letters_replaying: letters.replaying,
-            letters_succeeded: letters.succeeded,
-            letters_discarded: letters.discarded,
-            accepted: self.book.next_seq(),
-            key_order_voided: 0,
-        }
+        self.waiting.counts()
     }
 
     fn oldest(&mut self) -> Result<Oldest, EngineError> {
-        let ready = self.ready.first(self.book.departed(), self.book.next_seq())?;
-        let ready = ready.and_then(|wire| redrive_core::Message::from_wire(wire.clone()).ok());
-        let ready = ready.map(|message| message.created());
-        let returned = self.in_flight.first_returned_created();
-        let delayed = self.book.delay().first(DELAYED_LOOKED_AT).filter_map(|(_, pointer)| {
-            // Damage is found and reported when its turn comes; here it only means not to know.
-            let frame = self.contents.journal().read(pointer.at, u64::from(pointer.len)).ok()?;
-            Some(Content::of(&frame)?.meta.created)
-        });
-        let waiting = ready.into_iter().chain(returned).chain(delayed);
-        let pending = waiting.filter(|created| *created > Time::ZERO).min();
-        Ok(Oldest { pending, letter: self.book.oldest_letter()? })
+        self.waiting.oldest()
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {
-        Some(Arc::new(StoreIngest { commands: Arc::clone(&self.commands), notes: Arc::clone(&self.notes) }))
+        Some(Arc::new(self.workers.ingest()))
     }
 
     fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
-        self.set_wake(wake);
+        self.workers.set_wake(wake);
     }
 
     fn letters(
@@ -174,11 +116,11 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         let mut found = Vec::new();
         let Some(mut from) = after.map_or(Some(0), |id| id.checked_add(1)) else { return Ok(found) };
         while found.len() < limit {
-            let slots = self.book.letters().range(from, limit.max(64), self.book.asked())?;
+            let slots = self.waiting.book.letters().range(from, limit.max(64), self.waiting.book.asked())?;
             let Some(last) = slots.last().map(|(seq, _)| *seq) else { break };
             for (seq, slot) in slots {
                 if found.len() < limit && state.is_none_or(|state| state == slot.state) {
-                    found.push(self.contents.letter(seq, &slot)?);
+                    found.push(self.waiting.contents.letter(seq, &slot)?);
                 }
             }
             let Some(next) = last.checked_add(1) else { break };
@@ -198,8 +140,8 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
     }
 
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
-        match self.book.asked_letter(id)? {
-            Some(slot) => self.contents.letter(id, &slot).map(Some),
+        match self.waiting.book.asked_letter(id)? {
+            Some(slot) => self.waiting.contents.letter(id, &slot).map(Some),
             None => Ok(None),
         }
     }
@@ -227,7 +169,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
     ) -> Result<PendingScan, EngineError> {
         self.check()?;
         let ready_from = match state {
-            PendingState::Ready => self.ready.resume_from(self.book.departed().prefix()).0,
+            PendingState::Ready => self.waiting.ready.resume_from(self.waiting.book.departed().prefix()).0,
             _ => 0,
         };
         self.lookup().list_pending(state, ready_from, after, limit, look_max)
@@ -240,7 +182,8 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
 
     fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError> {
         self.check()?;
-        let claimed = self.claim_pending(at, now);
+        self.now = now;
+        let claimed = self.waiting.claim(at, &mut self.marks, now);
         self.guard(claimed)
     }
 
@@ -257,7 +200,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         let mut letters = Vec::new();
         let mut answers = Vec::with_capacity(ids.len());
         for seq in ids {
-            let answer = match self.book.asked_letter(*seq)? {
+            let answer = match self.waiting.book.asked_letter(*seq)? {
                 _ if chosen.contains(seq) => ReplayAnswer::Already,
                 None => ReplayAnswer::NotFound,
                 Some(slot) => match refusal(&slot, job) {
@@ -278,7 +221,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         }
         if !letters.is_empty() {
             let ticket = self.tickets.issue();
-            self.post(Command::Replay { ticket, letters });
+            self.workers.post(Command::Replay { ticket, letters });
             self.wait_for(ticket)?;
         }
         Ok(answers)
@@ -294,8 +237,8 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         let (mut seqs, mut chosen) = (Vec::new(), HashSet::new());
         let mut changed = Vec::with_capacity(ids.len());
         for seq in ids {
-            let change =
-                !chosen.contains(seq) && self.book.asked_letter(*seq)?.is_some_and(|slot| slot.state == from);
+            let change = !chosen.contains(seq)
+                && self.waiting.book.asked_letter(*seq)?.is_some_and(|slot| slot.state == from);
             if change {
                 chosen.insert(*seq);
                 seqs.push(*seq);
@@ -304,7 +247,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         }
         if !seqs.is_empty() {
             let ticket = self.tickets.issue();
-            self.post(Command::ChangeLetters { ticket, changed: LetterChanged { state, seqs } });
+            self.workers.post(Command::ChangeLetters { ticket, changed: LetterChanged { state, seqs } });
             self.wait_for(ticket)?;
         }
         Ok(changed)
@@ -313,26 +256,22 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
     fn close(&mut self) -> Result<(), EngineError> {
         self.wait_for(self.tickets.last())?;
         // The last checkpoint makes the next start quick.
-        while self.tending.checkpointing.is_some() {
+        while self.tending.is_checkpointing() {
             self.wait_for_notes()?;
             self.absorb()?;
         }
-        self.checkpoint(true);
-        while self.tending.checkpointing.is_some() {
+        self.upkeep_of(|tending, parts| tending.checkpoint(parts, true));
+        while self.tending.is_checkpointing() {
             self.absorb()?;
-            if self.tending.checkpointing.is_some() {
+            if self.tending.is_checkpointing() {
                 self.wait_for_notes()?;
             }
         }
-        self.tell_holding();
-        self.started.clear().map_err(|error| EngineError::Storage(error.to_string()))?;
+        self.upkeep_of(Tending::tell_holding);
+        self.marks.clear().map_err(|error| EngineError::Storage(error.to_string()))?;
         self.finish();
         self.absorb()
     }
-}
-
-fn marking(error: &std::io::Error) -> EngineError {
-    EngineError::Storage(format!("marking suspects: {error}"))
 }
 
 fn reminding(error: &std::io::Error) -> EngineError {
@@ -356,45 +295,22 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         Lookup {
             options: self.options,
             tuning: self.tuning,
-            book: &self.book,
-            contents: &self.contents,
-            in_flight: &self.in_flight,
-            keys: &self.keys,
+            book: &self.waiting.book,
+            contents: &self.waiting.contents,
+            in_flight: &self.waiting.in_flight,
+            keys: &self.waiting.keys,
             doubtful_below: self.doubtful_below,
         }
     }
 
-    /// Suspects that come back unstarted wait again; those that came back from a run are cleared. They are forgotten once
-    /// that is durable.
-    fn note_suspects(&mut self, batch: &[Settlement]) -> Result<(), EngineError> {
-        if self.suspects.is_empty() {
-            return Ok(());
-        }
-        for Settlement { delivery, verdict, .. } in batch {
-            let seq = delivery.receipt.seq;
-            if !self.suspects.is_known(seq) {
-                continue;
-            }
-            if *verdict == Verdict::Release {
-                self.suspects.released(seq).map_err(|error| marking(&error))?;
-                continue;
-            }
-            if verdict.clears() {
-                self.suspects.cleared(seq).map_err(|error| marking(&error))?;
-            }
-            self.suspects_ending.push((self.tickets.upcoming(), seq));
-        }
-        Ok(())
-    }
-
     /// The message of a letter as it goes back to wait for its delivery.
     fn replayed(&self, slot: &LetterSlot, job: &ReplayJob) -> Result<Option<Stored>, EngineError> {
-        let Some(stored) = self.contents.stored_letter(slot)? else { return Ok(None) };
+        let Some(stored) = self.waiting.contents.stored_letter(slot)? else { return Ok(None) };
         let Ok(message) = redrive_core::Message::from_wire(stored.wire.clone()) else { return Ok(None) };
         let forgotten = (slot.jobs.len() + 1).saturating_sub(JOBS_MAX);
         Ok(Some(Stored {
             was: Was::Letter,
-            key: self.book.hash_of(&message),
+            key: self.waiting.book.hash_of(&message),
             due: Some(job.due.as_millis()),
             jobs: slot.jobs.iter().skip(forgotten).copied().chain([job.id]).collect(),
             meta: stored.meta.replayed(),

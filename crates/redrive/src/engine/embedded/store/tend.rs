@@ -4,122 +4,204 @@ use std::time::Duration;
 
 use redrive_core::{Message, Time};
 
-use super::store::Store;
+use super::tickets::Tickets;
+use super::waiting::Waiting;
+use super::workers::Workers;
 use crate::engine::embedded::directory::manifest::Holding;
 use crate::engine::embedded::disk::real::Disk;
-use crate::engine::embedded::index::tables::{IndexError, IndexTables, LineSlot, Reading, Space};
+use crate::engine::embedded::index::tables::{IndexError, IndexTables, LineSlot, Space};
 use crate::engine::embedded::journal::record::{FLAG_BLOCKED, Stored, Was};
 use crate::engine::embedded::maintenance::clean::Piece;
-use crate::engine::embedded::maintenance::keeper::Task;
-use crate::engine::embedded::maintenance::progress::{Checkpoint, Cleaning, Segment};
+use crate::engine::embedded::maintenance::keeper::{Census, Task};
+use crate::engine::embedded::tuning::Tuning;
 use crate::engine::embedded::write::command::{Command, Relocation};
 use crate::engine::embedded::write::writer::LETTER_LOG;
-use crate::engine::seam::{Engine as _, EngineError};
+use crate::engine::seam::{StoreOptions, Ticket};
 
 /// Changes of so many checkpoints may wait for the tables.
 const CHECKPOINTS_BEHIND_MAX: usize = 4;
 /// How often it is written down how much the store holds.
 const COUNT_EVERY: Duration = Duration::from_mins(1);
 
-impl<D: Disk, S: IndexTables> Store<D, S> {
-    pub(crate) fn tend(&mut self) -> Result<(), EngineError> {
-        if let Some((from, limit)) = self.book.wants_load() {
-            self.task(Task::Load { from, limit });
-        }
-        let grown = self.book.position().saturating_sub(self.tending.checkpoint);
-        if grown > self.tuning.checkpoint_bytes || self.book.changes() > self.tuning.checkpoint_changes {
-            self.checkpoint(false);
-        }
-        self.clean();
-        if self.now.since(self.tending.counted) >= COUNT_EVERY {
-            self.tell_holding();
-        }
-        self.wait_for_room()
-    }
+/// The parts of a store that upkeep works on.
+pub(crate) struct Parts<'a, D: Disk, S: IndexTables> {
+    pub(crate) options: &'a StoreOptions,
+    pub(crate) tuning: Tuning,
+    pub(crate) waiting: &'a mut Waiting<D, S>,
+    pub(crate) workers: &'a Workers<D, S>,
+    pub(crate) tickets: &'a mut Tickets,
+    pub(crate) now: Time,
+}
 
-    /// Changes must not pile up while the tables take none: then nothing is delivered for a while, and ingest is refused.
-    fn wait_for_room(&mut self) -> Result<(), EngineError> {
-        let most = self.tuning.checkpoint_changes.saturating_mul(CHECKPOINTS_BEHIND_MAX);
-        while self.tending.checkpointing.is_some() && self.book.changes() > most {
-            self.wait_for_notes()?;
-            self.absorb()?;
-        }
-        Ok(())
-    }
-
+impl<D: Disk, S: IndexTables> Parts<'_, D, S> {
     /// The latest time anybody has told of.
     fn latest(&self) -> Time {
-        self.now.max(Time::from_millis(self.book.latest()))
+        self.now.max(Time::from_millis(self.waiting.book.latest()))
+    }
+}
+
+/// How far checkpoints and cleaning have come.
+#[derive(Debug, Default)]
+pub(crate) struct Tending {
+    /// A checkpoint is being written.
+    checkpointing: Option<Checkpoint>,
+    /// The journal position of the last checkpoint in the tables.
+    checkpoint: u64,
+    cleaning: Cleaning,
+    /// When it was last written down how much the store holds.
+    counted: Time,
+    /// The end of the journal when cleaning was last considered.
+    considered: u64,
+    /// Told how much the store holds, now and then.
+    census: Option<Census>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Checkpoint {
+    position: u64,
+    next_seq: u64,
+    persist: bool,
+}
+
+/// The segment that is being cleaned.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    base: u64,
+    end: u64,
+    letters: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+enum Cleaning {
+    #[default]
+    Idle,
+    /// Waiting for a checkpoint that knows everything that has left the segment.
+    Preparing(Segment, u64),
+    Scanning(Segment),
+    /// Waiting until what was carried forward is durable; then the scan goes on, or the segment can go.
+    Carrying(Segment, Ticket, Option<u64>),
+    /// Waiting for a persisted checkpoint behind everything that was carried forward.
+    Persisting(Segment, u64),
+    /// Waiting until the writer has removed it. Until then it is still the oldest, and would be cleaned once more while
+    /// its file goes away.
+    Dropping(Segment),
+}
+
+impl Tending {
+    /// The tables reflect the journal up to `checkpoint`.
+    pub(crate) fn after(checkpoint: u64) -> Self {
+        Self { checkpoint, ..Self::default() }
+    }
+
+    /// From now on, somebody writes down how much the store holds.
+    pub(crate) fn tell_holdings(&mut self, census: Census) {
+        self.census = Some(census);
+    }
+
+    /// Whether a checkpoint is being written.
+    pub(crate) fn is_checkpointing(&self) -> bool {
+        self.checkpointing.is_some()
+    }
+
+    /// Whether changes pile up because the tables take none.
+    pub(crate) fn is_behind<D: Disk, S: IndexTables>(&self, parts: &Parts<'_, D, S>) -> bool {
+        let most = parts.tuning.checkpoint_changes.saturating_mul(CHECKPOINTS_BEHIND_MAX);
+        self.is_checkpointing() && parts.waiting.book.changes() > most
+    }
+
+    pub(crate) fn tend<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>) {
+        if let Some((from, limit)) = parts.waiting.book.wants_load() {
+            parts.workers.task(Task::Load { from, limit });
+        }
+        let grown = parts.waiting.book.position().saturating_sub(self.checkpoint);
+        if grown > parts.tuning.checkpoint_bytes
+            || parts.waiting.book.changes() > parts.tuning.checkpoint_changes
+        {
+            self.checkpoint(parts, false);
+        }
+        self.clean(parts);
+        if parts.now.since(self.counted) >= COUNT_EVERY {
+            self.tell_holding(parts);
+        }
     }
 
     /// Has it written down how much the store holds.
-    pub(crate) fn tell_holding(&mut self) {
-        self.tending.counted = self.now;
+    pub(crate) fn tell_holding<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>) {
+        self.counted = parts.now;
         if let Some(census) = self.census.clone() {
-            let holding = Holding::of(&self.counts(), self.now);
-            self.task(Task::Tell(census, holding));
+            let holding = Holding::of(&parts.waiting.counts(), parts.now);
+            parts.workers.task(Task::Tell(census, holding));
         }
     }
 
     /// Starts a checkpoint unless one is under way.
-    pub(crate) fn checkpoint(&mut self, persist: bool) {
-        if self.tending.checkpointing.is_some() {
+    pub(crate) fn checkpoint<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>, persist: bool) {
+        if self.checkpointing.is_some() {
             return;
         }
-        let ready = self.ready.resume_from(self.book.departed().prefix());
-        let checkpoint =
-            Checkpoint { position: self.book.position(), next_seq: self.book.next_seq(), persist };
-        self.tending.checkpointing = Some(checkpoint);
-        let frozen = self.book.freeze(ready);
-        if let Some(window) = self.options.dedup {
-            self.book
+        let ready = parts.waiting.ready.resume_from(parts.waiting.book.departed().prefix());
+        let checkpoint = Checkpoint {
+            position: parts.waiting.book.position(),
+            next_seq: parts.waiting.book.next_seq(),
+            persist,
+        };
+        self.checkpointing = Some(checkpoint);
+        let frozen = parts.waiting.book.freeze(ready);
+        if let Some(window) = parts.options.dedup {
+            parts
+                .waiting
+                .book
                 .tables()
-                .forget_ids_before(self.latest().as_millis().saturating_sub(window.as_millis() as u64));
+                .forget_ids_before(parts.latest().as_millis().saturating_sub(window.as_millis() as u64));
         }
-        self.task(Task::Apply { frozen, persist });
+        parts.workers.task(Task::Apply { frozen, persist });
     }
 
-    pub(crate) fn applied(&mut self) {
-        let Some(checkpoint) = self.tending.checkpointing.take() else { return };
-        self.tending.checkpoint = checkpoint.position;
-        let frozen = self.book.thaw();
-        self.task(Task::Forget(frozen));
-        self.upkeep.post((), 0);
-        if self.options.dedup.is_some() {
-            self.post(Command::ForgetIds { below: checkpoint.next_seq });
+    pub(crate) fn applied<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>) {
+        let Some(checkpoint) = self.checkpointing.take() else { return };
+        self.checkpoint = checkpoint.position;
+        let frozen = parts.waiting.book.thaw();
+        parts.workers.task(Task::Forget(frozen));
+        parts.workers.call_for_upkeep();
+        if parts.options.dedup.is_some() {
+            parts.workers.post(Command::ForgetIds { below: checkpoint.next_seq });
         }
-        match self.tending.cleaning {
+        match self.cleaning {
             Cleaning::Preparing(segment, after) if checkpoint.position >= after => {
-                self.scan(segment, segment.base);
+                self.scan(parts, segment, segment.base);
             }
             Cleaning::Persisting(segment, after) if checkpoint.persist && checkpoint.position >= after => {
                 let (journal, letters) =
                     if segment.letters { (None, Some(segment.end)) } else { (Some(segment.end), None) };
-                self.post(Command::Drop { journal, letters });
-                self.tending.cleaning = Cleaning::Dropping(segment);
+                parts.workers.post(Command::Drop { journal, letters });
+                self.cleaning = Cleaning::Dropping(segment);
             }
             _ => {}
         }
     }
 
-    fn clean(&mut self) {
-        if self.book.tables().is_broken() {
+    fn clean<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>) {
+        if parts.waiting.book.tables().is_broken() {
             // Whoever builds them anew needs all segments.
             return;
         }
-        match self.tending.cleaning {
-            Cleaning::Idle => self.consider(),
-            Cleaning::Preparing(..) => self.checkpoint(false),
-            Cleaning::Persisting(..) => self.checkpoint(true),
-            Cleaning::Carrying(segment, ticket, next) if self.tickets.is_durable(ticket) => match next {
-                Some(next) => self.scan(segment, next),
-                None => self.tending.cleaning = Cleaning::Persisting(segment, self.book.position()),
+        match self.cleaning {
+            Cleaning::Idle => self.consider(parts),
+            Cleaning::Preparing(..) => self.checkpoint(parts, false),
+            Cleaning::Persisting(..) => self.checkpoint(parts, true),
+            Cleaning::Carrying(segment, ticket, next) if parts.tickets.is_durable(ticket) => match next {
+                Some(next) => self.scan(parts, segment, next),
+                None => self.cleaning = Cleaning::Persisting(segment, parts.waiting.book.position()),
             },
             Cleaning::Dropping(segment) => {
-                let log = if segment.letters { self.contents.letter_log() } else { self.contents.journal() };
+                let log = if segment.letters {
+                    parts.waiting.contents.letter_log()
+                } else {
+                    parts.waiting.contents.journal()
+                };
                 if log.start() >= segment.end {
-                    self.tending.cleaning = Cleaning::Idle;
-                    self.tending.considered = 0;
+                    self.cleaning = Cleaning::Idle;
+                    self.considered = 0;
                 }
             }
             Cleaning::Scanning(_) | Cleaning::Carrying(..) => {}
@@ -127,132 +209,105 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     }
 
     /// Looks whether a segment is worth cleaning, once per quarter segment of growth.
-    fn consider(&mut self) {
-        if self.book.position() < self.tending.considered + self.tuning.segment_bytes / 4 {
+    fn consider<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>) {
+        if parts.waiting.book.position() < self.considered + parts.tuning.segment_bytes / 4 {
             return;
         }
-        self.tending.considered = self.book.position();
-        if let Some(segment) = self.journal_candidate().or_else(|| self.letter_candidate()) {
-            self.tending.cleaning = match segment {
-                (segment, true) => Cleaning::Preparing(segment, self.book.position()),
-                (segment, false) => Cleaning::Persisting(segment, self.book.position()),
+        self.considered = parts.waiting.book.position();
+        if let Some(segment) = journal_candidate(parts).or_else(|| letter_candidate(parts)) {
+            self.cleaning = match segment {
+                (segment, true) => Cleaning::Preparing(segment, parts.waiting.book.position()),
+                (segment, false) => Cleaning::Persisting(segment, parts.waiting.book.position()),
             };
         }
     }
 
-    /// The oldest segment of the journal, if everything in it has left the ready state and it is worth it; with
-    /// whether it must be scanned.
-    fn journal_candidate(&mut self) -> Option<(Segment, bool)> {
-        let segments = self.contents.journal().segments();
-        let (base, end) = (segments.first()?.0, segments.get(1)?.0);
-        let ready_from = self.ready.resume_from(self.book.departed().prefix()).0;
-        if end > ready_from || end > self.book.position() {
-            return None;
-        }
-        let total = self.book.position() - base;
-        // Ids are carried forward until they expire, and take about as much there as in their table. Without them a
-        // journal that holds little else would be rewritten over and over.
-        let live = self.book.live().bytes_in(0..LETTER_LOG) + self.book.tables().bytes_of(Space::Ids);
-        let dead_as_a_whole = !self.book.live().any_in(base..end) && !self.says_something_of_letters();
-        let needs_scan = !dead_as_a_whole || self.options.dedup.is_some();
-        let worth_it =
-            total > self.tuning.clean_above_bytes && total > 2 * live + 2 * self.tuning.segment_bytes;
-        (worth_it || !needs_scan).then_some((Segment { base, end, letters: false }, needs_scan))
-    }
-
-    /// Whether a segment without live frames may still hold state frames of letters in the letter log.
-    fn says_something_of_letters(&self) -> bool {
-        self.book.live().any_in(LETTER_LOG..u64::MAX) || self.contents.letter_log().segments().len() > 1
-    }
-
-    /// The oldest segment of the letter log, if more than half of the log is dead.
-    fn letter_candidate(&mut self) -> Option<(Segment, bool)> {
-        let segments = self.contents.letter_log().segments();
-        let (base, end) = (segments.first()?.0, segments.get(1)?.0);
-        let total: u64 = segments.iter().map(|(_, len)| len).sum();
-        let live = self.book.live().bytes_in(LETTER_LOG..u64::MAX);
-        (total > 2 * live + self.tuning.segment_bytes).then_some((Segment { base, end, letters: true }, true))
-    }
-
-    fn scan(&mut self, segment: Segment, from: u64) {
-        self.tending.cleaning = Cleaning::Scanning(segment);
-        let piece = Piece { from, to: segment.end, letters: segment.letters, now: self.latest() };
-        self.task(Task::Scan(piece));
+    fn scan<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>, segment: Segment, from: u64) {
+        self.cleaning = Cleaning::Scanning(segment);
+        let piece = Piece { from, to: segment.end, letters: segment.letters, now: parts.latest() };
+        parts.workers.task(Task::Scan(piece));
     }
 
     /// The cleaner has read a piece: carry forward what is left of it.
-    pub(crate) fn scanned(
+    pub(crate) fn scanned<D: Disk, S: IndexTables>(
         &mut self,
+        parts: &mut Parts<'_, D, S>,
         mut relocation: Relocation,
         next: Option<u64>,
     ) -> Result<(), IndexError> {
-        let Cleaning::Scanning(segment) = self.tending.cleaning else { return Ok(()) };
+        let Cleaning::Scanning(segment) = self.cleaning else { return Ok(()) };
         let mut moves = Vec::with_capacity(relocation.moves.len());
         for (_, seq, stored) in relocation.moves {
-            moves.extend(self.still_waits(seq, stored)?);
+            moves.extend(still_waits(parts.waiting, seq, stored)?);
         }
         relocation.moves = moves;
-        let ticket = self.tickets.issue();
-        self.post(Command::Relocate { ticket, relocation });
-        self.tending.cleaning = Cleaning::Carrying(segment, ticket, next);
+        let ticket = parts.tickets.issue();
+        parts.workers.post(Command::Relocate { ticket, relocation });
+        self.cleaning = Cleaning::Carrying(segment, ticket, next);
         Ok(())
-    }
-
-    /// What the cleaner read in the tables may be over by now, or on its way to be: then it is not carried forward, or
-    /// an index that is built anew would bring it back. What only changed the place where it waits is carried there.
-    fn still_waits(&self, seq: u64, stored: Stored) -> Result<Option<(u8, u64, Stored)>, IndexError> {
-        if self.in_flight.get(seq).is_some_and(|held| held.goes.is_some()) {
-            return Ok(None);
-        }
-        let due = stored.due.unwrap_or(0);
-        if let Some(passed) = self.keys.passed(seq)
-            && passed.was == (Was::Waiting { due })
-        {
-            return Ok(Some((FLAG_BLOCKED, seq, Stored { key: Some(passed.key), ..stored })));
-        }
-        let from = stored.moved_from;
-        let delayed = self.book.delay().get(&(due, seq), &self.book.table(Space::Delay))?;
-        if delayed.is_some_and(|pointer| pointer.at == from) {
-            return Ok(Some((0, seq, stored)));
-        }
-        let Ok(message) = Message::from_wire(stored.wire.clone()) else { return Ok(None) };
-        let Some(hash) = self.book.hash_of(&message) else { return Ok(None) };
-        let slot = self.book.lines().get(&(hash, seq), &self.book.table(Space::Lines))?;
-        let here = matches!(slot, Some(LineSlot::Blocked(pointer)) if pointer.at == from);
-        Ok(here.then(|| (FLAG_BLOCKED, seq, Stored { key: Some(hash), ..stored })))
     }
 }
 
-impl<D: Disk, S: IndexTables> Store<D, S> {
-    /// The whole of the index as text, for comparing a running one with one that was built anew.
-    pub fn dump_index(&self) -> Result<Vec<String>, IndexError> {
-        let book = &self.book;
-        let (prefix, runs) = (book.departed().prefix(), book.departed().runs());
-        let letters = book.letters().counts();
-        let mut lines = vec![
-            format!("next {} prefix {prefix} runs {runs:?}", book.next_seq()),
-            format!("waiting {} held {} blocked {}", book.delay().len(), book.held(), book.blocked()),
-            format!(
-                "letters open {} replaying {} succeeded {} discarded {}",
-                letters.open, letters.replaying, letters.succeeded, letters.discarded
-            ),
-            format!("live {:?}", book.live()),
-        ];
-        let all = usize::MAX / 4;
-        lines.extend(
-            book.delay().dump(&book.table(Space::Delay))?.iter().map(|entry| format!("delay {entry:?}")),
-        );
-        let slots = book.lines().range(&(0, 0), all, &book.table(Space::Lines))?;
-        lines.extend(slots.iter().map(|entry| format!("line {entry:?}")));
-        let reading = Reading::patiently(&**book.tables());
-        let doors = book.letters().blocking_from((0, 0), all, reading)?;
-        lines.extend(doors.iter().map(|entry| format!("door {entry:?}")));
-        let letters = book.letters().range(0, all, reading)?;
-        lines.extend(letters.iter().map(|entry| format!("letter {entry:?}")));
-        let ids = book.letters().all_ids(all, reading)?;
-        lines.extend(ids.iter().map(|entry| format!("letter id {entry:?}")));
-        let places = book.places().range(&0, all, &book.table(Space::Places))?;
-        lines.extend(places.iter().map(|entry| format!("place {entry:?}")));
-        Ok(lines)
+/// The oldest segment of the journal, if everything in it has left the ready state and it is worth it; with
+/// whether it must be scanned.
+fn journal_candidate<D: Disk, S: IndexTables>(parts: &mut Parts<'_, D, S>) -> Option<(Segment, bool)> {
+    let segments = parts.waiting.contents.journal().segments();
+    let (base, end) = (segments.first()?.0, segments.get(1)?.0);
+    let ready_from = parts.waiting.ready.resume_from(parts.waiting.book.departed().prefix()).0;
+    if end > ready_from || end > parts.waiting.book.position() {
+        return None;
     }
+    let total = parts.waiting.book.position() - base;
+    // Ids are carried forward until they expire, and take about as much there as in their table. Without them a
+    // journal that holds little else would be rewritten over and over.
+    let live =
+        parts.waiting.book.live().bytes_in(0..LETTER_LOG) + parts.waiting.book.tables().bytes_of(Space::Ids);
+    let dead_as_a_whole =
+        !parts.waiting.book.live().any_in(base..end) && !says_something_of_letters(parts.waiting);
+    let needs_scan = !dead_as_a_whole || parts.options.dedup.is_some();
+    let worth_it =
+        total > parts.tuning.clean_above_bytes && total > 2 * live + 2 * parts.tuning.segment_bytes;
+    (worth_it || !needs_scan).then_some((Segment { base, end, letters: false }, needs_scan))
+}
+
+/// Whether a segment without live frames may still hold state frames of letters in the letter log.
+fn says_something_of_letters<D: Disk, S: IndexTables>(waiting: &Waiting<D, S>) -> bool {
+    waiting.book.live().any_in(LETTER_LOG..u64::MAX) || waiting.contents.letter_log().segments().len() > 1
+}
+
+/// The oldest segment of the letter log, if more than half of the log is dead.
+fn letter_candidate<D: Disk, S: IndexTables>(parts: &Parts<'_, D, S>) -> Option<(Segment, bool)> {
+    let segments = parts.waiting.contents.letter_log().segments();
+    let (base, end) = (segments.first()?.0, segments.get(1)?.0);
+    let total: u64 = segments.iter().map(|(_, len)| len).sum();
+    let live = parts.waiting.book.live().bytes_in(LETTER_LOG..u64::MAX);
+    (total > 2 * live + parts.tuning.segment_bytes).then_some((Segment { base, end, letters: true }, true))
+}
+
+/// What the cleaner read in the tables may be over by now, or on its way to be: then it is not carried forward, or
+/// an index that is built anew would bring it back. What only changed the place where it waits is carried there.
+fn still_waits<D: Disk, S: IndexTables>(
+    waiting: &Waiting<D, S>,
+    seq: u64,
+    stored: Stored,
+) -> Result<Option<(u8, u64, Stored)>, IndexError> {
+    if waiting.in_flight.get(seq).is_some_and(|held| held.goes.is_some()) {
+        return Ok(None);
+    }
+    let due = stored.due.unwrap_or(0);
+    if let Some(passed) = waiting.keys.passed(seq)
+        && passed.was == (Was::Waiting { due })
+    {
+        return Ok(Some((FLAG_BLOCKED, seq, Stored { key: Some(passed.key), ..stored })));
+    }
+    let from = stored.moved_from;
+    let delayed = waiting.book.delay().get(&(due, seq), &waiting.book.table(Space::Delay))?;
+    if delayed.is_some_and(|pointer| pointer.at == from) {
+        return Ok(Some((0, seq, stored)));
+    }
+    let Ok(message) = Message::from_wire(stored.wire.clone()) else { return Ok(None) };
+    let Some(hash) = waiting.book.hash_of(&message) else { return Ok(None) };
+    let slot = waiting.book.lines().get(&(hash, seq), &waiting.book.table(Space::Lines))?;
+    let here = matches!(slot, Some(LineSlot::Blocked(pointer)) if pointer.at == from);
+    Ok(here.then(|| (FLAG_BLOCKED, seq, Stored { key: Some(hash), ..stored })))
 }

@@ -1,0 +1,116 @@
+//! What the configuration knows of a sink: its name, its tables, how they are read, and what was read.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive::Sink;
+use redrive::subscriptions::{Purge, Subscriptions};
+use redrive_sinks::{Secret, SinkFault};
+
+use super::super::alert::AlertTarget;
+use super::super::keys::TableKeys;
+use super::super::reader::{Reader, Section};
+
+/// One kind of sink as the configuration knows it.
+#[derive(Clone, Copy)]
+pub struct SinkKind {
+    /// The word in `[pipeline.sink.NAME]`.
+    pub name: &'static str,
+    /// Its table and those below it, with every key.
+    pub tables: &'static [TableKeys],
+    /// Tables below it whose keys are the user's own.
+    pub open_tables: &'static [&'static str],
+    pub(in super::super) read: fn(&mut Reader, &Section<'_>) -> SinkRead,
+}
+
+impl fmt::Debug for SinkKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SinkKind").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What was read of a sink's table.
+pub(in super::super) struct SinkRead {
+    pub(in super::super) settings: Arc<dyn SinkSettings>,
+    /// Whether it says where messages go. If it does not, a place-holder does, so that the rest can be checked in the
+    /// same run.
+    pub(in super::super) is_complete: bool,
+}
+
+/// The settings of one sink. Plain data until [`Self::build`].
+pub trait SinkSettings: Any + fmt::Debug + Send + Sync {
+    /// All that is wrong and that the text alone does not show. Reads the files that are named, and connects to nothing.
+    /// `timeout` is the pipeline's, where it is known.
+    fn check(&self, timeout: Option<Duration>) -> Vec<SinkFault>;
+
+    /// The sink, ready to be called.
+    fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>>;
+
+    /// What it says about its table of subscriptions, if it has one.
+    fn subscriptions(&self) -> Option<SubscriptionSettings<'_>> {
+        None
+    }
+
+    /// Every value that holds, as TOML, without secrets.
+    fn values(&self) -> Vec<(&'static str, String)>;
+
+    /// Whom `redrive check` can ask whether anybody is there.
+    fn reachable_at(&self) -> ReachableAt<'_>;
+}
+
+/// What a sink gets from the pipeline that it belongs to.
+#[derive(Clone, Debug)]
+pub struct SinkParts {
+    /// The time limit of an attempt.
+    pub timeout: Duration,
+    /// The key of endpoint hashes where the settings name none.
+    pub hash_key: Option<Secret>,
+    /// The table of a sink with [`SinkSettings::subscriptions`].
+    pub subscriptions: Option<Subscriptions>,
+}
+
+/// What the settings of a sink say about its table of subscriptions.
+#[derive(Clone, Copy, Debug)]
+pub struct SubscriptionSettings<'a> {
+    pub purge: Purge,
+    /// Whether they name the key of the hashes in it.
+    pub has_hash_key: bool,
+    /// Who is told of purges.
+    pub on_purged: Option<&'a AlertTarget>,
+}
+
+/// Whom to ask whether anybody is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReachableAt<'a> {
+    Url(&'a str),
+    /// Nobody can be asked; why.
+    Nobody(&'static str),
+}
+
+/// The sink of a pipeline.
+#[derive(Clone)]
+pub struct SinkConfig {
+    pub kind: &'static str,
+    pub settings: Arc<dyn SinkSettings>,
+}
+
+impl SinkConfig {
+    /// The settings as those of one kind of sink.
+    pub fn settings_of<T: SinkSettings>(&self) -> Option<&T> {
+        let settings: &dyn Any = &*self.settings;
+        settings.downcast_ref()
+    }
+
+    /// The header of its table.
+    pub fn header(&self) -> String {
+        format!("[pipeline.sink.{}]", self.kind)
+    }
+}
+
+impl fmt::Debug for SinkConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
+    }
+}

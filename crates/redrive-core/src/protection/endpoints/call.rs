@@ -1,0 +1,74 @@
+//! Where a message goes, what it asks before it goes, and how its call ended.
+
+use std::time::Duration;
+
+use crate::{Random, Time};
+
+/// What a sink says about where a message goes: numbers that mean something only to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// Scheme, host and port.
+    pub origin: u64,
+    /// The whole address.
+    pub endpoint: u64,
+}
+
+/// Whether a message may go to its endpoint now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    Go,
+    /// As many as may run there do.
+    Full,
+    /// Not before then: it is failing, has asked for patience, or was called as often as it may be.
+    NotBefore(Time),
+}
+
+/// What matters of the message that wants to go.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    /// Whether it was put off before.
+    pub waited: bool,
+    /// It will not be sent after that.
+    pub latest: Time,
+    pub random: Random,
+}
+
+/// How a call to an endpoint ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndpointCall {
+    /// Whether it counts for the endpoint's breaker.
+    pub counts: bool,
+    /// `None` where it says nothing about the endpoint.
+    pub is_good: Option<bool>,
+    /// What it asked for.
+    pub retry_after: Option<Duration>,
+    /// On whose behalf it counts for the origin; see [`voice`]. `None`: it says nothing about the origin.
+    pub voice: Option<u64>,
+}
+
+/// On whose behalf a call counts for its origin.
+///
+/// Several customers may have endpoints at one origin (an automation service, a shared gateway), and what one of them
+/// does must not stop deliveries to the others. So failures are counted per tenant: a tenant has one voice, however many
+/// of its endpoints fail. An origin that cannot be reached at all is nobody's doing, so there each endpoint has a voice.
+/// An answered failure of a message without a tenant has none: it may come from the same customer as all the others.
+pub fn voice(to: Endpoint, tenant: Option<u64>, how: Contact) -> Option<u64> {
+    match how {
+        Contact::NotMade => None,
+        Contact::Unreachable => Some(to.endpoint),
+        Contact::Served => Some(tenant.unwrap_or(to.endpoint)),
+        Contact::Failed => tenant,
+    }
+}
+
+/// How far a call came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contact {
+    /// It failed before the endpoint had a part in it, as at our own proxy: that says nothing about the endpoint.
+    NotMade,
+    /// No connection was made: refused, no such name, a broken handshake.
+    Unreachable,
+    /// The request was sent, and failed.
+    Failed,
+    Served,
+}

@@ -1,0 +1,22 @@
+//! The endpoints of a sink that has one per message: which of them fails, asks for patience, is busy, or was called as
+//! often as it may be.
+//!
+//! One customer's endpoint that is down must not stop everybody, so its messages are deferred and no gate closes. There
+//! may be millions of endpoints: only those that have failed are remembered, and of these the latest.
+//!
+//! - `call`: where a message goes, what it asks, how its call ended; `voices`: who counts for an origin
+//! - `troubled`: breaker and Retry-After of each endpoint or origin that failed; `cooldown`: what of it survives a restart
+//! - `limits`: the whole, with concurrency and rate; `waits`: which endpoints wait, and why
+
+mod call;
+mod cooldown;
+mod limits;
+mod troubled;
+mod voices;
+mod waits;
+
+pub use call::{Asking, Contact, Endpoint, EndpointCall, Passage, voice};
+pub use cooldown::{Cooldown, KEPT_MAX};
+pub use limits::Endpoints;
+pub use troubled::REMEMBERED_MAX;
+pub use waits::{EndpointWait, Unit, WaitList, WaitReason};

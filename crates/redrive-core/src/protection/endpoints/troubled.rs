@@ -1,0 +1,262 @@
+//! The endpoints, or the origins, that have failed: each with a breaker, and the Retry-After it asked for.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use super::call::EndpointCall;
+use super::cooldown::Cooldown;
+use super::voices::Voices;
+use super::waits::{EndpointWait, Unit, WaitReason};
+use crate::Time;
+use crate::protection::breaker::BreakerSettings;
+use crate::protection::window::Sum;
+
+/// Endpoints that are remembered; beyond it the one that failed longest ago is forgotten.
+pub const REMEMBERED_MAX: usize = 100_000;
+/// How long others wait while a probe is in flight.
+const PROBE_WAIT: Duration = Duration::from_secs(1);
+
+/// By when they were touched last.
+#[derive(Clone, Debug)]
+pub(super) struct Troubled {
+    unit: Unit,
+    known: HashMap<u64, Trouble>,
+    touched: VecDeque<(u64, u64)>,
+    touches: u64,
+    /// Grows whenever a cooldown begins, changes or ends.
+    changes: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Trouble {
+    began: Time,
+    calls: u32,
+    failed: u32,
+    /// For an origin, instead of calls: who was heard in the window.
+    voices: Voices,
+    open_until: Option<Time>,
+    probing: bool,
+    rounds: u32,
+    not_before: Time,
+    /// Last answer since it first failed.
+    answered: Option<Time>,
+    touch: u64,
+}
+
+impl Troubled {
+    pub(super) fn new(unit: Unit) -> Self {
+        Self { unit, known: HashMap::new(), touched: VecDeque::new(), touches: 0, changes: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// How many may not be called now. Looks at all.
+    pub(super) fn waiting(&self, now: Time) -> usize {
+        self.known.values().filter(|one| one.not_before(now).is_some()).count()
+    }
+
+    /// Which may not be called now, and why. Looks at all.
+    pub(super) fn waits(&self, now: Time) -> impl Iterator<Item = EndpointWait> {
+        self.known.iter().filter_map(move |(number, trouble)| {
+            let until = trouble.not_before(now)?;
+            let asked = trouble.not_before > now && trouble.not_before == until;
+            let (why, rounds) =
+                if asked { (WaitReason::RetryAfter, 0) } else { (WaitReason::Breaker, trouble.rounds) };
+            let (unit, number) = (self.unit, *number);
+            Some(EndpointWait { unit, number, why, until: Some(until), rounds, queued: 0 })
+        })
+    }
+
+    pub(super) fn not_before(&self, key: u64, now: Time) -> Option<Time> {
+        self.known.get(&key)?.not_before(now)
+    }
+
+    /// How long the breaker is still open; zero while a probe may go.
+    pub(super) fn open_for(&self, key: u64, now: Time) -> Option<Duration> {
+        self.known.get(&key)?.open_until.map(|until| until.since(now))
+    }
+
+    pub(super) fn answered(&self, key: u64) -> Option<Time> {
+        self.known.get(&key)?.answered
+    }
+
+    /// Ends every cooldown: a probe may go at once. How many that are.
+    pub(super) fn probe_now(&mut self, now: Time) -> usize {
+        let mut asked = 0;
+        for trouble in self.known.values_mut().filter(|trouble| trouble.not_before(now).is_some()) {
+            trouble.open_until = trouble.open_until.map(|until| until.min(now));
+            trouble.not_before = trouble.not_before.min(now);
+            asked += 1;
+        }
+        self.changes += asked as u64;
+        asked
+    }
+
+    /// Ends every wait for a Retry-After.
+    pub(super) fn lift_waits(&mut self) {
+        self.known.values_mut().for_each(|trouble| trouble.not_before = Time::ZERO);
+        self.changes += 1;
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+        self.touched.clear();
+        self.changes += 1;
+    }
+
+    /// The latest cooldowns, for the next process.
+    pub(super) fn cooldowns(&self, now: Time) -> impl Iterator<Item = Cooldown> {
+        self.touched.iter().rev().filter_map(move |(number, touch)| {
+            let trouble = self.known.get(number).filter(|trouble| trouble.touch == *touch)?;
+            let not_before = if trouble.not_before > now { trouble.not_before } else { Time::ZERO };
+            let Trouble { open_until, rounds, .. } = *trouble;
+            let (unit, number) = (self.unit, *number);
+            let is_cooling = open_until.is_some() || not_before > Time::ZERO;
+            is_cooling.then_some(Cooldown { unit, number, open_until, rounds, not_before })
+        })
+    }
+
+    /// An earlier process left this.
+    pub(super) fn resume(&mut self, left: &Cooldown) {
+        let trouble = self.touch(left.number, Time::ZERO);
+        (trouble.open_until, trouble.rounds) = (left.open_until, left.rounds);
+        trouble.not_before = left.not_before;
+    }
+
+    /// It asked for patience.
+    pub(super) fn asked_to_wait(&mut self, key: u64, wait: Duration, now: Time) {
+        let trouble = self.touch(key, now);
+        trouble.not_before = trouble.not_before.max(now.plus(wait));
+        self.changes += 1;
+    }
+
+    pub(super) fn started(&mut self, key: u64) {
+        if let Some(trouble) = self.known.get_mut(&key) {
+            trouble.probing = trouble.open_until.is_some();
+        }
+    }
+
+    pub(super) fn ended(&mut self, key: u64, call: EndpointCall, settings: &BreakerSettings, now: Time) {
+        let is_known = self.known.contains_key(&key);
+        if !settings.enabled || (!is_known && call.is_good != Some(false)) {
+            return;
+        }
+        let unit = self.unit;
+        let trouble = self.touch(key, now);
+        if call.is_good == Some(true) {
+            trouble.answered = Some(now);
+        }
+        if trouble.open_until.is_some() {
+            // An origin that answers is back, whatever the answer is worth to one customer.
+            let answers = unit == Unit::Origin && call.voice.is_none();
+            let is_good = call.is_good.map(|is_good| is_good || answers);
+            trouble.probe_ended(is_good, settings, now);
+            if trouble.open_until.is_none() && trouble.not_before <= now {
+                self.known.remove(&key);
+            }
+            self.changes += 1;
+            return;
+        }
+        let Some(is_good) = call.is_good.filter(|_| call.counts) else { return };
+        if trouble.count(unit, call, is_good, settings, now) && !is_good {
+            trouble.open_until = Some(now.plus(settings.cooldown_of(0)));
+            trouble.rounds = 0;
+            self.changes += 1;
+        }
+    }
+
+    /// What is known of one that is in trouble, which it is from now on.
+    fn touch(&mut self, key: u64, now: Time) -> &mut Trouble {
+        self.touches += 1;
+        let touch = self.touches;
+        self.touched.push_back((key, touch));
+        if self.touched.len() > 2 * REMEMBERED_MAX {
+            let known = &self.known;
+            self.touched.retain(|(key, touch)| known.get(key).is_some_and(|trouble| trouble.touch == *touch));
+        }
+        while self.known.len() >= REMEMBERED_MAX && !self.known.contains_key(&key) {
+            let Some((oldest, touch)) = self.touched.pop_front() else { break };
+            if self.known.get(&oldest).is_some_and(|trouble| trouble.touch == touch) {
+                self.known.remove(&oldest);
+            }
+        }
+        let trouble = self.known.entry(key).or_insert_with(|| Trouble { began: now, ..Trouble::default() });
+        trouble.touch = touch;
+        trouble
+    }
+}
+
+impl Trouble {
+    fn not_before(&self, now: Time) -> Option<Time> {
+        let closed = match self.open_until {
+            // A probe is in flight.
+            Some(_) if self.probing => Some(now.plus(PROBE_WAIT)),
+            Some(until) if now < until => Some(until),
+            _ => None,
+        };
+        closed.into_iter().chain((now < self.not_before).then_some(self.not_before)).max()
+    }
+
+    /// Counts a call. Whether enough failed: for an endpoint of its calls, for an origin of those who were heard.
+    fn count(
+        &mut self,
+        unit: Unit,
+        call: EndpointCall,
+        is_good: bool,
+        settings: &BreakerSettings,
+        now: Time,
+    ) -> bool {
+        let limit = &settings.fast;
+        if now.since(self.began) >= limit.window || now < self.began {
+            (self.began, self.calls, self.failed) = (now, 0, 0);
+            self.voices = Voices::default();
+        }
+        match unit {
+            Unit::Endpoint => {
+                self.calls = self.calls.saturating_add(1);
+                self.failed = self.failed.saturating_add(u32::from(!is_good));
+                let sum = Sum { calls: self.calls, failed: self.failed };
+                sum.calls >= limit.min && sum.reaches(limit.failures)
+            }
+            Unit::Origin => call.voice.is_some_and(|voice| {
+                self.voices.hear(voice, is_good, limit.min);
+                self.voices.reach(limit)
+            }),
+        }
+    }
+
+    /// A call ended while it was closed: the probe, or one that was in flight before.
+    fn probe_ended(&mut self, is_good: Option<bool>, settings: &BreakerSettings, now: Time) {
+        if !self.probing {
+            return;
+        }
+        self.probing = false;
+        match is_good {
+            None => {}
+            // One good answer is enough: the limit per endpoint keeps the rest from running it over.
+            Some(true) => self.open_until = None,
+            Some(false) => {
+                self.rounds = self.rounds.saturating_add(1);
+                self.open_until = Some(now.plus(settings.cooldown_of(self.rounds)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Troubled {
+    pub(super) fn touched_len(&self) -> usize {
+        self.touched.len()
+    }
+
+    pub(super) fn voices_of(&self, key: u64) -> &Voices {
+        &self.known[&key].voices
+    }
+}

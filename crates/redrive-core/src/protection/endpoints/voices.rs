@@ -1,0 +1,41 @@
+//! Who was heard about an origin, each once: a share of customers and not of calls.
+
+use crate::protection::breaker::FastWindow;
+use crate::protection::window::Sum;
+
+/// An origin that has served so many in the window is not down, whoever else fails.
+pub(super) const SERVED_MAX: usize = 64;
+
+/// Who was heard about an origin, each once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Voices {
+    /// At most the number that is needed.
+    pub(super) failed: Vec<u64>,
+    /// At most [`SERVED_MAX`].
+    pub(super) served: Vec<u64>,
+}
+
+impl Voices {
+    /// One success is enough: whoever was served can reach the origin.
+    pub(super) fn hear(&mut self, voice: u64, is_good: bool, failed_max: u32) {
+        if self.served.contains(&voice) {
+            return;
+        }
+        if is_good {
+            self.failed.retain(|failed| *failed != voice);
+            if self.served.len() < SERVED_MAX {
+                self.served.push(voice);
+            }
+        } else if !self.failed.contains(&voice) && self.failed.len() < failed_max as usize {
+            self.failed.push(voice);
+        }
+    }
+
+    /// Whether enough of them failed, and a large enough share.
+    pub(super) fn reach(&self, limit: &FastWindow) -> bool {
+        let count = |all: &[u64]| u32::try_from(all.len()).unwrap_or(u32::MAX);
+        let (failed, served) = (count(&self.failed), count(&self.served));
+        let share = Sum { calls: failed + served, failed };
+        self.served.len() < SERVED_MAX && failed >= limit.min && share.reaches(limit.failures)
+    }
+}

@@ -1,0 +1,15 @@
+//! Why a request got no answer, and whether it may have been processed.
+
+use crate::webhook::Trouble;
+
+/// Why a request got no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// There was no connection to send it on.
+    Unsent(Trouble, String),
+    /// The server says that it did not look at it: GOAWAY with a lower last stream, or REFUSED_STREAM. It can be sent
+    /// again at once, on another connection.
+    Unprocessed(&'static str),
+    /// The connection or the stream broke after it was sent. It may have had its effect.
+    Broken(&'static str),
+}

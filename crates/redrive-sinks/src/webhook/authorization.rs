@@ -1,0 +1,41 @@
+//! The header `authorization` of one attempt, and the files that its secrets come from.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::header::HeaderValue;
+
+use super::signing::watched::Watched;
+use crate::fault::SinkFault;
+use crate::secret::Secret;
+
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
+/// The header of one attempt.
+#[derive(Clone, Debug)]
+pub(super) struct Authorization {
+    pub(super) value: HeaderValue,
+    /// Which token it holds, so that a refused one is not asked for again.
+    pub(super) generation: u64,
+}
+
+/// A file with a secret of one line.
+pub(super) fn open(key: &str, path: &Path) -> Result<Watched<Secret>, SinkFault> {
+    Watched::open(path, SECRET_BYTES_MAX, one_line, Instant::now()).map_err(|error| {
+        let problem = format!("`{key}` cannot be used: {error}");
+        SinkFault::of(key, &path.display().to_string(), problem, "a readable file with the secret")
+    })
+}
+
+fn one_line(text: &str) -> Result<Secret, String> {
+    if text.chars().any(char::is_control) {
+        return Err("it has a line end or another control character in it".to_owned());
+    }
+    Ok(Secret::from(text))
+}
+
+/// The present content of a file with a secret.
+pub(super) fn current(file: &Watched<Secret>) -> Arc<Secret> {
+    file.get(SECRET_BYTES_MAX, Instant::now())
+}

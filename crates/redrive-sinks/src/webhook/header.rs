@@ -1,0 +1,64 @@
+//! Headers in general: which belong to a connection, which to Redrive, and how bytes become the value of one.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use hyper::header::HeaderValue;
+
+/// Headers that speak of one connection or of the framing of one request. They are never taken from elsewhere.
+const HOP_BY_HOP: [&str; 12] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Whether a header speaks of the connection and not of the message.
+pub(super) fn is_hop_by_hop(name: &str) -> bool {
+    HOP_BY_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop))
+}
+
+/// Whether a header is for Redrive to set.
+pub(super) fn is_ours(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.starts_with("redrive-")
+        || name.starts_with("webhook-")
+        || name.starts_with("ce-")
+        || name == "idempotency-key"
+        || name == "traceparent"
+        || name == "tracestate"
+}
+
+/// `bytes`, a part of `wire`, as a header that every server reads alike: printable ASCII as it is and without a copy,
+/// everything else percent-encoded, and the percent sign too: two ids must never look the same.
+pub(super) fn printable(wire: &Bytes, bytes: &[u8], is_plain: fn(u8) -> bool) -> HeaderValue {
+    if bytes.iter().all(|byte| is_plain(*byte))
+        && let Ok(value) = HeaderValue::from_maybe_shared(wire.slice_ref(bytes))
+    {
+        return value;
+    }
+    let mut text = String::with_capacity(bytes.len() * 3);
+    for byte in bytes {
+        if is_plain(*byte) {
+            text.push(char::from(*byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    // Only printable ASCII is left, which is always a header.
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// Whether a byte of a header stands for itself.
+pub(super) fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() && byte != b'%'
+}

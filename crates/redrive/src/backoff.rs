@@ -1,0 +1,76 @@
+//! A pipeline's own backoff: the user's code says how long a failed message waits, knowing the message and the error.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::{Class, Message};
+
+use crate::failure::Failure;
+
+/// A failed attempt as [`crate::Pipeline::backoff`] sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct FailedAttempt<'a> {
+    /// The message that failed.
+    pub message: &'a Message,
+    /// Which retry is to be scheduled: 1 after the first counted failure.
+    pub retry: u32,
+    /// What the handler returned: its class, `Retry-After`, kind, code, and the error with its type
+    /// ([`Failure::downcast_ref`]).
+    pub failure: &'a Failure,
+}
+
+impl FailedAttempt<'_> {
+    /// The class of the failure.
+    pub fn class(&self) -> Class {
+        self.failure.class()
+    }
+
+    /// What the receiver asked for. It stays the least that is waited, whatever the backoff says.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.failure.retry_after()
+    }
+}
+
+type ChooseDelay = dyn Fn(&FailedAttempt<'_>) -> Option<Duration> + Send + Sync;
+
+/// The user's function, shared by the runs of a pipeline.
+#[derive(Clone)]
+pub struct Backoff(Arc<ChooseDelay>);
+
+impl Backoff {
+    /// See [`crate::Pipeline::backoff`].
+    pub fn new(choose: impl Fn(&FailedAttempt<'_>) -> Option<Duration> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(choose))
+    }
+
+    /// The delay it chooses; `None` leaves it to the policy's schedule. It runs on the dispatch thread, which must not die:
+    /// a panic in it leaves the delay to the schedule as well.
+    pub(crate) fn delay(&self, failed: &FailedAttempt<'_>) -> Option<Duration> {
+        catch_unwind(AssertUnwindSafe(|| (self.0)(failed))).unwrap_or(None)
+    }
+}
+
+impl fmt::Debug for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Backoff(fn)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_leaves_the_delay_to_the_schedule() {
+        let message = Message::builder("o-1").build().unwrap();
+        let failure = Failure::transient("503");
+        let failed = FailedAttempt { message: &message, retry: 1, failure: &failure };
+        let backoff = Backoff::new(|failed| match failed.message.id() {
+            "o-1" => panic!("a bug of the user"),
+            _ => Some(Duration::from_secs(1)),
+        });
+        assert_eq!(backoff.delay(&failed), None);
+    }
+}
