@@ -1,7 +1,7 @@
 # One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint checks alerts examples demo bench bench-webhooks damage soak soak-kafka proofs proofs-kafka storm-kafka figures-kafka bench-kafka mutants deny tools kafka-up kafka-down clean
+.PHONY: help test lint checks alerts examples demo bench bench-webhooks damage soak soak-kafka proofs proofs-kafka storm-kafka figures-kafka bench-kafka bench-push mutants deny tools kafka-up kafka-down clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ bench: ## benchmark the embedded engine on the common workload, and webhooks aga
 
 bench-webhooks: ## the rate of webhooks alone: a bare client, unsigned and signed by turns; release build
 	cargo run --release --locked -p redrive-sinks --example webhook_rate -- $(ARGS)
+
+bench-push: ## benchmark the push sinks against bare clients, by turns; release build
+	cargo run --release --locked -p redrive-sinks --example bench_push -- $(ARGS)
 
 bench-kafka: ## benchmark the Kafka engine on the common workload against a bare client, on its own broker; release build
 	@scripts/bench-kafka.sh $(ARGS)

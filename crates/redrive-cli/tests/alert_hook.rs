@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use redrive::{Clock as _, MemoryStores, Message, Pipeline, Policy, Redrive, WallClock};
 use redrive_cli::config::{Environment, ProcessorFlags, Source, load};
-use redrive_cli::service::alerts::{Pills, Watching};
+use redrive_cli::service::alerts::{Pills, Watched, Watching};
 use serde_json::{Value, json};
 use world::process::{Processor, redrive, stderr};
 use world::receiver::{OK, Receiver, Reply, UNAVAILABLE};
@@ -113,7 +113,15 @@ fn a_command_gets_the_record_of_a_poison_pill() {
     let redrive = Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap();
     let handle = redrive.pipeline("orders").unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let watching = Watching::start(&alerts, vec![handle.clone()], pills, None, &runtime).unwrap().unwrap();
+    let watching = Watching::start(
+        &alerts,
+        vec![Watched { handle: handle.clone(), subscriptions: None }],
+        pills,
+        None,
+        &runtime,
+    )
+    .unwrap()
+    .unwrap();
     let told = file.clone();
     runtime.block_on(async {
         let messages = (0..5).map(|id| Message::builder(format!("o-{id}")).build().unwrap());

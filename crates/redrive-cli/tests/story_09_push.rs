@@ -98,7 +98,7 @@ fn a_gone_subscription_costs_one_request_and_no_log_or_letter_shows_where_it_was
     let log = processor.log();
     let line = |id: u16| {
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let mut lines = lines.filter(|line| line["status_code"] == id && line["endpoint_hash"].is_string());
+        let mut lines = lines.filter(|line| line["status_code"] == id && line["class"].is_string());
         lines.next().unwrap_or_else(|| panic!("no line for {id} in\n{log}"))
     };
     assert!(line(410)["endpoint_hash"].as_str().unwrap().starts_with("hmac-sha256:"));
@@ -121,20 +121,42 @@ fn a_gone_subscription_costs_one_request_and_no_log_or_letter_shows_where_it_was
 }
 
 #[test]
-fn a_refused_key_burns_no_attempt_and_makes_no_letter() {
+fn a_key_that_every_endpoint_refuses_pauses_the_sink_once_and_burns_nothing() {
     let runtime = Runtime::new().unwrap();
     let server = runtime.block_on(PlainServer::start(|_| Reply::of(401, "")));
     let dir = tempfile::tempdir().unwrap();
-    let processor = Processor::start(dir.path(), &webpush(&dir, "profile = \"push-critical\""));
-    for n in 0..10 {
+    let processor =
+        Processor::start(dir.path(), &webpush(&dir, "profile = \"push-critical\"\nconcurrency = 4"));
+    for n in 0..100 {
         send(&processor, &format!("m-{n}"), &to_browser(server.port, &format!("/wp/{n}")));
     }
-    wait_for("the pushes", || server.seen().len() >= 10);
+    let shown = || processor.get("/v1/pipelines/push").json();
+    wait_for("the sink to be paused", || shown()["breaker"] != "closed");
+    assert!(shown().to_string().contains("our key was refused"), "{}", shown());
     assert_eq!(reasons(&processor), []);
-    for n in 0..10 {
-        let message = processor.get(&format!("/v1/pipelines/push/messages/m-{n}")).json();
-        assert_eq!(message["attempts"], 0, "{message}");
+    let first = processor.get("/v1/pipelines/push/messages/m-0").json();
+    assert_eq!(first["attempts"], 0, "{first}");
+    let opened = processor.log().matches("breaker open").count();
+    assert_eq!(opened, 1, "it is said once");
+}
+
+#[test]
+fn one_endpoint_that_refuses_our_key_alone_ends_its_own_message_and_pauses_nobody() {
+    let runtime = Runtime::new().unwrap();
+    let server = runtime
+        .block_on(PlainServer::start(|seen| Reply::of(if seen.path == "/wp/alone" { 403 } else { 201 }, "")));
+    let dir = tempfile::tempdir().unwrap();
+    let policy = "backoff = { fixed = \"50ms\" }\nretries = 5";
+    let processor = Processor::start(dir.path(), &webpush(&dir, policy));
+    send(&processor, "alone", &to_browser(server.port, "/wp/alone"));
+    wait_for("the refusal", || !server.seen().is_empty());
+    for n in 0..50 {
+        send(&processor, &format!("m-{n}"), &to_browser(server.port, &format!("/wp/{n}")));
     }
+    wait_for("its letter", || reasons(&processor).len() == 1);
+    assert_eq!(reasons(&processor), [("alone".to_owned(), "permanent".to_owned())]);
+    wait_for("the others", || server.seen().iter().filter(|seen| seen.path != "/wp/alone").count() == 50);
+    assert_eq!(processor.get("/v1/pipelines/push").json()["breaker"], "closed");
 }
 
 #[test]

@@ -60,6 +60,7 @@ fn described(name: &str, dir: &Path) -> Result<(Cluster, KafkaPipeline), Error> 
         ttl: None,
         blocking: false,
         only: Only::Everything,
+        subscriptions: false,
     };
     Ok((cluster, pipeline))
 }

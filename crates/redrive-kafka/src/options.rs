@@ -77,4 +77,6 @@ pub struct KafkaPipeline {
     /// Retries happen in place: one delivery at a time for each partition.
     pub blocking: bool,
     pub only: Only,
+    /// Whether its sink keeps a table of subscriptions, which is a topic of its own.
+    pub subscriptions: bool,
 }

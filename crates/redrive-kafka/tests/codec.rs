@@ -20,6 +20,7 @@ fn pipeline() -> KafkaPipeline {
         ttl: None,
         blocking: false,
         only: Only::Everything,
+        subscriptions: false,
     }
 }
 

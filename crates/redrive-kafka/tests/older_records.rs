@@ -119,6 +119,7 @@ fn read(record: &StoredRecord) -> CopyRecord {
         tenant: None,
         ttl: None,
         blocking: false,
+        subscriptions: false,
         only: Only::Everything,
     };
     match RecordReader::new(&pipeline).read(&message) {

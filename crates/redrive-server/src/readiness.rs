@@ -1,16 +1,18 @@
 //! Whether the process wants traffic: `/readyz` says so to load balancers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokio::sync::watch;
 
 /// Shared between the server and whoever starts and stops the pipelines.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
-    phase: Arc<AtomicU8>,
+    phase: Arc<watch::Sender<Phase>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Phase {
+    #[default]
     Starting,
     Ready,
     Stopping,
@@ -28,21 +30,29 @@ impl Phase {
 
 impl Readiness {
     pub fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Relaxed) {
-            0 => Phase::Starting,
-            1 => Phase::Ready,
-            _ => Phase::Stopping,
-        }
+        *self.phase.borrow()
     }
 
     /// The pipelines run. Does nothing once the process is stopping: there is no way back.
     pub fn ready(&self) {
-        let _ = self.phase.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+        self.phase.send_if_modified(|phase| {
+            let is_starting = *phase == Phase::Starting;
+            if is_starting {
+                *phase = Phase::Ready;
+            }
+            is_starting
+        });
     }
 
     /// No more traffic, please; requests are still answered.
     pub fn stopping(&self) {
-        self.phase.store(2, Ordering::Relaxed);
+        self.phase.send_replace(Phase::Stopping);
+    }
+
+    /// Waits until the process is stopping.
+    pub(crate) async fn stopped(&self) {
+        // The sender is held here, so it does not go away.
+        let _ = self.phase.subscribe().wait_for(|phase| *phase == Phase::Stopping).await;
     }
 }
 

@@ -7,7 +7,7 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
 use crate::access::guard::{guard, guard_steered, one_host};
-use crate::api::{actions, groups, keys, letters, messages, pipelines, replays};
+use crate::api::{actions, events, groups, keys, letters, messages, pipelines, replays, subscriptions};
 use crate::problem::{Code, Problem};
 use crate::routes::{Operation, ROUTES, STEERED_PATH};
 use crate::state::Shared;
@@ -62,6 +62,16 @@ fn handler(operation: Operation) -> MethodRouter<Shared> {
         Operation::PauseReplay => post(replays::pause),
         Operation::ResumeReplay => post(replays::resume),
         Operation::AbortReplay => post(replays::abort),
+        Operation::ListSubscriptions => get(subscriptions::list),
+        Operation::ShowSubscription => get(subscriptions::show),
+        Operation::SubscriptionKeys => get(subscriptions::keys),
+        Operation::RegisterSubscription => post(subscriptions::register),
+        Operation::RemoveSubscription => post(subscriptions::remove),
+        Operation::FlagSubscription => post(subscriptions::flag),
+        Operation::PurgeSubscription => post(subscriptions::purge),
+        Operation::UndoSubscription => post(subscriptions::undo),
+        Operation::ResumePurging => post(subscriptions::resume),
+        Operation::StreamEvents => get(events::stream),
         Operation::ListActions => get(actions::list),
     }
 }

@@ -41,6 +41,16 @@ pub enum Operation {
     PauseReplay,
     ResumeReplay,
     AbortReplay,
+    ListSubscriptions,
+    ShowSubscription,
+    SubscriptionKeys,
+    RegisterSubscription,
+    RemoveSubscription,
+    FlagSubscription,
+    PurgeSubscription,
+    UndoSubscription,
+    ResumePurging,
+    StreamEvents,
     ListActions,
 }
 
@@ -57,13 +67,14 @@ const fn route(operation: Operation, path: &'static str, access: Access) -> Rout
 }
 
 const READ: Access = Access::Needs(Scope::Read);
-const REPLAY: Access = Access::Needs(Scope::Replay);
+const INGEST: Access = Access::Needs(Scope::Ingest);
 const EDIT: Access = Access::Needs(Scope::Edit);
+const REPLAY: Access = Access::Needs(Scope::Replay);
 const DISCARD: Access = Access::Needs(Scope::Discard);
 const ADMIN: Access = Access::Needs(Scope::Admin);
 
 /// In the order of the documentation. `{*id}` takes the rest of the path: ids may hold slashes.
-pub static ROUTES: [Route; 33] = [
+pub static ROUTES: [Route; 43] = [
     route(Operation::Page, "/", Access::Open),
     route(Operation::Live, "/livez", Access::Open),
     route(Operation::Health, "/healthz", Access::Open),
@@ -76,7 +87,7 @@ pub static ROUTES: [Route; 33] = [
     route(Operation::ResumePipeline, "/v1/pipelines/{pipeline}/resume", ADMIN),
     route(Operation::ProbeBreaker, "/v1/pipelines/{pipeline}/breaker/probe", ADMIN),
     route(Operation::CloseBreaker, "/v1/pipelines/{pipeline}/breaker/close", ADMIN),
-    route(Operation::Ingest, "/v1/pipelines/{pipeline}/messages", Access::Needs(Scope::Ingest)),
+    route(Operation::Ingest, "/v1/pipelines/{pipeline}/messages", INGEST),
     route(Operation::ListMessages, "/v1/pipelines/{pipeline}/messages", READ),
     route(Operation::ShowMessage, "/v1/pipelines/{pipeline}/messages/{*id}", READ),
     route(Operation::RetryMessage, "/v1/pipelines/{pipeline}/messages/{*id}/retry", REPLAY),
@@ -90,6 +101,16 @@ pub static ROUTES: [Route; 33] = [
     route(Operation::ShowLetter, "/v1/pipelines/{pipeline}/letters/{*id}", READ),
     route(Operation::DiscardLetters, "/v1/pipelines/{pipeline}/letters/discard", DISCARD),
     route(Operation::UndoDiscard, "/v1/pipelines/{pipeline}/letters/undo", DISCARD),
+    route(Operation::ListSubscriptions, "/v1/pipelines/{pipeline}/subscriptions", READ),
+    route(Operation::RegisterSubscription, "/v1/pipelines/{pipeline}/subscriptions", INGEST),
+    route(Operation::SubscriptionKeys, "/v1/pipelines/{pipeline}/subscriptions/keys", READ),
+    route(Operation::ShowSubscription, "/v1/pipelines/{pipeline}/subscriptions/{*id}", READ),
+    route(Operation::RemoveSubscription, "/v1/pipelines/{pipeline}/subscriptions/remove", DISCARD),
+    route(Operation::FlagSubscription, "/v1/pipelines/{pipeline}/subscriptions/flag", EDIT),
+    route(Operation::PurgeSubscription, "/v1/pipelines/{pipeline}/subscriptions/purge", DISCARD),
+    route(Operation::UndoSubscription, "/v1/pipelines/{pipeline}/subscriptions/undo", DISCARD),
+    route(Operation::ResumePurging, "/v1/pipelines/{pipeline}/subscriptions/resume", ADMIN),
+    route(Operation::StreamEvents, "/v1/pipelines/{pipeline}/events", READ),
     route(Operation::StartReplay, "/v1/replays", REPLAY),
     route(Operation::ListReplays, "/v1/replays", READ),
     route(Operation::ShowReplay, "/v1/replays/{id}", READ),
@@ -116,7 +137,13 @@ impl Operation {
             | Self::StartReplay
             | Self::PauseReplay
             | Self::ResumeReplay
-            | Self::AbortReplay => Method::POST,
+            | Self::AbortReplay
+            | Self::RegisterSubscription
+            | Self::RemoveSubscription
+            | Self::FlagSubscription
+            | Self::PurgeSubscription
+            | Self::UndoSubscription
+            | Self::ResumePurging => Method::POST,
             _ => Method::GET,
         }
     }

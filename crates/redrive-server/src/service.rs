@@ -3,7 +3,9 @@
 
 use redrive::PipelineHandle;
 use redrive::actions::Actions;
+use redrive::events::Events;
 use redrive::replay::Replays;
+use redrive::subscriptions::{Stopped, Subscriptions};
 use redrive_core::nearest::nearest;
 
 use crate::ingest::Intake;
@@ -22,6 +24,10 @@ pub struct Served {
     pub source: Option<String>,
     /// Who else reads that topic.
     pub readers: Readers,
+    /// Which endpoints are alive, where the sink keeps a table of them.
+    pub subscriptions: Option<Subscriptions>,
+    /// What happens in it, for whoever follows it.
+    pub events: Events,
 }
 
 impl Served {
@@ -32,7 +38,14 @@ impl Served {
             engine: "embedded".to_owned(),
             source: None,
             readers: Readers::default(),
+            subscriptions: None,
+            events: Events::default(),
         }
+    }
+
+    /// What stopped the purging of subscriptions, if it is stopped.
+    pub fn purging_stopped(&self) -> Option<Stopped> {
+        self.subscriptions.as_ref()?.counts(self.handle.now()).stopped
     }
 }
 

@@ -18,6 +18,9 @@ use crate::options::{GRAIN_BYTES, ServerOptions};
 use crate::readiness::Readiness;
 use crate::service::Service;
 
+/// Streams of events that are open at once. Each keeps a connection for as long as its client likes.
+const EVENT_STREAMS_MAX: usize = 64;
+
 /// A handle to the shared parts; clone it freely.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared(Arc<Parts>);
@@ -31,6 +34,8 @@ pub(crate) struct Parts {
     /// The memory for bodies, in grains.
     pub bodies: Arc<Semaphore>,
     pub answers: Answers,
+    /// Streams of events that may still be opened.
+    pub event_streams: Arc<Semaphore>,
     pub wrong_tokens: WrongTokens,
     pub connections: Arc<Connections>,
     pub files: FileBudget,
@@ -53,6 +58,7 @@ impl Shared {
             body_bytes_max: options.body_bytes_max,
             bodies: Arc::new(Semaphore::new(grains)),
             answers: Answers::new(options.answers_bytes_max),
+            event_streams: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
             wrong_tokens: WrongTokens::new(Instant::now()),
             connections: Connections::new(files.connections(options.connections_max)),
             files,

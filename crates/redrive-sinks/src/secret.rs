@@ -44,7 +44,8 @@ impl Secret {
         Ok(Self(text.trim().to_owned()))
     }
 
-    /// The secret of a file; where there is none, a random one is made, readable for this user alone.
+    /// The secret of a file; where there is none, a random one is made, readable for this user alone, and durable before
+    /// it is used.
     pub fn read_or_make(path: &Path) -> Result<Self, SecretError> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let failed = |problem: String| SecretError { path: path.to_owned(), problem };
@@ -59,8 +60,13 @@ impl Secret {
             let _ = fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
             text
         });
-        let made = File::options().write(true).create_new(true).mode(0o600).open(path);
-        made.and_then(|mut file| writeln!(file, "{text}")).map_err(|error| failed(error.to_string()))?;
+        let write = || {
+            let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+            writeln!(file, "{text}")?;
+            file.sync_all()?;
+            path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+        };
+        write().map_err(|error: std::io::Error| failed(error.to_string()))?;
         Ok(Self(text))
     }
 

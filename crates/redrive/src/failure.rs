@@ -162,6 +162,14 @@ impl Failure {
         self
     }
 
+    /// The same failure with another cause, for example one that says more.
+    #[must_use]
+    pub fn map_cause(mut self, map: impl FnOnce(Cause) -> Cause) -> Self {
+        let none: Cause = "".into();
+        self.parts.cause = map(std::mem::replace(&mut self.parts.cause, none));
+        self
+    }
+
     pub fn notes(&self) -> &[(&'static str, String)] {
         &self.parts.notes
     }

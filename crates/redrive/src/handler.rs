@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::dispatch::routes::Router;
 use crate::engine::{Execution, SourcePlace};
-use crate::failure::Failure;
+use crate::failure::{Failure, NOTES_MAX};
 use crate::json::Json;
 
 /// Delivers messages. Every `async fn(&Message) -> Result<(), Failure>` is one.
@@ -79,6 +79,23 @@ pub struct Call {
     pub origin: Option<SourcePlace>,
 }
 
+/// Fields for the structured log of a delivery that succeeded. Never a secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes(Vec<(&'static str, String)>);
+
+impl Notes {
+    /// At most [`NOTES_MAX`]; further ones are dropped.
+    pub fn add(&mut self, name: &'static str, value: impl Into<String>) {
+        if self.0.len() < NOTES_MAX {
+            self.0.push((name, value.into()));
+        }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
+    }
+}
+
 /// One delivery under way, as [`Sink::deliver`] returns it: `Box::pin(async move { … })`.
 pub type Delivery<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
 
@@ -89,6 +106,13 @@ pub type Delivery<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send 
 /// have had its effect.
 pub trait Sink: Send + Sync + 'static {
     fn deliver(&self, call: Call) -> Delivery<'_>;
+
+    /// Like [`Self::deliver`], for whoever logs successes too: notes what a log may show, such as a status code. What a
+    /// failure has to say it carries itself.
+    fn deliver_noted<'a>(&'a self, call: Call, notes: &'a mut Notes) -> Delivery<'a> {
+        let _ = notes;
+        self.deliver(call)
+    }
 
     /// The kind of sink, one word: `webhook`. Shown by `status` and in the API.
     fn name(&self) -> &'static str {

@@ -170,6 +170,7 @@ fn a_retry_after_holds_for_all_messages_of_one_endpoint() {
         breaker: BreakerSettings::off(),
         guard: GuardSettings::off(),
         one_endpoint: true,
+        many_endpoints: false,
     };
     let busy = |_| Ended::Failed(Failure::rate_limited(Duration::from_mins(1), "429"));
     let mut world = World::new(tiers("1h"), settings.clone());

@@ -7,6 +7,7 @@ use redrive::Time;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
+use crate::exit::Exit;
 use crate::output::instant;
 
 /// An answer twice: as it came, for `--json`, and as what we understand of it.
@@ -368,6 +369,49 @@ pub struct SentMany {
 pub struct Steered {
     pub id: String,
     pub letter: Option<String>,
+}
+
+/// Subscriptions, and how many there are of each kind.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SubscriptionPage {
+    pub purge: String,
+    pub active: u64,
+    pub flagged: u64,
+    pub purged: u64,
+    pub stored: u64,
+    pub stopped: Option<PurgingStopped>,
+    pub full: bool,
+    pub unwritten: u64,
+    pub subscriptions: Vec<Value>,
+    pub next: Option<String>,
+}
+
+impl SubscriptionPage {
+    /// Bad if somebody has to look at it.
+    pub fn exit(&self) -> Exit {
+        let is_bad = self.stopped.is_some() || self.full || self.unwritten > 0;
+        if is_bad { Exit::Bad } else { Exit::Ok }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PurgingStopped {
+    pub percent: f64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SubscriptionKeys {
+    pub keys: Vec<SubscriptionKey>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SubscriptionKey {
+    pub key: Option<String>,
+    pub subscriptions: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::answers::{
     Actions, Answer, Discarded, DryReplay, GroupView, Groups, KeyView, LetterPage, LetterStats, LetterView,
     MessagePage, MessageView, PipelineView, Pipelines, ReplayView, Replays, Restored, Sent, SentMany,
-    Steered,
+    Steered, SubscriptionKeys, SubscriptionPage,
 };
 use super::fault::ClientFault;
 use super::place::{Place, opaque_segment, query, segment};
@@ -21,6 +21,9 @@ use crate::exit::Failed;
 
 /// Words that are routes where otherwise the id of a letter stands.
 const LETTER_ROUTES: [&str; 3] = ["stats", "discard", "undo"];
+
+/// The same for the id of a subscription.
+const SUBSCRIPTION_ROUTES: [&str; 6] = ["keys", "remove", "flag", "purge", "undo", "resume"];
 
 /// A processor's API.
 #[derive(Clone, Debug)]
@@ -177,6 +180,45 @@ impl Api {
     pub async fn undo(&self, pipeline: &str, discard: &str) -> Result<Answer<Restored>, ClientFault> {
         let path = format!("/v1/pipelines/{}/letters/undo", segment(pipeline));
         self.post(&path, Some(json!({ "id": discard }))).await
+    }
+
+    pub async fn subscriptions(
+        &self,
+        pipeline: &str,
+        state: Option<&str>,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<Answer<SubscriptionPage>, ClientFault> {
+        let limit = limit.to_string();
+        let query = query(&[("state", state), ("limit", Some(&limit)), ("cursor", cursor.as_deref())]);
+        self.get(&format!("/v1/pipelines/{}/subscriptions{query}", segment(pipeline))).await
+    }
+
+    pub async fn subscription(&self, pipeline: &str, id: &str) -> Result<Answer<Value>, ClientFault> {
+        let id = if SUBSCRIPTION_ROUTES.contains(&id) { opaque_segment(id) } else { segment(id) };
+        self.get(&format!("/v1/pipelines/{}/subscriptions/{id}", segment(pipeline))).await
+    }
+
+    pub async fn subscription_keys(&self, pipeline: &str) -> Result<Answer<SubscriptionKeys>, ClientFault> {
+        self.get(&format!("/v1/pipelines/{}/subscriptions/keys", segment(pipeline))).await
+    }
+
+    pub async fn subscription_register(
+        &self,
+        pipeline: &str,
+        body: Value,
+    ) -> Result<Answer<Value>, ClientFault> {
+        self.post(&format!("/v1/pipelines/{}/subscriptions", segment(pipeline)), Some(body)).await
+    }
+
+    /// `flag`, `purge`, `undo`, `resume` or `remove`.
+    pub async fn subscription_change(
+        &self,
+        pipeline: &str,
+        word: &str,
+        body: Option<Value>,
+    ) -> Result<Answer<Value>, ClientFault> {
+        self.post(&format!("/v1/pipelines/{}/subscriptions/{word}", segment(pipeline)), body).await
     }
 
     pub async fn replay_dry(&self, body: Value) -> Result<Answer<DryReplay>, ClientFault> {

@@ -19,7 +19,7 @@ use crate::config::load::FILE_DEFAULT;
 use crate::config::{Config, EngineKind, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, Style, Table, bytes, count, safe};
-use crate::service::assemble::engine_failed;
+use crate::service::engine_failed::engine_failed;
 use removed::Removed;
 
 /// Who accepts a loss: whoever may write the directory.

@@ -17,6 +17,7 @@ pub mod producer;
 pub mod resume;
 pub mod send;
 pub mod status;
+pub mod subscriptions;
 pub mod webhook;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -57,6 +58,8 @@ pub enum Command {
     Dlq(dlq::Args),
     /// Show the live state of a pipeline
     Status(status::Args),
+    /// Look at subscriptions of a push pipeline: active, flagged, purged; purge or undo
+    Subscriptions(subscriptions::Args),
     /// Stop starting attempts of a pipeline; messages are still accepted
     Pause(pause::Args),
     /// Let a paused pipeline go on
@@ -90,6 +93,7 @@ pub fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Messages(args) => messages::run(args, global, out),
         Command::Dlq(args) => dlq::run(args, global, out),
         Command::Status(args) => status::run(args, global, out),
+        Command::Subscriptions(args) => subscriptions::run(args, global, out),
         Command::Pause(args) => pause::run(args, global, out),
         Command::Resume(args) => resume::run(args, global, out),
         Command::Breaker(args) => breaker::run(args, global, out),

@@ -78,7 +78,7 @@ impl AlertConfig {
 }
 
 impl AlertTarget {
-    pub(super) fn options(&self, timeout: Duration) -> Option<WebhookOptions> {
+    pub fn options(&self, timeout: Duration) -> Option<WebhookOptions> {
         let Self::Webhook { url, headers } = self else { return None };
         let headers = headers.iter().map(HeaderConfig::setting).collect();
         Some(WebhookOptions { headers, timeout, ..WebhookOptions::to_url(url.clone()) })

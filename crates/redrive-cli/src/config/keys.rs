@@ -69,6 +69,7 @@ const OWN: &[TableKeys] = &[
             "crash",
             "guard",
             "group",
+            "log_delivered",
             "sink",
         ],
     },

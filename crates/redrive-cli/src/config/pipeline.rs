@@ -7,7 +7,9 @@ use std::time::Duration;
 use redrive::name::{self, NameFault};
 use redrive::{AfterDead, Ordering};
 use redrive_core::profiles;
-use redrive_core::{BreakerSettings, GroupRule, GuardSettings, Pick, Policy, PolicySettings, duration};
+use redrive_core::{
+    BreakerSettings, GroupRule, GuardSettings, Pick, Policy, PolicySettings, Ratio, duration,
+};
 use redrive_sinks::SinkFault;
 
 use super::engine::{EngineConfig, EngineKind};
@@ -19,7 +21,7 @@ use super::named::Named;
 use super::policy;
 use super::reader::{Reader, Section};
 use super::sinks::SinkConfig;
-use super::sinks::kind::SinkKind;
+use super::sinks::kind::{SinkKind, SinkSettings};
 use super::sinks::registry::{self, SINKS};
 use super::tree::{At, Data, Table};
 use super::words::in_table;
@@ -53,6 +55,8 @@ pub struct PipelineConfig {
     pub guard: GuardSettings,
     /// Dead letters that belong together.
     pub groups: Vec<GroupRule>,
+    /// The share of successes that are logged at `info`.
+    pub log_delivered: Ratio,
     pub sink: SinkConfig,
     /// Where each given value came from, by its dotted key.
     pub(super) given: BTreeMap<String, At>,
@@ -119,6 +123,9 @@ impl PipelineConfig {
             };
             reader.named.push(Named::new(section.part_name(), look));
         }
+        if let Some((kind, read)) = &sink {
+            shared_hashes(reader, section, kind, &*read.settings, engine.kind);
+        }
         let sink = sink.filter(|(_, read)| read.is_complete);
         let sink = sink.map(|(kind, read)| SinkConfig { kind, settings: read.settings });
         let (ordering, after_dead) = order(reader, section);
@@ -136,6 +143,7 @@ impl PipelineConfig {
         let breaker = health::breaker(reader, section, profile.unwrap_or(&profiles::ALL[0]));
         let guard = health::guard(reader, section);
         let groups = groups::read(reader, section);
+        let log_delivered = reader.share(section, "log_delivered").map_or(Ratio::ZERO, |set| set.value);
 
         let found_errors =
             reader.faults[errors..].iter().any(|fault| fault.severity == super::fault::Severity::Error);
@@ -154,6 +162,7 @@ impl PipelineConfig {
                 breaker,
                 guard,
                 groups,
+                log_delivered,
                 sink,
                 given,
             }),
@@ -257,6 +266,24 @@ fn only(reader: &mut Reader, section: &Section<'_>, ordering: Ordering, kafka: O
         let fix = "ordering = \"none\"";
         let at = section.at("ordering").into_iter().collect();
         reader.fault(section, Fault::line("ordering", problem, fix, at));
+    }
+}
+
+/// The members of a group share a table of subscriptions by their hashes, so all must make the same ones.
+fn shared_hashes(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    kind: &str,
+    sink: &dyn SinkSettings,
+    engine: EngineKind,
+) {
+    let lacks_key = sink.subscriptions().is_some_and(|settings| !settings.has_hash_key);
+    if engine == EngineKind::Kafka && lacks_key {
+        let key = format!("sink.{kind}.hash_key_file");
+        let problem =
+            format!("`{key}` is missing: all members of the group must hash endpoints with one key");
+        let fix = format!("openssl rand -hex 32 > hash.key, and {key} = \"/etc/redrive/hash.key\"");
+        reader.fault(section, Fault::line(key, problem, fix, Vec::new()));
     }
 }
 

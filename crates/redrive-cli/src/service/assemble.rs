@@ -1,5 +1,6 @@
 //! Pipelines from their configuration, and what the API needs to know of them.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +8,13 @@ use std::time::Duration;
 use redrive::actions::Actions;
 use redrive::engine::StoreNotice;
 use redrive::engine::embedded::Tuning;
+use redrive::events::Events;
 use redrive::naming::Naming;
 use redrive::replay::Replays;
+use redrive::subscriptions::Subscriptions;
 use redrive::{
-    BuildError, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, Sink, WallClock,
+    BuildError, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, Sink, Time,
+    WallClock,
 };
 use redrive_server::alerts::AlertKind;
 use redrive_server::log::FailureLog;
@@ -18,9 +22,13 @@ use redrive_server::{Intake, Readers, Served, ServerOptions, ServerTls, Service,
 use redrive_sinks::Secret;
 
 use super::alerts::{Pills, watch};
+use super::delivered_log::DeliveredLog;
+use super::engine_failed::engine_failed;
 use super::health_log::HealthLog;
-use super::{orphans, tokens};
+use super::on_purged::OnPurged;
+use super::{events, orphans, subscriptions, tokens};
 use crate::args::Global;
+use crate::config::sinks::SinkParts;
 use crate::config::{AlertConfig, Config, EngineKind, PipelineConfig, server_tls};
 use crate::exit::{Exit, Failed};
 
@@ -42,6 +50,7 @@ pub struct Assembled {
     pub pills: Arc<Pills>,
     /// Where the stores are, if they are on disk.
     pub dir: Option<PathBuf>,
+    pub on_purged: Vec<OnPurged>,
 }
 
 /// Whatever can be wrong without the store is found before it is opened, all of it together.
@@ -49,12 +58,13 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let pills = Arc::new(Pills::default());
     let health = HealthLog::default();
     let tokens = check(config, global)?;
-    let pipelines = |hash_key: Option<&Secret>| prepare(config, hash_key, &pills, &health);
+    let parts: Vec<Parts> = config.pipelines.iter().map(Parts::of).collect();
+    let pipelines = |hash_key: Option<&Secret>| prepare(config, hash_key, &parts, &pills, &health);
     let files = config.server.tls.clone();
     let tls = files.as_ref().map(|(cert, key)| server_tls::read(cert, key));
     let tls = tls.transpose().map_err(|fault| Failed::usage(fault.problem))?.map(ServerTls::new);
     let tls_files = tls.clone().zip(files);
-    let (redrive, findings) = match config.engine.kind {
+    let (redrive, mut findings) = match config.engine.kind {
         EngineKind::Memory => (build(pipelines(None)?, MemoryStores::new())?, Vec::new()),
         EngineKind::Embedded => {
             let tuning = Tuning { scrub: config.engine.scrub, ..Tuning::default() };
@@ -70,7 +80,23 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
         EngineKind::Kafka => (on_kafka(config, pipelines)?, Vec::new()),
     };
     let dir = (config.engine.kind != EngineKind::Memory).then_some(config.engine.dir.as_path());
-    let service = service(config, &redrive, dir)?;
+    let events: Vec<Events> = parts.iter().map(|parts| parts.events.clone()).collect();
+    let mut service = service(config, &redrive, dir, &events)?;
+    let mut on_purged = Vec::new();
+    for (pipeline, parts) in config.pipelines.iter().zip(parts) {
+        let served = service.pipelines.iter_mut().find(|served| served.handle.name() == pipeline.name);
+        if let (Some(served), Some(table)) = (served, parts.subscriptions) {
+            follow(&table, &served.events);
+            let settings = pipeline.sink.settings.subscriptions();
+            on_purged.extend(
+                settings
+                    .and_then(|settings| settings.on_purged)
+                    .map(|to| OnPurged { subscriptions: table.clone(), to: to.clone() }),
+            );
+            findings.extend(subscriptions::open(&table, config, pipeline)?);
+            served.subscriptions = Some(table);
+        }
+    }
     health.write_to(&service.actions);
     let tokens = match tokens {
         Some(given) => given,
@@ -84,7 +110,7 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
         ..ServerOptions::default()
     };
     let (alerts, dir) = (config.alerts.clone(), watch::watched_dir(config));
-    Ok(Assembled { redrive, service, server, tls_files, findings, alerts, pills, dir })
+    Ok(Assembled { redrive, service, server, tls_files, findings, alerts, pills, dir, on_purged })
 }
 
 #[cfg(feature = "kafka")]
@@ -130,6 +156,19 @@ fn on_kafka(
     Err(Failed::usage("this build has no Kafka engine").hint("build it with the feature `kafka`"))
 }
 
+/// What a pipeline shares with those who watch it.
+struct Parts {
+    /// If its sink has some. Loaded once the stores are open.
+    subscriptions: Option<Subscriptions>,
+    events: Events,
+}
+
+impl Parts {
+    fn of(pipeline: &PipelineConfig) -> Self {
+        Self { subscriptions: subscriptions::table(pipeline), events: Events::default() }
+    }
+}
+
 /// The key of endpoint hashes for sinks that name none of their own. It stays the same, so that a hash means the same
 /// endpoint after a restart, and open breakers of endpoints stay open.
 fn hash_key(dir: &Path) -> Result<Secret, Failed> {
@@ -161,20 +200,32 @@ fn check(config: &Config, global: &Global) -> Result<Option<Vec<Token>>, Failed>
 fn prepare(
     config: &Config,
     hash_key: Option<&Secret>,
+    parts: &[Parts],
     pills: &Arc<Pills>,
     health: &HealthLog,
 ) -> Result<Vec<Pipeline>, Failed> {
-    let pipelines = config.pipelines.iter().map(|pipeline| {
-        let sink = pipeline.sink.settings.build(pipeline.policy.timeout(), hash_key);
-        let sink = sink.map_err(|faults| {
+    let pipelines = config.pipelines.iter().zip(parts).map(|(pipeline, Parts { subscriptions, events })| {
+        let parts = SinkParts {
+            timeout: pipeline.policy.timeout(),
+            hash_key: hash_key.cloned(),
+            subscriptions: subscriptions.clone(),
+        };
+        let sink = pipeline.sink.settings.build(&parts).map_err(|faults| {
             let faults: Vec<String> =
                 faults.iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name)).collect();
             Failed::usage(faults.join("\n"))
         })?;
-        let log = FailureLog::new(&pipeline.name, config.engine.kind == EngineKind::Kafka);
+        let sink: Arc<dyn Sink> = Arc::new(DeliveredLog::new(sink, pipeline.log_delivered));
+        let are_places = config.engine.kind == EngineKind::Kafka;
+        let log = FailureLog::new(&pipeline.name, are_places);
         let pills = watches_pills(config, pipeline).then(|| Arc::clone(pills));
-        let made = pipeline_of(pipeline, sink, health.clone(), &log);
-        Ok(made.on_dead_letter(on_dead_letter(log, pills)))
+        let made = pipeline_of(pipeline, sink, health.clone(), &log, events.clone());
+        let (on_dead_letter, events) = (on_dead_letter(log, pills), events.clone());
+        Ok(made.on_dead_letter(move |letter| {
+            let now = WallClock.now();
+            on_dead_letter(letter, now);
+            events::dead_letter(&events, letter, are_places, now);
+        }))
     });
     pipelines.collect()
 }
@@ -190,6 +241,7 @@ fn pipeline_of(
     sink: Arc<dyn Sink>,
     health: HealthLog,
     log: &FailureLog,
+    events: Events,
 ) -> Pipeline {
     let log = log.clone();
     let pipeline = Pipeline::new(&config.name)
@@ -203,7 +255,10 @@ fn pipeline_of(
         .breaker(config.breaker.clone())
         .guard(config.guard.clone())
         .on_stuck(super::stuck::leave)
-        .on_health(move |changed| health.tell(changed))
+        .on_health(move |changed| {
+            health.tell(changed);
+            events::health(&events, changed);
+        })
         .on_store(store_log(&config.name))
         .on_failure(move |failed| log.attempt_failed(failed));
     let pipeline = config.groups.iter().cloned().fold(pipeline, Pipeline::group);
@@ -236,32 +291,53 @@ fn watches_pills(config: &Config, pipeline: &PipelineConfig) -> bool {
 fn on_dead_letter(
     log: FailureLog,
     pills: Option<Arc<Pills>>,
-) -> impl Fn(&DeadLetter) + Send + Sync + 'static {
-    move |letter| {
-        let now = WallClock.now();
+) -> impl Fn(&DeadLetter, Time) + Send + Sync + 'static {
+    move |letter, now| {
         log.dead_letter(letter, now);
         pills.iter().for_each(|pills| pills.notice(letter, now));
     }
 }
 
-fn service(config: &Config, redrive: &Redrive, dir: Option<&Path>) -> Result<Service, Failed> {
+/// Logs what happens to subscriptions, and lets others follow it.
+fn follow(subscriptions: &Subscriptions, events: &Events) {
+    let (pipeline, events) = (subscriptions.pipeline().to_owned(), events.clone());
+    subscriptions.on_change(move |changed| {
+        events::log_subscription(&pipeline, changed);
+        events::subscription(&events, changed);
+    });
+}
+
+fn service(
+    config: &Config,
+    redrive: &Redrive,
+    dir: Option<&Path>,
+    events: &[Events],
+) -> Result<Service, Failed> {
     let storage = |error: String| Failed::new(Exit::Storage, error);
-    let served = config.pipelines.iter().filter_map(|pipeline| {
+    let served = config.pipelines.iter().zip(events).filter_map(|(pipeline, events)| {
         let handle = redrive.pipeline(&pipeline.name)?;
         let intake = Intake { id: pipeline.id.clone(), tenant: pipeline.tenant.clone() };
         let engine = config.engine.kind.name().to_owned();
         let source = pipeline.source.clone();
         let readers = readers(config, source.as_deref().unwrap_or(&pipeline.name));
-        Some(Served { handle, intake, engine, source, readers })
+        Some(Served { handle, intake, engine, source, readers, subscriptions: None, events: events.clone() })
     });
     // Where several processes share the letters, a name must not mean something else to each of them.
     let naming = match dir.filter(|_| config.engine.kind == EngineKind::Kafka) {
         Some(dir) => Naming::kept_in(dir).map_err(|error| storage(format!("{}: {error}", dir.display())))?,
         None => Naming::default(),
     };
+    let replays = Replays::open_named(dir, naming.clone()).map_err(|error| storage(error.to_string()))?;
+    let followed: HashMap<String, Events> =
+        config.pipelines.iter().map(|pipeline| pipeline.name.clone()).zip(events.iter().cloned()).collect();
+    replays.on_change(move |replay| {
+        if let Some(events) = followed.get(&replay.pipeline) {
+            events::replay(events, replay, WallClock.now());
+        }
+    });
     Ok(Service {
         pipelines: served.collect(),
-        replays: Replays::open_named(dir, naming.clone()).map_err(|error| storage(error.to_string()))?,
+        replays,
         actions: Actions::open_named(dir, naming).map_err(|error| storage(error.to_string()))?,
     })
 }
@@ -301,17 +377,6 @@ fn build_failed(error: &BuildError) -> Failed {
         Exit::TryAgain
     } else {
         Exit::Usage
-    };
-    Failed::new(exit, error.to_string())
-}
-
-/// An engine that cannot be opened, with the exit code scripts rely on.
-pub fn engine_failed(error: &redrive::engine::EngineError) -> Failed {
-    use redrive::engine::EngineError;
-    let exit = match error {
-        EngineError::Owned(_) | EngineError::Unavailable(_) => Exit::TryAgain,
-        EngineError::Directory { .. } | EngineError::Version(_) | EngineError::NotRemembered => Exit::Usage,
-        EngineError::Storage(_) | EngineError::Damaged(_) => Exit::Storage,
     };
     Failed::new(exit, error.to_string())
 }

@@ -63,6 +63,7 @@ fn pipeline_of(pipeline: &PipelineConfig, only: Only) -> KafkaPipeline {
         ttl: pipeline.policy.ttl(),
         blocking: pipeline.policy.mode() == Mode::Blocking,
         only,
+        subscriptions: pipeline.sink.settings.subscriptions().is_some(),
     }
 }
 

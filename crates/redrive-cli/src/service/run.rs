@@ -7,8 +7,9 @@ use redrive::{RunError, RunReport};
 use redrive_server::Server;
 use tokio::runtime::{Builder, Runtime};
 
-use super::alerts::Watching;
-use super::assemble::{Assembled, engine_failed};
+use super::alerts::{Watched, Watching};
+use super::assemble::Assembled;
+use super::engine_failed::engine_failed;
 use crate::exit::{Exit, Failed};
 
 /// One runtime for handlers and one for the API: whatever a handler does, the API answers.
@@ -51,7 +52,8 @@ pub fn run(
     stop: impl Future<Output = ()> + Send + 'static,
     started: impl FnOnce(SocketAddr) -> Result<(), Failed>,
 ) -> Result<Ended, Failed> {
-    let Assembled { redrive, service, server, tls_files, findings, alerts, pills, dir } = assembled;
+    let Assembled { redrive, service, server, tls_files, findings, alerts, pills, dir, on_purged } =
+        assembled;
     for finding in findings {
         tracing::warn!("{finding}");
     }
@@ -67,7 +69,14 @@ pub fn run(
             );
         }
     }
-    let handles = service.pipelines.iter().map(|served| served.handle.clone()).collect();
+    for one in on_purged {
+        one.start(&runtimes.api)?;
+    }
+    let watched = service
+        .pipelines
+        .iter()
+        .map(|served| Watched { handle: served.handle.clone(), subscriptions: served.subscriptions.clone() });
+    let watched = watched.collect();
     let server = Server::bind(server, service).map_err(|error| Failed::usage(error.to_string()))?;
     let (address, readiness) = (server.address(), server.readiness());
     if let Some((tls, (cert_file, key_file))) = tls_files {
@@ -80,7 +89,7 @@ pub fn run(
         // The sender is dropped at the latest when the run ends.
         let _ = api_closes.await;
     }));
-    let watching = Watching::start(&alerts, handles, pills, dir, &runtimes.api)?;
+    let watching = Watching::start(&alerts, watched, pills, dir, &runtimes.api)?;
     started(address)?;
     readiness.ready();
     let ended = runtimes.handlers.block_on(async {

@@ -163,6 +163,7 @@ mode = "blocking"
 concurrency = 7
 timeout = "10s"
 max_pending = 1000
+log_delivered = "12.5%"
 dedup = "off"
 outage_gate = false
 budget = { retries_per_minute = 9, on_exhausted = "dead_letter" }
@@ -243,6 +244,8 @@ fn what_config_show_prints_is_the_whole_configuration() {
         "previous_vapid_key_files",
         "subject",
         "hash_key_file",
+        "purge",
+        "on_purged",
         "apns",
         "key_file",
         "key_id",

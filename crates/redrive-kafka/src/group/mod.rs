@@ -1,9 +1,11 @@
 //! The consumer group as a whole.
 //!
 //! - [`control`]: what holds for all processes; [`members`]: who is in the group
+//! - [`subscriptions`]: the table of a push pipeline, shared by all members
 //! - `status`: how this process stands in it; `standing`: the thread that asks the cluster
 
 pub mod control;
 pub mod members;
 pub(crate) mod standing;
 pub(crate) mod status;
+pub mod subscriptions;

@@ -100,6 +100,7 @@ mod tests {
             dlq_state: "orders.DLQ.state".to_owned(),
             progress: "orders.progress".to_owned(),
             control: "orders.control".to_owned(),
+            subscriptions: None,
         };
         TargetTopics::new(&topics, |_| 4)
     }

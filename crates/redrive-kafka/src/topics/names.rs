@@ -20,6 +20,8 @@ pub struct Topics {
     pub progress: String,
     /// One partition: what holds for all processes.
     pub control: String,
+    /// One partition: the subscriptions of a push pipeline.
+    pub subscriptions: Option<String>,
 }
 
 impl Topics {
@@ -38,6 +40,7 @@ impl Topics {
             dlq_state: format!("{name}.DLQ.state"),
             progress: format!("{name}.progress"),
             control: format!("{name}.control"),
+            subscriptions: pipeline.subscriptions.then(|| format!("{name}.subscriptions")),
         }
     }
 
@@ -51,7 +54,8 @@ impl Topics {
             (Role::Progress, self.progress.as_str()),
             (Role::Control, self.control.as_str()),
         ];
-        tiers.chain(others).collect()
+        let subscriptions = self.subscriptions.iter().map(|name| (Role::Subscriptions, name.as_str()));
+        tiers.chain(others).chain(subscriptions).collect()
     }
 
     /// Whether `name` can be a tier of the pipeline `pipeline`: `orders.retry.30s`.
@@ -80,11 +84,17 @@ pub enum Role {
     LetterStates,
     Progress,
     Control,
+    Subscriptions,
 }
 
 impl Role {
+    /// Read from one end to the other by every process, whatever the source is like.
+    pub const fn has_one_partition(self) -> bool {
+        matches!(self, Self::Control | Self::Subscriptions)
+    }
+
     /// Tables of keys and their latest values; the others are logs that must keep everything.
     pub const fn is_compacted(self) -> bool {
-        matches!(self, Self::LetterStates | Self::Progress | Self::Control)
+        matches!(self, Self::LetterStates | Self::Progress | Self::Control | Self::Subscriptions)
     }
 }

@@ -64,7 +64,7 @@ impl Planned {
         Self {
             role,
             name: name.to_owned(),
-            partitions: if role == Role::Control { 1 } else { source.partitions },
+            partitions: if role.has_one_partition() { 1 } else { source.partitions },
             replication: source.replication,
             settings,
         }
@@ -91,7 +91,8 @@ impl Planned {
 /// The commands that give a user what a pipeline needs, to be copied as they stand; the last ones only for who replays with
 /// `--to source`.
 pub fn acl_commands(cluster: &Cluster, pipeline: &KafkaPipeline) -> (Vec<String>, Vec<String>) {
-    let Topics { source, replay, dlq, dlq_state, progress, control, .. } = Topics::of(pipeline);
+    let Topics { source, replay, dlq, dlq_state, progress, control, subscriptions, .. } =
+        Topics::of(pipeline);
     let (name, group) = (&pipeline.name, &cluster.group);
     let user = cluster.passed_on.iter().rev().find(|(key, _)| key == "sasl.username");
     let user = user.map_or("NAME", |(_, value)| value.as_str());
@@ -109,7 +110,8 @@ pub fn acl_commands(cluster: &Cluster, pipeline: &KafkaPipeline) -> (Vec<String>
     if cluster.topics == TopicsMode::Create {
         own.extend(["Create", "Alter"]);
     }
-    let topics = [&replay, &dlq, &dlq_state, &progress, &control].map(|topic| format!("--topic {topic}"));
+    let topics = [&replay, &dlq, &dlq_state, &progress, &control].into_iter().chain(&subscriptions);
+    let topics: Vec<_> = topics.map(|topic| format!("--topic {topic}")).collect();
     let commands = vec![
         add(&["Read", "Describe", "DescribeConfigs"], &format!("--topic {source}")),
         add(&own, &format!("--resource-pattern-type prefixed --topic {name}.retry.")),

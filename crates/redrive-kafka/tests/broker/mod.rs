@@ -52,6 +52,7 @@ pub fn pipeline(name: &str) -> KafkaPipeline {
         ttl: None,
         blocking: false,
         only: Only::Everything,
+        subscriptions: false,
     }
 }
 

@@ -93,6 +93,7 @@ impl World {
             ttl: None,
             blocking: false,
             only: Only::Everything,
+            subscriptions: false,
         };
         let settings: Vec<_> = [("retention.ms", "-1")].iter().chain(settings).copied().collect();
         create_at(brokers, &pipeline.source, partitions, &settings);

@@ -68,6 +68,7 @@ impl Processor {
             ttl: None,
             blocking: self.blocking,
             only: Only::Everything,
+            subscriptions: false,
         };
         let stores = KafkaStores::new(cluster, vec![kafka]);
         Ok(Redrive::builder().engine(stores).pipeline(pipeline).build()?)

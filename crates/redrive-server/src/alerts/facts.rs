@@ -2,6 +2,7 @@
 
 use redrive::dispatch::health::{cause, flood};
 use redrive::figures::Figures;
+use redrive::subscriptions::Stopped;
 use redrive::{DeadLetter, Reason, Time};
 
 /// One pipeline, now. Counters are those since the process began.
@@ -16,6 +17,8 @@ pub struct Facts {
     pub breaker_open: Option<String>,
     /// Why the guard paused the pipeline, if it did.
     pub guarded: Option<String>,
+    /// Why no subscription is purged any more, if that is so.
+    pub purging_stopped: Option<String>,
     /// Poison pills that were found since the last look.
     pub pills: Vec<Pill>,
 }
@@ -33,8 +36,18 @@ impl Facts {
             pending: pending.pending(),
             breaker_open: health.is_gated().then(why_open),
             guarded: health.flood.as_ref().map(flood),
+            purging_stopped: None,
             pills: Vec::new(),
         }
+    }
+
+    /// With what its table of subscriptions says, if it has one.
+    #[must_use]
+    pub fn with_subscriptions(self, stopped: Option<Stopped>) -> Self {
+        let why = stopped.map(|stopped| {
+            format!("{} % of active subscriptions were gone within 5 min (limit 2 %)", stopped.percent())
+        });
+        Self { purging_stopped: why, ..self }
     }
 }
 

@@ -122,6 +122,9 @@ pub fn judge(
     if let Some(why) = &facts.guarded {
         find(AlertKind::Guard, format!("{pipeline}: paused by the guard: {why}"), None, None);
     }
+    if let Some(why) = &facts.purging_stopped {
+        find(AlertKind::PurgingStopped, format!("{pipeline}: purging stopped: {why}"), None, None);
+    }
     findings
 }
 
@@ -159,6 +162,11 @@ mod tests {
             (Facts { pending: 10_001, ..quiet.clone() }, 60, &[AlertKind::QueueDepth]),
             (Facts { breaker_open: Some("51 %".to_owned()), ..quiet.clone() }, 60, &[AlertKind::BreakerOpen]),
             (Facts { guarded: Some("90 %".to_owned()), ..quiet.clone() }, 60, &[AlertKind::Guard]),
+            (
+                Facts { purging_stopped: Some("2.3 %".to_owned()), ..quiet.clone() },
+                60,
+                &[AlertKind::PurgingStopped],
+            ),
             (Facts { pills: vec![pill()], ..quiet }, 60, &[AlertKind::PoisonPill]),
         ];
         for (facts, secs, expected) in table {

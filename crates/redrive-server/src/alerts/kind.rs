@@ -15,6 +15,8 @@ pub enum AlertKind {
     PoisonPill,
     /// The pipeline was paused because most of its messages died.
     Guard,
+    /// So many subscriptions are gone that none is purged any more.
+    PurgingStopped,
     /// The disk is nearly full, or storage failed and the process ended. Of the process, not of a pipeline.
     Storage,
 }
@@ -26,13 +28,14 @@ pub enum Severity {
 }
 
 impl AlertKind {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::BreakerOpen,
         Self::DeadLetters,
         Self::OldestLetter,
         Self::QueueDepth,
         Self::PoisonPill,
         Self::Guard,
+        Self::PurgingStopped,
         Self::Storage,
     ];
 
@@ -44,6 +47,7 @@ impl AlertKind {
             Self::QueueDepth => "queue_depth",
             Self::PoisonPill => "poison_pill",
             Self::Guard => "guard",
+            Self::PurgingStopped => "purging_stopped",
             Self::Storage => "storage",
         }
     }
@@ -55,7 +59,9 @@ impl AlertKind {
     pub const fn severity(self) -> Severity {
         match self {
             Self::BreakerOpen | Self::PoisonPill | Self::Guard | Self::Storage => Severity::Critical,
-            Self::DeadLetters | Self::OldestLetter | Self::QueueDepth => Severity::Warning,
+            Self::DeadLetters | Self::OldestLetter | Self::QueueDepth | Self::PurgingStopped => {
+                Severity::Warning
+            }
         }
     }
 
@@ -68,6 +74,7 @@ impl AlertKind {
             Self::QueueDepth => "docs/runbooks/queue-depth.md",
             Self::PoisonPill => "docs/runbooks/poison-pill.md",
             Self::Guard => "docs/runbooks/paused.md",
+            Self::PurgingStopped => "docs/guide/push.md",
             Self::Storage => "docs/guide/operations.md",
         }
     }

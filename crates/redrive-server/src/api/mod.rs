@@ -1,6 +1,7 @@
 //! The requests under `/v1`: a file per noun, and the JSON they share.
 
 pub mod actions;
+pub mod events;
 pub mod groups;
 pub mod keys;
 pub mod letters;
@@ -8,6 +9,7 @@ pub mod messages;
 pub mod pipelines;
 pub mod replays;
 pub mod selection;
+pub mod subscriptions;
 pub mod view;
 mod view_attention;
 mod view_condition;

@@ -132,7 +132,13 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
         late_p99_ms: p99_ms(&figures.retry_lateness),
         end_to_end_p99_ms: p99_ms(&figures.end_to_end),
         recent: (&figures.recent).into(),
-        attention: view_attention::notices(served.handle.name(), paused, figures, served.handle.now()),
+        attention: view_attention::notices(
+            served.handle.name(),
+            paused,
+            figures,
+            served.purging_stopped(),
+            served.handle.now(),
+        ),
         breaker: figures.health.breaker.state.name(),
         health: HealthView::of(figures),
         store: StoreView {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use redrive::dispatch::health;
+use redrive::subscriptions::Stopped;
 use redrive::{Figures, HealthChange, HealthEntry, HealthFigures, Time, timestamp};
 use redrive_core::breaker::{BreakerState, BreakerView};
 use serde::Serialize;
@@ -37,6 +38,7 @@ pub enum Subject {
     Resets,
     Budget,
     Endpoints,
+    Subscriptions,
     Ramp,
 }
 
@@ -68,7 +70,13 @@ impl Notice {
 }
 
 /// What needs attention in this pipeline.
-pub fn notices(name: &str, paused: bool, figures: &Figures, now: Time) -> Vec<Notice> {
+pub fn notices(
+    name: &str,
+    paused: bool,
+    figures: &Figures,
+    purging_stopped: Option<Stopped>,
+    now: Time,
+) -> Vec<Notice> {
     let mut notices = Vec::new();
     notices.extend(pause(name, paused, figures));
     notices.extend(breaker(name, figures));
@@ -83,6 +91,7 @@ pub fn notices(name: &str, paused: bool, figures: &Figures, now: Time) -> Vec<No
     }));
     notices.extend(store(figures));
     notices.extend(standstill(&figures.health, now));
+    notices.extend(purging_stopped.map(|stopped| purging(name, stopped)));
     notices.extend(slower(figures));
     notices
 }
@@ -157,6 +166,17 @@ fn store(figures: &Figures) -> Option<Notice> {
     let text = format!("{} damaged {places} in stored data: keep the last backup", count(damaged));
     let notice = Notice::bad(Subject::Store, "stored data damaged", text);
     (damaged > 0).then(|| notice.lifted_by("redrive journal --verify".to_owned()))
+}
+
+fn purging(name: &str, stopped: Stopped) -> Notice {
+    let text = format!(
+        "purging of subscriptions stopped at {}: {} % of the active ones were gone within 5 min (limit 2 %). That looks like \
+         a fault at the push service or at us",
+        utc(stopped.at),
+        stopped.percent()
+    );
+    let notice = Notice::warning(Subject::Subscriptions, "PURGING STOPPED", text);
+    notice.lifted_by(format!("redrive subscriptions resume {name}"))
 }
 
 /// A process that did not run for a while, as long as its effects may show.

@@ -347,6 +347,98 @@ pub(super) fn describe(operation: Operation) -> Described {
             codes: &[Code::NotFound, Code::Conflict],
             ..NOTHING
         },
+        Operation::ListSubscriptions => Described {
+            id: "listSubscriptions",
+            summary: "Stored subscriptions, and endpoints that are flagged or purged, in the order of their hashes.",
+            params: &[
+                ("state", "string", "active, flagged or purged; all if not given."),
+                ("cursor", "string", "The `next` of the page before."),
+                ("limit", "integer", "At most this many, from 1 on; 100 if not given, 1000 at most."),
+            ],
+            answers: &[("200", "A page, with how many there are of each.", JSON, "Subscriptions")],
+            codes: &[Code::Conflict],
+            ..NOTHING
+        },
+        Operation::RegisterSubscription => Described {
+            id: "registerSubscription",
+            summary: "Stores a subscription under an id that messages can name. It is active from now on.",
+            body: Some("NewSubscription"),
+            answers: &[("200", "It is stored, durably.", JSON, "Subscription")],
+            codes: &[Code::Conflict, Code::StorageFailed],
+            ..NOTHING
+        },
+        Operation::SubscriptionKeys => Described {
+            id: "subscriptionKeys",
+            summary: "How many stored subscriptions were made with which VAPID key.",
+            answers: &[("200", "The keys.", JSON, "SubscriptionKeys")],
+            codes: &[Code::Conflict],
+            ..NOTHING
+        },
+        Operation::ShowSubscription => Described {
+            id: "showSubscription",
+            summary: "One endpoint, by its hash or the id of its stored subscription.",
+            answers: &[("200", "What is known of it.", JSON, "Subscription")],
+            codes: &[Code::Conflict],
+            ..NOTHING
+        },
+        Operation::RemoveSubscription => Described {
+            id: "removeSubscription",
+            summary: "Removes a stored subscription. What is known of its endpoint stays.",
+            body: Some("NamedSubscription"),
+            answers: &[("200", "It is removed, durably.", JSON, "RemovedSubscription")],
+            codes: &[Code::Conflict, Code::StorageFailed],
+            ..NOTHING
+        },
+        Operation::FlagSubscription => Described {
+            id: "flagSubscription",
+            summary: "Flags an endpoint to be watched. It is still called.",
+            body: Some("NamedSubscription"),
+            answers: &[("200", "It is flagged, durably.", JSON, "Subscription")],
+            codes: &[Code::Conflict, Code::StorageFailed],
+            ..NOTHING
+        },
+        Operation::PurgeSubscription => Described {
+            id: "purgeSubscription",
+            summary: "Purges an endpoint: its messages become dead letters `gone` without a call.",
+            body: Some("NamedSubscription"),
+            answers: &[("200", "It is purged, durably.", JSON, "Subscription")],
+            codes: &[Code::Conflict, Code::StorageFailed],
+            ..NOTHING
+        },
+        Operation::UndoSubscription => Described {
+            id: "undoSubscription",
+            summary: "Takes a flag or a purge back, or all purges since a time.",
+            body: Some("UndoSubscription"),
+            answers: &[("200", "How many were taken back.", JSON, "UndoneSubscriptions")],
+            codes: &[Code::Conflict, Code::StorageFailed],
+            ..NOTHING
+        },
+        Operation::ResumePurging => Described {
+            id: "resumePurging",
+            summary: "Goes on with purging after the guard has stopped it.",
+            answers: &[("200", "Purging goes on.", JSON, "Purging")],
+            codes: &[Code::Conflict, Code::StorageFailed],
+            ..NOTHING
+        },
+        Operation::StreamEvents => Described {
+            id: "streamEvents",
+            summary: "What happens from now on, as server-sent events; with the header Last-Event-ID from there on.",
+            params: &[(
+                "type",
+                "string",
+                "Only these, separated by commas: dead_letter, breaker, health, replay, flagged, purged, cleared, \
+                 registered, undone, removed, purging_stopped, purging_resumed.",
+            )],
+            answers: &[(
+                "200",
+                "A stream without an end. `missed` is its last event if the client is too slow, `restarted` its first if \
+                 the last event was one of an earlier process.",
+                "text/event-stream",
+                "string",
+            )],
+            codes: &[Code::Busy],
+            ..NOTHING
+        },
         Operation::ListActions => Described {
             id: "listActions",
             summary: "Who did what, the oldest first.",

@@ -167,7 +167,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         vec![
             (
                 "subject",
-                json!({ "enum": ["paused", "guard", "breaker", "outage", "retry_after", "partition", "store", "standstill", "suspects", "resets", "budget", "endpoints", "ramp"] }),
+                json!({ "enum": ["paused", "guard", "breaker", "outage", "retry_after", "partition", "store", "standstill", "suspects", "resets", "budget", "endpoints", "subscriptions", "ramp"] }),
             ),
             (
                 "level",
@@ -673,6 +673,88 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("actor", text()),
         ],
     );
+    let hash = || json!({ "type": "string", "description": "hmac-sha256: and sixteen hexadecimal digits." });
+    let named = || json!({ "type": "string", "description": "An endpoint hash, or the id of a stored subscription." });
+    add(
+        "Subscription",
+        &["endpoint_hash", "state"],
+        vec![
+            ("endpoint_hash", hash()),
+            ("id", text_or_null()),
+            ("state", json!({ "enum": ["active", "flagged", "purged"] })),
+            ("cause", json!({ "enum": ["gone", "refused", "operator", null] })),
+            ("reason", text_or_null()),
+            ("status", json!({ "type": ["integer", "null"] })),
+            ("at", time_or_null()),
+            ("actor", text_or_null()),
+            ("key", text_or_null()),
+            ("registered", time_or_null()),
+        ],
+    );
+    add(
+        "Subscriptions",
+        &["active", "flagged", "purged", "subscriptions"],
+        vec![
+            ("purge", json!({ "enum": ["off", "verify", "at_once"] })),
+            ("active", json!({ "type": "integer", "description": "An estimate, within about 2 %." })),
+            ("flagged", count()),
+            ("purged", count()),
+            ("stored", count()),
+            (
+                "stopped",
+                json!({ "type": ["object", "null"], "description": "Why purging is stopped: at, purged, active, percent." }),
+            ),
+            ("full", flag()),
+            ("unwritten", count()),
+            ("subscriptions", many("Subscription")),
+            ("next", text_or_null()),
+        ],
+    );
+    add(
+        "NewSubscription",
+        &["id", "subscription"],
+        vec![
+            (
+                "id",
+                json!({ "type": "string", "maxLength": 200, "description": "For example user-5512/phone." }),
+            ),
+            (
+                "subscription",
+                json!({ "type": "object", "description": "As the browser gives it, with `vapid_key` if it was made with an earlier one; {\"token\": …} for APNs and FCM." }),
+            ),
+        ],
+    );
+    add(
+        "NamedSubscription",
+        &["id"],
+        vec![
+            ("id", named()),
+            (
+                "reason",
+                json!({ "type": "string", "maxLength": 120, "description": "Needed to flag and to purge." }),
+            ),
+        ],
+    );
+    add("RemovedSubscription", &["removed"], vec![("removed", text())]);
+    add(
+        "UndoSubscription",
+        &[],
+        vec![
+            ("id", named()),
+            (
+                "since",
+                json!({ "type": "string", "description": "A time, or a span such as 1h: all purges since." }),
+            ),
+        ],
+    );
+    add("UndoneSubscriptions", &["undone"], vec![("undone", count())]);
+    add("Purging", &["purging"], vec![("purging", flag())]);
+    add(
+        "SubscriptionKey",
+        &["key", "subscriptions"],
+        vec![("key", text_or_null()), ("subscriptions", count())],
+    );
+    add("SubscriptionKeys", &["keys"], vec![("keys", many("SubscriptionKey"))]);
     add("Replays", &["replays"], vec![("replays", many("Replay"))]);
     add(
         "Action",

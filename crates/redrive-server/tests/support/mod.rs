@@ -196,7 +196,7 @@ impl Running {
         // A server may refuse a body before all of it is sent.
         let _ = stream.write_all(body).await;
         let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer).await;
+        read_answer(&mut stream, &mut answer).await;
         parse(&answer)
     }
 
@@ -322,8 +322,21 @@ impl Running {
 pub async fn finish(stream: &mut TcpStream, rest: &[u8]) -> Answer {
     let _ = stream.write_all(rest).await;
     let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer).await;
+    read_answer(stream, &mut answer).await;
     parse(&answer)
+}
+
+/// Reads an answer to its end; of a stream of events, which has none, the beginning.
+async fn read_answer(stream: &mut TcpStream, answer: &mut Vec<u8>) {
+    let is_stream = |answer: &[u8]| {
+        let head = String::from_utf8_lossy(answer);
+        head.contains("\r\n\r\n") && head.contains("content-type: text/event-stream")
+    };
+    while let Ok(count) = stream.read_buf(answer).await {
+        if count == 0 || is_stream(&answer[..answer.len().min(1024)]) {
+            break;
+        }
+    }
 }
 
 fn parse(answer: &[u8]) -> Answer {

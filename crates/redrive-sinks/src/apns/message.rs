@@ -1,14 +1,14 @@
 //! What a message asks to be pushed, and to which device.
 //!
 //! Either the payload is an envelope, `{"token": …, "payload": {"aps": …}, …}`, or the header `apns-device-token` holds
-//! the token and the payload is pushed as it is.
+//! the token and the payload is pushed as it is. `"subscription"` in place of the token is the id of a stored one.
 
 use bytes::Bytes;
 use redrive_core::Message;
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value};
 
-use crate::push::json::{self, FieldFault};
+use crate::push::json::{self, FieldFault, Lookup};
 
 const TOKEN_HEADER: &str = "apns-device-token";
 /// Bytes of a device token in hexadecimal digits. Apple gives no length; 64 digits are usual.
@@ -45,16 +45,12 @@ pub struct Push {
 }
 
 impl Push {
-    pub fn of(message: &Message) -> Result<Self, FieldFault> {
+    pub fn of(message: &Message, lookup: Lookup<'_>) -> Result<Self, FieldFault> {
         let (push, token) = match json::header(message, TOKEN_HEADER) {
             Some(token) => (Self::of_headers(message)?, token),
-            None => Self::of_envelope(&json::object(message)?)?,
+            None => Self::of_envelope(&json::object(message)?, lookup)?,
         };
-        let is_token = (1..=TOKEN_BYTES_MAX).contains(&token.len())
-            && token.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !is_token {
-            return Err(FieldFault::Wrong("token", "a device token in hexadecimal digits"));
-        }
+        check_token(&token)?;
         let max = if push.push_type == "voip" { VOIP_PAYLOAD_BYTES_MAX } else { PAYLOAD_BYTES_MAX };
         if push.body.len() > max {
             return Err(FieldFault::TooLarge(push.body.len(), max));
@@ -76,9 +72,9 @@ impl Push {
         )
     }
 
-    fn of_envelope(envelope: &Map<String, Value>) -> Result<(Self, String), FieldFault> {
+    fn of_envelope(envelope: &Map<String, Value>, lookup: Lookup<'_>) -> Result<(Self, String), FieldFault> {
         let text = |name| json::text(envelope, name);
-        let token = text("token")?.ok_or(FieldFault::Missing("token"))?;
+        let (token, registered_ms) = json::token(envelope, lookup)?;
         let priority = match envelope.get("priority") {
             Some(Value::Number(number)) => Some(number.to_string()),
             _ => text("priority")?,
@@ -88,7 +84,7 @@ impl Push {
             Some(_) => return Err(FieldFault::Wrong("payload", "an object with `aps`")),
             None => return Err(FieldFault::Missing("payload")),
         };
-        let registered = envelope.get("registered").and_then(Value::as_u64);
+        let registered = envelope.get("registered").and_then(Value::as_u64).or(registered_ms);
         let push = Self::checked(
             text("topic")?,
             text("push_type")?.as_deref(),
@@ -129,6 +125,13 @@ impl Push {
         let push_type = push_type.ok_or(FieldFault::Wrong("push_type", "a push type of APNs"))?;
         Ok(Self { token: String::new(), topic, push_type, priority, collapse_id, registered_ms, body })
     }
+}
+
+/// Whether it can be a device token.
+pub fn check_token(token: &str) -> Result<(), FieldFault> {
+    let is_token =
+        (1..=TOKEN_BYTES_MAX).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_token.then_some(()).ok_or(FieldFault::Wrong("token", "a device token in hexadecimal digits"))
 }
 
 impl std::fmt::Debug for Push {
@@ -176,7 +179,7 @@ mod tests {
 
     #[expect(clippy::needless_pass_by_value, reason = "reads better with json!")]
     fn push(value: Value) -> Result<Push, FieldFault> {
-        Push::of(&Message::builder("m").payload(value.to_string()).build().unwrap())
+        Push::of(&Message::builder("m").payload(value.to_string()).build().unwrap(), &|_| None)
     }
 
     #[test]
@@ -199,7 +202,7 @@ mod tests {
             .header("apns-device-token", "00ab")
             .header("apns-priority", "1")
             .payload(r#"{"aps":{}}"#);
-        let push = Push::of(&message.build().unwrap()).unwrap();
+        let push = Push::of(&message.build().unwrap(), &|_| None).unwrap();
         assert_eq!((&*push.body, push.priority, push.push_type), (&br#"{"aps":{}}"#[..], Some("1"), "alert"));
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::Uri;
+use redrive::subscriptions::{Purge, Subscriptions};
 
 use super::classes::ROWS;
 use super::token::ProviderToken;
@@ -43,6 +44,8 @@ pub struct ApnsOptions {
     pub classes: PushClasses,
     /// The key of `endpoint_hash`; random for each process unless set.
     pub hash_key: Option<Secret>,
+    /// Which device tokens are alive.
+    pub subscriptions: Subscriptions,
 }
 
 impl ApnsOptions {
@@ -56,6 +59,7 @@ impl ApnsOptions {
             timeout: Duration::from_secs(30),
             classes: PushClasses::new(ROWS),
             hash_key: None,
+            subscriptions: Subscriptions::new("apns", Purge::default()),
         }
     }
 

@@ -6,20 +6,20 @@ use std::time::{Duration, SystemTime};
 
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::http::uri::PathAndQuery;
-use hyper::{Method, Request, Uri};
-use redrive::{Call, Delivery, Failure, Sink};
+use hyper::{Method, Request, StatusCode, Uri};
+use redrive::{Call, Delivery, Failure, Notes, Sink};
 use tokio::time::{Instant, timeout_at};
 
 use super::classes::{Explained, gone_unless_registered_since};
-use super::message::{Push, apns_id};
+use super::message::{Push, apns_id, check_token};
 use super::options::ApnsOptions;
 use super::token::ProviderToken;
 use crate::fault::SinkFault;
-use crate::push::failing::{self, Said};
+use crate::push::failing::{self, Judged, Said};
+use crate::push::gate::{self, SubscriptionGate};
 use crate::push::http2::{Answer, Sessions};
 use crate::push::{PushClasses, Verdict};
 use crate::webhook::Trouble;
-use crate::webhook::endpoint_hash::EndpointHash;
 
 const ID: HeaderName = HeaderName::from_static("apns-id");
 const TOPIC: HeaderName = HeaderName::from_static("apns-topic");
@@ -37,12 +37,14 @@ pub struct ApnsSink {
     topic: Option<String>,
     timeout: Duration,
     classes: PushClasses,
-    hash: EndpointHash,
+    gate: SubscriptionGate,
 }
 
 impl ApnsSink {
     /// Reads what the options name and sets everything up. Nothing is connected to before the first message.
     pub fn build(options: ApnsOptions) -> Result<Self, SinkFault> {
+        let gate = SubscriptionGate::new(options.hash_key.as_ref(), options.subscriptions.clone())?;
+        gate.subscriptions().read_with(gate::token_reader(&gate, check_token));
         Ok(Self {
             token: options.token()?,
             sessions: options.sessions()?,
@@ -50,23 +52,22 @@ impl ApnsSink {
             topic: options.topic,
             timeout: options.timeout,
             classes: options.classes,
-            hash: EndpointHash::of_key(options.hash_key.as_ref())?,
+            gate,
         })
     }
 
-    async fn push(&self, call: &Call, push: &Push) -> Result<(), Failure> {
+    async fn push(&self, call: &Call, push: &Push) -> Result<StatusCode, Failure> {
         let deadline = Instant::now() + self.timeout;
         let bearer = self.token.as_ref().map(|token| token.bearer(now_secs())).transpose();
         let bearer = bearer.map_err(|problem| failing::without_credential(&problem.to_string()))?;
-        let (verdict, failure) = self.attempt(call, push, bearer.as_deref(), deadline).await?;
-        let (Verdict::Renew, Some(token), Some(expired)) = (verdict, &self.token, bearer) else {
-            return failure.map_or(Ok(()), Err);
+        let judged = self.attempt(call, push, bearer.as_deref(), deadline).await?;
+        let (Verdict::Renew, Some(token), Some(expired)) = (judged.verdict, &self.token, bearer) else {
+            return judged.outcome;
         };
         // Once: a new token that is refused as well is no matter of its age.
         let renewed = token.renewed(&expired, now_secs());
         let renewed = renewed.map_err(|problem| failing::without_credential(&problem.to_string()))?;
-        let (_, failure) = self.attempt(call, push, Some(&renewed), deadline).await?;
-        failure.map_or(Ok(()), Err)
+        self.attempt(call, push, Some(&renewed), deadline).await?.outcome
     }
 
     /// One request and what its answer means.
@@ -76,7 +77,7 @@ impl ApnsSink {
         push: &Push,
         bearer: Option<&str>,
         deadline: Instant,
-    ) -> Result<(Verdict, Option<Failure>), Failure> {
+    ) -> Result<Judged, Failure> {
         let request = self
             .request(call, push, bearer)
             .ok_or_else(|| failing::unsendable("the push cannot be written as a request to APNs"))?;
@@ -93,7 +94,7 @@ impl ApnsSink {
         }
     }
 
-    fn judge(&self, push: &Push, answer: &Answer) -> (Verdict, Option<Failure>) {
+    fn judge(&self, push: &Push, answer: &Answer) -> Judged {
         let explained = Explained::read(&answer.body);
         let verdict = self.classes.verdict(answer.status.as_u16(), &explained.reason);
         let verdict = gone_unless_registered_since(verdict, &explained, push.registered_ms);
@@ -101,7 +102,8 @@ impl ApnsSink {
             self.sessions.retire_all();
         }
         let said = Said::of(answer.status, &answer.headers, explained.reason);
-        (verdict, failing::answered(&said, verdict, SystemTime::now()))
+        let failure = failing::answered(&said, verdict, SystemTime::now());
+        Judged { verdict, outcome: failure.map_or(Ok(answer.status), Err) }
     }
 
     /// `None` if something in it cannot be a header, which was checked before.
@@ -137,10 +139,13 @@ impl ApnsSink {
 
 impl Sink for ApnsSink {
     fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move { self.deliver_noted(call, &mut Notes::default()).await })
+    }
+
+    fn deliver_noted<'a>(&'a self, call: Call, notes: &'a mut Notes) -> Delivery<'a> {
         Box::pin(async move {
-            let push = Push::of(&call.message).map_err(failing::unsendable)?;
-            let outcome = self.push(&call, &push).await;
-            outcome.map_err(|failure| failure.note("endpoint_hash", self.hash.of(&push.token)))
+            let push = Push::of(&call.message, &|id| self.gate.stored(id)).map_err(failing::unsendable)?;
+            self.gate.pass(&push.token, push.registered_ms, notes, self.push(&call, &push)).await
         })
     }
 

@@ -1,4 +1,5 @@
 //! What a message asks to be pushed: a message of the v1 API, with or without `{"message": …}` around it.
+//! `"subscription"` in place of the token is the id of a stored one.
 
 use std::time::SystemTime;
 
@@ -6,7 +7,7 @@ use bytes::Bytes;
 use redrive_core::Message;
 use serde_json::{Map, Value, json};
 
-use crate::push::json::{self, FieldFault};
+use crate::push::json::{self, FieldFault, Lookup};
 
 /// What FCM takes of data and notification together.
 const BODY_BYTES_MAX: usize = 4096;
@@ -20,32 +21,39 @@ const TTL_SECS_MAX: u64 = 28 * 24 * 3600;
 pub struct Push {
     /// The registration token, topic or condition: a secret.
     pub target: String,
+    /// When the app instance registered, if it is a stored one.
+    pub registered_ms: Option<u64>,
     message: Map<String, Value>,
 }
 
 impl Push {
-    pub fn of(message: &Message) -> Result<Self, FieldFault> {
+    pub fn of(message: &Message, lookup: Lookup<'_>) -> Result<Self, FieldFault> {
         let mut object = json::object(message)?;
-        let inner = match object.remove("message") {
+        let mut inner = match object.remove("message") {
             Some(Value::Object(inner)) => inner,
             Some(_) => return Err(FieldFault::Wrong("message", "an object")),
             None => object,
         };
+        let mut registered_ms = None;
+        if inner.contains_key("subscription") {
+            let (token, registered) = json::token(&inner, lookup)?;
+            inner.remove("subscription");
+            inner.insert("token".to_owned(), Value::String(token));
+            registered_ms = registered;
+        }
         let named: Vec<String> = ["token", "topic", "condition"]
             .into_iter()
             .filter_map(|name| json::text(&inner, name).transpose())
             .collect::<Result<_, _>>()?;
         let [target] = <[String; 1]>::try_from(named)
             .map_err(|_| FieldFault::Wrong("message", "for exactly one of token, topic and condition"))?;
-        if target.is_empty() {
-            return Err(FieldFault::Missing("token"));
-        }
+        check_token(&target)?;
         let counted = ["data", "notification"].into_iter().filter_map(|name| inner.get(name));
         let counted: usize = counted.map(|part| part.to_string().len()).sum();
         if counted > BODY_BYTES_MAX {
             return Err(FieldFault::TooLarge(counted, BODY_BYTES_MAX));
         }
-        Ok(Self { target, message: inner })
+        Ok(Self { target, registered_ms, message: inner })
     }
 
     /// The body of a request. Where the message has a deadline and sets no TTL of its own, what is left of it is sent.
@@ -67,6 +75,11 @@ impl Push {
     }
 }
 
+/// Whether it can be a registration token: anything but nothing.
+pub fn check_token(token: &str) -> Result<(), FieldFault> {
+    if token.is_empty() { Err(FieldFault::Missing("token")) } else { Ok(()) }
+}
+
 impl std::fmt::Debug for Push {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Push(…)")
@@ -80,7 +93,7 @@ mod tests {
     use super::*;
 
     fn push(value: &Value) -> Result<Push, FieldFault> {
-        Push::of(&Message::builder("m").payload(value.to_string()).build().unwrap())
+        Push::of(&Message::builder("m").payload(value.to_string()).build().unwrap(), &|_| None)
     }
 
     #[test]

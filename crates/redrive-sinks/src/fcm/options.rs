@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::Uri;
+use redrive::subscriptions::{Purge, Subscriptions};
 use redrive_core::rate;
 
 use super::access::Access;
@@ -36,6 +37,8 @@ pub struct FcmOptions {
     pub classes: PushClasses,
     /// The key of `endpoint_hash`; random for each process unless set.
     pub hash_key: Option<Secret>,
+    /// Which device tokens are alive.
+    pub subscriptions: Subscriptions,
 }
 
 impl FcmOptions {
@@ -49,6 +52,7 @@ impl FcmOptions {
             timeout: Duration::from_secs(30),
             classes: PushClasses::new(ROWS),
             hash_key: None,
+            subscriptions: Subscriptions::new("fcm", Purge::default()),
         }
     }
 

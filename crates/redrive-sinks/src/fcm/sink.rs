@@ -6,21 +6,21 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use hyper::{Method, Request, Uri};
-use redrive::{Call, Delivery, Failure, Sink};
+use hyper::{Method, Request, StatusCode, Uri};
+use redrive::{Call, Delivery, Failure, Notes, Sink};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::access::Access;
 use super::classes::Explained;
-use super::message::Push;
+use super::message::{Push, check_token};
 use super::options::FcmOptions;
 use super::pace::Pace;
 use crate::fault::SinkFault;
-use crate::push::failing::{self, Said};
+use crate::push::failing::{self, Judged, Said};
+use crate::push::gate::{self, SubscriptionGate};
 use crate::push::http2::{Answer, Sessions};
 use crate::push::{PushClasses, Verdict};
 use crate::webhook::Trouble;
-use crate::webhook::endpoint_hash::EndpointHash;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Google asks for a minute at least where quota is used up and no `Retry-After` says more.
@@ -34,13 +34,15 @@ pub struct FcmSink {
     pace: Option<Pace>,
     timeout: Duration,
     classes: PushClasses,
-    hash: EndpointHash,
+    gate: SubscriptionGate,
 }
 
 impl FcmSink {
     /// Reads what the options name and sets everything up. Nothing is connected to before the first message.
     pub fn build(options: FcmOptions) -> Result<Self, SinkFault> {
         let (access, sessions) = (options.access()?, options.sessions()?);
+        let gate = SubscriptionGate::new(options.hash_key.as_ref(), options.subscriptions.clone())?;
+        gate.subscriptions().read_with(gate::token_reader(&gate, check_token));
         let address = options.address().unwrap_or_default();
         let path = format!("/v1/projects/{}/messages:send", access.project());
         let uri = Uri::builder().scheme("https").path_and_query(path);
@@ -55,33 +57,27 @@ impl FcmSink {
             pace: options.rate.map(Pace::new),
             timeout: options.timeout,
             classes: options.classes,
-            hash: EndpointHash::of_key(options.hash_key.as_ref())?,
+            gate,
         })
     }
 
-    async fn push(&self, call: &Call, push: &Push) -> Result<(), Failure> {
+    async fn push(&self, call: &Call, push: &Push) -> Result<StatusCode, Failure> {
         let deadline = Instant::now() + self.timeout;
         let ends = call.message.deadline().map(redrive_core::Time::as_millis);
         let body = push.body(ends, SystemTime::now()).map_err(failing::unsendable)?;
         let bearer = self.access.bearer(deadline, &self.classes).await?;
-        let (verdict, failure) = self.attempt(&bearer, body.clone(), deadline).await?;
-        if verdict != Verdict::Renew {
-            return failure.map_or(Ok(()), Err);
+        let judged = self.attempt(&bearer, body.clone(), deadline).await?;
+        if judged.verdict != Verdict::Renew {
+            return judged.outcome;
         }
         // Once: a new token that is refused as well is no matter of its age.
         self.access.refused(&bearer);
         let bearer = self.access.bearer(deadline, &self.classes).await?;
-        let (_, failure) = self.attempt(&bearer, body, deadline).await?;
-        failure.map_or(Ok(()), Err)
+        self.attempt(&bearer, body, deadline).await?.outcome
     }
 
     /// One request and what its answer means.
-    async fn attempt(
-        &self,
-        bearer: &str,
-        body: Bytes,
-        deadline: Instant,
-    ) -> Result<(Verdict, Option<Failure>), Failure> {
+    async fn attempt(&self, bearer: &str, body: Bytes, deadline: Instant) -> Result<Judged, Failure> {
         let mut authorization = HeaderValue::from_str(bearer)
             .map_err(|_| failing::without_credential("the access token cannot be a header"))?;
         authorization.set_sensitive(true);
@@ -111,7 +107,7 @@ impl FcmSink {
         }
     }
 
-    fn judge(&self, answer: &Answer) -> (Verdict, Option<Failure>) {
+    fn judge(&self, answer: &Answer) -> Judged {
         let explained = Explained::read(&answer.body);
         let verdict = self.classes.verdict(answer.status.as_u16(), explained.reason());
         let said = Said::of(answer.status, &answer.headers, explained.code.clone());
@@ -123,16 +119,19 @@ impl FcmSink {
                 failure
             }
         });
-        (verdict, failure)
+        Judged { verdict, outcome: failure.map_or(Ok(answer.status), Err) }
     }
 }
 
 impl Sink for FcmSink {
     fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move { self.deliver_noted(call, &mut Notes::default()).await })
+    }
+
+    fn deliver_noted<'a>(&'a self, call: Call, notes: &'a mut Notes) -> Delivery<'a> {
         Box::pin(async move {
-            let push = Push::of(&call.message).map_err(failing::unsendable)?;
-            let outcome = self.push(&call, &push).await;
-            outcome.map_err(|failure| failure.note("endpoint_hash", self.hash.of(&push.target)))
+            let push = Push::of(&call.message, &|id| self.gate.stored(id)).map_err(failing::unsendable)?;
+            self.gate.pass(&push.target, push.registered_ms, notes, self.push(&call, &push)).await
         })
     }
 

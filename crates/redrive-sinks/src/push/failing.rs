@@ -25,12 +25,26 @@ pub struct Said {
 
 /// Why a push was not delivered. Its text is stored with the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
+#[error("{text}{}", shown(.endpoint.as_deref()))]
 pub struct PushError {
     text: String,
+    /// The hash of the endpoint, once it is known.
+    endpoint: Option<String>,
     /// What the answer meant; `None` without one.
     pub verdict: Option<Verdict>,
     pub status: Option<u16>,
+}
+
+impl PushError {
+    /// With the hash of the endpoint, which a letter shows.
+    #[must_use]
+    pub fn at(self, endpoint_hash: String) -> Self {
+        Self { endpoint: Some(endpoint_hash), ..self }
+    }
+}
+
+fn shown(endpoint: Option<&str>) -> String {
+    endpoint.map(|hash| format!(" [{hash}]")).unwrap_or_default()
 }
 
 impl Said {
@@ -39,6 +53,13 @@ impl Said {
         let written = written.map(|value| value.trim().chars().take(RETRY_AFTER_BYTES_MAX).collect());
         Self { status, reason, retry_after: written }
     }
+}
+
+/// What an answer means, and what comes of it unless something is renewed: its status, or a failure.
+#[derive(Debug)]
+pub struct Judged {
+    pub verdict: Verdict,
+    pub outcome: Result<StatusCode, Failure>,
 }
 
 /// The failure that an answer of this meaning is; `None` if it is none.
@@ -56,7 +77,7 @@ pub fn answered(said: &Said, verdict: Verdict, now: SystemTime) -> Option<Failur
     if verdict == Verdict::Resubscribe {
         text.push_str(" (made with another VAPID key: the browser must subscribe again)");
     }
-    let error = PushError { text, verdict: Some(verdict), status: Some(status) };
+    let error = PushError { text, endpoint: None, verdict: Some(verdict), status: Some(status) };
     let wait = said.retry_after.as_deref().and_then(|value| retry_after::wait(value, now));
     let failure = judge::of_class(class, wait, error);
     let failure = failure.of_kind(FailureKind::Status(status)).with_code(&said.reason);
@@ -103,13 +124,18 @@ pub fn unsendable(text: impl ToString) -> Failure {
     Failure::permanent(silent(&text.to_string()))
 }
 
+/// Why a push was not even tried.
+pub fn uncalled(text: &str) -> PushError {
+    silent(text)
+}
+
 /// Our own key or token is not to be had. Burns nothing.
 pub fn without_credential(text: &str) -> Failure {
     Failure::credential(silent(text))
 }
 
 fn silent(text: &str) -> PushError {
-    PushError { text: text.to_owned(), verdict: None, status: None }
+    PushError { text: text.to_owned(), endpoint: None, verdict: None, status: None }
 }
 
 #[cfg(test)]

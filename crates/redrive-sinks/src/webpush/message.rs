@@ -1,7 +1,10 @@
 //! What a message asks to be pushed, and to whom.
 //!
 //! Either the payload is an envelope, `{"subscription": {…}, "payload": …, "urgency": …, "topic": …}`, or the header
-//! `push-subscription` holds the subscription and the payload is pushed as it is.
+//! `push-subscription` holds the subscription and the payload is pushed as it is. A subscription that is a text is the id
+//! of a stored one.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use redrive_core::Message;
@@ -9,6 +12,7 @@ use serde_json::Value;
 
 use super::encrypt::{self, EncryptFault};
 use super::subscription::{Subscription, SubscriptionFault};
+use crate::push::json::Lookup;
 
 const SUBSCRIPTION_HEADER: &str = "push-subscription";
 const KEY_HEADER: &str = "push-vapid-key";
@@ -55,14 +59,14 @@ pub struct Push {
 }
 
 impl Push {
-    pub fn of(message: &Message, allow_http: bool) -> Result<Self, MessageFault> {
+    pub fn of(message: &Message, allow_http: bool, lookup: Lookup<'_>) -> Result<Self, MessageFault> {
         let header = |name: &str| {
             let found = message.headers().find(|(given, _)| given.eq_ignore_ascii_case(name));
             found.and_then(|(_, value)| std::str::from_utf8(value).ok()).map(str::to_owned)
         };
         match header(SUBSCRIPTION_HEADER) {
-            Some(text) => Self::of_headers(message, &text, header, allow_http),
-            None => Self::of_envelope(message, allow_http),
+            Some(text) => Self::of_headers(message, &text, header, allow_http, lookup),
+            None => Self::of_envelope(message, allow_http, lookup),
         }
     }
 
@@ -71,8 +75,11 @@ impl Push {
         subscription: &str,
         header: impl Fn(&str) -> Option<String>,
         allow_http: bool,
+        lookup: Lookup<'_>,
     ) -> Result<Self, MessageFault> {
-        let value: Value = serde_json::from_str(subscription).map_err(|_| SubscriptionFault::NotObject)?;
+        let given = serde_json::from_str(subscription);
+        let given: Value = given.unwrap_or_else(|_| Value::String(subscription.to_owned()));
+        let value = found(&given, lookup)?;
         let subscription = Subscription::of(&value, allow_http)?;
         let body = message.payload().map(|payload| message.wire().slice_ref(payload)).unwrap_or_default();
         let content = match header("content-encoding").as_deref() {
@@ -94,18 +101,18 @@ impl Push {
         })
     }
 
-    fn of_envelope(message: &Message, allow_http: bool) -> Result<Self, MessageFault> {
+    fn of_envelope(message: &Message, allow_http: bool, lookup: Lookup<'_>) -> Result<Self, MessageFault> {
         let value: Value = serde_json::from_slice(message.payload().unwrap_or_default())
             .map_err(|_| MessageFault::NotEnvelope)?;
         let envelope = value.as_object().ok_or(MessageFault::NotEnvelope)?;
-        let given = envelope.get("subscription").ok_or(SubscriptionFault::Missing)?;
+        let given = found(envelope.get("subscription").ok_or(SubscriptionFault::Missing)?, lookup)?;
         let text = |name: &str| match envelope.get(name) {
             None | Some(Value::Null) => None,
             // What is no text is no valid value either, and is reported as such.
             Some(value) => Some(value.as_str().unwrap_or_default().to_owned()),
         };
         Ok(Self {
-            subscription: Subscription::of(given, allow_http)?,
+            subscription: Subscription::of(&given, allow_http)?,
             content: match envelope.get("payload") {
                 None | Some(Value::Null) => Content::Nothing,
                 Some(Value::String(text)) => Content::plain(Bytes::from(text.clone())),
@@ -113,7 +120,7 @@ impl Push {
             },
             urgency: text("urgency").map(|urgency| checked_urgency(&urgency)).transpose()?,
             topic: text("topic").map(checked_topic).transpose()?,
-            vapid_key: text("vapid_key").or_else(|| vapid_key(given)),
+            vapid_key: text("vapid_key").or_else(|| vapid_key(&given)),
         })
     }
 
@@ -133,7 +140,19 @@ impl Content {
     }
 }
 
-fn vapid_key(subscription: &Value) -> Option<String> {
+/// The subscription itself, where a message only names a stored one.
+fn found<'a>(given: &'a Value, lookup: Lookup<'_>) -> Result<Cow<'a, Value>, SubscriptionFault> {
+    let Value::String(id) = given else { return Ok(Cow::Borrowed(given)) };
+    let stored = lookup(id).ok_or(SubscriptionFault::Unknown)?;
+    let mut value = stored.subscription();
+    if let (Some(key), Value::Object(value)) = (&stored.key, &mut value) {
+        value.insert("vapid_key".to_owned(), key.as_str().into());
+    }
+    Ok(Cow::Owned(value))
+}
+
+/// The public key that a subscription says it was made with.
+pub fn vapid_key(subscription: &Value) -> Option<String> {
     subscription.get("vapid_key").and_then(Value::as_str).map(str::to_owned)
 }
 
@@ -169,7 +188,7 @@ mod tests {
         let mut value = json!({"subscription": subscription()});
         value.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let message = Message::builder("m").payload(value.to_string()).build().unwrap();
-        Push::of(&message, false)
+        Push::of(&message, false, &|_| None)
     }
 
     #[test]
@@ -190,8 +209,30 @@ mod tests {
             .header("Push-Subscription", subscription().to_string())
             .header("urgency", "low")
             .payload("hello");
-        let push = Push::of(&message.build().unwrap(), false).unwrap();
+        let push = Push::of(&message.build().unwrap(), false, &|_| None).unwrap();
         assert_eq!((push.content, push.urgency), (Content::Plain(Bytes::from_static(b"hello")), Some("low")));
+    }
+
+    #[test]
+    fn a_text_is_the_id_of_a_stored_subscription_with_the_key_it_was_made_with() {
+        use std::sync::Arc;
+
+        use redrive::subscriptions::{EndpointId, Registered, Stored};
+        use redrive_core::Time;
+
+        let registered = Registered { endpoint: EndpointId::from_number(1), key: Some("BOld".to_owned()) };
+        let stored = Arc::new(Stored::new(registered, Time::ZERO, &subscription()));
+        let lookup = |id: &str| (id == "user-1/phone").then(|| Arc::clone(&stored));
+        let named = |id: &str| {
+            let value = json!({"subscription": id, "payload": "hi"}).to_string();
+            Push::of(&Message::builder("m").payload(value).build().unwrap(), false, &lookup)
+        };
+        let push = named("user-1/phone").unwrap();
+        assert_eq!(push.subscription.endpoint.path(), "/abc");
+        assert_eq!(push.vapid_key.as_deref(), Some("BOld"));
+        assert_eq!(named("nobody"), Err(MessageFault::Subscription(SubscriptionFault::Unknown)));
+        let message = Message::builder("m").header("push-subscription", "user-1/phone").payload("hi");
+        assert!(Push::of(&message.build().unwrap(), false, &lookup).is_ok());
     }
 
     #[test]
@@ -203,7 +244,7 @@ mod tests {
                 .header("push-subscription", subscription().to_string())
                 .header("content-encoding", encoding.to_owned())
                 .payload(body.to_vec());
-            Push::of(&message.build().unwrap(), false)
+            Push::of(&message.build().unwrap(), false, &|_| None)
         };
         assert_eq!(encrypted(&body, "aes128gcm").unwrap().body().unwrap(), body);
         assert!(matches!(encrypted(b"{}", "aes128gcm"), Err(MessageFault::Encrypt(_))));
@@ -221,7 +262,7 @@ mod tests {
         assert_eq!(large.body(), Err(EncryptFault::TooLarge(4000)));
         for payload in ["", "text", "[]"] {
             let message = Message::builder("m").payload(payload).build().unwrap();
-            assert_eq!(Push::of(&message, false), Err(MessageFault::NotEnvelope), "{payload}");
+            assert_eq!(Push::of(&message, false, &|_| None), Err(MessageFault::NotEnvelope), "{payload}");
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use redrive::subscriptions::{Purge, Subscriptions};
+
 use super::classes::ROWS;
 use super::vapid::Vapid;
 use crate::fault::SinkFault;
@@ -34,6 +36,8 @@ pub struct WebPushOptions {
     pub allow_private_addresses: bool,
     /// The key of `endpoint_hash`; random for each process unless set.
     pub hash_key: Option<Secret>,
+    /// Which endpoints are alive.
+    pub subscriptions: Subscriptions,
     pub names: Names,
 }
 
@@ -48,6 +52,7 @@ impl WebPushOptions {
             per_endpoint: PER_ENDPOINT,
             allow_private_addresses: false,
             hash_key: None,
+            subscriptions: Subscriptions::new("webpush", Purge::default()),
             names: Names::system(),
         }
     }

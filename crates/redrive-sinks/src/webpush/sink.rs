@@ -1,6 +1,7 @@
 //! One push, from the message to what came of it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -8,19 +9,21 @@ use hyper::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
 };
 use hyper::{Method, Request, StatusCode, Uri};
-use redrive::{Call, Delivery, Endpoint, Failure, Message, Sink};
+use redrive::subscriptions::{Reader, Registered};
+use redrive::{Call, Delivery, Endpoint, Failure, Message, Notes, Sink};
 use tokio::time::{Instant, timeout_at};
 
 use super::classes;
-use super::message::Push;
+use super::message::{MessageFault, Push, vapid_key};
 use super::options::WebPushOptions;
+use super::subscription::Subscription;
 use super::vapid::Vapid;
 use crate::fault::SinkFault;
 use crate::push::failing::{self, Said};
+use crate::push::gate::SubscriptionGate;
 use crate::push::trust::KeyTrust;
 use crate::push::{PushClasses, Verdict};
 use crate::webhook::connect::{self, Pool};
-use crate::webhook::endpoint_hash::EndpointHash;
 use crate::webhook::guard::Guard;
 use crate::webhook::payload::{Payload, Sent};
 use crate::webhook::text::Redactor;
@@ -46,7 +49,7 @@ pub struct WebPushSink {
     allow_http: bool,
     trust: KeyTrust,
     redactor: Redactor,
-    hash: EndpointHash,
+    gate: SubscriptionGate,
 }
 
 /// What came back, and what it was about.
@@ -61,6 +64,8 @@ impl WebPushSink {
     pub fn build(options: WebPushOptions) -> Result<Self, SinkFault> {
         let keys = options.vapid()?;
         let tls = crate::tls::client(options.ca_file.as_deref())?;
+        let gate = SubscriptionGate::new(options.hash_key.as_ref(), options.subscriptions)?;
+        gate.subscriptions().read_with(reader(&gate, &keys, options.allow_private_addresses));
         let guard = if options.allow_private_addresses { Guard::Off } else { Guard::On };
         Ok(Self {
             keys,
@@ -71,8 +76,12 @@ impl WebPushSink {
             allow_http: options.allow_private_addresses,
             trust: KeyTrust::default(),
             redactor: Redactor::of([]),
-            hash: EndpointHash::of_key(options.hash_key.as_ref())?,
+            gate,
         })
+    }
+
+    fn read(&self, message: &Message) -> Result<Push, MessageFault> {
+        Push::of(message, self.allow_http, &|id| self.gate.stored(id))
     }
 
     /// The key that the subscription was made with.
@@ -87,7 +96,7 @@ impl WebPushSink {
         })
     }
 
-    async fn exchange(&self, call: &Call, push: &Push) -> Result<(), Failure> {
+    async fn exchange(&self, call: &Call, push: &Push) -> Result<StatusCode, Failure> {
         let deadline = Instant::now() + self.timeout;
         let body = push.body().map_err(failing::unsendable)?;
         let (request, sent) = self.request(call, push, body)?;
@@ -107,7 +116,8 @@ impl WebPushSink {
         let mut body = Vec::new();
         // What it means is known by its head; a body that does not end changes nothing.
         let _ = timeout_at(deadline, answer::read(&mut incoming, &mut body)).await;
-        self.judge(push, &Heard { status: head.status, headers: head.headers, body })
+        self.judge(push, &Heard { status: head.status, headers: head.headers, body })?;
+        Ok(head.status)
     }
 
     fn request(&self, call: &Call, push: &Push, body: Bytes) -> Result<(Request<Payload>, Sent), Failure> {
@@ -166,17 +176,20 @@ impl WebPushSink {
     }
 
     fn numbers(&self, endpoint: &Uri) -> Endpoint {
-        self.hash.endpoint(endpoint)
+        self.gate.hash().endpoint(endpoint)
     }
 }
 
 impl Sink for WebPushSink {
     fn deliver(&self, call: Call) -> Delivery<'_> {
+        Box::pin(async move { self.deliver_noted(call, &mut Notes::default()).await })
+    }
+
+    fn deliver_noted<'a>(&'a self, call: Call, notes: &'a mut Notes) -> Delivery<'a> {
         Box::pin(async move {
-            let push = Push::of(&call.message, self.allow_http).map_err(failing::unsendable)?;
-            let outcome = self.exchange(&call, &push).await;
-            let endpoint = &push.subscription.endpoint;
-            outcome.map_err(|failure| failure.note("endpoint_hash", self.hash.of(&endpoint.to_string())))
+            let push = self.read(&call.message).map_err(failing::unsendable)?;
+            let endpoint = push.subscription.endpoint.to_string();
+            self.gate.pass(&endpoint, None, notes, self.exchange(&call, &push)).await
         })
     }
 
@@ -198,13 +211,28 @@ impl Sink for WebPushSink {
     }
 
     fn endpoint(&self, message: &Message) -> Option<Endpoint> {
-        let push = Push::of(message, self.allow_http).ok()?;
+        let push = self.read(message).ok()?;
         Some(self.numbers(&push.subscription.endpoint))
     }
 
     fn numbering(&self) -> Option<u64> {
-        Some(self.hash.numbering())
+        Some(self.gate.hash().numbering())
     }
+}
+
+/// Reads subscriptions that are to be stored. One that does not say with which key it was made, was made with the current.
+fn reader(gate: &SubscriptionGate, keys: &[Vapid], allow_http: bool) -> Reader {
+    let keys: Vec<String> = keys.iter().map(|key| key.public().to_owned()).collect();
+    let ids = gate.ids();
+    Arc::new(move |value| {
+        let subscription = Subscription::of(value, allow_http).map_err(|fault| fault.to_string())?;
+        let named = vapid_key(value).map(|key| key.trim_end_matches('=').to_owned());
+        let key = named.or_else(|| keys.first().cloned());
+        if key.as_ref().is_some_and(|key| !keys.contains(key)) {
+            return Err("the subscription was made with a VAPID key that is not configured here".to_owned());
+        }
+        Ok(Registered { endpoint: ids(&subscription.endpoint.to_string()), key })
+    })
 }
 
 /// The seconds that are left until the deadline: a push service must not deliver what is no longer wanted.

@@ -12,6 +12,8 @@ use crate::webhook::endpoint::{self, EndpointFault};
 pub enum SubscriptionFault {
     #[error("the message carries no subscription")]
     Missing,
+    #[error("there is no stored subscription of the id that the message names")]
+    Unknown,
     #[error("the subscription is not a JSON object")]
     NotObject,
     #[error("the subscription has no `{0}`")]

@@ -46,3 +46,20 @@ fn the_class_tables_of_the_guide_are_those_of_the_code() {
         }
     }
 }
+
+#[test]
+fn every_requirement_points_at_a_test_that_exists() {
+    let page = include_str!("../../../../docs/reference/push-requirements.md");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.contains("`crates/"))
+        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`')).collect())
+        .collect();
+    assert_eq!(rows.len(), 30);
+    for row in rows {
+        let [id, _, file, test] = row.as_slice() else { panic!("{row:?}") };
+        let text = std::fs::read_to_string(root.join(file)).unwrap_or_default();
+        assert!(text.contains(&format!("fn {test}(")), "{id}: {file} has no test {test}");
+    }
+}

@@ -32,10 +32,16 @@ pub enum ActionKind {
     GroupResolve,
     GroupSnooze,
     GroupReopen,
+    SubscriptionFlag,
+    SubscriptionPurge,
+    SubscriptionUndo,
+    /// Purging goes on after the guard stopped it.
+    SubscriptionResume,
+    SubscriptionRemove,
 }
 
 impl ActionKind {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 22] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
@@ -53,6 +59,11 @@ impl ActionKind {
         Self::GroupResolve,
         Self::GroupSnooze,
         Self::GroupReopen,
+        Self::SubscriptionFlag,
+        Self::SubscriptionPurge,
+        Self::SubscriptionUndo,
+        Self::SubscriptionResume,
+        Self::SubscriptionRemove,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -74,6 +85,11 @@ impl ActionKind {
             Self::GroupResolve => "group_resolve",
             Self::GroupSnooze => "group_snooze",
             Self::GroupReopen => "group_reopen",
+            Self::SubscriptionFlag => "subscription_flag",
+            Self::SubscriptionPurge => "subscription_purge",
+            Self::SubscriptionUndo => "subscription_undo",
+            Self::SubscriptionResume => "subscription_resume",
+            Self::SubscriptionRemove => "subscription_remove",
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use redrive_core::breaker::BreakerState;
 use redrive_core::suspects::{self, Run};
-use redrive_core::{BreakerSettings, Message, Meta, Policy, Reason, Time};
+use redrive_core::{Message, Meta, Policy, Reason, Time};
 
 use super::calls::{Call, CallId, Calls, Withdrawn};
 use super::failed::{AttemptFailed, FailureLog};
@@ -124,13 +124,13 @@ impl Machine {
         self
     }
 
-    /// Messages go where the router says. Each endpoint has a breaker of its own then, and none of them can close the
-    /// whole pipeline.
+    /// Messages go where the router says. Each endpoint has a breaker of its own then, and none of them can stop the
+    /// whole pipeline. The pipeline's breaker opens only when our key is refused.
     #[must_use]
     pub fn routed(mut self, router: Router, settings: &ProtectionSettings) -> Self {
         let permits = self.permits.free();
         self.routes = Some(Routes::new(router, &settings.breaker, permits));
-        let own = ProtectionSettings { breaker: BreakerSettings::off(), ..settings.clone() };
+        let own = ProtectionSettings { many_endpoints: true, ..settings.clone() };
         self.protection = Protection::new(&own, &self.policy, permits);
         self
     }

@@ -46,6 +46,9 @@ pub struct ProtectionSettings {
     pub guard: GuardSettings,
     /// Whether all messages go to one place, so that what it asks of one, such as a Retry-After, holds for all.
     pub one_endpoint: bool,
+    /// Whether each message names its endpoint. Then what one of them does says nothing about the others, except that it
+    /// refused our key, which is the same for all.
+    pub many_endpoints: bool,
 }
 
 impl ProtectionSettings {
@@ -120,6 +123,7 @@ pub struct Protection {
     guard: Guard,
     limit: usize,
     one_endpoint: bool,
+    many_endpoints: bool,
     halted: Option<Flood>,
     wait: SharedWait,
     closed: ClosedSpans,
@@ -158,6 +162,7 @@ impl Protection {
             guard: Guard::new(settings.guard.clone()),
             limit,
             one_endpoint: settings.one_endpoint,
+            many_endpoints: settings.many_endpoints,
             halted: None,
             wait: SharedWait::default(),
             closed: ClosedSpans::default(),
@@ -319,7 +324,8 @@ impl Protection {
         } else if told != Told::Nothing {
             self.recording.failed(is_probe, now);
         }
-        let change = match told {
+        let says_nothing = matches!(told, Told::Sign(Sign::Bad(_)) | Told::Busy);
+        let change = match if self.many_endpoints && says_nothing { Told::Nothing } else { told } {
             Told::Nothing if is_probe => {
                 self.breaker.probe_came_to_nothing();
                 None

@@ -1,7 +1,7 @@
 //! One job while it is known, and how it is written down.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -20,10 +20,14 @@ pub(super) struct Job {
     attached: AtomicBool,
     /// One write at a time, each of the latest progress.
     writing: tokio::sync::Mutex<()>,
+    listener: Listener,
 }
 
+/// Hears of every new state of a job.
+pub(super) type Listener = Arc<OnceLock<Box<dyn Fn(&ReplayView) + Send + Sync>>>;
+
 impl Job {
-    pub(super) fn new(id: String, facts: Facts, progress: Progress) -> Self {
+    pub(super) fn new(id: String, facts: Facts, progress: Progress, listener: Listener) -> Self {
         Self {
             id,
             facts,
@@ -31,6 +35,7 @@ impl Job {
             changed: Notify::new(),
             attached: AtomicBool::new(false),
             writing: tokio::sync::Mutex::new(()),
+            listener,
         }
     }
 
@@ -39,7 +44,23 @@ impl Job {
     }
 
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
-        change(&mut self.lock())
+        let (changed, is_new_state) = {
+            let mut progress = self.lock();
+            let before = progress.state;
+            let changed = change(&mut progress);
+            (changed, progress.state != before)
+        };
+        if is_new_state {
+            self.tell();
+        }
+        changed
+    }
+
+    /// Tells whoever listens how it stands.
+    pub(super) fn tell(&self) {
+        if let Some(listener) = self.listener.get() {
+            listener(&self.view());
+        }
     }
 
     /// Takes the job up; `false` if a task is at work on it already.

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::files::{Files, checksum};
 use super::job::{self, Facts, Progress, ReplaySpec, ReplayState, ReplayView};
-use super::live::{Job, Keep, blocking};
+use super::live::{Job, Keep, Listener, blocking};
 use super::pace::RATE_MAX;
 use super::run::Task;
 use crate::engine::ReplayTarget;
@@ -39,6 +39,7 @@ struct Shared {
     jobs: Mutex<BTreeMap<u64, Arc<Job>>>,
     next: Mutex<u64>,
     faults: Vec<String>,
+    listener: Listener,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -103,14 +104,20 @@ impl Replays {
             }
             None => (None, super::files::Found::default()),
         };
+        let listener = Listener::default();
         let jobs = found.jobs.into_iter().map(|(facts, progress)| {
             let id = naming.name('r', facts.number);
-            (facts.number, Arc::new(Job::new(id, facts, progress)))
+            (facts.number, Arc::new(Job::new(id, facts, progress, Arc::clone(&listener))))
         });
         let jobs = Mutex::new(jobs.collect());
-        let shared =
-            Shared { naming, files, jobs, next: Mutex::new(found.highest + 1), faults: found.faults };
+        let next = Mutex::new(found.highest + 1);
+        let shared = Shared { naming, files, jobs, next, faults: found.faults, listener };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Hears when a job begins and whenever its state changes. Only the first listener counts; it must not block.
+    pub fn on_change(&self, listener: impl Fn(&ReplayView) + Send + Sync + 'static) {
+        let _ = self.shared.listener.set(Box::new(listener));
     }
 
     /// Job files that could not be read, with why. Their jobs do not run.
@@ -199,7 +206,7 @@ impl Replays {
             actor: cut(actor),
         };
         let id = self.shared.naming.name('r', number);
-        let job = Arc::new(Job::new(id, facts, Progress::new()));
+        let job = Arc::new(Job::new(id, facts, Progress::new(), Arc::clone(&self.shared.listener)));
         if let Some(files) = self.shared.files.clone() {
             let job = Arc::clone(&job);
             ids = blocking(move || {
@@ -213,6 +220,7 @@ impl Replays {
         self.jobs().insert(number, Arc::clone(&job));
         self.forget_oldest().await;
         let view = job.view();
+        job.tell();
         runtime.spawn(Task { job, keep: self.keep(), handle: handle.clone(), ids }.run());
         Ok(view)
     }

@@ -147,7 +147,12 @@ fn protection(rng: &mut Rng) -> ProtectionSettings {
     breaker.slow.window = Duration::from_secs(rng.pick(&[5, 300]));
     breaker.cooldown = Duration::from_secs(rng.pick(&[1, 30]));
     breaker.probes = rng.pick(&[1, 5]);
-    ProtectionSettings { breaker, guard: GuardSettings::default(), one_endpoint: false }
+    ProtectionSettings {
+        breaker,
+        guard: GuardSettings::default(),
+        one_endpoint: false,
+        many_endpoints: false,
+    }
 }
 
 fn policy(rng: &mut Rng) -> Policy {

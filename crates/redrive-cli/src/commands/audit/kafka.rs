@@ -19,7 +19,7 @@ use super::Within;
 use super::roll::{Marks, Roll};
 use crate::config::Config;
 use crate::exit::Failed;
-use crate::service::assemble::engine_failed;
+use crate::service::engine_failed::engine_failed;
 use crate::service::kafka;
 
 /// The topics of one pipeline.

@@ -15,7 +15,7 @@ use super::sink::{Answered, ask};
 use crate::config::{Config, PipelineConfig};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, Style};
-use crate::service::assemble::engine_failed;
+use crate::service::engine_failed::engine_failed;
 use crate::service::kafka;
 
 /// One thing that was looked at.

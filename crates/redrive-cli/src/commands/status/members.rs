@@ -11,7 +11,7 @@ use crate::config::load::load_text;
 use crate::config::{Config, Environment};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, Style, Table, count};
-use crate::service::assemble::engine_failed;
+use crate::service::engine_failed::engine_failed;
 use crate::service::kafka;
 
 pub fn run(pipeline: &str, global: &Global, out: &mut Output) -> Result<Exit, Failed> {

@@ -118,6 +118,7 @@ impl PipelineConfig {
         let window = quoted(&print(policy.crash_window()));
         let crash = format!("{{ threshold = {}, window = {window} }}", policy.crash_threshold());
         put("crash", crash, Origin::Default);
+        put("log_delivered", quoted(&self.log_delivered.to_string()), Origin::Default);
 
         let values = self.sink.settings.values().into_iter();
         let sink = values.map(|(key, value)| Resolved { key: key.to_owned(), value, origin: of_sink(key) });

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
+use redrive::subscriptions::Purge;
 use redrive_sinks::apns::classes::ROWS;
 use redrive_sinks::apns::options::{CONNECTIONS, CONNECTIONS_MAX, PRODUCTION, SANDBOX};
 use redrive_sinks::push::PushClasses;
-use redrive_sinks::{ApnsAuth, ApnsOptions, ApnsSink, Secret, SinkFault};
+use redrive_sinks::{ApnsAuth, ApnsOptions, ApnsSink, SinkFault};
 
+use super::super::alert::AlertTarget;
 use super::super::fault::Fault;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
-use super::kind::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
 use super::push;
 
 pub(super) const KIND: SinkKind = SinkKind {
@@ -33,6 +35,8 @@ pub(super) const KIND: SinkKind = SinkKind {
             "connections",
             "ca_file",
             "hash_key_file",
+            "purge",
+            "on_purged",
             "timeout",
             "concurrency",
             "classes",
@@ -50,6 +54,8 @@ pub struct ApnsConfig {
     pub connections: Option<u32>,
     pub ca_file: Option<PathBuf>,
     pub hash_key_file: Option<PathBuf>,
+    pub purge: Option<Purge>,
+    pub on_purged: Option<AlertTarget>,
     pub classes: Vec<(String, String)>,
 }
 
@@ -87,6 +93,8 @@ fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
         connections: reader.count(section, "connections", 1..=CONNECTIONS_MAX),
         ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
         hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
+        purge: push::purge(reader, section),
+        on_purged: push::on_purged(reader, section),
         classes: push::classes(reader, section),
     };
     SinkRead { settings: Arc::new(settings), is_complete }
@@ -121,9 +129,12 @@ impl SinkSettings for ApnsConfig {
         self.options().map_or_else(|faults| faults, |options| options.check())
     }
 
-    fn build(&self, timeout: Duration, hash_key: Option<&Secret>) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
-        let mut options = ApnsOptions { timeout, ..self.options()? };
-        options.hash_key = options.hash_key.or_else(|| hash_key.cloned());
+    fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let mut options = ApnsOptions { timeout: parts.timeout, ..self.options()? };
+        options.hash_key = options.hash_key.or_else(|| parts.hash_key.clone());
+        if let Some(table) = &parts.subscriptions {
+            options.subscriptions = table.clone();
+        }
         Ok(Arc::new(ApnsSink::build(options).map_err(|fault| vec![fault])?))
     }
 
@@ -148,8 +159,16 @@ impl SinkSettings for ApnsConfig {
         values.push(("connections", self.connections.unwrap_or(CONNECTIONS).to_string()));
         values.extend(self.ca_file.iter().map(|path| ("ca_file", push::shown(path))));
         values.extend(self.hash_key_file.iter().map(|path| ("hash_key_file", push::shown(path))));
+        values.push(("purge", quoted(self.purge.unwrap_or_default().name())));
+        values.extend(self.on_purged.iter().map(|to| ("on_purged", push::shown_target(to))));
         values.extend(push::shown_classes(&self.classes));
         values
+    }
+
+    fn subscriptions(&self) -> Option<SubscriptionSettings<'_>> {
+        let purge = self.purge.unwrap_or_default();
+        let has_hash_key = self.hash_key_file.is_some();
+        Some(SubscriptionSettings { purge, has_hash_key, on_purged: self.on_purged.as_ref() })
     }
 
     fn reachable_at(&self) -> ReachableAt<'_> {

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
+use redrive::subscriptions::{Purge, Subscriptions};
 use redrive_sinks::{Secret, SinkFault};
 
+use super::super::alert::AlertTarget;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 
@@ -43,15 +45,40 @@ pub trait SinkSettings: Any + fmt::Debug + Send + Sync {
     /// `timeout` is the pipeline's, where it is known.
     fn check(&self, timeout: Option<Duration>) -> Vec<SinkFault>;
 
-    /// The sink, with the time limit of an attempt as its own. `hash_key` is the key of endpoint hashes where the settings
-    /// name none.
-    fn build(&self, timeout: Duration, hash_key: Option<&Secret>) -> Result<Arc<dyn Sink>, Vec<SinkFault>>;
+    /// The sink, ready to be called.
+    fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>>;
+
+    /// What it says about its table of subscriptions, if it has one.
+    fn subscriptions(&self) -> Option<SubscriptionSettings<'_>> {
+        None
+    }
 
     /// Every value that holds, as TOML, without secrets.
     fn values(&self) -> Vec<(&'static str, String)>;
 
     /// Whom `redrive check` can ask whether anybody is there.
     fn reachable_at(&self) -> ReachableAt<'_>;
+}
+
+/// What a sink gets from the pipeline that it belongs to.
+#[derive(Clone, Debug)]
+pub struct SinkParts {
+    /// The time limit of an attempt.
+    pub timeout: Duration,
+    /// The key of endpoint hashes where the settings name none.
+    pub hash_key: Option<Secret>,
+    /// The table of a sink with [`SinkSettings::subscriptions`].
+    pub subscriptions: Option<Subscriptions>,
+}
+
+/// What the settings of a sink say about its table of subscriptions.
+#[derive(Clone, Copy, Debug)]
+pub struct SubscriptionSettings<'a> {
+    pub purge: Purge,
+    /// Whether they name the key of the hashes in it.
+    pub has_hash_key: bool,
+    /// Who is told of purges.
+    pub on_purged: Option<&'a AlertTarget>,
 }
 
 /// Whom to ask whether anybody is there.

@@ -15,5 +15,5 @@ pub mod stdout;
 pub mod webhook;
 pub mod webpush;
 
-pub use kind::{ReachableAt, SinkConfig, SinkKind, SinkSettings};
+pub use kind::{ReachableAt, SinkConfig, SinkKind, SinkParts, SinkSettings};
 pub use registry::{KEYS, SINKS};

@@ -1,15 +1,21 @@
 //! What the tables of the push sinks have in common: files with secrets, overrides of the class table, the hash key.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use redrive_sinks::{Secret, SinkFault};
+use redrive::subscriptions::Purge;
+use redrive_sinks::{Secret, SinkFault, WebhookOptions};
 
+use super::super::alert::AlertTarget;
 use super::super::fault::Fault;
 use super::super::named::Named;
 use super::super::reader::{Reader, Section};
 use super::super::secrets;
 use super::super::tree::Data;
-use super::super::words::quoted;
+use super::super::words::{quoted, without_path};
+
+/// Only checked with: how long one call may take.
+const ON_PURGED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A setting that has to be there. Says what to write if it is not.
 pub(super) fn required(
@@ -63,6 +69,55 @@ pub(super) fn classes(reader: &mut Reader, section: &Section<'_>) -> Vec<(String
 /// The rows as a sink takes them.
 pub(super) fn rows(classes: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
     classes.iter().map(|(case, meaning)| (case.as_str(), meaning.as_str()))
+}
+
+/// `purge`: what becomes of endpoints that a push service calls gone.
+pub(super) fn purge(reader: &mut Reader, section: &Section<'_>) -> Option<Purge> {
+    let words = [Purge::Off, Purge::Verify, Purge::AtOnce].map(|purge| (purge.name(), purge));
+    reader.one_of(section, "purge", &words).map(|set| set.value)
+}
+
+/// `on_purged`: an address that gets a POST, or a program with its arguments.
+pub(super) fn on_purged(reader: &mut Reader, section: &Section<'_>) -> Option<AlertTarget> {
+    let entry = section.get("on_purged")?;
+    if let Data::List(_) = &entry.node.data {
+        let words = reader.texts(section, "on_purged")?.value;
+        let words: Vec<String> = words.into_iter().map(|word| word.value).collect();
+        if words.first().is_none_or(String::is_empty) {
+            let name = section.name("on_purged");
+            let fix = format!("{name} = [\"/usr/local/bin/forget-subscription\"]");
+            let at = section.at("on_purged").into_iter().collect();
+            reader.fault(section, Fault::line(&name, format!("`{name}` names no program"), fix, at));
+            return None;
+        }
+        return Some(AlertTarget::Command(words));
+    }
+    let url = reader.text(section, "on_purged")?;
+    let to = AlertTarget::Webhook { url: url.value.into(), headers: Vec::new() };
+    let (name, looked_at) = (section.name("on_purged"), to.clone());
+    let look = move || {
+        let faults =
+            looked_at.options(ON_PURGED_TIMEOUT).iter().flat_map(WebhookOptions::check).collect::<Vec<_>>();
+        let of = |fault: &SinkFault| {
+            let problem = fault.problem.replace("`url`", &format!("`{name}`"));
+            let fix = format!("{name} = \"https://example.com/purged\"");
+            Fault::line(&name, problem, fix, vec![url.at.clone()])
+        };
+        faults.iter().map(of).collect()
+    };
+    reader.named.push(Named::new(section.part_name(), look));
+    Some(to)
+}
+
+/// Without what may be secret: the path of an address, the arguments of a program.
+pub(super) fn shown_target(to: &AlertTarget) -> String {
+    match to {
+        AlertTarget::Webhook { url, .. } => quoted(&without_path(url.expose())),
+        AlertTarget::Command(words) => {
+            let rest = if words.len() > 1 { ", \"…\"" } else { "" };
+            format!("[{}{rest}]", quoted(words.first().map(String::as_str).unwrap_or_default()))
+        }
+    }
 }
 
 /// The key of `endpoint_hash`, from its file.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
-use redrive_sinks::{Secret, SinkFault, StdoutSink};
+use redrive_sinks::{SinkFault, StdoutSink};
 
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
-use super::kind::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
 
 pub(super) const KIND: SinkKind = SinkKind {
     name: "stdout",
@@ -31,7 +31,7 @@ impl SinkSettings for StdoutConfig {
         Vec::new()
     }
 
-    fn build(&self, _timeout: Duration, _hash_key: Option<&Secret>) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+    fn build(&self, _parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
         Ok(Arc::new(StdoutSink::new()))
     }
 

@@ -21,7 +21,7 @@ use super::super::tree::{At, Data};
 use super::super::words::{quoted, without_secrets};
 use super::classes;
 use super::identity::Identity;
-use super::kind::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
 use super::push;
 
 pub(super) const KIND: SinkKind = SinkKind {
@@ -215,13 +215,14 @@ impl SinkSettings for WebhookConfig {
         }
     }
 
-    fn build(&self, timeout: Duration, hash_key: Option<&Secret>) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+    fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let timeout = parts.timeout;
         let faults = self.check(Some(timeout));
         if !faults.is_empty() {
             return Err(faults);
         }
         let mut options = WebhookOptions { timeout, ..self.options()? };
-        options.hash_key = options.hash_key.or_else(|| hash_key.cloned());
+        options.hash_key = options.hash_key.or_else(|| parts.hash_key.clone());
         let sink = WebhookSink::build(options).map_err(|fault| vec![fault])?;
         Ok(Arc::new(sink))
     }

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
+use redrive::subscriptions::Purge;
 use redrive_sinks::push::PushClasses;
 use redrive_sinks::webpush::classes::ROWS;
 use redrive_sinks::webpush::options::PER_ENDPOINT;
-use redrive_sinks::{Secret, SinkFault, WebPushOptions, WebPushSink};
+use redrive_sinks::{SinkFault, WebPushOptions, WebPushSink};
 
+use super::super::alert::AlertTarget;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
-use super::kind::{ReachableAt, SinkKind, SinkRead, SinkSettings};
+use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
 use super::push;
 
 pub(super) const KIND: SinkKind = SinkKind {
@@ -26,6 +28,8 @@ pub(super) const KIND: SinkKind = SinkKind {
             "subject",
             "ca_file",
             "hash_key_file",
+            "purge",
+            "on_purged",
             "timeout",
             "concurrency",
             "per_endpoint",
@@ -39,7 +43,7 @@ pub(super) const KIND: SinkKind = SinkKind {
 
 const PER_ENDPOINT_MAX: u32 = 10_000;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct WebPushConfig {
     pub vapid_key_file: PathBuf,
     /// Keys that subscriptions were made with before.
@@ -47,6 +51,8 @@ pub struct WebPushConfig {
     pub subject: String,
     pub ca_file: Option<PathBuf>,
     pub hash_key_file: Option<PathBuf>,
+    pub purge: Option<Purge>,
+    pub on_purged: Option<AlertTarget>,
     pub per_endpoint: Option<u32>,
     pub allow_private_addresses: bool,
     pub classes: Vec<(String, String)>,
@@ -84,6 +90,8 @@ fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
         subject: subject.unwrap_or_else(|| "mailto:ops@example.com".to_owned()),
         ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
         hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
+        purge: push::purge(reader, section),
+        on_purged: push::on_purged(reader, section),
         per_endpoint: reader.count(section, "per_endpoint", 1..=PER_ENDPOINT_MAX),
         allow_private_addresses: reader
             .switch(section, "allow_private_addresses")
@@ -98,9 +106,12 @@ impl SinkSettings for WebPushConfig {
         self.options().map_or_else(|faults| faults, |options| options.check())
     }
 
-    fn build(&self, timeout: Duration, hash_key: Option<&Secret>) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
-        let mut options = WebPushOptions { timeout, ..self.options()? };
-        options.hash_key = options.hash_key.or_else(|| hash_key.cloned());
+    fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
+        let mut options = WebPushOptions { timeout: parts.timeout, ..self.options()? };
+        options.hash_key = options.hash_key.or_else(|| parts.hash_key.clone());
+        if let Some(table) = &parts.subscriptions {
+            options.subscriptions = table.clone();
+        }
         Ok(Arc::new(WebPushSink::build(options).map_err(|fault| vec![fault])?))
     }
 
@@ -114,10 +125,18 @@ impl SinkSettings for WebPushConfig {
         values.push(("subject", quoted(&self.subject)));
         values.extend(self.ca_file.iter().map(|path| ("ca_file", push::shown(path))));
         values.extend(self.hash_key_file.iter().map(|path| ("hash_key_file", push::shown(path))));
+        values.push(("purge", quoted(self.purge.unwrap_or_default().name())));
+        values.extend(self.on_purged.iter().map(|to| ("on_purged", push::shown_target(to))));
         values.push(("per_endpoint", self.per_endpoint.unwrap_or(PER_ENDPOINT).to_string()));
         values.push(("allow_private_addresses", self.allow_private_addresses.to_string()));
         values.extend(push::shown_classes(&self.classes));
         values
+    }
+
+    fn subscriptions(&self) -> Option<SubscriptionSettings<'_>> {
+        let purge = self.purge.unwrap_or_default();
+        let has_hash_key = self.hash_key_file.is_some();
+        Some(SubscriptionSettings { purge, has_hash_key, on_purged: self.on_purged.as_ref() })
     }
 
     fn reachable_at(&self) -> ReachableAt<'_> {

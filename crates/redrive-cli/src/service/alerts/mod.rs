@@ -7,4 +7,4 @@ pub mod send;
 pub mod watch;
 
 pub use pills::Pills;
-pub use watch::{Watching, tell_of_failed_storage};
+pub use watch::{Watched, Watching, tell_of_failed_storage};

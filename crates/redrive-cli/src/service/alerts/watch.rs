@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::engine::embedded::Tuning;
+use redrive::subscriptions::Subscriptions;
 use redrive::{Clock as _, PipelineHandle, WallClock};
 use redrive_server::alerts::{AlertKind, Facts, Limits, Notice, Watcher};
 use tokio::runtime::Runtime;
@@ -27,6 +28,13 @@ const TRY_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_s
 /// How long the end of a processor waits for notices that are still to be sent.
 const END_WAIT: Duration = Duration::from_secs(5);
 
+/// A pipeline that is looked at.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    pub handle: PipelineHandle,
+    pub subscriptions: Option<Subscriptions>,
+}
+
 /// Alerts that run beside the pipelines.
 #[derive(Debug)]
 pub struct Watching {
@@ -46,7 +54,7 @@ impl Watching {
     /// Starts looking and sending; `None` if nobody is to be told anything.
     pub fn start(
         config: &[AlertConfig],
-        handles: Vec<PipelineHandle>,
+        handles: Vec<Watched>,
         pills: Arc<Pills>,
         dir: Option<PathBuf>,
         runtime: &Runtime,
@@ -85,7 +93,7 @@ impl Watching {
 
 async fn look(
     mut lines: Vec<Line>,
-    handles: Vec<PipelineHandle>,
+    handles: Vec<Watched>,
     pills: Arc<Pills>,
     dir: Option<PathBuf>,
     mut stopped: oneshot::Receiver<()>,
@@ -107,13 +115,15 @@ async fn look(
         for line in &mut lines {
             let notice = line.watcher.look_at_storage(full.as_deref(), now);
             line.tell(notice);
-            for handle in &handles {
+            for Watched { handle, subscriptions } in &handles {
                 let name = handle.name();
                 let own = found.iter().filter(|(pipeline, _)| pipeline == name);
                 let facts = Facts {
                     pills: own.map(|(_, pill)| pill.clone()).collect(),
                     ..Facts::of(&handle.figures())
                 };
+                let stopped = subscriptions.as_ref().and_then(|table| table.counts(now).stopped);
+                let facts = facts.with_subscriptions(stopped);
                 let notices = line.watcher.look(name, &facts, now);
                 line.tell(notices);
             }

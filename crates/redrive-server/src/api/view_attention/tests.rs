@@ -13,7 +13,7 @@ use super::*;
 const AT: Time = Time::from_millis(1_794_700_800_000);
 
 fn texts(figures: &Figures) -> Vec<String> {
-    notices("orders", figures.paused, figures, AT)
+    notices("orders", figures.paused, figures, None, AT)
         .into_iter()
         .map(|notice| format!("{:?}: {} [{}]", notice.level, notice.text, notice.command.unwrap_or_default()))
         .collect()
@@ -21,7 +21,7 @@ fn texts(figures: &Figures) -> Vec<String> {
 
 #[test]
 fn a_healthy_pipeline_needs_no_attention() {
-    assert!(notices("orders", false, &Figures::default(), AT).is_empty());
+    assert!(notices("orders", false, &Figures::default(), None, AT).is_empty());
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn partitions_that_are_held_and_a_process_that_stood_still_are_named() {
     let texts = texts(&figures);
     assert_eq!(texts[0], "Bad: orders/3: not allowed to write orders.DLQ []");
     assert!(texts[1].starts_with("Warning: the process did not run for 42 s until 2026-11-15 00:00:00Z"));
-    let later = notices("orders", false, &figures, AT.plus(STANDSTILL_SHOWN));
+    let later = notices("orders", false, &figures, None, AT.plus(STANDSTILL_SHOWN));
     assert_eq!(later.len(), 1, "it is forgotten");
 }
 
@@ -126,4 +126,14 @@ fn what_slows_a_pipeline_down_is_a_warning() {
     assert_eq!(texts.len(), 4);
     assert!(texts.iter().all(|text| text.starts_with("Warning: ")), "{texts:?}");
     assert!(texts[1].contains("receivers closed 1,812 connections while handling a message"), "{texts:?}");
+}
+
+#[test]
+fn stopped_purging_says_what_stopped_it_and_how_to_go_on() {
+    let stopped = Stopped { at: AT, purged: 23, active: 1000 };
+    let found = notices("push", false, &Figures::default(), Some(stopped), AT);
+    let [notice] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!((notice.subject, notice.level), (Subject::Subscriptions, Level::Warning));
+    assert!(notice.text.contains("2.3 % of the active ones"), "{}", notice.text);
+    assert_eq!(notice.command.as_deref(), Some("redrive subscriptions resume push"));
 }

@@ -1,0 +1,99 @@
+//! `redrive subscriptions`: which endpoints of a push pipeline are alive, and what to do about the others.
+
+mod change;
+mod list;
+
+use serde_json::Value;
+
+use crate::args::Global;
+use crate::client::with_api;
+use crate::exit::{Exit, Failed};
+use crate::output::Output;
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+pub struct Args {
+    /// The pipeline; shows how many subscriptions are active, flagged and purged
+    pub pipeline: Option<String>,
+    #[command(subcommand)]
+    pub action: Option<Action>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Action {
+    /// List stored subscriptions, and endpoints that are flagged or purged
+    List(list::ListArgs),
+    /// Show one endpoint, by its hash or the id of its subscription
+    Show(Named),
+    /// Flag an endpoint to be watched; it is still called
+    Flag(change::MarkArgs),
+    /// Purge an endpoint: its messages become dead letters without a call
+    Purge(change::MarkArgs),
+    /// Take a flag or a purge back, or all purges since a time
+    Undo(change::UndoArgs),
+    /// Print all rows as NDJSON, with hashes and without endpoints
+    Export(list::ExportArgs),
+    /// Go on with purging after the guard has stopped it
+    Resume(Pipeline),
+    /// Show how many stored subscriptions were made with which VAPID key
+    Keys(Pipeline),
+    /// Store a subscription under an id that messages can name
+    Register(change::RegisterArgs),
+    /// Remove a stored subscription
+    Remove(Named),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Pipeline {
+    /// The pipeline
+    pub pipeline: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Named {
+    /// The pipeline
+    pub pipeline: String,
+    /// A hash as in hmac-sha256:5bdcc146bf60754e, or the id of a stored subscription
+    #[arg(value_name = "HASH|ID")]
+    pub id: String,
+}
+
+/// The states of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum State {
+    Active,
+    Flagged,
+    Purged,
+}
+
+impl State {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Flagged => "flagged",
+            Self::Purged => "purged",
+        }
+    }
+}
+
+pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    with_api(global, out, async |session, out| match (&args.action, &args.pipeline) {
+        (Some(Action::List(args)), _) => list::list(args, session, out).await,
+        (Some(Action::Show(args)), _) => list::show(args, session, out).await,
+        (Some(Action::Flag(args)), _) => change::mark(args, "flag", session, out).await,
+        (Some(Action::Purge(args)), _) => change::mark(args, "purge", session, out).await,
+        (Some(Action::Undo(args)), _) => change::undo(args, session, out).await,
+        (Some(Action::Export(args)), _) => list::export(args, session, out).await,
+        (Some(Action::Resume(args)), _) => change::resume(&args.pipeline, session, out).await,
+        (Some(Action::Keys(args)), _) => list::keys(&args.pipeline, session, out).await,
+        (Some(Action::Register(args)), _) => change::register(args, session, out).await,
+        (Some(Action::Remove(args)), _) => change::remove(args, session, out).await,
+        (None, Some(pipeline)) => list::summary(pipeline, session, out).await,
+        (None, None) => Err(Failed::usage("name a pipeline").hint("as in: redrive subscriptions push")),
+    })
+}
+
+/// A text field of an answer, if it is there.
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or("-")
+}

@@ -1,0 +1,121 @@
+//! Changes of subscriptions: flags, purges and their undoing, stored subscriptions.
+
+use std::io::Read as _;
+
+use serde_json::{Value, json};
+
+use super::{Named, list};
+use crate::client::Session;
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, count, safe};
+
+/// No subscription is longer.
+const INPUT_BYTES_MAX: u64 = 64 * 1024;
+
+#[derive(Debug, clap::Args)]
+pub struct MarkArgs {
+    /// The pipeline
+    pub pipeline: String,
+    /// A hash as in hmac-sha256:5bdcc146bf60754e, or the id of a stored subscription
+    #[arg(value_name = "HASH|ID")]
+    pub id: String,
+    /// Why; it stands in the record beside your name
+    #[arg(long)]
+    pub reason: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct UndoArgs {
+    /// The pipeline
+    pub pipeline: String,
+    /// A hash, or the id of a stored subscription
+    #[arg(value_name = "HASH|ID", required_unless_present = "since", conflicts_with = "since")]
+    pub id: Option<String>,
+    /// All purges since: 1h ago, or an instant in RFC 3339
+    #[arg(long, value_name = "AGE|TIME")]
+    pub since: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RegisterArgs {
+    /// The pipeline
+    pub pipeline: String,
+    /// The id that messages name, as in user-5512/phone
+    pub id: String,
+    /// The subscription as the browser gave it; `-`, or nothing, reads it from the standard input
+    #[arg(value_name = "JSON", default_value = "-")]
+    pub subscription: String,
+}
+
+/// `flag` or `purge`.
+pub async fn mark(args: &MarkArgs, word: &str, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let body = json!({ "id": args.id, "reason": args.reason });
+    let row = session.api.subscription_change(&args.pipeline, word, Some(body)).await?.json;
+    write(&row, session, out)
+}
+
+pub async fn undo(args: &UndoArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let body = match (&args.id, &args.since) {
+        (Some(id), _) => json!({ "id": id }),
+        (None, since) => json!({ "since": since }),
+    };
+    let answer = session.api.subscription_change(&args.pipeline, "undo", Some(body)).await?.json;
+    if out.is_json() {
+        out.json(&answer)?;
+    } else {
+        let undone = answer.get("undone").and_then(Value::as_u64).unwrap_or(0);
+        out.line(&format!("undone {}", count(undone)))?;
+    }
+    Ok(Exit::Ok)
+}
+
+pub async fn resume(pipeline: &str, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let answer = session.api.subscription_change(pipeline, "resume", None).await?.json;
+    if out.is_json() {
+        out.json(&answer)?;
+    } else {
+        out.line("purging goes on")?;
+    }
+    Ok(Exit::Ok)
+}
+
+pub async fn register(args: &RegisterArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let text = if args.subscription == "-" { read_input()? } else { args.subscription.clone() };
+    let subscription: Value = serde_json::from_str(&text).map_err(|error| {
+        Failed::usage(format!(
+            "the subscription is not JSON at line {} column {}",
+            error.line(),
+            error.column()
+        ))
+    })?;
+    let body = json!({ "id": args.id, "subscription": subscription });
+    let row = session.api.subscription_register(&args.pipeline, body).await?.json;
+    write(&row, session, out)
+}
+
+pub async fn remove(args: &Named, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let body = json!({ "id": args.id });
+    let answer = session.api.subscription_change(&args.pipeline, "remove", Some(body)).await?.json;
+    if out.is_json() {
+        out.json(&answer)?;
+    } else {
+        out.line(&format!("removed {}", safe::line(&args.id)))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn read_input() -> Result<String, Failed> {
+    let mut text = String::new();
+    let read = std::io::stdin().take(INPUT_BYTES_MAX).read_to_string(&mut text);
+    read.map_err(|error| Failed::usage(format!("the standard input cannot be read: {error}")))?;
+    Ok(text)
+}
+
+fn write(row: &Value, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    if out.is_json() {
+        out.json(row)?;
+    } else {
+        list::write_rows(std::slice::from_ref(row), session, out)?;
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,179 @@
+//! What is known of subscriptions: counts, rows, keys.
+
+use serde_json::Value;
+
+use super::{Named, State, text};
+use crate::client::Session;
+use crate::client::answers::SubscriptionPage;
+use crate::exit::{Exit, Failed};
+use crate::output::{Align, Output, Table, age, count, instant, safe};
+
+/// Rows asked for in one request.
+const PAGE: u32 = 500;
+const LIMIT_DEFAULT: u32 = 20;
+const REASON_CHARS: usize = 60;
+const ID_CHARS: usize = 40;
+
+#[derive(Debug, clap::Args)]
+pub struct ListArgs {
+    /// The pipeline
+    pub pipeline: String,
+    /// Those in this state; every state unless given
+    #[arg(long, value_enum)]
+    pub state: Option<State>,
+    /// At most this many; 20 unless given
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub limit: Option<u32>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ExportArgs {
+    /// The pipeline
+    pub pipeline: String,
+    /// Those in this state; every state unless given
+    #[arg(long, value_enum)]
+    pub state: Option<State>,
+}
+
+/// `active 18,204   flagged 31 (…)   purged 212`.
+pub async fn summary(pipeline: &str, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let answer = session.api.subscriptions(pipeline, None, 1, None).await?;
+    let page = &answer.view;
+    if out.is_json() {
+        let mut json = answer.json.clone();
+        if let Value::Object(fields) = &mut json {
+            fields.remove("subscriptions");
+            fields.remove("next");
+        }
+        out.json(&json)?;
+        return Ok(page.exit());
+    }
+    let verify = if page.purge == "verify" { " (verified at a delivery at least 1 h later)" } else { "" };
+    out.line(&format!(
+        "active about {}   flagged {}{verify}   purged {}   stored {}",
+        count(page.active),
+        count(page.flagged),
+        count(page.purged),
+        count(page.stored),
+    ))?;
+    if page.purged > 0 {
+        out.note(&format!("  take back: redrive subscriptions undo {pipeline} --since 1h"));
+    }
+    warn(pipeline, page, out);
+    Ok(page.exit())
+}
+
+fn warn(pipeline: &str, page: &SubscriptionPage, out: &mut Output) {
+    if let Some(stopped) = &page.stopped {
+        out.complain(&format!(
+            "purging stopped: {} % of active subscriptions answered 404/410 in 5 min (limit 2 %). Looks like a fault at the \
+             push service or at us. Go on with: redrive subscriptions resume {pipeline}",
+            stopped.percent
+        ));
+    }
+    if page.full {
+        out.complain("the table is full: further endpoints that are gone are not remembered");
+    }
+    if page.unwritten > 0 {
+        out.complain(&format!("{} changes are not durable; see the log", count(page.unwritten)));
+    }
+}
+
+pub async fn list(args: &ListArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let limit = args.limit.unwrap_or(LIMIT_DEFAULT);
+    let (mut rows, mut cursor) = (Vec::new(), None);
+    while (rows.len() as u32) < limit {
+        let wanted = PAGE.min(limit - rows.len() as u32);
+        let page =
+            session.api.subscriptions(&args.pipeline, args.state.map(State::name), wanted, cursor).await?;
+        rows.extend(page.view.subscriptions);
+        cursor = page.view.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    if out.is_json() {
+        out.json(&serde_json::json!({ "subscriptions": rows, "next": cursor }))?;
+        return Ok(Exit::Ok);
+    }
+    write_rows(&rows, session, out)?;
+    let shown = count(rows.len() as u64);
+    out.line(&match (rows.is_empty(), cursor.is_some()) {
+        (true, _) => "none; endpoints that were never flagged or stored are not listed".to_owned(),
+        (false, true) => format!("   {shown} shown, more: --limit {}", limit.saturating_mul(2).min(10_000)),
+        (false, false) => format!("   {shown} shown"),
+    })?;
+    Ok(Exit::Ok)
+}
+
+pub async fn show(args: &Named, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let row = session.api.subscription(&args.pipeline, &args.id).await?.json;
+    if out.is_json() {
+        out.json(&row)?;
+    } else {
+        write_rows(&[row], session, out)?;
+    }
+    Ok(Exit::Ok)
+}
+
+pub async fn export(args: &ExportArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let (mut cursor, mut exported) = (None, 0_u64);
+    loop {
+        let page =
+            session.api.subscriptions(&args.pipeline, args.state.map(State::name), PAGE, cursor).await?;
+        for row in &page.view.subscriptions {
+            out.json(row)?;
+            exported += 1;
+        }
+        cursor = page.view.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    out.note(&format!("exported {} subscriptions", count(exported)));
+    Ok(Exit::Ok)
+}
+
+pub async fn keys(pipeline: &str, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let answer = session.api.subscription_keys(pipeline).await?;
+    if out.is_json() {
+        out.json(&answer.json)?;
+        return Ok(Exit::Ok);
+    }
+    let mut table = Table::new([("KEY", Align::Left), ("SUBSCRIPTIONS", Align::Right)]);
+    for key in answer.view.keys {
+        table.row([safe::line(key.key.as_deref().unwrap_or("-")), count(key.subscriptions)]);
+    }
+    out.table(&table)?;
+    Ok(Exit::Ok)
+}
+
+pub fn write_rows(rows: &[Value], session: &Session, out: &mut Output) -> Result<(), Failed> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new([
+        ("ENDPOINT", Align::Left),
+        ("ID", Align::Left),
+        ("STATE", Align::Left),
+        ("STATUS", Align::Right),
+        ("SINCE", Align::Left),
+        ("BY", Align::Left),
+        ("REASON", Align::Left),
+    ]);
+    for row in rows {
+        let status = row.get("status").and_then(Value::as_u64);
+        let at = row.get("at").and_then(Value::as_str).and_then(instant::parse);
+        let by = if text(row, "actor") == "-" { text(row, "cause") } else { text(row, "actor") };
+        table.row([
+            text(row, "endpoint_hash").to_owned(),
+            safe::short(text(row, "id"), ID_CHARS),
+            text(row, "state").to_owned(),
+            status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
+            at.map_or_else(|| "-".to_owned(), |at| age::since(session.now(), at)),
+            safe::short(by, ID_CHARS),
+            safe::short(text(row, "reason"), REASON_CHARS),
+        ]);
+    }
+    out.table(&table)
+}

@@ -1,0 +1,113 @@
+//! A sink that also logs what it delivered. Failures are logged by the pipeline, which knows what it decided about them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use redrive::letters::correlation_id;
+use redrive::{Call, Delivery, Endpoint, Message, Notes, Sink};
+use redrive_core::{Ratio, SplitMix64};
+
+const TARGET: &str = "redrive::attempt";
+
+/// Logs a share of the successes of a sink at `info`, and the others at `debug`.
+pub struct DeliveredLog {
+    sink: Arc<dyn Sink>,
+    share: Ratio,
+}
+
+impl DeliveredLog {
+    pub fn new(sink: Arc<dyn Sink>, share: Ratio) -> Self {
+        Self { sink, share }
+    }
+}
+
+/// Whether the success of a message is among the share. The same message always is, or is not.
+fn is_sampled(id: &str, share: Ratio) -> bool {
+    let seed = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    SplitMix64::new(seed).draw() % Ratio::WHOLE.basis_points() < share.basis_points()
+}
+
+impl Sink for DeliveredLog {
+    fn deliver(&self, call: Call) -> Delivery<'_> {
+        let is_info = is_sampled(call.message.id(), self.share);
+        if !is_info && !tracing::enabled!(target: "redrive::attempt", tracing::Level::DEBUG) {
+            return self.sink.deliver(call);
+        }
+        Box::pin(async move {
+            let (message, pipeline, attempt) =
+                (call.message.clone(), Arc::clone(&call.pipeline), call.attempt);
+            let (mut notes, started) = (Notes::default(), Instant::now());
+            let outcome = self.sink.deliver_noted(call, &mut notes).await;
+            if outcome.is_ok() {
+                let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let status_code = notes.get("status_code").and_then(|code| code.parse::<u64>().ok());
+                macro_rules! write_event {
+                    ($level:ident) => {
+                        tracing::$level!(
+                            target: TARGET,
+                            pipeline = &*pipeline,
+                            message_id = message.id(),
+                            correlation_id = correlation_id(&message),
+                            attempt,
+                            status_code,
+                            took_ms,
+                            decision = "complete",
+                            endpoint_hash = notes.get("endpoint_hash"),
+                            "delivered"
+                        )
+                    };
+                }
+                if is_info { write_event!(info) } else { write_event!(debug) }
+            }
+            outcome
+        })
+    }
+
+    fn name(&self) -> &'static str {
+        self.sink.name()
+    }
+
+    fn target(&self) -> Option<String> {
+        self.sink.target()
+    }
+
+    fn per_endpoint(&self) -> Option<u32> {
+        self.sink.per_endpoint()
+    }
+
+    fn per_endpoint_rate(&self) -> Option<f64> {
+        self.sink.per_endpoint_rate()
+    }
+
+    fn is_one_endpoint(&self) -> bool {
+        self.sink.is_one_endpoint()
+    }
+
+    fn runs_in_process(&self) -> bool {
+        self.sink.runs_in_process()
+    }
+
+    fn endpoint(&self, message: &Message) -> Option<Endpoint> {
+        self.sink.endpoint(message)
+    }
+
+    fn numbering(&self) -> Option<u64> {
+        self.sink.numbering()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn about_the_share_is_sampled_and_a_message_always_the_same() {
+        let sampled = |share| (0..10_000).filter(|n| is_sampled(&format!("m-{n}"), share)).count();
+        assert_eq!((sampled(Ratio::ZERO), sampled(Ratio::WHOLE)), (0, 10_000));
+        let tenth = sampled(Ratio::percent(10));
+        assert!((900..1_100).contains(&tenth), "{tenth}");
+        assert_eq!(tenth, sampled(Ratio::percent(10)));
+    }
+}

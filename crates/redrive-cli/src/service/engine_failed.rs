@@ -1,0 +1,15 @@
+//! From an engine that failed to the exit code that scripts rely on.
+
+use redrive::engine::EngineError;
+
+use crate::exit::{Exit, Failed};
+
+/// An engine that cannot be opened, with the exit code scripts rely on.
+pub fn engine_failed(error: &EngineError) -> Failed {
+    let exit = match error {
+        EngineError::Owned(_) | EngineError::Unavailable(_) => Exit::TryAgain,
+        EngineError::Directory { .. } | EngineError::Version(_) | EngineError::NotRemembered => Exit::Usage,
+        EngineError::Storage(_) | EngineError::Damaged(_) => Exit::Storage,
+    };
+    Failed::new(exit, error.to_string())
+}

@@ -1,0 +1,96 @@
+//! What happens in a pipeline, as events that others follow: dead letters, the health of the sink, replays, subscriptions.
+//! Like the log they hold no payload, no endpoint and no text of an error.
+
+use redrive::events::Events;
+use redrive::letters::correlation_id;
+use redrive::letters::select::LetterIds;
+use redrive::replay::ReplayView;
+use redrive::subscriptions::{Change, Changed};
+use redrive::{DeadLetter, HealthChange, HealthChanged, Time};
+use serde_json::{Value, json};
+
+/// A message became a dead letter.
+pub fn dead_letter(events: &Events, letter: &DeadLetter, are_places: bool, now: Time) {
+    let note = |name: &str| {
+        let notes = letter.failure.as_ref().map(redrive::Failure::notes).unwrap_or_default();
+        notes.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
+    };
+    let ids = LetterIds { pipeline: &letter.pipeline, are_places };
+    let fields = json!({
+        "letter": ids.text(letter.number),
+        "message_id": letter.message.id(),
+        "correlation_id": correlation_id(&letter.message),
+        "reason": letter.reason.name(),
+        "class": letter.failure.as_ref().map(|failure| failure.class().name()),
+        "status": note("status_code").and_then(|code| code.parse::<u16>().ok()),
+        "endpoint_hash": note("endpoint_hash"),
+        "attempts": letter.meta.attempts,
+    });
+    events.push("dead_letter", now, fields);
+}
+
+/// The breaker opened or closed, or something else about the health of the sink.
+pub fn health(events: &Events, changed: &HealthChanged) {
+    let kind = if matches!(changed.change, HealthChange::Breaker { .. }) { "breaker" } else { "health" };
+    events.push(
+        kind,
+        changed.at,
+        json!({ "change": changed.change.to_string(), "bad": changed.change.is_bad() }),
+    );
+}
+
+/// A replay began, or its state changed.
+pub fn replay(events: &Events, replay: &ReplayView, now: Time) {
+    let fields = json!({
+        "replay": replay.id, "state": replay.state.to_string(), "total": replay.total,
+        "published": replay.published, "succeeded": replay.succeeded, "dead_again": replay.dead_again,
+    });
+    events.push("replay", now, fields);
+}
+
+/// Something changed about a subscription.
+pub fn subscription(events: &Events, changed: &Changed) {
+    events.push(changed.change.name(), changed.at, subscription_fields(changed));
+}
+
+/// What is said of a change, to whoever is told.
+pub fn subscription_fields(changed: &Changed) -> Value {
+    if let Change::PurgingStopped(stopped) = changed.change {
+        return json!({ "purged": stopped.purged, "active": stopped.active, "percent": stopped.percent() });
+    }
+    let record = changed.record.as_ref();
+    json!({
+        "endpoint_hash": changed.endpoint.map(|endpoint| endpoint.to_string()),
+        "subscription_id": changed.id,
+        "status": record.and_then(|record| record.status),
+        "cause": record.map(|record| record.cause.name()),
+        "reason": record.map(|record| record.reason.as_str()),
+    })
+}
+
+/// Writes the log of a change. Stopped purging needs somebody.
+pub fn log_subscription(pipeline: &str, changed: &Changed) {
+    if let Change::PurgingStopped(stopped) = changed.change {
+        tracing::warn!(
+            target: "redrive::subscription",
+            pipeline,
+            purged = stopped.purged,
+            active = stopped.active,
+            "purging stopped: {} % of active subscriptions are gone within 5 min (limit 2 %); go on with: \
+             redrive subscriptions resume {pipeline}",
+            stopped.percent()
+        );
+        return;
+    }
+    let record = changed.record.as_ref();
+    tracing::info!(
+        target: "redrive::subscription",
+        pipeline,
+        change = changed.change.name(),
+        endpoint_hash = changed.endpoint.map(|endpoint| endpoint.to_string()),
+        status_code = record.and_then(|record| record.status),
+        cause = record.map(|record| record.cause.name()),
+        reason = record.map(|record| record.reason.as_str()),
+        "subscription changed"
+    );
+}

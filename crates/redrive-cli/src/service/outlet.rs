@@ -1,0 +1,103 @@
+//! Gets a JSON object out to somebody: a POST, or a program that gets it on its standard input.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use redrive::{Call, Message, Sink as _};
+use redrive_sinks::WebhookSink;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use crate::config::AlertTarget;
+use crate::exit::Failed;
+
+/// Where something goes.
+pub enum Outlet {
+    Webhook(Box<WebhookSink>),
+    Command { words: Vec<String>, timeout: Duration },
+}
+
+/// One object on its way.
+#[derive(Clone, Debug)]
+pub struct Post {
+    /// The same for each try, so that a receiver can tell.
+    pub id: String,
+    pub pipeline: String,
+    /// A JSON object.
+    pub body: String,
+    /// For a program.
+    pub env: Vec<(&'static str, String)>,
+}
+
+impl Outlet {
+    /// `what` names the setting in an error.
+    pub fn build(to: &AlertTarget, timeout: Duration, what: &str) -> Result<Self, Failed> {
+        match (to, to.options(timeout)) {
+            (AlertTarget::Command(words), _) => Ok(Self::Command { words: words.clone(), timeout }),
+            (AlertTarget::Webhook { .. }, options) => {
+                let built = WebhookSink::build(options.unwrap_or_default());
+                let sink = built.map_err(|fault| Failed::usage(format!("{what}: {fault}")))?;
+                Ok(Self::Webhook(Box::new(sink)))
+            }
+        }
+    }
+
+    /// Sends it, within the timeout; otherwise what went wrong, in a few words.
+    pub async fn send(&self, post: &Post, attempt: u32) -> Result<(), String> {
+        match self {
+            Self::Webhook(sink) => {
+                let message = Message::builder(&post.id).payload(post.body.clone().into_bytes()).build();
+                let message = message.map_err(|error| error.to_string())?;
+                let pipeline = post.pipeline.as_str().into();
+                let sent = sink.deliver(Call { message, attempt, replays: 0, pipeline, origin: None }).await;
+                sent.map_err(|failure| failure.chain())
+            }
+            Self::Command { words, timeout } => run(words, post, *timeout).await,
+        }
+    }
+}
+
+/// Runs a program in a process group of its own, so that what it started goes with it when it takes too long.
+async fn run(words: &[String], post: &Post, timeout: Duration) -> Result<(), String> {
+    let (program, args) = words.split_first().ok_or("there is no program")?;
+    let mut child = Command::new(program)
+        .args(args)
+        .envs(post.env.iter().map(|(name, value)| (*name, value.as_str())))
+        .stdin(Stdio::piped())
+        // Whatever it prints is not of the log, whose lines are JSON.
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("{program}: {error}"))?;
+    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let stdin = child.stdin.take();
+    let ended = tokio::time::timeout(timeout, async {
+        if let Some(mut stdin) = stdin {
+            // A program that does not read it may still be content.
+            let _ = stdin.write_all(post.body.as_bytes()).await;
+        }
+        child.wait().await
+    });
+    match ended.await {
+        Ok(Ok(status)) if status.success() => Ok(()),
+        Ok(Ok(status)) => Err(format!("{program}: {status}")),
+        Ok(Err(error)) => Err(format!("{program}: {error}")),
+        Err(_) => {
+            // Its process has not been waited for, so the group is still its own.
+            let _ = group.map(|group| kill_process_group(group, Signal::KILL));
+            Err(format!("{program}: not done after {timeout:?}"))
+        }
+    }
+}
+
+impl std::fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Webhook(_) => "Webhook(…)",
+            Self::Command { .. } => "Command(…)",
+        })
+    }
+}

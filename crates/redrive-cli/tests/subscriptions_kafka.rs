@@ -1,0 +1,84 @@
+//! Subscriptions on Kafka through the real binary: what one process of the group learns, another one that starts knows.
+#![cfg(feature = "kafka")]
+
+#[path = "../../redrive-sinks/tests/push/server.rs"]
+#[allow(dead_code, reason = "the tests of the sinks use the rest")]
+mod server;
+mod world;
+
+use serde_json::{Value, json};
+use server::{PlainServer, Reply, key_file};
+use tokio::runtime::Runtime;
+use world::process::{Processor, redrive, stderr, stdout};
+use world::{kafka, wait_for};
+
+const P256DH: &str =
+    "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
+const AUTH: &str = "BTBZMqHH6r4Tts7J_aSIgg";
+
+fn config(keys: &tempfile::TempDir, topic: &str, member: &str, hash_key: bool) -> String {
+    std::fs::write(keys.path().join("hash.key"), "the key of the hashes").unwrap();
+    let hash_key = if hash_key {
+        format!("hash_key_file = \"{}\"\n", keys.path().join("hash.key").display())
+    } else {
+        String::new()
+    };
+    format!(
+        "[engine]\n{}\ndir = \"@DIR@\"\n[server]\nlisten = \"@LISTEN@\"\n[[pipeline]]\nname = \"{topic}\"\n\
+         id = \"json:/id\"\nprofile = \"push\"\n[pipeline.sink.webpush]\nvapid_key_file = \"{}\"\n\
+         subject = \"mailto:ops@example.com\"\nallow_private_addresses = true\npurge = \"at_once\"\n{hash_key}",
+        kafka::engine(&format!("{topic}-delivery"), member),
+        key_file(keys, "vapid.pem").display()
+    )
+}
+
+fn push(topic: &str, id: &str, port: u16) {
+    let subscription = json!({
+        "endpoint": format!("http://127.0.0.1:{port}/wp/gone"), "keys": {"p256dh": P256DH, "auth": AUTH}
+    });
+    let payload = json!({"id": id, "subscription": subscription, "payload": "hi"}).to_string();
+    kafka::produce(topic, [(id.to_owned(), payload)]);
+}
+
+#[test]
+fn what_one_process_purged_the_next_one_does_not_call() {
+    let runtime = Runtime::new().unwrap();
+    let server = runtime.block_on(PlainServer::start(|_| Reply::of(410, "")));
+    let keys = tempfile::tempdir().unwrap();
+    let topic = kafka::name("push");
+    kafka::create(&topic, 1);
+    let open = |processor: &Processor| {
+        let shown = processor.get(&format!("/v1/pipelines/{topic}")).json();
+        shown["letters"]["open"].as_u64().unwrap_or(0)
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = Processor::start(dir.path(), &config(&keys, &topic, "redrive-0", true));
+    push(&topic, "m-1", server.port);
+    wait_for("a letter", || open(&first) == 1);
+    first.signal("TERM");
+    first.wait();
+    // Another machine: nothing of the first one's directory is there.
+    let dir = tempfile::tempdir().unwrap();
+    let second = Processor::start(dir.path(), &config(&keys, &topic, "redrive-1", true));
+    push(&topic, "m-2", server.port);
+    wait_for("a second letter", || open(&second) == 2);
+    assert_eq!(server.seen().len(), 1, "one request for two messages");
+    let counts = second.cli(&["subscriptions", &topic, "--json"]);
+    let counts: Value = serde_json::from_str(&stdout(&counts)).unwrap();
+    assert_eq!(counts["purged"], 1, "{counts}");
+}
+
+#[test]
+fn members_that_could_not_share_hashes_are_refused() {
+    let keys = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("redrive.toml");
+    let text = config(&keys, "push", "redrive-0", false)
+        .replace("@DIR@", "store")
+        .replace("@LISTEN@", "127.0.0.1:0");
+    std::fs::write(&path, text).unwrap();
+    let checked = redrive(dir.path()).arg("--config").arg(&path).arg("check").output().unwrap();
+    let said = stderr(&checked) + &stdout(&checked);
+    assert_eq!(checked.status.code(), Some(2), "{said}");
+    assert!(said.contains("`sink.webpush.hash_key_file` is missing"), "{said}");
+}

@@ -1,0 +1,249 @@
+//! What happens in a pipeline, as server-sent events. A client that comes back names the last event it saw and goes on from
+//! there; one that is too slow is told so and its stream ends.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use bytes::Bytes;
+use hyper::body::Frame;
+use redrive::events::{Event, Events};
+use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use crate::answers::Held;
+use crate::problem::{Code, Problem};
+use crate::request::{Params, Path};
+use crate::state::Shared;
+
+/// A line nobody reads, so that proxies and clients see that the stream is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How soon a client that lost its stream asks again.
+const RETRY_MS: u64 = 2_000;
+/// Kinds of one request.
+const KINDS_MAX: usize = 32;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct EventParams {
+    /// Separated by commas; all if not given.
+    r#type: Option<String>,
+}
+
+pub(crate) async fn stream(
+    State(shared): State<Shared>,
+    Path(pipeline): Path<String>,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let kinds = params.r#type.as_deref().filter(|kinds| !kinds.is_empty()).map(kinds).transpose()?;
+    let reading = Arc::clone(&shared.event_streams).try_acquire_owned().map_err(|_| {
+        let hint = "close a stream, or read one and filter it yourself";
+        Problem::new(Code::Busy, "too many event streams are open", hint)
+    })?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let start = Start::of(last, shared.started.as_millis(), &served.events);
+    let reader = Reader { events: served.events.clone(), kinds, run: shared.started.as_millis(), start };
+    let (sender, receiver) = mpsc::channel(1);
+    let stopping = shared.readiness.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = reader.run(&sender) => {}
+            () = stopping.stopped() => {}
+        }
+    });
+    let mut response = Response::new(Body::new(EventBody { receiver, _reading: reading }));
+    let kind = HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    // It has no end that could be waited for, and holds one chunk at a time.
+    response.extensions_mut().insert(Held);
+    Ok(response)
+}
+
+fn kinds(text: &str) -> Result<Vec<String>, Problem> {
+    let kinds: Vec<String> = text.split(',').map(|kind| kind.trim().to_owned()).collect();
+    if kinds.len() > KINDS_MAX {
+        let message = format!("`type` names more than {KINDS_MAX} kinds");
+        return Err(Problem::bad_request(message, "leave it out to get all of them"));
+    }
+    Ok(kinds)
+}
+
+/// Where a stream begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    After(u64),
+    /// The client's last event is one of an earlier process: all that there is follows, and something may be missing.
+    Anew,
+}
+
+impl Start {
+    /// Without a last event, what happens from now on.
+    fn of(last: Option<&str>, run: u64, events: &Events) -> Self {
+        let Some(last) = last else { return Self::After(events.latest()) };
+        let Some((of, number)) = last.split_once('-') else { return Self::Anew };
+        match (of.parse() == Ok(run), number.parse()) {
+            (true, Ok(number)) => Self::After(number),
+            _ => Self::Anew,
+        }
+    }
+}
+
+/// One client and how far it has read.
+struct Reader {
+    events: Events,
+    kinds: Option<Vec<String>>,
+    /// Numbers begin anew with each process.
+    run: u64,
+    start: Start,
+}
+
+impl Reader {
+    /// Until the client is gone or too slow.
+    async fn run(self, sender: &mpsc::Sender<Bytes>) {
+        let mut news = self.events.watch();
+        let mut at = 0;
+        let mut greeting = format!("retry: {RETRY_MS}\n\n");
+        match self.start {
+            Start::After(number) => at = number,
+            Start::Anew => greeting.push_str("event: restarted\ndata: {\"type\":\"restarted\"}\n\n"),
+        }
+        let mut is_first = self.start == Start::Anew;
+        if sender.send(greeting.into()).await.is_err() {
+            return;
+        }
+        loop {
+            news.borrow_and_update();
+            let read = self.events.after(at);
+            if read.missed > 0 && !is_first {
+                let data = format!("{{\"type\":\"missed\",\"events\":{}}}", read.missed);
+                // The client may be gone; then nobody needs to know.
+                let _ = sender.send(format!("event: missed\ndata: {data}\n\n").into()).await;
+                return;
+            }
+            is_first = false;
+            if let Some(last) = read.events.last() {
+                at = last.number;
+                let text: String =
+                    read.events.iter().filter(|event| self.wants(event)).map(|it| self.text(it)).collect();
+                if !text.is_empty() && sender.send(text.into()).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            tokio::select! {
+                changed = news.changed() => if changed.is_err() { return },
+                () = sender.closed() => return,
+                () = tokio::time::sleep(KEEP_ALIVE) => {
+                    if sender.send(Bytes::from_static(b":\n\n")).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn wants(&self, event: &Event) -> bool {
+        self.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| kind == event.kind))
+    }
+
+    fn text(&self, event: &Event) -> String {
+        format!("id: {}-{}\nevent: {}\ndata: {}\n\n", self.run, event.number, event.kind, event.data)
+    }
+}
+
+struct EventBody {
+    receiver: mpsc::Receiver<Bytes>,
+    _reading: OwnedSemaphorePermit,
+}
+
+impl hyper::body::Body for EventBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.receiver.poll_recv(cx).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive::Time;
+    use serde_json::json;
+
+    use super::*;
+
+    async fn read(receiver: &mut mpsc::Receiver<Bytes>) -> String {
+        String::from_utf8(receiver.recv().await.unwrap_or_default().to_vec()).unwrap()
+    }
+
+    fn reader(events: &Events, last: Option<&str>) -> (Reader, mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
+        let (sender, receiver) = mpsc::channel(1);
+        let start = Start::of(last, 7, events);
+        (Reader { events: events.clone(), kinds: None, run: 7, start }, sender, receiver)
+    }
+
+    fn push(events: &Events, count: usize) {
+        (0..count).for_each(|_| events.push("purged", Time::ZERO, json!({})));
+    }
+
+    #[tokio::test]
+    async fn a_client_goes_on_after_the_last_event_it_saw() {
+        let events = Events::default();
+        push(&events, 3);
+        let (reader, sender, mut receiver) = reader(&events, Some("7-2"));
+        tokio::spawn(async move { reader.run(&sender).await });
+        assert_eq!(read(&mut receiver).await, "retry: 2000\n\n");
+        let text = read(&mut receiver).await;
+        assert!(
+            text.starts_with("id: 7-3\nevent: purged\ndata: {\"at\":") && text.ends_with("}\n\n"),
+            "{text}"
+        );
+        push(&events, 1);
+        assert!(read(&mut receiver).await.starts_with("id: 7-4\n"));
+    }
+
+    #[tokio::test]
+    async fn a_new_client_gets_what_happens_from_now_on_and_one_of_an_earlier_process_everything() {
+        let events = Events::default();
+        push(&events, 3);
+        assert_eq!(Start::of(None, 7, &events), Start::After(3));
+        for last in ["6-2", "nonsense", "7-x"] {
+            assert_eq!(Start::of(Some(last), 7, &events), Start::Anew, "{last}");
+        }
+        let (reader, sender, mut receiver) = reader(&events, Some("6-2"));
+        tokio::spawn(async move { reader.run(&sender).await });
+        assert!(read(&mut receiver).await.contains("event: restarted\n"));
+        assert!(read(&mut receiver).await.starts_with("id: 7-1\n"));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_too_slow_is_told_so_and_its_stream_ends() {
+        let events = Events::default();
+        push(&events, redrive::events::EVENTS_MAX + 5);
+        let (reader, sender, mut receiver) = reader(&events, Some("7-2"));
+        tokio::spawn(async move { reader.run(&sender).await });
+        assert_eq!(read(&mut receiver).await, "retry: 2000\n\n");
+        assert_eq!(read(&mut receiver).await, "event: missed\ndata: {\"type\":\"missed\",\"events\":3}\n\n");
+        assert_eq!(receiver.recv().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_stream_shows_that_it_is_alive() {
+        let events = Events::default();
+        let (reader, sender, mut receiver) = reader(&events, None);
+        tokio::spawn(async move { reader.run(&sender).await });
+        assert_eq!(read(&mut receiver).await, "retry: 2000\n\n");
+        assert_eq!(read(&mut receiver).await, ":\n\n");
+    }
+}

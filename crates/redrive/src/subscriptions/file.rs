@@ -1,0 +1,224 @@
+//! The table on disk: a file of lines, each with its checksum, synced before anybody relies on it.
+//!
+//! A line that is torn at the end of the file was never acknowledged and is cut off. A damaged line before it is left out
+//! and reported: the endpoint that it was about is called again, and its push service says anew what it is.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::entry::Entry;
+use super::store::SubscriptionStore;
+use crate::engine::EngineError;
+use crate::private;
+
+const FILE: &str = "subscriptions.log";
+/// A line longer than this is not one of ours.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+const CRC_DIGITS: usize = 8;
+
+/// The file of one pipeline.
+#[derive(Debug)]
+pub struct SubscriptionFile {
+    path: PathBuf,
+    file: File,
+    lines: u64,
+    /// A write failed, and nobody knows what is on disk: nothing is appended behind it.
+    failed: bool,
+}
+
+impl SubscriptionFile {
+    /// Opens or makes `subscriptions.log` in `dir`, the directory of the pipeline's store.
+    pub fn open(dir: &Path) -> Result<Self, EngineError> {
+        let path = dir.join(FILE);
+        let open = || {
+            let file = private::options().create(true).read(true).append(true).open(&path)?;
+            File::open(dir)?.sync_all()?;
+            Ok(file)
+        };
+        let file = open().map_err(|error| failed(&path, &error))?;
+        Ok(Self { path, file, lines: 0, failed: false })
+    }
+
+    fn read(&mut self, entry: &mut dyn FnMut(Entry)) -> io::Result<Vec<String>> {
+        let (mut findings, mut number, mut end) = (Vec::new(), 0_u64, 0_u64);
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(0))?;
+        let mut reader = BufReader::with_capacity(1 << 16, file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let len = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+            if line.last() != Some(&b'\n') {
+                break;
+            }
+            (number, end) = (number + 1, end + len);
+            match parse(&line[..line.len() - 1]) {
+                Some(read) => entry(read),
+                None => findings.push(format!("{}: line {number} is damaged", self.path.display())),
+            }
+        }
+        let len = self.file.metadata()?.len();
+        if end < len {
+            let torn = len - end;
+            findings.push(format!("{}: {torn} bytes torn by a crash are cut off", self.path.display()));
+            self.file.set_len(end)?;
+            self.file.sync_all()?;
+        }
+        self.lines = number;
+        Ok(findings)
+    }
+
+    fn write(&mut self, entries: &[Entry]) -> io::Result<()> {
+        if self.failed {
+            return Err(io::Error::other("an earlier write failed; start again after a repair"));
+        }
+        let lines: String = entries.iter().map(line).collect();
+        self.failed = true;
+        self.file.write_all(lines.as_bytes())?;
+        self.file.sync_data()?;
+        self.failed = false;
+        self.lines += entries.len() as u64;
+        Ok(())
+    }
+
+    /// Written under another name, synced and renamed: the file is the old one or the new one.
+    fn rewrite(&mut self, entries: &mut dyn Iterator<Item = Entry>) -> io::Result<()> {
+        let unfinished = self.path.with_extension("new");
+        let mut out = BufWriter::new(private::create_file(&unfinished)?);
+        let mut lines = 0;
+        for entry in entries {
+            out.write_all(line(&entry).as_bytes())?;
+            lines += 1;
+        }
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        // Between the rename and the reopening nothing may be appended: it would go into the old file.
+        self.failed = true;
+        fs::rename(&unfinished, &self.path)?;
+        if let Some(dir) = self.path.parent() {
+            File::open(dir)?.sync_all()?;
+        }
+        self.file = private::options().read(true).append(true).open(&self.path)?;
+        (self.lines, self.failed) = (lines, false);
+        Ok(())
+    }
+}
+
+impl SubscriptionStore for SubscriptionFile {
+    fn load(&mut self, entry: &mut dyn FnMut(Entry)) -> Result<Vec<String>, EngineError> {
+        self.read(entry).map_err(|error| failed(&self.path, &error))
+    }
+
+    fn append(&mut self, entries: &[Entry]) -> Result<(), EngineError> {
+        self.write(entries).map_err(|error| failed(&self.path, &error))
+    }
+
+    fn len(&self) -> u64 {
+        self.lines
+    }
+
+    fn replace(&mut self, entries: &mut dyn Iterator<Item = Entry>) -> Result<(), EngineError> {
+        self.rewrite(entries).map_err(|error| failed(&self.path, &error))
+    }
+}
+
+fn failed(path: &Path, error: &io::Error) -> EngineError {
+    EngineError::Storage(format!("{}: {error}", path.display()))
+}
+
+/// `1a2b3c4d ["key","value"]`.
+fn line(entry: &Entry) -> String {
+    let text = json!([entry.key, entry.value]).to_string();
+    format!("{:08x} {text}\n", crc32fast::hash(text.as_bytes()))
+}
+
+fn parse(line: &[u8]) -> Option<Entry> {
+    let (crc, text) = line.split_at_checked(CRC_DIGITS)?;
+    let crc = u32::from_str_radix(std::str::from_utf8(crc).ok()?, 16).ok()?;
+    let text = text.strip_prefix(b" ").filter(|text| crc32fast::hash(text) == crc)?;
+    let value: Value = serde_json::from_slice(text).ok()?;
+    let [key, value] = value.as_array()?.as_slice() else { return None };
+    Some(Entry { key: key.as_str()?.to_owned(), value: value.as_str().map(str::to_owned) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(key: &str, value: &str) -> Entry {
+        Entry { key: key.into(), value: Some(value.into()) }
+    }
+
+    fn read(dir: &Path) -> (Vec<Entry>, Vec<String>) {
+        let mut found = Vec::new();
+        let mut file = SubscriptionFile::open(dir).unwrap();
+        let findings = file.load(&mut |entry| found.push(entry)).unwrap();
+        assert_eq!(
+            file.len() as usize,
+            found.len() + findings.iter().filter(|it| it.contains("line")).count()
+        );
+        (found, findings)
+    }
+
+    #[test]
+    fn what_was_appended_is_there_in_its_order_and_private() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let entries = [entry("a", "1"), Entry { key: "a".into(), value: None }, entry("b", "line\nbreak")];
+        let mut file = SubscriptionFile::open(dir.path()).unwrap();
+        file.append(&entries[..1]).unwrap();
+        file.append(&entries[1..]).unwrap();
+        assert_eq!(read(dir.path()), (entries.to_vec(), vec![]));
+        let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn every_torn_end_keeps_all_whole_lines_and_can_be_appended_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        SubscriptionFile::open(dir.path()).unwrap().append(&[entry("a", "1"), entry("b", "2")]).unwrap();
+        let whole = fs::read(&path).unwrap();
+        let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        for cut in first..whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let (found, findings) = read(dir.path());
+            assert_eq!((found.len(), findings.len()), (1, usize::from(cut > first)), "{cut}");
+            SubscriptionFile::open(dir.path()).unwrap().append(&[entry("c", "3")]).unwrap();
+            assert_eq!(read(dir.path()).0, [entry("a", "1"), entry("c", "3")]);
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_costs_its_line_and_is_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        SubscriptionFile::open(dir.path()).unwrap().append(&[entry("a", "1"), entry("b", "2")]).unwrap();
+        let whole = fs::read(&path).unwrap();
+        let first = whole.iter().position(|byte| *byte == b'\n').unwrap();
+        for at in 0..first {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1;
+            if flipped[at] == b'\n' {
+                continue;
+            }
+            fs::write(&path, &flipped).unwrap();
+            let (found, findings) = read(dir.path());
+            assert_eq!((found, findings.len()), (vec![entry("b", "2")], 1), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_replaced_file_holds_only_what_it_was_replaced_by() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = SubscriptionFile::open(dir.path()).unwrap();
+        (0..100).for_each(|n| file.append(&[entry("a", &n.to_string())]).unwrap());
+        assert_eq!(file.len(), 100);
+        file.replace(&mut [entry("a", "99")].into_iter()).unwrap();
+        assert_eq!(file.len(), 1);
+        file.append(&[entry("b", "1")]).unwrap();
+        assert_eq!(read(dir.path()).0, [entry("a", "99"), entry("b", "1")]);
+    }
+}

@@ -1,0 +1,188 @@
+//! What is known of one endpoint that is not simply active.
+
+use std::fmt;
+use std::str::FromStr;
+
+use redrive_core::Time;
+use serde_json::{Value, json};
+
+const PREFIX: &str = "hmac-sha256:";
+const DIGITS: usize = 16;
+/// Longest reason that is stored; the rest is cut off.
+const REASON_BYTES_MAX: usize = 120;
+
+/// An endpoint by its keyed hash. The endpoint itself is a secret and is not in here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointId(u64);
+
+impl EndpointId {
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Sixteen hexadecimal digits.
+    pub fn digits(self) -> String {
+        format!("{:016x}", self.0)
+    }
+}
+
+impl fmt::Display for EndpointId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{:016x}", self.0)
+    }
+}
+
+impl FromStr for EndpointId {
+    type Err = NotAHash;
+
+    /// With or without `hmac-sha256:`.
+    fn from_str(text: &str) -> Result<Self, NotAHash> {
+        let digits = text.strip_prefix(PREFIX).unwrap_or(text);
+        let are_digits = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        are_digits.then(|| u64::from_str_radix(digits, 16).ok()).flatten().map(Self).ok_or(NotAHash)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an endpoint hash is {PREFIX} and sixteen hexadecimal digits")]
+pub struct NotAHash;
+
+/// How an endpoint stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Standing {
+    Active,
+    /// It is called, and watched.
+    Flagged,
+    /// It is not called any more.
+    Purged,
+}
+
+impl Standing {
+    pub const ALL: [Self; 3] = [Self::Active, Self::Flagged, Self::Purged];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Flagged => "flagged",
+            Self::Purged => "purged",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|standing| standing.name() == name)
+    }
+}
+
+/// Why an endpoint is flagged or purged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The push service answered that it is gone.
+    Gone,
+    /// The push service refused this endpoint, and did not say that it is gone.
+    Refused,
+    /// Somebody asked for it.
+    Operator,
+}
+
+impl Cause {
+    const ALL: [Self; 3] = [Self::Gone, Self::Refused, Self::Operator];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Refused => "refused",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+/// A flag or a purge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// [`Standing::Flagged`] or [`Standing::Purged`]; an active endpoint has no record.
+    pub standing: Standing,
+    pub cause: Cause,
+    /// What the push service or the operator said.
+    pub reason: String,
+    pub status: Option<u16>,
+    /// When it was flagged, or purged.
+    pub at: Time,
+    /// Who asked for it, where it was a person.
+    pub actor: Option<String>,
+}
+
+impl Record {
+    pub fn new(standing: Standing, cause: Cause, reason: &str, at: Time) -> Self {
+        let end = (0..=REASON_BYTES_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
+        let reason = reason[..end.min(reason.len())].to_owned();
+        Self { standing, cause, reason, status: None, at, actor: None }
+    }
+
+    #[must_use]
+    pub fn status(self, status: Option<u16>) -> Self {
+        Self { status, ..self }
+    }
+
+    #[must_use]
+    pub fn actor(self, actor: &str) -> Self {
+        Self { actor: Some(actor.to_owned()), ..self }
+    }
+
+    pub fn to_json(&self) -> Value {
+        let mut value = json!({
+            "state": self.standing.name(), "cause": self.cause.name(), "reason": self.reason,
+            "at_ms": self.at.as_millis(),
+        });
+        if let Some(status) = self.status {
+            value["status"] = status.into();
+        }
+        if let Some(actor) = &self.actor {
+            value["actor"] = actor.as_str().into();
+        }
+        value
+    }
+
+    /// `None` if it is not the JSON of a record.
+    pub fn from_json(value: &Value) -> Option<Self> {
+        let text = |name: &str| value.get(name).and_then(Value::as_str);
+        let standing = text("state").and_then(Standing::from_name).filter(|it| *it != Standing::Active)?;
+        let cause = text("cause").and_then(|name| Cause::ALL.into_iter().find(|it| it.name() == name))?;
+        let at = Time::from_millis(value.get("at_ms").and_then(Value::as_u64)?);
+        let status = value.get("status").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+        let record = Self::new(standing, cause, text("reason").unwrap_or_default(), at).status(status);
+        Some(Self { actor: text("actor").map(str::to_owned), ..record })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_reads_back_with_and_without_its_prefix() {
+        let id = EndpointId::from_number(0x5bdc_c146_bf60_754e);
+        assert_eq!(id.to_string(), "hmac-sha256:5bdcc146bf60754e");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!("5bdcc146bf60754e".parse(), Ok(id));
+        for wrong in ["", "5bdcc146", "hmac-sha256:", "5bdcc146bf60754x", "+bdcc146bf60754e"] {
+            assert_eq!(wrong.parse::<EndpointId>(), Err(NotAHash), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_record_reads_back_and_a_long_reason_is_cut() {
+        let reason = "ü".repeat(200);
+        let record = Record::new(Standing::Purged, Cause::Gone, &reason, Time::from_millis(7));
+        let record = record.status(Some(410)).actor("ops");
+        assert_eq!(record.reason.len(), REASON_BYTES_MAX);
+        assert_eq!(Record::from_json(&record.to_json()), Some(record));
+        let bare = Record::new(Standing::Flagged, Cause::Operator, "", Time::ZERO);
+        assert_eq!(Record::from_json(&bare.to_json()), Some(bare));
+        assert_eq!(Record::from_json(&json!({"state": "active", "cause": "gone", "at_ms": 1})), None);
+        assert_eq!(Record::from_json(&json!({})), None);
+    }
+}

@@ -1,0 +1,396 @@
+//! The handle to the subscriptions of a pipeline. Sinks ask it before a call and tell it what came back; the API shows it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use redrive_core::Time;
+use serde_json::Value;
+
+use super::decide::{Admission, Answer, Purge};
+use super::guard::Stopped;
+use super::record::{Cause, EndpointId, Record, Standing};
+use super::store::SubscriptionStore;
+use super::stored::{Registered, Stored};
+use super::table::{Effects, Listed, STORED_MAX, Table};
+use super::writer::{self, Writer};
+use crate::engine::EngineError;
+
+/// How often outdated records are looked for.
+const SWEEP_EVERY: Duration = Duration::from_hours(1);
+pub const ID_BYTES_MAX: usize = 200;
+const SUBSCRIPTION_BYTES_MAX: usize = 8 * 1024;
+/// Rows of one listing.
+pub const LIST_MAX: usize = 1_000;
+
+/// What happened to an endpoint, or to all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Flagged,
+    Purged,
+    /// A push was delivered to an endpoint that was flagged.
+    Delivered,
+    /// The subscriber registered, or registered again.
+    Registered,
+    /// Somebody took a flag or a purge back.
+    Undone,
+    /// A stored subscription was removed.
+    Removed,
+    PurgingStopped(Stopped),
+    PurgingResumed,
+}
+
+impl Change {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Flagged => "flagged",
+            Self::Purged => "purged",
+            Self::Delivered => "cleared",
+            Self::Registered => "registered",
+            Self::Undone => "undone",
+            Self::Removed => "removed",
+            Self::PurgingStopped(_) => "purging_stopped",
+            Self::PurgingResumed => "purging_resumed",
+        }
+    }
+}
+
+/// A change with what it is about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Changed {
+    pub at: Time,
+    /// `None` for what concerns all.
+    pub endpoint: Option<EndpointId>,
+    /// The id of the stored subscription, if it is one.
+    pub id: Option<String>,
+    pub change: Change,
+    /// The flag or the purge.
+    pub record: Option<Record>,
+}
+
+impl Changed {
+    pub(super) fn of_all(at: Time, change: Change) -> Self {
+        Self { at, endpoint: None, id: None, change, record: None }
+    }
+}
+
+/// How the table stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Counts {
+    pub purge: Purge,
+    /// About how many endpoints took a push in the last one to two weeks, and at least as many as are stored.
+    pub active: u64,
+    pub flagged: u64,
+    pub purged: u64,
+    pub stored: u64,
+    /// What stopped purging.
+    pub stopped: Option<Stopped>,
+    /// No more flags and purges are remembered.
+    pub is_full: bool,
+    /// Changes that could not be made durable.
+    pub unwritten: u64,
+}
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SubscriptionsError {
+    #[error("there is no subscription `{0}`")]
+    NotFound(String),
+    #[error("the id of a subscription has 1 to {ID_BYTES_MAX} printable characters and is no endpoint hash")]
+    Id,
+    #[error("{0}")]
+    Subscription(String),
+    #[error("there are {STORED_MAX} stored subscriptions, and no room for more")]
+    Full,
+    #[error("purging is not stopped")]
+    NotStopped,
+    #[error("`{0}` is purged already")]
+    AlreadyPurged(String),
+    #[error(transparent)]
+    Store(#[from] EngineError),
+}
+
+/// Reads a subscription that is to be stored, or says what is wrong with it without showing it.
+pub type Reader = Arc<dyn Fn(&Value) -> Result<Registered, String> + Send + Sync>;
+type Listener = Arc<dyn Fn(&Changed) + Send + Sync>;
+
+/// The subscriptions of one pipeline. Clones share them. In memory until [`Self::open`].
+#[derive(Clone)]
+pub struct Subscriptions {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pipeline: String,
+    table: Arc<Mutex<Table>>,
+    writer: OnceLock<Writer>,
+    reader: OnceLock<Reader>,
+    listeners: Mutex<Vec<Listener>>,
+    unwritten: AtomicU64,
+    swept_ms: AtomicU64,
+}
+
+impl Subscriptions {
+    pub fn new(pipeline: &str, purge: Purge) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                pipeline: pipeline.to_owned(),
+                table: Arc::new(Mutex::new(Table::new(purge))),
+                writer: OnceLock::new(),
+                reader: OnceLock::new(),
+                listeners: Mutex::default(),
+                unwritten: AtomicU64::new(0),
+                swept_ms: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// Loads what is stored, and from now on writes every change there. Says what was wrong with it. Only the first store
+    /// counts.
+    pub fn open(&self, mut store: Box<dyn SubscriptionStore>) -> Result<Vec<String>, EngineError> {
+        let findings = {
+            let mut table = self.table();
+            store.load(&mut |entry| table.apply(&entry))?
+        };
+        writer::compact(&mut *store, &self.shared.table)?;
+        let table = Arc::downgrade(&self.shared.table);
+        store.follow(Arc::new(move |entry| {
+            if let Some(table) = table.upgrade() {
+                table.lock().unwrap_or_else(PoisonError::into_inner).apply(&entry);
+            }
+        }));
+        let writer = Writer::start(&self.shared.pipeline, store, &self.shared.table)?;
+        // Only the first one counts, and there is only one.
+        let _ = self.shared.writer.set(writer);
+        Ok(findings)
+    }
+
+    /// How subscriptions that are to be stored are read; the sink says so.
+    pub fn read_with(&self, reader: Reader) {
+        // Only the first one counts, and there is only one sink.
+        let _ = self.shared.reader.set(reader);
+    }
+
+    /// Hears of every change that is made in this process, after it is durable.
+    pub fn on_change(&self, listener: impl Fn(&Changed) + Send + Sync + 'static) {
+        let mut listeners = self.shared.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.push(Arc::new(listener));
+    }
+
+    pub fn pipeline(&self) -> &str {
+        &self.shared.pipeline
+    }
+
+    /// Whether the endpoint is called. `registered`: when the subscriber registered, if the message says so.
+    pub async fn admit(&self, endpoint: EndpointId, registered: Option<Time>, now: Time) -> Admission {
+        let (admission, effects) = {
+            let mut table = self.table();
+            let admission = table.admit(endpoint, registered);
+            let returned = (admission == Admission::Returned).then(|| table.returned(endpoint, now));
+            (admission, returned)
+        };
+        if let Some(effects) = effects {
+            // It is called either way; not being durable only means that it is asked again.
+            let _ = self.carry_out(effects).await;
+        }
+        admission
+    }
+
+    /// Takes note of what a push service said about an endpoint. Durable on return, or counted as unwritten.
+    pub async fn answered(&self, endpoint: EndpointId, answer: Answer<'_>, now: Time) {
+        let effects = self.table().answered(endpoint, answer, now);
+        if !effects.entries.is_empty() {
+            // What the service said stands. If it is not durable, the service is asked again after a restart.
+            let _ = self.carry_out(effects).await;
+        }
+        self.sweep(now).await;
+    }
+
+    /// A stored subscription.
+    pub fn stored(&self, id: &str) -> Option<Arc<Stored>> {
+        self.table().stored(id)
+    }
+
+    /// Stores a subscription under an id, instead of the one that may be there. It is active from now on.
+    pub async fn register(
+        &self,
+        id: &str,
+        subscription: &Value,
+        now: Time,
+    ) -> Result<Listed, SubscriptionsError> {
+        let is_printable = !id.is_empty() && id.len() <= ID_BYTES_MAX && !id.chars().any(char::is_control);
+        if !is_printable || id.parse::<EndpointId>().is_ok() {
+            return Err(SubscriptionsError::Id);
+        }
+        let wrong = |problem: &str| SubscriptionsError::Subscription(problem.to_owned());
+        let reader = self.shared.reader.get();
+        let reader = reader.ok_or_else(|| wrong("the sink of this pipeline stores no subscriptions"))?;
+        if subscription.to_string().len() > SUBSCRIPTION_BYTES_MAX {
+            return Err(wrong("the subscription is longer than 8 KiB"));
+        }
+        let registered = reader(subscription).map_err(|problem| wrong(&problem))?;
+        let endpoint = registered.endpoint;
+        let stored = Stored::new(registered, now, subscription);
+        let effects = self.table().register(id, stored, now).ok_or(SubscriptionsError::Full)?;
+        self.carry_out(effects).await?;
+        Ok(self.table().show(endpoint))
+    }
+
+    /// Removes a stored subscription. What is known of its endpoint stays.
+    pub async fn remove(&self, id: &str, now: Time) -> Result<(), SubscriptionsError> {
+        let effects = self.table().remove(id, now).ok_or_else(|| not_found(id))?;
+        Ok(self.carry_out(effects).await?)
+    }
+
+    /// Flags an endpoint, by its hash or the id of its subscription, to be watched.
+    pub async fn flag(
+        &self,
+        name: &str,
+        reason: &str,
+        actor: &str,
+        now: Time,
+    ) -> Result<Listed, SubscriptionsError> {
+        self.mark(name, Standing::Flagged, reason, actor, now).await
+    }
+
+    /// Purges an endpoint, by its hash or the id of its subscription.
+    pub async fn purge(
+        &self,
+        name: &str,
+        reason: &str,
+        actor: &str,
+        now: Time,
+    ) -> Result<Listed, SubscriptionsError> {
+        self.mark(name, Standing::Purged, reason, actor, now).await
+    }
+
+    async fn mark(
+        &self,
+        name: &str,
+        standing: Standing,
+        reason: &str,
+        actor: &str,
+        now: Time,
+    ) -> Result<Listed, SubscriptionsError> {
+        let (endpoint, effects) = {
+            let mut table = self.table();
+            let endpoint = table.find(name).ok_or_else(|| not_found(name))?;
+            if table.show(endpoint).standing() == Standing::Purged {
+                return Err(SubscriptionsError::AlreadyPurged(name.to_owned()));
+            }
+            let record = Record::new(standing, Cause::Operator, reason, now).actor(actor);
+            (endpoint, table.mark(endpoint, record, now))
+        };
+        self.carry_out(effects).await?;
+        Ok(self.table().show(endpoint))
+    }
+
+    /// Takes the flag or the purge of an endpoint back.
+    pub async fn undo(&self, name: &str, now: Time) -> Result<Listed, SubscriptionsError> {
+        let (endpoint, effects) = {
+            let mut table = self.table();
+            let endpoint = table.find(name).ok_or_else(|| not_found(name))?;
+            (endpoint, table.undo(endpoint, now).ok_or_else(|| not_found(name))?)
+        };
+        self.carry_out(effects).await?;
+        Ok(self.table().show(endpoint))
+    }
+
+    /// Takes all purges back that happened at `since` or later. How many.
+    pub async fn undo_since(&self, since: Time, now: Time) -> Result<u64, SubscriptionsError> {
+        let (count, effects) = {
+            let mut table = self.table();
+            let purged = table.purged_since(since);
+            let undone: Vec<Effects> = purged.iter().filter_map(|id| table.undo(*id, now)).collect();
+            let mut all = Effects::default();
+            for one in undone {
+                all.entries.extend(one.entries);
+                all.changes.extend(one.changes);
+            }
+            (purged.len() as u64, all)
+        };
+        self.carry_out(effects).await?;
+        Ok(count)
+    }
+
+    /// Lets purging go on after the guard stopped it.
+    pub async fn resume(&self, now: Time) -> Result<(), SubscriptionsError> {
+        let effects = self.table().resume(now).ok_or(SubscriptionsError::NotStopped)?;
+        Ok(self.carry_out(effects).await?)
+    }
+
+    pub fn counts(&self, now: Time) -> Counts {
+        let table = self.table();
+        Counts {
+            purge: table.purge_mode(),
+            active: table.active(now),
+            flagged: table.flagged(),
+            purged: table.purged(),
+            stored: table.stored_count() as u64,
+            stopped: table.stopped(),
+            is_full: table.is_full(),
+            unwritten: self.shared.unwritten.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Stored subscriptions and whatever is flagged or purged, in the order of their hashes.
+    pub fn list(&self, standing: Option<Standing>, after: Option<EndpointId>, limit: usize) -> Vec<Listed> {
+        self.table().list(standing, after, limit.min(LIST_MAX))
+    }
+
+    /// One endpoint, by its hash or the id of its subscription. `None` if nothing is known of it.
+    pub fn show(&self, name: &str) -> Option<Listed> {
+        let table = self.table();
+        let listed = table.show(table.find(name)?);
+        (listed.record.is_some() || listed.stored.is_some()).then_some(listed)
+    }
+
+    /// How many stored subscriptions were made with each VAPID key.
+    pub fn keys(&self) -> BTreeMap<Option<String>, u64> {
+        self.table().keys()
+    }
+
+    /// Forgets what is too old. Cheap unless an hour has passed.
+    async fn sweep(&self, now: Time) {
+        let swept = Time::from_millis(self.shared.swept_ms.load(Ordering::Relaxed));
+        if now.since(swept) < SWEEP_EVERY {
+            return;
+        }
+        self.shared.swept_ms.store(now.as_millis(), Ordering::Relaxed);
+        let effects = self.table().sweep(now);
+        let _ = self.carry_out(effects).await;
+    }
+
+    /// Makes a change durable, then tells of it. The lock is not held meanwhile.
+    async fn carry_out(&self, effects: Effects) -> Result<(), EngineError> {
+        let Effects { entries, changes } = effects;
+        let sender = self.shared.writer.get().and_then(Writer::sender);
+        let written = match sender {
+            Some(sender) if !entries.is_empty() => writer::write(sender, entries).await,
+            _ => Ok(()),
+        };
+        if written.is_err() {
+            self.shared.unwritten.fetch_add(changes.len().max(1) as u64, Ordering::Relaxed);
+        }
+        let listeners = self.shared.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for changed in &changes {
+            listeners.iter().for_each(|listener| listener(changed));
+        }
+        written
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn not_found(name: &str) -> SubscriptionsError {
+    SubscriptionsError::NotFound(name.to_owned())
+}
+
+impl fmt::Debug for Subscriptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscriptions").field("pipeline", &self.shared.pipeline).finish_non_exhaustive()
+    }
+}
