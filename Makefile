@@ -14,6 +14,7 @@ lint: ## formatting, clippy with warnings as errors, the README's example agains
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@scripts/readme.sh
 	@scripts/links.sh
+	@! git grep -nE '^(<{7}|>{7}) '
 
 checks: ## each set of features by itself, documentation with warnings as errors, packages, and licences if cargo-deny is there
 	@scripts/checks.sh

@@ -299,7 +299,7 @@ mod tests {
             assert_eq!(fields(&failed).retry_after_header, Some(expected));
             let lines = Lines::default();
             tracing::subscriber::with_default(lines.clone(), || {
-                FailureLog::new("push", false).attempt_failed(&failed)
+                FailureLog::new("push", false).attempt_failed(&failed);
             });
             assert!(lines.0.lock().unwrap().contains(written));
         }

@@ -118,7 +118,7 @@ mod tests {
         }
         assert!(!purge(&mut guard, 1000, secs(1)));
         assert_eq!(guard.stopped(), Some(Stopped { at: secs(1), purged: 21, active: 1000 }));
-        assert_eq!(guard.stopped().unwrap().percent(), 2.1);
+        assert_eq!(guard.stopped().unwrap().percent().to_string(), "2.1");
         assert!(!purge(&mut guard, 1_000_000, secs(7200)), "only a person lets it go on");
         guard.set_stopped(None);
         assert!(purge(&mut guard, 1000, secs(7200)));
