@@ -61,9 +61,13 @@ impl Secret {
             text
         });
         let write = || {
-            let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+            // Under another name first: a crash must not leave an empty file that the next start refuses.
+            let unfinished = path.with_extension("new");
+            let mut file =
+                File::options().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
             writeln!(file, "{text}")?;
             file.sync_all()?;
+            std::fs::rename(&unfinished, path)?;
             path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
         };
         write().map_err(|error: std::io::Error| failed(error.to_string()))?;
