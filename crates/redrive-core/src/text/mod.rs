@@ -6,3 +6,4 @@ pub mod pick;
 pub mod printable;
 pub mod rate;
 pub mod ratio;
+pub mod secret_header;

@@ -113,7 +113,10 @@ impl Reader {
         let mut greeting = format!("retry: {RETRY_MS}\n\n");
         match self.start {
             Start::After(number) => at = number,
-            Start::Anew => greeting.push_str("event: restarted\ndata: {\"type\":\"restarted\"}\n\n"),
+            Start::Anew => {
+                let run = self.run;
+                greeting += &format!("id: {run}-0\nevent: restarted\ndata: {{\"type\":\"restarted\"}}\n\n");
+            }
         }
         let mut is_first = self.start == Start::Anew;
         if sender.send(greeting.into()).await.is_err() {
@@ -123,9 +126,12 @@ impl Reader {
             news.borrow_and_update();
             let read = self.events.after(at);
             if read.missed > 0 && !is_first {
-                let data = format!("{{\"type\":\"missed\",\"events\":{}}}", read.missed);
+                // Its id is that of the last event missed, so that the client goes on with the next one.
+                let (run, missed) = (self.run, read.missed);
+                let data = format!("{{\"type\":\"missed\",\"events\":{missed}}}");
+                let text = format!("id: {run}-{}\nevent: missed\ndata: {data}\n\n", at + missed);
                 // The client may be gone; then nobody needs to know.
-                let _ = sender.send(format!("event: missed\ndata: {data}\n\n").into()).await;
+                let _ = sender.send(text.into()).await;
                 return;
             }
             is_first = false;
@@ -223,7 +229,7 @@ mod tests {
         }
         let (reader, sender, mut receiver) = reader(&events, Some("6-2"));
         tokio::spawn(async move { reader.run(&sender).await });
-        assert!(read(&mut receiver).await.contains("event: restarted\n"));
+        assert!(read(&mut receiver).await.contains("id: 7-0\nevent: restarted\n"));
         assert!(read(&mut receiver).await.starts_with("id: 7-1\n"));
     }
 
@@ -234,8 +240,10 @@ mod tests {
         let (reader, sender, mut receiver) = reader(&events, Some("7-2"));
         tokio::spawn(async move { reader.run(&sender).await });
         assert_eq!(read(&mut receiver).await, "retry: 2000\n\n");
-        assert_eq!(read(&mut receiver).await, "event: missed\ndata: {\"type\":\"missed\",\"events\":3}\n\n");
+        let told = "id: 7-5\nevent: missed\ndata: {\"type\":\"missed\",\"events\":3}\n\n";
+        assert_eq!(read(&mut receiver).await, told);
         assert_eq!(receiver.recv().await, None);
+        assert_eq!(events.after(5).missed, 0, "it goes on from there");
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ use redrive::messages::ListedMessage;
 use redrive::{
     Figures, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time, timestamp,
 };
+use redrive_core::text::secret_header::is_secret_header;
 use redrive_core::{Class, Message, Schedule, duration};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -441,11 +442,13 @@ pub fn letter_state(name: &str) -> Option<LetterState> {
 }
 
 /// The headers of a message by name. Values of a name that is there more than once stand behind each other with commas, as
-/// HTTP has it.
+/// HTTP has it. Values of secrets are not shown: whoever may read letters must not be able to forge webhooks.
 fn headers(message: &Message) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::<String, String>::new();
     for (name, value) in message.headers() {
         match headers.entry(name.to_owned()) {
+            Entry::Vacant(place) if is_secret_header(name) => drop(place.insert("(hidden)".to_owned())),
+            Entry::Occupied(_) if is_secret_header(name) => {}
             Entry::Vacant(place) => drop(place.insert(text(value))),
             Entry::Occupied(mut there) => {
                 there.get_mut().push_str(", ");
@@ -474,6 +477,15 @@ mod tests {
             ambiguous: false,
             error: "503".to_owned(),
         }
+    }
+
+    #[test]
+    fn a_header_that_holds_a_secret_by_its_name_is_not_shown() {
+        let message = Message::builder("m").header("x-webhook-secret", "whsec_1").header("x-src", "web");
+        let shown = headers(&message.header("X-Webhook-Secret", "whsec_2").build().unwrap());
+        assert!(!shown.values().any(|value| value.contains("whsec")), "{shown:?}");
+        assert_eq!(shown["x-webhook-secret"], "(hidden)");
+        assert_eq!(shown["x-src"], "web");
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl WebhookSink {
         let response = self.send(call, endpoint, authorization.as_ref(), deadline).await?;
         let refused = response.status() == StatusCode::UNAUTHORIZED && self.auth.can_refresh();
         if !refused {
-            return self.hear(response, endpoint, deadline).await;
+            return self.hear(response, endpoint, authorization.as_ref(), deadline).await;
         }
         // A token may end before its time; a new one is tried once.
         drop(response);
@@ -108,7 +108,7 @@ impl WebhookSink {
             let failure = Failure::credential(text).of_kind(FailureKind::Status(401));
             return Err(failure.note("status_code", "401"));
         }
-        self.hear(response, endpoint, deadline).await
+        self.hear(response, endpoint, authorization.as_ref(), deadline).await
     }
 
     async fn authorize(
@@ -180,16 +180,22 @@ impl WebhookSink {
         &self,
         response: Response<Incoming>,
         endpoint: &Uri,
+        authorization: Option<&Authorization>,
         deadline: Instant,
     ) -> Result<(), Failure> {
         let (head, mut body) = response.into_parts();
-        let mut answer = Answer::of(head.status, &head.headers, &self.redactor, endpoint);
+        // Receivers repeat what they were sent, and tokens change from one attempt to the next.
+        let sent =
+            authorization.filter(|_| !head.status.is_success()).and_then(|one| one.value.to_str().ok());
+        let redactor = sent.map(|sent| self.redactor.also(sent));
+        let redactor = redactor.as_ref().unwrap_or(&self.redactor);
+        let mut answer = Answer::of(head.status, &head.headers, redactor, endpoint);
         let mut beginning = Vec::new();
         let read = timeout_at(deadline, answer::read(&mut body, &mut beginning)).await;
         match judge::meaning(&answer, &self.classes, self.receiver()) {
             // A failure is known by its head. How its body ends changes nothing.
             Meaning::Fails(class) => {
-                answer.explain(&beginning, &self.redactor, endpoint);
+                answer.explain(&beginning, redactor, endpoint);
                 Err(judge::answered(&answer, class, SystemTime::now()))
             }
             // A success is a whole answer: a receiver that breaks off may have broken off its work as well.

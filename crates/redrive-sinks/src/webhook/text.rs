@@ -30,6 +30,14 @@ impl Redactor {
         Self { hidden }
     }
 
+    /// One that also hides what was sent this time.
+    pub(crate) fn also(&self, sent: &str) -> Self {
+        let mut both = Self::of([&Secret::from(sent)]);
+        both.hidden.extend(self.hidden.iter().cloned());
+        both.hidden.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        both
+    }
+
     /// At most `bytes_max` bytes of one clean line. `endpoint` is hidden too: for many webhooks the path is the secret,
     /// and many servers repeat it in their error page.
     pub(crate) fn clean(&self, raw: &[u8], endpoint: &Uri, bytes_max: usize) -> String {

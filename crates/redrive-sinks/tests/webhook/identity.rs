@@ -45,6 +45,21 @@ async fn basic_and_bearer_secrets_come_from_files() {
     assert_eq!(faults[0].key, "auth.token_file");
 }
 
+#[tokio::test]
+async fn what_was_sent_is_in_no_error_even_if_the_receiver_repeats_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let echo = Server::answering(|seen| async move {
+        response(422, &[], &format!("you sent {}", seen.header("authorization")))
+    })
+    .await;
+    let (tokens, _) = granting(200, None).await;
+    let password_file = file(&dir, "p", "a-long-password\n");
+    for auth in [Auth::Basic { user: "shop".to_owned(), password_file }, oauth(&dir, &tokens)] {
+        let failed = failure(&sink(WebhookOptions { auth, ..to(echo.url("/")) }), order()).await;
+        assert_eq!(failed.chain(), "422 Unprocessable Entity: you sent [secret]");
+    }
+}
+
 /// A token endpoint that grants `token-1`, `token-2` …, and one that refuses by this status and error.
 async fn granting(status: u16, body: Option<&'static str>) -> (Server, Arc<AtomicUsize>) {
     let granted = Arc::new(AtomicUsize::new(0));

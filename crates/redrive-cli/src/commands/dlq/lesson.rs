@@ -15,8 +15,8 @@ removes it unless you say so. With many of them, go from groups to decisions (`o
 Fixed? Try a few before the rest, then put them all back, each once, at a pace your downstream can take:
 
   redrive dlq replay orders --group g7k2m9x4q --dry-run
+  redrive dlq groups orders g7k2m9x4q --resolve       letters of this kind that die from now on show up as regressed
   redrive dlq replay orders --group g7k2m9x4q --rate 20/s
-  redrive dlq groups orders g7k2m9x4q --resolve       new letters of this kind show up as regressed
 
 Not worth it? Close them; they can be taken back for thirty days:
 

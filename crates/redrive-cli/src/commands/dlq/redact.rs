@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use redrive_core::text::secret_header::is_secret_header;
 use serde_json::Value;
 
 use crate::exit::Failed;
-use crate::output::safe;
 
 /// What stands in place of a value.
 pub const REDACTED: &str = "[redacted]";
@@ -35,7 +35,7 @@ pub fn pointers(texts: &[String]) -> Result<Vec<String>, Failed> {
 /// Removes headers whose name says that they carry a secret.
 pub fn hide_secret_headers(letter: &mut Value) {
     if let Some(headers) = letter.get_mut("headers").and_then(Value::as_object_mut) {
-        headers.retain(|name, _| !safe::is_secret_header(name));
+        headers.retain(|name, _| !is_secret_header(name));
     }
 }
 

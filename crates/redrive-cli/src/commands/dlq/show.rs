@@ -1,6 +1,7 @@
 //! `redrive dlq show`: one letter with all of its story.
 
 use redrive::GroupId;
+use redrive_core::text::secret_header::is_secret_header;
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -180,7 +181,7 @@ fn payload(payload: Option<&Payload>, full: bool) -> String {
 }
 
 fn header(name: &str, value: &str) -> String {
-    let value = if safe::is_secret_header(name) { "(hidden)".to_owned() } else { safe::short(value, 200) };
+    let value = if is_secret_header(name) { "(hidden)".to_owned() } else { safe::short(value, 200) };
     format!("{}={value}", safe::line(name))
 }
 
