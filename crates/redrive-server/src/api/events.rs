@@ -110,14 +110,16 @@ impl Reader {
     async fn run(self, sender: &mpsc::Sender<Bytes>) {
         let mut news = self.events.watch();
         let mut at = 0;
-        let mut greeting = format!("retry: {RETRY_MS}\n\n");
-        match self.start {
-            Start::After(number) => at = number,
-            Start::Anew => {
-                let run = self.run;
-                greeting += &format!("id: {run}-0\nevent: restarted\ndata: {{\"type\":\"restarted\"}}\n\n");
+        let (run, retry) = (self.run, format!("retry: {RETRY_MS}\n\n"));
+        let greeting = match self.start {
+            Start::After(number) => {
+                at = number;
+                retry
             }
-        }
+            Start::Anew => {
+                format!("{retry}id: {run}-0\nevent: restarted\ndata: {{\"type\":\"restarted\"}}\n\n")
+            }
+        };
         let mut is_first = self.start == Start::Anew;
         if sender.send(greeting.into()).await.is_err() {
             return;
