@@ -1,9 +1,16 @@
 //! Makes sure that the topics of a pipeline exist and are as they must be.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use super::fault::{TopicsFault, Wrong};
 use super::names::Topics;
 use super::survey::{self, Survey, survey};
 use crate::{Cluster, KafkaPipeline, TopicsMode};
+
+/// How long new topics may take until every broker knows them.
+const VISIBLE_WITHIN: Duration = Duration::from_secs(10);
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Makes sure that all topics of a pipeline are there and as they must be. With [`TopicsMode::Create`] missing ones are
 /// made and such with too few partitions extended; nothing else is ever changed.
@@ -36,7 +43,16 @@ fn complete(
         && (!found.missing.is_empty() || found.wrong.iter().any(Wrong::is_growth))
     {
         survey::make(cluster, &found)?;
-        found = survey(cluster, pipeline)?;
+        // Brokers learn of new topics one after the other, and any of them may answer.
+        let until = Instant::now() + VISIBLE_WITHIN;
+        loop {
+            found = survey(cluster, pipeline)?;
+            let is_visible = found.missing.is_empty() && !found.wrong.iter().any(Wrong::is_growth);
+            if is_visible || !found.hidden.is_empty() || Instant::now() > until {
+                break;
+            }
+            thread::sleep(ASK_AGAIN_AFTER);
+        }
     }
     let bootstrap = cluster.bootstrap().to_owned();
     if !found.hidden.is_empty() {
