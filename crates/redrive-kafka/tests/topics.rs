@@ -2,12 +2,21 @@
 
 mod broker;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use broker::{cluster, create, name, pipeline, run_tool};
 use redrive_kafka::client::build::Build;
 use redrive_kafka::topics::{Topics, TopicsFault, prepare, survey};
 use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
+
+/// The broker learns of a change a moment after the tool that made it has ended.
+fn wait(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_mins(1), "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
 
 #[test]
 fn names_are_those_of_the_pipeline() {
@@ -57,6 +66,7 @@ async fn the_commands_that_are_printed_make_what_is_missing() {
     for planned in &found.missing {
         run_tool(&planned.command(cluster.bootstrap()));
     }
+    wait("the topics are known", || prepare(&cluster, &orders, TopicsMode::Verify).is_ok());
     let topics = prepare(&cluster, &orders, TopicsMode::Verify).unwrap();
     assert_eq!(topics, Topics::of(&orders));
     let found = survey(&cluster, &orders).unwrap();
@@ -96,6 +106,7 @@ async fn a_topic_that_would_lose_messages_is_refused_with_the_command_that_helps
         cluster.bootstrap(),
         orders.name
     ));
+    wait("the setting is known", || prepare(&cluster, &orders, TopicsMode::Verify).is_err());
     // Not even where topics may be made: somebody has set this on purpose.
     let Err(TopicsFault::Wrong { wrong, bootstrap }) = prepare(&cluster, &orders, TopicsMode::Create) else {
         panic!("a tier that expires was accepted");
@@ -103,7 +114,7 @@ async fn a_topic_that_would_lose_messages_is_refused_with_the_command_that_helps
     assert_eq!(wrong.len(), 1);
     assert!(wrong[0].problem.contains("retention.ms=86400000"), "{}", wrong[0].problem);
     run_tool(&wrong[0].command(&bootstrap));
-    prepare(&cluster, &orders, TopicsMode::Verify).unwrap();
+    wait("the setting is known", || prepare(&cluster, &orders, TopicsMode::Verify).is_ok());
 }
 
 #[tokio::test]
@@ -117,6 +128,7 @@ async fn tiers_grow_with_their_source_and_old_ones_are_found() {
         cluster.bootstrap(),
         orders.source
     ));
+    wait("the partitions are known", || prepare(&cluster, &orders, TopicsMode::Verify).is_err());
     let Err(TopicsFault::Wrong { wrong, .. }) = prepare(&cluster, &orders, TopicsMode::Verify) else {
         panic!("two partitions have no tier");
     };
