@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use redrive_core::text::secret_header;
 use redrive_sinks::Secret;
 
 use super::fault::Fault;
@@ -18,9 +19,5 @@ pub(super) fn exposed(key: &str, path: &Path, at: &At) -> Option<Fault> {
 
 /// Headers whose value is a secret more often than not.
 pub(super) fn is_secret_header(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["authorization", "proxy-authorization", "cookie"].contains(&name.as_str())
-        || ["token", "secret", "api-key", "apikey", "password", "signature"]
-            .iter()
-            .any(|part| name.contains(part))
+    secret_header::is_secret_header(name) || name.to_ascii_lowercase().contains("signature")
 }
