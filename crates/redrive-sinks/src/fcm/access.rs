@@ -12,9 +12,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::account::Account;
 use crate::push::{PushClasses, failing};
+use crate::webhook::Trouble;
 use crate::webhook::connect::Pool;
+use crate::webhook::outcome::{answer, trouble};
 use crate::webhook::payload::Payload;
-use crate::webhook::{Trouble, answer, trouble};
 
 /// A token is renewed this long before it ends, so that none ends on its way.
 const BEFORE_END: Duration = Duration::from_mins(5);

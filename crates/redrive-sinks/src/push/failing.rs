@@ -9,7 +9,8 @@ use redrive_core::{Class, FailureKind};
 
 use super::http2::Lost;
 use super::verdict::{PushClasses, Verdict};
-use crate::webhook::{Trouble, judge, retry_after};
+use crate::webhook::Trouble;
+use crate::webhook::outcome::{judge, retry_after};
 
 const RETRY_AFTER_BYTES_MAX: usize = 64;
 

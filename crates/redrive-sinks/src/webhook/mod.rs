@@ -3,10 +3,9 @@
 //! - [`options`]: what a user sets; [`sink`]: one delivery from the message to its outcome
 //! - [`endpoint`], `pointer`: where a message goes; `places`: how many at once to one endpoint
 //! - `request`, `header`, `payload`, `cloud_event`, [`signing`]: what is sent
-//! - [`auth`], `oauth`, `authorization`: who we are to the receiver
+//! - [`auth`]: who we are to the receiver
 //! - [`guard`], [`names`], `connect`, `proxy`, `stream`: which addresses may be spoken to, and how
-//! - `answer`, `retry_after`, `text`: what came back, bounded and cleaned
-//! - [`classes`], `trouble`, `judge`: what it means
+//! - [`outcome`]: what came back, and what it means
 //! - `endpoint_hash`: an endpoint as a log may show it
 
 pub mod options;
@@ -23,8 +22,6 @@ mod request;
 pub mod signing;
 
 pub mod auth;
-mod authorization;
-mod oauth;
 
 pub(crate) mod connect;
 pub mod guard;
@@ -32,24 +29,17 @@ pub mod names;
 mod proxy;
 mod stream;
 
-pub(crate) mod answer;
-pub(crate) mod retry_after;
-pub(crate) mod text;
-
-pub mod classes;
-pub mod judge;
-pub(crate) mod trouble;
+pub mod outcome;
 
 pub(crate) mod endpoint_hash;
 
-pub use auth::Auth;
-pub use classes::{Case, ClassTable, Meaning, Trouble};
+pub use auth::{Auth, OAuth2};
 pub use cloud_event::Format;
 pub use endpoint::EndpointFault;
-pub use judge::WebhookError;
 pub use names::Names;
-pub use oauth::OAuth2;
 pub use options::{HeaderFrom, LimitBy, WebhookOptions};
+pub use outcome::classes::{Case, ClassTable, Meaning, Trouble};
+pub use outcome::judge::WebhookError;
 pub use signing::{Signing, SigningError};
 pub use sink::WebhookSink;
 

@@ -11,13 +11,13 @@ use redrive_core::pace::RATE_MIN;
 use redrive_core::rate::{self, RATE_MAX};
 
 use super::auth::Auth;
-use super::classes::ClassTable;
 use super::cloud_event::Format;
 use super::connect::{self, Pool};
 use super::endpoint::{self, EndpointFault, EndpointSource};
 use super::guard::Guard;
 use super::header::{is_hop_by_hop, is_ours};
 use super::names::Names;
+use super::outcome::classes::ClassTable;
 use super::proxy::Proxy;
 use super::signing::Signing;
 use crate::fault::SinkFault;

@@ -15,8 +15,8 @@ use hyper::http::uri::PathAndQuery;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::classes::Trouble;
 use super::names::Unresolved;
+use super::outcome::classes::Trouble;
 use super::signing::watched::Watched;
 use crate::fault::SinkFault;
 use crate::secret::Secret;

@@ -8,20 +8,19 @@ use hyper::{Response, StatusCode, Uri};
 use redrive::{Call, Delivery, Endpoint, Failure, FailureKind, Message, Sink};
 use tokio::time::{Instant, timeout_at};
 
-use super::answer::{self, Answer};
-use super::auth::Authorizer;
-use super::authorization::Authorization;
-use super::classes::{ClassTable, Meaning, Trouble};
+use super::auth::{Authorization, Authorizer};
 use super::connect::Pool;
 use super::endpoint_hash::EndpointHash;
 use super::guard::Guard;
-use super::judge::{self, Receiver, WebhookError};
 use super::options::{self, LimitBy, Target, WebhookOptions};
+use super::outcome::answer::{self, Answer};
+use super::outcome::classes::{ClassTable, Meaning, Trouble};
+use super::outcome::judge::{self, Receiver, WebhookError};
+use super::outcome::text::Redactor;
+use super::outcome::trouble;
 use super::places::Places;
 use super::request::Template;
 use super::signing::SigningError;
-use super::text::Redactor;
-use super::trouble;
 use crate::fault::SinkFault;
 
 /// Posts each message to a URL and says what the answer means.

@@ -23,11 +23,12 @@ use crate::push::failing::{self, Said};
 use crate::push::gate::SubscriptionGate;
 use crate::push::trust::KeyTrust;
 use crate::push::{PushClasses, Verdict};
+use crate::webhook::Trouble;
 use crate::webhook::connect::{self, Pool};
 use crate::webhook::guard::Guard;
+use crate::webhook::outcome::text::Redactor;
+use crate::webhook::outcome::{answer, trouble};
 use crate::webhook::payload::{Payload, Sent};
-use crate::webhook::text::Redactor;
-use crate::webhook::{Trouble, answer, trouble};
 
 const TTL: HeaderName = HeaderName::from_static("ttl");
 const URGENCY: HeaderName = HeaderName::from_static("urgency");

@@ -3,7 +3,8 @@
 use redrive_core::duration::print;
 use redrive_server::alerts::AlertKind;
 
-use super::super::alert::{AlertConfig, AlertTarget};
+use super::super::alert::AlertConfig;
+use super::super::alert::target::AlertTarget;
 use super::super::source::Source;
 use super::super::words::{quoted, without_path};
 use super::{Origin, Resolved, ResolvedTable, place};

@@ -11,7 +11,7 @@ use redrive_sinks::apns::options::{CONNECTIONS, CONNECTIONS_MAX, PRODUCTION, SAN
 use redrive_sinks::push::PushClasses;
 use redrive_sinks::{ApnsAuth, ApnsOptions, ApnsSink, SinkFault};
 
-use super::super::alert::AlertTarget;
+use super::super::alert::target::AlertTarget;
 use super::super::fault::Fault;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};

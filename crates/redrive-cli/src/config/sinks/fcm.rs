@@ -12,7 +12,7 @@ use redrive_sinks::fcm::options::{CONNECTIONS, CONNECTIONS_MAX, GOOGLE};
 use redrive_sinks::push::PushClasses;
 use redrive_sinks::{FcmOptions, FcmSink, SinkFault};
 
-use super::super::alert::AlertTarget;
+use super::super::alert::target::AlertTarget;
 use super::super::fault::Fault;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};

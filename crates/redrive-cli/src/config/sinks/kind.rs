@@ -9,7 +9,7 @@ use redrive::Sink;
 use redrive::subscriptions::{Purge, Subscriptions};
 use redrive_sinks::{Secret, SinkFault};
 
-use super::super::alert::AlertTarget;
+use super::super::alert::target::AlertTarget;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 

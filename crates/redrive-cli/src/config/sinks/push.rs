@@ -6,7 +6,7 @@ use std::time::Duration;
 use redrive::subscriptions::Purge;
 use redrive_sinks::{Secret, SinkFault, WebhookOptions};
 
-use super::super::alert::AlertTarget;
+use super::super::alert::target::AlertTarget;
 use super::super::fault::Fault;
 use super::super::named::Named;
 use super::super::reader::{Reader, Section};

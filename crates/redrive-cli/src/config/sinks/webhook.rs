@@ -9,15 +9,13 @@ use redrive::Sink;
 use redrive_core::pace::RATE_MIN;
 use redrive_core::{Pick, rate};
 use redrive_sinks::webhook::LimitBy;
-use redrive_sinks::webhook::options::{HeaderFrom, PER_ENDPOINT};
+use redrive_sinks::webhook::options::PER_ENDPOINT;
 use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions, WebhookSink};
 
 use super::super::fault::Fault;
+use super::super::headers::{self, HeaderConfig, HeaderValue};
 use super::super::keys::TableKeys;
-use super::super::named::Named;
 use super::super::reader::{Reader, Section};
-use super::super::secrets::{self, is_secret_header};
-use super::super::tree::{At, Data};
 use super::super::words::{quoted, without_secrets};
 use super::classes;
 use super::identity::Identity;
@@ -94,21 +92,6 @@ impl fmt::Debug for Target {
     }
 }
 
-/// A header that goes with every request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeaderConfig {
-    pub name: String,
-    pub value: HeaderValue,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HeaderValue {
-    /// From the configuration; may still be a secret, so it is not printed.
-    Plain(Secret),
-    /// The file holds the value.
-    File(PathBuf),
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookConfig {
     pub target: Target,
@@ -130,17 +113,6 @@ pub struct WebhookConfig {
     pub proxy_auth_file: Option<PathBuf>,
     /// What an answer means, over the class table, as written: `("404", "gone")`. Each was checked.
     pub classes: Vec<(String, String)>,
-}
-
-impl HeaderConfig {
-    /// The header as a sink takes it.
-    pub(in super::super) fn setting(&self) -> (String, HeaderFrom) {
-        let value = match &self.value {
-            HeaderValue::Plain(secret) => HeaderFrom::Text(secret.clone()),
-            HeaderValue::File(path) => HeaderFrom::File(path.clone()),
-        };
-        (self.name.clone(), value)
-    }
 }
 
 impl WebhookConfig {
@@ -177,7 +149,7 @@ impl WebhookConfig {
         let limit_by =
             reader.one_of(section, "limit_by", &LIMIT_BY).map_or(LimitBy::Endpoint, |set| set.value);
         let per_endpoint = reader.count(section, "per_endpoint", 1..=PER_ENDPOINT_MAX);
-        let headers = headers(reader, section, endpoint_at.as_ref());
+        let headers = headers::read(reader, section, endpoint_at.as_ref());
         let has_target = target.is_some();
         let webhook = Self {
             headers,
@@ -344,94 +316,13 @@ fn target(reader: &mut Reader, section: &Section<'_>) -> Option<Target> {
     endpoint.map(Target::Endpoint)
 }
 
-pub(in super::super) fn headers(
-    reader: &mut Reader,
-    section: &Section<'_>,
-    endpoint: Option<&At>,
-) -> Vec<HeaderConfig> {
-    let Some(table) = reader.table(section, "headers") else { return Vec::new() };
-    let mut headers: Vec<(HeaderConfig, At)> = Vec::new();
-    for entry in &table.table.entries {
-        let full = table.name(&entry.key);
-        let Data::Text(text) = &entry.node.data else {
-            let problem = format!("`{full}` must be a text in quotes, not {}", entry.node.kind());
-            // Not the value itself: it may be a secret.
-            let fix = format!("{full} = \"value\"");
-            reader.fault(section, Fault::line(full, problem, fix, vec![entry.key_at.clone()]));
-            continue;
-        };
-        let (name, value) = match entry.key.strip_suffix("_file") {
-            Some(name) => {
-                let (key, path, at) = (full.clone(), PathBuf::from(text), entry.key_at.clone());
-                let look = move || secrets::exposed(&key, &path, &at).into_iter().collect();
-                reader.named.push(Named::new(section.part_name(), look));
-                (name, HeaderValue::File(text.into()))
-            }
-            None => (entry.key.as_str(), HeaderValue::Plain(Secret::from(text))),
-        };
-        if !is_header_name(name) {
-            let problem =
-                format!("`{full}` is not the name of a header: that has letters, digits and hyphens");
-            let fix = format!("remove `{full}`");
-            reader.fault(section, Fault::line(full, problem, fix, vec![entry.key_at.clone()]));
-            continue;
-        }
-        if let HeaderValue::Plain(_) = value {
-            if text.chars().any(|c| c.is_control() && c != '\t') {
-                let problem = format!("`{full}` has a line end or another control character in it");
-                reader.fault(
-                    section,
-                    Fault::line(&full, problem, format!("remove `{full}`"), vec![entry.key_at.clone()]),
-                );
-                continue;
-            }
-            if is_secret_header(name) {
-                let problem = format!(
-                    "`{full}` puts a secret into the configuration; `{name}_file` reads it from a file"
-                );
-                let at = vec![entry.key_at.clone()];
-                reader.fault(section, Fault::line(&full, problem, "", at).warning());
-            }
-        }
-        let is_secret = is_secret_header(name) || matches!(value, HeaderValue::File(_));
-        if let Some(endpoint) = endpoint.filter(|_| is_secret) {
-            let problem = format!(
-                "`{full}` goes to every endpoint that a message names; whoever writes messages can have it sent to \
-                 themselves"
-            );
-            let fix = "leave it out, or deliver to one `url`";
-            let at = vec![entry.key_at.clone(), endpoint.clone()];
-            reader.fault(section, Fault::line(&full, problem, fix, at).warning());
-        }
-        let header = HeaderConfig { name: name.to_ascii_lowercase(), value };
-        if let Some((_, at)) = headers.iter().find(|(other, _)| other.name == header.name) {
-            let problem = format!("header `{}` is set twice", header.name);
-            let at = vec![at.clone(), entry.key_at.clone()];
-            let fix = format!("remove `{full}`");
-            reader.fault(section, Fault::line(full, problem, fix, at));
-            continue;
-        }
-        headers.push((header, entry.key_at.clone()));
-    }
-    headers.into_iter().map(|(header, _)| header).collect()
-}
-
-fn is_header_name(name: &str) -> bool {
-    let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    !name.is_empty() && name.len() <= 256 && name.chars().all(token)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_header_values_are_not_printed() {
+    fn addresses_are_not_printed() {
         let target = Target::Url("https://user:hunter2@example.com".to_owned());
-        let header = HeaderConfig {
-            name: "authorization".to_owned(),
-            value: HeaderValue::Plain(Secret::from("hunter2")),
-        };
-        assert!(!format!("{target:?} {header:?}").contains("hunter2"));
+        assert!(!format!("{target:?}").contains("hunter2"));
     }
 }

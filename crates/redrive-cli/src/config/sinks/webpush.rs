@@ -11,7 +11,7 @@ use redrive_sinks::webpush::classes::ROWS;
 use redrive_sinks::webpush::options::PER_ENDPOINT;
 use redrive_sinks::{SinkFault, WebPushOptions, WebPushSink};
 
-use super::super::alert::AlertTarget;
+use super::super::alert::target::AlertTarget;
 use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;

@@ -7,14 +7,15 @@ use std::time::Duration;
 use redrive_core::duration::print;
 use redrive_core::nearest::nearest;
 use redrive_server::alerts::{AlertKind, Limits};
-use redrive_sinks::{Secret, SinkFault, WebhookOptions};
+use redrive_sinks::{SinkFault, WebhookOptions};
 
-use super::fault::Fault;
-use super::named::Named;
-use super::reader::{Reader, Section};
-use super::sinks::webhook::{self, HeaderConfig};
-use super::tree::At;
-use super::words::in_table;
+use super::super::fault::Fault;
+use super::super::headers;
+use super::super::named::Named;
+use super::super::reader::{Reader, Section};
+use super::super::tree::At;
+use super::super::words::in_table;
+use super::target::AlertTarget;
 
 const EVERY_DEFAULT: Duration = Duration::from_mins(15);
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -35,16 +36,7 @@ pub struct AlertConfig {
     pub timeout: Duration,
     pub limits: Limits,
     /// Where each given value came from.
-    pub(super) given: BTreeMap<String, At>,
-}
-
-/// Where notices go.
-#[derive(Clone, Debug)]
-pub enum AlertTarget {
-    /// A POST with the notice as JSON. The address of a chat service is a secret.
-    Webhook { url: Secret, headers: Vec<HeaderConfig> },
-    /// A program and its arguments; the notice is its standard input.
-    Command(Vec<String>),
+    pub(in super::super) given: BTreeMap<String, At>,
 }
 
 impl AlertConfig {
@@ -54,7 +46,7 @@ impl AlertConfig {
     }
 
     /// What one table says; `None` if it says not enough. `names` are those of the pipelines.
-    pub(super) fn read(
+    pub(in super::super) fn read(
         reader: &mut Reader,
         (section, at): (&Section<'_>, &At),
         index: usize,
@@ -74,14 +66,6 @@ impl AlertConfig {
         reader.named.push(Named::new(section.part_name(), look));
         let given = section.table.entries.iter().map(|entry| (entry.key.clone(), entry.node.at.clone()));
         Some(Self { on, pipelines, to, every, timeout, limits, given: given.collect() })
-    }
-}
-
-impl AlertTarget {
-    pub fn options(&self, timeout: Duration) -> Option<WebhookOptions> {
-        let Self::Webhook { url, headers } = self else { return None };
-        let headers = headers.iter().map(HeaderConfig::setting).collect();
-        Some(WebhookOptions { headers, timeout, ..WebhookOptions::to_url(url.clone()) })
     }
 }
 
@@ -160,7 +144,7 @@ fn span(reader: &mut Reader, section: &Section<'_>, key: &str, default: Duration
 
 fn target(reader: &mut Reader, section: &Section<'_>, at: &At) -> Option<AlertTarget> {
     let webhook = reader.text(section, "webhook");
-    let headers = webhook::headers(reader, section, None);
+    let headers = headers::read(reader, section, None);
     let command = reader.texts(section, "command");
     if let (Some(_), Some(_)) = (section.get("webhook"), section.get("command")) {
         let at = [section.at("webhook"), section.at("command")].into_iter().flatten().collect();

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use hyper::header::HeaderValue;
 
-use super::signing::watched::Watched;
+use super::super::signing::watched::Watched;
 use crate::fault::SinkFault;
 use crate::secret::Secret;
 
@@ -14,8 +14,8 @@ const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// The header of one attempt.
 #[derive(Clone, Debug)]
-pub(super) struct Authorization {
-    pub(super) value: HeaderValue,
+pub(in super::super) struct Authorization {
+    pub(in super::super) value: HeaderValue,
     /// Which token it holds, so that a refused one is not asked for again.
     pub(super) generation: u64,
 }

@@ -15,13 +15,12 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::answer;
+use super::super::connect::Pool;
+use super::super::endpoint;
+use super::super::outcome::{answer, trouble};
+use super::super::payload::Payload;
+use super::super::signing::watched::Watched;
 use super::authorization::{Authorization, current};
-use super::connect::Pool;
-use super::endpoint;
-use super::payload::Payload;
-use super::signing::watched::Watched;
-use super::trouble;
 use crate::fault::SinkFault;
 use crate::secret::Secret;
 

@@ -6,10 +6,10 @@ use std::io::{self, ErrorKind};
 
 use hyper_util::client::legacy::Error as ClientError;
 
+use super::super::guard::Blocked;
+use super::super::names::Unresolved;
+use super::super::proxy::ProxyFault;
 use super::classes::Trouble;
-use super::guard::Blocked;
-use super::names::Unresolved;
-use super::proxy::ProxyFault;
 use crate::tls::{self, causes, find};
 
 /// A trouble and its text.

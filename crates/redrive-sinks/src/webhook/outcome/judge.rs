@@ -6,11 +6,11 @@ use redrive::Failure;
 use redrive::failure::Cause;
 use redrive_core::{Class, FailureKind};
 
+use super::super::endpoint::EndpointFault;
+use super::super::signing::SigningError;
 use super::answer::{Answer, Delivery};
 use super::classes::{ClassTable, Meaning, Trouble};
-use super::endpoint::EndpointFault;
 use super::retry_after;
-use super::signing::SigningError;
 
 /// Why a delivery failed. Its text is what is kept with the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum WebhookError {
 
 /// Who chose the endpoint, and so how far its word goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Receiver {
+pub(in super::super) enum Receiver {
     /// The one of the configuration.
     Ours,
     /// One that a message names. It may speak for its own messages; what would hold up everybody's is not believed.
@@ -39,7 +39,7 @@ pub(super) enum Receiver {
 }
 
 /// What the answer's head means, before its body is read.
-pub(super) fn meaning(answer: &Answer, table: &ClassTable, receiver: Receiver) -> Meaning {
+pub(in super::super) fn meaning(answer: &Answer, table: &ClassTable, receiver: Receiver) -> Meaning {
     let said = answer.meaning.filter(|said| match (receiver, said) {
         (Receiver::Theirs, Meaning::Fails(Class::Credential | Class::Reconnect)) => false,
         (Receiver::Ours | Receiver::Theirs, _) => true,
@@ -55,7 +55,7 @@ pub(super) fn meaning(answer: &Answer, table: &ClassTable, receiver: Receiver) -
 }
 
 /// The failure that an answer of this class is.
-pub(super) fn answered(answer: &Answer, class: Class, now: SystemTime) -> Failure {
+pub(in super::super) fn answered(answer: &Answer, class: Class, now: SystemTime) -> Failure {
     let status = answer.status.as_u16();
     let mut text = named(answer);
     if !answer.reason.is_empty() {
@@ -74,7 +74,7 @@ pub(super) fn answered(answer: &Answer, class: Class, now: SystemTime) -> Failur
 }
 
 /// The failure that a trouble is. `status` is there if the head of an answer came and its end did not.
-pub(super) fn unanswered(
+pub(in super::super) fn unanswered(
     trouble: Trouble,
     text: &str,
     status: Option<&Answer>,
@@ -110,7 +110,7 @@ pub(super) fn unanswered(
 }
 
 /// The failure of a request that was not sent because it could not be signed.
-pub(super) fn unsigned(error: SigningError) -> Failure {
+pub(in super::super) fn unsigned(error: SigningError) -> Failure {
     if error.is_transient() {
         Failure::transient(WebhookError::Signing(error)).before_receiver()
     } else {

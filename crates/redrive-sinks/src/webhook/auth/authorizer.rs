@@ -7,10 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::HeaderValue;
 use redrive::Failure;
 
+use super::super::connect::Pool;
+use super::super::signing::watched::Watched;
 use super::authorization::{Authorization, current, open};
-use super::connect::Pool;
 use super::oauth::{OAuth2, TokenSource};
-use super::signing::watched::Watched;
 use crate::fault::SinkFault;
 use crate::secret::Secret;
 
@@ -31,7 +31,7 @@ pub enum Auth {
 
 /// Makes the header `authorization`.
 #[derive(Debug)]
-pub(super) enum Authorizer {
+pub(in super::super) enum Authorizer {
     None,
     Basic { user: String, password: Watched<Secret> },
     Bearer(Watched<Secret>),
@@ -40,7 +40,7 @@ pub(super) enum Authorizer {
 
 impl Auth {
     /// Reads the files and says what is wrong with them. `pool` is how a token is fetched.
-    pub(super) fn authorizer(&self, pool: impl FnOnce() -> Pool) -> Result<Authorizer, SinkFault> {
+    pub(in super::super) fn authorizer(&self, pool: impl FnOnce() -> Pool) -> Result<Authorizer, SinkFault> {
         Ok(match self {
             Self::None => Authorizer::None,
             Self::Basic { user, password_file } => {
@@ -62,7 +62,7 @@ impl Auth {
 
 impl Authorizer {
     /// The header of an attempt; `refused` is the one that the receiver answered with 401.
-    pub(super) async fn authorize(
+    pub(in super::super) async fn authorize(
         &self,
         refused: Option<&Authorization>,
     ) -> Result<Option<Authorization>, Failure> {
@@ -84,7 +84,7 @@ impl Authorizer {
     }
 
     /// Secrets that a receiver may repeat and that no error text may show.
-    pub(super) fn secrets(&self) -> Option<Secret> {
+    pub(in super::super) fn secrets(&self) -> Option<Secret> {
         match self {
             Self::Basic { password: file, .. } | Self::Bearer(file) => Some((*current(file)).clone()),
             Self::None | Self::OAuth2(_) => None,
@@ -92,7 +92,7 @@ impl Authorizer {
     }
 
     /// Whether a 401 may only mean that a token has ended early.
-    pub(super) fn can_refresh(&self) -> bool {
+    pub(in super::super) fn can_refresh(&self) -> bool {
         matches!(self, Self::OAuth2(_))
     }
 }

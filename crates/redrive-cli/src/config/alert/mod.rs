@@ -1,0 +1,8 @@
+//! `[[alert]]`: who is told when something is wrong.
+//!
+//! - `table`: what one table says; [`target`]: where a notice goes, also one about purged subscriptions
+
+mod table;
+pub mod target;
+
+pub use table::AlertConfig;
