@@ -177,9 +177,8 @@ impl Failure {
     /// Whether the request never reached the receiver, so that the message cannot be the cause.
     pub(crate) fn never_arrived(&self) -> bool {
         match self.kind() {
-            FailureKind::Refused => true,
             FailureKind::Timeout => !self.is_ambiguous(),
-            FailureKind::Status(_) | FailureKind::Reset | FailureKind::Other => false,
+            kind => kind.is_unconnected(),
         }
     }
 

@@ -10,8 +10,14 @@ pub enum FailureKind {
     Status(u16),
     /// There was no answer in time.
     Timeout,
-    /// There was no answer: no connection, or one that broke.
+    /// No connection was made, or it broke before the request began to leave.
     Refused,
+    /// The name of the host has no address.
+    Dns,
+    /// The TLS handshake failed, or one side did not accept the other's certificate.
+    Tls,
+    /// A proxy on our side could not be used.
+    Proxy,
     /// It broke off after it had got the request.
     Reset,
     /// Whatever a handler calls a failure.
@@ -19,7 +25,8 @@ pub enum FailureKind {
     Other,
 }
 
-/// Which failures somebody counts: `503`, `5xx`, `timeout`, `refused` or `other`.
+/// Which failures somebody counts: `503`, `5xx`, `timeout`, `refused` (nothing arrived, or the connection broke) or
+/// `other`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Counted {
     Status(u16),
@@ -43,6 +50,9 @@ impl FailureKind {
             Self::Status(_) => "status",
             Self::Timeout => "timeout",
             Self::Refused => "refused",
+            Self::Dns => "dns",
+            Self::Tls => "tls",
+            Self::Proxy => "proxy",
             Self::Reset => "reset",
             Self::Other => "other",
         }
@@ -54,6 +64,9 @@ impl FailureKind {
             "status" => status.map(Self::Status),
             "timeout" => Some(Self::Timeout),
             "refused" => Some(Self::Refused),
+            "dns" => Some(Self::Dns),
+            "tls" => Some(Self::Tls),
+            "proxy" => Some(Self::Proxy),
             "reset" => Some(Self::Reset),
             "other" => Some(Self::Other),
             _ => None,
@@ -64,7 +77,21 @@ impl FailureKind {
     pub const fn status(self) -> Option<u16> {
         match self {
             Self::Status(status) => Some(status),
-            Self::Timeout | Self::Refused | Self::Reset | Self::Other => None,
+            Self::Timeout
+            | Self::Refused
+            | Self::Dns
+            | Self::Tls
+            | Self::Proxy
+            | Self::Reset
+            | Self::Other => None,
+        }
+    }
+
+    /// Whether there was no connection that a request could have been sent on, so that the message cannot be the cause.
+    pub const fn is_unconnected(self) -> bool {
+        match self {
+            Self::Refused | Self::Dns | Self::Tls | Self::Proxy => true,
+            Self::Status(_) | Self::Timeout | Self::Reset | Self::Other => false,
         }
     }
 }
@@ -74,9 +101,8 @@ impl Counted {
         match (self, kind) {
             (Self::Status(status), FailureKind::Status(got)) => status == got,
             (Self::Hundred(hundred), FailureKind::Status(got)) => got / 100 == u16::from(hundred),
-            (Self::Timeout, FailureKind::Timeout)
-            | (Self::Refused, FailureKind::Refused | FailureKind::Reset)
-            | (Self::Other, FailureKind::Other) => true,
+            (Self::Refused, kind) => kind.is_unconnected() || kind == FailureKind::Reset,
+            (Self::Timeout, FailureKind::Timeout) | (Self::Other, FailureKind::Other) => true,
             _ => false,
         }
     }
@@ -139,12 +165,24 @@ mod tests {
 
     #[test]
     fn a_kind_is_known_by_its_name_and_status() {
-        use FailureKind::{Other, Refused, Reset, Status, Timeout};
-        for kind in [Status(503), Timeout, Refused, Reset, Other] {
+        use FailureKind::{Dns, Other, Proxy, Refused, Reset, Status, Timeout, Tls};
+        for kind in [Status(503), Timeout, Refused, Dns, Tls, Proxy, Reset, Other] {
             assert_eq!(FailureKind::from_name(kind.name(), kind.status()), Some(kind));
         }
         assert_eq!(FailureKind::from_name("status", None), None);
         assert_eq!(FailureKind::from_name("503", Some(503)), None);
+    }
+
+    /// `counts = ["refused"]` meant all of these before each had a name of its own.
+    #[test]
+    fn refused_counts_everything_that_did_not_arrive_or_broke_off() {
+        use FailureKind::{Dns, Other, Proxy, Refused, Reset, Status, Timeout, Tls};
+        for kind in [Refused, Dns, Tls, Proxy, Reset] {
+            assert!(Counted::Refused.matches(kind), "{kind}");
+        }
+        for kind in [Status(503), Timeout, Other] {
+            assert!(!Counted::Refused.matches(kind), "{kind}");
+        }
     }
 
     #[test]

@@ -148,7 +148,7 @@ pub(super) fn schemas() -> Map<String, Value> {
                     "items": {
                         "type": "object",
                         "properties": {
-                            "kind": { "type": "string", "description": "timeout, refused, reset, other, or a status." },
+                            "kind": { "type": "string", "description": "timeout, refused, dns, tls, proxy, reset, other, or a status." },
                             "attempts": { "type": "integer" },
                         },
                     },
@@ -381,7 +381,10 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("class", text()),
             (
                 "kind",
-                json!({ "enum": ["status", "timeout", "refused", "reset", "other"], "description": "How it failed." }),
+                json!({
+                    "enum": ["status", "timeout", "refused", "dns", "tls", "proxy", "reset", "other"],
+                    "description": "How it failed.",
+                }),
             ),
             (
                 "status",

@@ -102,20 +102,9 @@ pub fn lost(lost: &Lost, classes: &PushClasses) -> Failure {
 
 /// The failure of a request whose time was up, or that broke. `sent`: it may have had its effect.
 pub fn unanswered(trouble: Trouble, text: &str, sent: bool, classes: &PushClasses) -> Failure {
-    let kind = match trouble {
-        Trouble::Timeout => FailureKind::Timeout,
-        Trouble::Reset if sent => FailureKind::Reset,
-        Trouble::Reset
-        | Trouble::Refused
-        | Trouble::Dns
-        | Trouble::Tls
-        | Trouble::Blocked
-        | Trouble::Credential
-        | Trouble::Proxy
-        | Trouble::ProxyAuth => FailureKind::Refused,
-    };
     let class = classes.troubles().trouble(trouble);
-    let failure = judge::of_class(class, None, silent(text)).of_kind(kind).with_code(trouble.name());
+    let failure = judge::of_class(class, None, silent(text));
+    let failure = failure.of_kind(trouble.kind(sent)).with_code(trouble.name());
     if sent { failure.ambiguous() } else { failure }
 }
 

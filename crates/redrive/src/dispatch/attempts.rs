@@ -462,7 +462,11 @@ impl Machine {
                 return (failure, false);
             }
             // No answer, but not a reset either.
-            FailureKind::Refused | FailureKind::Timeout => return (failure, false),
+            FailureKind::Refused
+            | FailureKind::Dns
+            | FailureKind::Tls
+            | FailureKind::Proxy
+            | FailureKind::Timeout => return (failure, false),
         }
         let (message, endpoint) = (call.delivery.receipt.number(), call.endpoint());
         let others = match &self.routes {
@@ -515,7 +519,7 @@ impl Machine {
 fn contact(failure: &Failure) -> Contact {
     match failure.kind() {
         _ if failure.is_before_receiver() => Contact::NotMade,
-        FailureKind::Refused => Contact::Unreachable,
+        kind if kind.is_unconnected() => Contact::Unreachable,
         FailureKind::Timeout if !failure.is_ambiguous() => Contact::Unreachable,
         _ => Contact::Failed,
     }

@@ -125,6 +125,9 @@ const fn kind_number(kind: FailureKind) -> u8 {
         FailureKind::Timeout => 2,
         FailureKind::Refused => 3,
         FailureKind::Reset => 4,
+        FailureKind::Dns => 5,
+        FailureKind::Tls => 6,
+        FailureKind::Proxy => 7,
     }
 }
 
@@ -156,6 +159,10 @@ fn read(raw: &Bytes) -> Option<(Attempt, usize)> {
             2 => FailureKind::Timeout,
             3 => FailureKind::Refused,
             4 => FailureKind::Reset,
+            5 => FailureKind::Dns,
+            6 => FailureKind::Tls,
+            7 => FailureKind::Proxy,
+            // Also what a later version may write.
             _ => FailureKind::Other,
         };
         (text(error), kind, Some(text(code)).filter(|code| !code.is_empty()))
@@ -198,8 +205,8 @@ mod tests {
 
     #[test]
     fn every_kind_and_code_comes_back() {
-        use FailureKind::{Other, Refused, Reset, Status, Timeout};
-        for kind in [Status(100), Status(599), Timeout, Refused, Reset, Other] {
+        use FailureKind::{Dns, Other, Proxy, Refused, Reset, Status, Timeout, Tls};
+        for kind in [Status(100), Status(599), Timeout, Refused, Dns, Tls, Proxy, Reset, Other] {
             for code in [None, Some("x".to_owned()), Some("c".repeat(CODE_BYTES_MAX))] {
                 let told = Attempt { kind, code, error: "é".repeat(ERROR_BYTES_MAX / 2), ..attempt(1) };
                 assert_eq!(History::default().with(&told).with(&told).attempts(), [told.clone(), told]);

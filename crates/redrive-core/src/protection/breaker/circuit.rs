@@ -31,7 +31,10 @@ pub enum Sign {
 impl Sign {
     /// Whether the message cannot be the cause: a success, a connection that could not be made, a refused key.
     pub const fn is_the_sinks(self) -> bool {
-        matches!(self, Self::Good | Self::Credential | Self::Bad(FailureKind::Refused))
+        match self {
+            Self::Good | Self::Credential => true,
+            Self::Bad(kind) => kind.is_unconnected(),
+        }
     }
 }
 

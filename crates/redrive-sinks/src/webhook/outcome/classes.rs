@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use redrive_core::Class;
 use redrive_core::nearest::nearest;
+use redrive_core::{Class, FailureKind};
 
 use crate::fault::SinkFault;
 
@@ -55,6 +55,18 @@ impl Trouble {
             Self::Credential => "credential",
             Self::Proxy => "proxy",
             Self::ProxyAuth => "proxy_auth",
+        }
+    }
+
+    /// The kind of failure it is. `sent`: the request had begun to leave.
+    pub(crate) const fn kind(self, sent: bool) -> FailureKind {
+        match self {
+            Self::Timeout => FailureKind::Timeout,
+            Self::Reset if sent => FailureKind::Reset,
+            Self::Reset | Self::Refused | Self::Blocked => FailureKind::Refused,
+            Self::Dns => FailureKind::Dns,
+            Self::Tls | Self::Credential => FailureKind::Tls,
+            Self::Proxy | Self::ProxyAuth => FailureKind::Proxy,
         }
     }
 
@@ -295,7 +307,8 @@ fn unknown_preset(value: &str) -> SinkFault {
 }
 
 fn unknown_case(name: &str) -> SinkFault {
-    let rows = "a status (\"404\"), a hundred (\"5xx\"), timeout, refused, dns, tls, reset or blocked";
+    let troubles = Trouble::ALL.map(Trouble::name).join(", ");
+    let rows = format!("a status (\"404\"), a hundred (\"5xx\") or one of {troubles}");
     let problem = format!("`classes` has a row for {name:?}, which no answer can be; a row is {rows}");
     let fix = match nearest(name, Trouble::ALL.map(Trouble::name).into_iter().chain(["preset"])) {
         Some(near) => format!("rename it to `classes.{near}`"),
@@ -379,5 +392,17 @@ mod tests {
         assert_eq!(fixes[1], "classes.404 = \"gone\"");
         assert_eq!(fixes[2], "classes.timeout = \"transient\"");
         assert_eq!(fixes[3], "rename it to `classes.timeout`");
+        for trouble in Trouble::ALL {
+            assert!(faults[0].problem.contains(trouble.name()), "{}", faults[0].problem);
+        }
+    }
+
+    #[test]
+    fn a_failure_below_http_has_a_kind_that_says_where() {
+        assert_eq!(Trouble::Dns.kind(false), FailureKind::Dns);
+        assert_eq!(Trouble::Credential.kind(false), FailureKind::Tls);
+        assert_eq!(Trouble::ProxyAuth.kind(false), FailureKind::Proxy);
+        assert_eq!(Trouble::Reset.kind(false), FailureKind::Refused, "nothing was sent");
+        assert_eq!(Trouble::Reset.kind(true), FailureKind::Reset);
     }
 }

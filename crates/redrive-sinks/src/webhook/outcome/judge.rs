@@ -82,25 +82,13 @@ pub(in super::super) fn unanswered(
     (table, receiver): (&ClassTable, Receiver),
 ) -> Failure {
     let text = status.map_or_else(|| text.to_owned(), |answer| format!("{}: {text}", named(answer)));
-    let kind = match trouble {
-        Trouble::Timeout => FailureKind::Timeout,
-        Trouble::Reset if sent => FailureKind::Reset,
-        Trouble::Refused
-        | Trouble::Dns
-        | Trouble::Tls
-        | Trouble::Reset
-        | Trouble::Blocked
-        | Trouble::Credential
-        | Trouble::Proxy
-        | Trouble::ProxyAuth => FailureKind::Refused,
-    };
     let class = match (table.trouble(trouble), receiver) {
         // One receiver among many must not hold up the others; the proxy is ours.
         (Class::Credential, Receiver::Theirs) if !trouble.is_before_receiver() => Class::Permanent,
         (class, _) => class,
     };
     let failure = of_class(class, None, WebhookError::Unanswered { trouble, text });
-    let failure = failure.of_kind(kind).with_code(trouble.name());
+    let failure = failure.of_kind(trouble.kind(sent)).with_code(trouble.name());
     let failure = if sent { failure.ambiguous() } else { failure };
     let failure = if trouble.is_before_receiver() { failure.before_receiver() } else { failure };
     match status {

@@ -108,11 +108,14 @@ impl Suite {
 
 /// Any kind, so that every engine has to store each.
 fn kind_of(attempts: u32) -> FailureKind {
-    match attempts % 5 {
+    match attempts % 8 {
         0 => FailureKind::Status(400 + (attempts % 200) as u16),
         1 => FailureKind::Timeout,
         2 => FailureKind::Refused,
         3 => FailureKind::Reset,
+        4 => FailureKind::Dns,
+        5 => FailureKind::Tls,
+        6 => FailureKind::Proxy,
         _ => FailureKind::Other,
     }
 }
