@@ -5,7 +5,7 @@ mod world;
 use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use world::process::{redrive, stderr, stdout};
+use world::process::{Processor, redrive, stderr, stdout};
 use world::{free_port, wait_for};
 
 /// A new authority in `ca.pem`, and a certificate of it for localhost in `cert.pem` and `key.pem`.
@@ -61,11 +61,31 @@ fn the_api_is_served_over_tls_and_sighup_replaces_the_certificate() {
     std::fs::write(dir.path().join("cert.pem"), "spoiled").unwrap();
     assert!(hangup().success());
     wait_for("the log", || {
-        std::fs::read_to_string(dir.path().join("log")).unwrap().contains("the certificate stays as it was")
+        std::fs::read_to_string(dir.path().join("log"))
+            .unwrap()
+            .contains("SIGHUP: the certificate stays as it was")
     });
     assert!(trusts("ca.pem"), "{}", stderr(&status("ca.pem")));
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// A processor whose configuration names no certificate was ended by it, without draining.
+#[test]
+fn sighup_ends_no_processor_that_has_nothing_to_reload() {
+    let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+    configure(dir.path(), port);
+    let config = std::fs::read_to_string(dir.path().join("redrive.toml")).unwrap();
+    let plain: Vec<&str> = config.lines().filter(|line| !line.contains("tls_")).collect();
+    std::fs::write(dir.path().join("redrive.toml"), plain.join("\n")).unwrap();
+    let mut processor = Processor::run(dir.path(), port, redrive(dir.path()).arg("processor"));
+    for times in 1..=3 {
+        processor.signal("HUP");
+        wait_for("the log", || processor.log().matches("SIGHUP: nothing to reload").count() == times);
+    }
+    assert_eq!(world::http::send("GET", &format!("http://127.0.0.1:{port}/livez"), &[], "").status, 200);
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
 }
 
 #[test]

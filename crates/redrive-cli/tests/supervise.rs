@@ -60,6 +60,30 @@ fn all_is_free(dir: &Path, port: u16, url: &str) {
     assert_eq!(next.wait(), Some(0), "{}", next.log());
 }
 
+/// The third signal kills a worker that does not end; asking for a reload asks for no end.
+#[test]
+fn sighup_is_passed_on_and_ends_neither_the_worker_nor_its_supervisor() {
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(|_| OK);
+    let mut processor = supervised(dir.path(), &receiver.url());
+    for times in 1..=4 {
+        processor.signal("HUP");
+        wait_for("the log", || processor.log().matches("SIGHUP: nothing to reload").count() == times);
+    }
+    assert_eq!(workers(&processor.log()).len(), 1, "{}", processor.log());
+    assert_eq!(processor.post(MESSAGES, r#"{"id":"o-1"}"#).status, 202);
+    wait_for("a delivery", || receiver.requests_for("o-1").len() == 1);
+    // And it is still a supervisor.
+    send("KILL", workers(&processor.log())[0]);
+    wait_for("another worker", || workers(&processor.log()).len() == 2);
+    wait_for("its API", || {
+        let answer = world::http::try_send("GET", &processor.url("/readyz"), &[], "");
+        answer.is_some_and(|answer| answer.status == 200)
+    });
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
+}
+
 #[test]
 fn a_worker_that_is_killed_comes_back_and_goes_on() {
     let dir = tempfile::tempdir().unwrap();

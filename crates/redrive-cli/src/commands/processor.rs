@@ -8,7 +8,7 @@ use crate::args::Global;
 use crate::config::{Config, EngineKind, PipelineConfig, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, Style};
-use crate::service::{Runtimes, Signals, alerts, assemble, files, log, run, supervise, tokens};
+use crate::service::{Runtimes, Signals, alerts, assemble, files, hangup, log, run, supervise, tokens};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -58,10 +58,16 @@ fn process(config: &Config, is_worker: bool, global: &Global, out: &mut Output) 
     if let Some(few) = files::raise_limit() {
         tracing::warn!("{few}");
     }
-    let assembled = assemble(config, global)?;
     let runtimes = Runtimes::start()?;
+    {
+        // Opening the stores may take long, and whoever asks for a reload meanwhile does not ask for the end.
+        let _inside = runtimes.api.enter();
+        hangup::survive()?;
+    }
+    let mut assembled = assemble(config, global)?;
     let signals = {
         let _inside = runtimes.api.enter();
+        hangup::reload(assembled.certificate.take())?;
         if is_worker { Signals::listen_as_worker()? } else { Signals::listen()? }
     };
     let ended = run::run(&runtimes, assembled, signals.asked(), |address| {

@@ -24,6 +24,7 @@ use redrive_sinks::Secret;
 use super::alerts::{Pills, watch};
 use super::delivered_log::DeliveredLog;
 use super::engine_failed::engine_failed;
+use super::hangup::Certificate;
 use super::health_log::HealthLog;
 use super::on_purged::OnPurged;
 use super::{events, orphans, subscriptions, tokens};
@@ -41,8 +42,8 @@ pub struct Assembled {
     pub redrive: Redrive,
     pub service: Service,
     pub server: ServerOptions,
-    /// The certificate of the server and its files, to be read again on SIGHUP.
-    pub tls_files: Option<(ServerTls, (PathBuf, PathBuf))>,
+    /// The certificate of the API, to be read again on SIGHUP.
+    pub certificate: Option<Certificate>,
     /// What opening the stores has found, for the log.
     pub findings: Vec<String>,
     pub alerts: Vec<AlertConfig>,
@@ -63,7 +64,9 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let files = config.server.tls.clone();
     let tls = files.as_ref().map(|(cert, key)| server_tls::read(cert, key));
     let tls = tls.transpose().map_err(|fault| Failed::usage(fault.problem))?.map(ServerTls::new);
-    let tls_files = tls.clone().zip(files);
+    let certificate = tls.clone().zip(files);
+    let certificate =
+        certificate.map(|(served, (cert_file, key_file))| Certificate { served, cert_file, key_file });
     let (redrive, mut findings) = match config.engine.kind {
         EngineKind::Memory => (build(pipelines(None)?, MemoryStores::new())?, Vec::new()),
         EngineKind::Embedded => {
@@ -110,7 +113,7 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
         ..ServerOptions::default()
     };
     let (alerts, dir) = (config.alerts.clone(), watch::watched_dir(config));
-    Ok(Assembled { redrive, service, server, tls_files, findings, alerts, pills, dir, on_purged })
+    Ok(Assembled { redrive, service, server, certificate, findings, alerts, pills, dir, on_purged })
 }
 
 #[cfg(feature = "kafka")]

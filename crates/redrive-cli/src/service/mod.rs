@@ -1,8 +1,8 @@
 //! A processor from its configuration: stores, sinks, pipelines, API, and an end in good order.
 //!
 //! Read in this order: [`mod@assemble`] makes pipelines and what serves them, `orphans` finds stores that nobody serves,
-//! `subscriptions` loads the tables of push pipelines, `kafka` says where messages live that come from topics, [`tokens`] says who may, [`tls`] reads the certificate of the API, [`run`] starts and
-//! ends it all, [`signals`] hears when, [`log`] writes what happens, `delivered_log` what was delivered, `engine_failed` says how a command ends whose engine failed, `events` what others follow, `health_log` what happens to the health of a sink,
+//! `subscriptions` loads the tables of push pipelines, `kafka` says where messages live that come from topics, [`tokens`] says who may, [`run`] starts and
+//! ends it all, [`signals`] hears when, [`hangup`] when to read the certificate of the API again, [`log`] writes what happens, `delivered_log` what was delivered, `engine_failed` says how a command ends whose engine failed, `events` what others follow, `health_log` what happens to the health of a sink,
 //! `stuck` ends a process that hangs. [`files`] raises the limit of open files. [`alerts`] tells people what is wrong, `on_purged` the owner of subscriptions what is gone, both through an `outlet`. [`supervise`] starts all of that again when it
 //! dies, as [`restarts`] says.
 
@@ -12,6 +12,7 @@ mod delivered_log;
 pub mod engine_failed;
 mod events;
 pub mod files;
+pub mod hangup;
 mod health_log;
 #[cfg(feature = "kafka")]
 pub mod kafka;
@@ -26,7 +27,6 @@ pub mod signals;
 mod stuck;
 mod subscriptions;
 pub mod supervise;
-pub mod tls;
 pub mod tokens;
 
 pub use assemble::{Assembled, assemble};

@@ -52,8 +52,7 @@ pub fn run(
     stop: impl Future<Output = ()> + Send + 'static,
     started: impl FnOnce(SocketAddr) -> Result<(), Failed>,
 ) -> Result<Ended, Failed> {
-    let Assembled { redrive, service, server, tls_files, findings, alerts, pills, dir, on_purged } =
-        assembled;
+    let Assembled { redrive, service, server, findings, alerts, pills, dir, on_purged, .. } = assembled;
     for finding in findings {
         tracing::warn!("{finding}");
     }
@@ -79,11 +78,6 @@ pub fn run(
     let watched = watched.collect();
     let server = Server::bind(server, service).map_err(|error| Failed::usage(error.to_string()))?;
     let (address, readiness) = (server.address(), server.readiness());
-    if let Some((tls, (cert_file, key_file))) = tls_files {
-        let _inside = runtimes.api.enter();
-        super::tls::reload_on_hangup(tls, cert_file, key_file)
-            .map_err(|error| Failed::new(Exit::Storage, format!("no signals: {error}")))?;
-    }
     let (close_api, api_closes) = tokio::sync::oneshot::channel::<()>();
     let api = runtimes.api.spawn(server.run(async {
         // The sender is dropped at the latest when the run ends.

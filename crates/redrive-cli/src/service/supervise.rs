@@ -20,8 +20,10 @@ use crate::exit::{Exit, Failed};
 pub const FLAG: &str = "--supervise";
 pub const WORKER_FLAG: &str = "--worker-of";
 
-/// Signals that are passed on. Each of them asks for the end, so none of them is followed by a restart.
+/// Signals that are passed on. Each of them but [`RELOAD`] asks for the end, and is not followed by a restart.
 const PASSED_ON: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+/// Asks the worker to read again what it can.
+const RELOAD: Signal = Signal::HUP;
 /// A worker that has not heard two of them does not hear any more.
 const ASKED_MAX: usize = 2;
 
@@ -75,9 +77,14 @@ pub fn supervise() -> Result<u8, Failed> {
 
 /// Waits; whether somebody asked for the end meanwhile. There is nobody to pass it on to.
 async fn wait(after: Duration, signals: &mut mpsc::Receiver<Signal>) -> bool {
-    tokio::select! {
-        () = tokio::time::sleep(after) => false,
-        _ = signals.recv() => true,
+    let over = tokio::time::sleep(after);
+    tokio::pin!(over);
+    loop {
+        tokio::select! {
+            () = &mut over => return false,
+            // The next worker reads everything anyway.
+            signal = signals.recv() => if signal != Some(RELOAD) { return true },
+        }
     }
 }
 
@@ -89,7 +96,7 @@ fn listen() -> std::io::Result<mpsc::Receiver<Signal>> {
         let told = told.clone();
         tokio::spawn(async move {
             while stream.recv().await.is_some() {
-                // Full: it was asked for the end eight times already.
+                // Full: it was asked eight times already.
                 let _ = told.try_send(passed);
             }
         });
@@ -113,7 +120,7 @@ fn worker_args(args: impl Iterator<Item = OsString>, supervisor: u32) -> Vec<OsS
     args
 }
 
-/// Waits for the worker's end and passes signals on meanwhile; whether there were any.
+/// Waits for the worker's end and passes signals on meanwhile; whether any of them asked for it.
 async fn follow(mut worker: Child, signals: &mut mpsc::Receiver<Signal>) -> std::io::Result<(End, bool)> {
     let pid = worker.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let mut asked = 0;
@@ -121,7 +128,7 @@ async fn follow(mut worker: Child, signals: &mut mpsc::Receiver<Signal>) -> std:
         tokio::select! {
             status = worker.wait() => return Ok((end_of(status?), asked > 0)),
             Some(signal) = signals.recv() => {
-                asked += 1;
+                asked += usize::from(signal != RELOAD);
                 let signal = if asked > ASKED_MAX { Signal::KILL } else { signal };
                 // It may have ended just now, which the next round sees.
                 let _ = pid.map(|pid| kill_process(pid, signal));

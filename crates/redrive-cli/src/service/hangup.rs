@@ -1,0 +1,60 @@
+//! SIGHUP: reads again what can be read again, and never ends the processor.
+
+use std::path::PathBuf;
+
+use redrive_server::ServerTls;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::server_tls;
+use crate::exit::{Exit, Failed};
+
+/// What is read again.
+#[derive(Debug)]
+pub struct Certificate {
+    pub served: ServerTls,
+    pub cert_file: PathBuf,
+    pub key_file: PathBuf,
+}
+
+impl Certificate {
+    /// Files that cannot be used leave the old certificate in force.
+    fn reload(&self) {
+        match server_tls::read(&self.cert_file, &self.key_file) {
+            Ok(config) => {
+                self.served.replace(config);
+                tracing::info!("SIGHUP: the certificate was read again; new connections get it");
+            }
+            Err(fault) => {
+                tracing::error!("SIGHUP: the certificate stays as it was: {}", fault.problem);
+            }
+        }
+    }
+}
+
+/// From now on SIGHUP does not end the process. Must be called inside a runtime.
+pub fn survive() -> Result<(), Failed> {
+    // Whoever has listened once has replaced what the system would do, for as long as the process lives.
+    listen().map(drop)
+}
+
+/// Reads the certificate again whenever SIGHUP comes. Must be called inside a runtime that stays.
+pub fn reload(certificate: Option<Certificate>) -> Result<(), Failed> {
+    let mut hangup = listen()?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            if let Some(certificate) = &certificate {
+                certificate.reload();
+            } else {
+                tracing::info!(
+                    "SIGHUP: nothing to reload: the API has no certificate, files with secrets are read again when they \
+                     change, and redrive.toml is read at a restart"
+                );
+            }
+        }
+    });
+    Ok(())
+}
+
+fn listen() -> Result<Signal, Failed> {
+    signal(SignalKind::hangup()).map_err(|error| Failed::new(Exit::Storage, format!("no signals: {error}")))
+}
