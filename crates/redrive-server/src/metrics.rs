@@ -243,7 +243,7 @@ static ENDPOINTS_LEFT_ALONE: Metric = metric(
     "redrive_endpoints_left_alone",
     Kind::Gauge,
     PIPELINE,
-    "Endpoints and origins in cooldown, because they fail or have sent a Retry-After; absent where all messages go to one place.",
+    "Endpoints (with `limit_by`, tenants or keys) and origins in cooldown, because they fail or have sent a Retry-After; absent where all messages go to one place.",
 );
 static SUSPECTS: Metric = metric(
     "redrive_suspects",

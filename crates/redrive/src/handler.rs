@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use redrive_core::endpoints::Endpoint;
+use redrive_core::endpoints::{Endpoint, LimitBy};
 use redrive_core::{Message, rate};
 use serde::de::DeserializeOwned;
 
@@ -158,6 +158,11 @@ pub trait Sink: Send + Sync + 'static {
         None
     }
 
+    /// What the number of an endpoint stands for: an endpoint, or a tenant or key if limits count by these.
+    fn limit_by(&self) -> LimitBy {
+        LimitBy::Endpoint
+    }
+
     /// For a sink whose [`Self::endpoint`] gives the same numbers in every process: a number that identifies how they are
     /// made, such as a hash of the key. Open breakers of endpoints then survive a restart, as long as it stays the same.
     /// `None` where the numbers end with the process.
@@ -228,7 +233,9 @@ impl AnyHandler {
         let router = sink.per_endpoint().map(|per_endpoint| {
             let rate = sink.per_endpoint_rate().filter(|rate| rate::is_sound(*rate));
             let (sink, numbering) = (Arc::clone(&sink), sink.numbering());
-            Router::new(per_endpoint, rate, move |message| sink.endpoint(message)).numbered(numbering)
+            let limit_by = sink.limit_by();
+            let router = Router::new(per_endpoint, rate, move |message| sink.endpoint(message));
+            router.numbered(numbering).limiting_by(limit_by)
         });
         let one_endpoint = sink.is_one_endpoint();
         let description = SinkDescription { name: sink.name(), target: sink.target() };

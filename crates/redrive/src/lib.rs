@@ -64,7 +64,7 @@ pub use run::report::{PipelineReport, RunError, RunReport};
 pub use run::watchdog::Stuck;
 pub use stores::{MemoryStores, Stores};
 
-pub use redrive_core::endpoints::Endpoint;
+pub use redrive_core::endpoints::{Endpoint, LimitBy};
 pub use redrive_core::policy::Mode;
 pub use redrive_core::{BreakerSettings, Class, FailureKind, Fingerprint, GroupId, GroupRule, GuardSettings};
 pub use redrive_core::{Decision, Message, Meta, Outcome, Policy, Reason, Time};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use redrive::letters::correlation_id;
-use redrive::{Call, Delivery, Endpoint, Message, Notes, Sink};
+use redrive::{Call, Delivery, Endpoint, LimitBy, Message, Notes, Sink};
 use redrive_core::{Ratio, SplitMix64};
 
 const TARGET: &str = "redrive::attempt";
@@ -91,6 +91,10 @@ impl Sink for DeliveredLog {
 
     fn endpoint(&self, message: &Message) -> Option<Endpoint> {
         self.sink.endpoint(message)
+    }
+
+    fn limit_by(&self) -> LimitBy {
+        self.sink.limit_by()
     }
 
     fn numbering(&self) -> Option<u64> {

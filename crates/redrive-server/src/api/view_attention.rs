@@ -137,7 +137,7 @@ fn breaker(name: &str, figures: &Figures) -> Option<Notice> {
     Some(Notice::bad(Subject::Breaker, short, text).lifted_by(format!("redrive breaker probe {name}")))
 }
 
-/// Too few messages for the breaker: nothing gets through, and what would be dead-lettered is held.
+/// Too few messages for the breaker: nothing gets through, and what runs out of attempts is held.
 fn outage(health: &HealthFigures) -> Option<Notice> {
     let outage = health.outage.filter(|_| health.breaker.state == BreakerState::Closed)?;
     let failed = count(outage.failed);
@@ -146,8 +146,9 @@ fn outage(health: &HealthFigures) -> Option<Notice> {
         None => "no success so far".to_owned(),
     };
     let text = format!(
-        "{since}: {failed} messages failed since. The breaker has seen too few within its window to open; messages that \
-         run out of attempts are held, not dead-lettered"
+        "{since}: {failed} messages failed since. The breaker has seen too few within its window to open. Until a call \
+         succeeds, messages that run out of attempts are held, for `hold_max` at most; permanent failures and expired \
+         messages are still dead-lettered"
     );
     Some(Notice::bad(Subject::Outage, format!("OUTAGE: {since}"), text))
 }
@@ -232,7 +233,7 @@ fn slower(figures: &Figures) -> Vec<Notice> {
     if let Some(endpoints) = endpoints
         && endpoints.endpoints + endpoints.origins > 0
     {
-        let all = [(endpoints.endpoints, "endpoint"), (endpoints.origins, "origin")];
+        let all = [(endpoints.endpoints, endpoints.limit_by.name()), (endpoints.origins, "origin")];
         let some = all.into_iter().filter(|(number, _)| *number > 0);
         let some = some
             .map(|(number, what)| format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" }));

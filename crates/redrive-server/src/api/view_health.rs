@@ -44,6 +44,8 @@ struct ResetsView {
 /// Endpoints and origins whose messages wait.
 #[derive(Debug, Serialize)]
 struct EndpointsView {
+    /// What an endpoint is here: an endpoint, a tenant or a key.
+    unit: &'static str,
     /// In cooldown.
     left_alone: u64,
     origins_left_alone: u64,
@@ -70,7 +72,7 @@ struct WaitView {
 impl EndpointsView {
     fn of(all: &EndpointFigures) -> Self {
         let wait = |wait: &EndpointWait| WaitView {
-            unit: wait.unit.name(),
+            unit: wait.unit.name(all.limit_by),
             hash: format!("{:016x}", wait.number),
             why: wait.why.name(),
             until: wait.until.map(timestamp::print),
@@ -78,6 +80,7 @@ impl EndpointsView {
             queued: wait.queued,
         };
         Self {
+            unit: all.limit_by.name(),
             left_alone: all.endpoints,
             origins_left_alone: all.origins,
             waiting: all.waiting,

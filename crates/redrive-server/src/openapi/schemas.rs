@@ -289,8 +289,12 @@ pub(super) fn schemas() -> Map<String, Value> {
     );
     add(
         "Endpoints",
-        &["left_alone", "origins_left_alone", "waiting", "waits"],
+        &["unit", "left_alone", "origins_left_alone", "waiting", "waits"],
         vec![
+            (
+                "unit",
+                json!({ "enum": ["endpoint", "tenant", "key"], "description": "What counts as an endpoint here, by `limit_by`." }),
+            ),
             (
                 "left_alone",
                 json!({ "type": "integer", "description": "Endpoints in cooldown: they fail, or have sent a Retry-After." }),
@@ -314,7 +318,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         "EndpointWait",
         &["unit", "hash", "why", "rounds", "queued"],
         vec![
-            ("unit", json!({ "enum": ["endpoint", "origin"] })),
+            ("unit", json!({ "enum": ["endpoint", "tenant", "key", "origin"] })),
             (
                 "hash",
                 json!({ "type": "string", "description": "The sixteen digits of `endpoint_hash` in the log; never a URL. With `limit_by`, the hash of the tenant or key." }),

@@ -37,10 +37,11 @@ pub use auth::{Auth, OAuth2};
 pub use cloud_event::Format;
 pub use endpoint::EndpointFault;
 pub use names::Names;
-pub use options::{HeaderFrom, LimitBy, WebhookOptions};
+pub use options::{HeaderFrom, WebhookOptions};
 pub use outcome::classes::{Case, ClassTable, Meaning, Trouble};
 pub use outcome::judge::WebhookError;
 pub use signing::{Signing, SigningError};
 pub use sink::WebhookSink;
 
 pub use crate::tls::ClientCertificate;
+pub use redrive::LimitBy;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
+use redrive::LimitBy;
 use redrive_core::Pick;
 use redrive_core::pace::RATE_MIN;
 use redrive_core::rate::{self, RATE_MAX};
@@ -47,17 +48,6 @@ impl HeaderFrom {
     }
 }
 
-/// Whose calls are counted together for `per_endpoint`, `per_endpoint_rate` and the return after an outage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LimitBy {
-    #[default]
-    Endpoint,
-    /// The tenant of a message; those without one are one tenant.
-    Tenant,
-    /// The key of a message; those without one are one key.
-    Key,
-}
-
 /// A webhook sink as a user describes it. Exactly one of `url` and `endpoint` is set.
 #[derive(Clone, Debug)]
 pub struct WebhookOptions {
@@ -78,9 +68,10 @@ pub struct WebhookOptions {
     pub classes: ClassTable,
     /// Requests at once to one endpoint; [`PER_ENDPOINT`] where messages name endpoints, else no limit of its own.
     pub per_endpoint: Option<u32>,
-    /// Requests to one endpoint in a second, where messages name endpoints; no limit of its own unless set.
+    /// Requests to one endpoint in a second, where messages name endpoints or with [`Self::limit_by`]; no limit of its
+    /// own unless set.
     pub per_endpoint_rate: Option<f64>,
-    /// What `per_endpoint` and `per_endpoint_rate` count together.
+    /// What `per_endpoint`, `per_endpoint_rate` and breakers count together.
     pub limit_by: LimitBy,
     /// Lets messages name endpoints in private networks and on this host.
     pub allow_private_addresses: bool,

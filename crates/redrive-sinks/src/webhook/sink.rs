@@ -5,14 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode, Uri};
-use redrive::{Call, Delivery, Endpoint, Failure, FailureKind, Message, Sink};
+use redrive::{Call, Delivery, Endpoint, Failure, FailureKind, LimitBy, Message, Sink};
 use tokio::time::{Instant, timeout_at};
 
 use super::auth::{Authorization, Authorizer};
 use super::connect::Pool;
 use super::endpoint_hash::EndpointHash;
 use super::guard::Guard;
-use super::options::{self, LimitBy, Target, WebhookOptions};
+use super::options::{self, Target, WebhookOptions};
 use super::outcome::answer::{self, Answer};
 use super::outcome::classes::{ClassTable, Meaning, Trouble};
 use super::outcome::judge::{self, Receiver, WebhookError};
@@ -287,13 +287,12 @@ impl Sink for WebhookSink {
         Some(Endpoint { origin: self.hash.origin(&uri), endpoint: self.unit(message, &uri) })
     }
 
+    fn limit_by(&self) -> LimitBy {
+        self.limit_by
+    }
+
     fn numbering(&self) -> Option<u64> {
-        let limit_by = match self.limit_by {
-            LimitBy::Endpoint => "endpoint",
-            LimitBy::Tenant => "tenant",
-            LimitBy::Key => "key",
-        };
-        Some(self.hash.number(limit_by))
+        Some(self.hash.number(self.limit_by.name()))
     }
 }
 

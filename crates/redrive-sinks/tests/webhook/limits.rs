@@ -56,7 +56,9 @@ impl World {
         let policy = Policy::tiers(["5s", "30s", "5m"]).jitter("equal").build().unwrap();
         let (limit, rate) = (sink.per_endpoint().unwrap(), sink.per_endpoint_rate());
         let numbering = sink.numbering();
-        let router = Router::new(limit, rate, move |message| sink.endpoint(message)).numbered(numbering);
+        let limit_by = sink.limit_by();
+        let router = Router::new(limit, rate, move |message| sink.endpoint(message));
+        let router = router.numbered(numbering).limiting_by(limit_by);
         let machine = Machine::protected(Arc::new(policy), permits, &settings).routed(router, &settings);
         Self {
             engine: Memory::new(StoreOptions::default()),
@@ -189,6 +191,7 @@ fn a_breaker_opens_for_one_tenant_or_key_and_its_neighbours_at_the_same_url_are_
         let [wait] = &shown.waits[..] else { panic!("{limit_by:?}: {shown:?}") };
         assert_eq!((wait.unit, wait.why), (Unit::Endpoint, WaitReason::Breaker), "{limit_by:?}");
         assert_eq!((shown.endpoints, shown.origins, shown.waiting), (1, 0, 1), "{limit_by:?}");
+        assert_eq!(wait.unit.name(shown.limit_by), limit_by.name());
         assert!(wait.until.is_some_and(|until| until > world.now), "{limit_by:?}");
     }
 }

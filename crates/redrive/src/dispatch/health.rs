@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::breaker::{BreakerState, BreakerView, Cause, Change};
-use redrive_core::endpoints::EndpointWait;
+use redrive_core::endpoints::{EndpointWait, LimitBy};
 use redrive_core::guard::Flood;
 use redrive_core::pulse::Outage;
 use redrive_core::views::Gate;
@@ -51,6 +51,8 @@ pub struct HealthFigures {
 /// Endpoints and origins whose messages wait.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EndpointFigures {
+    /// What an endpoint is here: a tenant or a key, if the sink limits by these.
+    pub limit_by: LimitBy,
     /// Endpoints in cooldown: they fail, or have sent a Retry-After.
     pub endpoints: u64,
     /// Origins in cooldown.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::endpoints::{
-    Asking, Contact, Endpoint, EndpointCall, EndpointWait, Endpoints, Passage, Unit, WaitList, WaitReason,
-    voice,
+    Asking, Contact, Endpoint, EndpointCall, EndpointWait, Endpoints, LimitBy, Passage, Unit, WaitList,
+    WaitReason, voice,
 };
 use redrive_core::time::millis;
 use redrive_core::{BreakerSettings, Message, Random, Time};
@@ -43,6 +43,7 @@ pub struct Router {
     /// Calls that may begin in a second.
     pub(crate) rate: Option<f64>,
     pub(crate) numbering: Option<u64>,
+    pub(crate) limit_by: LimitBy,
     pub(crate) of: Arc<Route>,
 }
 
@@ -53,13 +54,19 @@ impl Router {
         rate: Option<f64>,
         of: impl Fn(&Message) -> Option<Endpoint> + Send + Sync + 'static,
     ) -> Self {
-        Self { per_endpoint, rate, numbering: None, of: Arc::new(of) }
+        Self { per_endpoint, rate, numbering: None, limit_by: LimitBy::Endpoint, of: Arc::new(of) }
     }
 
     /// Identifies how endpoints are numbered: a process that finds cooldowns of the same numbering takes them up.
     #[must_use]
     pub fn numbered(self, numbering: Option<u64>) -> Self {
         Self { numbering, ..self }
+    }
+
+    /// What an endpoint's number stands for.
+    #[must_use]
+    pub fn limiting_by(self, limit_by: LimitBy) -> Self {
+        Self { limit_by, ..self }
     }
 }
 
@@ -122,7 +129,8 @@ impl Routes {
         let (endpoints, origins) = self.endpoints.in_cooldown(now);
         let (waiting, waits) = self.waits(reserved, now).finish();
         let (endpoints, origins) = (endpoints as u64, origins as u64);
-        let figures = EndpointFigures { endpoints, origins, waiting, waits: waits.into() };
+        let limit_by = self.router.limit_by;
+        let figures = EndpointFigures { limit_by, endpoints, origins, waiting, waits: waits.into() };
         self.shown = (figures.clone(), now);
         figures
     }

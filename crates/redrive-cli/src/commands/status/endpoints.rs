@@ -12,7 +12,8 @@ pub fn lines(endpoints: &Endpoints) -> Vec<String> {
     let mut lines: Vec<String> = shown.map(line).collect();
     let more = endpoints.waiting.saturating_sub(lines.len() as u64);
     if more > 0 && !lines.is_empty() {
-        lines.push(format!("… and {} more endpoints whose messages wait", count(more)));
+        // Origins are among them, so this is for both.
+        lines.push(format!("… and {} more whose messages wait", count(more)));
     }
     lines
 }
@@ -77,7 +78,10 @@ mod tests {
         let all = lines(&many);
         assert_eq!(all.len(), SHOWN_MAX + 1);
         assert!(all[0].ends_with("as many calls run as `per_endpoint` allows, 12 queued in memory"));
-        assert_eq!(all[SHOWN_MAX], "… and 992 more endpoints whose messages wait");
+        assert_eq!(all[SHOWN_MAX], "… and 992 more whose messages wait");
+        let tenant = EndpointWait { unit: "tenant".into(), ..wait("breaker", 1, 0) };
+        let all = lines(&Endpoints { waiting: 1, waits: vec![tenant] });
+        assert!(all[0].starts_with("tenant 5bdcc146bf60754e waits: breaker open"), "{all:?}");
         assert!(lines(&Endpoints::default()).is_empty());
     }
 }

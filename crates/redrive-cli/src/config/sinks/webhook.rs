@@ -71,8 +71,12 @@ pub(super) const KIND: SinkKind = SinkKind {
 };
 
 const PER_ENDPOINT_MAX: u32 = 10_000;
-const LIMIT_BY: [(&str, LimitBy); 3] =
-    [("endpoint", LimitBy::Endpoint), ("tenant", LimitBy::Tenant), ("key", LimitBy::Key)];
+const LIMIT_BY: [(&str, LimitBy); 3] = {
+    const fn named(limit_by: LimitBy) -> (&'static str, LimitBy) {
+        (limit_by.name(), limit_by)
+    }
+    [named(LimitBy::Endpoint), named(LimitBy::Tenant), named(LimitBy::Key)]
+};
 
 /// Where messages go.
 #[derive(Clone, PartialEq, Eq)]
@@ -223,8 +227,7 @@ impl SinkSettings for WebhookConfig {
             (Target::Url(_), LimitBy::Endpoint) => None,
             _ => Some(PER_ENDPOINT),
         });
-        let by = LIMIT_BY.into_iter().find(|(_, by)| *by == self.limit_by);
-        values.extend(by.map(|(name, _)| ("limit_by", quoted(name))));
+        values.push(("limit_by", quoted(self.limit_by.name())));
         values.extend(per_endpoint.map(|limit| ("per_endpoint", limit.to_string())));
         values.extend(self.per_endpoint_rate.iter().map(|rate| ("per_endpoint_rate", quoted(rate))));
         values.push(("allow_private_addresses", self.allow_private_addresses.to_string()));

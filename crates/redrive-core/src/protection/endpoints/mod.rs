@@ -19,4 +19,4 @@ pub use call::{Asking, Contact, Endpoint, EndpointCall, Passage, voice};
 pub use cooldown::{Cooldown, KEPT_MAX};
 pub use limits::Endpoints;
 pub use troubled::REMEMBERED_MAX;
-pub use waits::{EndpointWait, Unit, WaitList, WaitReason};
+pub use waits::{EndpointWait, LimitBy, Unit, WaitList, WaitReason};

@@ -4,19 +4,42 @@ use std::cmp::Reverse;
 
 use crate::Time;
 
+/// What limits and breakers count together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LimitBy {
+    /// Messages to one endpoint.
+    #[default]
+    Endpoint,
+    /// Messages of one tenant; those without one are one tenant.
+    Tenant,
+    /// Messages with one key; those without one are one key.
+    Key,
+}
+
+impl LimitBy {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Endpoint => "endpoint",
+            Self::Tenant => "tenant",
+            Self::Key => "key",
+        }
+    }
+}
+
 /// What a number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Unit {
-    /// One endpoint; or one tenant or key, where limits count by these.
+    /// What limits count together: an endpoint, tenant or key.
     Endpoint,
     /// Scheme, host and port.
     Origin,
 }
 
 impl Unit {
-    pub const fn name(self) -> &'static str {
+    /// In the words of a sink that limits by this.
+    pub const fn name(self, limit_by: LimitBy) -> &'static str {
         match self {
-            Self::Endpoint => "endpoint",
+            Self::Endpoint => limit_by.name(),
             Self::Origin => "origin",
         }
     }

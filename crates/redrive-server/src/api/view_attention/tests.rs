@@ -1,8 +1,8 @@
 //! What is said of which figures.
 
-use redrive::FailureKind;
-use redrive::dispatch::{AskedWait, ResetFigures};
+use redrive::dispatch::{AskedWait, EndpointFigures, ResetFigures};
 use redrive::engine::{Problem, ProblemKind};
+use redrive::{FailureKind, LimitBy};
 use redrive_core::breaker::Cause;
 use redrive_core::guard::Flood;
 use redrive_core::pulse::Outage;
@@ -62,7 +62,8 @@ fn an_outage_that_the_breaker_cannot_see_is_named() {
         texts(&figures),
         [
             "Bad: no success since 2026-11-15 00:00:00Z: 8 messages failed since. The breaker has seen too few within its \
-             window to open; messages that run out of attempts are held, not dead-lettered []"
+             window to open. Until a call succeeds, messages that run out of attempts are held, for `hold_max` at most; \
+             permanent failures and expired messages are still dead-lettered []"
         ]
     );
     figures.health.breaker.state = BreakerState::Open;
@@ -126,6 +127,21 @@ fn what_slows_a_pipeline_down_is_a_warning() {
     assert_eq!(texts.len(), 4);
     assert!(texts.iter().all(|text| text.starts_with("Warning: ")), "{texts:?}");
     assert!(texts[1].contains("receivers closed 1,812 connections while handling a message"), "{texts:?}");
+}
+
+#[test]
+fn what_is_in_cooldown_is_called_what_the_limits_count() {
+    let mut figures = Figures::default();
+    for (limit_by, said) in [
+        (LimitBy::Endpoint, "2 endpoints and 1 origin"),
+        (LimitBy::Tenant, "2 tenants and 1 origin"),
+        (LimitBy::Key, "2 keys and 1 origin"),
+    ] {
+        let endpoints = EndpointFigures { limit_by, endpoints: 2, origins: 1, ..EndpointFigures::default() };
+        figures.health.endpoints = Some(endpoints);
+        let expected = format!("Warning: {said} in cooldown; their messages are deferred []");
+        assert_eq!(texts(&figures), [expected]);
+    }
 }
 
 #[test]
