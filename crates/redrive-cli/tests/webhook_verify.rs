@@ -33,6 +33,19 @@ fn what_a_pipeline_signs_is_verified_by_hand() {
         (good.status.code(), stdout(&good).trim()),
         (Some(0), "valid: v1, key 1, message shop.orders/1")
     );
+    let timestamp: u64 = header("webhook-timestamp").parse().unwrap();
+    let (at, soon) = ((timestamp + 301).to_string(), (timestamp + 299).to_string());
+    let old = verify("whsec", &["--at", &at]);
+    assert_eq!(old.status.code(), Some(1));
+    let why = "webhook-timestamp is 301 s in the past, more than the 300 s that are accepted";
+    assert!(stdout(&old).starts_with(&format!("not valid: {why}")), "{}", stdout(&old));
+    for accepted in
+        [&["--at", soon.as_str()][..], &["--at", at.as_str(), "--tolerance", "10m"], &["--any-age"]]
+    {
+        assert_eq!(verify("whsec", accepted).status.code(), Some(0), "{accepted:?}");
+    }
+    let help = redrive(dir.path()).args(["webhook", "verify", "--help"]).output().unwrap();
+    assert!(stdout(&help).contains("[default: 5m]"), "{}", stdout(&help));
     let bad = verify("other", &["--any-age"]);
     assert_eq!(bad.status.code(), Some(1));
     assert!(stdout(&bad).starts_with("not valid: no signature matches"), "{}", stdout(&bad));

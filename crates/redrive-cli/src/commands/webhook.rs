@@ -2,14 +2,17 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use redrive::Time;
+use redrive_core::duration;
 use redrive_sinks::Secret;
 use redrive_sinks::webhook::signing::{NotVerified, Received, VerifyingKey, id};
 use serde_json::json;
 
 use crate::client::session::wall_clock;
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, safe};
+use crate::output::{Output, instant, safe};
 
 /// The largest body that is read.
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -43,8 +46,14 @@ pub struct Verify {
     /// The file with the body, byte for byte; standard input unless given
     #[arg(long, value_name = "FILE")]
     pub body: Option<PathBuf>,
-    /// Accept a timestamp of any age, for a request that was recorded
-    #[arg(long)]
+    /// How far webhook-timestamp may lie from now, before or after
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    pub tolerance: Duration,
+    /// When the request was received, for one that was recorded: 2026-11-15T21:40:05Z, or seconds since 1970; now unless given
+    #[arg(long, value_name = "TIME", value_parser = received_at)]
+    pub at: Option<Time>,
+    /// Accept a timestamp of any age
+    #[arg(long, conflicts_with_all = ["tolerance", "at"])]
     pub any_age: bool,
 }
 
@@ -58,10 +67,10 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let body = body(args.body.as_deref())?;
     let received =
         Received { id: &args.id, timestamp: &args.timestamp, signature: &args.signature, body: &body };
-    let now = (!args.any_age).then(wall_clock);
+    let now = (!args.any_age).then(|| (args.at.unwrap_or_else(wall_clock), args.tolerance));
     let mut why = NotVerified::NoMatch;
     for (at, key) in keys.iter().enumerate() {
-        match received.verify(key, now) {
+        match received.verify_within(key, now) {
             Ok(()) => {
                 let message = id::decode(&args.id).unwrap_or_else(|| args.id.clone());
                 if out.is_json() {
@@ -83,6 +92,14 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failed> {
         out.line(&format!("not valid: {why}"))?;
     }
     Ok(Exit::Bad)
+}
+
+/// A time as people write it, or as the header has it.
+fn received_at(text: &str) -> Result<Time, String> {
+    let seconds = text.parse::<u64>().ok().map(|seconds| Time::from_millis(seconds.saturating_mul(1000)));
+    seconds
+        .or_else(|| instant::parse(text))
+        .ok_or_else(|| "write it like 2026-11-15T21:40:05Z, or in seconds since 1970".to_owned())
 }
 
 /// One key per line, as in a file of secrets; `until` says nothing here.

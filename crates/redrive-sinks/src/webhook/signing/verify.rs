@@ -26,10 +26,16 @@ pub struct Received<'a> {
 pub enum NotVerified {
     #[error("webhook-timestamp is not a number of seconds since 1970")]
     Timestamp,
-    #[error("webhook-timestamp is {} s in the past; a replayed request looks like this", .0.as_secs())]
-    TooOld(Duration),
-    #[error("webhook-timestamp is {} s in the future; one of the clocks is wrong", .0.as_secs())]
-    TooNew(Duration),
+    #[error(
+        "webhook-timestamp is {} s in the past, more than the {} s that are accepted; a replayed request looks like this",
+        .age.as_secs(), .tolerance.as_secs()
+    )]
+    TooOld { age: Duration, tolerance: Duration },
+    #[error(
+        "webhook-timestamp is {} s in the future, more than the {} s that are accepted; one of the clocks is wrong",
+        .ahead.as_secs(), .tolerance.as_secs()
+    )]
+    TooNew { ahead: Duration, tolerance: Duration },
     #[error("there is no {0} signature in webhook-signature, which is what this key verifies")]
     OtherVersion(&'static str),
     #[error("no signature matches: the secret, the id, the timestamp or a byte of the body is another")]
@@ -37,16 +43,27 @@ pub enum NotVerified {
 }
 
 impl Received<'_> {
-    /// Whether one of the signatures is this key's. `now` is `None` to accept any timestamp.
+    /// Whether one of the signatures is this key's. `now` is `None` to accept any timestamp; else it may lie [`TOLERANCE`]
+    /// from it.
     pub fn verify(&self, key: &VerifyingKey, now: Option<Time>) -> Result<(), NotVerified> {
+        self.verify_within(key, now.map(|now| (now, TOLERANCE)))
+    }
+
+    /// The same with another tolerance.
+    pub fn verify_within(
+        &self,
+        key: &VerifyingKey,
+        now: Option<(Time, Duration)>,
+    ) -> Result<(), NotVerified> {
         let seconds: u64 = self.timestamp.parse().map_err(|_| NotVerified::Timestamp)?;
-        if let Some(now) = now {
+        if let Some((now, tolerance)) = now {
             let signed = Time::from_millis(seconds.saturating_mul(1000));
-            if now.since(signed) > TOLERANCE {
-                return Err(NotVerified::TooOld(now.since(signed)));
+            let (age, ahead) = (now.since(signed), signed.since(now));
+            if age > tolerance {
+                return Err(NotVerified::TooOld { age, tolerance });
             }
-            if signed.since(now) > TOLERANCE {
-                return Err(NotVerified::TooNew(signed.since(now)));
+            if ahead > tolerance {
+                return Err(NotVerified::TooNew { ahead, tolerance });
             }
         }
         let mut content = format!("{}.{}.", self.id, self.timestamp).into_bytes();
@@ -78,10 +95,12 @@ mod tests {
         assert_eq!(Received { body: b"{ }", ..right }.verify(&key, Some(now)), Err(NotVerified::NoMatch));
         assert_eq!(Received { id: "b", ..right }.verify(&key, None), Err(NotVerified::NoMatch));
         let later = Time::from_millis(1_301_000);
-        assert_eq!(right.verify(&key, Some(later)), Err(NotVerified::TooOld(Duration::from_secs(301))));
+        let (age, tolerance) = (Duration::from_secs(301), TOLERANCE);
+        assert_eq!(right.verify(&key, Some(later)), Err(NotVerified::TooOld { age, tolerance }));
+        assert_eq!(right.verify_within(&key, Some((later, age))), Ok(()));
         assert_eq!(right.verify(&key, None), Ok(()));
         let earlier = Time::from_millis(1_000);
-        assert!(matches!(right.verify(&key, Some(earlier)), Err(NotVerified::TooNew(_))));
+        assert!(matches!(right.verify(&key, Some(earlier)), Err(NotVerified::TooNew { .. })));
         let soon = Received { timestamp: "soon", ..right };
         assert_eq!(soon.verify(&key, None), Err(NotVerified::Timestamp));
         let other = Received { signature: "v1a,AAAA", ..right };
