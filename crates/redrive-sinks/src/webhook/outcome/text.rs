@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use hyper::Uri;
 use hyper::http::uri::PathAndQuery;
+use redrive_core::text::secret_header::is_secret_header;
 
 use crate::secret::Secret;
 
@@ -67,9 +68,23 @@ fn hide_endpoint(text: &mut Cow<'_, str>, endpoint: &Uri) {
         hide(text, path, "[path]");
     }
     path.split('/').filter(|part| part.len() >= TOKEN_BYTES_MIN).for_each(|part| hide(text, part, "[path]"));
-    let values = endpoint.query().unwrap_or_default().split('&');
-    let values = values.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
-    values.filter(|value| value.len() >= HIDDEN_BYTES_MIN).for_each(|value| hide(text, value, "[query]"));
+    let values = endpoint.query().unwrap_or_default().split('&').filter_map(secret_value);
+    values.for_each(|value| hide(text, value, "[query]"));
+}
+
+/// The value of a pair of a query, if it may be a secret. A word such as `no_lines` is none unless the name of its
+/// parameter says so: hiding it would hide the reason that a receiver gives.
+fn secret_value(pair: &str) -> Option<&str> {
+    let (name, value) = pair.split_once('=').map_or((None, pair), |(name, value)| (Some(name), value));
+    let is_word = value.len() < TOKEN_BYTES_MIN
+        && value.bytes().all(|b| b.is_ascii_lowercase() || matches!(b, b'_' | b'-'));
+    let is_secret = !is_word || name.is_none_or(is_secret_parameter);
+    (is_secret && value.len() >= HIDDEN_BYTES_MIN).then_some(value)
+}
+
+fn is_secret_parameter(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    is_secret_header(name) || ["key", "sig", "auth", "pass"].iter().any(|word| lower.contains(word))
 }
 
 /// Every word around a `://`, also in the form in which some JSON writers escape it.
@@ -81,9 +96,11 @@ fn without_urls(text: &str) -> String {
         let start = rest[..at].trim_end_matches(scheme).len();
         let behind = &rest[at + mark..];
         let end = behind.find(|c: char| c.is_whitespace() || c.is_control() || "\"'<>()[]{}|`,".contains(c));
+        // What ends a sentence or leads to the next part of it is not the URL's: `…?a=b: no_lines`.
+        let url = behind[..end.unwrap_or(behind.len())].trim_end_matches(['.', ':', ';', '!', '?']);
         clean.push_str(&rest[..start]);
         clean.push_str("[url]");
-        rest = &behind[end.unwrap_or(behind.len())..];
+        rest = &behind[url.len()..];
     }
     clean.push_str(rest);
     clean
@@ -155,6 +172,28 @@ mod tests {
         assert_eq!(clean("Cannot POST /services/T0/B0?key=abcdef123"), "Cannot POST [path]");
         assert_eq!(clean("unknown key abcdef123"), "unknown key [query]");
         assert_eq!(clean("abc"), "abc", "short words are no secrets");
+    }
+
+    /// A receiver that is told by its URL how to answer, and one whose reason is a word of it.
+    #[test]
+    fn a_reason_is_not_swallowed_because_the_query_has_the_same_word() {
+        let clean = |endpoint: &str, raw: &str| {
+            Redactor::of([]).clean(raw.as_bytes(), &endpoint.parse().unwrap(), 60)
+        };
+        assert_eq!(clean("http://a.example/?status=422&reason=no_lines", "no_lines"), "no_lines");
+        assert_eq!(clean("http://a.example/?from=orders", "orders_closed"), "orders_closed");
+        for secret in ["token=correcthorse", "api_key=correcthorse", "sig=correcthorse", "correcthorse"] {
+            let endpoint = format!("http://a.example/?{secret}");
+            assert_eq!(clean(&endpoint, "unknown correcthorse"), "unknown [query]", "{secret}");
+        }
+        assert_eq!(clean("http://a.example/?k=hunter2", "unknown hunter2"), "unknown [query]");
+    }
+
+    #[test]
+    fn what_follows_a_url_is_still_there() {
+        assert_eq!(clean("POST https://a.example/b?c=d: no_lines"), "POST [url]: no_lines");
+        assert_eq!(clean("see https://a.example/b?c=d."), "see [url].");
+        assert_eq!(clean("https://a.example/b?c=d; code E42"), "[url]; code E42");
     }
 
     proptest! {
