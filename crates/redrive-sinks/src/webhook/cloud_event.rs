@@ -3,7 +3,7 @@
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use redrive::{Call, timestamp};
 
-use super::header::{is_plain, printable};
+use super::header::{Room, encoded, is_plain, printable};
 
 const SPEC_VERSION: HeaderName = HeaderName::from_static("ce-specversion");
 const ID: HeaderName = HeaderName::from_static("ce-id");
@@ -24,30 +24,51 @@ pub enum Format {
 }
 
 /// Adds the attributes. What the message brings goes over what is known of it here; its id stays the message's.
-pub(super) fn describe(call: &Call, headers: &mut HeaderMap) {
+pub(super) fn describe(call: &Call, headers: &mut HeaderMap, room: &mut Room) {
     let message = &call.message;
     headers.insert(SPEC_VERSION, HeaderValue::from_static("1.0"));
+    headers.insert(ID, printable(message.wire(), message.id().as_bytes(), is_plain_here));
     headers.insert(TYPE, HeaderValue::from_static("redrive.message"));
     let source = match &call.origin {
         Some(origin) => format!("/kafka/{}", origin.topic),
         None => format!("/redrive/{}", call.pipeline),
     };
-    headers.extend(HeaderValue::try_from(source).ok().map(|source| (SOURCE, source)));
-    let time = timestamp::print(message.created());
-    headers.extend(HeaderValue::try_from(time).ok().map(|time| (TIME, time)));
+    headers.insert(SOURCE, encoded(source.as_bytes(), is_plain_here));
+    headers.insert(TIME, encoded(timestamp::print(message.created()).as_bytes(), is_plain_here));
     for (name, value) in message.headers() {
-        let lower = name.to_ascii_lowercase();
-        let Some(attribute) = OF_MESSAGE.iter().find_map(|prefix| lower.strip_prefix(prefix)) else {
-            continue;
-        };
-        let is_name = !attribute.is_empty() && attribute.bytes().all(|b| b.is_ascii_alphanumeric());
-        if let (true, Ok(name), Ok(value)) =
-            (is_name, HeaderName::try_from(format!("ce-{attribute}")), HeaderValue::from_bytes(value))
-        {
-            headers.insert(name, value);
+        let Some((attribute, encoded)) = attribute(name, value) else { continue };
+        if !room.takes(name, value) {
+            return;
         }
+        headers.insert(attribute, encoded);
     }
-    headers.insert(ID, printable(message.wire(), message.id().as_bytes(), is_plain));
+}
+
+/// The attribute that a header of a message is, if it is one that an event can have.
+pub(super) fn attribute(name: &str, value: &[u8]) -> Option<(HeaderName, HeaderValue)> {
+    let (prefix, name) = name.split_at_checked(OF_MESSAGE[0].len())?;
+    OF_MESSAGE.iter().find(|one| prefix.eq_ignore_ascii_case(one))?;
+    let name = name.to_ascii_lowercase();
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let value = str::from_utf8(value).ok()?;
+    let is_text = !value.is_empty() && !value.chars().any(char::is_control);
+    let fits = match name.as_str() {
+        // The id is the message's, the type of the content has a header of its own, and the data is the body.
+        "id" | "datacontenttype" | "data" => false,
+        "specversion" => value == "1.0",
+        "time" => timestamp::parse(value).is_some(),
+        _ => true,
+    };
+    if !(is_name && is_text && fits) {
+        return None;
+    }
+    let name = HeaderName::try_from(format!("ce-{name}")).ok()?;
+    Some((name, encoded(value.as_bytes(), is_plain_here)))
+}
+
+/// Whether a byte stands for itself: not a space, a double quote or a percent sign, and nothing but visible ASCII.
+fn is_plain_here(byte: u8) -> bool {
+    is_plain(byte) && byte != b'"'
 }
 
 #[cfg(test)]
@@ -56,15 +77,18 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_message_becomes_an_event_and_may_bring_attributes() {
-        let message = Message::builder("o.1")
-            .created(Time::from_millis(1_700_000_000_000))
-            .header("ce_type", "order.paid");
-        let message = message.header("ce_id", "other").header("ce_bad name", "x").build().unwrap();
+    fn described(message: redrive_core::MessageBuilder) -> HeaderMap {
+        let message = message.created(Time::from_millis(1_700_000_000_000)).build().unwrap();
         let call = Call { message, attempt: 1, replays: 0, pipeline: "orders".into(), origin: None };
         let mut headers = HeaderMap::new();
-        describe(&call, &mut headers);
+        describe(&call, &mut headers, &mut Room::default());
+        headers
+    }
+
+    #[test]
+    fn a_message_becomes_an_event_and_may_bring_attributes() {
+        let message = Message::builder("o.1").header("ce_type", "order.paid").header("ce_id", "other");
+        let headers = described(message);
         assert_eq!(headers["ce-specversion"], "1.0");
         assert_eq!(
             (&headers["ce-id"], &headers["ce-type"]),
@@ -73,5 +97,40 @@ mod tests {
         assert_eq!(headers["ce-source"], "/redrive/orders");
         assert!(headers["ce-time"].to_str().unwrap().starts_with("2023-11-14T22:13:20"));
         assert_eq!(headers.len(), 5);
+    }
+
+    /// Section 3.1.3.2 of the HTTP protocol binding, with its own example.
+    #[test]
+    fn values_are_percent_encoded_as_the_http_binding_says() {
+        let headers = described(Message::builder("a \"b\"").header("ce_subject", "Euro € 😀"));
+        assert_eq!(headers["ce-subject"], "Euro%20%E2%82%AC%20%F0%9F%98%80");
+        assert_eq!(headers["ce-id"], "a%20%22b%22");
+        let headers = described(Message::builder("o").header("ce_source", "/a?b=100%&c=~"));
+        assert_eq!(headers["ce-source"], "/a?b=100%25&c=~");
+    }
+
+    #[test]
+    fn what_an_event_cannot_have_is_left_out() {
+        let message = Message::builder("o")
+            .header("ce_bad name", "x")
+            .header("ce_with-hyphen", "x")
+            .header("ce_", "x")
+            .header("ce_naïve", "x")
+            .header("ce_datacontenttype", "text/plain")
+            .header("ce_data", "x")
+            .header("ce_specversion", "0.3")
+            .header("ce_time", "yesterday")
+            .header("ce_type", "")
+            .header("ce_source", &b"\xff"[..])
+            .header("ce_subject", "two\nlines");
+        let headers = described(message);
+        assert_eq!(
+            (&headers["ce-specversion"], &headers["ce-type"]),
+            (&"1.0".parse().unwrap(), &"redrive.message".parse().unwrap())
+        );
+        assert_eq!(headers["ce-source"], "/redrive/orders");
+        assert_eq!(headers.len(), 5, "{headers:?}");
+        let timed = described(Message::builder("o").header("Ce_Time", "2018-04-05T17:31:00Z"));
+        assert_eq!(timed["ce-time"], "2018-04-05T17:31:00Z");
     }
 }

@@ -5,6 +5,33 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use hyper::header::HeaderValue;
 
+/// Many servers take no more than 100 headers and 8 or 16 KiB of them; beyond that every attempt would fail with 431.
+pub(super) const PASSED_ON_MAX: usize = 64;
+pub(super) const PASSED_ON_BYTES_MAX: usize = 8 * 1024;
+
+/// What is left for headers of the message.
+#[derive(Debug)]
+pub(super) struct Room {
+    headers: usize,
+    bytes: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { headers: PASSED_ON_MAX, bytes: PASSED_ON_BYTES_MAX }
+    }
+}
+
+impl Room {
+    /// Takes the room of a header, if there is enough.
+    pub(super) fn takes(&mut self, name: &str, value: &[u8]) -> bool {
+        let left = self.bytes.checked_sub(name.len() + value.len()).zip(self.headers.checked_sub(1));
+        let Some((bytes, headers)) = left else { return false };
+        (self.bytes, self.headers) = (bytes, headers);
+        true
+    }
+}
+
 /// Headers that speak of one connection or of the framing of one request. They are never taken from elsewhere.
 const HOP_BY_HOP: [&str; 12] = [
     "connection",
@@ -45,6 +72,11 @@ pub(super) fn printable(wire: &Bytes, bytes: &[u8], is_plain: fn(u8) -> bool) ->
     {
         return value;
     }
+    encoded(bytes, is_plain)
+}
+
+/// Any bytes in the same form.
+pub(super) fn encoded(bytes: &[u8], is_plain: fn(u8) -> bool) -> HeaderValue {
     let mut text = String::with_capacity(bytes.len() * 3);
     for byte in bytes {
         if is_plain(*byte) {

@@ -9,7 +9,7 @@ use redrive::{Call, Time};
 
 use super::cloud_event::{self, Format};
 use super::endpoint::EndpointSource;
-use super::header::{is_hop_by_hop, is_plain, printable};
+use super::header::{Room, is_hop_by_hop, is_plain, printable};
 use super::payload::{Payload, Sent};
 use super::signing::{Fetched, Signer, SigningError, Unsigned, id};
 
@@ -31,9 +31,6 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// In front of the name of each header of the message.
 const PASSED_ON: &str = "redrive-header-";
 
-/// Many servers take no more than 100 headers and 8 or 16 KiB of them; beyond that every attempt would fail with 431.
-const PASSED_ON_MAX: usize = 64;
-const PASSED_ON_BYTES_MAX: usize = 8 * 1024;
 /// A longer key is not sent.
 const KEY_BYTES_MAX: usize = 1024;
 
@@ -106,10 +103,11 @@ impl Template {
         if message.payload().is_none() {
             headers.insert(TOMBSTONE, HeaderValue::from_static("true"));
         }
-        self.pass_on(call, &mut headers);
+        let mut room = Room::default();
         if self.format == Format::CloudEvents {
-            cloud_event::describe(call, &mut headers);
+            cloud_event::describe(call, &mut headers, &mut room);
         }
+        self.pass_on(call, &mut headers, &mut room);
         let unsigned = Unsigned { id: id.as_bytes(), timestamp_secs: now_secs, payload: payload.bytes() };
         self.signer.sign(message, &endpoint, fetched, unsigned, &mut headers)?;
 
@@ -121,19 +119,17 @@ impl Template {
     }
 
     /// The message's own headers. What no HTTP header can hold is left out: it must not keep a message from arriving.
-    fn pass_on(&self, call: &Call, headers: &mut HeaderMap) {
-        let (mut passed, mut bytes) = (0, 0);
+    fn pass_on(&self, call: &Call, headers: &mut HeaderMap, room: &mut Room) {
         for (name, value) in call.message.headers() {
             if name.is_empty()
                 || is_hop_by_hop(name)
                 || self.source.as_ref().is_some_and(|source| source.is_header(name))
                 || self.signer.is_secret_header(name)
+                || (self.format == Format::CloudEvents && cloud_event::attribute(name, value).is_some())
             {
                 continue;
             }
-            bytes += name.len() + value.len();
-            passed += 1;
-            if passed > PASSED_ON_MAX || bytes > PASSED_ON_BYTES_MAX {
+            if !room.takes(name, value) {
                 return;
             }
             let Ok(value) = HeaderValue::from_bytes(value) else { continue };
@@ -159,6 +155,7 @@ fn looks_like_json(payload: &[u8]) -> bool {
 mod tests {
     use redrive_core::Message;
 
+    use super::super::header::{PASSED_ON_BYTES_MAX, PASSED_ON_MAX};
     use super::*;
 
     fn sent(message: redrive_core::MessageBuilder, template: &Template) -> HeaderMap {
@@ -256,6 +253,31 @@ mod tests {
         assert!(!sent(large, &bare()).contains_key("redrive-header-a"));
         let key = Message::builder("o-1").key(vec![b'k'; KEY_BYTES_MAX + 1]);
         assert!(!sent(key, &bare()).contains_key("redrive-key"));
+    }
+
+    #[test]
+    fn attributes_of_an_event_are_sent_once_and_within_the_same_bounds() {
+        let template = Template { format: Format::CloudEvents, ..bare() };
+        let message = Message::builder("o-1")
+            .header("ce_type", "order.paid")
+            .header("ce_id", "e-1")
+            .header("ce_no-name", "x")
+            .header("ce_time", "yesterday")
+            .header("x-src", "web");
+        let headers = sent(message, &template);
+        assert_eq!(headers["ce-type"], "order.paid");
+        let mut passed: Vec<_> =
+            headers.keys().map(HeaderName::as_str).filter(|name| name.starts_with(PASSED_ON)).collect();
+        passed.sort_unstable();
+        // What cannot be an attribute is still a header of the message.
+        let expected = ["ce_id", "ce_no-name", "ce_time", "x-src"].map(|name| format!("{PASSED_ON}{name}"));
+        assert_eq!(passed, expected);
+        let plain = sent(Message::builder("o-1").header("ce_type", "order.paid"), &bare());
+        assert_eq!(plain["redrive-header-ce_type"], "order.paid");
+        assert!(!plain.contains_key("ce-type"));
+
+        let many = (0..200).fold(Message::builder("o-1"), |m, n| m.header(format!("ce_a{n}"), "x"));
+        assert!(sent(many.header("x-src", "web"), &template).len() <= PASSED_ON_MAX + 20);
     }
 
     #[test]
