@@ -94,7 +94,7 @@ impl Access {
         })?;
         let (head, mut incoming) = response.into_parts();
         let mut body = Vec::new();
-        let _ = answer::read(&mut incoming, &mut body).await;
+        let _ = answer::read_up_to(answer::BODY_BYTES_MAX, &mut incoming, &mut body).await;
         match head.status.as_u16() {
             200 => held(&body, now).ok_or_else(|| {
                 let text = "no access token: the token server's answer cannot be read";

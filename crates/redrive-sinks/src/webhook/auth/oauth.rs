@@ -12,6 +12,7 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Uri};
 use redrive::{Failure, Message};
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -42,7 +43,7 @@ pub struct OAuth2 {
 }
 
 /// The token of a sink.
-pub(super) struct TokenSource {
+pub(in super::super) struct TokenSource {
     url: Uri,
     client_id: String,
     secret: Watched<Secret>,
@@ -77,10 +78,64 @@ impl Refusal {
     }
 }
 
+/// What a token endpoint grants.
 #[derive(Deserialize)]
 struct Granted {
     access_token: String,
-    expires_in: Option<u64>,
+    /// It has to be there and is often left out.
+    token_type: Option<String>,
+    /// A number of seconds; some write it as a text.
+    expires_in: Option<Value>,
+}
+
+impl Granted {
+    /// The header and for how long it may be used.
+    fn accept(&self) -> Result<(HeaderValue, Duration), Refusal> {
+        if let Some(kind) = self.token_type.as_deref().filter(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+            let kind = plain(kind).unwrap_or("…");
+            return Err(Refusal::Credential(format!(
+                "the token endpoint grants a token of type {kind}, and only Bearer can be used"
+            )));
+        }
+        let lifetime = lifetime(self.expires_in.as_ref())?;
+        let value = HeaderValue::try_from(format!("Bearer {}", self.access_token));
+        let mut value = value.map_err(|_| {
+            Refusal::Credential("the token endpoint granted a token that no header can hold".to_owned())
+        })?;
+        value.set_sensitive(true);
+        Ok((value, lifetime))
+    }
+}
+
+/// How long a token is used, by its `expires_in`.
+fn lifetime(expires_in: Option<&Value>) -> Result<Duration, Refusal> {
+    let (seconds, written) = match expires_in {
+        None | Some(Value::Null) => return Ok(LIFETIME_DEFAULT),
+        Some(Value::Number(number)) => (number.as_f64(), number.to_string()),
+        Some(Value::String(text)) => (text.trim().parse().ok(), text.clone()),
+        Some(_) => (None, String::new()),
+    };
+    match seconds {
+        Some(seconds) if seconds >= 0.0 => {
+            Ok(Duration::from_secs_f64(seconds.min(LIFETIME_MAX.as_secs_f64())))
+        }
+        _ => {
+            let written = plain(&written).unwrap_or("…");
+            Err(unavailable(&format!(
+                "its answer has an `expires_in` of {written}, which is not a number of seconds from 0"
+            )))
+        }
+    }
+}
+
+/// A word of the token endpoint that may be repeated in an error.
+fn plain(word: &str) -> Option<&str> {
+    let is_plain = (1..=64).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_graphic());
+    is_plain.then_some(word)
+}
+
+fn unavailable(text: &str) -> Refusal {
+    Refusal::Unavailable(format!("the token endpoint: {text}"))
 }
 
 #[derive(Deserialize)]
@@ -121,16 +176,9 @@ impl TokenSource {
         }
         held.token = None;
         match self.fetch().await {
-            Ok(granted) => {
+            Ok((value, lifetime)) => {
                 held.generations += 1;
                 held.failed = None;
-                let lifetime =
-                    granted.expires_in.map_or(LIFETIME_DEFAULT, Duration::from_secs).min(LIFETIME_MAX);
-                let mut value =
-                    HeaderValue::try_from(format!("Bearer {}", granted.access_token)).map_err(|_| {
-                        Failure::credential("the token endpoint granted a token that no header can hold")
-                    })?;
-                value.set_sensitive(true);
                 let token = Authorization { value, generation: held.generations };
                 held.token = Some((token.clone(), Instant::now() + lifetime.saturating_sub(EARLY)));
                 Ok(token)
@@ -143,29 +191,29 @@ impl TokenSource {
         }
     }
 
-    async fn fetch(&self) -> Result<Granted, Refusal> {
-        let unavailable = |text: String| Refusal::Unavailable(format!("the token endpoint: {text}"));
+    async fn fetch(&self) -> Result<(HeaderValue, Duration), Refusal> {
         let response = self.pool.request(self.request()?).await;
-        let response = response.map_err(|error| unavailable(trouble::of(&error).1))?;
+        let response = response.map_err(|error| unavailable(&trouble::of(&error).1))?;
         let (head, mut body) = response.into_parts();
         let mut text = Vec::new();
-        let read = answer::read(&mut body, &mut text).await;
-        read.map_err(|error| unavailable(trouble::broken(&error).to_owned()))?;
+        // The whole of it: a token may be long.
+        let read = answer::read_up_to(answer::BODY_BYTES_MAX, &mut body, &mut text).await;
+        read.map_err(|error| unavailable(trouble::broken(&error)))?;
         let status = head.status;
         if status.is_success() {
-            return serde_json::from_slice(&text)
-                .map_err(|_| unavailable("its answer holds no access_token".to_owned()));
+            let granted: Granted = serde_json::from_slice(&text)
+                .map_err(|_| unavailable("its answer is not JSON with an `access_token`"))?;
+            return granted.accept();
         }
         let named = serde_json::from_slice::<Refused>(&text).ok().map(|refused| refused.error);
-        let named = named.filter(|name| name.len() <= 64 && name.bytes().all(|b| b.is_ascii_graphic()));
-        let said = named.map(|name| format!(" {name}")).unwrap_or_default();
+        let said = named.as_deref().and_then(plain).map(|name| format!(" {name}")).unwrap_or_default();
         let text = format!("{}{said}", status.as_u16());
         if status.is_client_error() && status.as_u16() != 429 && status.as_u16() != 408 {
             return Err(Refusal::Credential(format!(
                 "the token endpoint refuses our client id or secret: {text}"
             )));
         }
-        Err(unavailable(text))
+        Err(unavailable(&text))
     }
 
     fn request(&self) -> Result<Request<Payload>, Refusal> {
@@ -222,5 +270,34 @@ mod tests {
     #[test]
     fn ids_and_secrets_are_encoded_as_forms() {
         assert_eq!(form_encoded("a b+c:é*"), "a+b%2Bc%3A%C3%A9*");
+    }
+
+    fn accepted(answer: &str) -> Result<u64, Refusal> {
+        let granted: Granted = serde_json::from_str(answer).unwrap();
+        granted.accept().map(|(_, lifetime)| lifetime.as_secs())
+    }
+
+    #[test]
+    fn the_time_of_a_token_may_be_a_number_or_a_text() {
+        assert_eq!(accepted(r#"{"access_token":"t","expires_in":3600}"#), Ok(3600));
+        assert_eq!(accepted(r#"{"access_token":"t","token_type":"BEARER","expires_in":"3600"}"#), Ok(3600));
+        assert_eq!(accepted(r#"{"access_token":"t","expires_in":3599.5}"#), Ok(3599));
+        assert_eq!(accepted(r#"{"access_token":"t","expires_in":null}"#), Ok(LIFETIME_DEFAULT.as_secs()));
+        assert_eq!(accepted(r#"{"access_token":"t"}"#), Ok(LIFETIME_DEFAULT.as_secs()));
+        assert_eq!(accepted(r#"{"access_token":"t","expires_in":1e300}"#), Ok(LIFETIME_MAX.as_secs()));
+    }
+
+    #[test]
+    fn a_time_that_is_none_and_a_token_of_another_type_are_said_as_what_they_are() {
+        for (written, shown) in [("-1", "-1"), ("\"soon\"", "soon"), ("\"NaN\"", "NaN"), ("[1]", "…")] {
+            let refused = accepted(&format!(r#"{{"access_token":"t","expires_in":{written}}}"#));
+            let text = format!(
+                "the token endpoint: its answer has an `expires_in` of {shown}, which is not a number of seconds from 0"
+            );
+            assert_eq!(refused, Err(Refusal::Unavailable(text)));
+        }
+        let refused = accepted(r#"{"access_token":"t","token_type":"DPoP","expires_in":60}"#);
+        let text = "the token endpoint grants a token of type DPoP, and only Bearer can be used";
+        assert_eq!(refused, Err(Refusal::Credential(text.to_owned())));
     }
 }

@@ -84,12 +84,21 @@ fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
 /// Reads a body to its end, or to the bound. What is worth looking at is put into `beginning` as it comes, so that it is
 /// there also if the end does not come.
 pub(crate) async fn read(body: &mut Incoming, beginning: &mut Vec<u8>) -> Result<(), hyper::Error> {
+    read_up_to(LOOKED_AT_BYTES_MAX, body, beginning).await
+}
+
+/// The same, of a body that is not only looked at: `beginning` gets up to `max` bytes.
+pub(crate) async fn read_up_to(
+    max: usize,
+    body: &mut Incoming,
+    beginning: &mut Vec<u8>,
+) -> Result<(), hyper::Error> {
     let mut read = 0;
     while !body.is_end_stream() {
         let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await else { break };
         // Trailers carry nothing for us.
         let Ok(data) = frame?.into_data() else { continue };
-        let room = LOOKED_AT_BYTES_MAX - beginning.len();
+        let room = max.saturating_sub(beginning.len());
         beginning.extend_from_slice(&data[..data.len().min(room)]);
         read += data.len();
         if read >= BODY_BYTES_MAX {
