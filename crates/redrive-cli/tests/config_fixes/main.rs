@@ -287,6 +287,8 @@ fn settings_that_exclude_each_other_are_repaired_by_each_of_their_fixes() {
         format!("{both}timeout = \"2s\"\nconcurrency = 2\n"),
         format!("{ORDERS}{WEBHOOK}endpoint = \"json:/url\"\n"),
         format!("{ORDERS}{WEBHOOK}per_endpoint_rate = \"20/s\"\n"),
+        format!("{ORDERS}{WEBHOOK}per_endpoint = 5\n"),
+        format!("{ORDERS}{WEBHOOK}classes = {{ proxi = \"transient\" }}\n"),
         format!("{ORDERS}{WEBHOOK}headers = {{ host = \"x\" }}\n"),
         format!("{ORDERS}{WEBHOOK}headers = {{ x = 1, \"a b\" = \"c\", webhook-id = \"x\" }}\n"),
         format!("{ORDERS}{WEBHOOK}classes = {{ 404 = \"gon\", 9xx = \"gone\", 500 = \"crash\", 501 = 3 }}\n"),

@@ -400,9 +400,13 @@ fn the_class_table_takes_statuses_and_classes_only() {
         "`sink.webhook.classes.9xx` is not a status",
         "`sink.webhook.classes.500 = \"crash\"` is not one of",
         "`sink.webhook.classes.501` must be a text in quotes",
+        "timeout, refused, dns, tls, reset, blocked, credential, proxy, proxy_auth",
     ] {
         assert!(report.contains(said), "{said}\n{report}");
     }
+    let report = wrong(&format!("{ORDERS}classes = {{ proxy-auth = \"transient\" }}\n"));
+    assert!(report.contains("; rename it to `sink.webhook.classes.proxy_auth`"), "{report}");
+    config(&format!("{ORDERS}classes = {{ proxy = \"permanent\", proxy_auth = \"transient\" }}\n"));
 }
 
 #[test]
@@ -420,6 +424,22 @@ fn a_rate_per_endpoint_needs_endpoints_and_is_a_rate() {
     assert!(report.contains("`often` is not a rate; write it like 20, 20/s"), "{report}");
     let report = wrong(&format!("{endpoint}per_endpoint_rate = \"0.5/h\"\n"));
     assert!(report.contains("is less than one an hour"), "{report}");
+}
+
+#[test]
+fn a_limit_per_endpoint_is_not_ignored_where_all_messages_go_to_one() {
+    let report = wrong(&format!("{ORDERS}per_endpoint = 3\n"));
+    for said in [
+        "`sink.webhook.per_endpoint` is for messages that name their endpoints",
+        "`concurrency` limits how many",
+        "; remove `sink.webhook.per_endpoint`",
+        "redrive.toml:5",
+    ] {
+        assert!(report.contains(said), "{said}\n{report}");
+    }
+    let by_tenant = config(&format!("{ORDERS}limit_by = \"tenant\"\nper_endpoint = 3\n"));
+    let webhook: &WebhookConfig = by_tenant.pipelines[0].sink.settings_of().unwrap();
+    assert_eq!(webhook.options().unwrap().per_endpoint, Some(3));
 }
 
 #[test]

@@ -42,6 +42,24 @@ fn every_file_with_a_secret_that_everybody_may_read_is_warned_of() {
 }
 
 #[test]
+fn two_ways_to_set_the_authorization_are_refused_with_place_and_fix() {
+    let text = format!(
+        "{ORDERS}headers = {{ authorization_file = \"token\" }}\nauth = {{ kind = \"bearer\", token_file = \"token\" }}\n"
+    );
+    let dir = with_config(&text);
+    write(dir.path(), "token", "correct-horse-battery", 0o600);
+    let ran = redrive(dir.path(), &["config", "check"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    for said in [
+        "both set the header authorization",
+        "redrive.toml:5",
+        "; remove `sink.webhook.headers.authorization_file`, or remove `sink.webhook.auth`",
+    ] {
+        assert!(ran.stderr.contains(said), "{said}\n{}", ran.stderr);
+    }
+}
+
+#[test]
 fn a_password_for_kafka_is_a_secret_too() {
     let text = ORDERS.replace("[[pipeline]]", "[engine]\nkind = \"kafka\"\nbrokers = [\"k:9092\"]\ngroup = \"g\"\nstart = \"latest\"\n[engine.kafka]\n\"sasl.password_file\" = \"password\"\n[[pipeline]]\nsource = \"orders\"");
     let dir = with_config(&text);

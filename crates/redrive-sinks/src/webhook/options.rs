@@ -134,6 +134,7 @@ impl WebhookOptions {
         let mut faults = Vec::new();
         faults.extend(self.target().err());
         faults.extend(self.limits().err());
+        faults.extend(self.authorized_once().err());
         faults.extend(self.proxy().err());
         match self.tls() {
             Ok(tls) => faults.extend(self.auth.authorizer(|| self.pool(Guard::Off, tls, None)).err()),
@@ -142,6 +143,17 @@ impl WebhookOptions {
         faults.extend(self.signing.signer(Instant::now()).err());
         faults.extend(self.headers.iter().filter_map(|(name, from)| header(name, from).err()));
         faults
+    }
+
+    /// A request has one `authorization`.
+    pub(super) fn authorized_once(&self) -> Result<(), SinkFault> {
+        let is_set = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        if self.auth == Auth::None || !is_set {
+            return Ok(());
+        }
+        let problem = "`auth` and `headers.authorization` both set the header authorization";
+        let fix = "remove `headers.authorization`, or remove `auth`";
+        Err(SinkFault::of("headers.authorization", "", problem, fix))
     }
 
     pub(super) fn tls(&self) -> Result<rustls::ClientConfig, SinkFault> {
@@ -206,6 +218,13 @@ impl WebhookOptions {
                 problem,
                 "per_endpoint_rate = \"20/s\", or remove `per_endpoint_rate`",
             ));
+        }
+        let is_one = self.url.is_some() && self.limit_by == LimitBy::Endpoint;
+        if let Some(rate) = self.per_endpoint_rate.filter(|_| is_one) {
+            let problem = "`per_endpoint_rate` is for messages that name their endpoints, or for a `limit_by` of tenant \
+                           or key, and all of these messages go to one `url`";
+            let fix = "remove `per_endpoint_rate`";
+            return Err(SinkFault::of("per_endpoint_rate", &rate.to_string(), problem, fix));
         }
         match self.per_endpoint {
             Some(0) => {
@@ -303,6 +322,26 @@ mod tests {
         assert_eq!(keys(&paced), ["per_endpoint_rate"]);
         let never = WebhookOptions { timeout: Duration::ZERO, ..WebhookOptions::to_url("http://a.example") };
         assert_eq!(keys(&never), ["timeout"]);
+    }
+
+    #[test]
+    fn a_request_is_authorized_by_one_setting() {
+        let auth = Auth::Basic { user: "shop".to_owned(), password_file: "/dev/null".into() };
+        let mut options = WebhookOptions { auth, ..WebhookOptions::to_url("http://a.example") };
+        assert!(!keys(&options).contains(&"headers.authorization".to_owned()));
+        options.headers.push(HeaderFrom::setting("Authorization_file", "/dev/null"));
+        let fault = options.authorized_once().unwrap_err();
+        assert_eq!(fault.key, "headers.authorization");
+        assert_eq!(fault.fix, "remove `headers.authorization`, or remove `auth`");
+        assert_eq!(WebhookOptions { auth: Auth::None, ..options }.authorized_once(), Ok(()));
+    }
+
+    #[test]
+    fn a_rate_per_endpoint_is_not_ignored_where_there_is_one() {
+        let rate = Some(20.0);
+        let one = WebhookOptions { per_endpoint_rate: rate, ..WebhookOptions::to_url("http://a.example") };
+        assert_eq!(keys(&one), ["per_endpoint_rate"]);
+        assert_eq!(keys(&WebhookOptions { limit_by: LimitBy::Tenant, ..one }), [""; 0]);
     }
 
     #[test]

@@ -45,6 +45,7 @@ impl WebhookSink {
     /// The fault is the first one; [`WebhookOptions::check`] has all of them.
     pub fn build(options: WebhookOptions) -> Result<Self, SinkFault> {
         let (target, per_endpoint) = (options.target()?, options.limits()?);
+        options.authorized_once()?;
         let tls = options.tls()?;
         let proxy = options.proxy()?;
         let auth = options.auth.authorizer(|| options.pool(Guard::Off, tls.clone(), proxy.clone()))?;

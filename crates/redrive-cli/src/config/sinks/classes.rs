@@ -1,33 +1,35 @@
 //! `classes` of a webhook: what an answer means, over the class table.
 
 use redrive_core::nearest::nearest;
+use redrive_sinks::webhook::{Case, ClassTable, Meaning, Trouble};
 
 use super::super::fault::Fault;
 use super::super::reader::{Reader, Section};
 use super::super::tree::Data;
 
-/// What can stand on the left side besides a status: a preset for the whole table, and what happens without an answer.
-const CASES: [&str; 8] = ["preset", "timeout", "refused", "dns", "tls", "reset", "blocked", "credential"];
-const PRESETS: [&str; 2] = ["webhook", "seed-strict"];
-/// The right side. That a process died (`crash`) is not for an answer to say.
-const MEANINGS: [&str; 7] =
-    ["ok", "transient", "rate_limited", "permanent", "gone", "credential", "reconnect"];
+const PRESET: &str = "preset";
 
 pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Vec<(String, String)> {
     let Some(table) = reader.table(section, "classes") else { return Vec::new() };
     let mut classes = Vec::new();
     for entry in &table.table.entries {
         let full = table.name(&entry.key);
-        let known = CASES.contains(&entry.key.as_str()) || is_status(&entry.key);
-        if !known {
-            let problem =
-                format!("`{full}` is not a status; write \"404\", \"5xx\" or one of {}", CASES.join(", "));
-            let fix = format!("remove `{full}`");
+        if entry.key != PRESET && Case::from_name(&entry.key).is_none() {
+            let words = [PRESET].into_iter().chain(Trouble::ALL.map(Trouble::name));
+            let fix = match nearest(&entry.key, words.clone()) {
+                Some(near) => format!("rename it to `{}`", table.name(near)),
+                None => format!("remove `{full}`"),
+            };
+            let words = words.collect::<Vec<_>>().join(", ");
+            let problem = format!("`{full}` is not a status (\"404\", \"5xx\") or one of {words}");
             reader.fault(section, Fault::line(&full, problem, fix, vec![entry.key_at.clone()]));
             continue;
         }
-        let (words, usual) =
-            if entry.key == "preset" { (&PRESETS[..], PRESETS[0]) } else { (&MEANINGS[..], "transient") };
+        let (words, usual) = if entry.key == PRESET {
+            (&ClassTable::PRESETS[..], ClassTable::PRESETS[0])
+        } else {
+            (&Meaning::NAMES[..], "transient")
+        };
         let (problem, meant) = match &entry.node.data {
             Data::Text(word) if words.contains(&word.as_str()) => {
                 classes.push((entry.key.clone(), word.clone()));
@@ -43,26 +45,4 @@ pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Vec<(String, S
         reader.fault(section, Fault::line(&full, problem, fix, vec![entry.node.at.clone()]));
     }
     classes
-}
-
-/// `404`, or `5xx` for a hundred of them.
-fn is_status(text: &str) -> bool {
-    match text.as_bytes() {
-        [b'1'..=b'5', b'x', b'x'] => true,
-        [b'1'..=b'5', rest @ ..] => rest.len() == 2 && rest.iter().all(u8::is_ascii_digit),
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_status_or_a_hundred_of_them_can_be_named() {
-        assert!(is_status("404") && is_status("5xx"));
-        for wrong in ["", "xx", "6xx", "0xx", "99", "600", "+404", "4 04", "05xx", "timeout"] {
-            assert!(!is_status(wrong), "{wrong}");
-        }
-    }
 }

@@ -124,14 +124,9 @@ impl WebhookConfig {
     pub fn options(&self) -> Result<WebhookOptions, Vec<SinkFault>> {
         let mut options = match &self.target {
             Target::Url(url) => WebhookOptions::to_url(Secret::from(url.as_str())),
-            Target::Endpoint(pick) => WebhookOptions {
-                per_endpoint: self.per_endpoint,
-                ..WebhookOptions::per_message(pick.clone())
-            },
+            Target::Endpoint(pick) => WebhookOptions::per_message(pick.clone()),
         };
-        if self.limit_by != LimitBy::Endpoint {
-            options.per_endpoint = self.per_endpoint;
-        }
+        options.per_endpoint = self.per_endpoint;
         options.per_endpoint_rate = self.per_endpoint_rate.as_deref().and_then(|text| rate::parse(text).ok());
         options.limit_by = self.limit_by;
         self.identity.apply(&mut options);
@@ -152,7 +147,7 @@ impl WebhookConfig {
         let endpoint_at = section.at("endpoint");
         let limit_by =
             reader.one_of(section, "limit_by", &LIMIT_BY).map_or(LimitBy::Endpoint, |set| set.value);
-        let per_endpoint = reader.count(section, "per_endpoint", 1..=PER_ENDPOINT_MAX);
+        let per_endpoint = per_endpoint(reader, section, limit_by);
         let headers = headers::read(reader, section, endpoint_at.as_ref());
         let has_target = target.is_some();
         let webhook = Self {
@@ -257,6 +252,27 @@ impl SinkSettings for WebhookConfig {
     }
 }
 
+/// Whether all messages count together, so that there is nothing to tell apart by endpoint.
+fn counts_as_one(section: &Section<'_>, limit_by: LimitBy) -> bool {
+    section.get("endpoint").is_none() && limit_by == LimitBy::Endpoint
+}
+
+fn per_endpoint(reader: &mut Reader, section: &Section<'_>, limit_by: LimitBy) -> Option<u32> {
+    let limit = reader.count(section, "per_endpoint", 1..=PER_ENDPOINT_MAX)?;
+    if !counts_as_one(section, limit_by) {
+        return Some(limit);
+    }
+    let name = section.name("per_endpoint");
+    let problem = format!(
+        "`{name}` is for messages that name their endpoints, or with `limit_by`, and all of these go to one, where \
+         `concurrency` limits how many calls run at once"
+    );
+    let at = section.at("per_endpoint").into_iter().collect();
+    let fix = format!("remove `{name}`");
+    reader.fault(section, Fault::line(name, problem, fix, at));
+    None
+}
+
 fn per_endpoint_rate(reader: &mut Reader, section: &Section<'_>, limit_by: LimitBy) -> Option<String> {
     let value = reader.text(section, "per_endpoint_rate")?.value;
     let name = section.name("per_endpoint_rate");
@@ -271,7 +287,7 @@ fn per_endpoint_rate(reader: &mut Reader, section: &Section<'_>, limit_by: Limit
         reader.fault(section, Fault::line(name, problem, fix, at()));
         return None;
     }
-    if section.get("endpoint").is_none() && limit_by == LimitBy::Endpoint {
+    if counts_as_one(section, limit_by) {
         let problem = format!(
             "`{name}` is for messages that name their endpoints, or with `limit_by`, and all of these go to one"
         );
