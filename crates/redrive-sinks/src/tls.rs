@@ -124,6 +124,12 @@ pub(crate) fn is_own_refused(error: &(dyn Error + 'static)) -> bool {
     refused.iter().any(|alert| text == rustls::Error::AlertReceived(*alert).to_string())
 }
 
+/// Whether the other side gave up the handshake and did not say why.
+pub(crate) fn is_handshake_failure(error: &(dyn Error + 'static)) -> bool {
+    let alert = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
+    find::<rustls::Error>(error) == Some(&alert)
+}
+
 fn read_roots(path: &Path, roots: &mut RootCertStore) -> Result<(), String> {
     let certificates = CertificateDer::pem_file_iter(path).map_err(|error| format!("{error}"))?;
     for certificate in certificates {
@@ -154,7 +160,7 @@ fn handshake(error: &rustls::Error) -> &'static str {
         Tls::InvalidCertificate(CertificateError::Revoked) => "the certificate was revoked",
         Tls::InvalidCertificate(_) => "the certificate is not valid",
         Tls::AlertReceived(_) => "the other side refused the handshake",
-        Tls::InvalidMessage(_) => "the other side does not speak TLS",
+        Tls::InvalidMessage(_) => "the other side does not speak TLS; for plain HTTP use http://",
         _ => "the handshake failed",
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use hyper::header::PROXY_AUTHORIZATION;
 use hyper::http::uri::Scheme;
 use hyper::{Request, Uri};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::client::legacy::{Client, ResponseFuture};
@@ -23,6 +23,7 @@ use rustls::ClientConfig;
 use tokio::time::timeout;
 use tower_service::Service;
 
+use super::client_auth;
 use super::guard::{Blocked, Guard};
 use super::names::{Names, Unresolved};
 use super::payload::Payload;
@@ -32,7 +33,7 @@ use super::stream::Stream;
 /// Connections that are used again, to the receivers or through a proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    client: Client<HttpsConnector<Connector>, Payload>,
+    client: Client<Secured, Payload>,
     proxy: Option<Arc<Proxy>>,
 }
 
@@ -72,7 +73,13 @@ pub(crate) fn pool(names: Names, guard: Guard, tls: ClientConfig) -> Pool {
 }
 
 /// The same through a proxy. Its own address is the operator's choice and not guarded.
-pub(crate) fn pool_through(names: Names, guard: Guard, tls: ClientConfig, proxy: Option<Arc<Proxy>>) -> Pool {
+pub(crate) fn pool_through(
+    names: Names,
+    guard: Guard,
+    mut tls: ClientConfig,
+    proxy: Option<Arc<Proxy>>,
+) -> Pool {
+    client_auth::watch(&mut tls);
     let looked_up = if proxy.is_some() { Guard::Off } else { guard };
     let mut http = HttpConnector::new_with_resolver(GuardedNames { names, guard: looked_up });
     // The scheme was judged before; the TLS connector around this one needs it to take https as well.
@@ -90,8 +97,26 @@ pub(crate) fn pool_through(names: Names, guard: Guard, tls: ClientConfig, proxy:
         .pool_idle_timeout(IDLE_MAX)
         .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
         .http1_max_buf_size(ANSWER_BUFFER_BYTES_MAX)
-        .build(connector);
+        .build(Secured(connector));
     Pool { client, proxy }
+}
+
+/// TLS for https, around the connector.
+#[derive(Clone, Debug)]
+pub(crate) struct Secured(HttpsConnector<Connector>);
+
+impl Service<Uri> for Secured {
+    type Response = MaybeHttpsStream<Stream>;
+    type Error = BoxError;
+    type Future = Connecting<Self::Response>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(client_auth::connecting(self.0.call(uri)))
+    }
 }
 
 /// Looks names up and lets only allowed addresses through.
@@ -163,8 +188,12 @@ impl Service<Uri> for Connector {
             return Box::pin(ready(Err(reason.into())));
         }
         let Some(proxy) = self.proxy.clone() else {
+            let is_plain = uri.scheme() != Some(&Scheme::HTTPS);
             let connecting = self.http.call(uri);
-            return Box::pin(async move { Ok(Stream::direct(connecting.await?)) });
+            return Box::pin(async move {
+                let tcp = connecting.await?;
+                Ok(if is_plain { Stream::plain(tcp) } else { Stream::secured(tcp) })
+            });
         };
         // The proxy would look this name up for us, and find itself.
         if self.guard == Guard::On && is_localhost(host) {
@@ -179,7 +208,7 @@ impl Service<Uri> for Connector {
                 return Ok(Stream::relayed(stream));
             }
             let tunnel = proxy.tunnel(stream.into_inner(), &uri).await?;
-            Ok(Stream::direct(TokioIo::new(tunnel)))
+            Ok(Stream::secured(TokioIo::new(tunnel)))
         })
     }
 }

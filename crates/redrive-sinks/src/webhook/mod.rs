@@ -4,7 +4,7 @@
 //! - [`endpoint`], `pointer`: where a message goes; `places`: how many at once to one endpoint
 //! - `request`, `header`, `payload`, `cloud_event`, [`signing`]: what is sent
 //! - [`auth`]: who we are to the receiver
-//! - [`guard`], [`names`], `connect`, `proxy`, `stream`: which addresses may be spoken to, and how
+//! - [`guard`], [`names`], `connect`, `client_auth`, `proxy`, `stream`: which addresses may be spoken to, and how
 //! - [`outcome`]: what came back, and what it means
 //! - `endpoint_hash`: an endpoint as a log may show it
 
@@ -23,6 +23,7 @@ pub mod signing;
 
 pub mod auth;
 
+mod client_auth;
 pub(crate) mod connect;
 pub mod guard;
 pub mod names;

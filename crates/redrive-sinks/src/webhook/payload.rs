@@ -3,20 +3,41 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use redrive_core::Message;
 
-/// Whether a request began to leave. Until then a failure cannot have had an effect.
+/// How far a request came.
 #[derive(Clone, Debug)]
-pub(crate) struct Sent(Arc<AtomicBool>);
+pub(crate) struct Sent(Arc<Progress>);
+
+#[derive(Debug)]
+struct Progress {
+    /// It began to leave. Until then a failure cannot have had an effect.
+    begun: AtomicBool,
+    /// The last 1xx that came, or 0.
+    interim: AtomicU16,
+}
 
 impl Sent {
     pub(crate) fn begun(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.begun.load(Ordering::Acquire)
+    }
+
+    /// Notes an answer that is not the final one.
+    pub(crate) fn answered_interim(&self, status: u16) {
+        self.0.interim.store(status, Ordering::Release);
+    }
+
+    /// The text of a failure without a final answer.
+    pub(crate) fn explain(&self, text: String) -> String {
+        match self.0.interim.load(Ordering::Acquire) {
+            0 => text,
+            status => format!("the receiver answered {status}, which is no final status; {text}"),
+        }
     }
 }
 
@@ -37,7 +58,8 @@ impl Payload {
     pub(crate) fn of_bytes(bytes: Bytes) -> (Self, Sent) {
         // An empty body is never asked for. Its request is taken for sent from the beginning, which errs towards
         // saying that there may have been an effect.
-        let sent = Sent(Arc::new(AtomicBool::new(bytes.is_empty())));
+        let begun = AtomicBool::new(bytes.is_empty());
+        let sent = Sent(Arc::new(Progress { begun, interim: AtomicU16::new(0) }));
         (Self { bytes, sent: sent.clone() }, sent)
     }
 
@@ -54,7 +76,7 @@ impl Body for Payload {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.sent.0.store(true, Ordering::Release);
+        self.sent.0.begun.store(true, Ordering::Release);
         let bytes = std::mem::take(&mut self.bytes);
         Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
     }

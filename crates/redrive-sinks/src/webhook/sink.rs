@@ -133,7 +133,11 @@ impl WebhookSink {
         let fetched = fetched.unwrap_or_else(|_| Err(SigningError::Command("it takes too long".to_owned())));
         let fetched = fetched.map_err(judge::unsigned)?;
         let request = self.template.request(call, endpoint.clone(), &fetched, authorization, now_secs());
-        let (request, sent) = request.map_err(judge::unsigned)?;
+        let (mut request, sent) = request.map_err(judge::unsigned)?;
+        let meanwhile = sent.clone();
+        hyper::ext::on_informational(&mut request, move |interim| {
+            meanwhile.answered_interim(interim.status().as_u16());
+        });
         match timeout_at(deadline, self.pool.request(request)).await {
             Ok(Ok(response)) if self.is_the_proxys(&response, endpoint) => {
                 let text = "the proxy refuses our credentials (407)";
@@ -148,10 +152,15 @@ impl WebhookSink {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => {
                 let (trouble, text) = trouble::of(&error);
-                let sent = !error.is_connect() && sent.begun() && trouble != Trouble::Credential;
+                let text = sent.explain(trouble::with_hint(trouble, text, endpoint));
+                let sent = sent.begun() && !trouble::is_unheard(&error);
                 Err(judge::unanswered(trouble, &text, None, sent, (&self.classes, self.receiver())))
             }
-            Err(_) if sent.begun() => Err(self.timed_out("waiting for the answer", None, true)),
+            Err(_) if sent.begun() => {
+                let text = sent.explain(self.took_too_long("waiting for the answer"));
+                let judged = (&self.classes, self.receiver());
+                Err(judge::unanswered(Trouble::Timeout, &text, None, true, judged))
+            }
             Err(_) => Err(self.timed_out("connecting", None, false)),
         }
     }
@@ -217,8 +226,12 @@ impl WebhookSink {
     }
 
     fn timed_out(&self, doing: &str, answer: Option<&Answer>, sent: bool) -> Failure {
-        let text = format!("timed out after {} ms, {doing}", self.timeout.as_millis());
+        let text = self.took_too_long(doing);
         judge::unanswered(Trouble::Timeout, &text, answer, sent, (&self.classes, self.receiver()))
+    }
+
+    fn took_too_long(&self, doing: &str) -> String {
+        format!("timed out after {} ms, {doing}", self.timeout.as_millis())
     }
 
     fn receiver(&self) -> Receiver {

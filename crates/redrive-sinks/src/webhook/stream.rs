@@ -1,4 +1,4 @@
-//! A connection over TCP that knows whether a proxy relays what is sent on it.
+//! A connection over TCP that knows what is spoken on it.
 //!
 //! That it broke is reported by reading alone. A receiver that refuses our client certificate with TLS 1.3 sends an alert
 //! and closes the connection while the request is being written; whoever failed at writing would never read why.
@@ -7,31 +7,77 @@ use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// To the receiver, through a tunnel or not; or to a proxy that wants requests in absolute form.
+/// How a record of TLS with an alert begins: its type, and the first half of the version.
+const TLS_ALERT: [u8; 2] = [21, 3];
+/// What is read to see how the receiver answers. The rest is read as usual.
+const FIRST_BYTES_MAX: usize = 512;
+
+/// A receiver that was spoken to in plain HTTP answered in TLS.
+#[derive(Debug, thiserror::Error)]
+#[error("the other side speaks TLS; use https://")]
+pub(crate) struct SpeaksTls;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spoken {
+    /// TLS with the receiver, through a tunnel or not.
+    Tls,
+    /// HTTP with the receiver, who has not said anything yet.
+    PlainUnanswered,
+    Plain,
+    /// HTTP with a proxy that wants requests in absolute form.
+    Relayed,
+}
+
+/// To the receiver, or to a proxy.
 #[derive(Debug)]
 pub(crate) struct Stream {
     tcp: TokioIo<TcpStream>,
-    is_relayed: bool,
+    spoken: Spoken,
 }
 
 impl Stream {
-    pub(super) fn direct(tcp: TokioIo<TcpStream>) -> Self {
-        Self { tcp, is_relayed: false }
+    pub(super) fn secured(tcp: TokioIo<TcpStream>) -> Self {
+        Self { tcp, spoken: Spoken::Tls }
+    }
+
+    pub(super) fn plain(tcp: TokioIo<TcpStream>) -> Self {
+        Self { tcp, spoken: Spoken::PlainUnanswered }
     }
 
     pub(super) fn relayed(tcp: TokioIo<TcpStream>) -> Self {
-        Self { tcp, is_relayed: true }
+        Self { tcp, spoken: Spoken::Relayed }
+    }
+
+    /// The first bytes of an answer, unless they are of TLS.
+    fn poll_first(
+        &mut self,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut first = [0; FIRST_BYTES_MAX];
+        let room = buffer.remaining().min(FIRST_BYTES_MAX);
+        let mut first = ReadBuf::new(&mut first[..room]);
+        match Pin::new(&mut self.tcp).poll_read(context, first.unfilled()) {
+            Poll::Ready(Ok(())) => {}
+            other => return other,
+        }
+        self.spoken = Spoken::Plain;
+        if first.filled().starts_with(&TLS_ALERT) {
+            return Poll::Ready(Err(io::Error::other(SpeaksTls)));
+        }
+        buffer.put_slice(first.filled());
+        Poll::Ready(Ok(()))
     }
 }
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        self.tcp.connected().proxy(self.is_relayed)
+        self.tcp.connected().proxy(self.spoken == Spoken::Relayed)
     }
 }
 
@@ -41,6 +87,9 @@ impl Read for Stream {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.spoken == Spoken::PlainUnanswered {
+            return self.poll_first(context, buffer);
+        }
         Pin::new(&mut self.tcp).poll_read(context, buffer)
     }
 }

@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use redrive::{Class, Message};
 use redrive_sinks::WebhookOptions;
-use redrive_sinks::webhook::{Auth, ClientCertificate, OAuth2};
+use redrive_sinks::webhook::{Auth, ClientCertificate, OAuth2, Trouble, WebhookError};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::server::{Seen, Server, deliver, failure, order, response, serve, sink, to};
+use crate::server::{Seen, Server, deliver, failure, order, response, scripted, serve, sink, to};
 
 type Versions = &'static [&'static rustls::SupportedProtocolVersion];
 static TLS12: Versions = &[&rustls::version::TLS12];
@@ -138,6 +139,50 @@ async fn a_receiver_that_refuses_every_token_and_a_token_endpoint_that_refuses_u
     assert_eq!(failed.class(), Class::Transient);
 }
 
+#[tokio::test]
+async fn a_grant_that_says_3600_as_a_text_is_used_and_one_that_cannot_be_used_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::saying(200, &[], "").await;
+    let long = "x".repeat(6_000);
+    let grant = format!(r#"{{"access_token":"{long}","token_type":"Bearer","expires_in":"3600"}}"#);
+    let (tokens, granted) = granting(200, Some(&*grant.leak())).await;
+    let good = sink(WebhookOptions { auth: oauth(&dir, &tokens), ..to(server.url("/")) });
+    for _ in 0..2 {
+        deliver(&good, order()).await.unwrap();
+    }
+    assert_eq!(granted.load(Ordering::SeqCst), 1, "it is held for the hour");
+    assert_eq!(server.seen()[1].header("authorization"), format!("Bearer {long}"));
+
+    for (grant, class, text) in [
+        (
+            r#"{"access_token":"t","expires_in":-5}"#,
+            Class::Transient,
+            "the token endpoint: its answer has an `expires_in` of -5, which is not a number of seconds from 0",
+        ),
+        (
+            r#"{"access_token":"t","token_type":"mac"}"#,
+            Class::Credential,
+            "the token endpoint grants a token of type mac, and only Bearer can be used",
+        ),
+    ] {
+        let (tokens, _) = granting(200, Some(grant)).await;
+        let options = WebhookOptions { auth: oauth(&dir, &tokens), ..to(server.url("/")) };
+        let failed = failure(&sink(options), order()).await;
+        assert_eq!((failed.class(), failed.chain().as_str()), (class, text));
+    }
+}
+
+#[tokio::test]
+async fn two_settings_of_the_same_header_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let auth = Auth::Bearer { token_file: file(&dir, "t", "abc\n") };
+    let mut options = WebhookOptions { auth, ..to("http://a.example/") };
+    options.headers.push(redrive_sinks::webhook::HeaderFrom::setting("authorization", "Bearer x"));
+    let keys: Vec<_> = options.check().into_iter().map(|fault| fault.key).collect();
+    assert_eq!(keys, ["headers.authorization"]);
+    assert!(redrive_sinks::WebhookSink::build(options).is_err());
+}
+
 struct Authority {
     params: CertificateParams,
     key: KeyPair,
@@ -239,6 +284,66 @@ async fn a_receiver_that_wants_a_certificate_gets_ours_and_a_missing_or_foreign_
         }
         assert_eq!(seen.seen().len(), 1, "{what}");
     }
+}
+
+/// The alert by which a server of TLS 1.2 says that it misses a certificate, and the one that OpenSSL sends instead.
+const CERTIFICATE_REQUIRED: [u8; 7] = [21, 3, 3, 0, 2, 2, 116];
+const HANDSHAKE_FAILURE: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
+
+/// Passes everything on to the server, and its alert as OpenSSL would send it.
+async fn like_openssl(mut client: TcpStream, port: u16) {
+    let mut server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let (mut asked, mut answered) = (vec![0; 16 * 1024], vec![0; 16 * 1024]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => match read {
+                Ok(0) | Err(_) => return,
+                Ok(count) => if server.write_all(&asked[..count]).await.is_err() { return },
+            },
+            read = server.read(&mut answered) => match read {
+                // What the client still sends is read, so that nothing of the answer is lost to a reset.
+                Ok(0) | Err(_) => {
+                    let _ = client.shutdown().await;
+                    while client.read(&mut asked).await.is_ok_and(|count| count > 0) {}
+                    return;
+                }
+                Ok(count) => {
+                    let answered = &mut answered[..count];
+                    let alert = answered.windows(7).position(|bytes| bytes == CERTIFICATE_REQUIRED);
+                    if let Some(at) = alert {
+                        answered[at..at + 7].copy_from_slice(&HANDSHAKE_FAILURE);
+                    }
+                    if client.write_all(answered).await.is_err() { return }
+                }
+            },
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_certificate_is_credential_where_the_handshake_just_fails() {
+    let authority = Authority::new();
+    let (port, seen) = authority.server(TLS12, false).await;
+    let relay = scripted(move |client| like_openssl(client, port)).await;
+    deliver(&sink(authority.options(relay.port(), Some(authority.client("good", false)))), order())
+        .await
+        .unwrap();
+    let failed = failure(&sink(authority.options(relay.port(), None)), order()).await;
+    assert_eq!(failed.class(), Class::Credential, "{failed}");
+    assert_eq!(failed.chain(), "TLS: the receiver refuses our client certificate, or misses one");
+    assert_eq!(seen.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_handshake_that_fails_for_another_reason_is_not_blamed_on_our_certificate() {
+    let failing = scripted(|mut stream| async move {
+        let _ = stream.read(&mut [0; 1024]).await;
+        let _ = stream.write_all(&HANDSHAKE_FAILURE).await;
+    })
+    .await;
+    let failed = failure(&sink(to(format!("https://localhost:{}/", failing.port()))), order()).await;
+    let Some(WebhookError::Unanswered { trouble, .. }) = failed.downcast_ref() else { panic!("{failed}") };
+    assert_eq!(*trouble, Trouble::Tls, "{failed}");
 }
 
 /// A refusal that comes while a large request is being written.

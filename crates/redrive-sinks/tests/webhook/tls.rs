@@ -61,6 +61,7 @@ async fn refused(sink: &WebhookSink) -> String {
     let failed = failure(sink, order()).await;
     assert_eq!(failed.class(), Class::Permanent);
     assert!(!failed.is_ambiguous(), "nothing was sent");
+    assert_eq!(failed.kind(), redrive::FailureKind::Tls);
     assert!(matches!(failed.downcast_ref(), Some(WebhookError::Unanswered { trouble: Trouble::Tls, .. })));
     failed.chain()
 }
@@ -96,5 +97,14 @@ async fn an_expired_certificate_of_a_receiver_is_permanent_and_named() {
 async fn a_server_without_tls_is_permanent() {
     let server = Server::saying(200, &[], "").await;
     let sink = sink(to(format!("https://localhost:{}/", server.address.port())));
-    assert_eq!(refused(&sink).await, "TLS: the other side does not speak TLS");
+    assert_eq!(refused(&sink).await, "TLS: the other side does not speak TLS; for plain HTTP use http://");
+}
+
+#[tokio::test]
+async fn a_server_that_wants_tls_is_said_to_want_it() {
+    let (port, _dir, _) = secure("localhost").await;
+    let failed = failure(&sink(to(format!("http://localhost:{port}/"))), order()).await;
+    assert_eq!(failed.chain(), "the other side speaks TLS; use https://");
+    assert_eq!(failed.class(), Class::Transient);
+    assert!(!failed.is_ambiguous(), "it understood nothing of it");
 }

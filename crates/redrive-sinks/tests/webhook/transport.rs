@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redrive::{Class, Failure};
+use redrive::{Class, Failure, FailureKind};
 use redrive_sinks::webhook::{HeaderFrom, Trouble, WebhookError};
 use redrive_sinks::{Names, WebhookOptions};
 use tokio::io::AsyncWriteExt;
@@ -88,7 +88,7 @@ async fn nobody_listening_is_transient_and_certainly_without_effect() {
     drop(listener);
     let failed = failure(&sink(to(format!("http://{address}/"))), order()).await;
     assert_eq!((failed.class(), trouble(&failed)), (Class::Transient, Some(Trouble::Refused)));
-    assert_eq!(failed.chain(), "connection refused");
+    assert_eq!((failed.chain().as_str(), failed.kind()), ("connection refused", FailureKind::Refused));
     assert!(!failed.is_ambiguous());
     assert!(note(&failed, "endpoint_hash").unwrap().starts_with("hmac-sha256:"));
     assert_eq!(note(&failed, "status_code"), None);
@@ -101,6 +101,7 @@ async fn a_host_without_an_address_is_transient_and_certainly_without_effect() {
     let failed = failure(&sink(options), order()).await;
     assert_eq!((failed.class(), trouble(&failed)), (Class::Transient, Some(Trouble::Dns)));
     assert_eq!(failed.chain(), "the host name could not be resolved");
+    assert_eq!(failed.kind(), FailureKind::Dns);
     assert!(!failed.is_ambiguous());
 }
 
@@ -130,6 +131,28 @@ async fn a_timeout_after_the_request_was_sent_is_ambiguous() {
     assert_eq!(failed.chain(), "timed out after 1000 ms, waiting for the answer");
     assert!(failed.is_ambiguous());
     assert_eq!(server.seen().len(), 1);
+}
+
+/// 1xx is never the final answer, so whoever sends nothing else has not answered. But it did say something.
+#[tokio::test]
+async fn an_answer_that_is_not_final_is_named() {
+    for (stays, text) in [
+        (true, "timed out after 1000 ms, waiting for the answer"),
+        (false, "the connection was closed before the end of the answer"),
+    ] {
+        let address = scripted(move |mut stream| async move {
+            read_request(&mut stream).await;
+            stream.write_all(b"HTTP/1.1 199 Odd\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            if stays {
+                tokio::time::sleep(Duration::from_mins(1)).await;
+            }
+        })
+        .await;
+        let failed = failure(&sink(short(format!("http://{address}/"))), order()).await;
+        let text = format!("the receiver answered 199, which is no final status; {text}");
+        assert_eq!((failed.class(), failed.chain()), (Class::Transient, text));
+        assert!(failed.is_ambiguous());
+    }
 }
 
 /// Sends a head, then a byte at a time for ever.

@@ -17,6 +17,9 @@ pub enum Answered {
     No(String),
 }
 
+/// How a record of TLS with an alert begins.
+const TLS_ALERT: [u8; 2] = [21, 3];
+
 pub fn ask(pipeline: &PipelineConfig) -> Answered {
     let url = match pipeline.sink.settings.reachable_at() {
         ReachableAt::Url(url) => url,
@@ -52,8 +55,31 @@ fn head(url: &str) -> Result<String, String> {
     stream.write_all(request.as_bytes()).map_err(error)?;
     let mut answer = [0; 64];
     let read = stream.read(&mut answer).map_err(error)?;
+    if answer[..read].starts_with(&TLS_ALERT) {
+        return Err("it speaks TLS; use https://".to_owned());
+    }
     let line = String::from_utf8_lossy(&answer[..read]);
     let status = line.split(' ').nth(1).filter(|_| line.starts_with("HTTP/")).ok_or("it speaks no HTTP")?;
     // Whoever answers a HEAD at all is there; most services answer 405 or 404 to it.
     Ok(format!("dry: HEAD → {} is fine", status.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_port_with_tls_is_said_to_have_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            stream.write_all(&[21, 3, 3, 0, 2, 2, 80]).unwrap();
+        });
+        assert_eq!(head(&url), Err("it speaks TLS; use https://".to_owned()));
+        server.join().unwrap();
+    }
 }

@@ -4,22 +4,29 @@
 
 use std::io::{self, ErrorKind};
 
+use hyper::Uri;
+use hyper::http::uri::Scheme;
 use hyper_util::client::legacy::Error as ClientError;
 
+use super::super::client_auth::CertificateRefused;
 use super::super::guard::Blocked;
 use super::super::names::Unresolved;
 use super::super::proxy::ProxyFault;
+use super::super::stream::SpeaksTls;
 use super::classes::Trouble;
 use crate::tls::{self, causes, find};
 
 /// A trouble and its text.
 pub(crate) fn of(error: &ClientError) -> (Trouble, String) {
     // With TLS 1.3 a client learns only with the first answer that its certificate was refused.
-    if tls::is_own_refused(error) {
+    if tls::is_own_refused(error) || find::<CertificateRefused>(error).is_some() {
         return (
             Trouble::Credential,
             "TLS: the receiver refuses our client certificate, or misses one".to_owned(),
         );
+    }
+    if let Some(speaks) = find::<SpeaksTls>(error) {
+        return (Trouble::Reset, speaks.to_string());
     }
     if !error.is_connect() {
         return (Trouble::Reset, find(error).map_or("connection reset", broken).to_owned());
@@ -39,6 +46,23 @@ pub(crate) fn of(error: &ClientError) -> (Trouble, String) {
     let mut kinds = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
     let (trouble, text) = kinds.find_map(unconnected).unwrap_or((Trouble::Refused, "could not connect"));
     (trouble, text.to_owned())
+}
+
+/// Whether the receiver cannot have understood the request: there was no connection, or none that it accepted.
+pub(crate) fn is_unheard(error: &ClientError) -> bool {
+    error.is_connect() || tls::is_own_refused(error) || find::<SpeaksTls>(error).is_some()
+}
+
+/// Adds what may be wrong with the address. Servers that expect TLS and get plain HTTP often close the connection without
+/// a word; only the port gives them away.
+pub(crate) fn with_hint(trouble: Trouble, text: String, endpoint: &Uri) -> String {
+    let is_plain = endpoint.scheme() == Some(&Scheme::HTTP);
+    match endpoint.port_u16() {
+        Some(port @ (443 | 8443)) if is_plain && trouble == Trouble::Reset && !text.contains("https://") => {
+            format!("{text}; port {port} usually speaks TLS: use https://")
+        }
+        _ => text,
+    }
 }
 
 /// The text of a connection that broke while an answer was awaited or read.
@@ -76,5 +100,18 @@ mod tests {
         let wrapped = io::Error::other(io::Error::other(Blocked("loopback")));
         assert_eq!(find::<Blocked>(&wrapped), Some(&Blocked("loopback")));
         assert!(find::<rustls::Error>(&wrapped).is_none());
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_at_a_port_of_tls_has_a_hint() {
+        let hinted = |trouble, endpoint: &str| {
+            with_hint(trouble, "connection reset".to_owned(), &endpoint.parse().unwrap())
+        };
+        let hint = "connection reset; port 443 usually speaks TLS: use https://";
+        assert_eq!(hinted(Trouble::Reset, "http://a.example:443/"), hint);
+        for endpoint in ["http://a.example/", "http://a.example:8000/", "https://a.example:443/"] {
+            assert_eq!(hinted(Trouble::Reset, endpoint), "connection reset");
+        }
+        assert_eq!(hinted(Trouble::Refused, "http://a.example:443/"), "connection reset");
     }
 }
