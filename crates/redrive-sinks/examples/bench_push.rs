@@ -193,25 +193,28 @@ async fn apns(name: &str) -> Result<(Client1, Client1), Error> {
     let sink = ApnsSink::build(options).map_err(|fault| fault.to_string())?;
     let ours = through(
         Arc::new(sink),
-        move |number| json!({"token": token(number, is_stale), "payload": {"aps": {"alert": {"title": "Your order is on its way", "body": "It arrives tomorrow."}}}}),
+        move |number| format!(r#"{{"token":"{}","payload":{BODY}}}"#, token(number, is_stale)),
     );
     Ok((bare, ours))
 }
 
 fn through(
     sink: Arc<dyn Sink>,
-    payload: impl Fn(u64) -> serde_json::Value + Send + Sync + 'static,
+    payload: impl Fn(u64) -> String + Send + Sync + 'static,
 ) -> Client1 {
     let pipeline: Arc<str> = "push".into();
     Arc::new(move |number| {
         let (sink, pipeline) = (Arc::clone(&sink), Arc::clone(&pipeline));
-        let message = Message::builder(format!("m-{number}")).payload(payload(number).to_string()).build();
+        let message = Message::builder(format!("m-{number}")).payload(payload(number)).build();
         Box::pin(async move {
             let Ok(message) = message else { return false };
             sink.deliver(Call { message, attempt: 1, replays: 0, pipeline, origin: None }).await.is_ok()
         })
     })
 }
+
+/// As long as a provider token.
+const BEARER: &str = "bearer eyJhbGciOiJFUzI1NiIsImtpZCI6IkFCQzEyM0RFRkcifQ.eyJpc3MiOiJERUYxMjNHSElKIiwiaWF0IjoxNzk0OTM3NjAwfQ.MEUCIQDyzZ0kq8gX1vT5oS6mYb2uC3nE4fR7hW9jKlLpQaBdVwIgNxUeTsO1r2i3g4h5j6k7l8m9n0p1q2r3s4t5u6v7w8";
 
 /// What a client does at least: a request, an answer.
 struct BareApns {
@@ -241,10 +244,14 @@ impl BareApns {
             return Ok(false);
         };
         let uri = format!("{}/3/device/{token}", self.server.url());
+        // The same headers as ours, made with as little effort as possible.
         let request = Request::builder()
             .method(Method::POST)
             .uri(uri)
+            .header("apns-id", format!("00000000-0000-8000-8000-{:0>12}", &token[4..]))
+            .header("apns-push-type", "alert")
             .header("apns-topic", "com.example.app")
+            .header("authorization", BEARER)
             .body(())?;
         let (answer, mut body) = session.send_request(request, false)?;
         body.send_data(Bytes::from_static(BODY.as_bytes()), true)?;
@@ -330,7 +337,7 @@ async fn webpush() -> Result<(Client1, Client1), Error> {
     let ours = through(Arc::new(sink), move |number| {
         let keys = json!({"p256dh": P256DH, "auth": AUTH});
         let endpoint = format!("http://127.0.0.1:{port}/wp/{number}");
-        json!({"subscription": {"endpoint": endpoint, "keys": keys}, "payload": BODY})
+        json!({"subscription": {"endpoint": endpoint, "keys": keys}, "payload": BODY}).to_string()
     });
     Ok((bare, ours))
 }

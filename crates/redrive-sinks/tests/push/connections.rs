@@ -36,6 +36,50 @@ async fn no_more_streams_are_opened_than_the_server_allows_and_another_connectio
 }
 
 #[tokio::test]
+async fn a_busy_connection_gets_a_second_one_beside_it_although_it_could_take_more() {
+    let server = PushServer::with_streams(1_000, |_| Reply::of(200, "")).await;
+    push_many(&server, server.url(), 400).await;
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn pushes_go_on_over_one_connection_when_no_further_one_can_be_opened() {
+    let server = PushServer::with_streams(1_000, |_| Reply::of(200, "")).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, behind) = (listener.local_addr().unwrap().port(), server.port);
+    tokio::spawn(async move {
+        let (mut first, _) = listener.accept().await.unwrap();
+        tokio::spawn(async move {
+            let mut server = tokio::net::TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
+            let _ = tokio::io::copy_bidirectional(&mut first, &mut server).await;
+        });
+        // All others are closed at once.
+        while listener.accept().await.is_ok() {}
+    });
+    push_many(&server, format!("https://localhost:{port}"), 400).await;
+    assert_eq!(server.connections(), 1);
+}
+
+/// So many at once; each arrives once.
+async fn push_many(server: &PushServer, url: String, pushes: usize) {
+    let sink = Arc::new(sink(server, |options| {
+        options.connections = 2;
+        options.url = url;
+    }));
+    let pushes: Vec<_> = (0..pushes)
+        .map(|n| {
+            let sink = Arc::clone(&sink);
+            tokio::spawn(async move { deliver(&*sink, push(&format!("m-{n}"), &format!("{n:04x}"))).await })
+        })
+        .collect();
+    let count = pushes.len();
+    for push in pushes {
+        push.await.unwrap().unwrap();
+    }
+    assert_eq!(server.seen().len(), count, "each was sent once");
+}
+
+#[tokio::test]
 async fn a_server_that_goes_away_again_and_again_loses_nothing_and_gets_nothing_twice() {
     let server = PushServer::start(|_| Reply::of(200, "")).await;
     let sink = Arc::new(sink(&server, |_| {}));

@@ -105,6 +105,8 @@ impl PushServer {
                 let (acceptor, seen, answer) = (acceptor.clone(), Arc::clone(&kept), Arc::clone(&answer));
                 let hears = hears.clone();
                 counted.fetch_add(1, Ordering::SeqCst);
+                // As servers do: an answer does not wait for the acknowledgement of the one before it.
+                stream.set_nodelay(true).unwrap();
                 tokio::spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
                         serve(stream, streams, seen, answer, hears).await;

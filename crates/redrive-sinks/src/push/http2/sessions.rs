@@ -1,12 +1,14 @@
 //! The connections to one server: a request takes the one with the fewest streams, and a new one is opened when all
-//! are full.
+//! are busy.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::Request;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::dial::Server;
 use super::lost::Lost;
@@ -14,6 +16,11 @@ use super::session::{Answer, Session};
 
 /// Connections that one request tries when servers close them before they process it.
 const TRIES_MAX: u32 = 3;
+/// A connection with this many streams is busy: one core drives it, so a further connection is worth its handshake
+/// although this one could take more.
+const STREAMS_BUSY: usize = 64;
+/// How long the open connections have to do after a further one could not be opened.
+const FURTHER_AFTER: Duration = Duration::from_secs(30);
 
 /// The connections to one server.
 #[derive(Debug)]
@@ -29,6 +36,20 @@ struct Open {
     sessions: Vec<Arc<Session>>,
     /// Whether somebody is connecting. One at a time: the next request finds the connection it needs.
     is_opening: bool,
+    /// No further connection before this, while others have room: the last try failed.
+    further_at: Option<Instant>,
+}
+
+impl Open {
+    /// The connection with the fewest streams, if it can take one more.
+    fn least(&self) -> Option<&Arc<Session>> {
+        let room = self.sessions.iter().filter(|session| session.streams() < session.streams_max());
+        room.min_by_key(|session| session.streams())
+    }
+
+    fn may_add_further(&self) -> bool {
+        self.further_at.is_none_or(|at| at <= Instant::now())
+    }
 }
 
 impl Sessions {
@@ -77,8 +98,11 @@ impl Sessions {
                 Choice::Take(session) => return Ok(Lease { pool: self, session }),
                 Choice::Open => {
                     let opening = Opening(self);
-                    let session = Session::open(&self.server, Arc::clone(&self.freed)).await?;
-                    self.lock().sessions.push(Arc::new(session));
+                    match Session::open(&self.server, Arc::clone(&self.freed)).await {
+                        Ok(session) => self.lock().sessions.push(Arc::new(session)),
+                        Err(lost) if !self.others_suffice() => return Err(lost),
+                        Err(_) => {}
+                    }
                     drop(opening);
                 }
                 Choice::Wait => freed.await,
@@ -89,20 +113,35 @@ impl Sessions {
     fn choose(&self) -> Choice {
         let mut open = self.lock();
         open.sessions.retain(|session| !session.is_retired());
-        let room = open.sessions.iter().filter(|session| session.streams() < session.streams_max());
-        if let Some(session) = room.min_by_key(|session| session.streams()) {
-            session.begin();
-            // SETTINGS may have made room for more than one: whoever is served wakes the next.
-            if session.streams() < session.streams_max() {
-                self.freed.notify_one();
+        let may_open = !open.is_opening && open.sessions.len() < self.connections_max;
+        match open.least() {
+            Some(session)
+                if !(may_open && session.streams() >= STREAMS_BUSY && open.may_add_further()) =>
+            {
+                session.begin();
+                // SETTINGS may have made room for more than one: whoever is served wakes the next.
+                if session.streams() < session.streams_max() {
+                    self.freed.notify_one();
+                }
+                Choice::Take(Arc::clone(session))
             }
-            return Choice::Take(Arc::clone(session));
+            _ if may_open => {
+                open.is_opening = true;
+                Choice::Open
+            }
+            _ => Choice::Wait,
         }
-        if open.is_opening || open.sessions.len() >= self.connections_max {
-            return Choice::Wait;
+    }
+
+    /// After a connection could not be opened: whether others have room. If so, they have to do for a while.
+    fn others_suffice(&self) -> bool {
+        let mut open = self.lock();
+        open.sessions.retain(|session| !session.is_retired());
+        let suffice = open.least().is_some();
+        if suffice {
+            open.further_at = Some(Instant::now() + FURTHER_AFTER);
         }
-        open.is_opening = true;
-        Choice::Open
+        suffice
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
