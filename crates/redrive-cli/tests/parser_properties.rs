@@ -87,12 +87,12 @@ proptest! {
 
     #[test]
     fn the_default_file_with_a_part_cut_out_or_replaced(
-        from in 0..default::TEXT.len(),
+        from in 0..default::text().len(),
         len in 0..400_usize,
         patch in "[\\[\\]{}=\"#,\n a-z0-9]{0,8}",
         uncommented in any::<bool>(),
     ) {
-        let mut text = default::TEXT.to_owned();
+        let mut text = default::text().to_owned();
         if uncommented {
             text = text.replace("\n#", "\n");
         }

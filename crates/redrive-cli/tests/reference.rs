@@ -2,17 +2,16 @@
 
 mod support;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use redrive_cli::config::sinks::KEYS;
-use redrive_cli::config::{Environment, ProcessorFlags, Source, default, load};
+use redrive_cli::config::{Environment, ProcessorFlags, Source, default, load, schema};
 use redrive_cli::reference;
 use support::redrive;
 
 #[test]
 fn the_default_file_is_right_as_it_stands() {
-    let source = Source::new("default.toml", default::TEXT);
+    let source = Source::new("default.toml", default::text());
     let loaded = load::build(Some(source), &ProcessorFlags::default(), &Environment::default());
     assert!(loaded.faults.is_empty(), "{:#?}", loaded.faults.all);
     assert!(loaded.config.is_some());
@@ -29,45 +28,61 @@ fn what_the_default_file_sets_is_what_holds_without_it() {
         let tables = loaded.config.unwrap().resolved();
         tables.into_iter().flat_map(|table| table.text(false)).collect::<Vec<_>>()
     };
-    assert_eq!(settings(default::TEXT), settings(bare));
+    assert_eq!(settings(default::text()), settings(bare));
 }
 
 #[test]
-fn the_default_file_names_every_key_and_no_other() {
-    let named: BTreeSet<(String, String)> =
-        default::settings().into_iter().map(|setting| (setting.table, setting.key)).collect();
-    let tables: BTreeSet<&str> = KEYS.tables().iter().map(|table| table.path).collect();
-    for table in KEYS.tables() {
-        for key in table.keys {
-            let path =
-                if table.path.is_empty() { (*key).to_owned() } else { format!("{}.{key}", table.path) };
-            // A table is named by its own header, or as an inline table.
-            let is_table = tables.contains(path.as_str()) || KEYS.open_tables().contains(&path.as_str());
-            let by_header =
-                named.iter().any(|(table, _)| *table == path || table.starts_with(&format!("{path}.")));
-            let by_key = named.contains(&(table.path.to_owned(), (*key).to_owned()));
-            assert!(by_key || (is_table && by_header), "`{key}` of [{}] is not in default.toml", table.path);
+fn every_setting_says_what_it_is_and_shows_a_value_of_its_form() {
+    let schema = schema::schema(&KEYS);
+    assert!(faults_of(&schema, &schema::file_as_json(default::text())).is_empty());
+    for table in KEYS.declared() {
+        for setting in table.settings {
+            assert!(!setting.about.is_empty(), "{setting:?}");
+            // Every line by itself, with those that are comments.
+            let (title, key, value) = (table.title(), setting.key, setting.shown.toml());
+            let text = format!("{title}\n\"{key}\" = {value}\n");
+            let faults = faults_of(&schema, &schema::file_as_json(&text));
+            assert!(faults.is_empty(), "{text}{faults}");
         }
     }
-    for (table, key) in &named {
-        let open = KEYS.open_tables().contains(&table.as_str());
-        let known = KEYS.of(table).is_some_and(|keys| keys.contains(&key.as_str()));
-        assert!(open || known, "default.toml names `{key}` in [{table}], which nobody reads");
-    }
 }
 
 #[test]
-fn every_setting_of_the_default_file_says_what_it_is() {
-    for setting in default::settings() {
-        assert!(!setting.about.is_empty(), "{setting:?}");
+fn an_editor_is_told_of_what_the_program_refuses() {
+    let schema = schema::schema(&KEYS);
+    for (text, fault) in [
+        ("[[pipeline]]\nretrys = 3", "retrys"),
+        ("[[pipeline]]\nretries = \"3\"", "retries"),
+        ("[[pipeline]]\nretries = 100000", "retries"),
+        ("[[pipeline]]\nttl = \"1 hour\"", "ttl"),
+        ("[[pipeline]]\nordering = \"keys\"", "ordering"),
+        ("[[pipeline]]\nprofile = \"tierd\"", "profile"),
+        ("[pipeline]\nname = \"orders\"", "pipeline"),
+        ("[pipeline.sink.webhok]\nurl = \"http://a\"", "pipeline"),
+        ("[[pipeline]]\n[pipeline.attempts_for]\nrate_limited = 0", "rate_limited"),
+        ("[[server.token]]\nscopes = [\"everything\"]", "scopes"),
+    ] {
+        let said = faults_of(&schema, &schema::file_as_json(text));
+        assert!(said.contains(fault), "{text}\n{said}");
+        let loaded =
+            load::build(Some(Source::new("x.toml", text)), &ProcessorFlags::default(), &Environment::default());
+        assert!(loaded.faults.errors() > 0, "the program takes it\n{text}");
     }
+}
+
+/// What a validator of schemas says, nothing if all is well.
+fn faults_of(schema: &serde_json::Value, file: &serde_json::Value) -> String {
+    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    compiler.add_resource("redrive.json", schema.clone()).unwrap();
+    let index = compiler.compile("redrive.json", &mut schemas).unwrap();
+    schemas.validate(file, index).err().map_or_else(String::new, |error| format!("{error:#}"))
 }
 
 #[test]
 fn the_program_prints_the_default_file_and_the_completions() {
     let dir = tempfile::tempdir().unwrap();
     let ran = redrive(dir.path(), &["config", "default"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), default::TEXT));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), default::text()));
     for shell in ["bash", "zsh", "fish"] {
         let ran = redrive(dir.path(), &["completions", shell]);
         assert_eq!(ran.code, Some(0));
@@ -78,7 +93,8 @@ fn the_program_prints_the_default_file_and_the_completions() {
 #[test]
 fn every_profile_is_in_the_reference_with_what_it_is_for() {
     let page = reference::configuration_page();
-    let comment = default::settings().into_iter().find(|setting| setting.key == "profile").unwrap().about;
+    let mut settings = KEYS.declared().iter().flat_map(|table| table.settings);
+    let comment = settings.find(|setting| setting.key == "profile").unwrap().about;
     for profile in redrive_core::profiles::ALL {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{}`", profile.name)));
         let row = row.unwrap_or_else(|| panic!("`{}` has no row", profile.name));

@@ -2,7 +2,8 @@
 
 use crate::args::Global;
 use crate::config::resolved::ResolvedTable;
-use crate::config::{Config, ProcessorFlags, default};
+use crate::config::sinks::KEYS;
+use crate::config::{Config, ProcessorFlags, default, schema};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
@@ -24,11 +25,14 @@ pub enum Action {
     Check,
     /// Print the commented default configuration, which is the reference of every key
     Default,
+    /// Print a JSON Schema of the configuration, for editors and taplo
+    Schema,
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     match args.action {
-        Action::Default => out.raw(default::TEXT.as_bytes())?,
+        Action::Default => out.raw(default::text().as_bytes())?,
+        Action::Schema => out.line(&format!("{:#}", schema::schema(&KEYS)))?,
         Action::Check => {
             let config = Config::load(global, &ProcessorFlags::default(), out)?;
             let count = config.pipelines.len();

@@ -2,28 +2,26 @@
 
 use redrive_core::{Ratio, duration};
 
-use super::default;
+use super::declared::Form;
+use super::keys::Keys;
 use super::tree::Data;
 
 /// `name = value` as the default file shows it for the key at `path`, with or without dots; for a table its first key.
-pub(super) fn example(path: &str, name: &str) -> Option<String> {
-    let settings = default::settings();
-    let own = settings.iter().find(|setting| format!("{}.{}", setting.table, setting.key) == path);
-    if let Some(own) = own {
-        return Some(format!("{name} = {}", own.value));
+pub(super) fn example(keys: &Keys, path: &str, name: &str) -> Option<String> {
+    if let Some(own) = path.rsplit_once('.').and_then(|(table, key)| keys.setting(table, key)) {
+        return Some(format!("{name} = {}", own.shown.toml()));
     }
-    let first = settings.iter().find(|setting| {
-        setting.table == path || setting.table.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
+    let first = keys.declared().iter().find(|table| {
+        table.path == path || table.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
     })?;
-    let below = first.table.strip_prefix(path)?;
-    Some(format!("{name}{below}.{} = {}", first.key, first.value))
+    let (below, setting) = (first.path.strip_prefix(path)?, first.settings.first()?);
+    Some(format!("{name}{below}.{} = {}", setting.key, setting.shown.toml()))
 }
 
-/// A number in quotes, with the unit that the default file shows for the key: `"30s"` for 30, `"20%"` for 20.
-pub(super) fn with_unit(table: &str, key: &str, data: &Data) -> Option<String> {
-    let settings = default::settings();
-    let shown = settings.iter().find(|setting| setting.table == table && setting.key == key)?;
-    let shown = shown.value.trim_start_matches('[').split('"').nth(1)?;
+/// A number in quotes, with the unit that the key takes: `"30s"` for 30, `"20%"` for 20.
+pub(super) fn with_unit(keys: &Keys, table: &str, key: &str, data: &Data) -> Option<String> {
+    let shown = keys.setting(table, key)?.shown.toml();
+    let shown = shown.trim_start_matches('[').split('"').nth(1)?;
     let (is_span, is_share) = (duration::parse(shown).is_ok(), shown.parse::<Ratio>().is_ok());
     match data {
         // Beyond that it was hardly meant in seconds.
@@ -36,9 +34,10 @@ pub(super) fn with_unit(table: &str, key: &str, data: &Data) -> Option<String> {
     }
 }
 
-/// `"off"` for a key that the default file says can be switched off so.
-pub(super) fn off(table: &str, key: &str) -> Option<String> {
-    let settings = default::settings();
-    let shown = settings.iter().find(|setting| setting.table == table && setting.key == key)?;
-    shown.about.contains("or \"off\"").then(|| "\"off\"".to_owned())
+/// `"off"` for a key that can be switched off so.
+pub(super) fn off(keys: &Keys, table: &str, key: &str) -> Option<String> {
+    match keys.setting(table, key)?.form {
+        Form::DurationOr(word) => Some(format!("\"{word}\"")),
+        _ => None,
+    }
 }

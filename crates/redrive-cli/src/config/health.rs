@@ -9,7 +9,6 @@ use redrive_core::profiles::Profile;
 use super::fault::Fault;
 use super::reader::{Reader, Section, Set};
 
-const NUMBER_MAX: u64 = 1_000_000;
 
 pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Profile) -> BreakerSettings {
     let mut breaker = BreakerSettings::of_profile(profile);
@@ -18,12 +17,12 @@ pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Pro
     set(&mut breaker.enabled, reader.switch(&table, "enabled"));
     set(&mut breaker.cooldown, reader.duration(&table, "cooldown"));
     set(&mut breaker.cooldown_max, reader.duration(&table, "cooldown_max"));
-    set_number(&mut breaker.probes, reader.whole(&table, "probes", 1..=NUMBER_MAX));
+    set_number(&mut breaker.probes, reader.whole(&table, "probes"));
     if let Some(fast) = reader.table(&table, "fast") {
         reader.unknown_keys(&fast);
         set(&mut breaker.fast.window, reader.duration(&fast, "window"));
         set(&mut breaker.fast.failures, reader.share(&fast, "failures"));
-        set_number(&mut breaker.fast.min, reader.whole(&fast, "min", 0..=NUMBER_MAX));
+        set_number(&mut breaker.fast.min, reader.whole(&fast, "min"));
     }
     if let Some(slow) = reader.table(&table, "slow") {
         reader.unknown_keys(&slow);
@@ -52,7 +51,7 @@ pub(super) fn guard(reader: &mut Reader, pipeline: &Section<'_>) -> GuardSetting
     reader.unknown_keys(&table);
     set(&mut guard.share, reader.share(&table, "share"));
     set(&mut guard.over, reader.duration(&table, "over"));
-    set_number(&mut guard.times_baseline, reader.whole(&table, "times_baseline", 0..=NUMBER_MAX));
+    set_number(&mut guard.times_baseline, reader.whole(&table, "times_baseline"));
     guard
 }
 

@@ -1,109 +1,8 @@
-//! Every key there is, by table. The parser reads no key that is not here, and the default file names each.
+//! Every key there is, by table, as it is declared. The parser reads no other.
 
 use redrive_core::nearest::nearest;
 
-/// One table and the keys it takes.
-#[derive(Clone, Copy, Debug)]
-pub struct TableKeys {
-    /// As in the file: `pipeline.sink.webhook`.
-    pub path: &'static str,
-    pub keys: &'static [&'static str],
-}
-
-/// Tables of the configuration itself whose keys are the user's own: header names, statuses, settings of a client library.
-const OWN_OPEN: [&str; 3] = ["alert.headers", "engine.kafka", "pipeline.attempts_for"];
-
-/// All tables but those of sinks, which are declared with each sink.
-const OWN: &[TableKeys] = &[
-    TableKeys { path: "", keys: &["engine", "server", "pipeline", "alert"] },
-    TableKeys {
-        path: "engine",
-        keys: &[
-            "kind",
-            "dir",
-            "scrub",
-            "brokers",
-            "group",
-            "member",
-            "start",
-            "topics",
-            "state_dir",
-            "only",
-            "kafka",
-        ],
-    },
-    TableKeys { path: "server", keys: &["listen", "reads", "tls_cert_file", "tls_key_file", "token"] },
-    TableKeys { path: "server.token", keys: &["name", "scopes", "secret_file"] },
-    TableKeys {
-        path: "pipeline",
-        keys: &[
-            "name",
-            "source",
-            "id",
-            "tenant",
-            "profile",
-            "tiers",
-            "backoff",
-            "retries",
-            "attempts",
-            "attempts_for",
-            "replay_attempts",
-            "jitter",
-            "retry_after_jitter",
-            "retry_after_max",
-            "retry_after_shared_max",
-            "ttl",
-            "cap_ttl_share",
-            "hold_max",
-            "ordering",
-            "after_dead",
-            "classify",
-            "mode",
-            "concurrency",
-            "timeout",
-            "max_pending",
-            "dedup",
-            "outage_gate",
-            "budget",
-            "breaker",
-            "crash",
-            "guard",
-            "group",
-            "log_delivered",
-            "sink",
-        ],
-    },
-    TableKeys { path: "pipeline.backoff", keys: &["base", "multiplier", "cap", "fixed"] },
-    TableKeys {
-        path: "pipeline.budget",
-        keys: &["retries_per_minute", "share_of_successes", "on_exhausted"],
-    },
-    TableKeys {
-        path: "pipeline.breaker",
-        keys: &["enabled", "fast", "slow", "cooldown", "cooldown_max", "probes"],
-    },
-    TableKeys { path: "pipeline.breaker.fast", keys: &["window", "failures", "min"] },
-    TableKeys { path: "pipeline.breaker.slow", keys: &["window", "failures", "counts", "action"] },
-    TableKeys { path: "pipeline.crash", keys: &["threshold", "window"] },
-    TableKeys { path: "pipeline.guard", keys: &["share", "over", "times_baseline"] },
-    TableKeys { path: "pipeline.group", keys: &["match", "as"] },
-    TableKeys {
-        path: "alert",
-        keys: &[
-            "on",
-            "pipelines",
-            "webhook",
-            "headers",
-            "command",
-            "every",
-            "timeout",
-            "dead_letters",
-            "within",
-            "oldest_letter",
-            "queue_depth",
-        ],
-    },
-];
+use super::declared::{AFTER_SINKS, BEFORE_SINKS, Form, Setting, Table};
 
 /// Words of other systems for the same thing.
 const FOREIGN: &[(&str, &str)] = &[
@@ -139,36 +38,97 @@ const FOREIGN: &[(&str, &str)] = &[
 /// Every table there is: those of the configuration itself, and those that the sinks declare.
 #[derive(Debug)]
 pub struct Keys {
+    declared: Vec<Table>,
     tables: Vec<TableKeys>,
-    open_tables: Vec<&'static str>,
+}
+
+/// One table and the keys it takes: its settings, and the tables below it.
+#[derive(Debug)]
+pub struct TableKeys {
+    pub path: &'static str,
+    pub keys: Vec<&'static str>,
 }
 
 impl Keys {
-    /// With the sinks' names, their tables, and those of them whose keys are the user's own.
-    pub fn with_sinks(
-        names: &'static [&'static str],
-        tables: impl Iterator<Item = TableKeys>,
-        open_tables: impl Iterator<Item = &'static str>,
-    ) -> Self {
-        let sink = TableKeys { path: "pipeline.sink", keys: names };
-        Self {
-            tables: OWN.iter().copied().chain([sink]).chain(tables).collect(),
-            open_tables: OWN_OPEN.into_iter().chain(open_tables).collect(),
+    /// With the tables that the sinks declare.
+    pub(super) fn with_sinks(sinks: impl Iterator<Item = Table>) -> Self {
+        let own = |tables: &[&[Table]]| tables.concat();
+        let declared: Vec<Table> =
+            own(BEFORE_SINKS).into_iter().chain(sinks).chain(own(AFTER_SINKS)).collect();
+        let mut keys = Self { declared: Vec::new(), tables: vec![TableKeys { path: "", keys: Vec::new() }] };
+        for table in declared.iter().filter(|table| !table.header.is_open()) {
+            keys.add(table.path);
+            for setting in table.settings {
+                keys.add_key(table.path, setting.key);
+            }
         }
+        for table in &declared {
+            keys.add_to_parent(table.path);
+        }
+        Self { declared, ..keys }
+    }
+
+    fn add(&mut self, path: &'static str) {
+        if self.of(path).is_none() {
+            self.tables.push(TableKeys { path, keys: Vec::new() });
+        }
+    }
+
+    fn add_key(&mut self, path: &'static str, key: &'static str) {
+        let table = self.tables.iter_mut().find(|table| table.path == path);
+        if let Some(table) = table.filter(|table| !table.keys.contains(&key)) {
+            table.keys.push(key);
+        }
+    }
+
+    /// A table is a key of the one above it, which may have no header of its own.
+    fn add_to_parent(&mut self, path: &'static str) {
+        if path.is_empty() {
+            return;
+        }
+        let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));
+        self.add(parent);
+        self.add_key(parent, key);
+        self.add_to_parent(parent);
+    }
+
+    /// The tables as they are declared, in the order of the default file.
+    pub fn declared(&self) -> &[Table] {
+        &self.declared
     }
 
     pub fn tables(&self) -> &[TableKeys] {
         &self.tables
     }
 
-    /// Tables whose keys are the user's own.
-    pub fn open_tables(&self) -> &[&'static str] {
-        &self.open_tables
+    /// Whether the keys of a table are the user's own.
+    pub fn is_open(&self, path: &str) -> bool {
+        self.declared.iter().any(|table| table.path == path && table.header.is_open())
+            || matches!(self.form(path), Some(Form::Open(_)))
     }
 
     /// The keys of a table; `None` for a table there is not.
-    pub fn of(&self, path: &str) -> Option<&'static [&'static str]> {
-        self.tables.iter().find(|table| table.path == path).map(|table| table.keys)
+    pub fn of(&self, path: &str) -> Option<&[&'static str]> {
+        self.tables.iter().find(|table| table.path == path).map(|table| table.keys.as_slice())
+    }
+
+    /// A setting as it is declared.
+    pub(super) fn setting(&self, path: &str, key: &str) -> Option<&'static Setting> {
+        let table = self.declared.iter().find(|table| table.path == path)?;
+        table.settings.iter().find(|setting| setting.key == key)
+    }
+
+    /// The form of the value at a path; for a key of an open table that of its values.
+    pub(super) fn form(&self, path: &str) -> Option<Form> {
+        let (table, key) = path.rsplit_once('.')?;
+        if let Some(setting) = self.setting(table, key) {
+            return Some(setting.form);
+        }
+        let (above, open) = table.rsplit_once('.')?;
+        match self.setting(above, open)?.form {
+            Form::Open(of) => Some(*of),
+            _ => None,
+        }
     }
 
     /// What somebody probably meant by `key` in the table `path`, as it is written there.
@@ -197,28 +157,11 @@ impl Keys {
     /// Whether a key holds a plain value that is never a secret, so that its line may be shown.
     pub fn is_plain(&self, key: &str) -> bool {
         let last = key.rsplit('.').next().unwrap_or(key).trim();
-        let known = self.tables.iter().any(|table| table.keys.contains(&last));
-        // Tables hold anything, and the path of an address is a secret with many services.
-        let may_hold_secrets = [
-            "headers",
-            "auth",
-            "kafka",
-            "webhook",
-            "stdout",
-            "webpush",
-            "apns",
-            "fcm",
-            "sink",
-            "token_url",
-            "server",
-            "pipeline",
-            "engine",
-            "token",
-            "url",
-            "alert",
-            "command",
-        ];
-        known && !may_hold_secrets.contains(&last)
+        // A key of several tables is as secret as in the most secret of them, and a table can hold anything.
+        let is_table = self.declared.iter().any(|table| table.path.split('.').any(|part| part == last));
+        let mut forms = self.declared.iter().flat_map(|table| table.settings).filter(|one| one.key == last);
+        let is_known = self.tables.iter().any(|table| table.keys.contains(&last));
+        is_known && !is_table && forms.all(|setting| setting.form.is_plain())
     }
 
     /// Whether a line of the file may appear in a message. Only a line that sets a single plain key of ours may: a line in
@@ -244,10 +187,6 @@ mod tests {
         for table in KEYS.tables().iter().filter(|table| !table.path.is_empty()) {
             let (parent, key) = table.path.rsplit_once('.').unwrap_or(("", table.path));
             assert!(KEYS.of(parent).is_some_and(|keys| keys.contains(&key)), "{}", table.path);
-        }
-        for path in KEYS.open_tables() {
-            let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));
-            assert!(KEYS.of(parent).is_some_and(|keys| keys.contains(&key)), "{path}");
         }
     }
 

@@ -299,11 +299,11 @@ fn read_all(
     environment: &Environment,
     source: Option<&Source>,
 ) -> Option<Config> {
-    let section = Section::top(top);
+    let section = Section::top(top, &KEYS);
     reader.unknown_keys(&section);
     let empty = Table::default();
     let part = |reader: &mut Reader, key: &str| reader.table(&section, key);
-    let none = |key: &str| Section::top(&empty).at_path(key);
+    let none = |key: &str| Section::top(&empty, &KEYS).at_path(key);
 
     let engine = part(reader, "engine").unwrap_or_else(|| none("engine")).part("engine");
     let server = part(reader, "server").unwrap_or_else(|| none("server")).part("server");

@@ -1,9 +1,10 @@
 //! `redrive.toml`, the environment and flags become one checked configuration.
 //!
-//! Read in this order: a [`source`] is the text, a `tree` holds what was given and where, the `reader` takes typed
+//! Every setting is declared in [`declared`]. Read in this order: a [`source`] is the text, a `tree` holds what was given and where, the `reader` takes typed
 //! values out of it and collects [`fault`]s, one file per table says what the values mean, `named` looks at the files
 //! they name, [`load`] puts it together, and [`resolved`] shows every value with its origin.
 
+pub mod declared;
 pub mod fault;
 pub mod keys;
 pub mod source;
@@ -31,6 +32,7 @@ pub mod default;
 pub mod load;
 mod profile_table;
 pub mod resolved;
+pub mod schema;
 pub mod words;
 
 pub use alert::AlertConfig;

@@ -1,6 +1,6 @@
 //! The policy of a pipeline: settings are read here and judged by redrive-core, whose faults get their places here.
 
-use redrive_core::policy::{BackoffSettings, BudgetSettings, CrashSettings, Given, limits};
+use redrive_core::policy::{BackoffSettings, BudgetSettings, CrashSettings, Given};
 use redrive_core::{Policy, PolicyFault, PolicySettings, PolicyWarning, duration};
 use redrive_sinks::webhook::options::TIMEOUT_MAX;
 
@@ -59,8 +59,8 @@ fn settings(reader: &mut Reader, section: &Section<'_>, sink: Option<&Section<'_
         tiers,
         backoff: backoff(reader, section),
         custom: None,
-        retries: reader.count(section, "retries", 0..=limits::ATTEMPTS_MAX - 1),
-        attempts: reader.count(section, "attempts", 1..=limits::ATTEMPTS_MAX),
+        retries: reader.count(section, "retries"),
+        attempts: reader.count(section, "attempts"),
         attempts_for: attempts_for(reader, section),
         jitter: words(reader, "jitter").map(Into::into),
         retry_after_jitter: words(reader, "retry_after_jitter").map(Into::into),
@@ -76,7 +76,7 @@ fn settings(reader: &mut Reader, section: &Section<'_>, sink: Option<&Section<'_
         outage_gate: reader.switch(section, "outage_gate").map(|set| set.value),
         budget: budget(reader, section),
         crash: crash(reader, section),
-        replay_attempts: reader.count(section, "replay_attempts", 1..=limits::ATTEMPTS_MAX),
+        replay_attempts: reader.count(section, "replay_attempts"),
     }
 }
 
@@ -97,7 +97,7 @@ fn attempts_for(reader: &mut Reader, section: &Section<'_>) -> Vec<(Given<redriv
     let read = |class: String| {
         // A class that is none is what has to be said about it, whatever its number is.
         let known = redrive_core::Class::from_name(&class).is_some();
-        let attempts = if known { reader.count(&table, &class, 1..=limits::ATTEMPTS_MAX)? } else { 1 };
+        let attempts = if known { reader.count(&table, &class)? } else { 1 };
         Some((Given::Words(class), attempts))
     };
     classes.into_iter().filter_map(read).collect()
@@ -107,7 +107,7 @@ fn budget(reader: &mut Reader, section: &Section<'_>) -> BudgetSettings {
     let Some(table) = reader.table(section, "budget") else { return BudgetSettings::default() };
     reader.unknown_keys(&table);
     BudgetSettings {
-        retries_per_minute: reader.count(&table, "retries_per_minute", 1..=u32::MAX),
+        retries_per_minute: reader.count(&table, "retries_per_minute"),
         share_of_successes: reader.text(&table, "share_of_successes").map(|set| set.value.into()),
         on_exhausted: reader.text(&table, "on_exhausted").map(|set| set.value.into()),
     }
@@ -117,7 +117,7 @@ fn crash(reader: &mut Reader, section: &Section<'_>) -> CrashSettings {
     let Some(table) = reader.table(section, "crash") else { return CrashSettings::default() };
     reader.unknown_keys(&table);
     CrashSettings {
-        threshold: reader.count(&table, "threshold", 1..=limits::CRASH_THRESHOLD_MAX),
+        threshold: reader.count(&table, "threshold"),
         window: reader.text(&table, "window").map(|set| set.value.into()),
     }
 }
@@ -153,7 +153,7 @@ fn limits(
     let timeout_in = place("timeout");
     let timeout = reader.text(&timeout_in, "timeout");
     let timeout = timeout.and_then(|set| within_sink_limit(reader, &timeout_in, set)).map(Into::into);
-    (timeout, reader.count(&place("concurrency"), "concurrency", 1..=limits::CONCURRENCY_MAX))
+    (timeout, reader.count(&place("concurrency"), "concurrency"))
 }
 
 /// A timeout that a webhook can have; the policy alone would allow a longer one.

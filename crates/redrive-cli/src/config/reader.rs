@@ -1,11 +1,11 @@
 //! Reads typed values out of a table, and remembers everything that is wrong on the way.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use redrive_core::policy::Word;
 use redrive_core::{Pick, Ratio, duration};
 
+use super::declared::Form;
 use super::example;
 use super::fault::Fault;
 use super::keys::Keys;
@@ -27,6 +27,7 @@ pub struct Section<'t> {
     /// What stands before a key in messages: `backoff.` for the keys of `backoff`.
     prefix: String,
     part: Option<String>,
+    keys: &'static Keys,
 }
 
 /// Collects faults while sections are read.
@@ -39,8 +40,8 @@ pub struct Reader {
 }
 
 impl<'t> Section<'t> {
-    pub fn top(table: &'t Table) -> Self {
-        Self { table, path: String::new(), prefix: String::new(), part: None }
+    pub fn top(table: &'t Table, keys: &'static Keys) -> Self {
+        Self { table, path: String::new(), prefix: String::new(), part: None, keys }
     }
 
     /// The same table under another path, for a table that was not given.
@@ -83,12 +84,12 @@ impl<'t> Section<'t> {
 
     /// What to write for a key, with it.
     pub(super) fn example(&self, key: &str) -> Option<String> {
-        example::example(&self.path_of(key), &self.name(key))
+        example::example(self.keys, &self.path_of(key), &self.name(key))
     }
 
     fn below(&self, key: &str, table: &'t Table) -> Self {
         let path = self.path_of(key);
-        Self { table, path, prefix: format!("{}{key}.", self.prefix), part: self.part.clone() }
+        Self { table, path, prefix: format!("{}{key}.", self.prefix), part: self.part.clone(), keys: self.keys }
     }
 }
 
@@ -142,14 +143,13 @@ impl Reader {
         }
     }
 
-    /// A whole number within bounds.
-    pub fn whole(
-        &mut self,
-        section: &Section<'_>,
-        key: &str,
-        bounds: RangeInclusive<u64>,
-    ) -> Option<Set<u64>> {
+    /// A whole number within the bounds that are declared.
+    pub fn whole(&mut self, section: &Section<'_>, key: &str) -> Option<Set<u64>> {
         let entry = section.get(key)?;
+        let declared = self.keys.form(&section.path_of(key)).and_then(Form::bounds);
+        debug_assert!(declared.is_some(), "`{}` is not declared as a whole number", section.path_of(key));
+        let (min, max) = declared.unwrap_or((0, u64::MAX));
+        let bounds = min..=max;
         let number = match entry.node.data {
             Data::Whole(number) => number,
             Data::Other(HUGE) => i64::MAX,
@@ -164,7 +164,6 @@ impl Reader {
             return Some(Set { value, at: entry.node.at.clone() });
         }
         let name = section.name(key);
-        let (min, max) = bounds.into_inner();
         let too_small = u64::try_from(number).is_ok_and(|number| number < min) || number < 0;
         let fix = format!("{name} = {}", if too_small { min } else { max });
         let given =
@@ -175,9 +174,8 @@ impl Reader {
     }
 
     /// The same for a number of 32 bits.
-    pub fn count(&mut self, section: &Section<'_>, key: &str, bounds: RangeInclusive<u32>) -> Option<u32> {
-        let bounds = u64::from(*bounds.start())..=u64::from(*bounds.end());
-        self.whole(section, key, bounds).and_then(|set| u32::try_from(set.value).ok())
+    pub fn count(&mut self, section: &Section<'_>, key: &str) -> Option<u32> {
+        self.whole(section, key).and_then(|set| u32::try_from(set.value).ok())
     }
 
     pub fn number(&mut self, section: &Section<'_>, key: &str) -> Option<Set<f64>> {
@@ -245,10 +243,12 @@ impl Reader {
         words: &[(&str, T)],
     ) -> Option<Set<T>> {
         let set = self.text(section, key)?;
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let path = section.path_of(key);
+        debug_assert_eq!(self.keys.form(&path).and_then(Form::words), Some(names.clone()), "{path}");
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == set.value) {
             return Some(Set { value: *value, at: set.at });
         }
-        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let name = section.name(key);
         let near = redrive_core::nearest::nearest(&set.value, names.iter().copied());
         let problem = format!("`{name} = \"{}\"` is not one of {}", set.value, names.join(", "));
@@ -277,7 +277,7 @@ impl Reader {
         let name = section.name(key);
         let problem = format!("`{name}` must be a list of texts");
         let note = format!("this is {}", item.kind());
-        let fix = example::with_unit(&section.path, key, &item.data).or_else(|| section.example(key));
+        let fix = example::with_unit(self.keys, &section.path, key, &item.data).or_else(|| section.example(key));
         let fix = fix.unwrap_or_else(|| "put it in quotes".to_owned());
         let fault = Fault::value(&name, problem, fix, item.at.clone()).note(note);
         self.fault(section, fault);
@@ -325,8 +325,8 @@ impl Reader {
                     .into_iter()
                     .find_map(|(word, meant)| (word == text).then(|| meant.to_owned()))
             }
-            (Data::Switch(false), "a text in quotes") => example::off(&section.path, &entry.key),
-            (data, "a text in quotes") => example::with_unit(&section.path, &entry.key, data),
+            (Data::Switch(false), "a text in quotes") => example::off(self.keys, &section.path, &entry.key),
+            (data, "a text in quotes") => example::with_unit(self.keys, &section.path, &entry.key, data),
             _ => None,
         };
         self.wrong_kind_for(section, entry, wanted, meant)

@@ -21,7 +21,6 @@ const EVERY_DEFAULT: Duration = Duration::from_mins(15);
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const EVERY_MAX: Duration = Duration::from_hours(24 * 31);
 const TIMEOUT_MAX: Duration = Duration::from_mins(5);
-const NUMBER_MAX: u64 = 1_000_000_000_000;
 
 /// Who hears of what, and how often.
 #[derive(Clone, Debug)]
@@ -120,10 +119,10 @@ fn pipelines(reader: &mut Reader, section: &Section<'_>, names: &[&str]) -> Vec<
 
 fn limits(reader: &mut Reader, section: &Section<'_>) -> Limits {
     let mut limits = Limits::default();
-    if let Some(set) = reader.whole(section, "dead_letters", 0..=NUMBER_MAX) {
+    if let Some(set) = reader.whole(section, "dead_letters") {
         limits.dead_letters = set.value;
     }
-    if let Some(set) = reader.whole(section, "queue_depth", 0..=NUMBER_MAX) {
+    if let Some(set) = reader.whole(section, "queue_depth") {
         limits.queue_depth = set.value;
     }
     limits.within = span(reader, section, "within", limits.within, EVERY_MAX);

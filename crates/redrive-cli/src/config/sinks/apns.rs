@@ -11,40 +11,44 @@ use redrive_sinks::apns::options::{CONNECTIONS, CONNECTIONS_MAX, PRODUCTION, SAN
 use redrive_sinks::push::PushClasses;
 use redrive_sinks::{ApnsAuth, ApnsOptions, ApnsSink, SinkFault};
 
+use super::super::declared::Form::{Address, File, Open, Text, Whole, Words};
+use super::super::declared::{Header, Setting, Table};
 use super::super::alert::target::AlertTarget;
 use super::super::fault::Fault;
-use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
+use super::common::{CA_FILE, CONCURRENCY, HASH_KEY_FILE, ON_PURGED, PURGE, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
 use super::push;
 
-pub(super) const KIND: SinkKind = SinkKind {
-    name: "apns",
-    tables: &[TableKeys {
+pub(super) const KIND: SinkKind = SinkKind { name: "apns", tables: TABLES, read };
+
+#[rustfmt::skip] // one line for each setting
+const TABLES: &[Table] = &[
+    Table {
         path: "pipeline.sink.apns",
-        keys: &[
-            "key_file",
-            "key_id",
-            "team_id",
-            "certificate_file",
-            "certificate_key_file",
-            "environment",
-            "url",
-            "topic",
-            "connections",
-            "ca_file",
-            "hash_key_file",
-            "purge",
-            "on_purged",
-            "timeout",
-            "concurrency",
-            "classes",
+        header: Header::Example,
+        about: "instead of [pipeline.sink.webhook]: pushes to Apple devices; docs/guide/push.md has the form of a message",
+        settings: &[
+            Setting::example("key_file", File, r#""/etc/redrive/AuthKey_ABC123DEFG.p8""#, "the key from the developer account; or certificate_file"),
+            Setting::example("key_id", Text, r#""ABC123DEFG""#, "its id"),
+            Setting::example("team_id", Text, r#""DEF123GHIJ""#, "the account's id"),
+            Setting::example("certificate_file", File, r#""/etc/redrive/apns.pem""#, "a certificate instead of a key, PEM"),
+            Setting::example("certificate_key_file", File, r#""/etc/redrive/apns-key.pem""#, "its private key"),
+            Setting::example("environment", Words(&["production", "sandbox"]), r#""production""#, "production | sandbox"),
+            Setting::example("url", Address, r#""https://localhost:8443""#, "another server, instead of `environment`"),
+            Setting::example("topic", Text, r#""com.example.app""#, "the app, for messages that name none"),
+            Setting::example("connections", Whole(1, CONNECTIONS_MAX as u64), "2", "opened at most, each with as many streams as APNs allows"),
+            CA_FILE,
+            HASH_KEY_FILE,
+            PURGE,
+            ON_PURGED,
+            TIMEOUT,
+            CONCURRENCY,
+            Setting::example("classes", Open(&Text), r#"{ "BadDeviceToken" = "gone" }"#, "what a reason, \"429\", \"5xx\", \"timeout\" … means, over the class table: ok or a class"),
         ],
-    }],
-    open_tables: &["pipeline.sink.apns.classes"],
-    read,
-};
+    },
+];
 
 #[derive(Clone, Debug)]
 pub struct ApnsConfig {
@@ -90,7 +94,7 @@ fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
         auth: auth.unwrap_or_else(placeholder),
         url: url.or_else(|| environment.map(str::to_owned)).unwrap_or_else(|| PRODUCTION.to_owned()),
         topic: reader.text(section, "topic").map(|set| set.value),
-        connections: reader.count(section, "connections", 1..=CONNECTIONS_MAX),
+        connections: reader.count(section, "connections"),
         ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
         hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
         purge: push::purge(reader, section),

@@ -12,35 +12,39 @@ use redrive_sinks::fcm::options::{CONNECTIONS, CONNECTIONS_MAX, GOOGLE};
 use redrive_sinks::push::PushClasses;
 use redrive_sinks::{FcmOptions, FcmSink, SinkFault};
 
+use super::super::declared::Form::{Address, File, Open, Rate, Text, Whole};
+use super::super::declared::{Header, Setting, Table};
 use super::super::alert::target::AlertTarget;
 use super::super::fault::Fault;
-use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
+use super::common::{CA_FILE, CONCURRENCY, HASH_KEY_FILE, ON_PURGED, PURGE, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
 use super::push;
 
-pub(super) const KIND: SinkKind = SinkKind {
-    name: "fcm",
-    tables: &[TableKeys {
+pub(super) const KIND: SinkKind = SinkKind { name: "fcm", tables: TABLES, read };
+
+#[rustfmt::skip] // one line for each setting
+const TABLES: &[Table] = &[
+    Table {
         path: "pipeline.sink.fcm",
-        keys: &[
-            "service_account_file",
-            "rate",
-            "url",
-            "connections",
-            "ca_file",
-            "hash_key_file",
-            "purge",
-            "on_purged",
-            "timeout",
-            "concurrency",
-            "classes",
+        header: Header::Example,
+        about: "instead of [pipeline.sink.webhook]: pushes through Firebase; docs/guide/push.md has the form of a message",
+        settings: &[
+            Setting::example("service_account_file", File, r#""/etc/redrive/fcm-account.json""#, "the JSON file from the Firebase console"),
+            Setting::example("rate", Rate, r#""600k/m""#, "requests of this process at most; refused ones cost quota too; no limit, unless set"),
+            Setting::example("url", Address, r#""https://fcm.googleapis.com""#, "the server"),
+            Setting::example("connections", Whole(1, CONNECTIONS_MAX as u64), "2", "opened at most, each with as many streams as the server allows"),
+            CA_FILE,
+            HASH_KEY_FILE,
+            PURGE,
+            ON_PURGED,
+            TIMEOUT,
+            CONCURRENCY,
+            Setting::example("classes", Open(&Text), r#"{ "QUOTA_EXCEEDED" = "transient" }"#, "what an error code, \"429\", \"5xx\", \"timeout\" … means, over the class table: ok or a class"),
         ],
-    }],
-    open_tables: &["pipeline.sink.fcm.classes"],
-    read,
-};
+    },
+];
 
 #[derive(Clone, Debug)]
 pub struct FcmConfig {
@@ -79,7 +83,7 @@ fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
         service_account_file,
         rate: paced(reader, section),
         url: reader.text(section, "url").map_or_else(|| GOOGLE.to_owned(), |set| set.value),
-        connections: reader.count(section, "connections", 1..=CONNECTIONS_MAX),
+        connections: reader.count(section, "connections"),
         ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
         hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
         purge: push::purge(reader, section),

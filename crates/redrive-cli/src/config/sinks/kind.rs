@@ -10,7 +10,7 @@ use redrive::subscriptions::{Purge, Subscriptions};
 use redrive_sinks::{Secret, SinkFault};
 
 use super::super::alert::target::AlertTarget;
-use super::super::keys::TableKeys;
+use super::super::declared::Table;
 use super::super::reader::{Reader, Section};
 
 /// One kind of sink as the configuration knows it.
@@ -18,10 +18,8 @@ use super::super::reader::{Reader, Section};
 pub struct SinkKind {
     /// The word in `[pipeline.sink.NAME]`.
     pub name: &'static str,
-    /// Its table and those below it, with every key.
-    pub tables: &'static [TableKeys],
-    /// Tables below it whose keys are the user's own.
-    pub open_tables: &'static [&'static str],
+    /// Its table and those below it, with every setting.
+    pub tables: &'static [Table],
     pub(in super::super) read: fn(&mut Reader, &Section<'_>) -> SinkRead,
 }
 

@@ -22,8 +22,7 @@ pub(in super::super) const NAMES: [&str; SINKS.len()] = {
 
 /// Every key there is, those of the sinks included.
 pub static KEYS: LazyLock<Keys> = LazyLock::new(|| {
-    let tables = SINKS.iter().flat_map(|sink| sink.tables.iter().copied());
-    Keys::with_sinks(&NAMES, tables, SINKS.iter().flat_map(|sink| sink.open_tables.iter().copied()))
+    Keys::with_sinks(SINKS.iter().flat_map(|sink| sink.tables.iter().copied()))
 });
 
 #[cfg(test)]
@@ -37,7 +36,6 @@ mod tests {
             assert_eq!(sink.tables[0].path, own);
             let below = |path: &str| path == own || path.starts_with(&format!("{own}."));
             assert!(sink.tables.iter().all(|table| below(table.path)), "{}", sink.name);
-            assert!(sink.open_tables.iter().all(|path| below(path)), "{}", sink.name);
         }
     }
 }

@@ -6,16 +6,25 @@ use std::time::Duration;
 use redrive::Sink;
 use redrive_sinks::{SinkFault, StdoutSink};
 
-use super::super::keys::TableKeys;
+use super::super::declared::{Header, Table};
 use super::super::reader::{Reader, Section};
+use super::common::{CONCURRENCY, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
 
-pub(super) const KIND: SinkKind = SinkKind {
-    name: "stdout",
-    tables: &[TableKeys { path: "pipeline.sink.stdout", keys: &["timeout", "concurrency"] }],
-    open_tables: &[],
-    read,
-};
+pub(super) const KIND: SinkKind = SinkKind { name: "stdout", tables: TABLES, read };
+
+#[rustfmt::skip] // one line for each setting
+const TABLES: &[Table] = &[
+    Table {
+        path: "pipeline.sink.stdout",
+        header: Header::Example,
+        about: "instead of [pipeline.sink.webhook]: prints each message as a line of JSON",
+        settings: &[
+            TIMEOUT,
+            CONCURRENCY,
+        ],
+    },
+];
 
 /// There is nothing to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,63 +14,16 @@ use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions, WebhookSink};
 
 use super::super::fault::Fault;
 use super::super::headers::{self, HeaderConfig, HeaderValue};
-use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::{quoted, without_secrets};
 use super::classes;
 use super::identity::Identity;
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
 use super::push;
+use super::webhook_settings::TABLES;
 
-pub(super) const KIND: SinkKind = SinkKind {
-    name: "webhook",
-    tables: &[
-        TableKeys {
-            path: "pipeline.sink.webhook",
-            keys: &[
-                "url",
-                "endpoint",
-                "headers",
-                "ca_file",
-                "client_cert_file",
-                "client_key_file",
-                "auth",
-                "signing_secret_file",
-                "endpoint_secrets_file",
-                "endpoint_secret_command",
-                "endpoint_secret",
-                "format",
-                "timeout",
-                "concurrency",
-                "per_endpoint",
-                "per_endpoint_rate",
-                "limit_by",
-                "allow_private_addresses",
-                "hash_key_file",
-                "proxy",
-                "proxy_auth_file",
-                "classes",
-            ],
-        },
-        TableKeys {
-            path: "pipeline.sink.webhook.auth",
-            keys: &[
-                "kind",
-                "user",
-                "password_file",
-                "token_file",
-                "token_url",
-                "client_id",
-                "client_secret_file",
-                "scopes",
-            ],
-        },
-    ],
-    open_tables: &["pipeline.sink.webhook.headers", "pipeline.sink.webhook.classes"],
-    read,
-};
+pub(super) const KIND: SinkKind = SinkKind { name: "webhook", tables: TABLES, read };
 
-const PER_ENDPOINT_MAX: u32 = 10_000;
 const LIMIT_BY: [(&str, LimitBy); 3] = {
     const fn named(limit_by: LimitBy) -> (&'static str, LimitBy) {
         (limit_by.name(), limit_by)
@@ -147,7 +100,11 @@ impl WebhookConfig {
         let endpoint_at = section.at("endpoint");
         let limit_by =
             reader.one_of(section, "limit_by", &LIMIT_BY).map_or(LimitBy::Endpoint, |set| set.value);
+<<<<<<< HEAD
         let per_endpoint = per_endpoint(reader, section, limit_by);
+=======
+        let per_endpoint = reader.count(section, "per_endpoint");
+>>>>>>> c623f5a (Declare every setting once, and print a JSON Schema of the configuration)
         let headers = headers::read(reader, section, endpoint_at.as_ref());
         let has_target = target.is_some();
         let webhook = Self {

@@ -11,37 +11,40 @@ use redrive_sinks::webpush::classes::ROWS;
 use redrive_sinks::webpush::options::PER_ENDPOINT;
 use redrive_sinks::{SinkFault, WebPushOptions, WebPushSink};
 
+use super::super::declared::Form::{File, Open, Switch, Text, Texts, Whole};
+use super::super::declared::{Header, Setting, Table};
 use super::super::alert::target::AlertTarget;
-use super::super::keys::TableKeys;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
+use super::common::{CA_FILE, CONCURRENCY, HASH_KEY_FILE, ON_PURGED, PURGE, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
 use super::push;
 
-pub(super) const KIND: SinkKind = SinkKind {
-    name: "webpush",
-    tables: &[TableKeys {
-        path: "pipeline.sink.webpush",
-        keys: &[
-            "vapid_key_file",
-            "previous_vapid_key_files",
-            "subject",
-            "ca_file",
-            "hash_key_file",
-            "purge",
-            "on_purged",
-            "timeout",
-            "concurrency",
-            "per_endpoint",
-            "allow_private_addresses",
-            "classes",
-        ],
-    }],
-    open_tables: &["pipeline.sink.webpush.classes"],
-    read,
-};
+pub(super) const KIND: SinkKind = SinkKind { name: "webpush", tables: TABLES, read };
 
-const PER_ENDPOINT_MAX: u32 = 10_000;
+#[rustfmt::skip] // one line for each setting
+const TABLES: &[Table] = &[
+    Table {
+        path: "pipeline.sink.webpush",
+        header: Header::Example,
+        about: "instead of [pipeline.sink.webhook]: pushes to browsers; docs/guide/push.md has the form of a message",
+        settings: &[
+            Setting::example("vapid_key_file", File, r#""/etc/redrive/vapid.pem""#, "the private key whose public half browsers subscribed with: PEM, or the JSON of a key pair"),
+            Setting::example("previous_vapid_key_files", Texts, r#"["/etc/redrive/vapid-2025.pem"]"#, "keys that older subscriptions were made with; a message names its key"),
+            Setting::example("subject", Text, r#""mailto:ops@example.com""#, "whom a push service can turn to: mailto: or https:"),
+            CA_FILE,
+            HASH_KEY_FILE,
+            PURGE,
+            ON_PURGED,
+            TIMEOUT,
+            CONCURRENCY,
+            Setting::example("per_endpoint", Whole(1, 10_000), "5", "pushes to one subscription at once"),
+            Setting::example("allow_private_addresses", Switch, "false", "whether subscriptions may lead to private addresses, also by plain http; for tests"),
+            Setting::example("classes", Open(&Text), r#"{ "404" = "permanent" }"#, "what \"404\", \"5xx\", \"VapidPkHashMismatch\", \"timeout\" … mean, over the class table: ok or a class"),
+        ],
+    },
+];
+
 
 #[derive(Clone, Debug)]
 pub struct WebPushConfig {
@@ -92,7 +95,7 @@ fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
         hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
         purge: push::purge(reader, section),
         on_purged: push::on_purged(reader, section),
-        per_endpoint: reader.count(section, "per_endpoint", 1..=PER_ENDPOINT_MAX),
+        per_endpoint: reader.count(section, "per_endpoint"),
         allow_private_addresses: reader
             .switch(section, "allow_private_addresses")
             .is_some_and(|set| set.value),

@@ -1,0 +1,18 @@
+//! Every setting there is, declared once: its name, the form of its value, its default or an example, and a sentence.
+//!
+//! From this follow the keys that are read, their bounds and words, the default file, its reference page and the schema
+//! for editors. Tables of sinks are declared with each sink.
+
+mod alert;
+mod engine;
+mod form;
+mod pipeline;
+mod server;
+mod table;
+
+pub use form::Form;
+pub use table::{Header, Setting, Shown, Table};
+
+/// All tables but those of sinks, in the order of the default file. Sinks stand between the last two.
+pub(super) const BEFORE_SINKS: &[&[Table]] = &[engine::TABLES, server::TABLES, pipeline::TABLES];
+pub(super) const AFTER_SINKS: &[&[Table]] = &[alert::TABLES];

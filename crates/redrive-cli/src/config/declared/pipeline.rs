@@ -1,0 +1,134 @@
+//! `[[pipeline]]` and the tables below it but those of sinks, as they are declared.
+
+use redrive_core::policy::limits;
+use redrive_core::profiles;
+
+use super::form::Form::{Any, Duration, DurationOr, Durations, Inline, Number, Open, Pick, Share, Switch, Text, Texts, Whole, Words, WordsOf};
+use super::table::{Header, Setting, Table};
+
+/// More is a mistake, not a number.
+const NUMBER_MAX: u64 = 1_000_000;
+
+#[rustfmt::skip] // one line for each setting
+pub(super) const TABLES: &[Table] = &[
+    Table {
+        path: "pipeline",
+        header: Header::ActiveList,
+        about: "",
+        settings: &[
+            Setting::default("name", Text, r#""orders""#, "prefixes everything the pipeline owns"),
+            Setting::example("source", Text, r#""orders""#, "kafka only: the topic; it and the name stand for each other, unless both are given"),
+            Setting::example("id", Pick, r#""json:/order_id""#, "where the stable id comes from: json:POINTER | header:NAME; else given or generated"),
+            Setting::example("tenant", Pick, r#""header:x-tenant""#, "the same for the tenant"),
+            Setting::default("profile", WordsOf(profile_names), r#""tiered""#, "tiered tiered-short tiered-long apns-worker push push-critical push-campaign emails webhooks webhooks-day payments worker; see below"),
+            Setting::default("tiers", Durations, r#"["5s", "30s", "5m"]"#, "one delay per retry, or `backoff`; never both"),
+            Setting::example("backoff", Inline, r#"{ base = "2s", multiplier = 2.0, cap = "120s" }"#, "or { fixed = \"60s\" }"),
+            Setting::default("retries", Whole(0, limits::ATTEMPTS_MAX as u64 - 1), "3", "or `attempts`; as many as there are tiers, unless set"),
+            Setting::example("attempts", Whole(1, limits::ATTEMPTS_MAX as u64), "4", "retries + 1"),
+            Setting::example("attempts_for", Open(&Whole(1, limits::ATTEMPTS_MAX as u64)), "{ rate_limited = 10 }", "attempts of a class of its own"),
+            Setting::example("replay_attempts", Whole(1, limits::ATTEMPTS_MAX as u64), "3", "attempts of a replayed letter; those of the policy, unless set"),
+            Setting::default("jitter", Text, r#""equal""#, "none | full | equal | decorrelated | plus(50%) | plus(1s) | around(10%)"),
+            Setting::default("retry_after_jitter", Text, r#""10%""#, "Retry-After is a floor; this is added at most"),
+            Setting::default("retry_after_max", Duration, r#""24h""#, "a longer Retry-After is cut to this; jitter goes on top"),
+            Setting::default("retry_after_shared_max", Duration, r#""5m""#, "how long other messages of the same endpoint wait for it, at most"),
+            Setting::example("ttl", Duration, r#""1h""#, "how long a message lives; for ever, unless set"),
+            Setting::example("cap_ttl_share", Number, "0.5", "no delay is longer than this share of the ttl"),
+            Setting::default("hold_max", Duration, r#""24h""#, "how long a message may wait without using up attempts"),
+            Setting::default("ordering", Words(&["none", "key"]), r#""none""#, "none | key: messages of one key wait for each other"),
+            Setting::default("after_dead", Words(&["continue", "block_key"]), r#""continue""#, "continue | block_key: what becomes of the key's followers"),
+            Setting::default("classify", Any(&[Words(&["on", "off"]), Switch]), r#""on""#, "on | off: whether permanent failures are dead-lettered at once"),
+            Setting::default("mode", Words(&["non-blocking", "blocking"]), r#""non-blocking""#, "non-blocking | blocking: where a message waits between attempts"),
+            Setting::default("concurrency", Whole(1, limits::CONCURRENCY_MAX as u64), "64", "attempts that may run at once"),
+            Setting::default("timeout", Duration, r#""30s""#, "how long one attempt may take"),
+            Setting::default("max_pending", Whole(0, i64::MAX as u64), "0", "waiting messages above which ingest answers 503; 0: no limit"),
+            Setting::default("dedup", DurationOr("off"), r#""24h""#, "how long an id is remembered at ingest; or \"off\""),
+            Setting::default("outage_gate", Switch, "true", "nothing is given up for exhaustion while the sink is unhealthy"),
+            Setting::default("log_delivered", Share, r#""0%""#, "share of the deliveries that are logged; all of them are with -v"),
+        ],
+    },
+    Table {
+        path: "pipeline.budget",
+        header: Header::Example,
+        about: "how many retries the pipeline may make in all; no limit, unless set",
+        settings: &[
+            Setting::example("retries_per_minute", Whole(1, u32::MAX as u64), "100", "or share_of_successes"),
+            Setting::example("share_of_successes", Share, r#""10%""#, "retries allowed per success"),
+            Setting::example("on_exhausted", Words(&["defer", "dead_letter"]), r#""defer""#, "defer | dead_letter, while the sink is well"),
+        ],
+    },
+    Table {
+        path: "pipeline.backoff",
+        header: Header::Example,
+        about: "the keys of `backoff`",
+        settings: &[
+            Setting::example("base", Duration, r#""2s""#, "the first delay"),
+            Setting::example("multiplier", Number, "2.0", "each further delay is so many times the one before"),
+            Setting::example("cap", Duration, r#""120s""#, "the longest delay"),
+            Setting::example("fixed", Duration, r#""60s""#, "the same delay every time, instead of the three above"),
+        ],
+    },
+    Table {
+        path: "pipeline.breaker",
+        header: Header::Example,
+        about: "on with these values, unless set",
+        settings: &[
+            Setting::example("enabled", Switch, "true", "leave a sink alone that fails too often"),
+            Setting::example("cooldown", Duration, r#""30s""#, "for how long at first"),
+            Setting::example("cooldown_max", Duration, r#""5m""#, "and at most, doubling"),
+            Setting::example("probes", Whole(1, NUMBER_MAX), "5", "messages that are sent to see whether it is back"),
+        ],
+    },
+    Table {
+        path: "pipeline.breaker.fast",
+        header: Header::Example,
+        about: "",
+        settings: &[
+            Setting::example("window", Duration, r#""10s""#, "messages of so long are looked at"),
+            Setting::example("failures", Share, r#""50%""#, "this share of them must fail"),
+            Setting::example("min", Whole(0, NUMBER_MAX), "20", "of at least so many messages"),
+        ],
+    },
+    Table {
+        path: "pipeline.breaker.slow",
+        header: Header::Example,
+        about: "",
+        settings: &[
+            Setting::example("window", Duration, r#""5m""#, "first attempts of so long are looked at, once so long has passed"),
+            Setting::example("failures", Share, r#""20%""#, "more than this share of them must fail"),
+            Setting::example("counts", Texts, r#"["5xx", "timeout", "refused", "other"]"#, "which failures count; also a status such as \"503\""),
+            Setting::example("action", Words(&["open", "alert"]), r#""open""#, "open | alert"),
+        ],
+    },
+    Table {
+        path: "pipeline.crash",
+        header: Header::Example,
+        about: "",
+        settings: &[
+            Setting::example("threshold", Whole(1, limits::CRASH_THRESHOLD_MAX as u64), "3", "so many crashes within the window make a poison pill"),
+            Setting::example("window", Duration, r#""5m""#, "longer than the longest delay, or crashes are never seen together"),
+        ],
+    },
+    Table {
+        path: "pipeline.guard",
+        header: Header::Example,
+        about: "on with these values, unless set; share = \"100%\" turns it off",
+        settings: &[
+            Setting::example("share", Share, r#""50%""#, "pause when more than this share of what ended is a dead letter, and at least 100"),
+            Setting::example("over", Duration, r#""1m""#, "within so long"),
+            Setting::example("times_baseline", Whole(0, NUMBER_MAX), "10", "and it is so many times what is usual"),
+        ],
+    },
+    Table {
+        path: "pipeline.group",
+        header: Header::ExampleList,
+        about: "dead letters whose error matches are one group, whatever else the error says",
+        settings: &[
+            Setting::example("match", Text, r#""timeout*payments""#, "text in the error, in any case; * stands for any text between two parts"),
+            Setting::example("as", Text, r#""payments are slow""#, "what the group is called"),
+        ],
+    },
+];
+
+fn profile_names() -> Vec<&'static str> {
+    profiles::ALL.iter().map(|profile| profile.name).collect()
+}

@@ -1,0 +1,35 @@
+//! `[server]` and its tokens, as they are declared.
+
+use redrive_server::Scope;
+
+use super::form::Form::{File, Text, WordListOf, Words};
+use super::table::{Header, Setting, Table};
+
+#[rustfmt::skip] // one line for each setting
+pub(super) const TABLES: &[Table] = &[
+    Table {
+        path: "server",
+        header: Header::Active,
+        about: "",
+        settings: &[
+            Setting::default("listen", Text, r#""127.0.0.1:7333""#, "beyond loopback only with tokens, and with TLS in front"),
+            Setting::example("reads", Words(&["token", "open"]), r#""token""#, "token | open: whether reads need a token; unless set, as soon as one is configured"),
+            Setting::example("tls_cert_file", File, r#""/etc/redrive/cert.pem""#, "PEM"),
+            Setting::example("tls_key_file", File, r#""/etc/redrive/key.pem""#, "PEM"),
+        ],
+    },
+    Table {
+        path: "server.token",
+        header: Header::ExampleList,
+        about: "",
+        settings: &[
+            Setting::example("name", Text, r#""ops""#, "the actor in the audit"),
+            Setting::example("scopes", WordListOf(scopes), r#"["read", "metrics", "ingest", "replay", "edit", "discard", "admin"]"#, "what it allows"),
+            Setting::example("secret_file", File, r#""/etc/redrive/ops-token""#, "at least 16 bytes, not for everybody to read; the secret never stands in this file"),
+        ],
+    },
+];
+
+fn scopes() -> Vec<&'static str> {
+    Scope::ALL.map(Scope::name).to_vec()
+}

@@ -1,0 +1,89 @@
+//! A table of the configuration and its settings, as they are declared.
+
+use super::form::Form;
+
+/// One table, and the keys it takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// As in the file: `pipeline.sink.webhook`.
+    pub path: &'static str,
+    pub header: Header,
+    /// What the default file says behind its header.
+    pub about: &'static str,
+    pub settings: &'static [Setting],
+}
+
+/// How the header of a table is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// `[path]`, in force in the default file.
+    Active,
+    /// `[[path]]`, in force in the default file.
+    ActiveList,
+    /// `[path]`, as a comment.
+    Example,
+    /// `[[path]]`, as a comment.
+    ExampleList,
+    /// `[path]`, as a comment; the keys are the user's own, and the settings are examples.
+    ExampleOpen,
+}
+
+/// One key of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    pub key: &'static str,
+    pub form: Form,
+    pub shown: Shown,
+    /// What it is, in a sentence.
+    pub about: &'static str,
+}
+
+/// What the default file shows as the value, in TOML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// What holds, unless set.
+    Default(&'static str),
+    /// As a comment.
+    Example(&'static str),
+}
+
+impl Header {
+    pub fn is_active(self) -> bool {
+        matches!(self, Self::Active | Self::ActiveList)
+    }
+
+    pub fn is_list(self) -> bool {
+        matches!(self, Self::ActiveList | Self::ExampleList)
+    }
+
+    pub fn is_open(self) -> bool {
+        self == Self::ExampleOpen
+    }
+}
+
+impl Shown {
+    pub fn toml(self) -> &'static str {
+        match self {
+            Self::Default(toml) | Self::Example(toml) => toml,
+        }
+    }
+}
+
+impl Table {
+    /// The header as it is written.
+    pub fn title(&self) -> String {
+        if self.header.is_list() { format!("[[{}]]", self.path) } else { format!("[{}]", self.path) }
+    }
+}
+
+impl Setting {
+    /// A setting with a default.
+    pub const fn default(key: &'static str, form: Form, value: &'static str, about: &'static str) -> Self {
+        Self { key, form, shown: Shown::Default(value), about }
+    }
+
+    /// A setting without one; the default file shows an example.
+    pub const fn example(key: &'static str, form: Form, value: &'static str, about: &'static str) -> Self {
+        Self { key, form, shown: Shown::Example(value), about }
+    }
+}

@@ -1,0 +1,52 @@
+//! `[pipeline.sink.webhook]` and `auth` below it, as they are declared.
+
+use super::super::declared::Form::{Address, Command, File, Open, Pick, Rate, Switch, Text, Texts, Whole, Words};
+use super::super::declared::{Header, Setting, Table};
+use super::common::{CA_FILE, CONCURRENCY, TIMEOUT};
+
+#[rustfmt::skip] // one line for each setting
+pub(super) const TABLES: &[Table] = &[
+    Table {
+        path: "pipeline.sink.webhook",
+        header: Header::Active,
+        about: "",
+        settings: &[
+            Setting::default("url", Address, r#""http://127.0.0.1:8000/orders""#, "gets a POST with the payload; or `endpoint`"),
+            Setting::example("endpoint", Pick, r#""json:/url""#, "each message brings its own address: json:POINTER | header:NAME"),
+            Setting::example("headers", Open(&Text), r#"{ authorization_file = "/etc/redrive/orders-auth" }"#, "sent with every request; NAME_file reads the value from a file"),
+            CA_FILE,
+            Setting::example("client_cert_file", File, r#""/etc/redrive/client.pem""#, "what receivers get that ask for a certificate, PEM; with `client_key_file`"),
+            Setting::example("client_key_file", File, r#""/etc/redrive/client.key""#, "its private key, PEM"),
+            Setting::example("signing_secret_file", File, r#""/etc/redrive/orders-whsec""#, "signs each request: a whsec_ or whsk_ secret per line, older ones `until` a time"),
+            Setting::example("endpoint_secrets_file", File, r#""/etc/redrive/secrets""#, "the secrets of single endpoints: a line with URL and secret for each"),
+            Setting::example("endpoint_secret_command", Command, r#"["/usr/local/bin/endpoint-secret"]"#, "prints the secrets of the endpoint that is its last argument, one per line"),
+            Setting::example("endpoint_secret", Pick, r#""header:x-webhook-secret""#, "the header of a message that holds the secret of its endpoint; not sent along"),
+            Setting::default("format", Words(&["plain", "cloudevents"]), r#""plain""#, "plain | cloudevents: adds the headers of CloudEvents in binary mode"),
+            TIMEOUT,
+            CONCURRENCY,
+            Setting::default("limit_by", Words(&["endpoint", "tenant", "key"]), r#""endpoint""#, "endpoint | tenant | key: what `per_endpoint`, `per_endpoint_rate` and breakers count together"),
+            Setting::example("per_endpoint", Whole(1, 10_000), "5", "attempts against one endpoint at once, with `endpoint` or `limit_by`"),
+            Setting::example("per_endpoint_rate", Rate, r#""20/s""#, "attempts against one endpoint, also like 600/m, with `endpoint` or `limit_by`; the rest waits and burns nothing"),
+            Setting::default("allow_private_addresses", Switch, "false", "with `endpoint`: whether it may be a private or loopback address"),
+            Setting::example("hash_key_file", File, r#""/etc/redrive/hash.key""#, "the key of endpoint hashes in logs and `status`; without it one is made in the engine's directory"),
+            Setting::example("proxy", Address, r#""http://proxy.example.com:3128""#, "requests go through this proxy: by CONNECT for https, in absolute form for http"),
+            Setting::example("proxy_auth_file", File, r#""/etc/redrive/proxy-auth""#, "holds `user:password` for the proxy"),
+            Setting::example("classes", Open(&Text), r#"{ "404" = "gone" }"#, "what \"404\", \"5xx\", \"timeout\" … mean, over the class table: ok or a class"),
+        ],
+    },
+    Table {
+        path: "pipeline.sink.webhook.auth",
+        header: Header::Example,
+        about: "who we are to the receiver; every secret comes from a file",
+        settings: &[
+            Setting::example("kind", Words(&["basic", "bearer", "oauth2"]), r#""bearer""#, "basic | bearer | oauth2"),
+            Setting::example("user", Text, r#""redrive""#, "basic: the name"),
+            Setting::example("password_file", File, r#""/etc/redrive/password""#, "basic: the file that holds the password"),
+            Setting::example("token_file", File, r#""/etc/redrive/token""#, "bearer: the file that holds the token"),
+            Setting::example("token_url", Address, r#""https://login.example.com/oauth2/token""#, "oauth2: where tokens are granted for client credentials"),
+            Setting::example("client_id", Text, r#""redrive""#, "oauth2: the client"),
+            Setting::example("client_secret_file", File, r#""/etc/redrive/client-secret""#, "oauth2: the file that holds its secret"),
+            Setting::example("scopes", Texts, r#"["hooks.write"]"#, "oauth2: what to ask for; nothing, unless given"),
+        ],
+    },
+];
