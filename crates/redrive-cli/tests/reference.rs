@@ -64,8 +64,11 @@ fn an_editor_is_told_of_what_the_program_refuses() {
     ] {
         let said = faults_of(&schema, &schema::file_as_json(text));
         assert!(said.contains(fault), "{text}\n{said}");
-        let loaded =
-            load::build(Some(Source::new("x.toml", text)), &ProcessorFlags::default(), &Environment::default());
+        let loaded = load::build(
+            Some(Source::new("x.toml", text)),
+            &ProcessorFlags::default(),
+            &Environment::default(),
+        );
         assert!(loaded.faults.errors() > 0, "the program takes it\n{text}");
     }
 }

@@ -191,17 +191,13 @@ async fn apns(name: &str) -> Result<(Client1, Client1), Error> {
     options.ca_file = Some(server.authority.ca_file());
     options.connections = CONNECTIONS as u32;
     let sink = ApnsSink::build(options).map_err(|fault| fault.to_string())?;
-    let ours = through(
-        Arc::new(sink),
-        move |number| format!(r#"{{"token":"{}","payload":{BODY}}}"#, token(number, is_stale)),
-    );
+    let ours = through(Arc::new(sink), move |number| {
+        format!(r#"{{"token":"{}","payload":{BODY}}}"#, token(number, is_stale))
+    });
     Ok((bare, ours))
 }
 
-fn through(
-    sink: Arc<dyn Sink>,
-    payload: impl Fn(u64) -> String + Send + Sync + 'static,
-) -> Client1 {
+fn through(sink: Arc<dyn Sink>, payload: impl Fn(u64) -> String + Send + Sync + 'static) -> Client1 {
     let pipeline: Arc<str> = "push".into();
     Arc::new(move |number| {
         let (sink, pipeline) = (Arc::clone(&sink), Arc::clone(&pipeline));

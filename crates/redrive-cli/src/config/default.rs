@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use super::declared::{Setting, Shown, Table};
+use super::declared::{Setting, SettingTable, Shown};
 use super::sinks::registry::KEYS;
 
 const HEAD: &str = "\
@@ -37,7 +37,7 @@ fn write() -> String {
 }
 
 /// A key as it is written: those of others may have dots.
-fn key(table: &Table, setting: &Setting) -> String {
+fn key(table: &SettingTable, setting: &Setting) -> String {
     if table.header.is_open() { format!("\"{}\"", setting.key) } else { setting.key.to_owned() }
 }
 
@@ -62,7 +62,8 @@ pub fn page() -> String {
          `1h30m` or `1d`.\n",
     );
     for table in KEYS.declared() {
-        let _ = write!(page, "\n## `{}`\n\n| key | default or example | |\n| --- | --- | --- |\n", table.title());
+        let _ =
+            write!(page, "\n## `{}`\n\n| key | default or example | |\n| --- | --- | --- |\n", table.title());
         for setting in table.settings {
             let value = match setting.shown {
                 Shown::Default(value) => format!("`{value}`"),

@@ -9,7 +9,6 @@ use redrive_core::profiles::Profile;
 use super::fault::Fault;
 use super::reader::{Reader, Section, Set};
 
-
 pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Profile) -> BreakerSettings {
     let mut breaker = BreakerSettings::of_profile(profile);
     let Some(table) = reader.table(pipeline, "breaker") else { return breaker };

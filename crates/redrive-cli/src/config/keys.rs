@@ -2,7 +2,7 @@
 
 use redrive_core::nearest::nearest;
 
-use super::declared::{AFTER_SINKS, BEFORE_SINKS, Form, Setting, Table};
+use super::declared::{AFTER_SINKS, BEFORE_SINKS, Form, Setting, SettingTable};
 
 /// Words of other systems for the same thing.
 const FOREIGN: &[(&str, &str)] = &[
@@ -38,7 +38,7 @@ const FOREIGN: &[(&str, &str)] = &[
 /// Every table there is: those of the configuration itself, and those that the sinks declare.
 #[derive(Debug)]
 pub struct Keys {
-    declared: Vec<Table>,
+    declared: Vec<SettingTable>,
     tables: Vec<TableKeys>,
 }
 
@@ -51,9 +51,9 @@ pub struct TableKeys {
 
 impl Keys {
     /// With the tables that the sinks declare.
-    pub(super) fn with_sinks(sinks: impl Iterator<Item = Table>) -> Self {
-        let own = |tables: &[&[Table]]| tables.concat();
-        let declared: Vec<Table> =
+    pub(super) fn with_sinks(sinks: impl Iterator<Item = SettingTable>) -> Self {
+        let own = |tables: &[&[SettingTable]]| tables.concat();
+        let declared: Vec<SettingTable> =
             own(BEFORE_SINKS).into_iter().chain(sinks).chain(own(AFTER_SINKS)).collect();
         let mut keys = Self { declared: Vec::new(), tables: vec![TableKeys { path: "", keys: Vec::new() }] };
         for table in declared.iter().filter(|table| !table.header.is_open()) {
@@ -93,7 +93,7 @@ impl Keys {
     }
 
     /// The tables as they are declared, in the order of the default file.
-    pub fn declared(&self) -> &[Table] {
+    pub fn declared(&self) -> &[SettingTable] {
         &self.declared
     }
 

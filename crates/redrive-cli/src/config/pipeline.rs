@@ -135,8 +135,7 @@ impl PipelineConfig {
             .flatten();
         let id = reader.pick(section, "id");
         let tenant = reader.pick(section, "tenant");
-        let max_pending =
-            reader.whole(section, "max_pending").map_or(0, |set| set.value);
+        let max_pending = reader.whole(section, "max_pending").map_or(0, |set| set.value);
         let dedup = dedup(reader, section);
         // A profile that nobody knows is a fault of the policy.
         let profile = profiles::find(settings.profile.as_deref().unwrap_or(profiles::DEFAULT));

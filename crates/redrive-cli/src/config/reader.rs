@@ -89,7 +89,13 @@ impl<'t> Section<'t> {
 
     fn below(&self, key: &str, table: &'t Table) -> Self {
         let path = self.path_of(key);
-        Self { table, path, prefix: format!("{}{key}.", self.prefix), part: self.part.clone(), keys: self.keys }
+        Self {
+            table,
+            path,
+            prefix: format!("{}{key}.", self.prefix),
+            part: self.part.clone(),
+            keys: self.keys,
+        }
     }
 }
 
@@ -277,7 +283,8 @@ impl Reader {
         let name = section.name(key);
         let problem = format!("`{name}` must be a list of texts");
         let note = format!("this is {}", item.kind());
-        let fix = example::with_unit(self.keys, &section.path, key, &item.data).or_else(|| section.example(key));
+        let fix =
+            example::with_unit(self.keys, &section.path, key, &item.data).or_else(|| section.example(key));
         let fix = fix.unwrap_or_else(|| "put it in quotes".to_owned());
         let fault = Fault::value(&name, problem, fix, item.at.clone()).note(note);
         self.fault(section, fault);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use toml::de::DeTable;
 
-use super::declared::{Form, Setting, Shown, Table};
+use super::declared::{Form, Setting, SettingTable, Shown};
 use super::keys::Keys;
 use super::tree::{self, Data};
 
@@ -44,7 +44,7 @@ fn table_property(keys: &Keys, path: &str, inline: Option<&Setting>) -> Value {
         Some(header) if header.is_list() => json!({"type": "array", "items": table(keys, path)}),
         _ => table(keys, path),
     };
-    let about = declared.map(|table: &Table| table.about).filter(|about| !about.is_empty());
+    let about = declared.map(|table: &SettingTable| table.about).filter(|about| !about.is_empty());
     if let Some(about) = about.or(inline.map(|setting| setting.about)) {
         schema["description"] = about.into();
     }

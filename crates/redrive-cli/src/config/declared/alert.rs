@@ -3,14 +3,14 @@
 use redrive_server::alerts::AlertKind;
 
 use super::form::Form::{Address, Command, Duration, Open, Text, Texts, Whole, WordListOf};
-use super::table::{Header, Setting, Table};
+use super::table::{Header, Setting, SettingTable};
 
 /// More is a mistake, not a number.
 const NUMBER_MAX: u64 = 1_000_000_000_000;
 
 #[rustfmt::skip] // one line for each setting
-pub(super) const TABLES: &[Table] = &[
-    Table {
+pub(super) const TABLES: &[SettingTable] = &[
+    SettingTable {
         path: "alert",
         header: Header::ExampleList,
         about: "tells somebody, for whoever has no Prometheus; as often as there are receivers",

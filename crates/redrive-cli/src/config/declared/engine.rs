@@ -1,11 +1,11 @@
 //! `[engine]` and what it passes on to librdkafka, as they are declared.
 
 use super::form::Form::{DurationOr, File, Text, Texts, Words};
-use super::table::{Header, Setting, Table};
+use super::table::{Header, Setting, SettingTable};
 
 #[rustfmt::skip] // one line for each setting
-pub(super) const TABLES: &[Table] = &[
-    Table {
+pub(super) const TABLES: &[SettingTable] = &[
+    SettingTable {
         path: "engine",
         header: Header::Active,
         about: "",
@@ -22,7 +22,7 @@ pub(super) const TABLES: &[Table] = &[
             Setting::example("only", Words(&["source", "tiers"]), r#""source""#, "source | tiers: a part of the work; everything, unless set"),
         ],
     },
-    Table {
+    SettingTable {
         path: "engine.kafka",
         header: Header::ExampleOpen,
         about: "passed on to librdkafka as it stands",

@@ -11,8 +11,8 @@ mod server;
 mod table;
 
 pub use form::Form;
-pub use table::{Header, Setting, Shown, Table};
+pub use table::{Header, Setting, SettingTable, Shown};
 
 /// All tables but those of sinks, in the order of the default file. Sinks stand between the last two.
-pub(super) const BEFORE_SINKS: &[&[Table]] = &[engine::TABLES, server::TABLES, pipeline::TABLES];
-pub(super) const AFTER_SINKS: &[&[Table]] = &[alert::TABLES];
+pub(super) const BEFORE_SINKS: &[&[SettingTable]] = &[engine::TABLES, server::TABLES, pipeline::TABLES];
+pub(super) const AFTER_SINKS: &[&[SettingTable]] = &[alert::TABLES];

@@ -3,15 +3,18 @@
 use redrive_core::policy::limits;
 use redrive_core::profiles;
 
-use super::form::Form::{Any, Duration, DurationOr, Durations, Inline, Number, Open, Pick, Share, Switch, Text, Texts, Whole, Words, WordsOf};
-use super::table::{Header, Setting, Table};
+use super::form::Form::{
+    Any, Duration, DurationOr, Durations, Inline, Number, Open, Pick, Share, Switch, Text, Texts, Whole,
+    Words, WordsOf,
+};
+use super::table::{Header, Setting, SettingTable};
 
 /// More is a mistake, not a number.
 const NUMBER_MAX: u64 = 1_000_000;
 
 #[rustfmt::skip] // one line for each setting
-pub(super) const TABLES: &[Table] = &[
-    Table {
+pub(super) const TABLES: &[SettingTable] = &[
+    SettingTable {
         path: "pipeline",
         header: Header::ActiveList,
         about: "",
@@ -46,7 +49,7 @@ pub(super) const TABLES: &[Table] = &[
             Setting::default("log_delivered", Share, r#""0%""#, "share of the deliveries that are logged; all of them are with -v"),
         ],
     },
-    Table {
+    SettingTable {
         path: "pipeline.budget",
         header: Header::Example,
         about: "how many retries the pipeline may make in all; no limit, unless set",
@@ -56,7 +59,7 @@ pub(super) const TABLES: &[Table] = &[
             Setting::example("on_exhausted", Words(&["defer", "dead_letter"]), r#""defer""#, "defer | dead_letter, while the sink is well"),
         ],
     },
-    Table {
+    SettingTable {
         path: "pipeline.backoff",
         header: Header::Example,
         about: "the keys of `backoff`",
@@ -67,7 +70,7 @@ pub(super) const TABLES: &[Table] = &[
             Setting::example("fixed", Duration, r#""60s""#, "the same delay every time, instead of the three above"),
         ],
     },
-    Table {
+    SettingTable {
         path: "pipeline.breaker",
         header: Header::Example,
         about: "on with these values, unless set",
@@ -78,7 +81,7 @@ pub(super) const TABLES: &[Table] = &[
             Setting::example("probes", Whole(1, NUMBER_MAX), "5", "messages that are sent to see whether it is back"),
         ],
     },
-    Table {
+    SettingTable {
         path: "pipeline.breaker.fast",
         header: Header::Example,
         about: "",
@@ -88,7 +91,7 @@ pub(super) const TABLES: &[Table] = &[
             Setting::example("min", Whole(0, NUMBER_MAX), "20", "of at least so many messages"),
         ],
     },
-    Table {
+    SettingTable {
         path: "pipeline.breaker.slow",
         header: Header::Example,
         about: "",
@@ -99,7 +102,7 @@ pub(super) const TABLES: &[Table] = &[
             Setting::example("action", Words(&["open", "alert"]), r#""open""#, "open | alert"),
         ],
     },
-    Table {
+    SettingTable {
         path: "pipeline.crash",
         header: Header::Example,
         about: "",
@@ -108,7 +111,7 @@ pub(super) const TABLES: &[Table] = &[
             Setting::example("window", Duration, r#""5m""#, "longer than the longest delay, or crashes are never seen together"),
         ],
     },
-    Table {
+    SettingTable {
         path: "pipeline.guard",
         header: Header::Example,
         about: "on with these values, unless set; share = \"100%\" turns it off",
@@ -118,7 +121,7 @@ pub(super) const TABLES: &[Table] = &[
             Setting::example("times_baseline", Whole(0, NUMBER_MAX), "10", "and it is so many times what is usual"),
         ],
     },
-    Table {
+    SettingTable {
         path: "pipeline.group",
         header: Header::ExampleList,
         about: "dead letters whose error matches are one group, whatever else the error says",

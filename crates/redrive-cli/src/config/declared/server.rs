@@ -3,11 +3,11 @@
 use redrive_server::Scope;
 
 use super::form::Form::{File, Text, WordListOf, Words};
-use super::table::{Header, Setting, Table};
+use super::table::{Header, Setting, SettingTable};
 
 #[rustfmt::skip] // one line for each setting
-pub(super) const TABLES: &[Table] = &[
-    Table {
+pub(super) const TABLES: &[SettingTable] = &[
+    SettingTable {
         path: "server",
         header: Header::Active,
         about: "",
@@ -18,7 +18,7 @@ pub(super) const TABLES: &[Table] = &[
             Setting::example("tls_key_file", File, r#""/etc/redrive/key.pem""#, "PEM"),
         ],
     },
-    Table {
+    SettingTable {
         path: "server.token",
         header: Header::ExampleList,
         about: "",

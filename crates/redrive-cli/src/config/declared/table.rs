@@ -4,7 +4,7 @@ use super::form::Form;
 
 /// One table, and the keys it takes.
 #[derive(Clone, Copy, Debug)]
-pub struct Table {
+pub struct SettingTable {
     /// As in the file: `pipeline.sink.webhook`.
     pub path: &'static str,
     pub header: Header,
@@ -69,7 +69,7 @@ impl Shown {
     }
 }
 
-impl Table {
+impl SettingTable {
     /// The header as it is written.
     pub fn title(&self) -> String {
         if self.header.is_list() { format!("[[{}]]", self.path) } else { format!("[{}]", self.path) }

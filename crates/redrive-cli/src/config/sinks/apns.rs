@@ -11,9 +11,9 @@ use redrive_sinks::apns::options::{CONNECTIONS, CONNECTIONS_MAX, PRODUCTION, SAN
 use redrive_sinks::push::PushClasses;
 use redrive_sinks::{ApnsAuth, ApnsOptions, ApnsSink, SinkFault};
 
-use super::super::declared::Form::{Address, File, Open, Text, Whole, Words};
-use super::super::declared::{Header, Setting, Table};
 use super::super::alert::target::AlertTarget;
+use super::super::declared::Form::{Address, File, Open, Text, Whole, Words};
+use super::super::declared::{Header, Setting, SettingTable};
 use super::super::fault::Fault;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
@@ -24,8 +24,8 @@ use super::push;
 pub(super) const KIND: SinkKind = SinkKind { name: "apns", tables: TABLES, read };
 
 #[rustfmt::skip] // one line for each setting
-const TABLES: &[Table] = &[
-    Table {
+const TABLES: &[SettingTable] = &[
+    SettingTable {
         path: "pipeline.sink.apns",
         header: Header::Example,
         about: "instead of [pipeline.sink.webhook]: pushes to Apple devices; docs/guide/push.md has the form of a message",

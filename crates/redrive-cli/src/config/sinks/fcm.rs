@@ -12,9 +12,9 @@ use redrive_sinks::fcm::options::{CONNECTIONS, CONNECTIONS_MAX, GOOGLE};
 use redrive_sinks::push::PushClasses;
 use redrive_sinks::{FcmOptions, FcmSink, SinkFault};
 
-use super::super::declared::Form::{Address, File, Open, Rate, Text, Whole};
-use super::super::declared::{Header, Setting, Table};
 use super::super::alert::target::AlertTarget;
+use super::super::declared::Form::{Address, File, Open, Rate, Text, Whole};
+use super::super::declared::{Header, Setting, SettingTable};
 use super::super::fault::Fault;
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
@@ -25,8 +25,8 @@ use super::push;
 pub(super) const KIND: SinkKind = SinkKind { name: "fcm", tables: TABLES, read };
 
 #[rustfmt::skip] // one line for each setting
-const TABLES: &[Table] = &[
-    Table {
+const TABLES: &[SettingTable] = &[
+    SettingTable {
         path: "pipeline.sink.fcm",
         header: Header::Example,
         about: "instead of [pipeline.sink.webhook]: pushes through Firebase; docs/guide/push.md has the form of a message",

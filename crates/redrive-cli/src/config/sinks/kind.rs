@@ -19,7 +19,7 @@ pub struct SinkKind {
     /// The word in `[pipeline.sink.NAME]`.
     pub name: &'static str,
     /// Its table and those below it, with every setting.
-    pub tables: &'static [Table],
+    pub tables: &'static [SettingTable],
     pub(in super::super) read: fn(&mut Reader, &Section<'_>) -> SinkRead,
 }
 

@@ -21,9 +21,8 @@ pub(in super::super) const NAMES: [&str; SINKS.len()] = {
 };
 
 /// Every key there is, those of the sinks included.
-pub static KEYS: LazyLock<Keys> = LazyLock::new(|| {
-    Keys::with_sinks(SINKS.iter().flat_map(|sink| sink.tables.iter().copied()))
-});
+pub static KEYS: LazyLock<Keys> =
+    LazyLock::new(|| Keys::with_sinks(SINKS.iter().flat_map(|sink| sink.tables.iter().copied())));
 
 #[cfg(test)]
 mod tests {

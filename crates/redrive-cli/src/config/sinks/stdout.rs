@@ -6,7 +6,7 @@ use std::time::Duration;
 use redrive::Sink;
 use redrive_sinks::{SinkFault, StdoutSink};
 
-use super::super::declared::{Header, Table};
+use super::super::declared::{Header, SettingTable};
 use super::super::reader::{Reader, Section};
 use super::common::{CONCURRENCY, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
@@ -14,8 +14,8 @@ use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
 pub(super) const KIND: SinkKind = SinkKind { name: "stdout", tables: TABLES, read };
 
 #[rustfmt::skip] // one line for each setting
-const TABLES: &[Table] = &[
-    Table {
+const TABLES: &[SettingTable] = &[
+    SettingTable {
         path: "pipeline.sink.stdout",
         header: Header::Example,
         about: "instead of [pipeline.sink.webhook]: prints each message as a line of JSON",

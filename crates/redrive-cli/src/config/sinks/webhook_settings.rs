@@ -1,12 +1,14 @@
 //! `[pipeline.sink.webhook]` and `auth` below it, as they are declared.
 
-use super::super::declared::Form::{Address, Command, File, Open, Pick, Rate, Switch, Text, Texts, Whole, Words};
-use super::super::declared::{Header, Setting, Table};
+use super::super::declared::Form::{
+    Address, Command, File, Open, Pick, Rate, Switch, Text, Texts, Whole, Words,
+};
+use super::super::declared::{Header, Setting, SettingTable};
 use super::common::{CA_FILE, CONCURRENCY, TIMEOUT};
 
 #[rustfmt::skip] // one line for each setting
-pub(super) const TABLES: &[Table] = &[
-    Table {
+pub(super) const TABLES: &[SettingTable] = &[
+    SettingTable {
         path: "pipeline.sink.webhook",
         header: Header::Active,
         about: "",
@@ -34,7 +36,7 @@ pub(super) const TABLES: &[Table] = &[
             Setting::example("classes", Open(&Text), r#"{ "404" = "gone" }"#, "what \"404\", \"5xx\", \"timeout\" … mean, over the class table: ok or a class"),
         ],
     },
-    Table {
+    SettingTable {
         path: "pipeline.sink.webhook.auth",
         header: Header::Example,
         about: "who we are to the receiver; every secret comes from a file",

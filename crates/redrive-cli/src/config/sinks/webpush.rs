@@ -11,9 +11,9 @@ use redrive_sinks::webpush::classes::ROWS;
 use redrive_sinks::webpush::options::PER_ENDPOINT;
 use redrive_sinks::{SinkFault, WebPushOptions, WebPushSink};
 
-use super::super::declared::Form::{File, Open, Switch, Text, Texts, Whole};
-use super::super::declared::{Header, Setting, Table};
 use super::super::alert::target::AlertTarget;
+use super::super::declared::Form::{File, Open, Switch, Text, Texts, Whole};
+use super::super::declared::{Header, Setting, SettingTable};
 use super::super::reader::{Reader, Section};
 use super::super::words::quoted;
 use super::common::{CA_FILE, CONCURRENCY, HASH_KEY_FILE, ON_PURGED, PURGE, TIMEOUT};
@@ -23,8 +23,8 @@ use super::push;
 pub(super) const KIND: SinkKind = SinkKind { name: "webpush", tables: TABLES, read };
 
 #[rustfmt::skip] // one line for each setting
-const TABLES: &[Table] = &[
-    Table {
+const TABLES: &[SettingTable] = &[
+    SettingTable {
         path: "pipeline.sink.webpush",
         header: Header::Example,
         about: "instead of [pipeline.sink.webhook]: pushes to browsers; docs/guide/push.md has the form of a message",
@@ -44,7 +44,6 @@ const TABLES: &[Table] = &[
         ],
     },
 ];
-
 
 #[derive(Clone, Debug)]
 pub struct WebPushConfig {

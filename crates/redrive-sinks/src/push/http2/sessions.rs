@@ -115,9 +115,7 @@ impl Sessions {
         open.sessions.retain(|session| !session.is_retired());
         let may_open = !open.is_opening && open.sessions.len() < self.connections_max;
         match open.least() {
-            Some(session)
-                if !(may_open && session.streams() >= STREAMS_BUSY && open.may_add_further()) =>
-            {
+            Some(session) if !(may_open && session.streams() >= STREAMS_BUSY && open.may_add_further()) => {
                 session.begin();
                 // SETTINGS may have made room for more than one: whoever is served wakes the next.
                 if session.streams() < session.streams_max() {
