@@ -25,6 +25,8 @@ done
 # A library has no program to look for.
 pkg-config --exists openssl 2>/dev/null || [[ -e /usr/include/openssl/ssl.h ]] || missing+=(libssl-dev)
 pkg-config --exists libcurl 2>/dev/null || missing+=(libcurl4-openssl-dev)
+# Holds files against the schema of the configuration, as editors do.
+python3 -c 'import jsonschema' 2>/dev/null || missing+=(python3-jsonschema)
 
 if ((${#missing[@]} == 0)); then
     say "nothing is missing besides, perhaps, PostgreSQL"

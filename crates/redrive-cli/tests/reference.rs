@@ -2,7 +2,9 @@
 
 mod support;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use redrive_cli::config::sinks::KEYS;
 use redrive_cli::config::{Environment, ProcessorFlags, Source, default, load, schema};
@@ -33,24 +35,23 @@ fn what_the_default_file_sets_is_what_holds_without_it() {
 
 #[test]
 fn every_setting_says_what_it_is_and_shows_a_value_of_its_form() {
-    let schema = schema::schema(&KEYS);
-    assert!(faults_of(&schema, &schema::file_as_json(default::text())).is_empty());
+    let mut texts = vec![default::text().to_owned()];
     for table in KEYS.declared() {
         for setting in table.settings {
             assert!(!setting.about.is_empty(), "{setting:?}");
-            // Every line by itself, with those that are comments.
-            let (title, key, value) = (table.title(), setting.key, setting.shown.toml());
-            let text = format!("{title}\n\"{key}\" = {value}\n");
-            let faults = faults_of(&schema, &schema::file_as_json(&text));
-            assert!(faults.is_empty(), "{text}{faults}");
+            // Each by itself, those that are comments included.
+            let above = if table.path.starts_with("pipeline.") { "[[pipeline]]\n" } else { "" };
+            texts.push(format!("{above}{}\n\"{}\" = {}\n", table.title(), setting.key, setting.shown.toml()));
         }
+    }
+    for (text, faults) in texts.iter().zip(faults_of(&texts)) {
+        assert!(faults.is_empty(), "{text}{faults}");
     }
 }
 
 #[test]
-fn an_editor_is_told_of_what_the_program_refuses() {
-    let schema = schema::schema(&KEYS);
-    for (text, fault) in [
+fn an_editor_hears_what_the_program_says() {
+    let wrong = [
         ("[[pipeline]]\nretrys = 3", "retrys"),
         ("[[pipeline]]\nretries = \"3\"", "retries"),
         ("[[pipeline]]\nretries = 100000", "retries"),
@@ -58,27 +59,41 @@ fn an_editor_is_told_of_what_the_program_refuses() {
         ("[[pipeline]]\nordering = \"keys\"", "ordering"),
         ("[[pipeline]]\nprofile = \"tierd\"", "profile"),
         ("[pipeline]\nname = \"orders\"", "pipeline"),
-        ("[pipeline.sink.webhok]\nurl = \"http://a\"", "pipeline"),
+        ("[[pipeline]]\n[pipeline.sink.webhok]\nurl = \"http://a\"", "webhok"),
         ("[[pipeline]]\n[pipeline.attempts_for]\nrate_limited = 0", "rate_limited"),
         ("[[server.token]]\nscopes = [\"everything\"]", "scopes"),
-    ] {
-        let said = faults_of(&schema, &schema::file_as_json(text));
-        assert!(said.contains(fault), "{text}\n{said}");
-        let loaded = load::build(
-            Some(Source::new("x.toml", text)),
-            &ProcessorFlags::default(),
-            &Environment::default(),
-        );
+    ];
+    let texts: Vec<String> = wrong.iter().map(|(text, _)| (*text).to_owned()).collect();
+    for ((text, key), faults) in wrong.iter().zip(faults_of(&texts)) {
+        assert!(faults.contains(key), "{text}\n{faults}");
+        let source = Source::new("x.toml", *text);
+        let loaded = load::build(Some(source), &ProcessorFlags::default(), &Environment::default());
         assert!(loaded.faults.errors() > 0, "the program takes it\n{text}");
     }
 }
 
-/// What a validator of schemas says, nothing if all is well.
-fn faults_of(schema: &serde_json::Value, file: &serde_json::Value) -> String {
-    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
-    compiler.add_resource("redrive.json", schema.clone()).unwrap();
-    let index = compiler.compile("redrive.json", &mut schemas).unwrap();
-    schemas.validate(file, index).err().map_or_else(String::new, |error| format!("{error:#}"))
+/// What a validator of JSON Schema says about each file: place and problem, nothing if all is well.
+fn faults_of(texts: &[String]) -> Vec<String> {
+    const VALIDATOR: &str = "
+import json, sys, jsonschema
+given = json.load(sys.stdin)
+jsonschema.Draft7Validator.check_schema(given['schema'])
+validator = jsonschema.Draft7Validator(given['schema'])
+say = lambda error: '/'.join(map(str, error.absolute_path)) + ': ' + error.message
+print(json.dumps([' '.join(map(say, validator.iter_errors(file))) for file in given['files']]))
+";
+    let files: Vec<_> = texts.iter().map(|text| schema::file_as_json(text)).collect();
+    let given = serde_json::json!({"schema": schema::schema(&KEYS), "files": files}).to_string();
+    let mut python = Command::new("python3")
+        .args(["-c", VALIDATOR])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("scripts/tools.sh installs python3");
+    python.stdin.take().unwrap().write_all(given.as_bytes()).unwrap();
+    let output = python.wait_with_output().unwrap();
+    assert!(output.status.success(), "scripts/tools.sh installs python3-jsonschema");
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]

@@ -273,7 +273,7 @@ fn what_config_show_prints_is_the_whole_configuration() {
         "password_file",
         "token_file",
     ];
-    for key in redrive_cli::config::sinks::KEYS.tables().iter().flat_map(|table| table.keys) {
+    for key in redrive_cli::config::sinks::KEYS.tables().iter().flat_map(|table| &table.keys) {
         let forms = [format!("{key} = "), format!("{key}]"), format!(".{key}.")];
         let set = forms.iter().any(|form| UNUSUAL.contains(form));
         assert!(set || others.contains(key), "`{key}` is a new key: give it an unusual value here");

@@ -19,7 +19,7 @@ pub(super) const TABLES: &[SettingTable] = &[
             Setting::example("start", Words(&["earliest", "latest"]), r#""latest""#, "earliest | latest, where a new group begins; never guessed"),
             Setting::example("topics", Words(&["verify", "create"]), r#""verify""#, "verify | create: what becomes of topics that are missing"),
             Setting::example("state_dir", File, r#""./redrive-data""#, "local files: look-ahead, a mirror of the letters, replay jobs; Kafka holds the truth"),
-            Setting::example("only", Words(&["source", "tiers"]), r#""source""#, "source | tiers: a part of the work; everything, unless set"),
+            Setting::example("only", Words(&["everything", "source", "tiers"]), r#""source""#, "everything | source | tiers: a part of the work; everything, unless set"),
         ],
     },
     SettingTable {

@@ -10,7 +10,7 @@ use redrive::subscriptions::{Purge, Subscriptions};
 use redrive_sinks::{Secret, SinkFault};
 
 use super::super::alert::target::AlertTarget;
-use super::super::declared::Table;
+use super::super::declared::SettingTable;
 use super::super::reader::{Reader, Section};
 
 /// One kind of sink as the configuration knows it.
