@@ -36,7 +36,7 @@ struct Open {
     sessions: Vec<Arc<Session>>,
     /// Whether somebody is connecting. One at a time: the next request finds the connection it needs.
     is_opening: bool,
-    /// No further connection before this, while others have room: the last try failed.
+    /// No further connection before this: the last try failed.
     further_at: Option<Instant>,
 }
 
@@ -47,8 +47,9 @@ impl Open {
         room.min_by_key(|session| session.streams())
     }
 
-    fn may_add_further(&self) -> bool {
-        self.further_at.is_none_or(|at| at <= Instant::now())
+    /// The only connection is always worth a try, a further one not soon after the last try failed.
+    fn may_add(&self) -> bool {
+        self.sessions.is_empty() || self.further_at.is_none_or(|at| at <= Instant::now())
     }
 }
 
@@ -113,9 +114,9 @@ impl Sessions {
     fn choose(&self) -> Choice {
         let mut open = self.lock();
         open.sessions.retain(|session| !session.is_retired());
-        let may_open = !open.is_opening && open.sessions.len() < self.connections_max;
+        let may_open = !open.is_opening && open.sessions.len() < self.connections_max && open.may_add();
         match open.least() {
-            Some(session) if !(may_open && session.streams() >= STREAMS_BUSY && open.may_add_further()) => {
+            Some(session) if session.streams() < STREAMS_BUSY || !may_open => {
                 session.begin();
                 // SETTINGS may have made room for more than one: whoever is served wakes the next.
                 if session.streams() < session.streams_max() {
@@ -131,15 +132,12 @@ impl Sessions {
         }
     }
 
-    /// After a connection could not be opened: whether others have room. If so, they have to do for a while.
+    /// After a connection could not be opened: whether there are others. If so, they have to do for a while.
     fn others_suffice(&self) -> bool {
         let mut open = self.lock();
         open.sessions.retain(|session| !session.is_retired());
-        let suffice = open.least().is_some();
-        if suffice {
-            open.further_at = Some(Instant::now() + FURTHER_AFTER);
-        }
-        suffice
+        open.further_at = Some(Instant::now() + FURTHER_AFTER);
+        !open.sessions.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
