@@ -24,6 +24,7 @@ pub mod name;
 pub mod naming;
 mod private;
 mod redrive;
+mod sync;
 
 pub mod engine;
 pub mod stores;

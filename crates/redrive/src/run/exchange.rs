@@ -1,15 +1,11 @@
 //! Between the dispatch thread and the runners: starts go one way, ends the other. No lock and no syscall per message.
 
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-
-use crossbeam_queue::{ArrayQueue, SegQueue};
-use tokio::sync::Notify;
 
 use super::turns::let_others_run;
 use super::wake::Wake;
 use crate::dispatch::{CallId, Ended, Start};
+use crate::sync::{Arc, ArrayQueue, AtomicBool, AtomicUsize, Notify, Ordering, SegQueue, fence};
 
 #[derive(Debug)]
 pub(crate) struct Exchange {

@@ -1,10 +1,10 @@
 //! Whose turn it is among the pipelines of one process. They die together, so what may have killed the process runs one at
 //! a time in all of them, and silence is silence everywhere.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-
 use redrive_core::suspects::Run;
+
+use crate::sync::Ordering::SeqCst;
+use crate::sync::{Arc, AtomicBool, AtomicUsize};
 
 const NOBODY: usize = usize::MAX;
 

@@ -1,9 +1,8 @@
 //! Sleep and wake of the dispatch thread, without a syscall while it is busy anyway.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::thread::{self, Thread};
 use std::time::Duration;
+
+use crate::sync::{AtomicU8, OnceLock, Ordering, Thread, current, park_timeout};
 
 const AWAKE: u8 = 0;
 const CALLED: u8 = 1;
@@ -28,10 +27,10 @@ impl Wake {
 
     /// Sleeps until called, at most for `longest`. Always from the same thread. Whether it was called.
     pub(crate) fn sleep(&self, longest: Duration) -> bool {
-        self.sleeper.get_or_init(thread::current);
+        self.sleeper.get_or_init(current);
         let asleep = self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst);
         if asleep.is_ok() {
-            thread::park_timeout(longest);
+            park_timeout(longest);
         }
         self.state.swap(AWAKE, Ordering::SeqCst) == CALLED
     }
@@ -40,6 +39,7 @@ impl Wake {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::thread;
     use std::time::Instant;
 
     use super::*;

@@ -1,7 +1,8 @@
 //! A queue between two threads that is emptied in one go.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
 pub struct Mailbox<T> {

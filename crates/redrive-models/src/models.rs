@@ -1,0 +1,185 @@
+//! What threads do with the hand-overs, and what must hold in every order of their steps. Each is run by the checker; a
+//! thread that waits for ever is a deadlock, which it reports with the schedule that leads there.
+
+use std::time::Duration;
+
+use redrive_core::suspects::Run;
+use shuttle::thread;
+
+use crate::dispatch::{CallId, Ended, Start};
+use crate::run::exchange::Exchange;
+use crate::run::solitude::Solitude;
+use crate::run::wake::Wake;
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
+use crate::write::mailbox::{Mailbox, Refused};
+
+/// Nobody sleeps that long here: see `sync::park_timeout`.
+const FOR_EVER: Duration = Duration::MAX;
+
+/// A sleeper that looks before it sleeps misses no call.
+pub fn no_call_is_missed(callers: usize) {
+    let (wake, done) = (Arc::new(Wake::default()), Arc::new(AtomicUsize::new(0)));
+    let callers: Vec<_> = (0..callers)
+        .map(|_| {
+            let (wake, done) = (Arc::clone(&wake), Arc::clone(&done));
+            thread::spawn(move || {
+                done.fetch_add(1, Ordering::SeqCst);
+                wake.call();
+            })
+        })
+        .collect();
+    while done.load(Ordering::SeqCst) < callers.len() {
+        wake.sleep(FOR_EVER);
+    }
+    join(callers);
+}
+
+/// Everything that is posted is taken once, and who waits hears of the end.
+pub fn everything_posted_is_taken_once(posters: usize, each: usize) {
+    let mailbox = Arc::new(Mailbox::default());
+    let posting: Vec<_> = (0..posters)
+        .map(|poster| {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || (0..each).for_each(|n| mailbox.post((poster, n), 1)))
+        })
+        .collect();
+    let reader = {
+        let mailbox = Arc::clone(&mailbox);
+        thread::spawn(move || {
+            let mut taken = Vec::new();
+            while let Some(items) = mailbox.wait(None) {
+                taken.extend(items);
+            }
+            taken
+        })
+    };
+    join(posting);
+    mailbox.close();
+    let mut taken = reader.join().unwrap_or_default();
+    for poster in 0..posters {
+        let own: Vec<usize> = taken.iter().filter(|(of, _)| *of == poster).map(|(_, n)| *n).collect();
+        assert!(own.iter().copied().eq(0..each), "each in its order: {own:?}");
+    }
+    taken.clear();
+    assert_eq!(mailbox.offer((0, 0), 1, 1), Err(((0, 0), Refused::Closed)));
+}
+
+/// While a suspect runs in silence, nothing of another pipeline runs.
+pub fn silence_is_silence(pipelines: usize) {
+    let places = Solitude::places(pipelines);
+    let in_silence = Arc::new(AtomicBool::new(false));
+    let running = Arc::new(AtomicUsize::new(0));
+    let mut threads = Vec::new();
+    for place in places.iter().skip(1).cloned() {
+        let (in_silence, running) = (Arc::clone(&in_silence), Arc::clone(&running));
+        threads.push(thread::spawn(move || {
+            if place.enter() {
+                running.fetch_add(1, Ordering::SeqCst);
+                assert!(
+                    !in_silence.load(Ordering::SeqCst),
+                    "something starts beside a suspect that needs silence"
+                );
+                running.fetch_sub(1, Ordering::SeqCst);
+            }
+            place.busy(false);
+        }));
+    }
+    let suspect = places[0].clone();
+    threads.push(thread::spawn(move || {
+        // A turn that is not granted is asked for again; twice is enough to meet every order.
+        for _ in 0..2 {
+            if suspect.ask(Run::InSilence) {
+                in_silence.store(true, Ordering::SeqCst);
+                assert_eq!(running.load(Ordering::SeqCst), 0, "a suspect runs beside others");
+                in_silence.store(false, Ordering::SeqCst);
+                break;
+            }
+        }
+        suspect.leave();
+    }));
+    join(threads);
+}
+
+/// Two pipelines with suspects: one turn at a time.
+pub fn one_suspect_at_a_time() {
+    let running = Arc::new(AtomicUsize::new(0));
+    let threads: Vec<_> = Solitude::places(2)
+        .into_iter()
+        .map(|place| {
+            let running = Arc::clone(&running);
+            thread::spawn(move || {
+                if place.ask(Run::Alone) {
+                    assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "two suspects run at once");
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    place.leave();
+                }
+            })
+        })
+        .collect();
+    join(threads);
+}
+
+/// Every call that is started ends once, whoever sleeps when.
+pub fn every_start_is_run_and_every_end_is_heard(calls: u32) {
+    let wake = Arc::new(Wake::default());
+    let exchange = Arc::new(Exchange::new(calls as usize, Arc::clone(&wake)));
+    let runner = {
+        let exchange = Arc::clone(&exchange);
+        thread::spawn(move || {
+            let mut left = calls;
+            while left > 0 {
+                match exchange.next_start() {
+                    Some(start) => {
+                        exchange.end(start.call, Ended::Done);
+                        left -= 1;
+                    }
+                    None => shuttle::future::block_on(exchange.wait_for_starts()),
+                }
+            }
+        })
+    };
+    for call in 0..calls {
+        exchange.start(&mut vec![Start { call: CallId(call) }]);
+    }
+    hear(&exchange, &wake, calls);
+    join(vec![runner]);
+}
+
+/// Ends that tasks report in one go are all heard.
+pub fn ends_that_are_told_together_are_all_heard(tasks: u32) {
+    let wake = Arc::new(Wake::default());
+    let exchange = Arc::new(Exchange::new(tasks as usize, Arc::clone(&wake)));
+    let telling = Arc::clone(&exchange);
+    let telling = shuttle::future::spawn(async move { telling.tell_ends().await });
+    let ending: Vec<_> = (0..tasks)
+        .map(|call| {
+            let exchange = Arc::clone(&exchange);
+            thread::spawn(move || exchange.end_soon(CallId(call), Ended::Done))
+        })
+        .collect();
+    hear(&exchange, &wake, tasks);
+    join(ending);
+    telling.abort();
+}
+
+fn hear(exchange: &Exchange, wake: &Wake, calls: u32) {
+    let mut heard = Vec::new();
+    while heard.len() < calls as usize {
+        match exchange.next_end() {
+            Some((call, ended)) => {
+                assert!(ended == Ended::Done && !heard.contains(&call), "{call:?} {ended:?}");
+                heard.push(call);
+            }
+            None => {
+                wake.sleep(FOR_EVER);
+            }
+        }
+    }
+    assert!(exchange.next_end().is_none(), "an end too many");
+}
+
+fn join<T>(threads: Vec<thread::JoinHandle<T>>) {
+    for thread in threads {
+        assert!(thread.join().is_ok(), "a thread of the model panicked");
+    }
+}

@@ -1,0 +1,10 @@
+//! The files of redrive's folder of this name that threads meet in, as they are.
+
+#[path = "../../../redrive/src/run/exchange.rs"]
+pub(crate) mod exchange;
+#[path = "../../../redrive/src/run/solitude.rs"]
+pub(crate) mod solitude;
+#[path = "../../../redrive/src/run/turns.rs"]
+mod turns;
+#[path = "../../../redrive/src/run/wake.rs"]
+pub(crate) mod wake;

@@ -1,0 +1,9 @@
+//! What the hand-overs between threads are made of. `redrive-models` compiles the same files with a model checker's
+//! threads, locks and atomics under the same names.
+
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
+pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+pub(crate) use std::thread::{Thread, current, park_timeout};
+
+pub(crate) use crossbeam_queue::{ArrayQueue, SegQueue};
+pub(crate) use tokio::sync::Notify;
