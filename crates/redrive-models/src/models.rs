@@ -43,24 +43,19 @@ pub fn everything_posted_is_taken_once(posters: usize, each: usize) {
             thread::spawn(move || (0..each).for_each(|n| mailbox.post((poster, n), 1)))
         })
         .collect();
-    let reader = {
-        let mailbox = Arc::clone(&mailbox);
-        thread::spawn(move || {
-            let mut taken = Vec::new();
-            while let Some(items) = mailbox.wait(None) {
-                taken.extend(items);
-            }
-            taken
-        })
-    };
+    let mut taken = Vec::new();
+    while taken.len() < posters * each {
+        taken.extend(mailbox.wait(None).unwrap_or_default());
+    }
     join(posting);
-    mailbox.close();
-    let mut taken = reader.join().unwrap_or_default();
+    let closing = Arc::clone(&mailbox);
+    let closing = thread::spawn(move || closing.close());
+    assert!(mailbox.wait(None).is_none(), "nothing was left");
+    join(vec![closing]);
     for poster in 0..posters {
         let own: Vec<usize> = taken.iter().filter(|(of, _)| *of == poster).map(|(_, n)| *n).collect();
         assert!(own.iter().copied().eq(0..each), "each in its order: {own:?}");
     }
-    taken.clear();
     assert_eq!(mailbox.offer((0, 0), 1, 1), Err(((0, 0), Refused::Closed)));
 }
 

@@ -66,9 +66,14 @@ impl<T> SegQueue<T> {
 }
 
 /// Stands for tokio's: `notify_one` leaves a permit if nobody waits, `notify_waiters` wakes those who wait. Each operation
-/// is one step, as tokio's promise to be, so a lock that the checker does not see is enough.
+/// is one step, as tokio's promise to be; others may run before it.
 #[derive(Debug, Default)]
-pub(crate) struct Notify(std::sync::Mutex<Waiters>);
+pub(crate) struct Notify {
+    /// The checker does not see this lock, so that dropping needs no step.
+    waiters: std::sync::Mutex<Waiters>,
+    /// Where others may run.
+    step: AtomicUsize,
+}
 
 #[derive(Debug, Default)]
 struct Waiters {
@@ -94,6 +99,7 @@ impl Notify {
     }
 
     pub(crate) fn notify_one(&self) {
+        self.let_others_run();
         let mut waiters = self.waiters();
         let woken = (!waiters.waiting.is_empty()).then(|| waiters.waiting.remove(0));
         waiters.has_permit |= woken.is_none();
@@ -102,12 +108,17 @@ impl Notify {
     }
 
     pub(crate) fn notify_waiters(&self) {
+        self.let_others_run();
         let woken = std::mem::take(&mut self.waiters().waiting);
         woken.into_iter().for_each(wake);
     }
 
+    fn let_others_run(&self) {
+        self.step.fetch_add(1, Ordering::SeqCst);
+    }
+
     fn waiters(&self) -> std::sync::MutexGuard<'_, Waiters> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -128,6 +139,7 @@ impl Waiters {
 impl Notified<'_> {
     /// From here on it is notified although nobody has polled it yet.
     pub(crate) fn enable(mut self: Pin<&mut Self>) {
+        self.notify.let_others_run();
         let number = self.notify.waiters().add(None);
         self.number = Some(number);
     }
@@ -137,6 +149,7 @@ impl Future for Notified<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.notify.let_others_run();
         let waker = Some(context.waker().clone());
         let mut waiters = self.notify.waiters();
         if std::mem::take(&mut waiters.has_permit) {
