@@ -61,11 +61,12 @@ pub fn everything_posted_is_taken_once(posters: usize, each: usize) {
 
 /// While a suspect runs in silence, nothing of another pipeline runs.
 pub fn silence_is_silence(pipelines: usize) {
-    let places = Solitude::places(pipelines);
+    let mut places = Solitude::places(pipelines);
+    let suspect = places.remove(0);
     let in_silence = Arc::new(AtomicBool::new(false));
     let running = Arc::new(AtomicUsize::new(0));
     let mut threads = Vec::new();
-    for place in places.iter().skip(1).cloned() {
+    for place in places {
         let (in_silence, running) = (Arc::clone(&in_silence), Arc::clone(&running));
         threads.push(thread::spawn(move || {
             if place.enter() {
@@ -79,7 +80,6 @@ pub fn silence_is_silence(pipelines: usize) {
             place.busy(false);
         }));
     }
-    let suspect = places[0].clone();
     threads.push(thread::spawn(move || {
         // A turn that is not granted is asked for again; twice is enough to meet every order.
         for _ in 0..2 {

@@ -1,7 +1,7 @@
 //! Orders of steps one after the other for a small case, and at random for a larger one.
 
 use redrive_models::models;
-use shuttle::{check_dfs, check_random};
+use shuttle::{check_dfs, check_pct, check_random};
 
 /// Orders of steps that are tried in turn; the deepest choices vary first.
 const SOME: usize = 5_000;
@@ -40,4 +40,6 @@ fn every_start_is_run_and_every_end_is_heard() {
 fn ends_that_are_told_together_are_all_heard() {
     check_dfs(|| models::ends_that_are_told_together_are_all_heard(1), Some(SOME));
     check_random(|| models::ends_that_are_told_together_are_all_heard(3), RANDOM);
+    // A thread that is held up in the middle of something while the others go on.
+    check_pct(|| models::ends_that_are_told_together_are_all_heard(2), RANDOM, 3);
 }

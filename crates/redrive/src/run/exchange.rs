@@ -119,35 +119,3 @@ impl Exchange {
         self.starts.pop().map(|start| start.call)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn calls_that_end_in_one_go_are_told_once_and_none_is_missed() {
-        let wake = Arc::new(Wake::default());
-        let exchange = Arc::new(Exchange::new(8, Arc::clone(&wake)));
-        let telling = Arc::clone(&exchange);
-        let _telling = tokio::spawn(async move { telling.tell_ends().await });
-        let_others_run().await;
-        for round in 0..3 {
-            let ending = (0..100).map(|_| {
-                let exchange = Arc::clone(&exchange);
-                tokio::spawn(async move { exchange.end_soon(CallId::any(), Ended::Done) })
-            });
-            for ending in ending.collect::<Vec<_>>() {
-                ending.await.unwrap();
-            }
-            while !wake.sleep(Duration::from_millis(1)) {
-                let_others_run().await;
-            }
-            let heard = std::iter::from_fn(|| exchange.next_end()).count();
-            assert_eq!(heard, 100, "round {round}");
-            let_others_run().await;
-            assert!(!wake.sleep(Duration::from_millis(1)), "it was called again for nothing, round {round}");
-        }
-    }
-}

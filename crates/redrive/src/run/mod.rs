@@ -7,6 +7,8 @@ pub(crate) mod turns;
 pub(crate) mod wake;
 
 pub(crate) mod exchange;
+#[cfg(test)]
+mod hand_over_tests;
 pub(crate) mod runner;
 
 pub(crate) mod arrivals;

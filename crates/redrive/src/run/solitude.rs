@@ -87,32 +87,3 @@ impl Place {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_pipeline_has_its_turn_at_a_time() {
-        let places = Solitude::places(2);
-        assert!(places[0].ask(Run::Alone) && !places[1].ask(Run::Alone));
-        assert!(places[1].enter(), "other work goes on");
-        places[0].leave();
-        assert!(places[1].ask(Run::Alone));
-    }
-
-    #[test]
-    fn silence_waits_for_all_and_keeps_all_from_starting() {
-        let places = Solitude::places(2);
-        assert!(places[1].enter());
-        assert!(!places[0].ask(Run::InSilence), "the other one runs something");
-        assert!(!places[1].enter());
-        places[1].busy(false);
-        assert!(places[0].ask(Run::InSilence));
-        assert!(!places[1].enter());
-        places[1].leave();
-        assert!(!places[1].enter(), "only the holder ends it");
-        places[0].leave();
-        assert!(places[1].enter());
-    }
-}

@@ -35,36 +35,3 @@ impl Wake {
         self.state.swap(AWAKE, Ordering::SeqCst) == CALLED
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::thread;
-    use std::time::Instant;
-
-    use super::*;
-
-    const HANG_GUARD: Duration = Duration::from_mins(5);
-
-    #[test]
-    fn a_call_before_the_sleep_is_not_missed() {
-        let wake = Wake::default();
-        wake.call();
-        assert!(wake.sleep(HANG_GUARD));
-        assert!(!wake.sleep(Duration::from_millis(1)), "one call ends one sleep");
-    }
-
-    #[test]
-    fn a_call_from_another_thread_ends_the_sleep() {
-        let wake = Arc::new(Wake::default());
-        let waker = Arc::clone(&wake);
-        let began = Instant::now();
-        let caller = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(5));
-            waker.call();
-        });
-        wake.sleep(HANG_GUARD);
-        caller.join().unwrap();
-        assert!(began.elapsed() < HANG_GUARD);
-    }
-}
