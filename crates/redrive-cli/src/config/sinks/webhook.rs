@@ -100,11 +100,7 @@ impl WebhookConfig {
         let endpoint_at = section.at("endpoint");
         let limit_by =
             reader.one_of(section, "limit_by", &LIMIT_BY).map_or(LimitBy::Endpoint, |set| set.value);
-<<<<<<< HEAD
         let per_endpoint = per_endpoint(reader, section, limit_by);
-=======
-        let per_endpoint = reader.count(section, "per_endpoint");
->>>>>>> c623f5a (Declare every setting once, and print a JSON Schema of the configuration)
         let headers = headers::read(reader, section, endpoint_at.as_ref());
         let has_target = target.is_some();
         let webhook = Self {
@@ -215,7 +211,7 @@ fn counts_as_one(section: &Section<'_>, limit_by: LimitBy) -> bool {
 }
 
 fn per_endpoint(reader: &mut Reader, section: &Section<'_>, limit_by: LimitBy) -> Option<u32> {
-    let limit = reader.count(section, "per_endpoint", 1..=PER_ENDPOINT_MAX)?;
+    let limit = reader.count(section, "per_endpoint")?;
     if !counts_as_one(section, limit_by) {
         return Some(limit);
     }
