@@ -4,6 +4,7 @@
 //! - [`decide`]: what an answer changes about it; pure
 //! - [`guard`]: stops purging when too many endpoints would go at once; [`seen`]: how many there are
 //! - [`stored`]: subscriptions that messages name by id
+//! - [`change`]: what happened to an endpoint, for listeners
 //! - [`entry`]: all of it as keys and values; [`table`]: in memory, bounded
 //! - [`store`]: where entries are durable; [`file`]: a checked log on disk
 //! - [`writer`]: the thread that writes them in batches
@@ -17,6 +18,7 @@ pub mod seen;
 
 pub mod stored;
 
+mod change;
 pub mod entry;
 mod table;
 
@@ -27,10 +29,11 @@ mod writer;
 #[expect(clippy::module_inception, reason = "the handle is what the module is about")]
 mod subscriptions;
 
+pub use change::{Change, Changed};
 pub use decide::{Admission, Answer, Purge};
 pub use guard::Stopped;
 pub use record::{Cause, EndpointId, Record, Standing};
 pub use store::SubscriptionStore;
 pub use stored::{Registered, Stored};
-pub use subscriptions::{Change, Changed, Counts, Reader, Subscriptions, SubscriptionsError};
+pub use subscriptions::{Counts, Reader, Subscriptions, SubscriptionsError};
 pub use table::Listed;

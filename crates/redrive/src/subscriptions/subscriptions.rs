@@ -9,6 +9,7 @@ use std::time::Duration;
 use redrive_core::Time;
 use serde_json::Value;
 
+use super::change::Changed;
 use super::decide::{Admission, Answer, Purge};
 use super::guard::Stopped;
 use super::record::{Cause, EndpointId, Record, Standing};
@@ -24,57 +25,6 @@ pub const ID_BYTES_MAX: usize = 200;
 const SUBSCRIPTION_BYTES_MAX: usize = 8 * 1024;
 /// Rows of one listing.
 pub const LIST_MAX: usize = 1_000;
-
-/// What happened to an endpoint, or to all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    Flagged,
-    Purged,
-    /// A push was delivered to an endpoint that was flagged.
-    Delivered,
-    /// The subscriber registered, or registered again.
-    Registered,
-    /// Somebody took a flag or a purge back.
-    Undone,
-    /// A stored subscription was removed.
-    Removed,
-    PurgingStopped(Stopped),
-    PurgingResumed,
-}
-
-impl Change {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Flagged => "flagged",
-            Self::Purged => "purged",
-            Self::Delivered => "cleared",
-            Self::Registered => "registered",
-            Self::Undone => "undone",
-            Self::Removed => "removed",
-            Self::PurgingStopped(_) => "purging_stopped",
-            Self::PurgingResumed => "purging_resumed",
-        }
-    }
-}
-
-/// A change with what it is about.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Changed {
-    pub at: Time,
-    /// `None` for what concerns all.
-    pub endpoint: Option<EndpointId>,
-    /// The id of the stored subscription, if it is one.
-    pub id: Option<String>,
-    pub change: Change,
-    /// The flag or the purge.
-    pub record: Option<Record>,
-}
-
-impl Changed {
-    pub(super) fn of_all(at: Time, change: Change) -> Self {
-        Self { at, endpoint: None, id: None, change, record: None }
-    }
-}
 
 /// How the table stands.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use redrive_core::Time;
 
+use super::change::{Change, Changed};
 use super::decide::{self, Admission, Answer, Next, Purge};
 use super::entry::{Entry, Fact};
 use super::guard::{PurgeGuard, Stopped};
 use super::record::{Cause, EndpointId, Record, Standing};
 use super::seen::{GENERATION, Seen};
 use super::stored::Stored;
-use super::subscriptions::{Change, Changed};
 
 /// How long a purge can be undone. After that the endpoint is called again if somebody still sends to it.
 pub const UNDO_FOR: Duration = Duration::from_hours(30 * 24);
