@@ -4,6 +4,7 @@ use redrive_core::Time;
 
 use super::guard::Stopped;
 use super::record::{EndpointId, Record};
+use crate::events::EventKind;
 
 /// What happened to an endpoint, or to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +24,22 @@ pub enum Change {
 }
 
 impl Change {
-    pub const fn name(self) -> &'static str {
+    /// Its event.
+    pub const fn kind(self) -> EventKind {
         match self {
-            Self::Flagged => "flagged",
-            Self::Purged => "purged",
-            Self::Delivered => "cleared",
-            Self::Registered => "registered",
-            Self::Undone => "undone",
-            Self::Removed => "removed",
-            Self::PurgingStopped(_) => "purging_stopped",
-            Self::PurgingResumed => "purging_resumed",
+            Self::Flagged => EventKind::Flagged,
+            Self::Purged => EventKind::Purged,
+            Self::Delivered => EventKind::Cleared,
+            Self::Registered => EventKind::Registered,
+            Self::Undone => EventKind::Undone,
+            Self::Removed => EventKind::Removed,
+            Self::PurgingStopped(_) => EventKind::PurgingStopped,
+            Self::PurgingResumed => EventKind::PurgingResumed,
         }
+    }
+
+    pub const fn name(self) -> &'static str {
+        self.kind().name()
     }
 }
 
@@ -43,15 +49,19 @@ pub struct Changed {
     pub at: Time,
     /// `None` for what concerns all.
     pub endpoint: Option<EndpointId>,
-    /// The id of the stored subscription, if it is one.
-    pub id: Option<String>,
+    /// The ids of the stored subscriptions that it concerns.
+    pub ids: Vec<String>,
     pub change: Change,
-    /// The flag or the purge.
+    /// The flag or the purge; of what was undone, the flag that holds again.
     pub record: Option<Record>,
 }
 
 impl Changed {
     pub(super) fn of_all(at: Time, change: Change) -> Self {
-        Self { at, endpoint: None, id: None, change, record: None }
+        Self { at, endpoint: None, ids: Vec::new(), change, record: None }
+    }
+
+    pub(super) fn of_id(at: Time, endpoint: EndpointId, id: &str, change: Change) -> Self {
+        Self { at, endpoint: Some(endpoint), ids: vec![id.to_owned()], change, record: None }
     }
 }
