@@ -121,7 +121,7 @@ pub fn unanswered(trouble: Trouble, text: &str, sent: bool, classes: &PushClasse
 /// A message that no push service needs to see.
 #[expect(clippy::needless_pass_by_value, reason = "given to `map_err`")]
 pub fn unsendable(text: impl ToString) -> Failure {
-    Failure::permanent(silent(&text.to_string()))
+    Failure::permanent(silent(&text.to_string())).uncalled()
 }
 
 /// Why a push was not even tried.
