@@ -100,10 +100,12 @@ pub fn lost(lost: &Lost, classes: &PushClasses) -> Failure {
 }
 
 /// The failure of a request whose time was up, or that broke. `sent`: it may have had its effect.
+///
+/// A connection that breaks is never a reset by its receiver, of which the message would be suspected: no push brings a push
+/// service down, and many pushes share a connection.
 pub fn unanswered(trouble: Trouble, text: &str, sent: bool, classes: &PushClasses) -> Failure {
     let kind = match trouble {
         Trouble::Timeout => FailureKind::Timeout,
-        Trouble::Reset if sent => FailureKind::Reset,
         Trouble::Reset
         | Trouble::Refused
         | Trouble::Dns
@@ -168,6 +170,11 @@ mod tests {
         assert_eq!((unprocessed.class(), unprocessed.is_ambiguous()), (Class::Reconnect, false));
         let broken = lost(&Lost::Broken("reset"), &classes);
         assert_eq!((broken.class(), broken.is_ambiguous()), (Class::Transient, true));
+        assert_eq!(
+            broken.kind(),
+            FailureKind::Refused,
+            "a push is not suspected of it, however often it happens"
+        );
         let unsent = lost(&Lost::Unsent(Trouble::Refused, "refused".into()), &classes);
         assert_eq!((unsent.class(), unsent.is_ambiguous()), (Class::Transient, false));
         let tls = lost(&Lost::Unsent(Trouble::Tls, "TLS".into()), &classes);
