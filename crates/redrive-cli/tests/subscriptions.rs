@@ -84,8 +84,15 @@ fn a_purged_subscription_is_not_called_again_over_a_restart_until_it_is_taken_ba
     assert_eq!(cli(&processor, &["undo", "push", "--since", "1h"])["undone"], 1);
     send(&processor, "fourth", &gone);
     wait_for("another request", || server.seen().len() == 2);
-    let actions = processor.get("/v1/actions").json().to_string();
-    assert!(actions.contains("subscription_undo"), "{actions}");
+    let actions = processor.get("/v1/actions").json();
+    let undo = actions["actions"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&undo["action"], &undo["id"], &undo["subscriptions"]),
+        (&json!("subscription_undo"), &json!("since 1h"), &json!(1))
+    );
+    let audit = stdout(&processor.cli(&["audit", "push", "--actions"]));
+    assert!(audit.contains("subscription_undo") && audit.contains("1 subscription"), "{audit}");
+    let actions = actions.to_string();
 
     let listed = listed.to_string();
     for text in [&processor.log(), &listed, &summary, &export, &actions] {
@@ -126,7 +133,7 @@ fn messages_name_stored_subscriptions_which_remember_their_key() {
     let mut processor = Processor::start(dir.path(), &config(&dir, "verify"));
     let given = subscription(server.port, "/wp/stored-0f3a77").to_string();
     let stored = cli(&processor, &["register", "push", "user-5512/phone", &given]);
-    assert_eq!((&stored["id"], &stored["state"]), (&json!("user-5512/phone"), &json!("active")));
+    assert_eq!((&stored["ids"], &stored["state"]), (&json!(["user-5512/phone"]), &json!("active")));
     let key = stored["key"].as_str().expect("it was made with the current key").to_owned();
     processor.kill();
     processor.restart();
@@ -176,6 +183,89 @@ fn a_subscription_that_cannot_be_used_is_refused_with_what_is_wrong_and_not_show
     let answer = processor.post("/v1/pipelines/push/subscriptions", &other.to_string());
     assert_eq!(answer.status, 400);
     assert!(answer.json().to_string().contains("not configured here"));
+}
+
+/// A typing error was answered as if it had been done.
+#[test]
+fn an_endpoint_that_nobody_knows_is_not_found_and_the_hint_names_a_command() {
+    let runtime = Runtime::new().unwrap();
+    let server = runtime.block_on(PlainServer::start(|_| Reply::of(201, "")));
+    let dir = tempfile::tempdir().unwrap();
+    let config =
+        config(&dir, "verify").replace("profile = \"push\"", "profile = \"push\"\nlog_delivered = \"100%\"");
+    let processor = Processor::start(dir.path(), &config);
+    let unknown = "hmac-sha256:0123456789abcdef";
+    for change in ["flag", "purge", "undo"] {
+        let body = json!({"id": unknown, "reason": "odd"});
+        let body = if change == "undo" { json!({"id": unknown}) } else { body };
+        let answer = processor.post(&format!("/v1/pipelines/push/subscriptions/{change}"), &body.to_string());
+        assert_eq!((answer.status, &answer.json()["code"]), (404, &json!("not_found")), "{change}");
+        let mut args = vec!["subscriptions", change, "push", unknown];
+        if change != "undo" {
+            args.extend(["--reason", "odd"]);
+        }
+        let output = processor.cli(&args);
+        let said = stderr(&output);
+        assert!(output.status.code().is_some_and(|code| code > 0), "{change}: {said}");
+        assert!(said.contains(&format!("no subscription `{unknown}` is known")), "{said}");
+        assert!(said.contains("redrive subscriptions list PIPELINE"), "{said}");
+    }
+    let actions = processor.get("/v1/actions").json();
+    assert_eq!(actions["actions"], json!([]), "what was not done is not recorded");
+
+    // One that is simply active is known by the hash that its log line shows.
+    send(&processor, "m-1", &subscription(server.port, "/wp/one"));
+    let line = || {
+        let log = processor.log();
+        let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.find(|line| line["decision"] == "complete")
+    };
+    wait_for("the line of the push", || line().is_some());
+    let hash = line().unwrap()["endpoint_hash"].as_str().unwrap().to_owned();
+    assert_eq!(cli(&processor, &["purge", "push", &hash, "--reason", "fraud"])["state"], "purged");
+}
+
+#[test]
+fn two_ids_of_one_endpoint_are_both_told_of_and_both_come_back() {
+    let runtime = Runtime::new().unwrap();
+    let server = runtime.block_on(PlainServer::start(|_| Reply::of(410, "")));
+    let owner = runtime.block_on(PlainServer::start(|_| Reply::of(200, "")));
+    let dir = tempfile::tempdir().unwrap();
+    let config =
+        format!("{}on_purged = \"http://127.0.0.1:{}/purged\"\n", config(&dir, "at_once"), owner.port);
+    let processor = Processor::start(dir.path(), &config);
+    let given = subscription(server.port, "/wp/shared").to_string();
+    for id in ["user-1/browser", "user-2/browser"] {
+        cli(&processor, &["register", "push", id, &given]);
+    }
+    send(&processor, "m-1", &json!("user-1/browser"));
+    wait_for("the owner to be told of both", || owner.seen().len() == 2);
+    let told = owner.seen().into_iter().map(|seen| serde_json::from_slice::<Value>(&seen.body).unwrap());
+    let mut told: Vec<_> = told.map(|told| told["subscription_id"].as_str().unwrap().to_owned()).collect();
+    told.sort();
+    assert_eq!(told, ["user-1/browser", "user-2/browser"]);
+    send(&processor, "m-2", &json!("user-2/browser"));
+    wait_for("both letters", || letters(&processor).len() == 2);
+    assert_eq!(server.seen().len(), 1, "one request for both");
+    for id in ["user-1/browser", "user-2/browser"] {
+        let row = cli(&processor, &["show", "push", id]);
+        assert_eq!(
+            (&row["state"], &row["ids"]),
+            (&json!("purged"), &json!(["user-1/browser", "user-2/browser"]))
+        );
+    }
+    cli(&processor, &["register", "push", "user-1/browser", &given]);
+    assert_eq!(cli(&processor, &["show", "push", "user-2/browser"])["state"], "active");
+}
+
+#[test]
+fn an_event_type_that_there_is_none_of_is_refused_with_the_list() {
+    let dir = tempfile::tempdir().unwrap();
+    let processor = Processor::start(dir.path(), &config(&dir, "verify"));
+    let answer = processor.get("/v1/pipelines/push/events?type=purge");
+    assert_eq!(answer.status, 400);
+    let said = answer.json().to_string();
+    assert!(said.contains("\\\"purge\\\"") && said.contains("purged, cleared"), "{said}");
 }
 
 /// Reads a stream of events until `wanted` is in it.

@@ -193,11 +193,13 @@ impl From<SteerError> for Problem {
         let hint = match &error {
             SteerError::Handle(_) => "",
             SteerError::NotFound { .. } | SteerError::TooMany { .. } => {
-                "GET …/messages lists what waits; where several processes share the work, each knows its own"
+                "`redrive messages PIPELINE`, or GET …/messages, lists what waits; where several processes share the work, each knows its own"
             }
             SteerError::InFlight { .. } => "look again when its attempt has ended",
             SteerError::Ready { .. } => "it starts by itself as soon as there is a free place",
-            SteerError::KeyWait { .. } => "GET …/keys/KEY shows which one; retry or cancel that one",
+            SteerError::KeyWait { .. } => {
+                "`redrive status PIPELINE --key KEY`, or GET …/keys/KEY, shows which one; retry or cancel that one"
+            }
             SteerError::Suspect { .. } => "cancel it, or wait for its turn",
             SteerError::Ended { .. } => "a dead letter is replayed or discarded",
             SteerError::Restless { .. } => "ask again",

@@ -18,13 +18,70 @@ pub const BYTES_MAX: usize = 8 << 20;
 /// Events of one read.
 const READ_MAX: usize = 256;
 
+/// What an event tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    DeadLetter,
+    /// The breaker opened or closed.
+    Breaker,
+    /// Something else about the health of the sink.
+    Health,
+    Replay,
+    Flagged,
+    Purged,
+    /// A push was delivered to an endpoint that was flagged.
+    Cleared,
+    Registered,
+    Undone,
+    Removed,
+    PurgingStopped,
+    PurgingResumed,
+}
+
+impl EventKind {
+    pub const ALL: [Self; 12] = [
+        Self::DeadLetter,
+        Self::Breaker,
+        Self::Health,
+        Self::Replay,
+        Self::Flagged,
+        Self::Purged,
+        Self::Cleared,
+        Self::Registered,
+        Self::Undone,
+        Self::Removed,
+        Self::PurgingStopped,
+        Self::PurgingResumed,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DeadLetter => "dead_letter",
+            Self::Breaker => "breaker",
+            Self::Health => "health",
+            Self::Replay => "replay",
+            Self::Flagged => "flagged",
+            Self::Purged => "purged",
+            Self::Cleared => "cleared",
+            Self::Registered => "registered",
+            Self::Undone => "undone",
+            Self::Removed => "removed",
+            Self::PurgingStopped => "purging_stopped",
+            Self::PurgingResumed => "purging_resumed",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
 /// One event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// 1 for the first one of the process.
     pub number: u64,
-    /// One word: `dead_letter`, `breaker`, `purged` …
-    pub kind: &'static str,
+    pub kind: EventKind,
     /// A JSON object in one line.
     pub data: String,
 }
@@ -64,9 +121,9 @@ impl Default for Events {
 
 impl Events {
     /// Adds an event; `at` and `type` are added to its fields.
-    pub fn push(&self, kind: &'static str, at: Time, fields: Value) {
+    pub fn push(&self, kind: EventKind, at: Time, fields: Value) {
         let mut data = serde_json::Map::new();
-        data.insert("type".to_owned(), kind.into());
+        data.insert("type".to_owned(), kind.name().into());
         data.insert("at".to_owned(), crate::timestamp::print(at).into());
         if let Value::Object(fields) = fields {
             data.extend(fields);
@@ -96,7 +153,7 @@ impl Events {
 }
 
 impl Ring {
-    fn push(&mut self, kind: &'static str, data: String) -> u64 {
+    fn push(&mut self, kind: EventKind, data: String) -> u64 {
         self.latest += 1;
         self.bytes += data.len();
         self.events.push_back(Arc::new(Event { number: self.latest, kind, data }));
@@ -137,7 +194,7 @@ mod tests {
         let events = Events::default();
         assert_eq!(events.after(0), Read { events: Vec::new(), missed: 0 });
         for n in 1..=3 {
-            events.push("purged", Time::from_millis(0), json!({ "n": n }));
+            events.push(EventKind::Purged, Time::from_millis(0), json!({ "n": n }));
         }
         let read = events.after(1);
         assert_eq!((numbers(&read), read.missed), (vec![2, 3], 0));
@@ -149,7 +206,7 @@ mod tests {
     fn a_reader_that_is_too_slow_is_told_how_much_it_missed() {
         let events = Events::default();
         for _ in 0..EVENTS_MAX + 7 {
-            events.push("purged", Time::ZERO, json!({}));
+            events.push(EventKind::Purged, Time::ZERO, json!({}));
         }
         let read = events.after(2);
         assert_eq!((read.missed, read.events[0].number, read.events.len()), (5, 8, READ_MAX));
@@ -159,7 +216,7 @@ mod tests {
     fn large_events_leave_room_for_fewer() {
         let events = Events::default();
         for _ in 0..100 {
-            events.push("purged", Time::ZERO, json!({ "text": "x".repeat(BYTES_MAX / 10) }));
+            events.push(EventKind::Purged, Time::ZERO, json!({ "text": "x".repeat(BYTES_MAX / 10) }));
         }
         let read = events.after(0);
         assert!(read.events.len() < 11 && read.missed > 88, "{}", read.events.len());

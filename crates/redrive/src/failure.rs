@@ -32,6 +32,7 @@ struct Parts {
     retry_after: Option<Duration>,
     ambiguous: bool,
     before_receiver: bool,
+    uncalled: bool,
     cause: Cause,
     notes: Vec<(&'static str, String)>,
 }
@@ -81,6 +82,7 @@ impl Failure {
             retry_after: None,
             ambiguous: false,
             before_receiver: false,
+            uncalled: false,
             cause: cause.into(),
             notes: Vec::new(),
         };
@@ -101,6 +103,18 @@ impl Failure {
     pub fn before_receiver(mut self) -> Self {
         self.parts.before_receiver = true;
         self
+    }
+
+    /// Says that nobody was called, because it is known already how that would end: the receiver is gone for good, or the
+    /// message is none that it could take. It says nothing about the receiver, good or bad, and no breaker counts it.
+    #[must_use]
+    pub fn uncalled(mut self) -> Self {
+        self.parts.uncalled = true;
+        self
+    }
+
+    pub fn is_uncalled(&self) -> bool {
+        self.parts.uncalled
     }
 
     pub fn is_before_receiver(&self) -> bool {

@@ -137,6 +137,19 @@ pub trait Sink: Send + Sync + 'static {
         None
     }
 
+    /// For a sink with [`Self::per_endpoint`]: whether an origin is one service that answers for all its endpoints, as a push
+    /// service does, and not a host of many customers. Then an origin of which too many answers fail goes into cooldown, by
+    /// the settings of the pipeline's breaker.
+    fn origin_is_one_service(&self) -> bool {
+        false
+    }
+
+    /// For a sink with a limit for the pipeline as a whole: this process does `owned` of `all` parts of the work, as the
+    /// members of a Kafka group do. Called when that changes; until then this process does all of it.
+    fn set_share(&self, owned: u32, all: u32) {
+        let _ = (owned, all);
+    }
+
     /// Whether every message goes to the same place. Then what it asks of one message holds for all: nothing is sent
     /// before a Retry-After is over.
     fn is_one_endpoint(&self) -> bool {
@@ -204,10 +217,14 @@ impl Calling<'_> {
     }
 }
 
+/// Is told which part of the work this process does: how many parts of how many.
+pub(crate) type ShareListener = Arc<dyn Fn(u32, u32) + Send + Sync>;
+
 /// A handler whose type is forgotten.
 #[derive(Clone)]
 pub(crate) struct AnyHandler {
     start: Arc<dyn Fn(Calling<'_>) -> Attempting + Send + Sync>,
+    pub(crate) on_share: Option<ShareListener>,
     pub(crate) router: Option<Router>,
     pub(crate) one_endpoint: bool,
     pub(crate) execution: Execution,
@@ -222,6 +239,7 @@ impl AnyHandler {
                 let (handler, message) = (Arc::clone(&handler), calling.message);
                 Box::pin(async move { handler.handle(&message).await })
             }),
+            on_share: None,
             router: None,
             one_endpoint: false,
             execution: Execution::InProcess,
@@ -233,14 +251,16 @@ impl AnyHandler {
         let router = sink.per_endpoint().map(|per_endpoint| {
             let rate = sink.per_endpoint_rate().filter(|rate| rate::is_sound(*rate));
             let (sink, numbering) = (Arc::clone(&sink), sink.numbering());
-            let limit_by = sink.limit_by();
+            let (limit_by, one_service) = (sink.limit_by(), sink.origin_is_one_service());
             let router = Router::new(per_endpoint, rate, move |message| sink.endpoint(message));
-            router.numbered(numbering).limiting_by(limit_by)
+            router.numbered(numbering).limiting_by(limit_by).one_service(one_service)
         });
         let one_endpoint = sink.is_one_endpoint();
         let description = SinkDescription { name: sink.name(), target: sink.target() };
         let execution = if sink.runs_in_process() { Execution::InProcess } else { Execution::Elsewhere };
+        let sharing = Arc::clone(&sink);
         Self {
+            on_share: Some(Arc::new(move |owned, all| sharing.set_share(owned, all))),
             start: Arc::new(move |calling| {
                 let sink = Arc::clone(&sink);
                 let call = calling.into_call();
@@ -260,6 +280,7 @@ impl AnyHandler {
     {
         Self {
             start: Arc::new(move |calling| Box::pin(handler(calling.message))),
+            on_share: None,
             router: None,
             one_endpoint: false,
             execution: Execution::InProcess,
@@ -279,6 +300,7 @@ impl AnyHandler {
                 Ok(payload) => Box::pin(handler(payload, calling.into_call())),
                 Err(failure) => Box::pin(std::future::ready(Err(failure))),
             }),
+            on_share: None,
             router: None,
             one_endpoint: false,
             execution: Execution::InProcess,

@@ -7,9 +7,10 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive::dispatch::routes::Router;
 use redrive::dispatch::{Machine, ProtectionSettings};
 use redrive::engine::StoreOptions;
-use redrive::{BreakerSettings, Message, Policy, Reason};
+use redrive::{BreakerSettings, Endpoint, Message, Policy, Reason};
 use redrive_core::breaker::BreakerState;
 use redrive_core::profiles;
 use support::service::{Answer, Called, Service};
@@ -123,4 +124,99 @@ fn a_fifth_of_503_over_five_minutes_pauses_dispatch_which_goes_on_once_the_servi
         assert!(!is_open(&mut service), "{profile}");
         assert_eq!(service.machine.tally().succeeded + service.parked.len() as u64, brought, "{profile}");
     }
+}
+
+/// Messages for purged endpoints become letters without a call. They counted as answers of a service that is well.
+#[test]
+fn letters_without_a_call_neither_hide_that_a_service_is_down_nor_close_its_breaker() {
+    let mut service = service("push");
+    let answer = |called: &Called, _| {
+        if called.id.starts_with("purged") { Answer::Uncalled } else { Answer::Status(503) }
+    };
+    let is_open =
+        |service: &mut Service| service.machine.health(service.now).breaker.state != BreakerState::Closed;
+    let purged = |from: usize| (from..from + 90).map(|n| format!("purged-{n}"));
+    ingest(&service, "push", (0..30).map(|n| format!("m-{n}")).chain(purged(0)));
+    service.run(Duration::from_secs(5), answer);
+    assert!(is_open(&mut service), "every call has failed");
+    // Past several cooldowns; the probes find only purged ones.
+    for round in 1..20 {
+        ingest(&service, "push", purged(round * 100));
+        service.run(Duration::from_secs(10), |called: &Called, dice| answer(called, dice));
+        assert!(is_open(&mut service), "nobody has heard of the service since");
+    }
+}
+
+/// Two push services; the origin of a message is the first letter of its id.
+fn two_services(profile: &str) -> Service {
+    let policy = Policy::profile(profile).build().unwrap();
+    let breaker = BreakerSettings::of_profile(profiles::find(profile).unwrap());
+    let settings = ProtectionSettings { breaker, ..ProtectionSettings::default() };
+    let of = |message: &Message| {
+        let (service, number) = message.id().split_once('-')?;
+        let (origin, number) = (u64::from(service.as_bytes()[0]), number.parse::<u64>().ok()?);
+        Some(Endpoint { origin, endpoint: origin * 1_000 + number % 500 })
+    };
+    let router = Router::new(5, None, of).one_service(true);
+    let machine = Machine::protected(Arc::new(policy), 64, &settings).routed(router, &settings);
+    Service::of(machine, StoreOptions::default())
+}
+
+fn origins_paused(service: &mut Service) -> u64 {
+    service.machine.figures(service.now).health.endpoints.map_or(0, |endpoints| endpoints.origins)
+}
+
+/// S1-44 for Web Push: each push service is judged for itself, since one that is ill says nothing about the others.
+#[test]
+fn a_push_service_with_a_fifth_of_503_is_paused_alone_and_goes_on_once_it_is_well() {
+    for profile in ["push", "push-critical", "push-campaign"] {
+        let mut service = two_services(profile);
+        let mut brought = 0;
+        let mut bring = |service: &mut Service| {
+            ingest(service, profile, ["a", "b"].map(|to| format!("{to}-{brought}")));
+            brought += 1;
+        };
+        let sick = |called: &Called, dice: u64| {
+            if called.id.starts_with('a') && dice % 10 < 3 { Answer::Status(503) } else { Answer::Done }
+        };
+        while origins_paused(&mut service) == 0 {
+            bring(&mut service);
+            service.run(Duration::from_millis(50), sick);
+            assert!(service.since_start() < Duration::from_mins(10), "{profile}: it never paused");
+        }
+        let paused = service.since_start();
+        assert!(paused >= Duration::from_mins(5), "{profile}: {paused:?} is not five minutes");
+        let calls = |service: &Service, to: char| {
+            service.calls.iter().filter(|called| called.id.starts_with(to)).count()
+        };
+        let (before_a, before_b) = (calls(&service, 'a'), calls(&service, 'b'));
+        while service.since_start() < paused + Duration::from_secs(20) {
+            bring(&mut service);
+            service.run(Duration::from_millis(50), sick);
+        }
+        assert_eq!(calls(&service, 'a'), before_a, "{profile}: nothing is sent before the cooldown is over");
+        assert!(calls(&service, 'b') >= before_b + 300, "{profile}: the other service is served");
+        let state = service.machine.health(service.now).breaker.state;
+        assert_eq!(state, BreakerState::Closed, "{profile}: the pipeline goes on");
+        finish(&mut service, |_, _| Answer::Done);
+        assert_eq!(origins_paused(&mut service), 0, "{profile}");
+        assert_eq!(service.machine.tally().succeeded + service.parked.len() as u64, 2 * brought, "{profile}");
+    }
+}
+
+/// A push service that answers nobody any more is paused within seconds, and a message burns no attempt meanwhile.
+#[test]
+fn a_push_service_that_is_down_is_paused_at_once_and_the_others_are_not() {
+    let mut service = two_services("push");
+    ingest(&service, "push", (0..200).flat_map(|n| [format!("a-{n}"), format!("b-{n}")]));
+    let down = |called: &Called, _| {
+        if called.id.starts_with('a') { Answer::Status(503) } else { Answer::Done }
+    };
+    service.run(Duration::from_secs(2), down);
+    assert_eq!(origins_paused(&mut service), 1);
+    assert_eq!(service.machine.tally().succeeded, 200, "all of the other service");
+    let calls = service.calls.iter().filter(|called| called.id.starts_with('a')).count();
+    assert!(calls < 100, "{calls} of 200: the rest waits");
+    finish(&mut service, |_, _| Answer::Done);
+    assert_eq!(service.machine.tally().succeeded, 400);
 }

@@ -540,6 +540,8 @@ pub struct ActionView {
     pub id: Option<String>,
     pub pipeline: Option<String>,
     pub letters: Option<u64>,
+    /// In place of letters.
+    pub subscriptions: Option<u64>,
     pub note: Option<String>,
 }
 

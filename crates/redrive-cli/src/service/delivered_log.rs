@@ -43,6 +43,7 @@ impl Sink for DeliveredLog {
             if outcome.is_ok() {
                 let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
                 let status_code = notes.get("status_code").and_then(|code| code.parse::<u64>().ok());
+                let granted_ttl = notes.get("granted_ttl").and_then(|ttl| ttl.parse::<u64>().ok());
                 macro_rules! write_event {
                     ($level:ident) => {
                         tracing::$level!(
@@ -54,6 +55,7 @@ impl Sink for DeliveredLog {
                             status_code,
                             took_ms,
                             decision = "complete",
+                            granted_ttl,
                             endpoint_hash = notes.get("endpoint_hash"),
                             "delivered"
                         )
@@ -79,6 +81,14 @@ impl Sink for DeliveredLog {
 
     fn per_endpoint_rate(&self) -> Option<f64> {
         self.sink.per_endpoint_rate()
+    }
+
+    fn origin_is_one_service(&self) -> bool {
+        self.sink.origin_is_one_service()
+    }
+
+    fn set_share(&self, owned: u32, all: u32) {
+        self.sink.set_share(owned, all);
     }
 
     fn is_one_endpoint(&self) -> bool {

@@ -1,7 +1,7 @@
 //! What happens in a pipeline, as events that others follow: dead letters, the health of the sink, replays, subscriptions.
 //! Like the log they hold no payload, no endpoint and no text of an error.
 
-use redrive::events::Events;
+use redrive::events::{EventKind, Events};
 use redrive::letters::correlation_id;
 use redrive::letters::select::LetterIds;
 use redrive::replay::ReplayView;
@@ -26,12 +26,13 @@ pub fn dead_letter(events: &Events, letter: &DeadLetter, are_places: bool, now: 
         "endpoint_hash": note("endpoint_hash"),
         "attempts": letter.meta.attempts,
     });
-    events.push("dead_letter", now, fields);
+    events.push(EventKind::DeadLetter, now, fields);
 }
 
 /// The breaker opened or closed, or something else about the health of the sink.
 pub fn health(events: &Events, changed: &HealthChanged) {
-    let kind = if matches!(changed.change, HealthChange::Breaker { .. }) { "breaker" } else { "health" };
+    let is_breaker = matches!(changed.change, HealthChange::Breaker { .. });
+    let kind = if is_breaker { EventKind::Breaker } else { EventKind::Health };
     events.push(
         kind,
         changed.at,
@@ -45,23 +46,31 @@ pub fn replay(events: &Events, replay: &ReplayView, now: Time) {
         "replay": replay.id, "state": replay.state.to_string(), "total": replay.total,
         "published": replay.published, "succeeded": replay.succeeded, "dead_again": replay.dead_again,
     });
-    events.push("replay", now, fields);
+    events.push(EventKind::Replay, now, fields);
 }
 
 /// Something changed about a subscription.
 pub fn subscription(events: &Events, changed: &Changed) {
-    events.push(changed.change.name(), changed.at, subscription_fields(changed));
+    for id in concerned(changed) {
+        events.push(changed.change.kind(), changed.at, subscription_fields(changed, id));
+    }
+}
+
+/// The stored subscriptions that are told of one by one; `None` for an endpoint that is not stored.
+pub fn concerned(changed: &Changed) -> impl Iterator<Item = Option<&str>> {
+    let nobody = changed.ids.is_empty().then_some(None);
+    changed.ids.iter().map(|id| Some(id.as_str())).chain(nobody)
 }
 
 /// What is said of a change, to whoever is told.
-pub fn subscription_fields(changed: &Changed) -> Value {
+pub fn subscription_fields(changed: &Changed, id: Option<&str>) -> Value {
     if let Change::PurgingStopped(stopped) = changed.change {
         return json!({ "purged": stopped.purged, "active": stopped.active, "percent": stopped.percent() });
     }
     let record = changed.record.as_ref();
     json!({
         "endpoint_hash": changed.endpoint.map(|endpoint| endpoint.to_string()),
-        "subscription_id": changed.id,
+        "subscription_id": id,
         "status": record.and_then(|record| record.status),
         "cause": record.map(|record| record.cause.name()),
         "reason": record.map(|record| record.reason.as_str()),

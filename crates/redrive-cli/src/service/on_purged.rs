@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-use super::events::subscription_fields;
+use super::events::{concerned, subscription_fields};
 use super::outlet::{Outlet, Post};
 use crate::config::AlertTarget;
 use crate::exit::Failed;
@@ -41,9 +41,11 @@ impl OnPurged {
         });
         let pipeline = self.subscriptions.pipeline().to_owned();
         self.subscriptions.on_change(move |changed| {
-            let Some(post) = post(&pipeline, changed) else { return };
-            if queue.try_send(post).is_err() {
-                tracing::error!(pipeline, "on_purged is not told: {QUEUE_MAX} others wait");
+            for id in concerned(changed) {
+                let Some(post) = post(&pipeline, changed, id) else { return };
+                if queue.try_send(post).is_err() {
+                    tracing::error!(pipeline, "on_purged is not told: {QUEUE_MAX} others wait");
+                }
             }
         });
         Ok(())
@@ -51,9 +53,9 @@ impl OnPurged {
 }
 
 /// What is told of a purge; nothing of other changes.
-fn post(pipeline: &str, changed: &Changed) -> Option<Post> {
+fn post(pipeline: &str, changed: &Changed, subscription: Option<&str>) -> Option<Post> {
     let endpoint = changed.endpoint.filter(|_| changed.change == Change::Purged)?;
-    let mut fields = subscription_fields(changed);
+    let mut fields = subscription_fields(changed, subscription);
     if let Value::Object(fields) = &mut fields {
         fields.insert("type".to_owned(), changed.change.name().into());
         fields.insert("pipeline".to_owned(), pipeline.into());
@@ -62,7 +64,7 @@ fn post(pipeline: &str, changed: &Changed) -> Option<Post> {
     let env = vec![
         ("REDRIVE_PIPELINE", pipeline.to_owned()),
         ("REDRIVE_ENDPOINT_HASH", endpoint.to_string()),
-        ("REDRIVE_SUBSCRIPTION_ID", changed.id.clone().unwrap_or_default()),
+        ("REDRIVE_SUBSCRIPTION_ID", subscription.unwrap_or_default().to_owned()),
     ];
     let id = format!("purged-{}-{}", endpoint.digits(), changed.at.as_millis());
     Some(Post { id, pipeline: pipeline.to_owned(), body: fields.to_string(), env })

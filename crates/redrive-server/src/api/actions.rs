@@ -36,11 +36,11 @@ impl From<ActionError> for Problem {
         match error {
             ActionError::NotFound(_) => Self::not_found(
                 error,
-                "GET /v1/actions lists the discards with their ids; where several processes share the work, each knows its own",
+                "`redrive audit PIPELINE --actions`, or GET /v1/actions, lists the discards with their ids; where several processes share the work, each knows its own",
             ),
             ActionError::Elsewhere { .. } => Self::not_found(
                 error,
-                "`redrive status --members` lists the processes; GET /v1/actions of each its discards",
+                "`redrive status --members` lists the processes; `redrive audit PIPELINE --actions` at each its discards",
             ),
             // Asked of this pipeline, it is not there: the same answer as for an id that nobody has.
             ActionError::NoGroup { .. } => {

@@ -1,5 +1,5 @@
 //! What happens in a pipeline, as server-sent events. A client that comes back names the last event it saw and goes on from
-//! there; one that is too slow is told so and its stream ends.
+//! there; one that is too slow is told so and its stream ends, behind a whole event.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -7,17 +7,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::Frame;
-use redrive::events::{Event, Events};
+use redrive::events::{Event, EventKind, Events};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::answers::Held;
+use crate::connections::registry::Connection;
 use crate::problem::{Code, Problem};
 use crate::request::{Params, Path};
 use crate::state::Shared;
@@ -26,8 +28,6 @@ use crate::state::Shared;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How soon a client that lost its stream asks again.
 const RETRY_MS: u64 = 2_000;
-/// Kinds of one request.
-const KINDS_MAX: usize = 32;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -40,6 +40,7 @@ pub(crate) async fn stream(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
     Params(params): Params<EventParams>,
+    connection: Option<Extension<Arc<Connection>>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
@@ -48,6 +49,9 @@ pub(crate) async fn stream(
         let hint = "close a stream, or read one and filter it yourself";
         Problem::new(Code::Busy, "too many event streams are open", hint)
     })?;
+    if let Some(Extension(connection)) = connection {
+        connection.follows();
+    }
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let start = Start::of(last, shared.started.as_millis(), &served.events);
     let reader = Reader { events: served.events.clone(), kinds, run: shared.started.as_millis(), start };
@@ -67,13 +71,15 @@ pub(crate) async fn stream(
     Ok(response)
 }
 
-fn kinds(text: &str) -> Result<Vec<String>, Problem> {
-    let kinds: Vec<String> = text.split(',').map(|kind| kind.trim().to_owned()).collect();
-    if kinds.len() > KINDS_MAX {
-        let message = format!("`type` names more than {KINDS_MAX} kinds");
-        return Err(Problem::bad_request(message, "leave it out to get all of them"));
-    }
-    Ok(kinds)
+fn kinds(text: &str) -> Result<Vec<EventKind>, Problem> {
+    let kind = |name: &str| {
+        EventKind::from_name(name).ok_or_else(|| {
+            let known = EventKind::ALL.map(EventKind::name).join(", ");
+            let message = format!("`type` names {name:?}, which is no type of event");
+            Problem::bad_request(message, format!("there are {known}; leave `type` out to get all of them"))
+        })
+    };
+    text.split(',').map(|name| kind(name.trim())).collect()
 }
 
 /// Where a stream begins.
@@ -99,7 +105,7 @@ impl Start {
 /// One client and how far it has read.
 struct Reader {
     events: Events,
-    kinds: Option<Vec<String>>,
+    kinds: Option<Vec<EventKind>>,
     /// Numbers begin anew with each process.
     run: u64,
     start: Start,
@@ -159,11 +165,11 @@ impl Reader {
     }
 
     fn wants(&self, event: &Event) -> bool {
-        self.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| kind == event.kind))
+        self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&event.kind))
     }
 
     fn text(&self, event: &Event) -> String {
-        format!("id: {}-{}\nevent: {}\ndata: {}\n\n", self.run, event.number, event.kind, event.data)
+        format!("id: {}-{}\nevent: {}\ndata: {}\n\n", self.run, event.number, event.kind.name(), event.data)
     }
 }
 
@@ -188,8 +194,11 @@ impl hyper::body::Body for EventBody {
 mod tests {
     use redrive::Time;
     use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
+    use crate::connections::registry::Connections;
+    use crate::connections::stream::Stream;
 
     async fn read(receiver: &mut mpsc::Receiver<Bytes>) -> String {
         String::from_utf8(receiver.recv().await.unwrap_or_default().to_vec()).unwrap()
@@ -202,7 +211,7 @@ mod tests {
     }
 
     fn push(events: &Events, count: usize) {
-        (0..count).for_each(|_| events.push("purged", Time::ZERO, json!({})));
+        (0..count).for_each(|_| events.push(EventKind::Purged, Time::ZERO, json!({})));
     }
 
     #[tokio::test]
@@ -246,6 +255,50 @@ mod tests {
         assert_eq!(read(&mut receiver).await, told);
         assert_eq!(receiver.recv().await, None);
         assert_eq!(events.after(5).missed, 0, "it goes on from there");
+    }
+
+    #[test]
+    fn a_type_that_there_is_none_of_is_refused_with_the_list_of_all() {
+        assert_eq!(kinds("purged, dead_letter").unwrap(), [EventKind::Purged, EventKind::DeadLetter]);
+        for wrong in ["purge", "purged,", "purged,Purged"] {
+            let said = format!("{:?}", kinds(wrong).unwrap_err());
+            assert!(said.contains("dead_letter, breaker") && said.contains("purging_resumed"), "{said}");
+        }
+    }
+
+    /// A client that took 4 KiB in a second was cut off within a line: it kept less than the pace of an ordinary answer.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_too_slowly_gets_whole_events_to_the_end_of_its_stream() {
+        let (ours, mut theirs) = tokio::io::duplex(4096);
+        let place = Connections::new(1).admit([192, 0, 2, 1].into()).unwrap();
+        place.connection.follows();
+        let stream = Stream::new(ours, Arc::clone(&place.connection));
+        let events = Events::default();
+        push(&events, 5_000);
+        let (reader, sender, receiver) = reader(&events, Some("7-0"));
+        tokio::spawn(async move { reader.run(&sender).await });
+        let permit = Arc::new(tokio::sync::Semaphore::new(1)).acquire_owned().await.unwrap();
+        let body = std::sync::Mutex::new(Some(EventBody { receiver, _reading: permit }));
+        let answer = hyper::service::service_fn(move |_: hyper::Request<hyper::body::Incoming>| {
+            let body = body.lock().unwrap().take().unwrap();
+            std::future::ready(Ok::<_, Infallible>(hyper::Response::new(body)))
+        });
+        let serving = hyper::server::conn::http1::Builder::new();
+        let serving = serving.serve_connection(hyper_util::rt::TokioIo::new(stream), answer);
+        let serving = tokio::spawn(serving);
+        theirs.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+        while !text.ends_with(b"\r\n0\r\n\r\n") {
+            let read = theirs.read(&mut piece).await.unwrap();
+            assert!(read > 0, "cut off behind {:?}", String::from_utf8_lossy(&text[text.len() - 80..]));
+            text.extend_from_slice(&piece[..read]);
+            // Meanwhile more happens than it can take.
+            push(&events, 200);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("event: missed"), "its last event says that it is too slow");
+        drop(serving);
     }
 
     #[tokio::test(start_paused = true)]

@@ -155,14 +155,16 @@ impl From<ReplayError> for Problem {
                 "leave `rate` out to replay as fast as the pipeline takes them; a replay that shall wait can be paused",
             ),
             ReplayError::NoSource(_) => Self::bad_request(error, "leave `to` out"),
-            ReplayError::TooManyJobs => Self::new(Code::Conflict, error, "GET /v1/replays lists them"),
+            ReplayError::TooManyJobs => {
+                Self::new(Code::Conflict, error, "`redrive dlq replays list`, or GET /v1/replays, lists them")
+            }
             ReplayError::NotFound(_) => Self::not_found(
                 error,
-                "GET /v1/replays lists all that are kept; where several processes share the work, each knows its own",
+                "`redrive dlq replays list`, or GET /v1/replays, lists all that are kept; where several processes share the work, each knows its own",
             ),
             ReplayError::Elsewhere { .. } => Self::not_found(
                 error,
-                "`redrive status --members` lists the processes; GET /v1/replays of each its jobs",
+                "`redrive status --members` lists the processes; `redrive dlq replays list` at each its jobs",
             ),
             ReplayError::Over { .. } => Self::new(Code::Conflict, error, "start a new one for what is left"),
             ReplayError::NoRuntime | ReplayError::Storage(_) => {

@@ -39,8 +39,8 @@ pub(crate) struct ListParams {
 #[derive(Debug, Serialize)]
 pub(crate) struct SubscriptionView {
     endpoint_hash: String,
-    /// The id of the stored subscription, if it is one.
-    id: Option<String>,
+    /// The ids of the stored subscriptions of this endpoint.
+    ids: Vec<String>,
     state: &'static str,
     /// `gone`, `refused` or `operator`.
     cause: Option<&'static str>,
@@ -108,11 +108,11 @@ impl From<Counts> for CountsView {
 impl From<Listed> for SubscriptionView {
     fn from(listed: Listed) -> Self {
         let state = listed.standing().name();
-        let Listed { endpoint, id, record, stored } = listed;
+        let Listed { endpoint, ids, record, stored } = listed;
         let (key, registered) = stored.map(|stored| (stored.key.clone(), stored.registered)).unzip();
         let view = Self {
             endpoint_hash: endpoint.to_string(),
-            id,
+            ids,
             state,
             cause: None,
             reason: None,
@@ -221,7 +221,8 @@ pub(crate) async fn remove(
     if table.stored(&id).is_none() {
         return Err(SubscriptionsError::NotFound(id).into());
     }
-    record(&shared, served, &actor, ActionKind::SubscriptionRemove, &id, None).await?;
+    let done = Done { kind: ActionKind::SubscriptionRemove, id: &id, subscriptions: 1, note: None };
+    record(&shared, served, &actor, done).await?;
     table.remove(&id, served.handle.now()).await?;
     Ok(Json(json!({ "removed": id })))
 }
@@ -236,7 +237,9 @@ pub(crate) async fn flag(
     let (served, table) = found(&shared, &pipeline)?;
     let NamedWish { id, reason } = named(&shared, &headers, body).await?;
     let reason = said(reason)?;
-    record(&shared, served, &actor, ActionKind::SubscriptionFlag, &id, Some(&reason)).await?;
+    table.check_markable(&id)?;
+    let kind = ActionKind::SubscriptionFlag;
+    record(&shared, served, &actor, Done { kind, id: &id, subscriptions: 1, note: Some(&reason) }).await?;
     Ok(Json(table.flag(&id, &reason, &actor.0, served.handle.now()).await?.into()))
 }
 
@@ -250,7 +253,9 @@ pub(crate) async fn purge(
     let (served, table) = found(&shared, &pipeline)?;
     let NamedWish { id, reason } = named(&shared, &headers, body).await?;
     let reason = said(reason)?;
-    record(&shared, served, &actor, ActionKind::SubscriptionPurge, &id, Some(&reason)).await?;
+    table.check_markable(&id)?;
+    let kind = ActionKind::SubscriptionPurge;
+    record(&shared, served, &actor, Done { kind, id: &id, subscriptions: 1, note: Some(&reason) }).await?;
     Ok(Json(table.purge(&id, &reason, &actor.0, served.handle.now()).await?.into()))
 }
 
@@ -269,13 +274,15 @@ pub(crate) async fn undo(
     let kind = ActionKind::SubscriptionUndo;
     match (wish.id, wish.since) {
         (Some(id), None) => {
-            record(&shared, served, &actor, kind, &id, None).await?;
+            table.check_undoable(&id)?;
+            record(&shared, served, &actor, Done { kind, id: &id, subscriptions: 1, note: None }).await?;
             table.undo(&id, now).await?;
             Ok(Json(json!({ "undone": 1 })))
         }
         (None, Some(since)) => {
             let from: Time = selection::since(&since, now)?;
-            record(&shared, served, &actor, kind, &format!("since {since}"), None).await?;
+            let (id, subscriptions) = (format!("since {since}"), table.purged_since(from));
+            record(&shared, served, &actor, Done { kind, id: &id, subscriptions, note: None }).await?;
             Ok(Json(json!({ "undone": table.undo_since(from, now).await? })))
         }
         _ => Err(Problem::bad_request(
@@ -294,7 +301,8 @@ pub(crate) async fn resume(
     if table.counts(served.handle.now()).stopped.is_none() {
         return Err(SubscriptionsError::NotStopped.into());
     }
-    record(&shared, served, &actor, ActionKind::SubscriptionResume, "purging", None).await?;
+    let done = Done { kind: ActionKind::SubscriptionResume, id: "purging", subscriptions: 0, note: None };
+    record(&shared, served, &actor, done).await?;
     table.resume(served.handle.now()).await?;
     Ok(Json(json!({ "purging": true })))
 }
@@ -313,16 +321,18 @@ async fn named(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Named
     read_json(&held.bytes)
 }
 
-/// The record comes first: what was done is never missing from it.
-async fn record(
-    shared: &Shared,
-    served: &Served,
-    actor: &Actor,
+/// What somebody does.
+struct Done<'a> {
     kind: ActionKind,
-    id: &str,
-    note: Option<&str>,
-) -> Result<(), Problem> {
-    let action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name()).of(id, 0);
+    id: &'a str,
+    subscriptions: u64,
+    note: Option<&'a str>,
+}
+
+/// The record comes first: what was done is never missing from it.
+async fn record(shared: &Shared, served: &Served, actor: &Actor, done: Done<'_>) -> Result<(), Problem> {
+    let Done { kind, id, subscriptions, note } = done;
+    let action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name()).of(id, subscriptions);
     let action = Action { note: note.map(str::to_owned), ..action };
     Ok(shared.service.actions.record(action).await?)
 }
@@ -351,8 +361,13 @@ fn cursor(text: &str) -> Result<EndpointId, Problem> {
 impl From<SubscriptionsError> for Problem {
     fn from(error: SubscriptionsError) -> Self {
         match error {
-            SubscriptionsError::NotFound(_) => {
-                Self::not_found(error, "GET …/subscriptions lists what is known, by hash or id")
+            SubscriptionsError::NotFound(_) => Self::not_found(
+                error,
+                "known are stored, flagged and purged ones, and those that this process called lately; `redrive \
+                     subscriptions list PIPELINE`, or GET …/subscriptions, lists all but the last",
+            ),
+            SubscriptionsError::NotMarked(_) => {
+                Self::new(Code::Conflict, error, "there is nothing to take back")
             }
             SubscriptionsError::Id => Self::bad_request(error, "for example user-5512/phone"),
             SubscriptionsError::Subscription(_) => Self::bad_request(
@@ -363,9 +378,11 @@ impl From<SubscriptionsError> for Problem {
                 Self::new(Code::Conflict, error, "remove some, or let messages carry their subscription")
             }
             SubscriptionsError::NotStopped => Self::new(Code::Conflict, error, "there is nothing to resume"),
-            SubscriptionsError::AlreadyPurged(_) => {
-                Self::new(Code::Conflict, error, "POST …/subscriptions/undo takes it back")
-            }
+            SubscriptionsError::AlreadyPurged(_) => Self::new(
+                Code::Conflict,
+                error,
+                "`redrive subscriptions undo PIPELINE HASH`, or POST …/subscriptions/undo, takes it back",
+            ),
             SubscriptionsError::Store(error) => {
                 Self::new(Code::StorageFailed, error, "the change holds in this process; see its log")
             }

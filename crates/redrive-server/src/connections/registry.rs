@@ -44,6 +44,8 @@ pub(crate) struct Connection {
     still_since_ms: AtomicU64,
     /// A request was answered before its body had been read.
     unread: AtomicBool,
+    /// It is answered with a stream of events, which takes as long as it takes.
+    follows: AtomicBool,
     /// It has to go.
     pub evicted: Notify,
     epoch: Instant,
@@ -93,6 +95,7 @@ impl Connections {
             busy: AtomicBool::new(false),
             still_since_ms: AtomicU64::new(millis_since(self.epoch)),
             unread: AtomicBool::new(false),
+            follows: AtomicBool::new(false),
             evicted: Notify::new(),
             epoch: self.epoch,
         });
@@ -156,6 +159,7 @@ impl Connection {
     /// A request has come.
     pub fn begin(&self) {
         self.unread.store(false, Ordering::Relaxed);
+        self.follows.store(false, Ordering::Relaxed);
         self.busy.store(true, Ordering::Relaxed);
     }
 
@@ -176,6 +180,15 @@ impl Connection {
 
     pub fn is_unread(&self) -> bool {
         self.unread.load(Ordering::Relaxed)
+    }
+
+    /// Its client follows events until its next request.
+    pub fn follows(&self) {
+        self.follows.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_following(&self) -> bool {
+        self.follows.load(Ordering::Relaxed)
     }
 }
 

@@ -52,12 +52,22 @@ impl<S> Stream<S> {
     fn judge(&mut self, wrote: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match wrote {
             Poll::Ready(Ok(bytes)) => {
-                self.pace.taken(bytes, Instant::now());
+                let now = Instant::now();
+                if self.connection.is_following() {
+                    self.pace.follower_took(now);
+                } else {
+                    self.pace.taken(bytes, now);
+                }
                 self.connection.moved();
                 Poll::Ready(Ok(bytes))
             }
             Poll::Pending => {
-                let deadline = self.pace.blocked(Instant::now());
+                let now = Instant::now();
+                let deadline = if self.connection.is_following() {
+                    self.pace.follower_blocked(now)
+                } else {
+                    self.pace.blocked(now)
+                };
                 ready!(self.poll_timer(deadline, cx));
                 Poll::Ready(Err(io::Error::new(
                     io::ErrorKind::TimedOut,
@@ -169,6 +179,25 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
         reading.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_follows_events_may_read_them_slowly_but_must_read() {
+        let (mut ours, mut theirs, place) = pair(1_000);
+        place.connection.follows();
+        let reading = tokio::spawn(async move {
+            let (mut piece, mut all) = ([0; 1_000], 0);
+            while all < 50_000 {
+                all += theirs.read(&mut piece).await.unwrap();
+                tokio::time::sleep(Duration::from_mins(9)).await;
+            }
+            theirs
+        });
+        ours.write_all(&vec![0; 50_000]).await.unwrap();
+        let _theirs = reading.await.unwrap();
+        let began = Instant::now();
+        let error = ours.write_all(&vec![0; 50_000]).await.unwrap_err();
+        assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, Duration::from_mins(10)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,6 +6,9 @@ use tokio::time::Instant;
 
 /// A client that takes nothing for so long is cut off.
 const STALL_MAX: Duration = Duration::from_secs(10);
+/// One that follows events may take this long for nothing: its stream shall end behind a whole event, and what was begun
+/// has to be taken for that. There are few such streams.
+const FOLLOWER_STALL_MAX: Duration = Duration::from_mins(10);
 /// Over any longer time it must take at least so much in a second.
 const BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 
@@ -29,6 +32,16 @@ impl WritePace {
                 Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000 / BYTES_PER_SECOND_MIN));
             *deadline = (*deadline + earned).min(now + STALL_MAX);
         }
+    }
+
+    /// As [`Self::blocked`], for a client that follows events.
+    pub fn follower_blocked(&mut self, now: Instant) -> Instant {
+        *self.deadline.get_or_insert(now + FOLLOWER_STALL_MAX)
+    }
+
+    /// As [`Self::taken`], for a client that follows events: nobody minds how little it takes.
+    pub fn follower_took(&mut self, now: Instant) {
+        self.deadline = self.deadline.map(|_| now + FOLLOWER_STALL_MAX);
     }
 
     /// Everything was taken.

@@ -436,7 +436,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                 "text/event-stream",
                 "string",
             )],
-            codes: &[Code::Busy],
+            codes: &[Code::BadRequest, Code::Busy],
             ..NOTHING
         },
         Operation::ListActions => Described {

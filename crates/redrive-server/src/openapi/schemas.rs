@@ -687,7 +687,10 @@ pub(super) fn schemas() -> Map<String, Value> {
         &["endpoint_hash", "state"],
         vec![
             ("endpoint_hash", hash()),
-            ("id", text_or_null()),
+            (
+                "ids",
+                json!({ "type": "array", "items": { "type": "string" }, "description": "The stored subscriptions of this endpoint." }),
+            ),
             ("state", json!({ "enum": ["active", "flagged", "purged"] })),
             ("cause", json!({ "enum": ["gone", "refused", "operator", null] })),
             ("reason", text_or_null()),
@@ -773,6 +776,10 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("id", text_or_null()),
             ("pipeline", text_or_null()),
             ("letters", count()),
+            (
+                "subscriptions",
+                json!({ "type": "integer", "minimum": 0, "description": "In place of `letters`, for actions on subscriptions." }),
+            ),
             ("note", text_or_null()),
         ],
     );

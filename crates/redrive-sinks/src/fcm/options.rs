@@ -31,7 +31,7 @@ pub struct FcmOptions {
     pub url: String,
     pub ca_file: Option<PathBuf>,
     pub connections: u32,
-    /// Requests in a second at most, from this process.
+    /// Requests in a second at most, from all members of a Kafka group together.
     pub rate: Option<f64>,
     pub timeout: Duration,
     pub classes: PushClasses,

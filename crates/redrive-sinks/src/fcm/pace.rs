@@ -1,6 +1,7 @@
-//! How much of the project's quota this process uses: an even pace, with a tenth of a second's worth at once.
+//! How much of the project's quota this process uses: an even pace, with a tenth of a second's worth at once. The members of
+//! a Kafka group share the rate as they share the retry budget: by the partitions that each has.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,22 +11,43 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 /// Gives each request its moment.
 #[derive(Debug)]
 pub struct Pace {
+    /// Between two requests of all members.
     gap: Duration,
-    next: Mutex<Option<Instant>>,
+    turns: Mutex<Turns>,
+}
+
+#[derive(Debug)]
+struct Turns {
+    /// Between two requests of this process.
+    gap: Duration,
+    next: Option<Instant>,
 }
 
 impl Pace {
     pub fn new(per_second: f64) -> Self {
-        Self { gap: Duration::from_secs_f64(1.0 / per_second), next: Mutex::default() }
+        let gap = Duration::from_secs_f64(1.0 / per_second);
+        Self { gap, turns: Mutex::new(Turns { gap, next: None }) }
+    }
+
+    /// This process owns `owned` of `all` partitions, and so that part of the rate. Whoever owns none has one part: what it
+    /// took before has to be sent.
+    pub fn own(&self, owned: u32, all: u32) {
+        let all = all.max(1);
+        let gap = self.gap.saturating_mul(all) / owned.clamp(1, all);
+        self.turns().gap = gap;
     }
 
     /// When a request that is asked for now may go.
     pub fn place(&self, now: Instant) -> Instant {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.turns();
         let earliest = now.checked_sub(AT_ONCE).unwrap_or(now);
-        let place = next.unwrap_or(earliest).max(earliest);
-        *next = Some(place + self.gap);
+        let place = turns.next.unwrap_or(earliest).max(earliest);
+        turns.next = Some(place + turns.gap);
         place.max(now)
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -41,5 +63,26 @@ mod tests {
         assert_eq!(places[30], Duration::from_millis(200));
         let later = now + Duration::from_mins(1);
         assert_eq!(pace.place(later), later, "what was not used is not saved up");
+    }
+
+    #[test]
+    fn a_member_of_a_group_has_its_part_of_the_rate_and_all_of_it_when_it_is_alone_again() {
+        let now = Instant::now() + Duration::from_secs(10);
+        let hundredth = |pace: &Pace| (0..101).map(|_| pace.place(now) - now).last().unwrap();
+        let whole = Pace::new(100.0);
+        let half = Pace::new(100.0);
+        half.own(2, 4);
+        assert_eq!(hundredth(&half) + AT_ONCE, 2 * (hundredth(&whole) + AT_ONCE));
+        let (mut together, members) = (0, [Pace::new(100.0), Pace::new(100.0), Pace::new(100.0)]);
+        for (pace, owned) in members.iter().zip([6, 4, 2]) {
+            pace.own(owned, 12);
+            together += (0..1_000).filter(|_| pace.place(now) < now + Duration::from_secs(1)).count();
+        }
+        assert!((100..=113).contains(&together), "{together} in a second, of 100 and a tenth more at once");
+        half.own(4, 4);
+        let later = now + Duration::from_mins(1);
+        let alone = (0..101).map(|_| half.place(later) - later).last().unwrap();
+        assert_eq!(alone + AT_ONCE, Duration::from_secs(1));
+        half.own(0, 0);
     }
 }

@@ -143,6 +143,13 @@ impl Sink for FcmSink {
         Some(format!("project {}", self.access.project()))
     }
 
+    /// The quota is that of the project, whoever pushes.
+    fn set_share(&self, owned: u32, all: u32) {
+        if let Some(pace) = &self.pace {
+            pace.own(owned, all);
+        }
+    }
+
     /// What is done with a push happens at its receiver.
     fn runs_in_process(&self) -> bool {
         false

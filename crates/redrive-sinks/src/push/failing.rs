@@ -101,17 +101,20 @@ pub fn lost(lost: &Lost, classes: &PushClasses) -> Failure {
 }
 
 /// The failure of a request whose time was up, or that broke. `sent`: it may have had its effect.
+///
+/// A connection that breaks is never a reset by its receiver, of which the message would be suspected: no push brings a push
+/// service down, and many pushes share a connection.
 pub fn unanswered(trouble: Trouble, text: &str, sent: bool, classes: &PushClasses) -> Failure {
     let class = classes.troubles().trouble(trouble);
     let failure = judge::of_class(class, None, silent(text));
-    let failure = failure.of_kind(trouble.kind(sent)).with_code(trouble.name());
+    let failure = failure.of_kind(trouble.kind(false)).with_code(trouble.name());
     if sent { failure.ambiguous() } else { failure }
 }
 
 /// A message that no push service needs to see.
 #[expect(clippy::needless_pass_by_value, reason = "given to `map_err`")]
 pub fn unsendable(text: impl ToString) -> Failure {
-    Failure::permanent(silent(&text.to_string()))
+    Failure::permanent(silent(&text.to_string())).uncalled()
 }
 
 /// Why a push was not even tried.
@@ -158,6 +161,11 @@ mod tests {
         assert_eq!((unprocessed.class(), unprocessed.is_ambiguous()), (Class::Reconnect, false));
         let broken = lost(&Lost::Broken("reset"), &classes);
         assert_eq!((broken.class(), broken.is_ambiguous()), (Class::Transient, true));
+        assert_eq!(
+            broken.kind(),
+            FailureKind::Refused,
+            "a push is not suspected of it, however often it happens"
+        );
         let unsent = lost(&Lost::Unsent(Trouble::Refused, "refused".into()), &classes);
         assert_eq!((unsent.class(), unsent.is_ambiguous()), (Class::Transient, false));
         let tls = lost(&Lost::Unsent(Trouble::Tls, "TLS".into()), &classes);

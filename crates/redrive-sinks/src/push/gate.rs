@@ -18,6 +18,20 @@ use crate::fault::SinkFault;
 use crate::secret::Secret;
 use crate::webhook::endpoint_hash::EndpointHash;
 
+/// What a service said of a push that it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub status: StatusCode,
+    /// For how many seconds it keeps the push, where it says so: it may be less than was asked for (RFC 8030, 5.2).
+    pub granted_ttl: Option<u64>,
+}
+
+impl From<StatusCode> for Taken {
+    fn from(status: StatusCode) -> Self {
+        Self { status, granted_ttl: None }
+    }
+}
+
 /// The subscriptions of a pipeline, as its sink uses them.
 #[derive(Clone)]
 pub struct SubscriptionGate {
@@ -56,12 +70,12 @@ impl SubscriptionGate {
 
     /// Makes the call unless the endpoint is purged. A failure carries the endpoint's hash, and what it says about the
     /// endpoint is durable before this returns.
-    pub async fn pass(
+    pub async fn pass<T: Into<Taken>>(
         &self,
         endpoint: &str,
         registered_ms: Option<u64>,
         notes: &mut Notes,
-        call: impl Future<Output = Result<StatusCode, Failure>>,
+        call: impl Future<Output = Result<T, Failure>>,
     ) -> Result<(), Failure> {
         let id = self.id(endpoint);
         notes.add("endpoint_hash", id.to_string());
@@ -69,7 +83,7 @@ impl SubscriptionGate {
         let outcome = match admission {
             Admission::Purged(record) => Err(purged(&record)),
             Admission::Call | Admission::Returned => {
-                let outcome = call.await.map(|status| notes.add("status_code", status.as_str()));
+                let outcome = call.await.map(|taken| note(taken.into(), notes));
                 let text = outcome.as_ref().err().map(Failure::chain).unwrap_or_default();
                 if let Some(answer) = answer(&outcome, &text) {
                     self.subscriptions.answered(id, answer, now()).await;
@@ -111,6 +125,13 @@ fn answer<'a>(outcome: &Result<(), Failure>, text: &'a str) -> Option<Answer<'a>
     }
 }
 
+fn note(taken: Taken, notes: &mut Notes) {
+    notes.add("status_code", taken.status.as_str());
+    if let Some(granted) = taken.granted_ttl {
+        notes.add("granted_ttl", granted.to_string());
+    }
+}
+
 /// The hash goes into the log and, with the text of the failure, into the letter.
 fn named(failure: Failure, id: EndpointId) -> Failure {
     let failure = failure.map_cause(|cause| match cause.downcast::<PushError>() {
@@ -123,7 +144,8 @@ fn named(failure: Failure, id: EndpointId) -> Failure {
 /// No call was made: the endpoint is known to be gone.
 fn purged(record: &Record) -> Failure {
     let at = timestamp::print(record.at);
-    Failure::gone(failing::uncalled(&format!("the subscription was purged at {at}: {}", record.reason)))
+    let text = format!("the subscription was purged at {at}: {}", record.reason);
+    Failure::gone(failing::uncalled(&text)).uncalled()
 }
 
 fn now() -> Time {
@@ -183,6 +205,7 @@ mod tests {
         let hash = gate.id("https://push.example/1").to_string();
         assert!(failure.chain().ends_with(&format!(": 410 Gone [{hash}]")), "{}", failure.chain());
         assert_eq!(failure.notes(), [("endpoint_hash", hash)]);
+        assert!(failure.is_uncalled(), "no breaker counts it");
         let other = pass(&gate, "https://push.example/2", None, async { Ok(StatusCode::CREATED) }).await;
         assert!(other.is_ok());
     }
@@ -209,11 +232,11 @@ mod tests {
             (403, Verdict::CREDENTIAL),
         ] {
             pass(&gate, "00ab", None, async { failure(status, verdict) }).await.unwrap_err();
-            assert_eq!(standing(&gate), None, "{status}");
+            assert_eq!(standing(&gate), Some(Standing::Active), "{status}");
         }
         pass(&gate, "00ab", None, async { failure(400, Verdict::Flagged) }).await.unwrap_err();
         assert_eq!(standing(&gate), Some(Standing::Flagged));
         pass(&gate, "00ab", None, async { Ok(StatusCode::CREATED) }).await.unwrap();
-        assert_eq!(standing(&gate), None);
+        assert_eq!(standing(&gate), Some(Standing::Active));
     }
 }

@@ -20,7 +20,7 @@ use super::subscription::Subscription;
 use super::vapid::Vapid;
 use crate::fault::SinkFault;
 use crate::push::failing::{self, Said};
-use crate::push::gate::SubscriptionGate;
+use crate::push::gate::{SubscriptionGate, Taken};
 use crate::push::trust::KeyTrust;
 use crate::push::{PushClasses, Verdict};
 use crate::webhook::Trouble;
@@ -97,7 +97,7 @@ impl WebPushSink {
         })
     }
 
-    async fn exchange(&self, call: &Call, push: &Push) -> Result<StatusCode, Failure> {
+    async fn exchange(&self, call: &Call, push: &Push) -> Result<Taken, Failure> {
         let deadline = Instant::now() + self.timeout;
         let body = push.body().map_err(failing::unsendable)?;
         let (request, sent) = self.request(call, push, body)?;
@@ -117,8 +117,9 @@ impl WebPushSink {
         let mut body = Vec::new();
         // What it means is known by its head; a body that does not end changes nothing.
         let _ = timeout_at(deadline, answer::read(&mut incoming, &mut body)).await;
+        let granted_ttl = head.headers.get(TTL).and_then(|ttl| ttl.to_str().ok()?.trim().parse().ok());
         self.judge(push, &Heard { status: head.status, headers: head.headers, body })?;
-        Ok(head.status)
+        Ok(Taken { status: head.status, granted_ttl })
     }
 
     fn request(&self, call: &Call, push: &Push, body: Bytes) -> Result<(Request<Payload>, Sent), Failure> {
@@ -204,6 +205,11 @@ impl Sink for WebPushSink {
 
     fn per_endpoint(&self) -> Option<u32> {
         Some(self.per_endpoint)
+    }
+
+    /// A push service answers for all its subscriptions.
+    fn origin_is_one_service(&self) -> bool {
+        true
     }
 
     /// What is done with a push happens at its receiver.

@@ -1,12 +1,13 @@
 //! APNs: what is sent, and what every answer means.
 
+use redrive::subscriptions::{Purge, Standing, Subscriptions};
 use redrive::{Class, Message, Time};
 use redrive_sinks::push::Verdict;
 use redrive_sinks::push::failing::PushError;
 use redrive_sinks::{ApnsAuth, ApnsOptions, ApnsSink};
 use serde_json::json;
 
-use crate::server::{PushServer, Reply, Seen, deliver, key_file};
+use crate::server::{Authority, PushServer, Reply, Seen, deliver, key_file};
 
 pub fn sink(server: &PushServer, change: impl FnOnce(&mut ApnsOptions)) -> ApnsSink {
     let key_file = key_file(&server.authority.dir, "key.p8");
@@ -51,6 +52,23 @@ async fn a_push_carries_what_apns_wants_to_know() {
     assert_eq!(headers["apns-id"].len(), 36);
     assert!(headers["authorization"].to_str().unwrap().starts_with("bearer ey"));
     assert_eq!(body, br#"{"aps":{"content-available":1}}"#);
+}
+
+#[tokio::test]
+async fn with_a_certificate_the_handshake_says_who_we_are_and_no_token_is_sent() {
+    let server = PushServer::of(Authority::demanding(), 100, |_| Reply::of(200, "")).await;
+    let dir = server.authority.dir.path();
+    let certified = sink(&server, |options| {
+        options.auth = ApnsAuth::Certificate {
+            certificate_file: dir.join("client.pem"),
+            key_file: dir.join("client.key"),
+        };
+    });
+    deliver(&certified, push("m", "00ab")).await.unwrap();
+    assert!(!server.seen()[0].headers.contains_key("authorization"));
+    let failure = deliver(&sink(&server, |_| {}), push("m", "00ab")).await.unwrap_err();
+    assert_eq!(failure.class(), Class::Transient, "it concerns all messages, so it ends none: {failure}");
+    assert_eq!(server.seen().len(), 1);
 }
 
 /// Every answer that Apple documents, as CLASSIFICATION has it. What ends as `gone` is what may be purged.
@@ -100,7 +118,8 @@ async fn the_golden_corpus_of_answers() {
         Reply::of(status, body)
     })
     .await;
-    let sink = sink(&server, |_| {});
+    let table = Subscriptions::new("push", Purge::AtOnce);
+    let sink = sink(&server, |options| options.subscriptions = table.clone());
     for (at, (status, reason, class, flagged)) in corpus.iter().enumerate() {
         let before = server.seen().len();
         let outcome = deliver(&sink, push(&format!("m-{at}"), &format!("{at:04x}"))).await;
@@ -119,6 +138,12 @@ async fn the_golden_corpus_of_answers() {
         assert!(!format!("{failure:?}").contains("/3/device"), "{failure:?}");
         assert!(failure.notes().iter().any(|(name, _)| *name == "endpoint_hash"), "{failure:?}");
     }
+    // Every dead one is purged, and nobody else.
+    let dead = corpus.iter().filter(|(_, _, class, _)| *class == Some(Class::Gone)).count();
+    let purged = table.list(Some(Standing::Purged), None, 100);
+    assert_eq!((purged.len(), dead), (2, 2));
+    let said = purged.iter().filter_map(|listed| listed.record.as_ref()).map(|record| record.reason.as_str());
+    assert!(said.into_iter().all(|said| said.contains("ExpiredToken") || said.contains("Unregistered")));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use redrive::subscriptions::{Purge, Standing, Subscriptions};
 use redrive::{Class, Failure, Message};
 use redrive_sinks::push::Verdict;
 use redrive_sinks::push::failing::PushError;
@@ -15,6 +16,10 @@ use crate::server::{PlainServer, PushServer, Reply, deliver};
 const KEY: &str = include_str!("rsa_key_for_tests.pem");
 
 fn sink(server: &PushServer, tokens: &PlainServer) -> FcmSink {
+    sink_with(server, tokens, |_| {})
+}
+
+pub fn sink_with(server: &PushServer, tokens: &PlainServer, change: impl FnOnce(&mut FcmOptions)) -> FcmSink {
     let account = json!({
         "type": "service_account", "project_id": "demo-1", "client_email": "push@demo-1.example",
         "private_key": KEY, "token_uri": format!("http://127.0.0.1:{}/token", tokens.port),
@@ -24,6 +29,7 @@ fn sink(server: &PushServer, tokens: &PlainServer) -> FcmSink {
     let mut options = FcmOptions::new(path);
     options.url = server.url();
     options.ca_file = Some(server.authority.ca_file());
+    change(&mut options);
     assert_eq!(options.check(), []);
     FcmSink::build(options).unwrap()
 }
@@ -38,12 +44,12 @@ async fn tokens() -> PlainServer {
     .await
 }
 
-fn push(id: &str, token: &str) -> Message {
+pub fn push(id: &str, token: &str) -> Message {
     let payload = json!({"token": token, "notification": {"title": "hi"}}).to_string();
     Message::builder(id).payload(payload).build().unwrap()
 }
 
-fn error(status: u16, canonical: &str, code: &str) -> Reply {
+pub fn error(status: u16, canonical: &str, code: &str) -> Reply {
     let mut error = json!({"code": status, "status": canonical, "message": "text"});
     if !code.is_empty() {
         error["details"] = json!([{"errorCode": code}]);
@@ -103,7 +109,8 @@ async fn the_golden_corpus_of_answers() {
     })
     .await;
     let (tokens, mut spent) = (tokens().await, 0);
-    let sink = sink(&server, &tokens);
+    let table = Subscriptions::new("push", Purge::AtOnce);
+    let sink = sink_with(&server, &tokens, |options| options.subscriptions = table.clone());
     for (at, (status, canonical, code, class, flagged)) in corpus.into_iter().enumerate() {
         let failure = deliver(&sink, push(&format!("m-{at}"), &format!("tok-{at}"))).await.unwrap_err();
         assert_eq!(failure.class(), class, "{status} {canonical} {code}: {failure}");
@@ -117,6 +124,9 @@ async fn the_golden_corpus_of_answers() {
             assert_eq!(failure.retry_after(), Some(Duration::from_mins(1)), "the quota is by the minute");
         }
     }
+    let purged = table.list(Some(Standing::Purged), None, 100);
+    assert_eq!(purged.len(), 1, "the one that is not registered, and nobody else");
+    assert!(purged[0].record.as_ref().unwrap().reason.contains("UNREGISTERED"));
 }
 
 #[tokio::test]

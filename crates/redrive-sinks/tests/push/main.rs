@@ -7,4 +7,5 @@ mod apns;
 mod connections;
 mod docs;
 mod fcm;
+mod storm;
 mod webpush;

@@ -10,8 +10,9 @@ use hyper::header::HeaderMap;
 use hyper::{Request, Response};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use redrive::{Call, Failure, Message, Sink};
-use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -51,6 +52,15 @@ pub struct Authority {
 
 impl Authority {
     pub fn new() -> Self {
+        Self::of(false)
+    }
+
+    /// Its server takes only clients with a certificate of this authority, as `client.pem` and `client.key` are.
+    pub fn demanding() -> Self {
+        Self::of(true)
+    }
+
+    fn of(demands: bool) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca_key = KeyPair::generate().unwrap();
@@ -61,11 +71,24 @@ impl Authority {
         let leaf = leaf.signed_by(&key, &issuer).unwrap();
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("ca.pem"), ca.pem()).unwrap();
+        let client_key = KeyPair::generate().unwrap();
+        let client = CertificateParams::new(vec!["client".to_owned()]).unwrap();
+        let client = client.signed_by(&client_key, &issuer).unwrap();
+        std::fs::write(dir.path().join("client.pem"), client.pem()).unwrap();
+        std::fs::write(dir.path().join("client.key"), client_key.serialize_pem()).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config =
-            ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.with_no_client_auth().with_single_cert(vec![leaf.der().clone()], key);
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let config = if demands {
+            let mut roots = RootCertStore::empty();
+            roots.add(ca.der().clone()).unwrap();
+            let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            config.with_client_cert_verifier(clients.build().unwrap())
+        } else {
+            config.with_no_client_auth()
+        };
+        let config = config.with_single_cert(vec![leaf.der().clone()], key);
         let mut config = config.unwrap();
         config.alpn_protocols = vec![b"h2".to_vec()];
         Self { dir, acceptor: TlsAcceptor::from(Arc::new(config)) }
@@ -92,7 +115,14 @@ impl PushServer {
 
     /// With at most so many streams on one connection.
     pub async fn with_streams(streams: u32, answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
-        let authority = Authority::new();
+        Self::of(Authority::new(), streams, answer).await
+    }
+
+    pub async fn of(
+        authority: Authority,
+        streams: u32,
+        answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (seen, answer): (Arc<Mutex<Vec<Seen>>>, Answering) = (Arc::default(), Arc::new(answer));

@@ -150,6 +150,25 @@ async fn answers_mean_what_the_table_says_and_show_no_endpoint() {
     }
 }
 
+/// RFC 8030, 5.2: a push service may keep a push for less time than was asked for, and says so.
+#[tokio::test]
+async fn the_time_that_a_push_service_grants_is_noted_for_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = PlainServer::start(|seen| match seen.path.as_str() {
+        "/short" => Reply { headers: vec![("ttl", "60".into())], ..Reply::of(201, "") },
+        "/odd" => Reply { headers: vec![("ttl", "for ever".into())], ..Reply::of(201, "") },
+        _ => Reply::of(201, ""),
+    })
+    .await;
+    let sink = sink(&dir, |_| {});
+    for (path, granted) in [("/short", Some("60")), ("/odd", None), ("/silent", None)] {
+        let (message, mut notes) = (push(server.port, path), redrive::Notes::default());
+        let call = redrive::Call { message, attempt: 1, replays: 0, pipeline: "push".into(), origin: None };
+        sink.deliver_noted(call, &mut notes).await.unwrap();
+        assert_eq!((notes.get("granted_ttl"), notes.get("status_code")), (granted, Some("201")), "{path}");
+    }
+}
+
 #[tokio::test]
 async fn one_endpoint_alone_that_refuses_our_key_is_that_endpoints_matter() {
     let server = PlainServer::start(|seen| Reply::of(if seen.path == "/bad" { 403 } else { 201 }, "")).await;

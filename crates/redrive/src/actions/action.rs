@@ -96,6 +96,18 @@ impl ActionKind {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
+
+    /// What it counts.
+    const fn counts(self) -> &'static str {
+        match self {
+            Self::SubscriptionFlag
+            | Self::SubscriptionPurge
+            | Self::SubscriptionUndo
+            | Self::SubscriptionResume
+            | Self::SubscriptionRemove => "subscriptions",
+            _ => "letters",
+        }
+    }
 }
 
 impl fmt::Display for ActionKind {
@@ -114,7 +126,7 @@ pub struct Action {
     /// The object it made or changed: `r-31`, `d-9`.
     pub id: Option<String>,
     pub pipeline: String,
-    /// How many letters it concerns.
+    /// How many letters it concerns, or how many endpoints where it is about subscriptions.
     pub letters: u64,
     pub note: Option<String>,
     /// The letters themselves, in order, where they are needed to take the action back.
@@ -129,7 +141,7 @@ impl Action {
         Self { at, actor, action, id: None, pipeline, letters: 0, note: None, ids: Vec::new(), mark: None }
     }
 
-    /// The object it made or changed, and how many letters that concerns.
+    /// The object it made or changed, and how many letters, or endpoints, that concerns.
     #[must_use]
     pub fn of(self, id: impl Into<String>, letters: u64) -> Self {
         Self { id: Some(id.into()), letters, ..self }
@@ -148,7 +160,7 @@ impl Action {
             "action": self.action.name(),
             "id": self.id,
             "pipeline": self.pipeline,
-            "letters": self.letters,
+            (self.action.counts()): self.letters,
             "note": self.note,
         })
     }
@@ -172,13 +184,14 @@ impl Action {
             Some(ids) => ranges::parse(ids.as_str()?)?,
             None => Vec::new(),
         };
+        let action = ActionKind::from_name(&text("action")?)?;
         Some(Self {
             at: timestamp::parse(&text("at")?)?,
             actor: text("actor")?,
-            action: ActionKind::from_name(&text("action")?)?,
+            action,
             id: text("id"),
             pipeline: text("pipeline")?,
-            letters: value.get("letters")?.as_u64()?,
+            letters: value.get(action.counts()).or_else(|| value.get("letters"))?.as_u64()?,
             note: text("note"),
             ids,
             mark: value.get("mark").and_then(GroupMark::from_json),
@@ -218,5 +231,7 @@ mod tests {
             "note": null,
         });
         assert_eq!(action.to_json(), expected);
+        let undone = Action::new(Time::ZERO, "ops", ActionKind::SubscriptionUndo, "push").of("since 1h", 3);
+        assert_eq!((&undone.to_json()["subscriptions"], undone.to_json().get("letters")), (&json!(3), None));
     }
 }

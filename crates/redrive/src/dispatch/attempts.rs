@@ -283,7 +283,8 @@ impl Machine {
             Told::Sign(sign) => (Some(sign == Sign::Good), which.counts(sign)),
             Told::Busy | Told::Nothing => (None, false),
         };
-        self.tell_endpoint(call, EndpointCall { counts, is_good, retry_after, voice: None }, contact, now);
+        let ended = EndpointCall { counts, is_good, retry_after, ..EndpointCall::default() };
+        self.tell_endpoint(call, ended, contact, told, now);
         if is_good == Some(true) && !self.unconfirmed.is_empty() {
             self.confirm(call.to, call.started, now);
         }
@@ -408,11 +409,8 @@ impl Machine {
 
     /// A call without an end: as if it had not been started, but attempts in place that it made before are kept.
     pub(super) fn put_back(&mut self, call: Call) {
-        if let Some(to) = call.to {
-            let nothing = EndpointCall { counts: false, is_good: None, retry_after: None, voice: None };
-            if let Some(routes) = &mut self.routes {
-                routes.ended(to, nothing, Time::ZERO);
-            }
+        if let (Some(to), Some(routes)) = (call.to, &mut self.routes) {
+            routes.ended(to, EndpointCall::default(), Time::ZERO);
         }
         if let Some(endpoint) = call.turn {
             self.resets.turn_over(endpoint, Time::ZERO);
@@ -496,10 +494,14 @@ impl Machine {
     }
 
     /// Tells the endpoint of a call how it ended.
-    fn tell_endpoint(&mut self, call: &Call, ended: EndpointCall, contact: Contact, now: Time) {
+    fn tell_endpoint(&mut self, call: &Call, ended: EndpointCall, contact: Contact, told: Told, now: Time) {
         if let (Some(routes), Some(to)) = (&mut self.routes, call.to) {
-            let voice = routes.voice(to, call.delivery.message.tenant(), contact);
-            routes.ended(to, EndpointCall { voice, ..ended }, now);
+            let failed = if let Told::Sign(Sign::Bad(kind)) = told { Some(kind) } else { None };
+            let is_answer = failed.is_some() || told == Told::Sign(Sign::Good);
+            let voice = routes.voice(to, call.delivery.message.tenant(), contact, is_answer);
+            let is_first = !matches!(Which::of(&call.delivery.meta), Which::Later { .. });
+            let slow = if is_first { routes.slow(failed) } else { None };
+            routes.ended(to, EndpointCall { voice, slow, ..ended }, now);
         }
     }
 
@@ -518,7 +520,7 @@ impl Machine {
 /// How far a failed call came. A timeout before anything was sent is one of connecting.
 fn contact(failure: &Failure) -> Contact {
     match failure.kind() {
-        _ if failure.is_before_receiver() => Contact::NotMade,
+        _ if failure.is_before_receiver() || failure.is_uncalled() => Contact::NotMade,
         kind if kind.is_unconnected() => Contact::Unreachable,
         FailureKind::Timeout if !failure.is_ambiguous() => Contact::Unreachable,
         _ => Contact::Failed,

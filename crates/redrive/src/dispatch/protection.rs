@@ -139,6 +139,7 @@ impl Told {
     /// What a failure says about the sink, given what was known of the message before.
     pub(super) fn of(failure: &Failure, before: &Meta) -> Self {
         match failure.class() {
+            _ if failure.is_uncalled() => Self::Nothing,
             Class::Transient => Self::Sign(Sign::Bad(failure.kind())),
             // It has answered; the message is at fault.
             Class::Permanent | Class::Gone => Self::Sign(Sign::Good),

@@ -11,8 +11,9 @@ use redrive_core::endpoints::{
     Asking, Contact, Endpoint, EndpointCall, EndpointWait, Endpoints, LimitBy, Passage, Unit, WaitList,
     WaitReason, voice,
 };
+use redrive_core::failure_kind::Counted;
 use redrive_core::time::millis;
-use redrive_core::{BreakerSettings, Message, Random, Time};
+use redrive_core::{BreakerSettings, FailureKind, Message, Random, Time};
 
 use super::health::EndpointFigures;
 use super::kept_endpoints::KeptEndpoints;
@@ -44,6 +45,8 @@ pub struct Router {
     pub(crate) rate: Option<f64>,
     pub(crate) numbering: Option<u64>,
     pub(crate) limit_by: LimitBy,
+    /// Whether an origin is one service that answers for all its endpoints.
+    pub(crate) one_service: bool,
     pub(crate) of: Arc<Route>,
 }
 
@@ -54,7 +57,14 @@ impl Router {
         rate: Option<f64>,
         of: impl Fn(&Message) -> Option<Endpoint> + Send + Sync + 'static,
     ) -> Self {
-        Self { per_endpoint, rate, numbering: None, limit_by: LimitBy::Endpoint, of: Arc::new(of) }
+        Self {
+            per_endpoint,
+            rate,
+            numbering: None,
+            limit_by: LimitBy::Endpoint,
+            one_service: false,
+            of: Arc::new(of),
+        }
     }
 
     /// Identifies how endpoints are numbered: a process that finds cooldowns of the same numbering takes them up.
@@ -68,6 +78,13 @@ impl Router {
     pub fn limiting_by(self, limit_by: LimitBy) -> Self {
         Self { limit_by, ..self }
     }
+
+    /// Whether an origin is one service that answers for all its endpoints, as a push service does. Then what it answers
+    /// at one endpoint counts for all, and both windows of the breaker watch it.
+    #[must_use]
+    pub fn one_service(self, one_service: bool) -> Self {
+        Self { one_service, ..self }
+    }
 }
 
 impl fmt::Debug for Router {
@@ -79,6 +96,8 @@ impl fmt::Debug for Router {
 #[derive(Debug)]
 pub(super) struct Routes {
     router: Router,
+    /// What the slow window counts.
+    slow_counts: Vec<Counted>,
     pub(super) endpoints: Endpoints,
     /// Messages whose endpoint is full, without a permit. `lot_len` are all of them.
     lot: HashMap<u64, VecDeque<Delivery>>,
@@ -108,6 +127,7 @@ impl Routes {
         Self {
             endpoints: Endpoints::new(breaker.clone(), router.per_endpoint, router.rate, permits),
             kept: KeptEndpoints::new(router.numbering),
+            slow_counts: breaker.slow.counts.clone(),
             router,
             lot: HashMap::new(),
             lot_len: 0,
@@ -237,9 +257,24 @@ impl Routes {
         self.lot_len < self.lot_max && own < (self.lot_max / 4).max(1)
     }
 
-    /// On whose behalf a call counts for its origin.
-    pub(super) fn voice(&self, to: Endpoint, tenant: Option<&str>, contact: Contact) -> Option<u64> {
+    /// On whose behalf a call counts for its origin. `is_answer`: it says that the receiver is well, or is not.
+    pub(super) fn voice(
+        &self,
+        to: Endpoint,
+        tenant: Option<&str>,
+        contact: Contact,
+        is_answer: bool,
+    ) -> Option<u64> {
+        if self.router.one_service && contact == Contact::Failed {
+            return is_answer.then_some(to.endpoint);
+        }
         voice(to, tenant.map(|tenant| self.tenants.hash_one(tenant)), contact)
+    }
+
+    /// What a first attempt is to the slow window of its origin, if that has one.
+    pub(super) fn slow(&self, failed: Option<FailureKind>) -> Option<bool> {
+        let counts = |kind: FailureKind| self.slow_counts.iter().any(|counted| counted.matches(kind));
+        self.router.one_service.then(|| failed.is_some_and(counts))
     }
 
     pub(super) fn ended(&mut self, to: Endpoint, call: EndpointCall, now: Time) {

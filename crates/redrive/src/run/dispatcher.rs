@@ -22,6 +22,7 @@ use super::watch::Watch;
 use super::watchdog::{Stuck, Watchdog};
 use crate::dispatch::{AttemptFailed, Ended, HealthEntry, Machine, Parked, Start, Tally};
 use crate::engine::{Announced, Delivery, Engine, EngineError, Event, StoreNotice};
+use crate::handler::ShareListener;
 
 /// The longest sleep: a step of the wall clock is noticed within it.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -73,6 +74,7 @@ pub(crate) struct Dispatcher {
     pub(crate) watchdog: Watchdog,
     pub(crate) last_runs: LastRuns,
     pub(crate) name: Arc<str>,
+    pub(crate) on_share: Option<ShareListener>,
     pub(crate) answers: Answers,
     /// Whether the pipeline was paused for all processes, as far as this one has followed.
     pub(crate) group_paused: bool,
@@ -292,7 +294,10 @@ impl Dispatcher {
                     self.watch.durable_alone(ticket);
                     self.machine.durable_alone(ticket, now, &mut self.buffers.parked);
                 }
-                Event::Share { owned, all } => self.machine.own(owned, all),
+                Event::Share { owned, all } => {
+                    self.machine.own(owned, all);
+                    self.on_share.iter().for_each(|on_share| on_share(owned, all));
+                }
             }
         }
         self.hooks.tell(&mut self.buffers.parked);

@@ -120,6 +120,7 @@ impl Running {
             watchdog: Watchdog::new(built.on_stuck.clone(), built.timeout, std::time::Instant::now()),
             last_runs: LastRuns::after(&[]),
             name: Arc::clone(&built.name),
+            on_share: built.handler.on_share.clone(),
             answers: Answers::default(),
             group_paused: false,
             buffers: Buffers::default(),

@@ -1,16 +1,16 @@
 //! The table as keys and values: what the log on disk and the compacted topic hold. The last value of a key counts.
 
-use redrive_core::Time;
 use serde_json::{Value, json};
 
 use super::guard::Stopped;
 use super::record::{EndpointId, Record};
+use super::sketch::Sketch;
 use super::stored::Stored;
 
 const ENDPOINT: &str = "endpoint/";
 const STORED: &str = "stored/";
 const GUARD: &str = "guard";
-const ACTIVE: &str = "active";
+const SEEN: &str = "seen/";
 
 /// One key with its new value.
 #[derive(Clone, PartialEq, Eq)]
@@ -26,8 +26,8 @@ pub(super) enum Fact {
     Endpoint(EndpointId, Option<Record>),
     Stored(String, Option<Box<Stored>>),
     Guard(Option<Stopped>),
-    /// How many endpoints were active, and when that was estimated.
-    Active(u64, Time),
+    /// The endpoints that took a push in a generation, of which only the number is known.
+    Seen(u64, Option<Sketch>),
 }
 
 impl Fact {
@@ -38,8 +38,9 @@ impl Fact {
             }
             Self::Stored(id, stored) => (format!("{STORED}{id}"), stored.as_ref().map(|it| it.to_json())),
             Self::Guard(stopped) => (GUARD.to_owned(), stopped.as_ref().map(Stopped::to_json)),
-            Self::Active(count, at) => {
-                (ACTIVE.to_owned(), Some(json!({ "count": count, "at_ms": at.as_millis() })))
+            Self::Seen(number, sketch) => {
+                let value = sketch.as_ref().map(|sketch| json!({ "sketch": sketch.to_text() }));
+                (format!("{SEEN}{number}"), value)
             }
         };
         Entry { key, value: value.map(|value| value.to_string()) }
@@ -56,13 +57,16 @@ impl Fact {
             let stored = value.map(|value| Stored::from_json(&value).map(Box::new).ok_or(()));
             return Some(Self::Stored(id.to_owned(), stored.transpose().ok()?));
         }
+        if let Some(number) = entry.key.strip_prefix(SEEN) {
+            let sketch = match value {
+                Some(value) => Some(Sketch::from_text(value.get("sketch")?.as_str()?)?),
+                None => None,
+            };
+            return Some(Self::Seen(number.parse().ok()?, sketch));
+        }
         match (entry.key.as_str(), value) {
             (GUARD, None) => Some(Self::Guard(None)),
             (GUARD, Some(value)) => Some(Self::Guard(Some(Stopped::from_json(&value)?))),
-            (ACTIVE, Some(value)) => {
-                let number = |name: &str| value.get(name).and_then(Value::as_u64);
-                Some(Self::Active(number("count")?, Time::from_millis(number("at_ms")?)))
-            }
             _ => None,
         }
     }
@@ -76,6 +80,8 @@ impl std::fmt::Debug for Entry {
 
 #[cfg(test)]
 mod tests {
+    use redrive_core::Time;
+
     use super::super::record::{Cause, Standing};
     use super::super::stored::Registered;
     use super::*;
@@ -87,6 +93,8 @@ mod tests {
         let record = Record::new(Standing::Purged, Cause::Gone, "Gone", at).status(Some(410));
         let registered = Registered { endpoint: id, key: None };
         let stored = Box::new(Stored::new(registered, at, &json!({"token": "t"})));
+        let mut sketch = Sketch::default();
+        sketch.add(id);
         for fact in [
             Fact::Endpoint(id, Some(record)),
             Fact::Endpoint(id, None),
@@ -94,11 +102,14 @@ mod tests {
             Fact::Stored("user-1/phone".into(), None),
             Fact::Guard(Some(Stopped { at, purged: 3, active: 100 })),
             Fact::Guard(None),
-            Fact::Active(18_204, at),
+            Fact::Seen(2_810, Some(sketch)),
+            Fact::Seen(2_808, None),
         ] {
             assert_eq!(Fact::of(&fact.entry()), Some(fact));
         }
-        for (key, value) in [("other", "{}"), ("endpoint/7", "{}"), ("guard", "[]"), ("active", "nonsense")] {
+        for (key, value) in
+            [("other", "{}"), ("endpoint/7", "{}"), ("guard", "[]"), ("seen/1", "{}"), ("seen/x", "nonsense")]
+        {
             assert_eq!(Fact::of(&Entry { key: key.into(), value: Some(value.into()) }), None, "{key}");
         }
     }

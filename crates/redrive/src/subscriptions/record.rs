@@ -113,13 +113,15 @@ pub struct Record {
     pub at: Time,
     /// Who asked for it, where it was a person.
     pub actor: Option<String>,
+    /// The flag that it took the place of, where a person asked for it: undoing it brings that back.
+    pub before: Option<Box<Self>>,
 }
 
 impl Record {
     pub fn new(standing: Standing, cause: Cause, reason: &str, at: Time) -> Self {
         let end = (0..=REASON_BYTES_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
         let reason = reason[..end.min(reason.len())].to_owned();
-        Self { standing, cause, reason, status: None, at, actor: None }
+        Self { standing, cause, reason, status: None, at, actor: None, before: None }
     }
 
     #[must_use]
@@ -130,6 +132,13 @@ impl Record {
     #[must_use]
     pub fn actor(self, actor: &str) -> Self {
         Self { actor: Some(actor.to_owned()), ..self }
+    }
+
+    /// Takes the place of what was known. Only the latest state before it is remembered.
+    #[must_use]
+    pub fn instead_of(self, known: Option<&Self>) -> Self {
+        let before = known.map(|known| Box::new(Self { before: None, ..known.clone() }));
+        Self { before, ..self }
     }
 
     pub fn to_json(&self) -> Value {
@@ -143,6 +152,9 @@ impl Record {
         if let Some(actor) = &self.actor {
             value["actor"] = actor.as_str().into();
         }
+        if let Some(before) = &self.before {
+            value["before"] = before.to_json();
+        }
         value
     }
 
@@ -154,7 +166,8 @@ impl Record {
         let at = Time::from_millis(value.get("at_ms").and_then(Value::as_u64)?);
         let status = value.get("status").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
         let record = Self::new(standing, cause, text("reason").unwrap_or_default(), at).status(status);
-        Some(Self { actor: text("actor").map(str::to_owned), ..record })
+        let before = value.get("before").and_then(Self::from_json).map(Box::new);
+        Some(Self { actor: text("actor").map(str::to_owned), before, ..record })
     }
 }
 
@@ -179,7 +192,11 @@ mod tests {
         let record = Record::new(Standing::Purged, Cause::Gone, &reason, Time::from_millis(7));
         let record = record.status(Some(410)).actor("ops");
         assert_eq!(record.reason.len(), REASON_BYTES_MAX);
-        assert_eq!(Record::from_json(&record.to_json()), Some(record));
+        let over = Record::new(Standing::Purged, Cause::Operator, "", Time::ZERO).instead_of(Some(&record));
+        assert_eq!(Record::from_json(&over.to_json()), Some(over.clone()));
+        assert_eq!(Record::from_json(&record.to_json()), Some(record.clone()));
+        let twice = record.instead_of(Some(&over));
+        assert_eq!(twice.before.unwrap().before, None, "one state before is enough");
         let bare = Record::new(Standing::Flagged, Cause::Operator, "", Time::ZERO);
         assert_eq!(Record::from_json(&bare.to_json()), Some(bare));
         assert_eq!(Record::from_json(&json!({"state": "active", "cause": "gone", "at_ms": 1})), None);

@@ -1,63 +1,104 @@
-//! Estimates how many endpoints are active without remembering them: two sketches of 4 KiB (HyperLogLog).
+//! Estimates how many endpoints are active without remembering them: a sketch of each week, of which the last two count.
+//!
+//! The sketches are durable, so a restart does not forget how large 2 % of the active endpoints is. They are written when
+//! they have grown by a hundredth; members of a Kafka group merge each other's.
 
 use std::time::Duration;
 
 use redrive_core::Time;
 
+use super::entry::Fact;
 use super::record::EndpointId;
+use super::sketch::Sketch;
 
 /// An endpoint that took no push for one to two of these is not counted any more.
-pub const GENERATION: Duration = Duration::from_hours(7 * 24);
+pub(super) const GENERATION: Duration = Duration::from_hours(7 * 24);
 
-const INDEX_BITS: u32 = 12;
-const REGISTERS: usize = 1 << INDEX_BITS;
-
-/// Endpoints that took a push lately. Their ids are keyed hashes, so their bits are as good as random.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    current: Vec<u8>,
-    previous: Vec<u8>,
-    /// When the current generation began.
-    since: Time,
-}
-
-impl Default for Seen {
-    fn default() -> Self {
-        Self { current: vec![0; REGISTERS], previous: vec![0; REGISTERS], since: Time::ZERO }
-    }
+/// Endpoints that took a push lately.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Generations since 1970: every process has the same ones.
+    number: u64,
+    current: Sketch,
+    previous: Sketch,
+    /// The current generation as it is in the store.
+    stored: Sketch,
+    /// Somebody else wrote it last, and not all that is known here is in it.
+    is_behind: bool,
 }
 
 impl Seen {
-    /// An endpoint took a push. Whether that may have changed the estimate.
-    pub fn see(&mut self, id: EndpointId, now: Time) -> bool {
-        if self.since == Time::ZERO {
-            self.since = now;
-        } else if now.since(self.since) >= GENERATION {
-            self.previous = std::mem::replace(&mut self.current, vec![0; REGISTERS]);
-            self.since = now;
+    /// An endpoint took a push. Gives what has to be made durable.
+    pub(super) fn see(&mut self, id: EndpointId, now: Time) -> Vec<Fact> {
+        let mut facts = self.turn_to(number(now));
+        let grows = self.current.add(id);
+        if (grows || std::mem::take(&mut self.is_behind)) && self.is_more_than_stored() {
+            self.stored = self.current.clone();
+            facts.push(Fact::Seen(self.number, Some(self.current.clone())));
         }
-        let index = (id.number() >> (u64::BITS - INDEX_BITS)) as usize;
-        let rank = ((id.number() << INDEX_BITS).leading_zeros().min(u64::BITS - INDEX_BITS) + 1) as u8;
-        let register = &mut self.current[index];
-        let grows = rank > *register;
-        *register = rank.max(*register);
-        grows
+        facts
     }
 
-    /// Within about 2 %.
-    pub fn estimate(&self) -> u64 {
-        let registers = self.current.iter().zip(&self.previous).map(|(a, b)| *a.max(b));
-        let (mut sum, mut zeros) = (0.0, 0_u32);
-        for register in registers {
-            sum += 2_f64.powi(-i32::from(register));
-            zeros += u32::from(register == 0);
+    /// Takes over what is in the store.
+    pub(super) fn apply(&mut self, number: u64, sketch: &Sketch) {
+        // What follows from it was written by whoever turned to it.
+        drop(self.turn_to(number));
+        if number == self.number {
+            self.current.merge(sketch);
+            self.is_behind = self.current != *sketch;
+            self.stored = sketch.clone();
+        } else if number + 1 == self.number {
+            self.previous.merge(sketch);
         }
-        let count = REGISTERS as f64;
-        let raw = 0.7213 / (1.0 + 1.079 / count) * count * count / sum;
-        let few = raw <= 2.5 * count && zeros > 0;
-        let estimate = if few { count * (count / f64::from(zeros)).ln() } else { raw };
-        estimate.round() as u64
     }
+
+    /// All that is durable, or should be.
+    pub(super) fn facts(&self) -> impl Iterator<Item = Fact> {
+        let previous = self.number.checked_sub(1).map(|number| (number, &self.previous));
+        let both = previous.into_iter().chain([(self.number, &self.current)]);
+        let both = both.filter(|(_, sketch)| !sketch.is_empty());
+        both.map(|(number, sketch)| Fact::Seen(number, Some(sketch.clone())))
+    }
+
+    /// About how many took a push in the last one to two generations.
+    pub(super) fn estimate(&self, now: Time) -> u64 {
+        match number(now).saturating_sub(self.number) {
+            0 => self.current.estimate_with(&self.previous),
+            1 => self.current.estimate(),
+            _ => 0,
+        }
+    }
+
+    /// Begins a generation, if it is a later one. What is older than the one before is not needed any more.
+    fn turn_to(&mut self, number: u64) -> Vec<Fact> {
+        if number <= self.number {
+            return Vec::new();
+        }
+        let before = self.number;
+        let (ended, outdated) = (std::mem::take(&mut self.current), std::mem::take(&mut self.previous));
+        let mut facts = Vec::new();
+        if !outdated.is_empty() {
+            facts.push(Fact::Seen(before.saturating_sub(1), None));
+        }
+        if number == before + 1 && !ended.is_empty() {
+            facts.push(Fact::Seen(before, Some(ended.clone())));
+            self.previous = ended;
+        } else if !ended.is_empty() {
+            facts.push(Fact::Seen(before, None));
+        }
+        (self.number, self.stored, self.is_behind) = (number, Sketch::default(), false);
+        facts
+    }
+
+    /// By more than a hundredth.
+    fn is_more_than_stored(&self) -> bool {
+        let stored = self.stored.estimate();
+        self.current.estimate() > stored + stored / 100
+    }
+}
+
+fn number(now: Time) -> u64 {
+    now.as_millis() / GENERATION.as_millis() as u64
 }
 
 #[cfg(test)]
@@ -71,31 +112,73 @@ mod tests {
         (0..count).map(|_| EndpointId::from_number(dice.draw())).collect()
     }
 
-    #[test]
-    fn the_estimate_is_close_and_counts_nobody_twice() {
-        for count in [0, 1, 10, 1_000, 18_204, 200_000] {
-            let mut seen = Seen::default();
-            for _ in 0..2 {
-                for id in ids(7, count) {
-                    seen.see(id, Time::from_millis(1));
-                }
+    /// A store as a log: what is written is what another process reads.
+    fn see_all(seen: &mut Seen, ids: &[EndpointId], now: Time) -> Vec<Fact> {
+        ids.iter().flat_map(|id| seen.see(*id, now)).collect()
+    }
+
+    fn follow(seen: &mut Seen, facts: &[Fact]) {
+        for fact in facts {
+            if let Fact::Seen(number, Some(sketch)) = fact {
+                seen.apply(*number, sketch);
             }
-            let off = seen.estimate().abs_diff(count as u64) as f64 / (count.max(1) as f64);
-            assert!(off < 0.05, "{count}: {}", seen.estimate());
         }
+    }
+
+    fn read(facts: &[Fact]) -> Seen {
+        let mut seen = Seen::default();
+        follow(&mut seen, facts);
+        seen
     }
 
     #[test]
     fn who_is_not_heard_of_for_two_generations_is_forgotten() {
-        let mut seen = Seen::default();
-        let start = Time::from_millis(1);
-        for id in ids(7, 1000) {
-            seen.see(id, start);
-        }
+        let (mut seen, start) = (Seen::default(), Time::from_millis(1));
+        see_all(&mut seen, &ids(7, 1000), start);
         let one = ids(8, 1)[0];
-        seen.see(one, start.plus(GENERATION));
-        assert!(seen.estimate() > 900);
-        seen.see(one, start.plus(2 * GENERATION));
-        assert_eq!(seen.estimate(), 1);
+        let next = start.plus(GENERATION);
+        assert!(seen.estimate(next) > 900, "before anybody is seen in it, too");
+        see_all(&mut seen, &[one], next);
+        assert!(seen.estimate(next) > 900);
+        let last = start.plus(2 * GENERATION);
+        assert_eq!(seen.estimate(last), 1);
+        let facts = see_all(&mut seen, &[one], last);
+        assert_eq!(seen.estimate(last), 1);
+        assert!(facts.contains(&Fact::Seen(0, None)), "the outdated one is removed from the store");
+        assert_eq!(seen.estimate(last.plus(2 * GENERATION)), 0);
+    }
+
+    #[test]
+    fn the_next_process_has_the_same_estimate_to_a_hundredth_and_the_writes_are_few() {
+        let (mut seen, now) = (Seen::default(), Time::from_millis(1_700_000_000_000));
+        for (count, seed) in [(50, 1), (1_000, 2), (20_000, 3)] {
+            let facts = see_all(&mut seen, &ids(seed, count), now);
+            assert!(facts.len() < 700, "{count}: {}", facts.len());
+            let (ours, theirs) = (seen.estimate(now), read(&facts).estimate(now));
+            assert!(theirs <= ours && theirs >= ours - ours / 100, "{count}: {ours} and {theirs}");
+        }
+        // In the next week the same ones are counted anew, and a process that begins within it loses none of them.
+        let later = now.plus(GENERATION);
+        let mut facts: Vec<Fact> = seen.facts().collect();
+        facts.extend(see_all(&mut seen, &ids(3, 20_000), later));
+        let last = later.plus(GENERATION);
+        let (ours, theirs) = (seen.estimate(last), read(&facts).estimate(last));
+        assert!(ours > 19_000 && theirs >= ours - ours / 100, "{ours} and {theirs}");
+    }
+
+    #[test]
+    fn members_of_a_group_count_together_and_whoever_knows_more_than_the_store_says_so() {
+        let now = Time::from_millis(1_700_000_000_000);
+        let (mut one, mut other) = (Seen::default(), Seen::default());
+        let from_one = see_all(&mut one, &ids(1, 1_000), now);
+        let from_other = see_all(&mut other, &ids(2, 1_000), now);
+        // Both write, and the store keeps only what the second one wrote.
+        follow(&mut other, &from_one);
+        follow(&mut one, &from_other);
+        follow(&mut one, &from_one);
+        assert!(one.estimate(now).abs_diff(2_000) < 100, "{}", one.estimate(now));
+        let again = see_all(&mut one, &ids(1, 1), now);
+        assert_eq!(again.len(), 1, "what is in the store is less than what this one knows");
+        assert_eq!(read(&again).estimate(now), one.estimate(now));
     }
 }

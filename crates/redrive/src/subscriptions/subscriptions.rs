@@ -9,6 +9,7 @@ use std::time::Duration;
 use redrive_core::Time;
 use serde_json::Value;
 
+use super::change::Changed;
 use super::decide::{Admission, Answer, Purge};
 use super::guard::Stopped;
 use super::record::{Cause, EndpointId, Record, Standing};
@@ -24,57 +25,6 @@ pub const ID_BYTES_MAX: usize = 200;
 const SUBSCRIPTION_BYTES_MAX: usize = 8 * 1024;
 /// Rows of one listing.
 pub const LIST_MAX: usize = 1_000;
-
-/// What happened to an endpoint, or to all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    Flagged,
-    Purged,
-    /// A push was delivered to an endpoint that was flagged.
-    Delivered,
-    /// The subscriber registered, or registered again.
-    Registered,
-    /// Somebody took a flag or a purge back.
-    Undone,
-    /// A stored subscription was removed.
-    Removed,
-    PurgingStopped(Stopped),
-    PurgingResumed,
-}
-
-impl Change {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Flagged => "flagged",
-            Self::Purged => "purged",
-            Self::Delivered => "cleared",
-            Self::Registered => "registered",
-            Self::Undone => "undone",
-            Self::Removed => "removed",
-            Self::PurgingStopped(_) => "purging_stopped",
-            Self::PurgingResumed => "purging_resumed",
-        }
-    }
-}
-
-/// A change with what it is about.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Changed {
-    pub at: Time,
-    /// `None` for what concerns all.
-    pub endpoint: Option<EndpointId>,
-    /// The id of the stored subscription, if it is one.
-    pub id: Option<String>,
-    pub change: Change,
-    /// The flag or the purge.
-    pub record: Option<Record>,
-}
-
-impl Changed {
-    pub(super) fn of_all(at: Time, change: Change) -> Self {
-        Self { at, endpoint: None, id: None, change, record: None }
-    }
-}
 
 /// How the table stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,8 +45,10 @@ pub struct Counts {
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SubscriptionsError {
-    #[error("there is no subscription `{0}`")]
+    #[error("no subscription `{0}` is known")]
     NotFound(String),
+    #[error("`{0}` is neither flagged nor purged")]
+    NotMarked(String),
     #[error("the id of a subscription has 1 to {ID_BYTES_MAX} printable characters and is no endpoint hash")]
     Id,
     #[error("{0}")]
@@ -275,10 +227,7 @@ impl Subscriptions {
     ) -> Result<Listed, SubscriptionsError> {
         let (endpoint, effects) = {
             let mut table = self.table();
-            let endpoint = table.find(name).ok_or_else(|| not_found(name))?;
-            if table.show(endpoint).standing() == Standing::Purged {
-                return Err(SubscriptionsError::AlreadyPurged(name.to_owned()));
-            }
+            let endpoint = markable(&table, name)?;
             let record = Record::new(standing, Cause::Operator, reason, now).actor(actor);
             (endpoint, table.mark(endpoint, record, now))
         };
@@ -286,15 +235,30 @@ impl Subscriptions {
         Ok(self.table().show(endpoint))
     }
 
-    /// Takes the flag or the purge of an endpoint back.
+    /// Whether an endpoint can be flagged or purged by this name.
+    pub fn check_markable(&self, name: &str) -> Result<(), SubscriptionsError> {
+        markable(&self.table(), name).map(drop)
+    }
+
+    /// Takes the flag or the purge of an endpoint back. If a person put it in place of an earlier flag, that holds again.
     pub async fn undo(&self, name: &str, now: Time) -> Result<Listed, SubscriptionsError> {
         let (endpoint, effects) = {
             let mut table = self.table();
-            let endpoint = table.find(name).ok_or_else(|| not_found(name))?;
+            let endpoint = undoable(&table, name)?;
             (endpoint, table.undo(endpoint, now).ok_or_else(|| not_found(name))?)
         };
         self.carry_out(effects).await?;
         Ok(self.table().show(endpoint))
+    }
+
+    /// Whether there is a flag or a purge to take back.
+    pub fn check_undoable(&self, name: &str) -> Result<(), SubscriptionsError> {
+        undoable(&self.table(), name).map(drop)
+    }
+
+    /// How many endpoints were purged at `since` or later.
+    pub fn purged_since(&self, since: Time) -> u64 {
+        self.table().purged_since(since).len() as u64
     }
 
     /// Takes all purges back that happened at `since` or later. How many.
@@ -302,11 +266,9 @@ impl Subscriptions {
         let (count, effects) = {
             let mut table = self.table();
             let purged = table.purged_since(since);
-            let undone: Vec<Effects> = purged.iter().filter_map(|id| table.undo(*id, now)).collect();
             let mut all = Effects::default();
-            for one in undone {
-                all.entries.extend(one.entries);
-                all.changes.extend(one.changes);
+            for id in &purged {
+                table.undo(*id, now).into_iter().for_each(|one| all.and(one));
             }
             (purged.len() as u64, all)
         };
@@ -339,11 +301,11 @@ impl Subscriptions {
         self.table().list(standing, after, limit.min(LIST_MAX))
     }
 
-    /// One endpoint, by its hash or the id of its subscription. `None` if nothing is known of it.
+    /// One endpoint, by its hash or the id of a subscription. `None` if it was never heard of: it is not stored, flagged
+    /// or purged, and this process has not called it lately.
     pub fn show(&self, name: &str) -> Option<Listed> {
         let table = self.table();
-        let listed = table.show(table.find(name)?);
-        (listed.record.is_some() || listed.stored.is_some()).then_some(listed)
+        table.find(name).map(|endpoint| table.show(endpoint))
     }
 
     /// How many stored subscriptions were made with each VAPID key.
@@ -382,6 +344,22 @@ impl Subscriptions {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn markable(table: &Table, name: &str) -> Result<EndpointId, SubscriptionsError> {
+    let endpoint = table.find(name).ok_or_else(|| not_found(name))?;
+    if table.show(endpoint).standing() == Standing::Purged {
+        return Err(SubscriptionsError::AlreadyPurged(name.to_owned()));
+    }
+    Ok(endpoint)
+}
+
+fn undoable(table: &Table, name: &str) -> Result<EndpointId, SubscriptionsError> {
+    let endpoint = table.find(name).ok_or_else(|| not_found(name))?;
+    match table.show(endpoint).record {
+        Some(_) => Ok(endpoint),
+        None => Err(SubscriptionsError::NotMarked(name.to_owned())),
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) enum Answer {
     Reset,
     /// `429` with this Retry-After.
     Busy(Duration),
+    /// It ends as `gone` without a call.
+    Uncalled,
     /// The service dies, and with it every call under way; it is back after this long.
     Dies(Duration),
     /// This, but not before so long.
@@ -272,6 +274,7 @@ fn end_of(answer: &Answer) -> Ended {
         Answer::Reset | Answer::Dies(_) | Answer::After(..) => {
             Failure::transient("connection reset").of_kind(FailureKind::Reset).ambiguous()
         }
+        Answer::Uncalled => Failure::gone("purged").uncalled(),
         Answer::Busy(wait) => Failure::rate_limited(wait, "429").of_kind(FailureKind::Status(429)),
     };
     Ended::Failed(failed)

@@ -64,8 +64,19 @@ fn write(actions: &[(Value, ActionView)], out: &mut Output) -> Result<(), Failed
             action.action.clone(),
             action.id.clone().unwrap_or_else(dash),
             action.letters.map_or_else(dash, count),
-            safe::short(action.note.as_deref().unwrap_or(""), NOTE_CHARS),
+            note(action),
         ]);
     }
     out.table(&table)
+}
+
+/// What was said, behind how many subscriptions it was about.
+fn note(action: &ActionView) -> String {
+    let about = action.subscriptions.filter(|about| *about > 0);
+    let about = about.map(|about| {
+        if about == 1 { "1 subscription".to_owned() } else { format!("{} subscriptions", count(about)) }
+    });
+    let said =
+        action.note.as_deref().filter(|note| !note.is_empty()).map(|note| safe::short(note, NOTE_CHARS));
+    about.into_iter().chain(said).collect::<Vec<_>>().join(": ")
 }

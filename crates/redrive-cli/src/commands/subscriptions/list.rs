@@ -148,6 +148,13 @@ pub async fn keys(pipeline: &str, session: &Session, out: &mut Output) -> Result
     Ok(Exit::Ok)
 }
 
+/// The stored subscriptions of an endpoint.
+fn ids(row: &Value) -> String {
+    let ids = row.get("ids").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let ids: Vec<&str> = ids.iter().filter_map(Value::as_str).collect();
+    if ids.is_empty() { "-".to_owned() } else { safe::short(&ids.join(", "), ID_CHARS) }
+}
+
 pub fn write_rows(rows: &[Value], session: &Session, out: &mut Output) -> Result<(), Failed> {
     if rows.is_empty() {
         return Ok(());
@@ -167,7 +174,7 @@ pub fn write_rows(rows: &[Value], session: &Session, out: &mut Output) -> Result
         let by = if text(row, "actor") == "-" { text(row, "cause") } else { text(row, "actor") };
         table.row([
             text(row, "endpoint_hash").to_owned(),
-            safe::short(text(row, "id"), ID_CHARS),
+            ids(row),
             text(row, "state").to_owned(),
             status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
             at.map_or_else(|| "-".to_owned(), |at| age::since(session.now(), at)),

@@ -32,7 +32,7 @@ const TABLES: &[SettingTable] = &[
         about: "instead of [pipeline.sink.webhook]: pushes through Firebase; docs/guide/push.md has the form of a message",
         settings: &[
             Setting::example("service_account_file", File, r#""/etc/redrive/fcm-account.json""#, "the JSON file from the Firebase console"),
-            Setting::example("rate", Rate, r#""600k/m""#, "requests of this process at most; refused ones cost quota too; no limit, unless set"),
+            Setting::example("rate", Rate, r#""600k/m""#, "requests at most, of all members of a Kafka group together; refused ones cost quota too; no limit, unless set"),
             Setting::example("url", Address, r#""https://fcm.googleapis.com""#, "the server"),
             Setting::example("connections", Whole(1, CONNECTIONS_MAX as u64), "2", "opened at most, each with as many streams as the server allows"),
             CA_FILE,

@@ -34,7 +34,7 @@ pub struct Asking {
 }
 
 /// How a call to an endpoint ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct EndpointCall {
     /// Whether it counts for the endpoint's breaker.
     pub counts: bool,
@@ -44,6 +44,8 @@ pub struct EndpointCall {
     pub retry_after: Option<Duration>,
     /// On whose behalf it counts for the origin; see [`voice`]. `None`: it says nothing about the origin.
     pub voice: Option<u64>,
+    /// Of a first attempt at an origin that is one service: whether it failed as the slow window counts it.
+    pub slow: Option<bool>,
 }
 
 /// On whose behalf a call counts for its origin.

@@ -187,7 +187,7 @@ mod tests {
     const TO: Endpoint = Endpoint { origin: 1, endpoint: 2 };
     const OTHER: Endpoint = Endpoint { origin: 1, endpoint: 3 };
     const BAD: EndpointCall =
-        EndpointCall { counts: true, is_good: Some(false), retry_after: None, voice: None };
+        EndpointCall { counts: true, is_good: Some(false), retry_after: None, voice: None, slow: None };
     const GOOD: EndpointCall = EndpointCall { is_good: Some(true), ..BAD };
 
     const ANY: Asking = Asking { waited: false, latest: Time::MAX, random: Random(0) };

@@ -8,8 +8,8 @@ use super::cooldown::Cooldown;
 use super::voices::Voices;
 use super::waits::{EndpointWait, Unit, WaitReason};
 use crate::Time;
-use crate::protection::breaker::BreakerSettings;
-use crate::protection::window::Sum;
+use crate::protection::breaker::{BreakerSettings, SlowAction};
+use crate::protection::window::{Sum, Window};
 
 /// Endpoints that are remembered; beyond it the one that failed longest ago is forgotten.
 pub const REMEMBERED_MAX: usize = 100_000;
@@ -34,6 +34,8 @@ struct Trouble {
     failed: u32,
     /// For an origin, instead of calls: who was heard in the window.
     voices: Voices,
+    /// For an origin that is one service: its first attempts over the slow window.
+    slow: Option<Box<Window>>,
     open_until: Option<Time>,
     probing: bool,
     rounds: u32,
@@ -225,11 +227,28 @@ impl Trouble {
                 let sum = Sum { calls: self.calls, failed: self.failed };
                 sum.calls >= limit.min && sum.reaches(limit.failures)
             }
-            Unit::Origin => call.voice.is_some_and(|voice| {
-                self.voices.hear(voice, is_good, limit.min);
-                self.voices.reach(limit)
-            }),
+            Unit::Origin => {
+                let is_down = call.voice.is_some_and(|voice| {
+                    self.voices.hear(voice, is_good, limit.min);
+                    self.voices.reach(limit)
+                });
+                // Both count it, whatever the first one finds.
+                self.count_slow(call, settings, now) || is_down
+            }
         }
+    }
+
+    /// Counts a first attempt at an origin that is one service. Whether too many failed over the slow window.
+    fn count_slow(&mut self, call: EndpointCall, settings: &BreakerSettings, now: Time) -> bool {
+        let Some(failed) = call.slow else { return false };
+        let (limit, least) = (&settings.slow, settings.fast.min);
+        let window = self.slow.get_or_insert_with(|| Box::new(Window::new(limit.window)));
+        window.add(now, failed);
+        if !failed || limit.action != SlowAction::Open {
+            return false;
+        }
+        let sum = window.sum(now);
+        sum.calls >= least && window.is_full(now) && sum.exceeds(limit.failures)
     }
 
     /// A call ended while it was closed: the probe, or one that was in flight before.

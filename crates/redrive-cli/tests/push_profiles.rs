@@ -1,0 +1,123 @@
+//! The four profiles for push by name, through the real binary and in real time: a push service that is busy, then asks for
+//! patience, then takes the push; and a receiver that is gone.
+
+#[path = "../../redrive-sinks/tests/push/server.rs"]
+#[allow(dead_code, reason = "the tests of the sinks use the rest")]
+mod server;
+mod world;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use server::{PlainServer, PushServer, Reply, Seen, key_file};
+use tokio::runtime::Runtime;
+use world::process::Processor;
+use world::wait_for;
+
+const P256DH: &str =
+    "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
+const AUTH: &str = "BTBZMqHH6r4Tts7J_aSIgg";
+
+/// Answers a path with 503 first, then with 429 and a Retry-After of a second, then takes the push. `gone` is gone.
+#[derive(Clone, Default)]
+struct Moody(Arc<Mutex<HashMap<String, u32>>>);
+
+impl Moody {
+    fn answer(&self, seen: &Seen) -> Reply {
+        let mut calls = self.0.lock().unwrap();
+        let call = calls.entry(seen.path.clone()).or_default();
+        *call += 1;
+        match *call {
+            _ if seen.path.ends_with("dead") => Reply::of(410, r#"{"reason":"Unregistered"}"#),
+            1 => Reply::of(503, r#"{"reason":"ServiceUnavailable"}"#),
+            2 => Reply {
+                headers: vec![("retry-after", "1".to_owned())],
+                ..Reply::of(429, r#"{"reason":"TooManyRequests"}"#)
+            },
+            _ => Reply::of(200, ""),
+        }
+    }
+
+    fn calls(&self, name: &str) -> u32 {
+        let calls = self.0.lock().unwrap();
+        calls.iter().find(|(path, _)| path.ends_with(name)).map_or(0, |(_, calls)| *calls)
+    }
+}
+
+/// Sends two messages and follows them to their ends.
+fn follow(processor: &Processor, profile: &str, moody: &Moody, message: impl Fn(&str) -> Value) {
+    for name in ["900d", "dead"] {
+        let body = json!({"id": name, "payload": message(name)}).to_string();
+        assert_eq!(processor.post("/v1/pipelines/push/messages", &body).status, 202, "{profile}");
+    }
+    let shown = |id: &str| processor.get(&format!("/v1/pipelines/push/messages/{id}")).json();
+    wait_for("the push to be taken", || moody.calls("900d") == 3);
+    let delivered = || processor.log().contains("\"decision\":\"complete\"");
+    wait_for("its end", delivered);
+    assert_eq!(moody.calls("900d"), 3, "{profile}: busy, limited, taken");
+    wait_for("the letter of the other", || shown("dead")["state"] == "dead");
+    assert_eq!(moody.calls("dead"), 1, "{profile}: who is gone is asked once");
+    let letter = processor.get("/v1/pipelines/push/letters/dead").json();
+    assert_eq!(letter["reason"], "gone", "{profile}: {letter}");
+    let log = processor.log();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let waits: Vec<Value> = lines
+        .filter(|line| line["message_id"] == "900d" && line["delay_ms"].is_u64())
+        .map(|line| json!([line["status_code"], line["class"], line["retry_after_header"]]))
+        .collect();
+    let expected = json!([[503, "transient", null], [429, "rate_limited", 1]]);
+    assert_eq!(json!(waits), expected, "{profile}:\n{log}");
+}
+
+fn config(profile: &str, sink: &str) -> String {
+    format!(
+        "[engine]\ndir = \"@DIR@\"\n[server]\nlisten = \"@LISTEN@\"\n[[pipeline]]\nname = \"push\"\nprofile = \"{profile}\"\n\
+         log_delivered = \"100%\"\n{sink}"
+    )
+}
+
+#[test]
+fn the_profiles_of_web_push_deliver_in_real_time_through_503_and_429() {
+    let runtime = Runtime::new().unwrap();
+    std::thread::scope(|scope| {
+        for profile in ["push", "push-critical", "push-campaign"] {
+            let runtime = &runtime;
+            scope.spawn(move || {
+                let moody = Moody::default();
+                let answers = moody.clone();
+                let server = runtime.block_on(PlainServer::start(move |seen| answers.answer(seen)));
+                let dir = tempfile::tempdir().unwrap();
+                let sink = format!(
+                    "[pipeline.sink.webpush]\nvapid_key_file = {:?}\nsubject = \"mailto:ops@example.com\"\n\
+                     allow_private_addresses = true\n",
+                    key_file(&dir, "vapid.pem")
+                );
+                let processor = Processor::start(dir.path(), &config(profile, &sink));
+                follow(&processor, profile, &moody, |name| {
+                    let endpoint = format!("http://127.0.0.1:{}/wp/{name}", server.port);
+                    let keys = json!({"p256dh": P256DH, "auth": AUTH});
+                    json!({"subscription": {"endpoint": endpoint, "keys": keys}, "payload": "hi"})
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn the_profile_of_apns_workers_delivers_in_real_time_through_503_and_429() {
+    let runtime = Runtime::new().unwrap();
+    let moody = Moody::default();
+    let answers = moody.clone();
+    let server = runtime.block_on(PushServer::start(move |seen| answers.answer(seen)));
+    let dir = tempfile::tempdir().unwrap();
+    let sink = format!(
+        "[pipeline.sink.apns]\nkey_file = {:?}\nkey_id = \"ABC123DEFG\"\nteam_id = \"DEF123GHIJ\"\nurl = {:?}\n\
+         topic = \"com.example.app\"\nca_file = {:?}\n",
+        key_file(&dir, "key.p8"),
+        server.url(),
+        server.authority.ca_file()
+    );
+    let processor = Processor::start(dir.path(), &config("apns-worker", &sink));
+    follow(&processor, "apns-worker", &moody, |name| json!({"token": name, "payload": {"aps": {}}}));
+}
