@@ -1,0 +1,18 @@
+//! The experiments: one file each. What is asked, with which parameters and what is expected stands in `lab/scenarios`.
+//!
+//! - [`registry`]: all of them, by name; [`mod@run`]: one of them from its order to its result
+//! - [`setting`]: what every experiment gets; the others: one experiment each
+
+pub mod registry;
+pub mod run;
+pub mod setting;
+
+mod blocking;
+mod bloom;
+mod failure_sweep;
+mod jitter_comparison;
+mod retry_storm;
+
+pub use registry::{EXPERIMENTS, Experiment};
+pub use run::{Finished, LabError, Order, run};
+pub use setting::{LabEngine, Setting};
