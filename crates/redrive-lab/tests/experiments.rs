@@ -77,6 +77,7 @@ macro_rules! scenarios {
 scenarios! {
     blocking => "blocking-vs-non-blocking",
     retry_storm => "retry-storm",
+    poison_growth => "poison-growth",
     failure_sweep => "failure-sweep",
     jitter_comparison => "jitter-comparison",
     bloom => "bloom",

@@ -11,6 +11,7 @@ mod blocking;
 mod bloom;
 mod failure_sweep;
 mod jitter_comparison;
+mod poison_growth;
 mod retry_storm;
 
 pub use registry::{EXPERIMENTS, Experiment};

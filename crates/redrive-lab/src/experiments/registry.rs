@@ -26,6 +26,7 @@ macro_rules! experiment {
 pub const EXPERIMENTS: &[Experiment] = &[
     experiment!("blocking-vs-non-blocking", blocking),
     experiment!("retry-storm", retry_storm),
+    experiment!("poison-growth", poison_growth),
     experiment!("failure-sweep", failure_sweep),
     experiment!("jitter-comparison", jitter_comparison),
     experiment!("bloom", bloom),
