@@ -79,6 +79,7 @@ scenarios! {
     retry_storm => "retry-storm",
     poison_growth => "poison-growth",
     failure_sweep => "failure-sweep",
+    backoff_sweep => "backoff-sweep",
     jitter_comparison => "jitter-comparison",
     bloom => "bloom",
 }

@@ -7,6 +7,7 @@ pub mod registry;
 pub mod run;
 pub mod setting;
 
+mod backoff_sweep;
 mod blocking;
 mod bloom;
 mod failure_sweep;

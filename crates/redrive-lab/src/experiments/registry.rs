@@ -28,6 +28,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     experiment!("retry-storm", retry_storm),
     experiment!("poison-growth", poison_growth),
     experiment!("failure-sweep", failure_sweep),
+    experiment!("backoff-sweep", backoff_sweep),
     experiment!("jitter-comparison", jitter_comparison),
     experiment!("bloom", bloom),
 ];
