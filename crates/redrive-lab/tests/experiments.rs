@@ -80,6 +80,7 @@ scenarios! {
     poison_growth => "poison-growth",
     failure_sweep => "failure-sweep",
     backoff_sweep => "backoff-sweep",
+    misclassification => "misclassification",
     jitter_comparison => "jitter-comparison",
     bloom => "bloom",
 }

@@ -12,6 +12,7 @@ mod blocking;
 mod bloom;
 mod failure_sweep;
 mod jitter_comparison;
+mod misclassification;
 mod poison_growth;
 mod retry_storm;
 

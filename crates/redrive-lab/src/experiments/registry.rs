@@ -29,6 +29,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     experiment!("poison-growth", poison_growth),
     experiment!("failure-sweep", failure_sweep),
     experiment!("backoff-sweep", backoff_sweep),
+    experiment!("misclassification", misclassification),
     experiment!("jitter-comparison", jitter_comparison),
     experiment!("bloom", bloom),
 ];
