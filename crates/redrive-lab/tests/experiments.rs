@@ -81,6 +81,7 @@ scenarios! {
     failure_sweep => "failure-sweep",
     backoff_sweep => "backoff-sweep",
     misclassification => "misclassification",
+    time_to_dead_letter => "time-to-dead-letter",
     jitter_comparison => "jitter-comparison",
     bloom => "bloom",
 }

@@ -15,6 +15,7 @@ mod jitter_comparison;
 mod misclassification;
 mod poison_growth;
 mod retry_storm;
+mod time_to_dead_letter;
 
 pub use registry::{EXPERIMENTS, Experiment};
 pub use run::{Finished, LabError, Order, run};

@@ -30,6 +30,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     experiment!("failure-sweep", failure_sweep),
     experiment!("backoff-sweep", backoff_sweep),
     experiment!("misclassification", misclassification),
+    experiment!("time-to-dead-letter", time_to_dead_letter),
     experiment!("jitter-comparison", jitter_comparison),
     experiment!("bloom", bloom),
 ];
