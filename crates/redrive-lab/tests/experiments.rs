@@ -82,6 +82,7 @@ scenarios! {
     backoff_sweep => "backoff-sweep",
     misclassification => "misclassification",
     time_to_dead_letter => "time-to-dead-letter",
+    ordering => "ordering",
     jitter_comparison => "jitter-comparison",
     bloom => "bloom",
 }

@@ -13,6 +13,7 @@ mod bloom;
 mod failure_sweep;
 mod jitter_comparison;
 mod misclassification;
+mod ordering;
 mod poison_growth;
 mod retry_storm;
 mod time_to_dead_letter;

@@ -31,6 +31,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     experiment!("backoff-sweep", backoff_sweep),
     experiment!("misclassification", misclassification),
     experiment!("time-to-dead-letter", time_to_dead_letter),
+    experiment!("ordering", ordering),
     experiment!("jitter-comparison", jitter_comparison),
     experiment!("bloom", bloom),
 ];
