@@ -83,6 +83,7 @@ scenarios! {
     misclassification => "misclassification",
     time_to_dead_letter => "time-to-dead-letter",
     ordering => "ordering",
+    replay => "replay",
     jitter_comparison => "jitter-comparison",
     bloom => "bloom",
 }

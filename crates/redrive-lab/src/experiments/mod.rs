@@ -15,6 +15,8 @@ mod jitter_comparison;
 mod misclassification;
 mod ordering;
 mod poison_growth;
+mod replay;
+mod replay_store;
 mod retry_storm;
 mod time_to_dead_letter;
 

@@ -32,6 +32,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     experiment!("misclassification", misclassification),
     experiment!("time-to-dead-letter", time_to_dead_letter),
     experiment!("ordering", ordering),
+    experiment!("replay", replay),
     experiment!("jitter-comparison", jitter_comparison),
     experiment!("bloom", bloom),
 ];
