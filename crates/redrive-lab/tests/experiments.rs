@@ -85,6 +85,7 @@ scenarios! {
     ordering => "ordering",
     replay => "replay",
     jitter_comparison => "jitter-comparison",
+    budgets => "budgets",
     bloom => "bloom",
 }
 

@@ -10,6 +10,7 @@ pub mod setting;
 mod backoff_sweep;
 mod blocking;
 mod bloom;
+mod budgets;
 mod failure_sweep;
 mod jitter_comparison;
 mod misclassification;

@@ -34,6 +34,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     experiment!("ordering", ordering),
     experiment!("replay", replay),
     experiment!("jitter-comparison", jitter_comparison),
+    experiment!("budgets", budgets),
     experiment!("bloom", bloom),
 ];
 
