@@ -86,6 +86,7 @@ scenarios! {
     replay => "replay",
     jitter_comparison => "jitter-comparison",
     budgets => "budgets",
+    metastability => "metastability",
     bloom => "bloom",
 }
 

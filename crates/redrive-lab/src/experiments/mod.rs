@@ -13,6 +13,7 @@ mod bloom;
 mod budgets;
 mod failure_sweep;
 mod jitter_comparison;
+mod metastability;
 mod misclassification;
 mod ordering;
 mod poison_growth;

@@ -35,6 +35,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     experiment!("replay", replay),
     experiment!("jitter-comparison", jitter_comparison),
     experiment!("budgets", budgets),
+    experiment!("metastability", metastability),
     experiment!("bloom", bloom),
 ];
 
