@@ -7,6 +7,7 @@
 //! - [`producer`]: orders at a fixed rate that does not slow down when the consumer does
 //! - [`downstream`]: a stub that fails on command and remembers what it applied
 //! - [`outage`]: a downstream that is gone for a while under load, on any engine
+//! - [`experiments`]: what `redrive lab` runs, from [`scenario`] files, on a [`testbed`], into [`results`]
 //! - [`share`]: the word people write for it; [`metrics`], `http`: what both serve
 //! - [`mod@bench`]: counters, figures and the machine, for the benchmarks; `kafka` (feature `kafka`): orders in topics, what
 //!   became of them, and a broker of one's own
@@ -23,6 +24,11 @@ pub mod producer;
 
 pub mod downstream;
 pub mod outage;
+
+pub mod experiments;
+pub mod results;
+pub mod scenario;
+pub mod testbed;
 
 pub mod share;
 

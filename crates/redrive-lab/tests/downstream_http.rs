@@ -260,6 +260,8 @@ async fn what_is_not_there_says_what_is() {
 async fn it_listens_on_loopback_only_and_names_a_taken_port() {
     let beyond = Server::bind(&Options { listen: ([0, 0, 0, 0], 0).into(), ..Options::default() }).await;
     assert!(beyond.unwrap_err().to_string().contains("loopback only"));
+    let remote = Options { listen: ([0, 0, 0, 0], 0).into(), allow_remote: true, ..Options::default() };
+    assert!(Server::bind(&remote).await.is_ok(), "only if somebody says so");
     let first = Server::bind(&Options { listen: FREE_PORT, ..Options::default() }).await.unwrap();
     let second = Server::bind(&Options { listen: first.addr(), ..Options::default() }).await;
     let text = second.unwrap_err().to_string();

@@ -48,9 +48,13 @@ pub struct Args {
     /// Address and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7335")]
     pub listen: SocketAddr,
+    /// Listen beyond loopback, for a container or a test network; whoever reaches it can change its switches
+    #[arg(long)]
+    pub allow_remote: bool,
 }
 
-pub fn run(args: &Args, _global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+/// The options that the arguments stand for.
+pub fn options(args: &Args) -> Result<Options, Failed> {
     let poison_detect = match args.poison_detect.as_str() {
         "on" => true,
         "off" => false,
@@ -63,6 +67,7 @@ pub fn run(args: &Args, _global: &Global, out: &mut Output) -> Result<Exit, Fail
     };
     let options = Options {
         listen: args.listen,
+        allow_remote: args.allow_remote,
         seed: args.seed,
         ledger,
         switches: Switches {
@@ -75,6 +80,12 @@ pub fn run(args: &Args, _global: &Global, out: &mut Output) -> Result<Exit, Fail
             ..Switches::default()
         },
     };
+    options.check_listen().map_err(|error| failed(&error))?;
+    Ok(options)
+}
+
+pub fn run(args: &Args, _global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+    let options = options(args)?;
     let runtimes = Runtimes::start()?;
     let report = runtimes.api.block_on(async {
         let signals = Signals::listen()?;

@@ -9,6 +9,7 @@ pub mod demo;
 pub mod dlq;
 pub mod downstream;
 pub mod journal;
+pub mod lab;
 pub mod message;
 pub mod messages;
 pub mod pause;
@@ -74,6 +75,8 @@ pub enum Command {
     Config(config::Args),
     /// Print and verify a store of the embedded engine, without changing it
     Journal(journal::Args),
+    /// Run an experiment that shows a claim, with plots, an audit by id and expected ranges
+    Lab(lab::Args),
     /// Check the signature of a webhook
     Webhook(webhook::Args),
     /// Print a completion script for a shell
@@ -101,6 +104,7 @@ pub fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Audit(args) => audit::run(args, global, out),
         Command::Config(args) => config::run(args, global, out),
         Command::Journal(args) => journal::run(args, global, out),
+        Command::Lab(args) => lab::run(args, out),
         Command::Webhook(args) => webhook::run(args, out),
         Command::Completions(args) => completions::run(args, &mut Cli::command(), out),
     }

@@ -106,9 +106,14 @@ impl Output {
         self.notes_paint
     }
 
+    /// Whether somebody wants to see how far a command is.
+    pub fn shows_progress(&self) -> bool {
+        !self.quiet && !self.json
+    }
+
     /// A bar for work whose size is known. Shown only to people.
     pub fn progress(&self, label: &str, total: u64) -> Progress {
-        Progress::new(label, total, !self.quiet && !self.json)
+        Progress::new(label, total, self.shows_progress())
     }
 
     /// Says why a command ended early. With `--json` the error is JSON too, on stderr.

@@ -11,6 +11,8 @@ pub const DEFAULT_PORT: u16 = 7335;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub listen: SocketAddr,
+    /// Whether others may reach it too. Whoever reaches it can change its switches.
+    pub allow_remote: bool,
     /// Decides who fails by `fail_rate`, and how long a call takes.
     pub seed: u64,
     /// How it behaves at first.
@@ -22,10 +24,21 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
+            allow_remote: false,
             seed: DEFAULT_SEED,
             switches: Switches::default(),
             ledger: LedgerOptions::Memory,
         }
+    }
+}
+
+impl Options {
+    /// Its switches change without a token, so it listens beyond loopback only if somebody wants that.
+    pub fn check_listen(&self) -> Result<(), DownstreamError> {
+        if self.allow_remote || self.listen.ip().is_loopback() {
+            return Ok(());
+        }
+        Err(DownstreamError::NotLoopback { addr: self.listen })
     }
 }
 
@@ -36,7 +49,7 @@ pub enum DownstreamError {
     Listen { addr: SocketAddr, error: std::io::Error },
     /// Its switches change without a token, so only this machine may reach them.
     #[error(
-        "the downstream has no tokens and listens on loopback only, not on {addr}; use 127.0.0.1 or [::1]"
+        "the downstream has no tokens and listens on loopback only, not on {addr}; use 127.0.0.1 or [::1], or --allow-remote in a network you trust"
     )]
     NotLoopback { addr: SocketAddr },
     #[error(transparent)]

@@ -27,8 +27,9 @@ pub struct Report {
 impl Server {
     /// Opens the ledger and binds the address; with port 0 the system chooses one.
     pub async fn bind(options: &Options) -> Result<Self, DownstreamError> {
+        options.check_listen()?;
         let downstream = Arc::new(Downstream::open(options).await?);
-        Self::with(downstream, options.listen).await
+        Self::listen(downstream, options.listen).await
     }
 
     /// Binds an address for a stub that is also called in process.
@@ -36,6 +37,10 @@ impl Server {
         if !addr.ip().is_loopback() {
             return Err(DownstreamError::NotLoopback { addr });
         }
+        Self::listen(downstream, addr).await
+    }
+
+    async fn listen(downstream: Arc<Downstream>, addr: SocketAddr) -> Result<Self, DownstreamError> {
         let listen = Listen::bind(addr).await.map_err(|error| DownstreamError::Listen { addr, error })?;
         Ok(Self { listen, downstream })
     }

@@ -105,9 +105,12 @@ impl Loader {
 
     fn send(&self, i: u64) -> Result<(), Error> {
         let (payload, customer) = (order::payload(i), i % order::CUSTOMERS);
-        let key = format!("c-{customer}");
-        let partition = (customer % self.partitions) as i32;
-        let mut record = BaseRecord::to(&self.topic).key(&key).payload(&payload).partition(partition);
+        self.send_to((customer % self.partitions) as i32, &format!("c-{customer}"), &payload)
+    }
+
+    /// Sends one record; [`Self::rest`] and [`Self::drain`] hear whether it arrived.
+    pub(crate) fn send_to(&self, partition: i32, key: &str, payload: &str) -> Result<(), Error> {
+        let mut record = BaseRecord::to(&self.topic).key(key).payload(payload).partition(partition);
         loop {
             match self.producer.send(record) {
                 Ok(()) => return Ok(()),
@@ -122,7 +125,7 @@ impl Loader {
 
     /// Sleeps, then hears answers. A poll with a time limit would spin: the client counts in whole milliseconds, and asks
     /// again and again during the last one.
-    fn rest(&self, span: Duration) {
+    pub(crate) fn rest(&self, span: Duration) {
         std::thread::sleep(span);
         for _ in 0..EVENTS {
             self.producer.poll(Duration::ZERO);
@@ -130,7 +133,7 @@ impl Loader {
     }
 
     /// Waits for all answers. Not by `flush`, which polls for 100 ms at a time however soon they come.
-    fn drain(&self) -> Result<(), Error> {
+    pub(crate) fn drain(&self) -> Result<(), Error> {
         while self.producer.in_flight_count() > 0 {
             self.rest(Duration::from_millis(1));
         }

@@ -1,0 +1,74 @@
+//! deploy/compose.yaml starts: every command of ours in it goes through the real argument parser, and what it names through
+//! the real configuration.
+
+use std::path::{Path, PathBuf};
+
+use clap::Parser as _;
+use redrive_cli::commands::{Cli, Command, downstream};
+#[cfg(feature = "kafka")]
+use redrive_cli::config::{Environment, ProcessorFlags, Source, load};
+
+fn deploy(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file)
+}
+
+fn read(file: &str) -> String {
+    let path = deploy(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The arguments of a list such as `["downstream", "--listen", "…"]`, which YAML and a Dockerfile write as JSON does.
+fn arguments(list: &str) -> Vec<String> {
+    let list: Vec<String> = serde_json::from_str(list).unwrap_or_else(|error| panic!("{list}: {error}"));
+    std::iter::once("redrive".to_owned()).chain(list).collect()
+}
+
+fn parse(arguments: &[String]) -> Cli {
+    Cli::try_parse_from(arguments).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+}
+
+/// The commands of services that run our image.
+fn commands() -> Vec<Vec<String>> {
+    let text = read("compose.yaml");
+    let lists = text.lines().filter_map(|line| line.trim_start().strip_prefix("command: ["));
+    lists.map(|rest| arguments(&format!("[{rest}"))).collect()
+}
+
+#[test]
+fn every_command_of_the_compose_file_is_one_that_redrive_takes() {
+    let commands = commands();
+    assert_eq!(commands.len(), 2, "downstream and producer: {commands:?}");
+    for command in &commands {
+        parse(command);
+    }
+}
+
+/// It did not: the stub refused to listen beyond loopback, and compose showed a service that restarts for ever.
+#[test]
+fn the_downstream_of_the_compose_file_may_listen_where_it_shall() {
+    let commands = commands();
+    let parsed = commands.iter().map(|command| parse(command)).find_map(|cli| match cli.command {
+        Command::Downstream(args) => Some(args),
+        _ => None,
+    });
+    let args = parsed.expect("there is a downstream");
+    let options = downstream::options(&args).unwrap_or_else(|failed| panic!("{failed}"));
+    assert!(!options.listen.ip().is_loopback(), "other containers have to reach it");
+}
+
+#[cfg(feature = "kafka")]
+#[test]
+fn what_the_image_runs_by_itself_is_a_processor_with_the_mounted_configuration() {
+    let dockerfile = read("Dockerfile");
+    let command = dockerfile.lines().find_map(|line| line.strip_prefix("CMD ")).expect("the image has a CMD");
+    assert!(matches!(parse(&arguments(command)).command, Command::Processor(_)));
+    let compose = read("compose.yaml");
+    let mounted = compose.lines().find_map(|line| line.trim().strip_prefix("- ./")?.split_once(':'));
+    let (file, _) = mounted.expect("a configuration is mounted");
+    let source = Source::new(file, read(file));
+    // Compose sets REDRIVE_TOKEN, without which nothing listens beyond loopback.
+    let environment = Environment { token: true, ..Environment::default() };
+    let loaded = load::build(Some(source), &ProcessorFlags::default(), &environment);
+    // It warns that tokens go over plain HTTP, which is meant: compose publishes the port on loopback only.
+    assert!(loaded.config.is_some(), "{:#?}", loaded.faults.all);
+}

@@ -1,0 +1,138 @@
+//! Blocking against non-blocking retries: what a failing message does to the messages behind it.
+
+use std::time::Duration;
+
+use redrive::Mode;
+use serde::Deserialize;
+
+use super::run::LabError;
+use super::setting::{Setting, built, complete, tiers};
+use crate::fate::{Fate, Rates};
+use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::scenario::{Scenario, Share, Span};
+use crate::testbed::trace::quantile;
+use crate::testbed::{Fates, Load, Subject, Trace};
+
+/// Points of a lag curve.
+const STEPS: u32 = 60;
+/// The variant that the others are compared with.
+const BASELINE: &str = "no failures";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    rate: f64,
+    arrive_for: Span,
+    tiers: Vec<Span>,
+    mode: String,
+    partitions: u32,
+    transient: Share,
+    poison: Share,
+    /// Only one message is poison, a tenth into the run.
+    one_poison: bool,
+}
+
+impl Parameters {
+    fn load(&self, seed: u64) -> Load {
+        let (poison, transient) = (self.poison.0, self.transient.0);
+        let plain = Load::steady(seed, self.rate, self.arrive_for.0);
+        let fates = if self.one_poison {
+            Fates::OnePoison(plain.paced() / 10)
+        } else {
+            Fates::Rates(Rates { poison, transient })
+        };
+        Load { fates, lanes: self.partitions, ..plain }
+    }
+
+    /// One call at a time per partition, as a consumer of that partition makes them.
+    fn subject(&self) -> Result<Subject, LabError> {
+        let mode = match self.mode.as_str() {
+            "blocking" => Mode::Blocking,
+            _ => Mode::NonBlocking,
+        };
+        let policy = tiers(&self.tiers).jitter("none").classify(false).outage_gate(false).mode(mode);
+        Ok(Subject::plain(built(&policy)?, 1))
+    }
+}
+
+pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+    let each = setting.each(scenario, |variant, stage| {
+        let parameters: &Parameters = &variant.parameters;
+        let (load, subject) = (parameters.load(setting.seed), parameters.subject()?);
+        let trace = setting.play(scenario, &load, &subject, stage)?;
+        Ok(trace.map(|trace| measure(&variant.name, &trace)))
+    })?;
+    let (variants, curves, is_partial) = complete(each);
+    let baseline = variants.iter().find(|variant| variant.name == BASELINE);
+    let zero = baseline.map_or(f64::NAN, |variant| variant.get("first_attempts_per_second"));
+    let variants = variants
+        .into_iter()
+        .map(|variant| {
+            let ratio = variant.get("first_attempts_per_second") / zero;
+            variant.with("happy_ratio", ratio)
+        })
+        .collect();
+    let plots = vec![Plot::new(
+        "lag",
+        "Lag of the partition with the highest lag",
+        "seconds",
+        "messages without a first attempt",
+        curves,
+    )];
+    Ok(Outcome { columns: columns(), variants, plots, is_partial, ..Outcome::default() })
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::new("first attempts", "first_attempts_per_second", Unit::PerSecond),
+        Column::new("of no failures", "happy_ratio", Unit::Share),
+        Column::new("lag at the end", "lag_end", Unit::Count),
+        Column::new("share of all", "lag_end_share", Unit::Share),
+        Column::new("worst partition", "worst_partition_lag_share", Unit::Share),
+        Column::new("lag growth there", "worst_partition_growth", Unit::PerSecond),
+        Column::new("stall of good messages p50", "stall_p50_ms", Unit::Milliseconds),
+        Column::new("p99", "stall_p99_ms", Unit::Milliseconds),
+    ]
+}
+
+fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
+    let load = &trace.load;
+    let step = load.arrive_for / STEPS;
+    let arriving = load.arrive_for.as_secs_f64();
+    let during = |points: Vec<(f64, f64)>| -> Vec<(f64, f64)> {
+        points.into_iter().filter(|point| point.0 <= arriving + 1e-9).collect()
+    };
+    let lanes: Vec<Vec<(f64, f64)>> =
+        (0..load.lanes.max(1)).map(|lane| during(trace.lag(Some(lane), step))).collect();
+    let at_end = |lag: &[(f64, f64)]| lag.last().map_or(0.0, |point| point.1);
+    let lag_end: f64 = lanes.iter().map(|lag| at_end(lag)).sum();
+    let worst = lanes.iter().max_by(|a, b| at_end(a).total_cmp(&at_end(b))).cloned().unwrap_or_default();
+    let produced = trace.audit.produced.max(1) as f64;
+    let stall = |share: f64| quantile(stalls(trace), share);
+    let climbing = worst.windows(2).filter(|pair| pair[1].1 >= pair[0].1).count() as f64;
+    let result = VariantResult::new(name, Some(trace.audit))
+        .with("first_attempts_per_second", trace.first_attempts_per_second())
+        .with("lag_end", lag_end)
+        .with("lag_end_share", lag_end / produced)
+        .with("worst_partition_lag_share", at_end(&worst) * f64::from(load.lanes.max(1)) / produced)
+        .with("worst_partition_growth", at_end(&worst) / arriving)
+        .with("worst_partition_climbs", climbing / worst.len().saturating_sub(1).max(1) as f64)
+        .with("stall_p50_ms", stall(0.5))
+        .with("stall_p99_ms", stall(0.99))
+        .with("stall_p50_share", stall(0.5) / load.arrive_for.as_millis() as f64);
+    (result, Curve::new(name, worst))
+}
+
+/// How long each good message that arrived in the run waited for its first attempt; those that still wait, until now.
+fn stalls(trace: &Trace) -> Vec<u32> {
+    let end = duration_ms(trace.load.arrive_for);
+    let good = trace.arrived().filter(|(number, _)| trace.load.fate(*number) == Fate::Success);
+    good.map(|(_, record)| {
+        record.first_ms.min(end.max(record.arrived_ms)) - record.arrived_ms.min(record.first_ms)
+    })
+    .collect()
+}
+
+fn duration_ms(span: Duration) -> u32 {
+    u32::try_from(span.as_millis()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,93 @@
+//! More and more messages fail at first: throughput, volume of retries, records per message.
+
+use std::time::Duration;
+
+use redrive_core::forecast::Shares;
+use serde::Deserialize;
+
+use super::run::LabError;
+use super::setting::{Setting, built, complete, tiers};
+use crate::fate::{Fate, Rates};
+use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
+use crate::scenario::{Scenario, Share, Span};
+use crate::testbed::trace::quantile;
+use crate::testbed::{Fates, Load, Subject, Trace};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    rate: f64,
+    arrive_for: Span,
+    tiers: Vec<Span>,
+    transient: Share,
+    poison: Share,
+    concurrency: u32,
+}
+
+pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+    let each = setting.each(scenario, |variant, stage| {
+        let p: &Parameters = &variant.parameters;
+        let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
+        let load = Load {
+            fates: Fates::Rates(rates),
+            follow: Duration::from_mins(1),
+            ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
+        };
+        let policy = built(&tiers(&p.tiers).jitter("none").classify(false).outage_gate(false))?;
+        let shares = Shares {
+            transient: p.transient.0.as_f64(),
+            failing_twice: 1.0 / 3.0,
+            poison: p.poison.0.as_f64(),
+        };
+        let amplification = policy.forecast().load(shares).amplification;
+        let trace = setting.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
+        let Some(trace) = trace else { return Ok(None) };
+        let (result, curve) = measure(&variant.name, &trace);
+        // Drawn fates scatter around the shares.
+        let by = 3.0 * (3.0 / trace.audit.produced.max(1) as f64).sqrt();
+        let (what, measured) =
+            (format!("records per message at {}", variant.name), result.get("amplification"));
+        let line = ForecastLine::new(&what, Unit::Times, amplification, measured, Bound::About(by));
+        Ok(Some((result, (curve, line))))
+    })?;
+    let (variants, rest, is_partial) = complete(each);
+    let (curves, forecasts) = rest.into_iter().unzip();
+    let zero = variants.first().map_or(f64::NAN, |none| none.get("first_attempts_per_second"));
+    let of_none = |variant: VariantResult| {
+        let ratio = variant.get("first_attempts_per_second") / zero;
+        variant.with("happy_ratio", ratio)
+    };
+    let variants = variants.into_iter().map(of_none).collect();
+    let plots = vec![Plot::new("calls", "Calls of the downstream", "seconds", "calls per second", curves)];
+    Ok(Outcome { columns: columns(), variants, forecasts, plots, is_partial, ..Outcome::default() })
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::new("first attempts", "first_attempts_per_second", Unit::PerSecond),
+        Column::new("of no failures", "happy_ratio", Unit::Share),
+        Column::new("retries", "retries", Unit::Count),
+        Column::new("records per message", "amplification", Unit::Times),
+        Column::new("transient that recovered", "recovered", Unit::Share),
+        Column::new("once failed, end to end p99", "once_failed_p99_ms", Unit::Milliseconds),
+    ]
+}
+
+fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
+    let audit = trace.audit;
+    let produced = audit.produced.max(1) as f64;
+    let retries = trace.total_calls().saturating_sub(audit.produced) as f64;
+    let transient = || {
+        let is = |number| matches!(trace.load.fate(number), Fate::Transient { .. });
+        trace.arrived().filter(move |(number, _)| is(*number))
+    };
+    let recovered = transient().filter(|(_, record)| record.has_succeeded()).count() as f64;
+    let once = trace.arrived().filter(|(_, record)| record.calls == 2 && record.has_succeeded());
+    let result = VariantResult::new(name, Some(audit))
+        .with("first_attempts_per_second", trace.first_attempts_per_second())
+        .with("retries", retries)
+        .with("amplification", (produced + retries + audit.dead as f64) / produced)
+        .with("recovered", recovered / transient().count() as f64)
+        .with("once_failed_p99_ms", quantile(once.map(|(_, record)| record.took_ms()), 0.99));
+    (result, Curve::new(name, trace.calls_per_second()))
+}

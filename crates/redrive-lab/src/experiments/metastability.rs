@@ -1,0 +1,233 @@
+//! The metastability map: which triggers leave a downstream overloaded for ever, by retry policy.
+//!
+//! The downstream serves calls in order, at a rate. A call that is not answered within the client's timeout is given up by the
+//! client and served all the same, later: that is what keeps an overload going when its cause is gone.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use redrive::{BreakerSettings, Policy};
+use redrive_core::Ratio;
+use serde::Deserialize;
+
+use super::run::LabError;
+use super::setting::{Setting, built, complete, tiers};
+use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::scenario::{Scenario, Share, Span, Variant};
+use crate::testbed::simulated::{self, Downstream, Reply};
+use crate::testbed::{Answer, Audit, Load, Stage, Subject, Trace};
+
+/// At least this share of the arrivals must be served at the end.
+const RECOVERED: f64 = 0.9;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    rate: f64,
+    /// The share of the capacity that normal traffic takes.
+    utilisation: f64,
+    timeout: Span,
+    before: Span,
+    after: Span,
+    /// Goodput counts over this long at the end.
+    judged: Span,
+    /// Capacity taken away, in percent, and for how long.
+    depths: Vec<u32>,
+    lengths: Vec<Span>,
+    policy: String,
+    retries: u32,
+    tiers: Vec<Span>,
+    budget: Share,
+    permits: u32,
+}
+
+/// Capacity that is taken away for a while.
+#[derive(Clone, Copy, Debug)]
+struct Trigger {
+    taken: f64,
+    from_ms: f64,
+    to_ms: f64,
+}
+
+/// Serves calls in order.
+struct Server {
+    per_ms: f64,
+    timeout_ms: f64,
+    trigger: Trigger,
+    free_ms: f64,
+}
+
+impl Server {
+    /// When a call that is begun then is done.
+    fn done_ms(&self, begun_ms: f64) -> f64 {
+        let Trigger { taken, from_ms, to_ms } = self.trigger;
+        let is_triggered = (from_ms..to_ms).contains(&begun_ms);
+        let per_ms = if is_triggered { self.per_ms * (1.0 - taken) } else { self.per_ms };
+        if per_ms < 1e-9 { to_ms + 1.0 / self.per_ms } else { begun_ms + 1.0 / per_ms }
+    }
+}
+
+impl Downstream for Server {
+    fn call(&mut self, _number: u64, _call: u16, at: Duration) -> Reply {
+        let now_ms = at.as_secs_f64() * 1000.0;
+        self.free_ms = self.done_ms(self.free_ms.max(now_ms));
+        let takes_ms = self.free_ms - now_ms;
+        if takes_ms <= self.timeout_ms {
+            Reply { answer: Answer::Success, takes_ms: takes_ms.ceil() as u64 }
+        } else {
+            Reply { answer: Answer::Transient, takes_ms: self.timeout_ms as u64 }
+        }
+    }
+}
+
+/// One cell of the map.
+struct Cell {
+    depth: u32,
+    length: Duration,
+    goodput: f64,
+    audit: Audit,
+    /// Applied per second over the arrivals, over time.
+    curve: Vec<(f64, f64)>,
+}
+
+pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+    let each = setting.each(scenario, |variant, stage| {
+        let Some(cells) = map(variant, setting, stage)? else { return Ok(None) };
+        Ok(Some(measure(variant, &cells)))
+    })?;
+    let (variants, rest, is_partial) = complete(each);
+    let (curves, maps): (Vec<Curve>, Vec<String>) = rest.into_iter().unzip();
+    let notes = maps;
+    let title = "Goodput through the published trigger";
+    let plots = vec![Plot::new("goodput", title, "seconds", "served, share of the arrivals", curves)];
+    let columns = vec![
+        Column::new("cells", "cells", Unit::Count),
+        Column::new("recovered", "recovered", Unit::Count),
+        Column::new("never", "never", Unit::Count),
+        Column::new("lowest goodput at the end", "goodput_min", Unit::Share),
+        Column::new("after 10 s at −80 %", "goodput_published", Unit::Share),
+    ];
+    Ok(Outcome { columns, variants, plots, notes, is_partial, ..Outcome::default() })
+}
+
+fn subject(p: &Parameters) -> Result<Subject, LabError> {
+    let at_once = Policy::fixed("1ms").retries(p.retries).jitter("none").outage_gate(false);
+    let spread = tiers(&p.tiers);
+    let policy = match p.policy.as_str() {
+        "naive" => at_once,
+        "backoff" => spread.jitter("full").outage_gate(false),
+        "budget" => at_once.share_of_successes(p.budget.0).on_exhausted("dead_letter"),
+        "redrive" => spread.jitter("equal"),
+        other => return Err(LabError::Run(format!("there is no policy `{other}`"))),
+    };
+    let breaker = if p.policy == "redrive" { BreakerSettings::default() } else { BreakerSettings::off() };
+    Ok(Subject { breaker, ..Subject::plain(built(&policy)?, p.permits) })
+}
+
+/// `None` if it was interrupted.
+fn map(
+    variant: &Variant<Parameters>,
+    setting: &Setting<'_>,
+    stage: Stage<'_>,
+) -> Result<Option<Vec<Cell>>, LabError> {
+    let p = &variant.parameters;
+    let subject = subject(p)?;
+    let all = p.depths.len() * p.lengths.len();
+    let mut cells = Vec::new();
+    for depth in &p.depths {
+        for length in &p.lengths {
+            stage.share(cells.len() as f64 / all as f64);
+            let Some(trace) = play(p, *depth, length.0, &subject, setting)? else { return Ok(None) };
+            let goodput = goodput(&trace, p.judged.0);
+            let curve = served(&trace);
+            cells.push(Cell { depth: *depth, length: length.0, goodput, audit: trace.audit, curve });
+        }
+    }
+    Ok(Some(cells))
+}
+
+fn play(
+    p: &Parameters,
+    depth: u32,
+    length: Duration,
+    subject: &Subject,
+    setting: &Setting<'_>,
+) -> Result<Option<Trace>, LabError> {
+    let load = Load::steady(setting.seed, p.rate, p.before.0 + length + p.after.0);
+    let ms = |span: Duration| span.as_secs_f64() * 1000.0;
+    let trigger = Trigger {
+        taken: Ratio::percent(depth.min(100) as u16).as_f64(),
+        from_ms: ms(p.before.0),
+        to_ms: ms(p.before.0 + length),
+    };
+    let mut server = Server {
+        per_ms: p.rate / p.utilisation / 1000.0,
+        timeout_ms: ms(p.timeout.0),
+        trigger,
+        free_ms: 0.0,
+    };
+    // One cell takes a moment, so ^C is looked at between two of them.
+    let stage = Stage::of(setting.watch, "", 0, 1);
+    if stage.is_interrupted() {
+        return Ok(None);
+    }
+    let played =
+        simulated::run_with(&load, subject, &mut server, Stage::of(&crate::testbed::Silent, "", 0, 1));
+    played.map_err(|error| LabError::Run(error.to_string()))
+}
+
+/// Messages applied per second at the end, over the rate of arrival.
+fn goodput(trace: &Trace, judged: Duration) -> f64 {
+    let end = trace.load.arrive_for.as_millis() as u32;
+    let from = end.saturating_sub(judged.as_millis() as u32);
+    let span = from..end;
+    let applied = trace.arrived().filter(|(_, r)| r.has_succeeded() && span.contains(&r.ended_ms)).count();
+    applied as f64 / judged.as_secs_f64() / trace.load.per_second
+}
+
+fn served(trace: &Trace) -> Vec<(f64, f64)> {
+    let mut seconds = vec![0.0_f64; trace.load.arrive_for.as_secs() as usize + 1];
+    for (_, record) in trace.arrived().filter(|(_, record)| record.has_succeeded()) {
+        if let Some(second) = seconds.get_mut(record.ended_ms as usize / 1000) {
+            *second += 1.0;
+        }
+    }
+    seconds.pop();
+    let share = |(s, count): (usize, f64)| (s as f64, count / trace.load.per_second);
+    seconds.into_iter().enumerate().map(share).collect()
+}
+
+fn measure(variant: &Variant<Parameters>, cells: &[Cell]) -> (VariantResult, (Curve, String)) {
+    let recovered = cells.iter().filter(|cell| cell.goodput >= RECOVERED).count();
+    let lowest = cells.iter().map(|cell| cell.goodput).fold(f64::INFINITY, f64::min);
+    let audit = cells.iter().fold(Audit::default(), |sum, cell| sum.plus(&cell.audit));
+    let published = cells.iter().find(|cell| cell.depth == 80 && cell.length == Duration::from_secs(10));
+    let mut result = VariantResult::new(&variant.name, Some(audit))
+        .with("cells", cells.len() as f64)
+        .with("recovered", recovered as f64)
+        .with("never", (cells.len() - recovered) as f64)
+        .with("goodput_min", lowest)
+        .with("goodput_published", published.map_or(f64::NAN, |cell| cell.goodput));
+    for cell in cells {
+        let name = format!("goodput_{}_percent_{}_s", cell.depth, cell.length.as_secs());
+        result = result.with(&name, cell.goodput);
+    }
+    let shown = published.or(cells.last()).map(|cell| cell.curve.clone()).unwrap_or_default();
+    (result, (Curve::new(&variant.name, shown), text(variant, cells)))
+}
+
+/// The map in a line: which triggers it does not recover from.
+fn text(variant: &Variant<Parameters>, cells: &[Cell]) -> String {
+    let never: Vec<&Cell> = cells.iter().filter(|cell| cell.goodput < RECOVERED).collect();
+    if never.is_empty() {
+        return format!("{}: recovers from every trigger of the map.", variant.name);
+    }
+    let mut text = format!("{}: never recovers from", variant.name);
+    for depth in &variant.parameters.depths {
+        let shortest = never.iter().filter(|cell| cell.depth == *depth).map(|cell| cell.length).min();
+        if let Some(shortest) = shortest {
+            let _ = write!(text, " −{depth} % for {} s and longer;", shortest.as_secs());
+        }
+    }
+    format!("{}.", text.trim_end_matches(';'))
+}

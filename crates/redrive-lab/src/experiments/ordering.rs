@@ -1,0 +1,102 @@
+//! Order by key: how often a later message passes a failed one, and what it costs that none does.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redrive::Ordering;
+use serde::Deserialize;
+
+use super::run::LabError;
+use super::setting::{Setting, built, complete, tiers};
+use crate::fate::Rates;
+use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::scenario::{Scenario, Share, Span};
+use crate::testbed::trace::quantile;
+use crate::testbed::{Fates, Load, Subject, Trace};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    rate: f64,
+    arrive_for: Span,
+    tiers: Vec<Span>,
+    transient: Share,
+    poison: Share,
+    keys: u64,
+    ordering: String,
+    concurrency: u32,
+}
+
+pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+    let each = setting.each(scenario, |variant, stage| {
+        let p: &Parameters = &variant.parameters;
+        let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
+        let load = Load {
+            fates: Fates::Rates(rates),
+            keys: p.keys,
+            follow: Duration::from_mins(3),
+            ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
+        };
+        let ordering = if p.ordering == "key" { Ordering::Key } else { Ordering::None };
+        let policy = built(&tiers(&p.tiers).jitter("none").classify(false).outage_gate(false))?;
+        let subject = Subject { ordering, ..Subject::plain(policy, p.concurrency) };
+        let trace = setting.play(scenario, &load, &subject, stage)?;
+        Ok(trace.map(|trace| measure(&variant.name, &trace)))
+    })?;
+    let (variants, curves, is_partial) = complete(each);
+    let zero = variants.first().map_or(f64::NAN, |none| none.get("succeeded_per_second"));
+    let of_none = |variant: VariantResult| {
+        let ratio = variant.get("succeeded_per_second") / zero;
+        variant.with("throughput_ratio", ratio)
+    };
+    let variants = variants.into_iter().map(of_none).collect();
+    let title = "End to end, messages that do not fail themselves";
+    let plots = vec![Plot::new("end-to-end", title, "share of the messages, %", "milliseconds", curves)];
+    Ok(Outcome { columns: columns(), variants, plots, is_partial, ..Outcome::default() })
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::new("out of order", "out_of_order", Unit::Share),
+        Column::new("throughput", "succeeded_per_second", Unit::PerSecond),
+        Column::new("p99 good key", "good_p99_ms", Unit::Milliseconds),
+        Column::new("p99 blocked key", "blocked_p99_ms", Unit::Milliseconds),
+        Column::new("messages behind a failed one", "blocked_share", Unit::Share),
+    ]
+}
+
+fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
+    let (good, blocked) = by_key(trace);
+    let during = trace.load.arrive_for.as_millis() as u32;
+    let succeeded = trace.arrived().filter(|(_, r)| r.has_succeeded() && r.ended_ms < during).count();
+    let all = (good.len() + blocked.len()).max(1) as f64;
+    let result = VariantResult::new(name, Some(trace.audit))
+        .with("out_of_order", trace.out_of_order())
+        .with("succeeded_per_second", succeeded as f64 / trace.load.arrive_for.as_secs_f64())
+        .with("good_p99_ms", quantile(good.iter().copied(), 0.99))
+        .with("blocked_p99_ms", quantile(blocked.iter().copied(), 0.99))
+        .with("blocked_share", blocked.len() as f64 / all);
+    let mut took: Vec<u32> = good.into_iter().chain(blocked).collect();
+    took.sort_unstable();
+    let of = took.len().max(1) as f64;
+    let points = took.iter().enumerate().map(|(i, ms)| ((i + 1) as f64 * 100.0 / of, f64::from(*ms)));
+    (result, Curve::new(name, points.collect()))
+}
+
+/// How long messages took that succeeded at once, by whether an earlier message of their key had failed and was not over
+/// when they arrived.
+fn by_key(trace: &Trace) -> (Vec<u32>, Vec<u32>) {
+    // Until when the key has a failed message that is not over.
+    let mut failing_until: HashMap<u64, u32> = HashMap::new();
+    let (mut good, mut blocked) = (Vec::new(), Vec::new());
+    for (number, record) in trace.arrived() {
+        let until = failing_until.entry(trace.load.key(number)).or_default();
+        if record.calls == 1 && record.has_succeeded() {
+            let took = record.took_ms();
+            if *until > record.arrived_ms { blocked.push(took) } else { good.push(took) }
+        } else {
+            *until = (*until).max(record.ended_ms);
+        }
+    }
+    (good, blocked)
+}

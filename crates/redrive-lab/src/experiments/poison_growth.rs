@@ -1,0 +1,120 @@
+//! Poison against triage: from which share of poison on the dead letters grow for ever.
+
+use std::time::Duration;
+
+use redrive_core::forecast::Shares;
+use serde::Deserialize;
+
+use super::run::LabError;
+use super::setting::{Setting, built, complete, tiers};
+use crate::fate::Rates;
+use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
+use crate::scenario::{Scenario, Share, Span};
+use crate::testbed::{Fates, Load, Subject, Trace};
+
+/// Points of a curve of open letters.
+const STEPS: u32 = 120;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    rate: f64,
+    arrive_for: Span,
+    tiers: Vec<Span>,
+    transient: Share,
+    poison: Share,
+    /// Letters that people close per second.
+    triage: f64,
+    concurrency: u32,
+}
+
+pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+    let each = setting.each(scenario, |variant, stage| {
+        let p: &Parameters = &variant.parameters;
+        let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
+        let load = Load {
+            fates: Fates::Rates(rates),
+            triage_per_second: Some(p.triage),
+            ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
+        };
+        let policy = built(&tiers(&p.tiers).jitter("none").classify(false).outage_gate(false))?;
+        let forecast = policy.forecast();
+        let waiting = forecast.waiting_max;
+        let trace = setting.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
+        let Some(trace) = trace else { return Ok(None) };
+        let shares = Shares { transient: p.transient.0.as_f64(), failing_twice: 1.0 / 3.0, poison: 0.0 };
+        let divergence = forecast.divergence(shares, p.rate, p.triage).unwrap_or(f64::NAN);
+        let (result, curve) = measure(&variant.name, &trace, p, waiting);
+        Ok(Some((result, (curve, divergence))))
+    })?;
+    let (variants, rest, is_partial) = complete(each);
+    let (curves, divergences): (Vec<Curve>, Vec<f64>) = rest.into_iter().unzip();
+    let mut outcome = Outcome { columns: columns(), is_partial, ..Outcome::default() };
+    if let (Some(found), Some(forecast)) = (found(&variants), divergences.first()) {
+        let what = "share of poison from which on open letters grow for ever";
+        let by = 0.1 * forecast;
+        outcome.forecasts.push(ForecastLine::new(what, Unit::Share, *forecast, found, Bound::About(by)));
+        outcome.notes.push(format!(
+            "Measured growth is zero at {} poison; above it open letters grow without bound.",
+            Unit::Share.text(found)
+        ));
+    }
+    outcome.plots =
+        vec![Plot::new("open-letters", "Open dead letters over time", "seconds", "open letters", curves)];
+    outcome.variants = variants;
+    Ok(outcome)
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::new("arrival of letters", "arrival_per_second", Unit::PerSecond),
+        Column::new("of poison × input", "arrival_ratio", Unit::Share),
+        Column::new("closed by people", "triage_per_second", Unit::PerSecond),
+        Column::new("growth", "growth_per_second", Unit::PerSecond),
+        Column::new("open at the end", "open_end", Unit::Count),
+    ]
+}
+
+/// In the second half of the time in which letters arrive: the first ones come when the tiers are over.
+fn measure(name: &str, trace: &Trace, p: &Parameters, waiting: Duration) -> (VariantResult, Curve) {
+    let end = trace.load.arrive_for;
+    let from = waiting + end.saturating_sub(waiting) / 2;
+    let seconds = end.saturating_sub(from).as_secs_f64();
+    let open = trace.open_letters(end / STEPS);
+    let open_at = |at: Duration| {
+        let point = open.iter().take_while(|point| point.0 <= at.as_secs_f64() + 1e-6).last();
+        point.map_or(0.0, |point| point.1)
+    };
+    let arrival = trace.deaths_per_second(from, end);
+    let span = from.as_millis() as u32..end.as_millis() as u32;
+    let closed = trace.triaged_ms.iter().filter(|at| span.contains(at)).count() as f64 / seconds;
+    // Exactly the poison that arrived so long before.
+    let poison = trace
+        .arrived()
+        .filter(|(number, record)| {
+            let died_ms = record.arrived_ms + waiting.as_millis() as u32;
+            span.contains(&died_ms) && trace.load.fate(*number) == crate::fate::Fate::Poison
+        })
+        .count() as f64;
+    let result = VariantResult::new(name, Some(trace.audit))
+        // As it was drawn, not as it was asked for.
+        .with("poison", poison / (p.rate * seconds))
+        .with("arrival_per_second", arrival)
+        .with("arrival_ratio", arrival * seconds / poison)
+        .with("triage_per_second", closed)
+        .with("growth_per_second", arrival - closed)
+        .with("open_end", open_at(end));
+    (result, Curve::new(name, open))
+}
+
+/// The share of poison at which growth would be zero: the line through the two variants that grow least.
+fn found(variants: &[VariantResult]) -> Option<f64> {
+    let mut growing: Vec<(f64, f64)> = variants
+        .iter()
+        .map(|variant| (variant.get("poison"), variant.get("growth_per_second")))
+        .filter(|(_, growth)| *growth > 0.05)
+        .collect();
+    growing.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let [(poison, growth), (more_poison, more_growth)] = growing.get(..2)?.try_into().ok()?;
+    Some(poison - growth * (more_poison - poison) / (more_growth - growth))
+}

@@ -1,0 +1,83 @@
+//! Every experiment, in the order in which `lab list` shows them.
+
+use super::run::LabError;
+use super::setting::Setting;
+use crate::results::Outcome;
+use crate::scenario::{Scenario, ScenarioFault};
+
+/// A scenario file that is compiled in, and the code that runs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    pub name: &'static str,
+    text: &'static str,
+    pub(super) run: fn(&Scenario, &Setting<'_>) -> Result<Outcome, LabError>,
+}
+
+macro_rules! experiment {
+    ($name:literal, $module:ident) => {
+        Experiment {
+            name: $name,
+            text: include_str!(concat!("../../../../lab/scenarios/", $name, ".toml")),
+            run: super::$module::run,
+        }
+    };
+}
+
+pub const EXPERIMENTS: &[Experiment] = &[
+    experiment!("blocking-vs-non-blocking", blocking),
+    experiment!("retry-storm", retry_storm),
+    experiment!("poison-growth", poison_growth),
+    experiment!("failure-sweep", failure_sweep),
+    experiment!("backoff-sweep", backoff_sweep),
+    experiment!("misclassification", misclassification),
+    experiment!("time-to-dead-letter", time_to_dead_letter),
+    experiment!("ordering", ordering),
+    experiment!("replay", replay),
+    experiment!("jitter-comparison", jitter_comparison),
+    experiment!("budgets", budgets),
+    experiment!("metastability", metastability),
+    experiment!("bloom", bloom),
+];
+
+impl Experiment {
+    pub fn named(name: &str) -> Option<&'static Self> {
+        EXPERIMENTS.iter().find(|experiment| experiment.name == name)
+    }
+
+    /// The scenario as it was compiled in.
+    pub fn scenario(&self) -> Result<Scenario, ScenarioFault> {
+        Scenario::parse(self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_file_is_right_and_says_why_it_expects_what_it_expects() {
+        for experiment in EXPERIMENTS {
+            let scenario =
+                experiment.scenario().unwrap_or_else(|fault| panic!("{}: {fault}", experiment.name));
+            assert!(!scenario.expectations.is_empty(), "{}", experiment.name);
+            for expected in &scenario.expectations {
+                let has_range = |min: Option<f64>, max: Option<f64>| min.is_some() || max.is_some();
+                assert!(has_range(expected.min, expected.max), "{}: {expected:?}", experiment.name);
+                assert!(expected.reason.len() > 20, "{}: {expected:?}", experiment.name);
+            }
+            let noticed =
+                scenario.expectations.iter().any(|expected| expected.figure == scenario.broken.fails);
+            assert!(noticed, "{}: nothing is expected of `{}`", experiment.name, scenario.broken.fails);
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_folder_belongs_to_an_experiment() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/scenarios");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let name = name.strip_suffix(".toml").unwrap_or_else(|| panic!("{name} is no scenario"));
+            assert!(Experiment::named(name).is_some(), "{name}");
+        }
+    }
+}

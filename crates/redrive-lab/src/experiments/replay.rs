@@ -1,0 +1,257 @@
+//! Dead letters, a fix, `replay --all`: is every effect there once, also of messages that were half applied before?
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use redrive::engine::ReplayAnswer;
+use redrive::{
+    BreakerSettings, Embedded, Failure, GuardSettings, LetterState, Message, Pipeline, PipelineHandle,
+    Redrive,
+};
+use redrive_core::Ratio;
+use serde::Deserialize;
+use tokio::sync::oneshot;
+
+use super::replay_store::{Effects, Store};
+use super::run::LabError;
+use super::setting::{Setting, built, complete, tiers};
+use crate::fate::{Fate, Rates};
+use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::scenario::{Scenario, Share, Span, Variant};
+use crate::testbed::{Audit, Fates, Load, Scratch, Stage};
+use crate::{order, seed};
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+const PIPELINE: &str = "orders";
+const BATCH: u64 = 500;
+const PAGE: usize = 200;
+const LOOK: Duration = Duration::from_millis(10);
+/// Far longer than any step of a run takes.
+const STEP_MAX: Duration = Duration::from_mins(5);
+/// Draws who is half applied.
+const SALT: u64 = 5;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    messages: u64,
+    tiers: Vec<Span>,
+    transient: Share,
+    poison: Share,
+    /// The share of the poison whose effect happens before the call fails.
+    half_applied: Share,
+    /// Whether the downstream asks its ledger first.
+    ledger: bool,
+    concurrency: u32,
+}
+
+/// What the handler plays.
+struct Downstream {
+    load: Load,
+    half_applied: Ratio,
+    effects: Effects,
+    is_fixed: AtomicBool,
+    attempts: Vec<AtomicU8>,
+    succeeded: Vec<AtomicU8>,
+}
+
+impl Downstream {
+    async fn handle(self: Arc<Self>, id: String, number: u64) -> Result<(), Failure> {
+        let slot = number as usize;
+        let attempt = self.attempts[slot].fetch_add(1, Relaxed).saturating_add(1);
+        let fate = self.load.fate(number);
+        let is_bad = fate == Fate::Poison && !self.is_fixed.load(Relaxed);
+        if is_bad {
+            let drawn = seed::draw(self.load.seed, &id, SALT) % 10_000;
+            if drawn < self.half_applied.basis_points() {
+                self.effects.apply(&id, number).await?;
+            }
+            return Err(Failure::permanent("422 no such product"));
+        }
+        if fate != Fate::Poison && fate.fails(attempt) {
+            return Err(Failure::transient("503 service unavailable"));
+        }
+        self.effects.apply(&id, number).await?;
+        self.succeeded[slot].fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+/// What the steps of one run came to.
+#[derive(Debug)]
+struct Steps {
+    letters: u64,
+    replayed: u64,
+    again: u64,
+    replay_seconds: f64,
+    remaining: u64,
+    accepted: u64,
+    pending: u64,
+}
+
+pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+    let place =
+        setting.postgres.map_or("a set in memory", |_| "PostgreSQL, id and effect in one transaction");
+    let each = setting.each(scenario, |variant: &Variant<Parameters>, stage| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| LabError::Run(error.to_string()))?;
+        let played = runtime.block_on(play(variant, setting, stage));
+        played.map_err(|error| LabError::Run(error.to_string()))
+    })?;
+    let (variants, rest, is_partial) = complete(each);
+    let (curves, sql): (Vec<Curve>, Vec<Vec<String>>) = rest.into_iter().unzip();
+    let mut notes = vec![format!("Effects are stored in: {place}.")];
+    notes.extend(sql.into_iter().flatten());
+    let columns = vec![
+        Column::new("dead letters", "letters", Unit::Count),
+        Column::new("replayed", "replayed", Unit::Count),
+        Column::new("replayed by a second --all", "again", Unit::Count),
+        Column::new("remaining", "remaining", Unit::Count),
+        Column::new("effects", "effects", Unit::Count),
+        Column::new("ids with two effects", "twice", Unit::Count),
+        Column::new("ids without one", "missing", Unit::Count),
+        Column::new("replay took", "replay_seconds", Unit::Seconds),
+    ];
+    let title = "Effects per id";
+    let plots = vec![Plot::new("effects", title, "effects of one id", "ids", curves)];
+    Ok(Outcome { columns, variants, plots, notes, is_partial, ..Outcome::default() })
+}
+
+async fn play(
+    variant: &Variant<Parameters>,
+    setting: &Setting<'_>,
+    stage: Stage<'_>,
+) -> Result<Option<(VariantResult, (Curve, Vec<String>))>, Error> {
+    let p = &variant.parameters;
+    let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
+    // Only ids and fates of it are used: the messages come at once.
+    let load = Load {
+        fates: Fates::Rates(rates),
+        ..Load::steady(setting.seed, p.messages as f64, Duration::from_secs(1))
+    };
+    let store = Store::open(setting.postgres, p.messages, p.ledger).await?;
+    let zeros = || (0..p.messages).map(|_| AtomicU8::new(0)).collect();
+    let downstream = Arc::new(Downstream {
+        load,
+        half_applied: p.half_applied.0,
+        effects: store.effects(),
+        is_fixed: AtomicBool::new(false),
+        attempts: zeros(),
+        succeeded: zeros(),
+    });
+    let scratch = Scratch::new()?;
+    let called = Arc::clone(&downstream);
+    let pipeline = Pipeline::new(PIPELINE)
+        .policy(built(&tiers(&p.tiers).jitter("none").outage_gate(false))?)
+        .breaker(BreakerSettings::off())
+        .guard(GuardSettings::off())
+        .concurrency(p.concurrency)
+        .handler(move |message: &Message| {
+            let number = seed::parse(message.id()).map_or(0, |(_, number)| number);
+            Arc::clone(&called).handle(message.id().to_owned(), number)
+        });
+    let redrive = Redrive::builder().engine(Embedded::open(scratch.path())?).pipeline(pipeline).build()?;
+    let handle = redrive.pipeline(PIPELINE).ok_or("a pipeline that was built is missing")?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(async move { redrive.run_until(stopped).await });
+    let steps = walk(p, &downstream, &handle, stage).await;
+    let _ = stop.send(());
+    running.await??;
+    let Some(steps) = steps? else { return Ok(None) };
+    let counts = store.counts().await?;
+    let sql = store.close().await?;
+    let applied = |wanted: fn(u8) -> bool| counts.iter().filter(|count| wanted(**count)).count() as u64;
+    let succeeded = |wanted: fn(u8) -> bool| {
+        downstream.succeeded.iter().filter(|count| wanted(count.load(Relaxed))).count() as u64
+    };
+    let audit = Audit {
+        produced: p.messages,
+        succeeded: succeeded(|count| count > 0),
+        dead: steps.remaining,
+        pending: steps.pending,
+        applied_twice: succeeded(|count| count > 1),
+        applied_and_dead: 0,
+        engine_accepted: steps.accepted,
+        engine_pending: steps.pending,
+        engine_letters: steps.remaining,
+    };
+    let result = VariantResult::new(&variant.name, Some(audit))
+        .with("letters", steps.letters as f64)
+        .with("replayed", steps.replayed as f64)
+        .with("again", steps.again as f64)
+        .with("remaining", steps.remaining as f64)
+        .with("effects", counts.iter().map(|count| f64::from(*count)).sum())
+        .with("twice", applied(|count| count > 1) as f64)
+        .with("missing", applied(|count| count == 0) as f64)
+        .with("replay_seconds", steps.replay_seconds);
+    let mut bars: Vec<(f64, f64)> = (0..=3_u8).map(|n| (f64::from(n), 0.0)).collect();
+    for count in &counts {
+        bars[usize::from(*count).min(3)].1 += 1.0;
+    }
+    Ok(Some((result, (Curve::new(&variant.name, bars), sql))))
+}
+
+/// Fill, fix, replay all, replay all again. `None` if it was interrupted.
+async fn walk(
+    p: &Parameters,
+    downstream: &Downstream,
+    handle: &PipelineHandle,
+    stage: Stage<'_>,
+) -> Result<Option<Steps>, Error> {
+    for first in (0..p.messages).step_by(BATCH as usize) {
+        let numbers = first..(first + BATCH).min(p.messages);
+        let now = handle.now();
+        let messages = numbers.map(|n| downstream.load.message(n, order::payload(n), now));
+        handle.ingest(messages.collect::<Vec<_>>()).await?;
+        stage.share(0.3 * first as f64 / p.messages as f64);
+        if stage.is_interrupted() {
+            return Ok(None);
+        }
+    }
+    let letters = until(handle, stage, |counts| counts.pending() == 0).await?.letters_open;
+    stage.share(0.6);
+    downstream.is_fixed.store(true, Relaxed);
+    let began = Instant::now();
+    let replayed = replay_all(handle).await?;
+    until(handle, stage, |counts| counts.pending() == 0 && counts.letters_replaying == 0).await?;
+    let replay_seconds = began.elapsed().as_secs_f64();
+    let again = replay_all(handle).await?;
+    let counts = until(handle, stage, |counts| counts.pending() == 0).await?;
+    stage.share(1.0);
+    let (remaining, accepted, pending) = (counts.letters_open, counts.accepted, counts.pending());
+    let steps = Steps { letters, replayed, again, replay_seconds, remaining, accepted, pending };
+    Ok((!stage.is_interrupted()).then_some(steps))
+}
+
+/// Puts every open letter back; how many that were.
+async fn replay_all(handle: &PipelineHandle) -> Result<u64, Error> {
+    let (mut after, mut replayed) = (None, 0);
+    loop {
+        let letters = handle.letters(Some(LetterState::Open), after, PAGE).await?;
+        let Some(last) = letters.last() else { return Ok(replayed) };
+        after = Some(last.id);
+        let ids: Vec<u64> = letters.iter().map(|letter| letter.id).collect();
+        let answers = handle.replay(ids).await?;
+        replayed += answers.iter().filter(|answer| **answer == ReplayAnswer::Replayed).count() as u64;
+    }
+}
+
+async fn until(
+    handle: &PipelineHandle,
+    stage: Stage<'_>,
+    is: impl Fn(&redrive::Counts) -> bool,
+) -> Result<redrive::Counts, Error> {
+    let began = Instant::now();
+    loop {
+        let counts = handle.counts().await?;
+        if is(&counts) || stage.is_interrupted() {
+            return Ok(counts);
+        }
+        if began.elapsed() > STEP_MAX {
+            return Err(format!("{} messages are pending after five minutes", counts.pending()).into());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,158 @@
+//! A downstream that is gone for a minute: what comes back afterwards, and what flattens it.
+
+use std::time::Duration;
+
+use redrive::{BreakerSettings, Policy};
+use redrive_core::OutageForecast;
+use serde::Deserialize;
+
+use super::run::LabError;
+use super::setting::{Setting, built, complete, tiers};
+use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
+use crate::scenario::{Scenario, Span};
+use crate::testbed::{Burst, Load, Outage, Subject, Trace};
+
+/// What counts as more load than usual.
+const RAISED: f64 = 1.1;
+/// Messages that the forecast follows.
+const FORECAST_MESSAGES: u32 = 50_000;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    rate: f64,
+    before: Span,
+    outage: Span,
+    after: Span,
+    tiers: Vec<Span>,
+    jitter: String,
+    /// With it comes the outage gate.
+    breaker: bool,
+    /// Messages that arrive in the moment the outage begins, in seconds of the normal rate.
+    burst: u64,
+    latency: Span,
+    /// Calls that may run at once, as times what the normal rate needs.
+    permits: f64,
+}
+
+impl Parameters {
+    fn load(&self, seed: u64) -> Load {
+        let outage = Outage { at: self.before.0, lasts: self.outage.0 };
+        let arrive_for = outage.end() + self.after.0;
+        let messages = (self.burst as f64 * self.rate) as u64;
+        let burst = (messages > 0).then_some(Burst { at: outage.at, messages });
+        Load {
+            outage: Some(outage),
+            burst,
+            latency: self.latency.0,
+            follow: Duration::from_mins(10),
+            ..Load::steady(seed, self.rate, arrive_for)
+        }
+    }
+
+    fn policy(&self) -> Result<Policy, LabError> {
+        built(&tiers(&self.tiers).jitter(self.jitter.as_str()).outage_gate(self.breaker))
+    }
+
+    fn subject(&self) -> Result<Subject, LabError> {
+        let breaker = if self.breaker { BreakerSettings::default() } else { BreakerSettings::off() };
+        let concurrency = (self.rate * self.latency.0.as_secs_f64() * self.permits).ceil().max(1.0) as u32;
+        Ok(Subject { breaker, ..Subject::plain(self.policy()?, concurrency) })
+    }
+
+    /// Whether nothing but the schedule and its jitter shapes the wave, as in the forecast.
+    fn is_raw(&self) -> bool {
+        !self.breaker && self.burst == 0 && self.permits > 100.0
+    }
+}
+
+pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+    let each = setting.each(scenario, |variant, stage| {
+        let parameters: &Parameters = &variant.parameters;
+        let (load, subject) = (parameters.load(setting.seed), parameters.subject()?);
+        let Some(trace) = setting.play(scenario, &load, &subject, stage)? else { return Ok(None) };
+        let (result, curve) = measure(&variant.name, &trace);
+        let forecasts =
+            if parameters.is_raw() { forecast(&subject.policy, parameters, &result) } else { Vec::new() };
+        Ok(Some((result, (curve, forecasts))))
+    })?;
+    let (variants, rest, is_partial) = complete(each);
+    let (curves, forecasts): (Vec<Curve>, Vec<Vec<ForecastLine>>) = rest.into_iter().unzip();
+    let (burst, steady) = curves.into_iter().partition(|curve: &Curve| curve.name.starts_with("burst"));
+    let plot = |name: &str, title: &str, curves: Vec<Curve>| {
+        Plot::new(name, title, "seconds since the downstream is back", "calls per second, × normal", curves)
+    };
+    let plots = vec![
+        plot("steady", "Steady arrivals that fail at once: calls after the outage", steady),
+        plot("burst", "A burst that fails together: calls after the outage", burst),
+    ];
+    let forecasts = forecasts.into_iter().flatten().collect();
+    Ok(Outcome { columns: columns(), variants, forecasts, plots, is_partial, ..Outcome::default() })
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::new("peak reload", "peak_per_second", Unit::PerSecond),
+        Column::new("× normal", "peak", Unit::Times),
+        Column::new("dead for the outage", "dead_share", Unit::Share),
+        Column::new("attempts wasted", "wasted", Unit::Count),
+        Column::new("per message", "wasted_per_message", Unit::Times),
+        Column::new("time to normal", "to_normal_seconds", Unit::Seconds),
+        Column::new("breaker opened", "breaker_opened", Unit::Count),
+    ]
+}
+
+fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
+    let load = &trace.load;
+    let outage = load.outage.unwrap_or(Outage { at: Duration::ZERO, lasts: Duration::ZERO });
+    let (begins, ends) = (outage.at.as_secs() as usize, outage.end().as_secs() as usize);
+    let calls: Vec<f64> = trace.calls_per_second().into_iter().map(|(_, calls)| calls).collect();
+    let before = &calls[begins / 2..begins.min(calls.len())];
+    let normal = before.iter().sum::<f64>() / before.len().max(1) as f64;
+    // While messages arrive; later there is less than normal.
+    let arriving = (load.arrive_for.as_secs() as usize).min(calls.len());
+    let after = &calls[ends.min(arriving)..arriving];
+    let level = if load.burst.is_some() { after.to_vec() } else { smooth(after) };
+    let peak = level.iter().copied().fold(0.0, f64::max);
+    let raised = smooth(after).iter().rposition(|calls| *calls > normal * RAISED).map_or(0, |last| last + 1);
+    let span = (outage.at.as_millis() as u32)..(outage.end().as_millis() as u32);
+    let in_outage: Vec<_> = trace.arrived().filter(|(_, r)| span.contains(&r.arrived_ms)).collect();
+    let dead = in_outage.iter().filter(|(_, record)| record.is_dead()).count() as f64;
+    let arrived = in_outage.len().max(1) as f64;
+    let wasted = trace.failed_calls() as f64;
+    let result = VariantResult::new(name, Some(trace.audit))
+        .with("peak_per_second", peak)
+        .with("peak", peak / normal)
+        .with("dead_share", dead / arrived)
+        .with("wasted", wasted)
+        .with("wasted_per_message", wasted / arrived)
+        .with("to_normal_seconds", raised as f64)
+        .with("breaker_opened", f64::from(trace.breaker_opened));
+    let points = after.iter().enumerate().map(|(s, calls)| (s as f64, calls / normal)).collect();
+    (result, Curve::new(name, points))
+}
+
+/// The mean of each second and its neighbours: drawn delays make single seconds a little too high.
+fn smooth(load: &[f64]) -> Vec<f64> {
+    let mean = |i: usize| {
+        let near = &load[i.saturating_sub(1)..(i + 2).min(load.len())];
+        near.iter().sum::<f64>() / near.len() as f64
+    };
+    (0..load.len()).map(mean).collect()
+}
+
+/// What `check` says of the same outage, without breaker and gate.
+fn forecast(policy: &Policy, parameters: &Parameters, result: &VariantResult) -> Vec<ForecastLine> {
+    let forecast = OutageForecast::of(policy, parameters.outage.0, FORECAST_MESSAGES);
+    // Few messages spread more.
+    let scatter = (1000.0 / parameters.rate).sqrt();
+    let line = |what: &str, unit, forecast: f64, figure: &str, by: f64| {
+        let what = format!("{what}, jitter {}", parameters.jitter);
+        ForecastLine::new(&what, unit, forecast, result.get(figure), Bound::About(by * scatter))
+    };
+    vec![
+        line("peak reload", Unit::Times, forecast.reload.peak, "peak", 0.25),
+        line("dead before the end of the outage", Unit::Share, forecast.dead, "dead_share", 0.006),
+        line("attempts wasted per message", Unit::Times, forecast.wasted, "wasted_per_message", 0.06),
+    ]
+}

@@ -1,0 +1,117 @@
+//! What an experiment measured.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::plot::Plot;
+use super::unit::Unit;
+use crate::testbed::Audit;
+
+/// The figures of one variant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VariantResult {
+    pub name: String,
+    pub figures: BTreeMap<String, f64>,
+    /// `None` where no messages were delivered.
+    pub audit: Option<Audit>,
+}
+
+impl VariantResult {
+    pub fn new(name: &str, audit: Option<Audit>) -> Self {
+        Self { name: name.to_owned(), figures: BTreeMap::new(), audit }
+    }
+
+    /// A figure that is no number was not measured, and is left out.
+    #[must_use]
+    pub fn with(mut self, figure: &str, value: f64) -> Self {
+        if value.is_finite() {
+            self.figures.insert(figure.to_owned(), value);
+        }
+        self
+    }
+
+    /// NaN if it was not measured.
+    pub fn get(&self, figure: &str) -> f64 {
+        self.figures.get(figure).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// A column of the table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    pub title: String,
+    pub figure: String,
+    pub unit: Unit,
+}
+
+impl Column {
+    pub fn new(title: &str, figure: &str, unit: Unit) -> Self {
+        Self { title: title.to_owned(), figure: figure.to_owned(), unit }
+    }
+}
+
+/// What `redrive check` computes of the same scenario, beside what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ForecastLine {
+    pub what: String,
+    pub forecast: f64,
+    pub measured: f64,
+    pub unit: Unit,
+    pub bound: Bound,
+    /// Whether the measured value lies within the bound.
+    pub met: bool,
+}
+
+/// How a forecast is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// The value itself, give or take so much of the unit.
+    About(f64),
+    AtMost,
+    AtLeast,
+}
+
+impl ForecastLine {
+    pub fn new(what: &str, unit: Unit, forecast: f64, measured: f64, bound: Bound) -> Self {
+        let met = match bound {
+            Bound::About(by) => (measured - forecast).abs() <= by,
+            Bound::AtMost => measured <= forecast,
+            Bound::AtLeast => measured >= forecast,
+        };
+        Self { what: what.to_owned(), forecast, measured, unit, bound, met }
+    }
+
+    pub fn forecast_text(&self) -> String {
+        let text = self.unit.text(self.forecast);
+        match self.bound {
+            Bound::About(_) => text,
+            Bound::AtMost => format!("≤ {text}"),
+            Bound::AtLeast => format!("≥ {text}"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    pub columns: Vec<Column>,
+    pub variants: Vec<VariantResult>,
+    pub forecasts: Vec<ForecastLine>,
+    pub plots: Vec<Plot>,
+    /// Sentences that belong under the table.
+    pub notes: Vec<String>,
+    /// It was interrupted: only variants that were complete are in it.
+    pub is_partial: bool,
+}
+
+impl Outcome {
+    pub fn variant(&self, name: &str) -> Option<&VariantResult> {
+        self.variants.iter().find(|variant| variant.name == name)
+    }
+
+    /// NaN if it was not measured.
+    pub fn figure(&self, variant: &str, figure: &str) -> f64 {
+        self.variant(variant).map_or(f64::NAN, |variant| variant.get(figure))
+    }
+}

@@ -1,0 +1,217 @@
+//! The page of a result, as Markdown and as HTML.
+
+use std::fmt::Write as _;
+
+use super::outcome::VariantResult;
+use super::summary::Summary;
+
+/// Rows of text: the head first.
+pub type Rows = Vec<Vec<String>>;
+
+/// The measured table.
+pub fn table(summary: &Summary) -> Rows {
+    let mut head = vec!["variant".to_owned()];
+    head.extend(summary.columns.iter().map(|column| column.title.clone()));
+    let row = |variant: &VariantResult| {
+        let cell = |figure: &str| variant.figures.get(figure).copied();
+        let cells = summary
+            .columns
+            .iter()
+            .map(|column| cell(&column.figure).map_or("–".to_owned(), |value| column.unit.text(value)));
+        std::iter::once(variant.name.clone()).chain(cells).collect()
+    };
+    std::iter::once(head).chain(summary.variants.iter().map(row)).collect()
+}
+
+/// `check`'s forecast beside the measurement; empty if there is none.
+pub fn forecasts(summary: &Summary) -> Rows {
+    if summary.forecasts.is_empty() {
+        return Vec::new();
+    }
+    let head = ["forecast of `redrive check`", "forecast", "measured", ""].map(str::to_owned).to_vec();
+    let rows = summary.forecasts.iter().map(|line| {
+        let measured = line.unit.text(line.measured);
+        vec![line.what.clone(), line.forecast_text(), measured, sign(line.met).to_owned()]
+    });
+    std::iter::once(head).chain(rows).collect()
+}
+
+fn verdicts(summary: &Summary) -> Rows {
+    let head = ["", "variant", "figure", "measured", "expected", "reason"].map(str::to_owned).to_vec();
+    let rows = summary.verdicts.iter().map(|verdict| {
+        let column = summary.columns.iter().find(|column| column.figure == verdict.figure);
+        let measured = match (verdict.measured, column) {
+            (None, _) => "not measured".to_owned(),
+            (Some(value), Some(column)) => column.unit.text(value),
+            (Some(value), None) => format!("{value:.4}"),
+        };
+        let speed = if verdict.depends_on_speed { " (depends on the machine)" } else { "" };
+        vec![
+            sign(verdict.met).to_owned(),
+            verdict.variant.clone(),
+            verdict.figure.clone(),
+            measured,
+            verdict.range_text(),
+            format!("{}{speed}", verdict.reason),
+        ]
+    });
+    std::iter::once(head).chain(rows).collect()
+}
+
+const fn sign(met: bool) -> &'static str {
+    if met { "✓" } else { "✗" }
+}
+
+fn machine(summary: &Summary) -> String {
+    let parts: Vec<String> = summary.machine.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    parts.join(" · ")
+}
+
+fn audit(summary: &Summary) -> String {
+    summary
+        .audit()
+        .map_or("No messages were delivered: this is a model.".to_owned(), |audit| audit.to_string())
+}
+
+/// Lines of a table, columns as wide as they need to be.
+pub fn aligned(rows: &Rows) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |i: usize| rows.iter().filter_map(|row| row.get(i)).map(|c| c.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|i| width(i).unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+pub fn markdown_table(rows: &Rows) -> String {
+    let mut text = String::new();
+    for (i, row) in rows.iter().enumerate() {
+        let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+        if i == 0 {
+            let _ = writeln!(text, "| {} |", vec!["---"; row.len()].join(" | "));
+        }
+    }
+    text
+}
+
+pub fn markdown(summary: &Summary) -> String {
+    let mut page = format!("# {}\n\n", summary.title);
+    let _ = writeln!(page, "**{}**\n", summary.question);
+    let _ = writeln!(page, "Result: {}.\n", summary.standing().text());
+    let _ = writeln!(page, "{}\n", summary.why);
+    let _ = writeln!(page, "## Method\n\n{}\n", summary.method);
+    let size = if summary.quick { " A quick run: its figures are no measurement." } else { "" };
+    let _ = writeln!(
+        page,
+        "Ran on: {}, seed {}, {:.0} s.{size} Machine: {}.\n",
+        summary.ran_on,
+        summary.seed,
+        summary.took_seconds,
+        machine(summary)
+    );
+    let _ = writeln!(page, "```sh\n{}\n```\n", summary.command);
+    let _ = writeln!(page, "## Measured\n\n{}", markdown_table(&table(summary)));
+    let _ = writeln!(page, "Audit by id: {}\n", audit(summary));
+    for note in &summary.notes {
+        let _ = writeln!(page, "- {note}");
+    }
+    if !summary.notes.is_empty() {
+        page.push('\n');
+    }
+    for (file, title) in &summary.plots {
+        let _ = writeln!(page, "![{title}]({file})\n");
+    }
+    let compared = forecasts(summary);
+    if !compared.is_empty() {
+        let _ = writeln!(page, "## Forecast\n\n{}", markdown_table(&compared));
+    }
+    let _ = writeln!(page, "## Verdicts\n\n{}", markdown_table(&verdicts(summary)));
+    let _ = writeln!(page, "Raw data: [samples.csv](samples.csv), [summary.json](summary.json).");
+    page
+}
+
+pub fn html(summary: &Summary) -> String {
+    let mut page = String::from(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\">\n",
+    );
+    let _ = writeln!(page, "<title>{}</title>", escaped(&summary.title));
+    page.push_str(
+        "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}\
+         table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:left}\
+         pre{background:#f4f4f4;padding:.6em;overflow:auto}img{max-width:100%}</style></head><body>\n",
+    );
+    let _ = writeln!(page, "<h1>{}</h1>", escaped(&summary.title));
+    let _ = writeln!(page, "<p><strong>{}</strong></p>", escaped(&summary.question));
+    let _ = writeln!(page, "<p>Result: {}.</p>", summary.standing().text());
+    let _ = writeln!(page, "<p>{}</p>", escaped(&summary.why));
+    let _ = writeln!(page, "<h2>Method</h2><p>{}</p>", escaped(&summary.method));
+    let size = if summary.quick { " A quick run: its figures are no measurement." } else { "" };
+    let _ = writeln!(
+        page,
+        "<p>Ran on: {}, seed {}, {:.0} s.{size} Machine: {}.</p>",
+        escaped(&summary.ran_on),
+        summary.seed,
+        summary.took_seconds,
+        escaped(&machine(summary))
+    );
+    let _ = writeln!(page, "<pre>{}</pre>", escaped(&summary.command));
+    let _ = writeln!(page, "<h2>Measured</h2>{}", html_table(&table(summary)));
+    let _ = writeln!(page, "<p>Audit by id: {}</p>", escaped(&audit(summary)));
+    for note in &summary.notes {
+        let _ = writeln!(page, "<p>{}</p>", escaped(note));
+    }
+    for (file, title) in &summary.plots {
+        let (file, title) = (escaped(file), escaped(title));
+        let _ = writeln!(page, "<p><img src=\"{file}\" alt=\"{title}\"></p>");
+    }
+    let compared = forecasts(summary);
+    if !compared.is_empty() {
+        let _ = writeln!(page, "<h2>Forecast</h2>{}", html_table(&compared));
+    }
+    let _ = writeln!(page, "<h2>Verdicts</h2>{}", html_table(&verdicts(summary)));
+    page.push_str(
+        "<p><a href=\"samples.csv\">samples.csv</a> · <a href=\"summary.json\">summary.json</a></p>\n",
+    );
+    page.push_str("</body></html>\n");
+    page
+}
+
+fn html_table(rows: &Rows) -> String {
+    let mut text = String::from("<table>");
+    for (i, row) in rows.iter().enumerate() {
+        let tag = if i == 0 { "th" } else { "td" };
+        text.push_str("<tr>");
+        for cell in row {
+            let _ = write!(text, "<{tag}>{}</{tag}>", escaped(cell));
+        }
+        text.push_str("</tr>");
+    }
+    text.push_str("</table>");
+    text
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_be_markup_is_escaped() {
+        let rows = vec![vec!["a|b".to_owned()], vec!["<script>".to_owned()]];
+        assert!(markdown_table(&rows).contains("a\\|b"));
+        assert!(html_table(&rows).contains("&lt;script&gt;"));
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = vec![vec!["variant".to_owned(), "lag".to_owned()], vec!["a".to_owned(), "1".to_owned()]];
+        assert_eq!(aligned(&rows), ["variant  lag", "a        1"]);
+    }
+}

@@ -1,0 +1,137 @@
+//! A run with everything that is needed to judge and to repeat it, as `summary.json` stores it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::outcome::{Column, ForecastLine, Outcome, VariantResult};
+use crate::scenario::{Scenario, Verdict};
+use crate::testbed::Audit;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    pub scenario: String,
+    pub title: String,
+    pub question: String,
+    pub why: String,
+    pub method: String,
+    pub answers: Vec<String>,
+    /// Engine and clock.
+    pub ran_on: String,
+    pub seed: u64,
+    pub quick: bool,
+    pub command: String,
+    pub machine: BTreeMap<String, String>,
+    pub took_seconds: f64,
+    pub is_partial: bool,
+    pub columns: Vec<Column>,
+    pub variants: Vec<VariantResult>,
+    pub forecasts: Vec<ForecastLine>,
+    pub verdicts: Vec<Verdict>,
+    pub notes: Vec<String>,
+    /// File and title of each picture.
+    pub plots: Vec<(String, String)>,
+}
+
+/// How a run went, for the exit code and the head of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The audit balances and every figure is as expected.
+    Passed,
+    /// A figure is outside of its range.
+    NotAsExpected,
+    /// An id is missing, or ended twice.
+    AuditFailed,
+    Partial,
+}
+
+/// What the summary needs beside the outcome.
+#[derive(Clone, Debug)]
+pub struct About<'a> {
+    pub name: &'a str,
+    pub scenario: &'a Scenario,
+    pub ran_on: String,
+    pub seed: u64,
+    pub quick: bool,
+    pub command: String,
+    pub machine: BTreeMap<String, String>,
+    pub took_seconds: f64,
+}
+
+impl Summary {
+    pub fn of(about: About<'_>, outcome: &Outcome) -> Self {
+        let About { name, scenario, ran_on, seed, quick, command, machine, took_seconds } = about;
+        Self {
+            scenario: name.to_owned(),
+            title: scenario.title.clone(),
+            question: scenario.question.clone(),
+            why: scenario.why.clone(),
+            method: scenario.method.clone(),
+            answers: scenario.answers.clone(),
+            ran_on,
+            seed,
+            quick,
+            command,
+            machine,
+            took_seconds,
+            is_partial: outcome.is_partial,
+            columns: outcome.columns.clone(),
+            variants: outcome.variants.clone(),
+            forecasts: outcome.forecasts.clone(),
+            verdicts: scenario.judge(&outcome.variants, quick),
+            notes: outcome.notes.clone(),
+            plots: outcome.plots.iter().map(|p| (format!("{}.svg", p.name), p.title.clone())).collect(),
+        }
+    }
+
+    /// All variants together; `None` where no messages were delivered.
+    pub fn audit(&self) -> Option<Audit> {
+        let audits = self.variants.iter().filter_map(|variant| variant.audit.as_ref());
+        audits.fold(None, |sum: Option<Audit>, audit| Some(sum.unwrap_or_default().plus(audit)))
+    }
+
+    pub fn audit_balances(&self) -> bool {
+        self.variants.iter().filter_map(|variant| variant.audit.as_ref()).all(Audit::balances)
+    }
+
+    /// Figures outside of their ranges, and forecasts that the measurement contradicts.
+    pub fn misses(&self) -> Vec<String> {
+        let verdicts = self.verdicts.iter().filter(|verdict| !verdict.met).map(|verdict| {
+            let measured = verdict.measured.map_or("not measured".to_owned(), |value| format!("{value:.4}"));
+            format!(
+                "{} of {}: {measured}, expected {}",
+                verdict.figure,
+                verdict.variant,
+                verdict.range_text()
+            )
+        });
+        let forecasts = self.forecasts.iter().filter(|line| !line.met).map(|line| {
+            let measured = line.unit.text(line.measured);
+            format!("{}: measured {measured}, `check` says {}", line.what, line.forecast_text())
+        });
+        verdicts.chain(forecasts).collect()
+    }
+
+    pub fn standing(&self) -> Standing {
+        if !self.audit_balances() {
+            Standing::AuditFailed
+        } else if self.is_partial {
+            Standing::Partial
+        } else if self.misses().is_empty() {
+            Standing::Passed
+        } else {
+            Standing::NotAsExpected
+        }
+    }
+}
+
+impl Standing {
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Passed => "as expected",
+            Self::NotAsExpected => "not as expected",
+            Self::AuditFailed => "FAILED: the audit by id does not balance",
+            Self::Partial => "partial: interrupted before it was complete",
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Expected ranges with their reasons, and whether a figure lies in its range.
+
+use serde::{Deserialize, Serialize};
+
+use crate::results::VariantResult;
+
+/// What a figure is expected to be.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    pub figure: String,
+    /// Of this variant; without it, of every variant that has the figure.
+    pub variant: Option<String>,
+    pub min: Option<f64>,
+    pub max: Option<f64>,
+    /// The range for `--quick`, where it is another one.
+    pub quick: Option<Range>,
+    pub reason: String,
+    /// Whether a slow or busy machine alone can miss it. Such a verdict is no matter for a test.
+    #[serde(default)]
+    pub depends_on_speed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    pub min: Option<f64>,
+    pub max: Option<f64>,
+}
+
+/// Whether one figure of one variant is as expected.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub variant: String,
+    pub figure: String,
+    /// `None` if it was not measured, which is not as expected.
+    pub measured: Option<f64>,
+    pub min: Option<f64>,
+    pub max: Option<f64>,
+    pub reason: String,
+    pub depends_on_speed: bool,
+    pub met: bool,
+}
+
+impl Expectation {
+    /// The range that holds for this size of run.
+    pub fn range(&self, quick: bool) -> Range {
+        let full = Range { min: self.min, max: self.max };
+        self.quick.filter(|_| quick).unwrap_or(full)
+    }
+
+    pub fn judge(&self, variants: &[VariantResult], quick: bool) -> Vec<Verdict> {
+        let Range { min, max } = self.range(quick);
+        let verdict = |variant: &str, measured: Option<f64>| {
+            let is_in = |value: f64| min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max);
+            Verdict {
+                variant: variant.to_owned(),
+                figure: self.figure.clone(),
+                measured,
+                min,
+                max,
+                reason: self.reason.clone(),
+                depends_on_speed: self.depends_on_speed,
+                met: measured.is_some_and(is_in),
+            }
+        };
+        let figure = |variant: &VariantResult| variant.figures.get(&self.figure).copied();
+        if let Some(name) = &self.variant {
+            let measured = variants.iter().find(|variant| variant.name == *name).and_then(figure);
+            return vec![verdict(name, measured)];
+        }
+        let measured = variants.iter().filter_map(|variant| Some((variant, figure(variant)?)));
+        let all: Vec<Verdict> =
+            measured.map(|(variant, value)| verdict(&variant.name, Some(value))).collect();
+        if all.is_empty() { vec![verdict("any", None)] } else { all }
+    }
+}
+
+impl Verdict {
+    /// `≥ 0.9`, `0.5 … 2`.
+    pub fn range_text(&self) -> String {
+        match (self.min, self.max) {
+            (Some(min), Some(max)) => format!("{min} … {max}"),
+            (Some(min), None) => format!("≥ {min}"),
+            (None, Some(max)) => format!("≤ {max}"),
+            (None, None) => "any".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expectation(variant: Option<&str>, min: Option<f64>, max: Option<f64>) -> Expectation {
+        Expectation {
+            figure: "lag".to_owned(),
+            variant: variant.map(str::to_owned),
+            min,
+            max,
+            quick: Some(Range { min: Some(5.0), max: None }),
+            reason: String::new(),
+            depends_on_speed: false,
+        }
+    }
+
+    fn variant(name: &str, lag: f64) -> VariantResult {
+        let figures = [("lag".to_owned(), lag)].into();
+        VariantResult { name: name.to_owned(), figures, audit: None }
+    }
+
+    #[test]
+    fn a_figure_outside_of_its_range_or_not_measured_is_not_as_expected() {
+        let variants = [variant("a", 1.0), variant("b", 3.0)];
+        let met = |expectation: Expectation, quick: bool| {
+            expectation.judge(&variants, quick).iter().map(|verdict| verdict.met).collect::<Vec<_>>()
+        };
+        assert_eq!(met(expectation(Some("a"), Some(1.0), Some(2.0)), false), [true]);
+        assert_eq!(met(expectation(Some("b"), None, Some(2.0)), false), [false]);
+        assert_eq!(met(expectation(None, None, Some(2.0)), false), [true, false]);
+        assert_eq!(met(expectation(Some("c"), None, None), false), [false]);
+        assert_eq!(
+            met(expectation(Some("b"), None, Some(2.0)), true),
+            [false],
+            "quick has a range of its own"
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! The file of a scenario.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Table;
+
+use super::expect::{Expectation, Verdict};
+use crate::results::VariantResult;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// One line for `lab list`.
+    pub title: String,
+    pub question: String,
+    /// Why it matters, and what would make the answer worthless.
+    pub why: String,
+    /// How it is measured.
+    pub method: String,
+    /// Which requirements of the project it answers.
+    #[serde(default)]
+    pub answers: Vec<String>,
+    pub clock: Clock,
+    /// About how long the full run takes.
+    pub takes: String,
+    /// Its variants only wait, and run at the same time.
+    #[serde(default)]
+    pub side_by_side: bool,
+    #[serde(default)]
+    parameters: Table,
+    /// Replaces parameters in a quick run.
+    #[serde(default)]
+    quick: Table,
+    #[serde(rename = "variant")]
+    variants: Vec<VariantTable>,
+    #[serde(rename = "expect", default)]
+    pub expectations: Vec<Expectation>,
+    pub broken: Broken,
+}
+
+/// By which clock a scenario runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// Messages wait as long as they wait.
+    Real,
+    /// The machine that dispatches, on a clock that jumps over waits.
+    Virtual,
+    /// A model: no pipeline runs.
+    Model,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VariantTable {
+    name: String,
+    #[serde(default)]
+    set: Table,
+}
+
+/// A change that breaks the claim, and the figure that must notice. Tests run it; users do not.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Broken {
+    pub variant: String,
+    set: Table,
+    pub fails: String,
+}
+
+/// One variant with its parameters.
+#[derive(Clone, Debug)]
+pub struct Variant<P> {
+    pub name: String,
+    pub parameters: P,
+}
+
+/// Which parameters hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    pub quick: bool,
+    /// With the change that breaks the claim.
+    pub broken: bool,
+}
+
+/// What is wrong with a scenario file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ScenarioFault(String);
+
+impl Scenario {
+    pub fn parse(text: &str) -> Result<Self, ScenarioFault> {
+        let scenario: Self = toml::from_str(text).map_err(|error| ScenarioFault(error.to_string()))?;
+        let names: Vec<&str> = scenario.variants.iter().map(|variant| variant.name.as_str()).collect();
+        let named = scenario.expectations.iter().filter_map(|expected| expected.variant.as_deref());
+        for name in named.chain([scenario.broken.variant.as_str()]) {
+            if !names.contains(&name) {
+                let known = names.join(", ");
+                return Err(ScenarioFault(format!("there is no variant `{name}`; there are {known}")));
+            }
+        }
+        Ok(scenario)
+    }
+
+    /// The variants with the parameters that hold, as the experiment reads them.
+    pub fn variants<P: DeserializeOwned>(&self, size: Size) -> Result<Vec<Variant<P>>, ScenarioFault> {
+        let of = |variant: &VariantTable| {
+            let mut merged = self.parameters.clone();
+            let mut put = |table: &Table| merged.extend(table.clone());
+            if size.quick {
+                put(&self.quick);
+            }
+            put(&variant.set);
+            if size.broken && variant.name == self.broken.variant {
+                put(&self.broken.set);
+            }
+            let parameters = merged.try_into();
+            let fault = |error: toml::de::Error| {
+                ScenarioFault(format!("variant `{}`: {}", variant.name, error.message()))
+            };
+            Ok(Variant { name: variant.name.clone(), parameters: parameters.map_err(fault)? })
+        };
+        self.variants.iter().map(of).collect()
+    }
+
+    /// Every expected range against what was measured.
+    pub fn judge(&self, variants: &[VariantResult], quick: bool) -> Vec<Verdict> {
+        self.expectations.iter().flat_map(|expected| expected.judge(variants, quick)).collect()
+    }
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Real => "real clock",
+            Self::Virtual => "virtual clock",
+            Self::Model => "model",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::values::{Share, Span};
+    use super::*;
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Parameters {
+        rate: f64,
+        span: Span,
+        poison: Share,
+    }
+
+    const HEAD: &str = "title = 't'\nquestion = 'q'\nwhy = 'w'\nmethod = 'm'\nclock = 'real'\ntakes = '1m'\n";
+    const REST: &str = "[parameters]\nrate = 100\nspan = '5s'\npoison = '1%'\n[quick]\nspan = '1s'\n\
+                        [[variant]]\nname = 'a'\n[[variant]]\nname = 'b'\nset = { poison = '5%' }\n";
+    const BROKEN: &str = "[broken]\nvariant = 'a'\nset = { rate = 1 }\nfails = 'f'\n";
+
+    fn scenario(more: &str) -> Result<Scenario, ScenarioFault> {
+        Scenario::parse(&format!("{HEAD}{REST}{more}"))
+    }
+
+    #[test]
+    fn variants_and_quick_replace_parameters() {
+        let scenario = scenario(BROKEN).unwrap();
+        let size = Size { quick: true, broken: true };
+        let variants = scenario.variants::<Parameters>(size).unwrap();
+        let rates: Vec<f64> = variants.iter().map(|variant| variant.parameters.rate).collect();
+        assert_eq!(rates, [1.0, 100.0]);
+        assert_eq!(variants[1].parameters.span.0.as_secs(), 1);
+        assert_eq!(variants[1].parameters.poison.0.to_string(), "5%");
+        let full = scenario.variants::<Parameters>(Size::default()).unwrap();
+        assert_eq!(full[0].parameters.span.0.as_secs(), 5);
+    }
+
+    #[test]
+    fn a_parameter_that_nobody_reads_or_a_variant_that_is_not_there_is_a_fault() {
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Less {
+            #[serde(rename = "rate")]
+            _rate: f64,
+        }
+        let fault = scenario(BROKEN).unwrap().variants::<Less>(Size::default()).unwrap_err();
+        assert!(fault.to_string().contains("span") || fault.to_string().contains("poison"), "{fault}");
+        let fault = scenario(&format!("{BROKEN}[[expect]]\nvariant = 'c'\nfigure = 'f'\nreason = 'r'\n"));
+        assert!(fault.unwrap_err().to_string().contains("`c`; there are a, b"));
+    }
+}

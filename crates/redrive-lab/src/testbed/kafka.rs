@@ -1,0 +1,146 @@
+//! A run on the Kafka engine, by the real clock: a topic with a partition per lane, orders that come from outside, and the
+//! same handler as on the embedded engine.
+
+use std::time::{Duration, Instant};
+
+use redrive::{Mode, PipelineHandle, Redrive};
+use redrive_core::{Class, Pick, Policy};
+use redrive_kafka::{Cluster, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
+use tokio::sync::oneshot;
+use tokio::task::block_in_place;
+
+use super::load::Load;
+use super::played::{Error, Played};
+use super::scratch::Scratch;
+use super::stage::Stage;
+use super::subject::Subject;
+use super::trace::{EngineCounts, Trace};
+use crate::kafka::load::Loader;
+use crate::kafka::topics::{self, Topic};
+
+const TICK: Duration = Duration::from_millis(2);
+const LOOK: Duration = Duration::from_millis(20);
+/// Far longer than a group of one needs to come together.
+const JOIN_MAX: Duration = Duration::from_mins(1);
+
+/// Runs the load on topics of its own, which are removed afterwards; `None` if it was interrupted.
+pub fn run(load: &Load, subject: &Subject, brokers: &str, stage: Stage<'_>) -> Result<Option<Trace>, Error> {
+    let scratch = Scratch::new()?;
+    // The directory is new, so its name is too.
+    let name =
+        scratch.path().file_name().map_or("redrive-lab".into(), |name| name.to_string_lossy().into_owned());
+    let partitions = load.lanes.max(1).cast_signed();
+    topics::create(brokers, &[Topic { name: &name, partitions, settings: &[] }])?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let trace = runtime.block_on(play(load, subject, brokers, &name, &scratch, stage));
+    drop(runtime);
+    let found = topics::beginning_with(brokers, &name)?;
+    topics::delete(brokers, &found.iter().map(String::as_str).collect::<Vec<_>>())?;
+    trace
+}
+
+fn stores(brokers: &str, name: &str, scratch: &Scratch, policy: &Policy) -> KafkaStores {
+    let delay = |n| Duration::from_millis(policy.schedule().delay_ms(n, Class::Transient));
+    let cluster = Cluster {
+        brokers: vec![brokers.to_owned()],
+        group: name.to_owned(),
+        member: None,
+        start: Some(Start::Earliest),
+        topics: TopicsMode::Create,
+        state_dir: scratch.path().to_owned(),
+        passed_on: Vec::new(),
+    };
+    let pipeline = KafkaPipeline {
+        name: name.to_owned(),
+        source: name.to_owned(),
+        tiers: (1..policy.attempts()).map(delay).collect(),
+        id: Some(Pick::Json("/order_id".to_owned())),
+        tenant: None,
+        ttl: None,
+        blocking: policy.mode() == Mode::Blocking,
+        only: Only::Everything,
+        subscriptions: false,
+    };
+    KafkaStores::new(cluster, vec![pipeline])
+}
+
+async fn play(
+    load: &Load,
+    subject: &Subject,
+    brokers: &str,
+    name: &str,
+    scratch: &Scratch,
+    stage: Stage<'_>,
+) -> Result<Option<Trace>, Error> {
+    let played = Played::new(load);
+    let lanes = load.lanes.max(1);
+    let pipeline = played.pipeline(name, subject.concurrency * lanes, subject);
+    let stores = stores(brokers, name, scratch, &subject.policy);
+    let redrive = block_in_place(|| Redrive::builder().engine(stores).pipeline(pipeline).build())?;
+    let handle = redrive.pipeline(name).ok_or("a pipeline that was built is missing")?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(async move { redrive.run_until(stopped).await });
+    joined(&handle, u64::from(lanes)).await?;
+    let loader = Loader::new(brokers, name, u64::from(lanes), &[])?;
+    let whole = block_in_place(|| arrive(&played, &loader, stage))? && played.follow(stage).await;
+    let ran_for = played.elapsed();
+    let handles = [handle];
+    let engine =
+        played.come_to_rest(&handles, async |handles| Ok(counts(&played, &loader, &handles[0]))).await?;
+    let _ = stop.send(());
+    running.await??;
+    Ok(whole.then(|| played.trace(engine, ran_for)))
+}
+
+/// The clock of the run starts when every partition is read: joining a group is no part of the question.
+async fn joined(handle: &PipelineHandle, partitions: u64) -> Result<(), Error> {
+    let began = Instant::now();
+    while handle.figures().condition.partitions.reading < partitions {
+        if began.elapsed() > JOIN_MAX {
+            return Err("the group has not come together within a minute".into());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+/// Messages enter elsewhere and wait in topics, so pending is what the broker acknowledged less what the engine counts as
+/// over. `None` while its figures, which are published every 50 ms, are behind the handler's.
+fn counts(played: &Played, loader: &Loader, handle: &PipelineHandle) -> Option<EngineCounts> {
+    let figures = handle.figures();
+    let (accepted, letters) = (loader.written(), figures.dead.total());
+    let over = figures.succeeded + letters;
+    (over >= played.recorder.ended() && played.recorder.dead() >= letters).then(|| EngineCounts {
+        accepted,
+        pending: accepted.saturating_sub(over),
+        letters,
+    })
+}
+
+/// `false` if interrupted.
+fn arrive(played: &Played, loader: &Loader, stage: Stage<'_>) -> Result<bool, Error> {
+    let load = &played.load;
+    let (mut sent, mut burst) = (0, load.burst);
+    let send = |number: u64| {
+        played.recorder.arrived(number, played.elapsed());
+        let key = format!("c-{}", load.key(number));
+        loader.send_to(load.lane(number).cast_signed(), &key, &played.payload(number))
+    };
+    while sent < load.paced() || burst.is_some() {
+        let at = played.elapsed();
+        stage.at(at, load.ends());
+        if stage.is_interrupted() {
+            break;
+        }
+        let due = load.arrived_by(at).max(sent);
+        (sent..due).try_for_each(send)?;
+        sent = due;
+        if burst.is_some_and(|burst| burst.at <= at) {
+            burst = None;
+            (load.paced()..load.messages()).try_for_each(send)?;
+        }
+        loader.rest(TICK);
+    }
+    loader.drain()?;
+    Ok(sent == load.paced() && burst.is_none())
+}

@@ -1,0 +1,247 @@
+//! What arrives, and what the downstream answers: decided by the id, the number of the call and the time alone.
+
+use std::time::Duration;
+
+use redrive::{Failure, FailureKind, Message, Time};
+use redrive_core::Ratio;
+
+use crate::fate::{Fate, Rates};
+use crate::seed;
+
+/// Separates the draws for different questions about one id.
+const SALT_POISON: u64 = 1;
+const SALT_TRANSIENT: u64 = 2;
+
+/// Messages that arrive at a fixed rate whatever happens to them, and the downstream they are for.
+#[derive(Clone, Debug)]
+pub struct Load {
+    pub seed: u64,
+    pub per_second: f64,
+    pub arrive_for: Duration,
+    pub burst: Option<Burst>,
+    pub fates: Fates,
+    pub classes: Classes,
+    pub outage: Option<Outage>,
+    /// How long a call takes.
+    pub latency: Duration,
+    /// Messages belong to this many keys by turns.
+    pub keys: u64,
+    /// Partitions, each with a pipeline of its own; messages go to them by turns.
+    pub lanes: u32,
+    /// Dead letters that people close per second.
+    pub triage_per_second: Option<f64>,
+    /// How long the run goes on after the last arrival at most. It ends earlier once every message has ended.
+    pub follow: Duration,
+}
+
+/// Messages that arrive in one moment, beside the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burst {
+    pub at: Duration,
+    pub messages: u64,
+}
+
+/// A span in which every call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    pub at: Duration,
+    pub lasts: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fates {
+    Rates(Rates),
+    /// Only this message is poison; all others succeed at once.
+    OnePoison(u64),
+}
+
+/// What the downstream says of its failures, right or wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classes {
+    /// The share of the poison that is reported as permanent; the rest looks transient.
+    pub poison_recognised: Ratio,
+    /// The share of the transient messages whose failures are reported as permanent by mistake.
+    pub transient_mistaken: Ratio,
+}
+
+impl Default for Classes {
+    /// Nothing looks permanent.
+    fn default() -> Self {
+        Self { poison_recognised: Ratio::ZERO, transient_mistaken: Ratio::ZERO }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Success,
+    Transient,
+    Permanent,
+}
+
+impl Answer {
+    pub fn to_result(self) -> Result<(), Failure> {
+        match self {
+            Self::Success => Ok(()),
+            Self::Transient => {
+                Err(Failure::transient("503 service unavailable").of_kind(FailureKind::Status(503)))
+            }
+            Self::Permanent => {
+                Err(Failure::permanent("422 unprocessable order").of_kind(FailureKind::Status(422)))
+            }
+        }
+    }
+}
+
+impl Outage {
+    pub fn contains(&self, at: Duration) -> bool {
+        (self.at..self.end()).contains(&at)
+    }
+
+    pub fn end(&self) -> Duration {
+        self.at + self.lasts
+    }
+}
+
+impl Load {
+    /// Good messages at a fixed rate to a downstream that answers at once.
+    pub fn steady(seed: u64, per_second: f64, arrive_for: Duration) -> Self {
+        Self {
+            seed,
+            per_second,
+            arrive_for,
+            burst: None,
+            fates: Fates::Rates(Rates::NONE),
+            classes: Classes::default(),
+            outage: None,
+            latency: Duration::ZERO,
+            keys: crate::order::CUSTOMERS,
+            lanes: 1,
+            triage_per_second: None,
+            follow: Duration::ZERO,
+        }
+    }
+
+    /// Messages that arrive at the rate; those of the burst have the numbers after them.
+    pub fn paced(&self) -> u64 {
+        (self.per_second * self.arrive_for.as_secs_f64()).round() as u64
+    }
+
+    pub fn messages(&self) -> u64 {
+        self.paced() + self.burst.map_or(0, |burst| burst.messages)
+    }
+
+    /// How many of the paced messages have arrived by then.
+    pub fn arrived_by(&self, at: Duration) -> u64 {
+        ((at.as_secs_f64() * self.per_second).floor() as u64 + 1).min(self.paced())
+    }
+
+    /// When the paced message with this number arrives, in whole milliseconds.
+    pub fn arrives_ms(&self, number: u64) -> u64 {
+        (number as f64 * 1000.0 / self.per_second).ceil() as u64
+    }
+
+    /// Until when the run lasts at most.
+    pub fn ends(&self) -> Duration {
+        self.arrive_for + self.follow
+    }
+
+    pub fn id(&self, number: u64) -> String {
+        seed::id(self.seed, number)
+    }
+
+    pub fn key(&self, number: u64) -> u64 {
+        number % self.keys.max(1)
+    }
+
+    pub fn lane(&self, number: u64) -> u32 {
+        (number % u64::from(self.lanes.max(1))) as u32
+    }
+
+    pub fn fate(&self, number: u64) -> Fate {
+        match self.fates {
+            Fates::Rates(rates) => rates.fate(&self.id(number)),
+            Fates::OnePoison(poison) if poison == number => Fate::Poison,
+            Fates::OnePoison(_) => Fate::Success,
+        }
+    }
+
+    pub fn message(&self, number: u64, payload: impl Into<bytes::Bytes>, created: Time) -> Message {
+        let key = format!("c-{}", self.key(number));
+        let built = Message::builder(self.id(number)).key(key).payload(payload).created(created).build();
+        built.expect("an order is within every bound")
+    }
+
+    /// What the downstream says to call number `call` of a message, at this time of the run.
+    pub fn answer(&self, number: u64, call: u16, at: Duration) -> Answer {
+        if self.outage.is_some_and(|outage| outage.contains(at)) {
+            return Answer::Transient;
+        }
+        let fate = self.fate(number);
+        if !fate.fails(u8::try_from(call).unwrap_or(u8::MAX)) {
+            return Answer::Success;
+        }
+        let (share, salt) = match fate {
+            Fate::Poison => (self.classes.poison_recognised, SALT_POISON),
+            _ => (self.classes.transient_mistaken, SALT_TRANSIENT),
+        };
+        let drawn = seed::draw(self.seed, &self.id(number), salt) % 10_000;
+        if drawn < share.basis_points() { Answer::Permanent } else { Answer::Transient }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load() -> Load {
+        let fates = Fates::Rates(Rates::WORKLOAD);
+        Load { fates, ..Load::steady(42, 100.0, Duration::from_secs(10)) }
+    }
+
+    #[test]
+    fn arrivals_are_even_and_complete() {
+        let load = load();
+        assert_eq!(load.messages(), 1_000);
+        assert_eq!(load.arrived_by(Duration::ZERO), 1);
+        assert_eq!(load.arrived_by(Duration::from_millis(999)), 100);
+        assert_eq!(load.arrived_by(Duration::from_mins(1)), 1_000);
+        assert_eq!(load.arrives_ms(100), 1_000);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_poison() {
+        let poison = |seed: u64| {
+            let load = Load { seed, ..load() };
+            (0..1_000).filter(|n| load.fate(*n) == Fate::Poison).collect::<Vec<_>>()
+        };
+        assert_eq!(poison(7), poison(7));
+        assert_ne!(poison(7), poison(8));
+    }
+
+    #[test]
+    fn an_outage_fails_every_call_and_ends() {
+        let outage = Outage { at: Duration::from_secs(5), lasts: Duration::from_secs(2) };
+        let load = Load { fates: Fates::Rates(Rates::NONE), outage: Some(outage), ..load() };
+        let at = |ms| load.answer(1, 1, Duration::from_millis(ms));
+        assert_eq!(
+            [at(4_999), at(5_000), at(6_999)],
+            [Answer::Success, Answer::Transient, Answer::Transient]
+        );
+        assert_eq!(at(7_000), Answer::Success);
+    }
+
+    #[test]
+    fn classes_choose_by_id_which_failures_are_mistaken() {
+        let classes = Classes { poison_recognised: Ratio::WHOLE, transient_mistaken: Ratio::percent(50) };
+        let load = Load { classes, ..load() };
+        let first = |n| load.answer(n, 1, Duration::ZERO);
+        let of =
+            |wanted: fn(Fate) -> bool| (0..100_000).filter(|n| wanted(load.fate(*n))).collect::<Vec<_>>();
+        let poison = of(|fate| fate == Fate::Poison);
+        assert!(poison.iter().all(|n| first(*n) == Answer::Permanent));
+        let transient = of(|fate| matches!(fate, Fate::Transient { .. }));
+        let mistaken = transient.iter().filter(|n| first(**n) == Answer::Permanent).count();
+        let share = mistaken as f64 / transient.len() as f64;
+        assert!((0.48..0.52).contains(&share), "{share}");
+    }
+}

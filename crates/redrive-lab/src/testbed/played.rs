@@ -1,0 +1,129 @@
+//! The downstream of a run by the real clock: a handler that answers as the load says, and writes down what it saw.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use redrive::{Failure, GuardSettings, HealthChange, Message, Pipeline, PipelineHandle};
+use redrive_core::breaker::Change;
+
+use super::load::Load;
+use super::recorder::Recorder;
+use super::stage::Stage;
+use super::subject::Subject;
+use super::trace::{EngineCounts, Trace};
+use crate::fate::Fate;
+use crate::{mark, seed};
+
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+const LOOK: Duration = Duration::from_millis(20);
+/// Far longer than a run needs to come to rest.
+const REST_MAX: Duration = Duration::from_mins(1);
+
+#[derive(Debug)]
+pub(super) struct Played {
+    pub(super) load: Load,
+    pub(super) recorder: Recorder,
+    began: OnceLock<Instant>,
+    breaker_opened: AtomicU32,
+}
+
+impl Played {
+    pub(super) fn new(load: &Load) -> Arc<Self> {
+        Arc::new(Self {
+            load: load.clone(),
+            recorder: Recorder::new(load.messages(), load.ends()),
+            began: OnceLock::new(),
+            breaker_opened: AtomicU32::new(0),
+        })
+    }
+
+    /// Since the first question.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.get_or_init(Instant::now).elapsed()
+    }
+
+    /// The order, as JSON of 512 bytes. Nothing in it says how it ends.
+    pub(super) fn payload(&self, number: u64) -> String {
+        mark::order(&self.load.id(number), self.load.key(number), number, 0, Fate::Success)
+    }
+
+    async fn handle(self: Arc<Self>, number: u64) -> Result<(), Failure> {
+        let call = self.recorder.called(number, self.elapsed());
+        if !self.load.latency.is_zero() {
+            tokio::time::sleep(self.load.latency).await;
+        }
+        let at = self.elapsed();
+        let answer = self.load.answer(number, call, at).to_result();
+        match &answer {
+            Ok(()) => self.recorder.succeeded(number, at),
+            Err(_) => self.recorder.failed(at),
+        }
+        answer
+    }
+
+    pub(super) fn pipeline(self: &Arc<Self>, name: &str, concurrency: u32, subject: &Subject) -> Pipeline {
+        let (called, parked, health) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
+        let number = |message: &Message| seed::parse(message.id()).map_or(0, |(_, number)| number);
+        Pipeline::new(name)
+            .policy(subject.policy.clone())
+            .breaker(subject.breaker.clone())
+            .guard(GuardSettings::off())
+            .ordering(subject.ordering)
+            .concurrency(concurrency)
+            .on_dead_letter(move |letter| parked.recorder.died(number(&letter.message), parked.elapsed()))
+            .on_health(move |changed| {
+                let opened =
+                    matches!(changed.change, HealthChange::Breaker { change: Change::Opened(_), .. });
+                health.breaker_opened.fetch_add(u32::from(opened), Ordering::Relaxed);
+            })
+            .handler(move |message: &Message| Arc::clone(&called).handle(number(message)))
+    }
+
+    /// Until every message has ended, or the time is over. `false` if interrupted.
+    pub(super) async fn follow(&self, stage: Stage<'_>) -> bool {
+        while self.recorder.ended() < self.load.messages() && self.elapsed() < self.load.ends() {
+            stage.at(self.elapsed(), self.load.ends());
+            if stage.is_interrupted() {
+                return false;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        true
+    }
+
+    /// Pauses everything and waits until what ran is settled and `count` agrees that it is, so that both sides can be
+    /// counted at one moment.
+    pub(super) async fn come_to_rest(
+        &self,
+        handles: &[PipelineHandle],
+        count: impl AsyncFn(&[PipelineHandle]) -> Result<Option<EngineCounts>, Error>,
+    ) -> Result<EngineCounts, Error> {
+        for handle in handles {
+            handle.pause().await?;
+        }
+        let began = Instant::now();
+        loop {
+            let mut in_flight = 0;
+            for handle in handles {
+                in_flight += handle.counts().await?.in_flight;
+            }
+            if in_flight == 0
+                && let Some(counts) = count(handles).await?
+            {
+                return Ok(counts);
+            }
+            if began.elapsed() > REST_MAX {
+                return Err(format!("{in_flight} messages are in flight a minute after a pause").into());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    pub(super) fn trace(&self, engine: EngineCounts, ran_for: Duration) -> Trace {
+        let mut trace = Trace::new(self.load.clone(), &self.recorder, engine, ran_for);
+        trace.breaker_opened = self.breaker_opened.load(Ordering::Relaxed);
+        trace
+    }
+}

@@ -1,0 +1,170 @@
+//! A run by the real clock: the library with the embedded engine, a sync before every acknowledgement, and a handler that
+//! plays the downstream.
+
+use std::time::Duration;
+
+use redrive::engine::IngestError;
+use redrive::{Embedded, NewMessage, PipelineHandle, Redrive};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::load::Load;
+use super::played::{Error, Played};
+use super::scratch::Scratch;
+use super::stage::Stage;
+use super::subject::Subject;
+use super::trace::{EngineCounts, Trace};
+
+/// Messages in one call of ingest, and calls that may be under way at once.
+const BATCH: u64 = 1_000;
+const CALLS_MAX: usize = 64;
+const TICK: Duration = Duration::from_millis(2);
+
+/// A partition is a pipeline here.
+fn name(lane: u32) -> String {
+    format!("orders-{lane}")
+}
+
+/// Runs the load; `None` if it was interrupted.
+pub fn run(load: &Load, subject: &Subject, stage: Stage<'_>) -> Result<Option<Trace>, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(play(load, subject, stage))
+}
+
+async fn play(load: &Load, subject: &Subject, stage: Stage<'_>) -> Result<Option<Trace>, Error> {
+    let scratch = Scratch::new()?;
+    let played = Played::new(load);
+    let mut builder = Redrive::builder().engine(Embedded::open(scratch.path())?);
+    let lanes = load.lanes.max(1);
+    for lane in 0..lanes {
+        builder = builder.pipeline(played.pipeline(&name(lane), subject.concurrency, subject));
+    }
+    let redrive = builder.build()?;
+    let handles = (0..lanes)
+        .map(|lane| redrive.pipeline(&name(lane)).ok_or("a pipeline that was built is missing"))
+        .collect::<Result<Vec<_>, _>>()?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(async move { redrive.run_until(stopped).await });
+    let whole = arrive(&played, &handles, stage).await? && played.follow(stage).await;
+    let ran_for = played.elapsed();
+    let engine = played.come_to_rest(&handles, async |handles| counts(&played, handles).await).await?;
+    let _ = stop.send(());
+    running.await??;
+    Ok(whole.then(|| played.trace(engine, ran_for)))
+}
+
+/// `None` until hooks have heard of every letter: that is a moment after it is stored.
+async fn counts(played: &Played, handles: &[PipelineHandle]) -> Result<Option<EngineCounts>, Error> {
+    let mut sum = EngineCounts::default();
+    for handle in handles {
+        let counts = handle.counts().await?;
+        sum.accepted += counts.accepted;
+        sum.pending += counts.pending();
+        sum.letters += counts.letters_open
+            + counts.letters_replaying
+            + counts.letters_succeeded
+            + counts.letters_discarded;
+    }
+    Ok((played.recorder.dead() >= sum.letters).then_some(sum))
+}
+
+/// Offers the messages when they are due by the clock, whether or not earlier ones were answered. `false` if interrupted.
+async fn arrive(played: &Played, handles: &[PipelineHandle], stage: Stage<'_>) -> Result<bool, Error> {
+    let load = &played.load;
+    let mut answers: JoinSet<Result<(), IngestError>> = JoinSet::new();
+    let mut tick = tokio::time::interval(TICK);
+    let (mut sent, mut burst) = (0, load.burst);
+    while sent < load.paced() || burst.is_some() {
+        tick.tick().await;
+        let at = played.elapsed();
+        stage.at(at, load.ends());
+        if stage.is_interrupted() {
+            return Ok(false);
+        }
+        let paced = sent..load.arrived_by(at).max(sent);
+        sent = paced.end;
+        let bursting = if burst.is_some_and(|burst| burst.at <= at) {
+            burst = None;
+            load.paced()..load.messages()
+        } else {
+            0..0
+        };
+        for numbers in [paced, bursting] {
+            for first in numbers.clone().step_by(BATCH as usize) {
+                let batch = first..(first + BATCH).min(numbers.end);
+                offer(played, handles, batch, &mut answers).await?;
+            }
+        }
+        while let Some(answered) = answers.try_join_next() {
+            answered??;
+        }
+    }
+    while let Some(answered) = answers.join_next().await {
+        answered??;
+    }
+    Ok(true)
+}
+
+async fn offer(
+    played: &Played,
+    handles: &[PipelineHandle],
+    numbers: std::ops::Range<u64>,
+    answers: &mut JoinSet<Result<(), IngestError>>,
+) -> Result<(), Error> {
+    for (lane, handle) in handles.iter().enumerate() {
+        let now = handle.now();
+        let mine = numbers.clone().filter(|number| played.load.lane(*number) as usize == lane);
+        let messages: Vec<NewMessage> = mine
+            .map(|number| {
+                played.recorder.arrived(number, played.elapsed());
+                NewMessage { message: played.load.message(number, played.payload(number), now), due: None }
+            })
+            .collect();
+        if messages.is_empty() {
+            continue;
+        }
+        if answers.len() >= CALLS_MAX
+            && let Some(answered) = answers.join_next().await
+        {
+            answered??;
+        }
+        let handle = handle.clone();
+        answers.spawn(async move {
+            loop {
+                match handle.ingest(messages.iter().cloned()).await {
+                    Err(IngestError::Busy) => tokio::time::sleep(TICK).await,
+                    answer => return answer.map(drop),
+                }
+            }
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive::Policy;
+
+    use super::super::load::Fates;
+    use super::super::stage::Silent;
+    use super::*;
+    use crate::fate::Rates;
+
+    #[test]
+    fn a_short_run_on_the_embedded_engine_balances_and_ends_as_the_fates_say() {
+        let tiers = Policy::tiers(["50ms", "100ms"]).jitter("none").classify(false).outage_gate(false);
+        let load = Load {
+            fates: Fates::Rates(Rates::WORKLOAD),
+            lanes: 2,
+            follow: Duration::from_secs(30),
+            ..Load::steady(7, 400.0, Duration::from_millis(500))
+        };
+        let subject = Subject::plain(tiers.build().unwrap(), 16);
+        let trace = run(&load, &subject, Stage::of(&Silent, "test", 0, 1)).unwrap().unwrap();
+        assert!(trace.audit.balances(), "{}", trace.audit);
+        assert_eq!((trace.audit.produced, trace.audit.pending), (200, 0));
+        for (number, record) in trace.arrived() {
+            assert_eq!(record.is_dead(), load.fate(number) == crate::fate::Fate::Poison, "{number}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What became of every message of a run, and the figures that follow from it.
+
+use std::time::Duration;
+
+use super::audit::Audit;
+use super::load::Load;
+use super::recorder::Recorder;
+
+/// Calls are counted in steps of this length.
+pub const BUCKET_MS: u32 = 100;
+/// A moment that did not come.
+pub const NEVER: u32 = u32::MAX;
+
+/// One message. Times are milliseconds since the run began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub arrived_ms: u32,
+    /// When its first call began.
+    pub first_ms: u32,
+    /// When it was applied or became a dead letter.
+    pub ended_ms: u32,
+    /// Its place among all effects.
+    pub order: u32,
+    pub calls: u16,
+    pub successes: u8,
+    pub deaths: u8,
+}
+
+impl Record {
+    pub const fn has_arrived(&self) -> bool {
+        self.arrived_ms != NEVER
+    }
+
+    pub const fn has_started(&self) -> bool {
+        self.first_ms != NEVER
+    }
+
+    pub const fn is_dead(&self) -> bool {
+        self.deaths > 0
+    }
+
+    pub const fn has_succeeded(&self) -> bool {
+        self.successes > 0
+    }
+
+    pub const fn has_ended(&self) -> bool {
+        self.is_dead() || self.has_succeeded()
+    }
+
+    /// From arrival to its end.
+    pub fn took_ms(&self) -> u32 {
+        self.ended_ms.saturating_sub(self.arrived_ms)
+    }
+}
+
+/// What the engine counted when the run was over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineCounts {
+    pub accepted: u64,
+    pub pending: u64,
+    pub letters: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Trace {
+    pub load: Load,
+    pub records: Vec<Record>,
+    calls: Vec<u32>,
+    failed: Vec<u32>,
+    /// When people closed a letter.
+    pub triaged_ms: Vec<u32>,
+    pub audit: Audit,
+    /// How long the run lasted by its own clock.
+    pub ran_for: Duration,
+    /// How often the breaker opened, probe rounds that failed not counted.
+    pub breaker_opened: u32,
+}
+
+impl Trace {
+    pub fn new(load: Load, recorder: &Recorder, engine: EngineCounts, ran_for: Duration) -> Self {
+        let records = recorder.records();
+        let [calls, failed] = recorder.series();
+        let count = |wanted: &dyn Fn(&Record) -> bool| {
+            records.iter().filter(|record| record.has_arrived() && wanted(record)).count() as u64
+        };
+        let audit = Audit {
+            produced: count(&|_| true),
+            succeeded: count(&Record::has_succeeded),
+            dead: count(&|record| record.is_dead() && !record.has_succeeded()),
+            pending: count(&|record| !record.has_ended()),
+            applied_twice: count(&|record| record.successes > 1),
+            applied_and_dead: count(&|record| record.is_dead() && record.has_succeeded()),
+            engine_accepted: engine.accepted,
+            engine_pending: engine.pending,
+            engine_letters: engine.letters,
+        };
+        let (triaged_ms, breaker_opened) = (Vec::new(), 0);
+        Self { load, records, calls, failed, triaged_ms, audit, ran_for, breaker_opened }
+    }
+
+    /// Messages that arrived, with their numbers.
+    pub fn arrived(&self) -> impl Iterator<Item = (u64, &Record)> {
+        self.records.iter().enumerate().map(|(n, record)| (n as u64, record)).filter(|(_, r)| r.has_arrived())
+    }
+
+    /// Messages that got their first attempt while messages arrived, per second.
+    pub fn first_attempts_per_second(&self) -> f64 {
+        let until = self.load.arrive_for.as_millis() as u32;
+        let count = self.records.iter().filter(|record| record.first_ms < until).count();
+        count as f64 / self.load.arrive_for.as_secs_f64()
+    }
+
+    pub fn total_calls(&self) -> u64 {
+        self.calls.iter().map(|calls| u64::from(*calls)).sum()
+    }
+
+    pub fn failed_calls(&self) -> u64 {
+        self.failed.iter().map(|calls| u64::from(*calls)).sum()
+    }
+
+    /// Failed calls in a span.
+    pub fn failed_between(&self, from: Duration, to: Duration) -> u64 {
+        let bucket = |at: Duration| at.as_millis() as usize / BUCKET_MS as usize;
+        let end = bucket(to).min(self.failed.len());
+        self.failed[bucket(from).min(end)..end].iter().map(|calls| u64::from(*calls)).sum()
+    }
+
+    /// Calls per second in each second of the run.
+    pub fn calls_per_second(&self) -> Vec<(f64, f64)> {
+        let each = (1000 / BUCKET_MS) as usize;
+        let ran = self.ran_for.as_secs() as usize;
+        let seconds = self.calls.chunks(each).take(ran.max(1)).enumerate();
+        seconds.map(|(s, calls)| (s as f64, f64::from(calls.iter().sum::<u32>()))).collect()
+    }
+
+    /// Messages that have arrived and had no first attempt, over time: what a consumer group shows as lag, because a message
+    /// that waits for a retry has been consumed. Of one lane, or of all.
+    pub fn lag(&self, lane: Option<u32>, step: Duration) -> Vec<(f64, f64)> {
+        let step_ms = step.as_millis().max(1) as usize;
+        let steps = self.ran_for.as_millis() as usize / step_ms + 1;
+        let mut change = vec![0_i64; steps + 1];
+        for (number, record) in self.arrived() {
+            if lane.is_some_and(|lane| lane != self.load.lane(number)) {
+                continue;
+            }
+            change[(record.arrived_ms as usize / step_ms).min(steps)] += 1;
+            if record.has_started() {
+                change[(record.first_ms as usize / step_ms).min(steps)] -= 1;
+            }
+        }
+        cumulated(&change[..steps], step)
+    }
+
+    /// Open letters over time: what died less what people closed.
+    pub fn open_letters(&self, step: Duration) -> Vec<(f64, f64)> {
+        let step_ms = step.as_millis().max(1) as usize;
+        let steps = self.ran_for.as_millis() as usize / step_ms + 1;
+        let mut change = vec![0_i64; steps + 1];
+        for (_, record) in self.arrived().filter(|(_, record)| record.is_dead()) {
+            change[(record.ended_ms as usize / step_ms).min(steps)] += 1;
+        }
+        for at in &self.triaged_ms {
+            change[(*at as usize / step_ms).min(steps)] -= 1;
+        }
+        cumulated(&change[..steps], step)
+    }
+
+    /// Dead letters that came between two moments, per second.
+    pub fn deaths_per_second(&self, from: Duration, to: Duration) -> f64 {
+        let span = from.as_millis() as u32..to.as_millis() as u32;
+        let died = self.arrived().filter(|(_, r)| r.is_dead() && span.contains(&r.ended_ms)).count();
+        died as f64 / (to.saturating_sub(from)).as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    /// The share of all applied messages that were applied after a later one of their key.
+    pub fn out_of_order(&self) -> f64 {
+        let mut earliest_after = vec![NEVER; self.load.keys.max(1) as usize];
+        let (mut applied, mut passed) = (0_u64, 0_u64);
+        for (number, record) in self.arrived().collect::<Vec<_>>().into_iter().rev() {
+            if !record.has_succeeded() {
+                continue;
+            }
+            let earliest = &mut earliest_after[self.load.key(number) as usize];
+            applied += 1;
+            passed += u64::from(*earliest < record.order);
+            *earliest = (*earliest).min(record.order);
+        }
+        passed as f64 / applied.max(1) as f64
+    }
+}
+
+fn cumulated(change: &[i64], step: Duration) -> Vec<(f64, f64)> {
+    let mut sum = 0_i64;
+    let at = |(i, change): (usize, &i64)| {
+        sum += change;
+        ((i + 1) as f64 * step.as_secs_f64(), sum as f64)
+    };
+    change.iter().enumerate().map(at).collect()
+}
+
+/// The value that `share` of all do not pass, of numbers in any order; NaN of none.
+pub fn quantile(values: impl IntoIterator<Item = u32>, share: f64) -> f64 {
+    let mut all: Vec<u32> = values.into_iter().collect();
+    all.sort_unstable();
+    let index = (all.len() as f64 * share).ceil() as usize;
+    all.get(index.saturating_sub(1)).map_or(f64::NAN, |value| f64::from(*value))
+}
+
+/// NaN of none.
+pub fn mean(values: impl IntoIterator<Item = u32>) -> f64 {
+    let (sum, count) = values.into_iter().fold((0.0, 0_u64), |(s, n), v| (s + f64::from(v), n + 1));
+    if count == 0 { f64::NAN } else { sum / count as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn trace(load: Load, play: impl Fn(&Recorder)) -> Trace {
+        let recorder = Recorder::new(load.messages(), load.ends());
+        play(&recorder);
+        let ran_for = load.ends();
+        Trace::new(load, &recorder, EngineCounts::default(), ran_for)
+    }
+
+    #[test]
+    fn lag_counts_what_arrived_and_was_not_started() {
+        let load = Load::steady(42, 2.0, at(2_000));
+        let trace = trace(load, |recorder| {
+            (0..4).for_each(|n| recorder.arrived(n, at(n * 500)));
+            recorder.called(0, at(0));
+            recorder.called(1, at(1_600));
+        });
+        let lag: Vec<f64> = trace.lag(None, at(500)).into_iter().map(|(_, lag)| lag).collect();
+        assert_eq!(lag, [0.0, 1.0, 2.0, 2.0, 2.0]);
+        assert_eq!(trace.audit.pending, 4);
+    }
+
+    #[test]
+    fn a_message_is_out_of_order_if_a_later_one_of_its_key_was_applied_before() {
+        let load = Load { keys: 2, ..Load::steady(42, 4.0, at(1_000)) };
+        let trace = trace(load, |recorder| {
+            for n in [2, 1, 0, 3] {
+                recorder.arrived(n, at(0));
+                recorder.called(n, at(0));
+                recorder.succeeded(n, at(1));
+            }
+        });
+        // Key 0 has 0 and 2, and 2 was first; key 1 has 1 and 3 in order.
+        assert!((trace.out_of_order() - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn quantiles_and_means_are_of_what_is_there() {
+        assert!((quantile([4, 1, 3, 2], 0.5) - 2.0).abs() < 1e-9);
+        assert!((quantile([4, 1, 3, 2], 1.0) - 4.0).abs() < 1e-9);
+        assert!(quantile([], 0.5).is_nan() && mean([]).is_nan());
+        assert!((mean([1, 2]) - 1.5).abs() < 1e-9);
+    }
+}

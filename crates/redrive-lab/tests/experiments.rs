@@ -1,0 +1,193 @@
+//! Every scenario of the lab in its quick form: the audit balances, what does not depend on the machine is as expected, and the
+//! verdict fails when the claim is broken on purpose.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use redrive_lab::experiments::{EXPERIMENTS, Experiment, Finished, Order, run};
+use redrive_lab::results::summary::Standing;
+use redrive_lab::results::{Summary, report};
+use redrive_lab::scenario::Size;
+use redrive_lab::testbed::{Audit, Silent, Watch};
+
+fn order(name: &str, broken: bool, out: Option<&Path>) -> Order {
+    Order {
+        name: name.to_owned(),
+        file: None,
+        seed: 7,
+        size: Size { quick: true, broken },
+        kafka: None,
+        postgres: None,
+        out: out.map(Path::to_owned),
+        command: format!("redrive lab run {name} --seed 7 --quick"),
+    }
+}
+
+fn finished(name: &str, broken: bool) -> Finished {
+    run(&order(name, broken, None), &Silent).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// What a slow or busy machine cannot change.
+fn must_hold(name: &str) {
+    let Finished { summary, .. } = finished(name, false);
+    assert!(summary.audit_balances(), "{name}: {:#?}", summary.variants);
+    let wrong: Vec<_> =
+        summary.verdicts.iter().filter(|verdict| !verdict.met && !verdict.depends_on_speed).collect();
+    assert!(wrong.is_empty(), "{name}: {wrong:#?}\n{:#?}", summary.variants);
+    let wrong: Vec<_> = summary.forecasts.iter().filter(|line| !line.met).collect();
+    assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+}
+
+/// The figure that shows the claim must notice that it is broken.
+fn must_fail_when_broken(name: &str) {
+    let scenario = Experiment::named(name).unwrap().scenario().unwrap();
+    let broken = &scenario.broken;
+    let Finished { summary, .. } = finished(name, true);
+    let noticed = summary
+        .verdicts
+        .iter()
+        .any(|verdict| verdict.variant == broken.variant && verdict.figure == broken.fails && !verdict.met);
+    assert!(
+        noticed,
+        "{name}: `{}` of `{}` did not notice: {:#?}",
+        broken.fails, broken.variant, summary.verdicts
+    );
+}
+
+macro_rules! scenarios {
+    ($($test:ident => $name:literal,)*) => {
+        const TESTED: &[&str] = &[$($name),*];
+        $(
+            mod $test {
+                #[test]
+                fn quick_run_is_as_expected() {
+                    super::must_hold($name);
+                }
+
+                #[test]
+                fn verdict_fails_when_the_claim_is_broken() {
+                    super::must_fail_when_broken($name);
+                }
+            }
+        )*
+    };
+}
+
+scenarios! {
+    blocking => "blocking-vs-non-blocking",
+    retry_storm => "retry-storm",
+    poison_growth => "poison-growth",
+    failure_sweep => "failure-sweep",
+    backoff_sweep => "backoff-sweep",
+    misclassification => "misclassification",
+    time_to_dead_letter => "time-to-dead-letter",
+    ordering => "ordering",
+    replay => "replay",
+    jitter_comparison => "jitter-comparison",
+    budgets => "budgets",
+    metastability => "metastability",
+    bloom => "bloom",
+}
+
+/// The same load and the same figures, on topics of a real broker.
+#[cfg(feature = "kafka")]
+#[test]
+fn scenarios_by_the_real_clock_run_on_kafka_and_others_say_why_they_do_not() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/kafka/address");
+    let brokers = std::env::var("REDRIVE_TEST_KAFKA").or_else(|_| std::fs::read_to_string(file));
+    let brokers = brokers.expect("no Kafka: run `make kafka-up`, or set REDRIVE_TEST_KAFKA=host:port");
+    let on_kafka = |name: &str| Order { kafka: Some(brokers.trim().to_owned()), ..order(name, false, None) };
+    let Finished { summary, .. } = run(&on_kafka("failure-sweep"), &Silent).unwrap();
+    assert_eq!(summary.ran_on, "Kafka engine, real clock");
+    assert!(summary.audit_balances(), "{:#?}", summary.variants);
+    let wrong: Vec<_> = summary.verdicts.iter().filter(|v| !v.met && !v.depends_on_speed).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let refused = run(&on_kafka("retry-storm"), &Silent).unwrap_err().to_string();
+    assert!(refused.contains("its clock is virtual"), "{refused}");
+}
+
+#[test]
+fn every_scenario_is_tested() {
+    let known: BTreeSet<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+    assert_eq!(known, TESTED.iter().copied().collect::<BTreeSet<_>>());
+}
+
+#[test]
+fn a_result_has_its_page_plots_raw_data_and_command_and_the_report_finds_it() {
+    let root = tempfile::tempdir().unwrap();
+    let results = root.path().join("lab/results");
+    let name = "jitter-comparison";
+    let finished = run(&order(name, false, Some(&results)), &Silent).unwrap();
+    let dir = finished.dir.unwrap();
+    assert_eq!(dir, results.join(name).join("7"));
+    let read = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+    for page in [read("index.md"), read("index.html")] {
+        for text in [
+            "calls.svg",
+            "redrive lab run jitter-comparison --seed 7 --quick",
+            "cores",
+            "kernel",
+            "794 calls",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+    }
+    assert!(read("calls.svg").starts_with("<svg"));
+    assert!(read("samples.csv").lines().count() > 50);
+    let stored: Summary = serde_json::from_str(&read("summary.json")).unwrap();
+    assert_eq!((stored.seed, stored.standing()), (7, finished.summary.standing()));
+    assert_eq!(stored.verdicts.len(), finished.summary.verdicts.len());
+
+    let written = report::write(root.path(), TESTED).unwrap();
+    assert_eq!(written.results, 1);
+    let findings = std::fs::read_to_string(root.path().join("docs/findings.md")).unwrap();
+    assert!(findings.contains("../lab/results/jitter-comparison/7/calls.svg"), "{findings}");
+    let index = std::fs::read_to_string(results.join("README.md")).unwrap();
+    assert!(index.contains("](jitter-comparison/7/index.md)"), "{index}");
+}
+
+/// Lets a run go on until it was asked so often whether to stop.
+struct Impatient(AtomicU32);
+
+impl Watch for Impatient {
+    fn progress(&self, _done: f64, _doing: &str) {}
+
+    fn is_interrupted(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) >= 15
+    }
+}
+
+#[test]
+fn an_interrupted_run_leaves_what_was_complete_and_says_that_it_is_partial() {
+    let out = tempfile::tempdir().unwrap();
+    let order = order("jitter-comparison", false, Some(out.path()));
+    let Finished { summary, dir, .. } = run(&order, &Impatient(AtomicU32::new(0))).unwrap();
+    assert_eq!(summary.standing(), Standing::Partial);
+    assert_eq!(summary.variants.len(), 1, "the second variant was cut");
+    let page = std::fs::read_to_string(dir.unwrap().join("index.md")).unwrap();
+    assert!(page.contains("partial: interrupted"), "{page}");
+}
+
+#[test]
+fn a_run_whose_audit_does_not_balance_has_failed_whatever_its_figures_say() {
+    let mut summary = finished("retry-storm", false).summary;
+    summary.forecasts.clear();
+    summary.verdicts.clear();
+    assert_eq!(summary.standing(), Standing::Passed);
+    let audit = summary.variants[0].audit.unwrap();
+    summary.variants[0].audit = Some(Audit { succeeded: audit.succeeded - 1, ..audit });
+    assert_eq!(summary.standing(), Standing::AuditFailed);
+}
+
+#[test]
+fn another_scenario_file_can_be_given_and_its_faults_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mine.toml");
+    std::fs::write(&file, "title = 'mine'\nquestion = 1\n").unwrap();
+    let order = Order { file: Some(file), ..order("bloom", false, None) };
+    let error = run(&order, &Silent).unwrap_err().to_string();
+    assert!(error.contains("scenario file") && error.contains("question"), "{error}");
+    let unknown = Order { name: "no-such".to_owned(), file: None, ..order };
+    assert!(run(&unknown, &Silent).unwrap_err().to_string().contains("there are blocking-vs-non-blocking"));
+}
