@@ -55,9 +55,10 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
     let dir = tempfile::tempdir().unwrap();
     let stub = Stub::start(dir.path(), &[]);
     let processor = Processor::start(dir.path(), &config(&stub.url));
-    // Not JSON at all, and sent as bytes.
-    let body = json!({ "id": "raw", "payload_base64": "bm8ganNvbg==" }).to_string();
+    // Not JSON at all, and sent as bytes. Whatever is cancelled is a letter.
+    let body = json!({ "id": "raw", "payload_base64": "bm8ganNvbg==", "delay": "1h" }).to_string();
     assert_eq!(processor.post("/v1/pipelines/orders/messages", &body).status, 202);
+    assert_eq!(processor.post("/v1/pipelines/orders/messages/raw/cancel", "").status, 200);
     wait_for("it to be dead", || processor.get("/v1/pipelines/orders").json()["letters"]["open"] == 1);
     let edited = processor.cli(&["dlq", "edit", "orders", "--all", "--set", "/amount=1"]);
     assert_eq!(edited.status.code(), Some(1), "{}{}", stdout(&edited), stderr(&edited));

@@ -42,7 +42,7 @@ impl LetterChanges {
             version.replaced.push(Replaced { edit: edit.to_owned(), message });
             Ok(())
         };
-        self.revise(&numbers, now, change, |edits| edits.last().is_some_and(|last| last == edit))
+        self.revise(&numbers, now, change, |edits| edits.iter().any(|one| one == edit))
     }
 
     /// Gives letters whose last edit is this one the message of before back. Durable on return.
@@ -52,7 +52,7 @@ impl LetterChanges {
             version.message = before.ok_or(EditAnswer::Changed)?.message;
             Ok(())
         };
-        self.revise(ids, now, change, |edits| edits.last().is_none_or(|last| last != edit))
+        self.revise(ids, now, change, |edits| edits.iter().all(|one| one != edit))
     }
 
     /// The message that a letter had before one of its edits.

@@ -116,7 +116,9 @@ fn a_message_that_does_not_fit_beside_its_original_is_refused_and_the_others_are
     let desk = Desk::new("large-edit", 1);
     let numbers = desk.park_many(1, 3);
     let mut letters = desk.letters();
-    let large = "x".repeat(1 << 20);
+    // Nothing that compresses well.
+    let word = |n: u64| format!("{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let large: String = (1..150_000).map(word).collect();
     let edits = [("a", numbers[0]), (large.as_str(), numbers[1]), ("c", numbers[2])]
         .map(|(text, n)| edit_of(&letters, n, text));
     let answers = letters.edit_letters("e-1", &edits, NOW).unwrap();
