@@ -14,6 +14,10 @@ use super::entry::LetterEntry;
 use super::transaction::Outgoing;
 use super::view::unreadable;
 
+/// What a topic with Kafka's own settings takes, as `T.DLQ.state` is made. It is not left to the broker to refuse a larger
+/// record: that ends a transaction without a word about which record it was.
+const RECORD_BYTES_MAX: usize = 1_000_000;
+
 /// A letter as it is now, and what it is to be.
 struct Version {
     dead_at: Time,
@@ -95,9 +99,13 @@ impl LetterChanges {
                     Err(answer) => answer,
                     Ok(record) => {
                         let value = record.write(now, self.actor.as_deref());
-                        bytes += value.len();
-                        planned.push((*number, value));
-                        EditAnswer::Done
+                        if value.len() > RECORD_BYTES_MAX {
+                            EditAnswer::TooLarge
+                        } else {
+                            bytes += value.len();
+                            planned.push((*number, value));
+                            EditAnswer::Done
+                        }
                     }
                 };
                 part.push(answer);
