@@ -106,12 +106,11 @@ impl<D: Disk> Contents<D> {
         });
         let damaged = content.is_none();
         let reason = if damaged { Reason::Corrupt } else { slot.reason };
-        let (message, meta, history, group, edits) = match content {
-            Some(content) => content,
-            None => {
-                let group = grouping.of(reason, None);
-                (damaged_message(seq)?, Meta::default(), History::default(), group, Vec::new())
-            }
+        let (message, meta, history, group, edits) = if let Some(content) = content {
+            content
+        } else {
+            let group = grouping.of(reason, None);
+            (damaged_message(seq)?, Meta::default(), History::default(), group, Vec::new())
         };
         let meta = Meta { replays: slot.replays, ..meta };
         // It is counted in the group that the index says.
