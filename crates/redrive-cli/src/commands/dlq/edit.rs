@@ -84,8 +84,8 @@ fn header(text: &str) -> Result<(String, String), String> {
 
 impl Args {
     fn says_what(&self) -> bool {
-        !(self.set.is_empty() && self.unset.is_empty())
-            || !(self.set_header.is_empty() && self.unset_header.is_empty())
+        let headers = self.set_header.len() + self.unset_header.len();
+        self.set.len() + self.unset.len() + headers > 0
     }
 
     fn add_change(&self, body: &mut Map<String, Value>) {
@@ -133,9 +133,8 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
                 .hint("give --set /path=json, --unset, --set-header or --unset-header; one letter of --ids opens in $EDITOR"));
         };
         let shown = session.api.letter(pipeline, letter).await?.view;
-        let text = match shown.payload {
-            Some(Payload::Utf8(text)) => text,
-            _ => return Err(not_text(pipeline, letter)),
+        let Some(Payload::Utf8(text)) = shown.payload else {
+            return Err(not_text(pipeline, letter));
         };
         let Some(new) = editor::edit(&text).await? else {
             out.line("nothing was changed")?;
@@ -179,7 +178,7 @@ fn planned(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed
     let differences = view.first.iter().flat_map(|first| &first.differences);
     let mut shown = differences.map(difference);
     if let Some(first) = shown.next() {
-        line.push_str(&format!(" First of {}:   {first}", count(letters)));
+        line = format!("{line} First of {}:   {first}", count(letters));
     }
     out.line(&line)?;
     for more in shown {
@@ -195,9 +194,9 @@ fn planned(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed
         .map(|edit| format!("   (originals are kept; undo: redrive dlq edit --undo {edit})"));
     let undo = undo.unwrap_or_default();
     if view.ambiguous == 0 {
-        return Ok(out.line(&format!(
-            "0 have an attempt whose end is unknown, so the same message id is safe.{undo}"
-        ))?);
+        let line = format!("0 have an attempt whose end is unknown, so the same message id is safe.{undo}");
+        out.line(&line)?;
+        return Ok(());
     }
     out.line(&format!(
         "{} have an attempt whose end is unknown: the receiver may have applied them.{undo}",
@@ -275,10 +274,8 @@ async fn undo(
                     (answer.view.restored.unwrap_or(0), answer.view.skipped.unwrap_or(0));
                 let mut line = format!("undone {}   (their messages are as before)", count(restored));
                 if skipped > 0 {
-                    line.push_str(&format!(
-                        "   {} were edited again, replayed or closed since and stay as they are",
-                        count(skipped)
-                    ));
+                    let since = "were edited again, replayed or closed since and stay as they are";
+                    line = format!("{line}   {} {since}", count(skipped));
                 }
                 out.line(&line)?;
                 return Ok(if restored == 0 && skipped > 0 { Exit::Bad } else { Exit::Ok });
