@@ -7,5 +7,5 @@ if ! command -v promtool >/dev/null; then
     echo "alerts: promtool is missing; make tools installs it" >&2
     exit 1
 fi
-promtool check rules redrive.rules.yaml
-promtool test rules redrive.test.yaml redrive.slow.test.yaml
+promtool check rules redrive.rules.yaml job_queue.rules.yaml
+promtool test rules redrive.test.yaml redrive.slow.test.yaml job_queue.test.yaml

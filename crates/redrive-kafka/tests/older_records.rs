@@ -139,6 +139,7 @@ fn is_found(copy: &CopyRecord, filter: &str) -> bool {
         meta: copy.meta,
         history: copy.history.clone(),
         group: Grouping::default().of(Reason::MaxRetries, None),
+        edits: Vec::new(),
     };
     Filter::parse(filter).unwrap().matches(&letter, time(10_000))
 }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
 use crate::access::guard::{guard, guard_steered, one_host};
-use crate::api::{actions, events, groups, keys, letters, messages, pipelines, replays, subscriptions};
+use crate::api::{actions, edit, events, groups, keys, letters, messages, pipelines, replays, subscriptions};
 use crate::problem::{Code, Problem};
 use crate::routes::{Operation, ROUTES, STEERED_PATH};
 use crate::state::Shared;
@@ -54,6 +54,7 @@ fn handler(operation: Operation) -> MethodRouter<Shared> {
         Operation::ListLetters => get(letters::list),
         Operation::LetterStats => get(letters::stats),
         Operation::ShowLetter => get(letters::show),
+        Operation::EditLetters => post(edit::edit),
         Operation::DiscardLetters => post(letters::discard),
         Operation::UndoDiscard => post(letters::undo),
         Operation::StartReplay => post(replays::start),

@@ -33,6 +33,7 @@ pub enum Operation {
     ListLetters,
     LetterStats,
     ShowLetter,
+    EditLetters,
     DiscardLetters,
     UndoDiscard,
     StartReplay,
@@ -74,7 +75,7 @@ const DISCARD: Access = Access::Needs(Scope::Discard);
 const ADMIN: Access = Access::Needs(Scope::Admin);
 
 /// In the order of the documentation. `{*id}` takes the rest of the path: ids may hold slashes.
-pub static ROUTES: [Route; 43] = [
+pub static ROUTES: [Route; 44] = [
     route(Operation::Page, "/", Access::Open),
     route(Operation::Live, "/livez", Access::Open),
     route(Operation::Health, "/healthz", Access::Open),
@@ -99,6 +100,7 @@ pub static ROUTES: [Route; 43] = [
     route(Operation::ListLetters, "/v1/pipelines/{pipeline}/letters", READ),
     route(Operation::LetterStats, "/v1/pipelines/{pipeline}/letters/stats", READ),
     route(Operation::ShowLetter, "/v1/pipelines/{pipeline}/letters/{*id}", READ),
+    route(Operation::EditLetters, "/v1/pipelines/{pipeline}/letters/edit", EDIT),
     route(Operation::DiscardLetters, "/v1/pipelines/{pipeline}/letters/discard", DISCARD),
     route(Operation::UndoDiscard, "/v1/pipelines/{pipeline}/letters/undo", DISCARD),
     route(Operation::ListSubscriptions, "/v1/pipelines/{pipeline}/subscriptions", READ),
@@ -132,6 +134,7 @@ impl Operation {
             | Self::CancelMessage
             | Self::Ingest
             | Self::MarkGroup
+            | Self::EditLetters
             | Self::DiscardLetters
             | Self::UndoDiscard
             | Self::StartReplay

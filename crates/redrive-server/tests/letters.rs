@@ -294,3 +294,58 @@ async fn nothing_selected_is_never_everything() {
     assert_eq!(server.get("/v1/actions").await.expect(200), json!({ "actions": [] }));
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
+    let server = start().await;
+    let order = |id: &str, region: &str| {
+        let payload = json!({ "note": "poison", "region": region, "n": 1 });
+        json!({ "id": id, "payload": payload, "headers": { "authorization": "Bearer s3cret" } }).to_string()
+    };
+    let lines = [order("a", "DE"), order("b", "FR"), order("c", "DE")];
+    server.post_lines("/v1/pipelines/orders/messages", &lines.join("\n")).await.expect(202);
+    server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["open"] == 3).await;
+    let path = format!("{LETTERS}/edit");
+    let wish = r#"{"all":true,"where":"/region == \"DE\"","set":{"/n":12345678901234567890123},"set_headers":{"authorization":"Bearer other"}"#;
+
+    let dry = server.post(&path, &format!("{wish},\"dry_run\":true}}")).await.expect(200);
+    assert_eq!((&dry["would_edit"], &dry["edit"], &dry["ambiguous"]), (&json!(2), &json!("e-1"), &json!(0)));
+    let differences = dry["first"]["differences"].as_array().unwrap();
+    assert_eq!(
+        differences[0],
+        json!({ "at": "/n", "field": "n", "before": "1", "after": "12345678901234567890123" })
+    );
+    assert_eq!(differences[1]["after"], "(hidden)", "a secret is not shown");
+
+    let done = server.post(&path, &format!("{wish}}}")).await.expect(200);
+    assert_eq!((&done["edited"], &done["edit"]), (&json!(2), &json!("e-1")));
+    let letter = server.get(&format!("{LETTERS}/a")).await.expect(200);
+    assert!(letter["payload"]["utf8"].as_str().unwrap().contains("12345678901234567890123"), "{letter}");
+    assert!(letter["original"]["utf8"].as_str().unwrap().contains("\"n\":1"), "{letter}");
+    assert_eq!((&letter["edits"], &letter["queue"]), (&json!(["e-1"]), &json!("orders")));
+    let edited = server.get(&format!("{LETTERS}?filter=edit:e-1")).await.expect(200);
+    assert_eq!(messages(&edited), ["a", "c"]);
+
+    let undone = server.post(&path, r#"{"undo":"e-1"}"#).await.expect(200);
+    assert_eq!(undone, json!({ "restored": 2, "skipped": 0 }));
+    for (body, status, text) in [
+        (r#"{"all":true}"#, 400, "what shall change"),
+        (r#"{"set":{"/a":1}}"#, 400, "which letters"),
+        (r#"{"all":true,"set":{"a":1}}"#, 400, "JSON pointer"),
+        (r#"{"all":true,"set":{"/a":1},"where":"/a = 1"}"#, 400, "`where`"),
+        (r#"{"all":true,"set":{"/a":1},"message_id":"other"}"#, 400, "message_id"),
+        (r#"{"undo":"e-9"}"#, 404, "e-9"),
+        (r#"{"undo":"bad id\""}"#, 404, "bad id"),
+    ] {
+        let problem = server.post(&path, body).await.expect(status);
+        assert!(problem["message"].as_str().unwrap().contains(text), "{body}: {problem}");
+    }
+    let log = server.get("/v1/actions").await.expect(200);
+    let told: Vec<_> =
+        log["actions"].as_array().unwrap().iter().map(|line| (&line["action"], &line["fields"])).collect();
+    assert_eq!(
+        told,
+        [(&json!("edit"), &json!(["/n", "header authorization"])), (&json!("edit_undo"), &Value::Null)]
+    );
+    server.stop().await;
+}

@@ -14,8 +14,9 @@ use tokio::sync::oneshot;
 use crate::dispatch::{BreakerAnswer, BreakerOrder};
 use crate::engine::ingest::DUE_MAX;
 use crate::engine::{
-    Accepted, Counts, EngineError, IngestError, KeyLine, Letter, LetterChange, LetterScan, LetterStanding,
-    LetterState, MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob, ReplayTarget,
+    Accepted, Counts, EditAnswer, EngineError, IngestError, KeyLine, Letter, LetterChange, LetterEdit,
+    LetterScan, LetterStanding, LetterState, MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob,
+    ReplayTarget,
 };
 use crate::figures::Figures;
 use crate::handler::SinkDescription;
@@ -323,6 +324,35 @@ impl PipelineHandle {
     ) -> Result<Vec<bool>, HandleError> {
         let by = actor.map(Arc::from);
         self.ask_about_letters(|reply| Command::Change { change, ids, by, reply }).await
+    }
+
+    /// Gives open letters new messages; the ones before stay with them under the name of the edit. See
+    /// [`crate::actions::Actions::edit`], which names and records edits.
+    pub async fn edit_by(
+        &self,
+        actor: Option<&str>,
+        edit: &str,
+        letters: Vec<LetterEdit>,
+    ) -> Result<Vec<EditAnswer>, HandleError> {
+        let (edit, by) = (edit.to_owned(), actor.map(Arc::from));
+        self.ask_about_letters(|reply| Command::Edit { edit, letters, by, reply }).await
+    }
+
+    /// Gives letters back the messages they had before this edit, where it is their last one.
+    pub async fn undo_edit_by(
+        &self,
+        actor: Option<&str>,
+        edit: &str,
+        ids: impl Into<Vec<u64>>,
+    ) -> Result<Vec<EditAnswer>, HandleError> {
+        let (edit, ids, by) = (edit.to_owned(), ids.into(), actor.map(Arc::from));
+        self.ask_about_letters(|reply| Command::UndoEdit { edit, ids, by, reply }).await
+    }
+
+    /// The message that a letter had before one of its edits.
+    pub async fn message_before(&self, id: u64, edit: &str) -> Result<Option<Message>, HandleError> {
+        let edit = edit.to_owned();
+        self.ask_about_letters(|reply| Command::MessageBefore { id, edit, reply }).await
     }
 
     pub async fn counts(&self) -> Result<Counts, HandleError> {

@@ -56,7 +56,7 @@ async fn a_discard_is_taken_back_by_its_name_also_after_a_restart() {
     }
     let other = with_letters("bills", 1).await;
     let error = actions.undo(&other, "d-3", "ops").await.unwrap_err();
-    assert_eq!(error.to_string(), "discard `d-3` is of pipeline `orders`");
+    assert_eq!(error.to_string(), "`d-3` is of pipeline `orders`");
 
     let told: Vec<_> = actions.list(None, 100).await.unwrap();
     let short: Vec<_> = told.iter().map(|a| (a.action.name(), a.actor.as_str(), a.letters)).collect();
@@ -149,4 +149,19 @@ async fn actions_in_memory_are_bounded() {
         matches!(actions.undo(&handle, "d-1", "ops").await, Err(ActionError::NotFound(id)) if id == "d-1")
     );
     assert_eq!(actions.undo(&handle, "d-2", "ops").await.unwrap().restored, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn undoing_an_old_discard_leaves_a_newer_one_of_the_same_letter_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let handle = with_letters("orders", 3).await;
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    actions.discard(&handle, &[0, 1], "ops", "first").await.unwrap();
+    actions.undo(&handle, "d-1", "ops").await.unwrap();
+    let second = actions.discard(&handle, &[1, 2], "ops", "second").await.unwrap();
+    assert_eq!(second.id.as_deref(), Some("d-2"));
+    // Somebody repeats the first undo: letter 1 belongs to the second discard by now.
+    assert_eq!(actions.undo(&handle, "d-1", "ops").await.unwrap().restored, 0);
+    assert_eq!(discarded(&handle).await, [1, 2]);
+    assert_eq!(actions.undo(&handle, "d-2", "ops").await.unwrap().restored, 2);
 }

@@ -176,3 +176,34 @@ async fn a_rule_joins_new_letters_and_leaves_those_that_are_stored_where_they_ar
     assert!(titles.contains(&("404 customer <id> not found", 1)), "{titles:?}");
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_without_open_letters_is_resolved_and_an_undone_discard_is_no_arrival() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(VirtualClock::default());
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    let running = start(dir.path(), &clock, &[]);
+    running.kill(&["t-1", "t-22", "c-1"], 3).await;
+    let groups = actions.groups(&running.handle).await.unwrap();
+    let timeouts = groups[0].group();
+    assert_eq!(groups[0].figures.per_minute, 2);
+    actions.discard(&running.handle, &[0], "ops", "no").await.unwrap();
+    actions.undo(&running.handle, "d-1", "ops").await.unwrap();
+    let groups = actions.groups(&running.handle).await.unwrap();
+    assert_eq!((groups[0].figures.open, groups[0].figures.per_minute), (2, 2), "it died once");
+
+    // All of them are closed, as after a replay that succeeded: the group can still be decided about.
+    actions.discard(&running.handle, &[0, 1], "ops", "done").await.unwrap();
+    let resolved =
+        actions.mark_group(&running.handle, timeouts, Handling::Resolved, None, "ops").await.unwrap();
+    assert_eq!((resolved.state, resolved.title()), (Resolved, "timeout after <n> ms calling <host>"));
+    clock.advance(std::time::Duration::from_secs(1));
+    running.kill(&["t-333"], 2).await;
+    let groups = actions.groups(&running.handle).await.unwrap();
+    let back = groups.iter().find(|group| group.group() == timeouts).unwrap();
+    assert_eq!(back.state, Regressed);
+    let none =
+        actions.mark_group(&running.handle, GroupId::from_number(1), Handling::Resolved, None, "ops").await;
+    assert!(matches!(none, Err(ActionError::NoGroup { .. })));
+    running.stop().await;
+}

@@ -243,6 +243,8 @@ pub struct LetterView {
     pub last_crash: Option<Instant>,
     pub headers: BTreeMap<String, String>,
     pub payload: Option<Payload>,
+    pub edits: Vec<String>,
+    pub original: Option<Payload>,
     pub history: Vec<AttemptView>,
 }
 
@@ -433,6 +435,46 @@ pub struct KeyHead {
     pub letter: Option<String>,
     pub reason: Option<String>,
     pub history: Vec<AttemptView>,
+}
+
+/// What an edit did, would do with a dry run, or undid.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Edited {
+    pub edit: Option<String>,
+    pub edited: Option<u64>,
+    pub would_edit: Option<u64>,
+    pub ambiguous: u64,
+    pub unchanged: u64,
+    pub not_json: SkippedLetters,
+    pub refused: SkippedLetters,
+    pub first: Option<FirstEdited>,
+    pub restored: Option<u64>,
+    pub skipped: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SkippedLetters {
+    pub count: u64,
+    pub letters: Vec<String>,
+    pub why: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct FirstEdited {
+    pub letter: String,
+    pub differences: Vec<DifferenceView>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct DifferenceView {
+    pub at: String,
+    pub field: Option<String>,
+    pub before: Option<String>,
+    pub after: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::answers::{
-    Actions, Answer, Discarded, DryReplay, GroupView, Groups, KeyView, LetterPage, LetterStats, LetterView,
-    MessagePage, MessageView, PipelineView, Pipelines, ReplayView, Replays, Restored, Sent, SentMany,
-    Steered, SubscriptionKeys, SubscriptionPage,
+    Actions, Answer, Discarded, DryReplay, Edited, GroupView, Groups, KeyView, LetterPage, LetterStats,
+    LetterView, MessagePage, MessageView, PipelineView, Pipelines, ReplayView, Replays, Restored, Sent,
+    SentMany, Steered, SubscriptionKeys, SubscriptionPage,
 };
 use super::fault::ClientFault;
 use super::place::{Place, opaque_segment, query, segment};
@@ -20,7 +20,7 @@ use super::wire::Wire;
 use crate::exit::Failed;
 
 /// Words that are routes where otherwise the id of a letter stands.
-const LETTER_ROUTES: [&str; 3] = ["stats", "discard", "undo"];
+const LETTER_ROUTES: [&str; 4] = ["stats", "edit", "discard", "undo"];
 
 /// The same for the id of a subscription.
 const SUBSCRIPTION_ROUTES: [&str; 6] = ["keys", "remove", "flag", "purge", "undo", "resume"];
@@ -171,6 +171,12 @@ impl Api {
 
     pub async fn letter_stats(&self, pipeline: &str) -> Result<Answer<LetterStats>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}/letters/stats", segment(pipeline))).await
+    }
+
+    /// The body is text: values in it keep every digit.
+    pub async fn edit(&self, pipeline: &str, body: String) -> Result<Answer<Edited>, ClientFault> {
+        let path = format!("/v1/pipelines/{}/letters/edit", segment(pipeline));
+        self.read(&self.wire.ask(Method::POST, &path, Bytes::from(body)).await?)
     }
 
     pub async fn discard(&self, pipeline: &str, body: Value) -> Result<Answer<Discarded>, ClientFault> {

@@ -1,6 +1,8 @@
 //! `redrive dlq`: look at dead letters, replay, discard and export them.
 
 mod discard;
+mod edit;
+mod editor;
 mod export;
 mod groups;
 mod inspect;
@@ -40,6 +42,8 @@ pub enum Action {
     Replay(replay::Args),
     /// List replay jobs, show, pause, resume or end one
     Replays(replays::Args),
+    /// Change letters by rule or in $EDITOR, with a dry run, and undo it; the originals are kept
+    Edit(edit::Args),
     /// Close letters for good; they are kept as tombstones and can be taken back for a while
     Discard(discard::DiscardArgs),
     /// Take a discard back
@@ -58,6 +62,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         Action::Show(args) => show::run(args, session, out).await,
         Action::Replay(args) => replay::run(args, session, out).await,
         Action::Replays(args) => replays::run(args, session, out).await,
+        Action::Edit(args) => edit::run(args, session, out).await,
         Action::Discard(args) => discard::discard(args, session, out).await,
         Action::Undo(args) => discard::undo(args, session, out).await,
         Action::Export(args) => export::run(args, session, out).await,

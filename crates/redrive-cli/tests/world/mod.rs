@@ -5,6 +5,7 @@
 
 pub mod chromium;
 pub mod cooldown;
+pub mod edits;
 #[cfg(feature = "kafka")]
 pub mod guarded;
 pub mod http;

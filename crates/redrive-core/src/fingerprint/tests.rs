@@ -83,8 +83,20 @@ fn a_stack_trace_is_its_exception_and_top_frame() {
             "written on one line"
         );
     }
+    for (trace, expected) in [
+        (java, "org.springframework.dao.QueryTimeoutException at com.example.Orders.load"),
+        (script, "TypeError at Orders.load"),
+        (python, "ValueError at load"),
+    ] {
+        let folded = trace::folded(trace).unwrap();
+        assert!(!folded.contains('\n') && folded.len() < 256, "{folded}");
+        let answered = format!("500 Internal Server Error: {folded}");
+        assert_eq!(trace::title(&answered).as_deref(), Some(expected), "{answered}");
+    }
+    assert_eq!(trace::folded(python).as_deref(), Some("ValueError: invalid literal: '17'\\n at load"));
     for plain in ["503 at the door", "failed\nat", "", "Error: no frame\nnothing"] {
         assert_eq!(trace::title(plain), None, "{plain}");
+        assert_eq!(trace::folded(plain), None, "{plain}");
     }
 }
 

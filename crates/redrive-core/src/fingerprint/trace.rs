@@ -20,6 +20,19 @@ pub fn title(error: &str) -> Option<String> {
     Some(cut(&title.replace(is_unsafe, " "), TITLE_BYTES_MAX))
 }
 
+/// The longest line of an exception in a folded trace: its frame must stand in a short excerpt too.
+const FOLDED_LINE_BYTES_MAX: usize = 160;
+
+/// A stack trace on one short line, from which [`title`] makes the same: the line of the exception, a line end written as
+/// `\n`, and the top frame. `None` for any other text.
+pub fn folded(error: &str) -> Option<String> {
+    let error = start_of(error, TEXT_BYTES_MAX);
+    let (_, frame) = python(error).or_else(|| frames_below(error))?;
+    let line = if is_python(error) { last_line(error)? } else { lines(error).next()? };
+    let line = cut(line.trim(), FOLDED_LINE_BYTES_MAX);
+    Some(if frame.is_empty() { line } else { format!("{line}\\n at {frame}") })
+}
+
 /// Lines, also where a log has written line ends as `\n`.
 fn lines(error: &str) -> impl Iterator<Item = &str> {
     error.split('\n').flat_map(|line| line.split("\\n")).map(|line| line.trim_end_matches('\r'))
@@ -37,21 +50,35 @@ fn frames_below(error: &str) -> Option<(Cow<'_, str>, &str)> {
 }
 
 fn python(error: &str) -> Option<(Cow<'_, str>, &str)> {
-    if !error.contains("Traceback (most recent call last)") {
+    if !is_python(error) {
         return None;
     }
     let frame = lines(error).filter_map(|line| {
         let line = line.trim_start();
         line.strip_prefix("File ")?.rsplit_once(", in ").map(|(_, function)| function)
     });
-    let last = lines(error).filter(|line| !line.trim().is_empty()).last()?;
+    let last = last_line(error)?;
     let frame = frame.last().unwrap_or_default();
     Some((Cow::Borrowed(exception_in(last).unwrap_or("Traceback")), function_in(frame)))
 }
 
+fn is_python(error: &str) -> bool {
+    error.contains("Traceback (most recent call last)")
+}
+
+fn last_line(error: &str) -> Option<&str> {
+    lines(error).filter(|line| !line.trim().is_empty()).last()
+}
+
+/// `500 Internal Server Error` in front of what a receiver wrote is no exception.
+fn is_status(part: &str) -> bool {
+    let (status, rest) = part.trim_start().split_once(' ').unwrap_or((part, ""));
+    !rest.is_empty() && status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// The name of an exception: the last word before a colon that looks like one, else the first such word.
 fn exception_in(line: &str) -> Option<&str> {
-    let head = line.split(": ").find_map(|part| {
+    let head = line.split(": ").filter(|part| !is_status(part)).find_map(|part| {
         let word = part.trim().trim_end_matches(':').rsplit(' ').next()?;
         is_exception(word).then_some(word)
     });

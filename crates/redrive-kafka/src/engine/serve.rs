@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::ingest::Ingest;
 use redrive::engine::{
-    Announced, Claimed, Condition, Counts, Delivery, Engine, EngineError, Event, GroupFigures, GroupMark,
-    GroupMarks, Letter, LetterChange, LetterScan, LetterStanding, LetterState, Oldest, Partitions, PendingAt,
-    PendingScan, PendingState, ProblemKind, Receipt, ReplayAnswer, ReplayJob, Settlement, Ticket,
+    Announced, Claimed, Condition, Counts, Delivery, EditAnswer, Engine, EngineError, Event, GroupFigures,
+    GroupMark, GroupMarks, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, Oldest,
+    Partitions, PendingAt, PendingScan, PendingState, ProblemKind, Receipt, ReplayAnswer, ReplayJob,
+    Settlement, Ticket,
 };
 use redrive::timestamp;
-use redrive_core::{GroupId, Time};
+use redrive_core::{GroupId, Message, Time};
 
 use super::kafka::{KafkaEngine, LastCommit};
 use crate::clock::wall_time;
@@ -202,6 +203,10 @@ impl Engine for KafkaEngine {
         self.letters.groups(now)
     }
 
+    fn reserve_groups(&mut self, decided: &[GroupId]) {
+        self.letters.reserve_groups(decided);
+    }
+
     fn letters_in_group(
         &mut self,
         group: GroupId,
@@ -284,6 +289,26 @@ impl Engine for KafkaEngine {
         self.check_written(ids)?;
         // Whether a letter blocks its key is asked when it matters.
         self.letters.change_letters(change, ids, now)
+    }
+
+    fn edit_letters(
+        &mut self,
+        edit: &str,
+        letters: &[LetterEdit],
+        now: Time,
+    ) -> Result<Vec<EditAnswer>, EngineError> {
+        let ids: Vec<u64> = letters.iter().map(|letter| letter.letter).collect();
+        self.check_written(&ids)?;
+        self.letters.edit_letters(edit, letters, now)
+    }
+
+    fn undo_edit(&mut self, edit: &str, ids: &[u64], now: Time) -> Result<Vec<EditAnswer>, EngineError> {
+        self.check_written(ids)?;
+        self.letters.undo_edit(edit, ids, now)
+    }
+
+    fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
+        self.letters.message_before(id, edit)
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

@@ -7,14 +7,17 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use super::content::Content;
-use super::entry::{DlqPosition, LetterRecord};
+use super::edit_record::{EditRecord, EditedLetter};
+use super::entry::{DlqPosition, LetterEntry, LetterRecord};
 use super::file::{LetterFile, LetterReader};
 use super::index::{Index, LearnedFrom};
 use super::state::{BEGIN, StateRecord};
 use crate::record::CopyRecord;
 use redrive::engine::{EngineError, Grouping};
-use redrive_core::{Reason, Time};
+use redrive_core::{Message, Reason, Time};
 
 /// A place in the file that no letter has: its bytes could not be written, so it is shown as damaged.
 const NO_BYTES: u64 = u64::MAX;
@@ -122,6 +125,24 @@ impl LetterCache {
     pub fn content(&self, at: u64) -> io::Result<Option<Content>> {
         if at == NO_BYTES { Ok(None) } else { self.reader.read(at) }
     }
+
+    /// What was said last about the edits of a letter, whatever the generation; `None` if nothing was, or it is damaged.
+    pub fn edit_record(&self, number: u64) -> io::Result<Option<EditRecord>> {
+        let at = self.lock().index.edited(number).map(|edited| edited.at);
+        match at.filter(|at| *at != NO_BYTES) {
+            Some(at) => Ok(self.reader.read_bytes(at)?.and_then(|bytes| EditRecord::read(&bytes))),
+            None => Ok(None),
+        }
+    }
+
+    /// The message that an edit gave to this generation of a letter.
+    pub fn edited_message(&self, number: u64, entry: &LetterEntry) -> io::Result<Option<Message>> {
+        let is_edited = |edited: &EditedLetter| edited.generation == entry.generation();
+        if !self.lock().index.edited(number).is_some_and(is_edited) {
+            return Ok(None);
+        }
+        Ok(self.edit_record(number)?.map(|record| record.message))
+    }
 }
 
 impl CacheState {
@@ -158,11 +179,32 @@ impl CacheState {
         self.index.parked(number, &parked, learned);
     }
 
+    /// A record about the edits of a letter; one without a value says that there are none.
+    pub fn edited(&mut self, number: u64, value: Option<&Bytes>) {
+        let Some(value) = value else { return self.index.not_edited(number) };
+        let Some(record) = EditRecord::read(value) else {
+            self.index.counts.unreadable += 1;
+            return;
+        };
+        let at = self.file.append_bytes(value).unwrap_or_else(|error| {
+            tracing::warn!(%error, number, "the edit of a letter cannot be kept in the local file");
+            NO_BYTES
+        });
+        let edits = record.replaced.into_iter().map(|version| version.edit).collect();
+        self.index.set_edited(number, EditedLetter { generation: record.generation, at, edits });
+    }
+
     /// A record in `T.DLQ.state`; one without a value says that nothing is left of the letter.
     /// `is_old` if its letter would be known by now.
     pub fn stated(&mut self, key: Option<&[u8]>, value: Option<&[u8]>, is_old: bool) {
         if key == Some(BEGIN) {
             return;
+        }
+        if let Some(number) = key.and_then(EditRecord::number) {
+            if is_old && !self.index.has(number) {
+                self.index.orphan(number);
+            }
+            return self.edited(number, value.map(Bytes::copy_from_slice).as_ref());
         }
         match (key.and_then(StateRecord::number), value, value.and_then(StateRecord::from_json)) {
             (Some(number), None, _) => self.index.remove(number),

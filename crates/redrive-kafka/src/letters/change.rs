@@ -12,6 +12,7 @@ use redrive::engine::{EngineError, LetterChange, LetterState, ReplayAnswer, Repl
 use redrive_core::Time;
 
 use super::cache::LetterCache;
+use super::content::Content;
 use super::entry::LetterEntry;
 use super::mirror::partitions_in;
 use super::retention::can_be_undone;
@@ -22,11 +23,11 @@ use crate::record::{self, CopyRecord, LetterMarks, Origin};
 use crate::topics::Topics;
 
 /// Letters of one transaction.
-const BATCH_MAX: usize = 100;
+pub(super) const BATCH_MAX: usize = 100;
 /// Their payloads have about this much together.
-const BATCH_BYTES: usize = 4 << 20;
+pub(super) const BATCH_BYTES: usize = 4 << 20;
 /// How long a person waits for an answer, and deliveries with them.
-const WAIT_MAX: Duration = Duration::from_secs(10);
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Whoever was fenced waits up to so long, at random, or two would fence each other for ever.
 const STEP_BACK_MS: u64 = 200;
 const METADATA_WAIT: Duration = Duration::from_secs(5);
@@ -40,14 +41,14 @@ struct PlannedChange {
 
 /// Changes the letters of one pipeline.
 pub(super) struct LetterChanges {
-    cache: Arc<LetterCache>,
+    pub(super) cache: Arc<LetterCache>,
     transactions: Transactions,
     pipeline: String,
-    topics: Arc<Topics>,
+    pub(super) topics: Arc<Topics>,
     /// How many partitions the topics have that copies go to, as of the last time this process began.
     partitions: HashMap<String, i32>,
     /// Who asks for changes, where that is known.
-    actor: Option<String>,
+    pub(super) actor: Option<String>,
 }
 
 impl LetterChanges {
@@ -153,6 +154,8 @@ impl LetterChanges {
     ) -> Result<Option<(PlannedChange, usize)>, EngineError> {
         let content = self.cache.content(entry.at()).map_err(|error| unreadable(&error))?;
         let Some(content) = content else { return Ok(None) };
+        let edited = self.cache.edited_message(number, entry).map_err(|error| unreadable(&error))?;
+        let content = Content { message: edited.unwrap_or(content.message), ..content };
         let size = content.message.wire().len() + content.history.raw().len();
         let copy = CopyRecord {
             message: content.message,
@@ -221,7 +224,7 @@ impl LetterChanges {
     }
 
     /// Makes sure that nobody else can change letters, and that all they did is known.
-    fn begin(&mut self, deadline: Instant) -> Result<(), EngineError> {
+    pub(super) fn begin(&mut self, deadline: Instant) -> Result<(), EngineError> {
         while !self.transactions.is_begun() {
             match self.transactions.begin(deadline) {
                 Ok(()) => {}
@@ -268,7 +271,7 @@ impl LetterChanges {
     }
 
     /// Whether the mirror came to read these offsets in time.
-    fn has_read(&self, ends: &HashMap<i32, i64>, deadline: Instant) -> bool {
+    pub(super) fn has_read(&self, ends: &HashMap<i32, i64>, deadline: Instant) -> bool {
         let is_read = |next: &HashMap<i32, i64>| {
             ends.iter().all(|(partition, end)| next.get(partition).is_some_and(|next| next > end))
         };
@@ -291,10 +294,7 @@ impl LetterChanges {
         deadline: Instant,
     ) -> Result<Published, EngineError> {
         if changes.is_empty() {
-            // Refused by what is known here; whether that is all there is, a mark that is taken tells.
-            self.read_to_the_end(deadline)?;
-            let is_sure = self.transactions.is_begun();
-            return Ok(if is_sure { Published::All } else { Published::Unknown });
+            return self.sure_of_nothing(deadline);
         }
         let topics = Arc::clone(&self.topics);
         let (mut records, mut of) = (Vec::with_capacity(changes.len() * 2), Vec::new());
@@ -313,32 +313,54 @@ impl LetterChanges {
             });
             of.push(change.number);
         }
-        match self.transactions.publish(&records, deadline) {
+        let (published, ends) = self.commit(&records, &of, deadline)?;
+        if matches!(published, Published::All) {
+            self.wait_until_read(&ends, changes, deadline);
+        }
+        Ok(published)
+    }
+
+    /// Every letter was refused by what is known here; whether that is all there is, a mark that is taken tells.
+    pub(super) fn sure_of_nothing(&mut self, deadline: Instant) -> Result<Published, EngineError> {
+        self.read_to_the_end(deadline)?;
+        let is_sure = self.transactions.is_begun();
+        Ok(if is_sure { Published::All } else { Published::Unknown })
+    }
+
+    /// Publishes records as one transaction; `of` says of which letter each is. Returns where the records without headers,
+    /// which are those of the state topic, ended in their partitions.
+    pub(super) fn commit(
+        &mut self,
+        records: &[Outgoing<'_>],
+        of: &[u64],
+        deadline: Instant,
+    ) -> Result<(Published, HashMap<i32, i64>), EngineError> {
+        let mut ends: HashMap<i32, i64> = HashMap::new();
+        let published = match self.transactions.publish(records, deadline) {
             Ok(places) => {
                 let states = records.iter().zip(places).filter(|(record, _)| record.headers.is_none());
-                let mut ends: HashMap<i32, i64> = HashMap::new();
                 for (_, (partition, offset)) in states {
                     let end = ends.entry(partition).or_insert(offset);
                     *end = offset.max(*end);
                 }
-                self.wait_until_read(&ends, changes, deadline);
-                Ok(Published::All)
+                Published::All
             }
             Err(TransactionError::Refused { record, why }) => {
                 let number = of[record];
                 tracing::warn!(
                     pipeline = self.pipeline,
                     letter = number,
-                    "the broker refuses its copy: {why}"
+                    "the broker refuses its record: {why}"
                 );
-                Ok(Published::Refused(number))
+                Published::Refused(number)
             }
-            Err(TransactionError::Forbidden(why)) => Err(self.forbidden(&why)),
+            Err(TransactionError::Forbidden(why)) => return Err(self.forbidden(&why)),
             Err(TransactionError::Lost(why)) => {
                 self.step_back(deadline, &why)?;
-                Ok(Published::Unknown)
+                Published::Unknown
             }
-        }
+        };
+        Ok((published, ends))
     }
 
     fn outgoing<'a>(
@@ -362,7 +384,7 @@ impl LetterChanges {
     }
 
     /// The partition of a topic for what came from this partition of the source.
-    fn partition(&self, topic: &str, of_source: i32) -> Option<i32> {
+    pub(super) fn partition(&self, topic: &str, of_source: i32) -> Option<i32> {
         let partitions = self.partitions.get(topic).copied().filter(|count| *count > 0);
         partitions.map(|count| of_source % count)
     }
@@ -408,7 +430,7 @@ impl LetterChanges {
 }
 
 /// What became of a transaction.
-enum Published {
+pub(super) enum Published {
     All,
     /// Nothing was published, because the copy of this letter is refused.
     Refused(u64),

@@ -52,9 +52,18 @@ impl LetterFile {
 
     /// Appends a letter and says where it is.
     pub fn append(&mut self, content: &Content) -> io::Result<u64> {
+        self.append_with(|scratch| content.write(scratch))
+    }
+
+    /// Appends the record of an edited letter and says where it is.
+    pub fn append_bytes(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        self.append_with(|scratch| scratch.extend_from_slice(bytes))
+    }
+
+    fn append_with(&mut self, write: impl FnOnce(&mut BytesMut)) -> io::Result<u64> {
         self.scratch.clear();
         self.scratch.extend_from_slice(&[0; HEAD_BYTES as usize]);
-        content.write(&mut self.scratch);
+        write(&mut self.scratch);
         let body = &self.scratch[HEAD_BYTES as usize..];
         let (len, crc) = ((body.len() as u32).to_le_bytes(), crc32fast::hash(body).to_le_bytes());
         self.scratch[..4].copy_from_slice(&len);
@@ -87,6 +96,11 @@ fn private(path: &Path) -> io::Result<File> {
 impl LetterReader {
     /// The letter at this place; `None` if its bytes are damaged.
     pub fn read(&self, at: u64) -> io::Result<Option<Content>> {
+        Ok(self.read_bytes(at)?.and_then(Content::read))
+    }
+
+    /// What was appended at this place; `None` if it is damaged.
+    pub fn read_bytes(&self, at: u64) -> io::Result<Option<Bytes>> {
         let mut bytes = BytesMut::zeroed(GUESS_BYTES);
         let got = read_up_to(&self.file, &mut bytes, at)?;
         bytes.truncate(got);
@@ -104,7 +118,7 @@ impl LetterReader {
             }
         }
         let body: Bytes = bytes.freeze().slice(HEAD_BYTES as usize..whole);
-        Ok(if crc32fast::hash(&body) == crc { Content::read(body) } else { None })
+        Ok((crc32fast::hash(&body) == crc).then_some(body))
     }
 }
 

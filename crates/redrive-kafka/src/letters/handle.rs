@@ -6,10 +6,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use redrive::engine::{
-    EngineError, GroupFigures, Grouping, Letter, LetterChange, LetterScan, LetterStanding, LetterState,
-    ReplayAnswer, ReplayJob,
+    EditAnswer, EngineError, GroupFigures, Grouping, Letter, LetterChange, LetterEdit, LetterScan,
+    LetterStanding, LetterState, ReplayAnswer, ReplayJob,
 };
-use redrive_core::{GroupId, Time};
+use redrive_core::{GroupId, Message, Time};
 
 use super::cache::LetterCache;
 use super::change::LetterChanges;
@@ -88,6 +88,11 @@ impl KafkaLetters {
         self.cache.groups(now)
     }
 
+    /// Groups about which something was decided: their letters are counted in them, however many groups there are.
+    pub fn reserve_groups(&self, decided: &[GroupId]) {
+        self.cache.lock().index.reserve_groups(decided);
+    }
+
     /// Open letters of a group after `after`, in order.
     pub fn letters_in_group(
         &self,
@@ -160,6 +165,26 @@ impl KafkaLetters {
         now: Time,
     ) -> Result<Vec<bool>, EngineError> {
         self.changes.change_letters(*change, ids, now)
+    }
+
+    /// Gives open letters new messages; the ones before stay with them. Durable on return.
+    pub fn edit_letters(
+        &mut self,
+        edit: &str,
+        letters: &[LetterEdit],
+        now: Time,
+    ) -> Result<Vec<EditAnswer>, EngineError> {
+        self.changes.edit_letters(edit, letters, now)
+    }
+
+    /// Gives letters whose last edit is this one the message of before back. Durable on return.
+    pub fn undo_edit(&mut self, edit: &str, ids: &[u64], now: Time) -> Result<Vec<EditAnswer>, EngineError> {
+        self.changes.undo_edit(edit, ids, now)
+    }
+
+    /// The message that a letter had before one of its edits.
+    pub fn message_before(&self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
+        self.changes.message_before(id, edit)
     }
 
     /// Whether all letters are known that were there when they were opened.

@@ -7,6 +7,7 @@ use redrive::engine::groups::OpenGroups;
 use redrive::engine::{LetterStanding, LetterState};
 use redrive_core::{GroupId, Time};
 
+use super::edit_record::EditedLetter;
 use super::entry::{DlqPosition, LetterEntry, LetterRecord};
 use super::state::StateRecord;
 
@@ -39,6 +40,8 @@ pub struct Index {
     foreign: BTreeSet<DlqPosition>,
     /// Letters that are gone and whose states are not, up to [`ORPHANS_MAX`].
     orphans: BTreeSet<u64>,
+    /// What was said last about the edits of letters.
+    edited: BTreeMap<u64, EditedLetter>,
     pub counts: LetterTotals,
     groups: OpenGroups,
 }
@@ -103,6 +106,19 @@ impl Index {
         }
         self.later.remove(&number);
         self.orphans.remove(&number);
+        self.edited.remove(&number);
+    }
+
+    pub fn edited(&self, number: u64) -> Option<&EditedLetter> {
+        self.edited.get(&number)
+    }
+
+    pub fn set_edited(&mut self, number: u64, edited: EditedLetter) {
+        self.edited.insert(number, edited);
+    }
+
+    pub fn not_edited(&mut self, number: u64) {
+        self.edited.remove(&number);
     }
 
     /// Whether anything is known of a letter.
@@ -130,6 +146,7 @@ impl Index {
     fn change(&mut self, number: u64, change: impl FnOnce(&mut LetterEntry)) {
         let entry = self.entries.entry(number).or_insert(LetterEntry::EMPTY);
         let (before, was_in) = (entry.state(), open_in(entry));
+        let died = before.map(|_| entry.dead_at());
         change(entry);
         let (after, is_in) = (entry.state(), open_in(entry));
         if was_in != is_in {
@@ -137,13 +154,21 @@ impl Index {
                 self.groups.leave(group, dead_at, number);
             }
             if let Some((group, dead_at)) = is_in {
-                entry.set_group(self.groups.enter(group, dead_at, number));
+                // One that was discarded and opens again died no second time.
+                let is_same_death = died == Some(dead_at);
+                let enter = if is_same_death { OpenGroups::enter_again } else { OpenGroups::enter };
+                entry.set_group(enter(&mut self.groups, group, dead_at, number));
             }
         }
         if before != after {
             self.count(before, |count| *count -= 1);
             self.count(after, |count| *count += 1);
         }
+    }
+
+    /// Groups about which something was decided.
+    pub fn reserve_groups(&mut self, groups: &[GroupId]) {
+        self.groups.reserve(groups.iter().copied());
     }
 
     /// The open letters by group.

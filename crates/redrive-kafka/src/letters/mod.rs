@@ -1,14 +1,15 @@
 //! Dead letters on Kafka: a mirror of `T.DLQ` and `T.DLQ.state` in this process, and what a person does to letters.
 //!
 //! - `handle`: [`KafkaLetters`], what the engine holds
-//! - `state`: what became of a letter, a line of `T.DLQ.state`
+//! - `state`: what became of a letter, a line of `T.DLQ.state`; `edit_record`: its message after an edit, beside it
 //! - `entry`, `index`: how the records of both topics add up; pure
 //! - `content`, `file`: the letters' bytes, in a local file
 //! - `cache`: index and file, shared between the engine and `mirror`, the thread that reads the topics; `view`: its answers
-//! - `change`: replays, discards and undoes; `transaction`: the one producer that writes them
+//! - `change`: replays, discards and undoes; `edit`: edits; `transaction`: the one producer that writes them
 //! - `retention`, `trim`: closed letters are deleted
 //! - `groups`: which other groups read a topic
 
+mod edit_record;
 mod state;
 
 mod entry;
@@ -25,6 +26,7 @@ mod retention;
 mod trim;
 
 mod change;
+mod edit;
 mod handle;
 mod transaction;
 

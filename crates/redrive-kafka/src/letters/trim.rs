@@ -18,6 +18,7 @@ use redrive::engine::EngineError;
 use redrive_core::Time;
 
 use super::cache::LetterCache;
+use super::edit_record::EditRecord;
 use super::entry::DlqPosition;
 use super::index::LearnedFrom;
 use super::retention::{Rules, Stretch};
@@ -205,11 +206,15 @@ impl LetterTrimmer {
         let partitions = Scan::new(&self.cluster)?.spans(&self.topics.dlq_state)?.len().max(1) as u64;
         let producer = self.producer()?;
         for number in &gone {
-            let key = StateRecord::key(*number);
+            let is_edited = self.cache.lock().index.edited(*number).is_some();
+            let edit = is_edited.then(|| EditRecord::key(*number));
             let partition = ((*number >> 48) % partitions) as i32;
-            let record =
-                BaseRecord::<[u8], [u8], Box<u64>>::with_opaque_to(&self.topics.dlq_state, Box::new(*number));
-            send(&producer, record.partition(partition).key(key.as_bytes()))?;
+            // The edits go first: a letter that is forgotten while they are left would be an orphan for ever.
+            for key in edit.into_iter().chain([StateRecord::key(*number)]) {
+                let topic = &self.topics.dlq_state;
+                let record = BaseRecord::<[u8], [u8], Box<u64>>::with_opaque_to(topic, Box::new(*number));
+                send(&producer, record.partition(partition).key(key.as_bytes()))?;
+            }
         }
         flush(&producer)?;
         let mut inner = self.cache.lock();

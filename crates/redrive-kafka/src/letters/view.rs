@@ -109,10 +109,12 @@ impl LetterCache {
 
     fn opened(&self, number: u64, state: LetterState, entry: &LetterEntry) -> Result<Letter, EngineError> {
         let content = self.content(entry.at()).map_err(|error| unreadable(&error))?;
+        let edited = self.edited_message(number, entry).map_err(|error| unreadable(&error))?;
+        let edits = self.lock().index.edited(number).map(|edited| edited.edits.clone()).unwrap_or_default();
         let damaged = content.is_none();
         let reason = entry.reason().filter(|_| !damaged).unwrap_or(Reason::Corrupt);
         let (message, meta, history, group) = if let Some(content) = content {
-            (content.message, content.meta, content.history, content.group)
+            (edited.unwrap_or(content.message), content.meta, content.history, content.group)
         } else {
             let group = Grouping::default().of(reason, None);
             (stand_in(number)?, Meta::default(), History::default(), group)
@@ -129,6 +131,7 @@ impl LetterCache {
             meta: Meta { replays: entry.replays(), ..meta },
             history,
             group,
+            edits,
         })
     }
 }

@@ -5,6 +5,7 @@ mod broker;
 mod desk;
 
 mod changes;
+mod edits;
 mod kills;
 mod leaving;
 mod measures;

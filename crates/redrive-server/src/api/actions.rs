@@ -47,6 +47,16 @@ impl From<ActionError> for Problem {
                 Self::not_found(error, "groups with open letters or a state are there; list them first")
             }
             ActionError::OtherPipeline { .. } => Self::not_found(error, "undo it in its own pipeline"),
+            ActionError::NoEdit { .. } => Self::not_found(
+                error,
+                "GET /v1/actions lists the edits; one that was undone, or whose letters were forgotten, is in no letter",
+            ),
+            ActionError::Ambiguous { .. } => Self::new(
+                Code::Conflict,
+                error,
+                "nothing was changed; give `\"message_id\": \"same\"` (`--same-id`) if that is right, or `\"new\"` \
+                 (`--new-id`) if the receiver shall apply the edited message in any case",
+            ),
             ActionError::Storage(_) | ActionError::Damaged(_) => {
                 Self::new(Code::StorageFailed, error, "look at the file actions.ndjson in the data directory")
             }

@@ -113,8 +113,12 @@ pub(crate) async fn show(
     };
     let letter =
         letter.ok_or_else(|| Problem::not_found(format!("there is no letter `{id}`"), "list them first"))?;
+    let original = match letter.edits.first() {
+        Some(first) => served.handle.message_before(letter.id, first).await?,
+        None => None,
+    };
     let served = served.clone();
-    let built = large(move || shown(&served, &letter, true)).await?;
+    let built = large(move || shown(&served, &letter, true).edited_from(original.as_ref())).await?;
     shared.answers.hold(built, Some(room)).await
 }
 
@@ -151,7 +155,8 @@ pub(crate) async fn stats(
             break;
         }
     }
-    let counts = LetterCounts::from(&served.handle.figures());
+    // Asked of the engine: the figures may be as old as their last publication.
+    let counts = LetterCounts::from(&served.handle.counts().await?);
     Ok(Json(Stats {
         counts,
         by_reason: tally.by_reason,

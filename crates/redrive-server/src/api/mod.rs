@@ -1,6 +1,7 @@
 //! The requests under `/v1`: a file per noun, and the JSON they share.
 
 pub mod actions;
+pub mod edit;
 pub mod events;
 pub mod groups;
 pub mod keys;

@@ -10,7 +10,8 @@ use redrive::letters::correlation_id;
 use redrive::letters::select::LetterIds;
 use redrive::messages::ListedMessage;
 use redrive::{
-    Figures, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time, timestamp,
+    Counts, Figures, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time,
+    timestamp,
 };
 use redrive_core::text::secret_header::is_secret_header;
 use redrive_core::{Class, Message, Schedule, duration};
@@ -89,9 +90,8 @@ pub struct LetterCounts {
     pub discarded: u64,
 }
 
-impl From<&Figures> for LetterCounts {
-    fn from(figures: &Figures) -> Self {
-        let counts = figures.pending;
+impl From<&Counts> for LetterCounts {
+    fn from(counts: &Counts) -> Self {
         Self {
             open: counts.letters_open,
             replaying: counts.letters_replaying,
@@ -123,7 +123,7 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
             in_flight: counts.in_flight,
             held: counts.held,
         },
-        letters: figures.into(),
+        letters: (&figures.pending).into(),
         oldest_pending: time(figures.oldest_pending),
         oldest_letter: time(figures.oldest_letter),
         succeeded: figures.succeeded,
@@ -348,6 +348,11 @@ impl AttemptView {
 #[derive(Debug, Serialize)]
 pub struct LetterView {
     id: String,
+    /// The pipeline it died in.
+    queue: String,
+    /// What kind of message it is, if a header says so.
+    #[serde(rename = "type")]
+    kind: Option<String>,
     message: String,
     correlation_id: String,
     key: Option<String>,
@@ -376,6 +381,11 @@ pub struct LetterView {
     /// Left out where it was not asked for; null where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Value>,
+    /// The edits that made the message what it is, the latest last.
+    edits: Vec<String>,
+    /// The payload as it came in, for one letter that was edited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original: Option<Value>,
     history: Vec<AttemptView>,
 }
 
@@ -386,6 +396,8 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
     let class = last.map(|attempt| attempt.class);
     LetterView {
         id: ids.text(letter.id),
+        queue: ids.pipeline.to_owned(),
+        kind: kind(message),
         message: message.id().to_owned(),
         correlation_id: correlation_id(message),
         key: message.key().map(text),
@@ -409,6 +421,8 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         origin: None,
         headers: headers(message),
         payload: with_payload.then(|| message.payload().map_or(Value::Null, payload)),
+        edits: letter.edits.clone(),
+        original: None,
         history: history.iter().map(AttemptView::of).collect(),
     }
 }
@@ -418,6 +432,13 @@ impl LetterView {
     #[must_use]
     pub fn from(self, origin: Option<String>) -> Self {
         Self { origin, ..self }
+    }
+
+    /// The same letter with the message that it had before its first edit.
+    #[must_use]
+    pub fn edited_from(self, original: Option<&Message>) -> Self {
+        let original = original.map(|message| message.payload().map_or(Value::Null, payload));
+        Self { original, ..self }
     }
 }
 
@@ -443,6 +464,14 @@ pub fn letter_state(name: &str) -> Option<LetterState> {
 
 /// The headers of a message by name. Values of a name that is there more than once stand behind each other with commas, as
 /// HTTP has it. Values of secrets are not shown: whoever may read letters must not be able to forge webhooks.
+/// Headers that say what kind of message it is, in the order in which they are looked for.
+const KIND_HEADERS: [&str; 5] = ["ce_type", "ce-type", "x-message-type", "message-type", "type"];
+
+fn kind(message: &Message) -> Option<String> {
+    let named = |wanted: &str| message.headers().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    KIND_HEADERS.into_iter().find_map(named).map(|(_, value)| text(value))
+}
+
 fn headers(message: &Message) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::<String, String>::new();
     for (name, value) in message.headers() {

@@ -259,6 +259,24 @@ pub(super) fn describe(operation: Operation) -> Described {
             codes: &[Code::BadRequest, Code::NotFound, Code::Conflict, Code::Stopping],
             ..NOTHING
         },
+        Operation::EditLetters => Described {
+            id: "editLetters",
+            summary: "Changes the messages of open letters, or undoes an edit. The versions before are kept.",
+            body: Some("Edit"),
+            answers: &[("200", "What was, or with `dry_run` would be, edited.", JSON, "Edited")],
+            codes: &[
+                Code::BadRequest,
+                Code::BadFilter,
+                Code::EmptySelection,
+                Code::NotFound,
+                Code::Conflict,
+                Code::TooLarge,
+                Code::Stopping,
+                Code::Unavailable,
+                Code::StorageFailed,
+            ],
+            ..NOTHING
+        },
         Operation::DiscardLetters => Described {
             id: "discardLetters",
             summary: "Discards open letters. They are kept, and a discard can be taken back.",

@@ -555,6 +555,11 @@ pub(super) fn schemas() -> Map<String, Value> {
         &["id", "message", "state", "reason", "attempts", "dead_at"],
         vec![
             ("id", text()),
+            ("queue", json!({ "type": "string", "description": "The pipeline it died in." })),
+            (
+                "type",
+                json!({ "type": ["string", "null"], "description": "What kind of message it is, if a header `ce_type`, `ce-type`, `x-message-type`, `message-type` or `type` says so." }),
+            ),
             ("message", text()),
             ("correlation_id", json!({ "type": "string", "description": "As in the log." })),
             ("key", text_or_null()),
@@ -581,6 +586,14 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("origin", json!({ "type": "null" })),
             ("headers", json!({ "type": "object", "additionalProperties": { "type": "string" } })),
             ("payload", json!({ "oneOf": [one("Payload"), { "type": "null" }] })),
+            (
+                "edits",
+                json!({ "type": "array", "items": { "type": "string" }, "description": "Edits that were not undone, the latest last." }),
+            ),
+            (
+                "original",
+                json!({ "description": "Of one letter that was edited: its payload before the first edit.", "oneOf": [one("Payload"), { "type": "null" }] }),
+            ),
             ("history", many("Attempt")),
         ],
     );
@@ -601,6 +614,69 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("by_class", counts()),
             ("oldest", time_or_null()),
             ("scanned", count()),
+        ],
+    );
+    let names = || json!({ "type": "array", "items": { "type": "string" } });
+    add(
+        "Edit",
+        &[],
+        with(
+            selection(),
+            vec![
+                (
+                    "where",
+                    json!({ "type": "string", "description": "Only letters whose payload fits, as in /region == \"DE\" and /amount > 100." }),
+                ),
+                (
+                    "set",
+                    json!({ "type": "object", "description": "Values by JSON pointer, taken over as they are written." }),
+                ),
+                (
+                    "unset",
+                    json!({ "type": "array", "items": { "type": "string" }, "description": "JSON pointers of values that go." }),
+                ),
+                ("set_headers", json!({ "type": "object", "additionalProperties": { "type": "string" } })),
+                ("unset_headers", names()),
+                ("payload", one("Payload")),
+                (
+                    "was",
+                    json!({ "description": "Only letters that still have this payload.", "oneOf": [one("Payload")] }),
+                ),
+                (
+                    "message_id",
+                    json!({ "enum": ["same", "new"], "description": "Needed where an attempt ended without an answer." }),
+                ),
+                ("dry_run", flag()),
+                (
+                    "undo",
+                    json!({ "type": "string", "description": "An edit to take back, such as e-12; then nothing else." }),
+                ),
+            ],
+        ),
+    );
+    let skipped = || {
+        json!({
+            "type": "object",
+            "properties": { "count": count(), "letters": names(), "why": text_or_null() },
+        })
+    };
+    add(
+        "Edited",
+        &[],
+        vec![
+            ("edit", text_or_null()),
+            ("edited", count()),
+            ("would_edit", count()),
+            ("ambiguous", count()),
+            ("unchanged", count()),
+            ("not_json", skipped()),
+            ("refused", skipped()),
+            (
+                "first",
+                json!({ "type": ["object", "null"], "description": "The first letter, and what changes in it." }),
+            ),
+            ("restored", count()),
+            ("skipped", count()),
         ],
     );
     add("Discard", &["reason"], with(selection(), vec![("reason", text()), ("dry_run", flag())]));

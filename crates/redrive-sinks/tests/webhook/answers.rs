@@ -147,6 +147,47 @@ async fn without_a_reason_the_beginning_of_the_body_is_kept() {
     assert!(text.len() < 300, "{text}");
 }
 
+/// Each of these answers differs in its values and is thrown at the same place.
+#[tokio::test]
+async fn a_stack_trace_in_the_body_is_the_exception_and_where_it_was_thrown() {
+    let python = |order: u32, depth: usize| {
+        let frames =
+            "  File \"/srv/app/framework/middleware.py\", line 81, in call\n    return self.app(scope)\n"
+                .repeat(depth);
+        format!(
+            "Traceback (most recent call last):\n{frames}  File \"/srv/app/orders.py\", line 17, in load\n    raise KeyError(order)\nKeyError: 'o-{order}'\n"
+        )
+    };
+    let java = |order: u32| {
+        format!(
+            "java.lang.IllegalStateException: order {order} is locked by worker w-{order}\n\tat com.example.Orders.load(Orders.java:42)\n\tat com.example.Main.main(Main.java:7)\n"
+        )
+    };
+    let grouping = redrive::engine::Grouping { sink: "webhook", ..Default::default() };
+    let title = async |body: String| {
+        let server = Server::saying(500, &[], &body).await;
+        let failed = failure(&sink(to(server.url("/"))), order()).await;
+        let error = failed.chain();
+        assert!(error.starts_with("500 Internal Server Error: ") && error.len() < 300, "{error}");
+        let attempt = redrive::engine::Attempt {
+            number: 1,
+            at: redrive::Time::ZERO,
+            took_ms: 1,
+            class: failed.class(),
+            kind: redrive::FailureKind::Status(500),
+            code: None,
+            counted: true,
+            ambiguous: false,
+            error,
+        };
+        grouping.of(redrive::Reason::MaxRetries, Some(&attempt)).title
+    };
+    assert_eq!(title(python(17, 1)).await, "KeyError at load");
+    assert_eq!(title(python(18, 20)).await, "KeyError at load");
+    assert_eq!(title(java(17)).await, "java.lang.IllegalStateException at com.example.Orders.load");
+    assert_eq!(title(java(42)).await, "java.lang.IllegalStateException at com.example.Orders.load");
+}
+
 #[tokio::test]
 async fn a_redirect_is_permanent_and_not_followed() {
     let other = Server::saying(200, &[], "").await;

@@ -18,6 +18,8 @@ pub enum ActionKind {
     ReplayAbort,
     Discard,
     Undo,
+    Edit,
+    EditUndo,
     Pause,
     Resume,
     /// What was missing of a store was given up.
@@ -41,13 +43,15 @@ pub enum ActionKind {
 }
 
 impl ActionKind {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
         Self::ReplayAbort,
         Self::Discard,
         Self::Undo,
+        Self::Edit,
+        Self::EditUndo,
         Self::Pause,
         Self::Resume,
         Self::AcceptLoss,
@@ -74,6 +78,8 @@ impl ActionKind {
             Self::ReplayAbort => "replay_abort",
             Self::Discard => "discard",
             Self::Undo => "undo",
+            Self::Edit => "edit",
+            Self::EditUndo => "edit_undo",
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::AcceptLoss => "accept_loss",
@@ -123,7 +129,7 @@ pub struct Action {
     /// The name of the token it was done with.
     pub actor: String,
     pub action: ActionKind,
-    /// The object it made or changed: `r-31`, `d-9`.
+    /// The object it made or changed: `r-31`, `d-9`, `e-12`.
     pub id: Option<String>,
     pub pipeline: String,
     /// How many letters it concerns, or how many endpoints where it is about subscriptions.
@@ -131,6 +137,8 @@ pub struct Action {
     pub note: Option<String>,
     /// The letters themselves, in order, where they are needed to take the action back.
     pub ids: Vec<u64>,
+    /// What of the letters was changed: JSON pointers, headers. Never a value.
+    pub fields: Vec<String>,
     /// What was decided about a group of letters.
     pub mark: Option<GroupMark>,
 }
@@ -138,7 +146,18 @@ pub struct Action {
 impl Action {
     pub fn new(at: Time, actor: &str, action: ActionKind, pipeline: &str) -> Self {
         let (actor, pipeline) = (actor.to_owned(), pipeline.to_owned());
-        Self { at, actor, action, id: None, pipeline, letters: 0, note: None, ids: Vec::new(), mark: None }
+        Self {
+            at,
+            actor,
+            action,
+            id: None,
+            pipeline,
+            letters: 0,
+            note: None,
+            ids: Vec::new(),
+            fields: Vec::new(),
+            mark: None,
+        }
     }
 
     /// The object it made or changed, and how many letters, or endpoints, that concerns.
@@ -154,7 +173,7 @@ impl Action {
 
     /// As it stands in the file, without the letters' ids: what is shown to people.
     pub fn to_json(&self) -> Value {
-        json!({
+        let mut value = json!({
             "at": timestamp::print(self.at),
             "actor": self.actor,
             "action": self.action.name(),
@@ -162,7 +181,11 @@ impl Action {
             "pipeline": self.pipeline,
             (self.action.counts()): self.letters,
             "note": self.note,
-        })
+        });
+        if !self.fields.is_empty() {
+            value["fields"] = json!(self.fields);
+        }
+        value
     }
 
     pub(super) fn to_line(&self) -> String {
@@ -194,6 +217,12 @@ impl Action {
             letters: value.get(action.counts()).or_else(|| value.get("letters"))?.as_u64()?,
             note: text("note"),
             ids,
+            fields: match value.get("fields").and_then(Value::as_array) {
+                Some(fields) => {
+                    fields.iter().map(|field| field.as_str().map(str::to_owned)).collect::<Option<_>>()?
+                }
+                None => Vec::new(),
+            },
             mark: value.get("mark").and_then(GroupMark::from_json),
         })
     }
@@ -208,7 +237,9 @@ mod tests {
         let at = Time::from_millis(1_700_000_000_123);
         for kind in ActionKind::ALL {
             let plain = Action::new(at, "ops@example.com", kind, "orders");
-            let full = Action { ids: vec![1, 2, 3, 9], ..plain.clone().of("d-9", 4).note("GDPR\n\"881\"") };
+            let full = plain.clone().of("d-9", 4).note("GDPR\n\"881\"");
+            let fields = vec!["/currency".to_owned(), "header x-src".to_owned()];
+            let full = Action { ids: vec![1, 2, 3, 9], fields, ..full };
             for action in [plain, full] {
                 let line = action.to_line();
                 assert_eq!(line.matches('\n').count(), 1, "one action, one line");

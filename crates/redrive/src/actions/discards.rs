@@ -51,7 +51,7 @@ impl Actions {
         let ids: Vec<u64> = open.iter().map(|(id, _)| *id).collect();
         let action = Action::new(now, actor, ActionKind::Discard, handle.name()).note(reason);
         let action = Action { letters: ids.len() as u64, ids: ids.clone(), ..action };
-        let id = self.record_discard(action).await?;
+        let id = self.record_named('d', action).await?;
         let mut discarded = 0;
         for part in ids.chunks(BATCH_MAX) {
             discarded += count(&handle.discard_by(Some(actor), part).await?);
@@ -61,7 +61,8 @@ impl Actions {
         Ok(Discarded { id: Some(id), discarded, undo_until })
     }
 
-    /// Takes a discard back: those of its letters that are still discarded are open again.
+    /// Takes a discard back: those of its letters that are still discarded by it are open again. One that was discarded
+    /// once more since belongs to that later discard.
     pub async fn undo(
         &self,
         handle: &PipelineHandle,
@@ -73,7 +74,9 @@ impl Actions {
         if discard.pipeline != handle.name() {
             return Err(ActionError::OtherPipeline { id: id.to_owned(), pipeline: discard.pipeline });
         }
-        let closed = in_state(handle, &discard.ids, LetterState::Discarded).await?;
+        let later = self.discarded_after(id, handle.name()).await?;
+        let ids: Vec<u64> = discard.ids.iter().filter(|id| !later.contains(id)).copied().collect();
+        let closed = in_state(handle, &ids, LetterState::Discarded).await?;
         let ids: Vec<u64> = closed.iter().map(|(id, _)| *id).collect();
         let action = Action::new(handle.now(), actor, ActionKind::Undo, handle.name());
         self.record(action.of(id, ids.len() as u64)).await?;

@@ -5,9 +5,12 @@ use redrive_core::GroupId;
 
 use super::action::{Action, ActionKind};
 use super::log::{ActionError, Actions};
-use crate::engine::{GroupMark, GroupSummary, Handling};
+use crate::engine::{GroupFigures, GroupMark, GroupState, GroupSummary, Handling};
 use crate::handle::PipelineHandle;
-use crate::letters::groups;
+use crate::letters::{Filter, SelectError, Selection, groups};
+
+/// Letters that are looked at for one of a group without open letters.
+const CLOSED_LOOKED_AT_MAX: u64 = 200_000;
 
 impl Actions {
     /// The groups of a pipeline with their states, those with the most open letters first.
@@ -31,7 +34,10 @@ impl Actions {
     ) -> Result<GroupSummary, ActionError> {
         let unknown = || ActionError::NoGroup { group, pipeline: handle.name().to_owned() };
         let all = self.groups(handle).await?;
-        let before = all.into_iter().find(|summary| summary.group() == group).ok_or_else(unknown)?;
+        let before = match all.into_iter().find(|summary| summary.group() == group) {
+            Some(found) => found,
+            None => closed_group(handle, group).await?.ok_or_else(unknown)?,
+        };
         let note = match note {
             Some(note) => Some(note.trim().to_owned()).filter(|note| !note.is_empty()),
             None => before.mark.as_ref().and_then(|mark| mark.note.clone()),
@@ -52,6 +58,35 @@ impl Actions {
         let state = mark.state(0, mark.at);
         Ok(GroupSummary { state, mark: Some(mark), ..before })
     }
+}
+
+/// A group whose letters are all closed, and about which nothing was decided: one of its letters says what it is.
+async fn closed_group(handle: &PipelineHandle, group: GroupId) -> Result<Option<GroupSummary>, ActionError> {
+    let Ok(filter) = Filter::parse(&format!("group:{group}")) else { return Ok(None) };
+    let selection = Selection { filter: Some(filter), ..Selection::default() };
+    let (mut after, mut looked_at) = (None, 0);
+    while looked_at < CLOSED_LOOKED_AT_MAX {
+        let page = match selection.page_without_payloads(handle, after, 1).await {
+            Ok(page) => page,
+            Err(SelectError::Handle(error)) => return Err(error.into()),
+            Err(_) => return Ok(None),
+        };
+        if let Some(letter) = page.letters.into_iter().next() {
+            let figures = GroupFigures { group, open: 0, oldest: None, per_minute: 0 };
+            return Ok(Some(GroupSummary {
+                figures,
+                state: GroupState::Open,
+                mark: None,
+                sample: Some(letter),
+            }));
+        }
+        looked_at += page.scanned;
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(None)
 }
 
 const fn kind(handling: Handling) -> ActionKind {

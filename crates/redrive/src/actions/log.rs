@@ -40,13 +40,30 @@ struct Shared {
 
 struct State {
     place: Place,
-    /// Where the line of each discard begins.
-    discards: BTreeMap<u64, u64>,
-    next_discard: u64,
+    discards: Named,
+    edits: Named,
     /// Pipelines whose last word was `pause`.
     paused: BTreeSet<String>,
     /// What was decided about groups of letters, by pipeline.
     marks: BTreeMap<String, GroupMarks>,
+}
+
+/// Actions that have names: where the line of each begins, and the number of the next.
+#[derive(Default)]
+struct Named {
+    lines: BTreeMap<u64, u64>,
+    last: u64,
+}
+
+impl Named {
+    fn add(&mut self, number: u64, at: u64) {
+        self.lines.insert(number, at);
+        self.last = self.last.max(number);
+    }
+
+    fn next(&self) -> u64 {
+        self.last.saturating_add(1)
+    }
 }
 
 enum Place {
@@ -72,11 +89,18 @@ pub enum ActionError {
         "discard `{id}` is not of this process, whose discards are called `{ours}…`; ask the one that made it"
     )]
     Elsewhere { id: String, ours: String },
-    #[error("discard `{id}` is of pipeline `{pipeline}`")]
+    #[error("`{id}` is of pipeline `{pipeline}`")]
     OtherPipeline { id: String, pipeline: String },
     #[error("pipeline `{pipeline}` has no group `{group}`")]
     NoGroup { group: GroupId, pipeline: String },
-    #[error("the record of discard `{0}` is damaged")]
+    #[error("no letter of pipeline `{pipeline}` has an edit `{id}`")]
+    NoEdit { id: String, pipeline: String },
+    #[error(
+        "{ambiguous} of {letters} letters have an attempt whose end is not known: the receiver may have applied the message, \
+         and one that remembers ids will then ignore the edited one"
+    )]
+    Ambiguous { ambiguous: u64, letters: u64 },
+    #[error("the record of `{0}` is damaged")]
     Damaged(String),
     #[error(transparent)]
     Handle(#[from] HandleError),
@@ -92,8 +116,8 @@ impl Actions {
     pub fn open_named(dir: Option<&Path>, naming: Naming) -> Result<Self, ActionError> {
         let mut state = State {
             place: Place::Memory { lines: VecDeque::new(), before: 0 },
-            discards: BTreeMap::new(),
-            next_discard: 1,
+            discards: Named::default(),
+            edits: Named::default(),
             paused: BTreeSet::new(),
             marks: BTreeMap::new(),
         };
@@ -171,11 +195,17 @@ impl Actions {
         .await
     }
 
-    /// Records a discard under the next name, which it returns.
-    pub(super) async fn record_discard(&self, action: Action) -> Result<String, ActionError> {
+    /// The name of the next discard (`d`) or edit (`e`).
+    pub(super) fn next_name(&self, kind: char) -> String {
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.naming.name(kind, state.named(kind).next())
+    }
+
+    /// Records a discard (`d`) or an edit (`e`) under the next name, which it returns.
+    pub(super) async fn record_named(&self, kind: char, action: Action) -> Result<String, ActionError> {
         let naming = self.shared.naming.clone();
         self.with(move |state| {
-            let id = naming.name('d', state.next_discard);
+            let id = naming.name(kind, state.named(kind).next());
             let letters = action.letters;
             state.append(&action.of(id.clone(), letters))?;
             Ok(id)
@@ -185,11 +215,24 @@ impl Actions {
 
     /// A discard with the ids of its letters.
     pub(super) async fn discard_named(&self, id: &str) -> Result<Action, ActionError> {
-        let id = id.to_owned();
-        let number = discard_number(&id).ok_or_else(|| ActionError::NotFound(id.clone()))?;
+        if let Some(found) = self.find_named('d', id).await? {
+            return Ok(found);
+        }
+        let (naming, id) = (&self.shared.naming, id.to_owned());
+        match naming::number('d', &id) {
+            Some(number) if naming.name('d', number) != id => {
+                Err(ActionError::Elsewhere { id, ours: naming.prefix('d') })
+            }
+            _ => Err(ActionError::NotFound(id)),
+        }
+    }
+
+    /// A discard (`d`) or an edit (`e`) of this process, with the ids of its letters.
+    pub(super) async fn find_named(&self, kind: char, id: &str) -> Result<Option<Action>, ActionError> {
+        let Some(number) = naming::number(kind, id) else { return Ok(None) };
         let found = self
             .with(move |state| {
-                let Some(at) = state.discards.get(&number).copied() else { return Ok(None) };
+                let Some(at) = state.named(kind).lines.get(&number).copied() else { return Ok(None) };
                 let mut found = None;
                 state.each_from(at, |_, line| {
                     found = Action::from_line(line, true);
@@ -198,17 +241,41 @@ impl Actions {
                 Ok(Some(found))
             })
             .await?;
-        let naming = &self.shared.naming;
         match found {
-            Some(Some(action)) if action.action == ActionKind::Discard && action.id.as_ref() == Some(&id) => {
-                Ok(action)
-            }
-            _ if naming.name('d', number) != id => {
-                Err(ActionError::Elsewhere { id, ours: naming.prefix('d') })
-            }
-            None => Err(ActionError::NotFound(id)),
-            Some(_) => Err(ActionError::Damaged(id)),
+            None => Ok(None),
+            Some(Some(action)) if action.id.as_deref() == Some(id) => Ok(Some(action)),
+            // Another process has given the number too.
+            Some(_) if self.shared.naming.name(kind, number) != id => Ok(None),
+            Some(_) => Err(ActionError::Damaged(id.to_owned())),
         }
+    }
+
+    /// The letters of all discards of a pipeline that came after this one.
+    pub(super) async fn discarded_after(
+        &self,
+        id: &str,
+        pipeline: &str,
+    ) -> Result<BTreeSet<u64>, ActionError> {
+        let Some(number) = naming::number('d', id) else { return Ok(BTreeSet::new()) };
+        let (id, pipeline) = (id.to_owned(), pipeline.to_owned());
+        self.with(move |state| {
+            let from = state.discards.lines.get(&number).copied().unwrap_or(0);
+            let mut letters = BTreeSet::new();
+            state.each_from(from, |_, line| {
+                // Most lines are none; their letters need not be read.
+                if line.contains(ActionKind::Discard.name())
+                    && let Some(action) = Action::from_line(line, true)
+                    && action.action == ActionKind::Discard
+                    && action.pipeline == pipeline
+                    && action.id.as_ref() != Some(&id)
+                {
+                    letters.extend(action.ids);
+                }
+                true
+            })?;
+            Ok(letters)
+        })
+        .await
     }
 
     /// Holds back other discards for as long as it lives.
@@ -238,13 +305,18 @@ impl State {
         if let Some(mark) = &action.mark {
             self.marks.entry(action.pipeline.clone()).or_default().set(mark.clone());
         }
-        if action.action != ActionKind::Discard {
-            return;
+        let kind = match action.action {
+            ActionKind::Discard => 'd',
+            ActionKind::Edit => 'e',
+            _ => return,
+        };
+        if let Some(number) = action.id.as_deref().and_then(|id| naming::number(kind, id)) {
+            self.named(kind).add(number, at);
         }
-        if let Some(number) = action.id.as_deref().and_then(discard_number) {
-            self.discards.insert(number, at);
-            self.next_discard = self.next_discard.max(number.saturating_add(1));
-        }
+    }
+
+    fn named(&mut self, kind: char) -> &mut Named {
+        if kind == 'e' { &mut self.edits } else { &mut self.discards }
     }
 
     fn append(&mut self, action: &Action) -> std::io::Result<()> {
@@ -254,7 +326,8 @@ impl State {
                 if lines.len() == MEMORY_MAX {
                     lines.pop_front();
                     *before += 1;
-                    self.discards.retain(|_, at| *at >= *before);
+                    self.discards.lines.retain(|_, at| *at >= *before);
+                    self.edits.lines.retain(|_, at| *at >= *before);
                 }
                 lines.push_back(line);
                 *before + lines.len() as u64 - 1
@@ -316,10 +389,6 @@ fn walk(file: &File, from: u64, mut line: impl FnMut(u64, &str) -> bool) -> std:
             return Ok(at);
         }
     }
-}
-
-fn discard_number(id: &str) -> Option<u64> {
-    naming::number('d', id)
 }
 
 impl fmt::Debug for Actions {

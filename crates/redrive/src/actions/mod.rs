@@ -6,8 +6,10 @@ mod ranges;
 mod log;
 
 mod discards;
+mod edits;
 mod groups;
 
 pub use action::{Action, ActionKind};
 pub use discards::{CLOSED_KEEP, Discarded, Restored};
+pub use edits::{EditPlan, EditUndone, EditWish, Skipped};
 pub use log::{ActionError, Actions};

@@ -1,5 +1,7 @@
 //! The story of a message's failed attempts, kept in its stored form: appending never parses what came before.
 
+use std::borrow::Cow;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use redrive_core::{Class, FailureKind, Time};
 
@@ -9,6 +11,10 @@ pub const LATEST_ATTEMPTS_MAX: usize = 8;
 pub const ERROR_BYTES_MAX: usize = 1024;
 /// Longest code of a failure.
 pub const CODE_BYTES_MAX: usize = 64;
+
+/// The most that a history takes, whatever failed and however often.
+pub const HISTORY_BYTES_MAX: usize =
+    (LATEST_ATTEMPTS_MAX + 1) * (FIXED_BYTES + ERROR_BYTES_MAX + CODE_BYTES_MAX + KIND_BYTES);
 
 /// One failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +99,7 @@ impl History {
 }
 
 fn write(raw: &mut BytesMut, attempt: &Attempt) {
-    let error = start_of(&attempt.error, ERROR_BYTES_MAX);
+    let error = shortened(&attempt.error, ERROR_BYTES_MAX);
     let code = start_of(attempt.code.as_deref().unwrap_or_default(), CODE_BYTES_MAX);
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     raw.put_u32_le(attempt.number);
@@ -107,6 +113,14 @@ fn write(raw: &mut BytesMut, attempt: &Attempt) {
     raw.put_u8(code.len() as u8);
     raw.put_u8(kind_number(attempt.kind));
     raw.put_u16_le(attempt.kind.status().unwrap_or_default());
+}
+
+/// A text of at most `max` bytes; one that was cut ends in `…`.
+fn shortened(text: &str, max: usize) -> Cow<'_, str> {
+    if text.len() <= max {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{}…", start_of(text, max - '…'.len_utf8())))
 }
 
 /// The first `max` bytes of a text, ending at a character.
@@ -181,6 +195,8 @@ pub fn kind_of_text(error: &str) -> FailureKind {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn attempt(number: u32) -> Attempt {
@@ -264,6 +280,25 @@ mod tests {
     fn a_long_error_is_cut_at_a_character() {
         let long = Attempt { error: "é".repeat(ERROR_BYTES_MAX), ..attempt(1) };
         let kept = History::default().with(&long).attempts().remove(0).error;
-        assert_eq!(kept.len(), ERROR_BYTES_MAX);
+        assert!(kept.len() <= ERROR_BYTES_MAX && kept.ends_with("é…"), "it says that it was cut");
+        let whole = Attempt { error: "x".repeat(ERROR_BYTES_MAX), ..attempt(1) };
+        assert_eq!(History::default().with(&whole).attempts(), [whole]);
+    }
+
+    proptest! {
+        /// Whatever failed, however often and with whatever words: the story has a bound, and its last line is there.
+        #[test]
+        fn any_story_has_a_bound(errors in prop::collection::vec(("\\PC{0,40}", 0_usize..200, ".{0,90}"), 1..40)) {
+            let mut history = History::default();
+            for (n, (word, times, code)) in errors.iter().enumerate() {
+                let told = Attempt { error: word.repeat(*times), code: Some(code.clone()), ..attempt(n as u32 + 1) };
+                history = history.with(&told);
+                prop_assert!(history.raw().len() <= HISTORY_BYTES_MAX);
+                let last = history.attempts().pop().unwrap();
+                prop_assert_eq!(last.number, told.number);
+                let is_cut = told.error.len() > ERROR_BYTES_MAX;
+                prop_assert_eq!(last.error.ends_with('…'), is_cut || told.error.ends_with('…'));
+            }
+        }
     }
 }

@@ -61,6 +61,8 @@ pub struct Letter {
     pub history: History,
     /// Which letters it belongs to: the group it is counted in, with the title it was stored with.
     pub group: Fingerprint,
+    /// The edits that made its message what it is, the latest last; empty if it is as it came in.
+    pub edits: Vec<String>,
 }
 
 impl Letter {

@@ -1,6 +1,7 @@
 //! Where messages live: the seam every engine implements, what the engines share, and the engines themselves.
 
 pub mod condition;
+pub mod edit;
 pub mod groups;
 pub mod history;
 pub mod ingest;
@@ -23,6 +24,7 @@ pub mod overlay;
 pub mod conformance;
 
 pub use condition::{ClusterStanding, Condition, Flow, Partitions, Problem, ProblemKind};
+pub use edit::{EditAnswer, LetterEdit, LetterVersion, Replaced};
 pub use groups::{GroupFigures, GroupMark, GroupMarks, GroupState, GroupSummary, Grouping, Handling};
 pub use history::{Attempt, History};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};

@@ -10,6 +10,7 @@ use std::time::Duration;
 use redrive_core::{GroupId, Message, Meta, Reason, Time};
 
 use super::condition::Condition;
+use super::edit::{EditAnswer, LetterEdit};
 use super::groups::{GroupFigures, GroupMark, GroupMarks, Grouping};
 use super::history::{Attempt, History};
 use super::ingest::Ingest;
@@ -482,6 +483,12 @@ pub trait Engine: Send + 'static {
         None
     }
 
+    /// Groups about which something was decided: their letters are counted in them, however many groups there are, or a
+    /// decision would be blind for what it is about.
+    fn reserve_groups(&mut self, decided: &[GroupId]) {
+        let _ = decided;
+    }
+
     /// Keeps a decision about a group for all processes that share the pipeline. Durable on return. An engine whose
     /// decisions are kept outside has nothing to do.
     fn mark_group(&mut self, mark: &GroupMark) -> Result<(), EngineError> {
@@ -549,6 +556,21 @@ pub trait Engine: Send + 'static {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<bool>, EngineError>;
+
+    /// Gives open letters new messages. The message before stays with the letter under the name of the edit. Durable on
+    /// return.
+    fn edit_letters(
+        &mut self,
+        edit: &str,
+        letters: &[LetterEdit],
+        now: Time,
+    ) -> Result<Vec<EditAnswer>, EngineError>;
+
+    /// Gives open letters whose last edit is this one the message back that they had before it. Durable on return.
+    fn undo_edit(&mut self, edit: &str, ids: &[u64], now: Time) -> Result<Vec<EditAnswer>, EngineError>;
+
+    /// The message that a letter had before one of its edits.
+    fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError>;
 
     /// Makes everything given so far durable and marks the end as clean.
     fn close(&mut self) -> Result<(), EngineError>;

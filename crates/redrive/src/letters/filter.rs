@@ -27,6 +27,7 @@ impl Filter {
             Test::Reason(_) => Some("reason"),
             Test::State(_) => Some("state"),
             Test::Group(_) => Some("group"),
+            Test::Edit(_) => Some("edit"),
             _ => None,
         })
     }
@@ -68,6 +69,8 @@ pub(super) enum Test {
     Class(Vec<Class>),
     State(Vec<LetterState>),
     Group(Vec<GroupId>),
+    /// The names of edits, of which the letter has had one that was not undone.
+    Edit(Vec<String>),
     /// A part of the last error's text, in any case.
     Error(Vec<String>),
     /// The number that the last error's text begins with.
@@ -114,7 +117,7 @@ pub(super) enum PayloadTest {
 }
 
 /// The fields there are, in the order in which they are shown.
-pub const FIELDS: [&str; 16] = [
+pub const FIELDS: [&str; 17] = [
     "reason",
     "error-class",
     "class",
@@ -131,6 +134,7 @@ pub const FIELDS: [&str; 16] = [
     "replays",
     "state",
     "group",
+    "edit",
 ];
 
 /// Why a text is no filter, and where.
@@ -206,6 +210,7 @@ impl fmt::Display for Test {
             Self::Class(values) => write!(f, "class:{}", joined(values, Class::to_string)),
             Self::State(values) => write!(f, "state:{}", joined(values, |state| state.name().to_owned())),
             Self::Group(values) => write!(f, "group:{}", joined(values, GroupId::to_string)),
+            Self::Edit(values) => write!(f, "edit:{}", text(values)),
             Self::Error(values) => write!(f, "error:{}", text(values)),
             Self::Status(values) => write!(f, "status:{}", number(values)),
             Self::Attempts(values) => write!(f, "attempts:{}", number(values)),

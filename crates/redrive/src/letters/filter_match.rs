@@ -15,6 +15,7 @@ struct Looked<'a> {
     meta: &'a Meta,
     /// For a letter.
     letter: Option<(Reason, LetterState, GroupId)>,
+    edits: &'a [String],
     last: Option<Attempt>,
     payload: Option<Value>,
     age: Duration,
@@ -28,6 +29,7 @@ impl Filter {
             message,
             meta,
             letter: Some((*reason, *state, group.group)),
+            edits: &letter.edits,
             last: letter.history.attempts().pop(),
             payload: self.payload(message),
             age: now.since(letter.dead_at),
@@ -42,6 +44,7 @@ impl Filter {
             message,
             meta,
             letter: None,
+            edits: &[],
             last: found.history.attempts().pop(),
             payload: self.payload(message),
             age: now.since(meta.created),
@@ -67,6 +70,7 @@ impl Looked<'_> {
             Test::Reason(values) => self.letter.is_some_and(|(reason, ..)| values.contains(&reason)),
             Test::State(values) => self.letter.is_some_and(|(_, state, _)| values.contains(&state)),
             Test::Group(values) => self.letter.is_some_and(|(.., group)| values.contains(&group)),
+            Test::Edit(values) => self.edits.iter().any(|edit| values.contains(edit)),
             Test::Class(values) => self.last.as_ref().is_some_and(|last| values.contains(&last.class)),
             Test::ErrorClass(values) => {
                 self.last.as_ref().is_some_and(|last| values.contains(&last.class.family()))

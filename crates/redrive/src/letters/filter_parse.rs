@@ -135,6 +135,7 @@ enum Field {
     Class,
     State,
     Group,
+    Edit,
     Error,
     Status,
     Attempts,
@@ -174,6 +175,7 @@ impl Field {
             "class" => Self::Class,
             "state" => Self::State,
             "group" => Self::Group,
+            "edit" => Self::Edit,
             "error" => Self::Error,
             "status" => Self::Status,
             "attempts" => Self::Attempts,
@@ -207,6 +209,7 @@ impl Field {
                     .parse()
                     .or_else(|error: NoGroupId| wrong(word.column, format!("`{}`: {error}", word.text)))
             })?),
+            Self::Edit => Test::Edit(texts(words)),
             Self::Error => Test::Error(texts(words)),
             Self::Status => Test::Status(each(words, |word| number(word, "status", "status:503"))?),
             Self::Attempts => Test::Attempts(each(words, |word| number(word, "attempts", "attempts:>=3"))?),

@@ -39,6 +39,7 @@ fn letter(error: &str, class: Class) -> Letter {
         meta: Meta { attempts: 3, replays: 1, ..Meta::default() },
         history: History::default().with(&attempt),
         group: crate::engine::Grouping::default().of(Reason::MaxRetries, Some(&attempt)),
+        edits: vec!["e-12".to_owned()],
     }
 }
 
@@ -114,6 +115,19 @@ fn a_letter_that_was_never_tried_has_no_error_and_no_class() {
         assert!(!Filter::parse(text).unwrap().matches(&untried, NOW), "{text}");
         assert!(Filter::parse(&format!("-{text}")).unwrap().matches(&untried, NOW), "-{text}");
     }
+}
+
+#[test]
+fn letters_are_found_by_their_edits() {
+    let edited = letter("", Class::Transient);
+    let untouched = Letter { edits: Vec::new(), ..edited.clone() };
+    for (text, meant, not) in
+        [("edit:e-12", true, false), ("edit:e-1", false, false), ("-edit:e-12", false, true)]
+    {
+        let filter = Filter::parse(text).unwrap();
+        assert_eq!((filter.matches(&edited, NOW), filter.matches(&untouched, NOW)), (meant, not), "{text}");
+    }
+    assert_eq!(Filter::parse("edit:e-k3x9q-12,e-1").unwrap().to_string(), "edit:e-k3x9q-12,e-1");
 }
 
 #[test]

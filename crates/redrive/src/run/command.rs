@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use redrive_core::breaker::BreakerState;
-use redrive_core::{GroupId, Time};
+use redrive_core::{GroupId, Message, Time};
 use tokio::sync::oneshot;
 
 use super::steer::{self, Found, Part, Steer, Steered};
 use super::wake::Wake;
 use crate::dispatch::{BreakerAnswer, BreakerOrder};
 use crate::engine::{
-    Counts, Engine, EngineError, GroupMark, GroupMarks, GroupSummary, KeyLine, Letter, LetterChange,
-    LetterScan, LetterStanding, LetterState, MessageState, PendingAt, PendingScan, ReplayAnswer, ReplayJob,
-    groups,
+    Counts, EditAnswer, Engine, EngineError, GroupMark, GroupMarks, GroupSummary, KeyLine, Letter,
+    LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, MessageState, PendingAt, PendingScan,
+    ReplayAnswer, ReplayJob, groups,
 };
 
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
@@ -106,6 +106,23 @@ pub(crate) enum Command {
         by: Option<Arc<str>>,
         reply: Reply<Vec<bool>>,
     },
+    Edit {
+        edit: String,
+        letters: Vec<LetterEdit>,
+        by: Option<Arc<str>>,
+        reply: Reply<Vec<EditAnswer>>,
+    },
+    UndoEdit {
+        edit: String,
+        ids: Vec<u64>,
+        by: Option<Arc<str>>,
+        reply: Reply<Vec<EditAnswer>>,
+    },
+    MessageBefore {
+        id: u64,
+        edit: String,
+        reply: Reply<Option<Message>>,
+    },
     Counts {
         reply: Reply<Counts>,
     },
@@ -167,6 +184,15 @@ impl Command {
                 engine.acting_for(by.as_deref());
                 reply.send(engine.change_letters(&change, &ids, now)).is_err()
             }
+            Self::Edit { edit, letters, by, reply } => {
+                engine.acting_for(by.as_deref());
+                reply.send(engine.edit_letters(&edit, &letters, now)).is_err()
+            }
+            Self::UndoEdit { edit, ids, by, reply } => {
+                engine.acting_for(by.as_deref());
+                reply.send(engine.undo_edit(&edit, &ids, now)).is_err()
+            }
+            Self::MessageBefore { id, edit, reply } => reply.send(engine.message_before(id, &edit)).is_err(),
             Self::Counts { reply } => reply.send(Ok(engine.counts())).is_err(),
             Self::Gate { gate, reply } => reply.send(engine.pause(gate == Gate::Close)).is_err(),
         };

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::engine::{
-    Claimed, Counts, Delivery, Engine, EngineError, Event, Ingest, LetterChange, LetterScan, LetterStanding,
-    PendingAt, PendingScan, PendingState, ReplayAnswer, ReplayJob, Settlement, Ticket,
+    Claimed, Counts, Delivery, EditAnswer, Engine, EngineError, Event, Ingest, LetterChange, LetterEdit,
+    LetterScan, LetterStanding, PendingAt, PendingScan, PendingState, ReplayAnswer, ReplayJob, Settlement,
+    Ticket,
 };
 use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Redrive, Time};
 use redrive_core::PolicyBuilder;
@@ -186,6 +187,23 @@ impl Engine for Faulty {
         now: Time,
     ) -> Result<Vec<bool>, EngineError> {
         self.engine.change_letters(change, ids, now)
+    }
+
+    fn edit_letters(
+        &mut self,
+        edit: &str,
+        letters: &[LetterEdit],
+        now: Time,
+    ) -> Result<Vec<EditAnswer>, EngineError> {
+        self.engine.edit_letters(edit, letters, now)
+    }
+
+    fn undo_edit(&mut self, edit: &str, ids: &[u64], now: Time) -> Result<Vec<EditAnswer>, EngineError> {
+        self.engine.undo_edit(edit, ids, now)
+    }
+
+    fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
+        self.engine.message_before(id, edit)
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

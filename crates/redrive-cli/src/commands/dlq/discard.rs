@@ -40,9 +40,12 @@ pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) ->
     let answer = session.api.discard(&args.pipeline, Value::Object(body)).await?;
     if out.is_json() {
         out.json(&answer.json)?;
+        let letters = answer.view.would_discard.unwrap_or(answer.view.discarded);
+        args.selection.fail_if_empty(letters, &args.pipeline)?;
         return Ok(Exit::Ok);
     }
     let view = answer.view;
+    args.selection.fail_if_empty(view.would_discard.unwrap_or(view.discarded), &args.pipeline)?;
     if args.dry_run {
         out.line(&format!("would discard {}", count(view.would_discard.unwrap_or(view.discarded))))?;
         return Ok(Exit::Ok);

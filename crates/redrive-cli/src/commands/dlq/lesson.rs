@@ -18,6 +18,12 @@ Fixed? Try a few before the rest, then put them all back, each once, at a pace y
   redrive dlq groups orders g7k2m9x4q --resolve       letters of this kind that die from now on show up as regressed
   redrive dlq replay orders --group g7k2m9x4q --rate 20/s
 
+The message itself is wrong? Change it: see the difference first, replay what was changed, or take it back:
+
+  redrive dlq edit orders --group g7k2m9x4q --set /currency='\"EUR\"' --dry-run
+  redrive dlq replay orders --edit e-12
+  redrive dlq edit --undo e-12
+
 Not worth it? Close them; they can be taken back for thirty days:
 
   redrive dlq discard orders --group g7k2m9x4q --reason \"customers deleted\"

@@ -1,9 +1,9 @@
-//! Which letters a command is about: `--group`, `--filter`, `--ids`, `--since`, `--all`.
+//! Which letters a command is about: `--group`, `--filter`, `--edit`, `--ids`, `--since`, `--all`.
 
 use redrive::{GroupId, Time};
 use serde_json::{Map, Value, json};
 
-use crate::exit::Failed;
+use crate::exit::{Exit, Failed};
 use crate::output::instant;
 
 /// The most ids one command line names; more are a filter.
@@ -18,6 +18,9 @@ pub struct Selection {
     /// Open letters of a group, as `dlq groups` prints it
     #[arg(long, value_name = "GROUP", value_parser = super::groups::group, help_heading = HEADING)]
     pub group: Option<GroupId>,
+    /// Open letters that this edit has changed, as in e-12
+    #[arg(long, value_name = "EDIT", help_heading = HEADING)]
+    pub edit: Option<String>,
     /// Letter or message ids
     #[arg(long, value_name = "IDS", value_delimiter = ',', help_heading = HEADING)]
     pub ids: Vec<String>,
@@ -41,7 +44,11 @@ impl Selection {
         if !ids.is_empty() {
             fields.insert("ids".into(), json!(ids));
         }
-        if let Some(filter) = super::groups::with_filter(self.filter.as_deref(), self.group) {
+        let edit = self.edit.as_deref().map(|edit| format!("edit:{edit}"));
+        let filter = super::groups::with_filter(self.filter.as_deref(), self.group);
+        let filter: Vec<String> = edit.into_iter().chain(filter).collect();
+        if !filter.is_empty() {
+            let filter = filter.join(" ");
             fields.insert("filter".into(), json!(filter));
         }
         if let Some(since) = &self.since {
@@ -49,7 +56,7 @@ impl Selection {
         }
         match (self.all, fields.is_empty()) {
             (false, true) => Err(Failed::usage(format!("{verb} needs to be told which letters"))
-                .hint("give --group, --filter EXPR, --ids a,b, --since 1h or --all")),
+                .hint("give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all")),
             (true, false) => {
                 Err(Failed::usage("--all and another selection contradict each other")
                     .hint("give one of them"))
@@ -60,6 +67,20 @@ impl Selection {
                     .hint("give the ids, or what they have in common"))
             }
             (false, false) => Ok(fields),
+        }
+    }
+}
+
+impl Selection {
+    /// Whoever names a group means letters: none at all is a slip of the pen, or somebody was faster.
+    pub fn fail_if_empty(&self, letters: u64, pipeline: &str) -> Result<(), Failed> {
+        match self.group {
+            Some(group) if letters == 0 => {
+                let message = format!("no open letter of `{pipeline}` is in group {group}");
+                Err(Failed::new(Exit::Bad, message)
+                    .hint(format!("`redrive dlq groups {pipeline}` lists the groups with open letters")))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -105,7 +126,7 @@ mod tests {
             let failed = empty.fields("replay", NOW).unwrap_err();
             assert_eq!(
                 failed.to_string(),
-                "replay needs to be told which letters\n  give --group, --filter EXPR, --ids a,b, --since 1h or --all"
+                "replay needs to be told which letters\n  give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all"
             );
             assert_eq!(failed.exit.code(), 2);
         }
@@ -129,6 +150,10 @@ mod tests {
     fn contradictions_are_refused() {
         let all = Selection { all: true, since: Some("1h".into()), ..Selection::default() };
         assert!(all.fields("discard", NOW).unwrap_err().message.contains("contradict"));
+        let edited =
+            Selection { edit: Some("e-12".into()), filter: Some("key:c-7".into()), ..Selection::default() };
+        let fields = edited.fields("replay", NOW).unwrap();
+        assert_eq!(Value::Object(fields), json!({"filter": "edit:e-12 key:c-7"}));
         let ids = Selection { ids: vec!["a".into()], since: Some("1h".into()), ..Selection::default() };
         assert!(ids.fields("discard", NOW).is_err());
     }

@@ -123,6 +123,17 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
     }
     lines.extend(timeline(&letter.history));
     lines.push(format!("payload  {}", payload(letter.payload.as_ref(), full)));
+    if !letter.edits.is_empty() {
+        let edits = letter.edits.join(" ");
+        lines.push(format!(
+            "edited   {}   undo the last one: redrive dlq edit --undo {}",
+            safe::line(&edits),
+            safe::line(letter.edits.last().map_or("", String::as_str))
+        ));
+        if letter.original.is_some() {
+            lines.push(format!("original {}", payload(letter.original.as_ref(), full)));
+        }
+    }
     if !letter.headers.is_empty() {
         let headers: Vec<String> = letter.headers.iter().map(|(name, value)| header(name, value)).collect();
         lines.push(format!("headers  {}", headers.join(" ")));

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use hyper::body::{Body, Incoming};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{StatusCode, Uri};
+use redrive_core::fingerprint::trace;
 
 use super::classes::Meaning;
 use super::text::Redactor;
@@ -71,6 +72,10 @@ impl Answer {
     /// Takes the beginning of the body for the reason, where the receiver gave none.
     pub(crate) fn explain(&mut self, body: &[u8], redactor: &Redactor, endpoint: &Uri) {
         if self.reason.is_empty() {
+            // Of a stack trace, the exception and where it was thrown: its beginning says neither in Python, and in one
+            // line nobody can tell what was what.
+            let folded = trace::folded(&String::from_utf8_lossy(body));
+            let body = folded.as_ref().map_or(body, String::as_bytes);
             self.reason = redactor.clean(body, endpoint, EXCERPT_BYTES_MAX);
             self.is_explained_by_body = true;
         }

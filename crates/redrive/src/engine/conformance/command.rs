@@ -73,6 +73,12 @@ pub enum Command {
     Undo {
         which: Vec<Pick>,
     },
+    Edit {
+        which: Pick,
+    },
+    UndoEdit {
+        which: Pick,
+    },
     ClockForward {
         ms: u32,
     },
@@ -124,7 +130,7 @@ pub enum Steer {
 
 impl Command {
     pub fn draw(rng: &mut Rng) -> Self {
-        match rng.below(109) {
+        match rng.below(115) {
             0..18 => Self::Ingest { batch: offers(rng), crash: rng.chance(3) },
             18..38 => Self::Take { room: rng.pick(&[0, 1, 1, 1, 2, 3, 4, 7, 30]) },
             38..58 => {
@@ -163,6 +169,8 @@ impl Command {
             92..94 => Self::Undo { which: picks(rng) },
             94..99 => Self::ClockForward { ms: rng.pick(&[1, 5, 50, 900, 4_000, 20_000]) },
             99 => Self::ClockBack { ms: rng.pick(&[1, 40, 3_000, 30_000]) },
+            109..112 => Self::Edit { which: pick(rng) },
+            112..115 => Self::UndoEdit { which: pick(rng) },
             100..103 => Self::Pending { page: rng.pick(&[1, 2, 3, 50]) },
             _ => {
                 let how =

@@ -111,7 +111,16 @@ impl Model {
         let now = Situation { at: Position::Waiting(wait), meta, history: History::default(), letter: None };
         self.messages.insert(
             seq,
-            Tracked { message, now, maybe: None, standing, twin: false, claimed: false, shown_early: None },
+            Tracked {
+                message,
+                edits: Vec::new(),
+                now,
+                maybe: None,
+                standing,
+                twin: false,
+                claimed: false,
+                shown_early: None,
+            },
         );
     }
 
@@ -323,7 +332,8 @@ impl Model {
         if tracked.twin && tracked.message == shown.message {
             return Ok(());
         }
-        if !tracked.keep(agrees) || tracked.message != shown.message {
+        let edits_agree = tracked.edits.iter().map(|(edit, _)| edit).eq(&shown.edits);
+        if !tracked.keep(agrees) || tracked.message != shown.message || !edits_agree {
             return violation("letters", format!("shown is {shown:?}, known is {before:?}"));
         }
         Ok(())

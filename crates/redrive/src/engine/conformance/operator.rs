@@ -109,7 +109,7 @@ impl Suite {
     }
 
     /// Mostly letters, now and then a message that is none, or a number that is nobody's.
-    fn letter_id(&self, which: Pick) -> u64 {
+    pub(super) fn letter_id(&self, which: Pick) -> u64 {
         let wanted = |any: bool| {
             let messages = self.model.messages.iter();
             let letters = messages.filter(move |(_, t)| any || t.candidates().any(|s| s.letter.is_some()));

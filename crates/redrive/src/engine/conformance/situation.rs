@@ -112,6 +112,8 @@ pub(super) struct Maybe {
 #[derive(Clone, Debug)]
 pub(super) struct Tracked {
     pub message: Message,
+    /// The edits of its letter, each with the message of before.
+    pub edits: Vec<(String, Message)>,
     pub now: Situation,
     pub maybe: Option<Maybe>,
     pub standing: Standing,

@@ -23,6 +23,8 @@ pub(super) struct Suite {
     /// Ids that were offered: `m1` to this one.
     pub ids: u64,
     pub attempts: u32,
+    /// Edits that were made: `e-1` to this one.
+    pub edits: u64,
     /// Takes of one place in a row that left the same side waiting.
     streak: (bool, u32),
 }
@@ -42,6 +44,7 @@ impl Suite {
             reported: None,
             ids: 0,
             attempts: 0,
+            edits: 0,
             streak: (false, 0),
         }
     }
@@ -77,6 +80,8 @@ impl Suite {
             Command::Relapse { which, job, times } => self.relapse(*which, *job, *times)?,
             Command::Discard { which } => self.change(true, which)?,
             Command::Undo { which } => self.change(false, which)?,
+            Command::Edit { which } => self.edit(*which)?,
+            Command::UndoEdit { which } => self.undo_edit(*which)?,
             Command::ClockForward { ms } => {
                 self.now = Time::from_millis(self.now.as_millis() + u64::from(*ms));
             }

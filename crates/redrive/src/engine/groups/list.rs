@@ -44,8 +44,10 @@ pub fn list(
     with_samples: bool,
     now: Time,
 ) -> Result<Vec<GroupSummary>, EngineError> {
-    let figures = engine.groups(now)?;
     let marks = engine.group_marks().unwrap_or_else(|| kept.clone());
+    let decided: Vec<GroupId> = marks.iter().map(|mark| mark.group).collect();
+    engine.reserve_groups(&decided);
+    let figures = engine.groups(now)?;
     let open: BTreeSet<GroupId> = figures.iter().map(|figures| figures.group).collect();
     let empty = marks.iter().filter(|mark| !open.contains(&mark.group));
     let empty = empty.map(|mark| GroupFigures { group: mark.group, open: 0, oldest: None, per_minute: 0 });

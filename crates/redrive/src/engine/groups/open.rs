@@ -16,22 +16,36 @@ struct OpenGroup {
     rate: ArrivalRate,
 }
 
-/// At most [`GROUPS_MAX`] groups and [`GroupId::OTHER`].
+/// At most [`GROUPS_MAX`] groups, those that are reserved, and [`GroupId::OTHER`].
 #[derive(Debug, Default)]
 pub struct OpenGroups {
     groups: BTreeMap<GroupId, OpenGroup>,
+    reserved: BTreeSet<GroupId>,
 }
 
 impl OpenGroups {
+    /// Groups that are counted one by one beyond the bound too.
+    pub fn reserve(&mut self, groups: impl IntoIterator<Item = GroupId>) {
+        self.reserved = groups.into_iter().collect();
+    }
+
     /// A letter opens. Returns the group it is counted in, which it leaves when it is closed.
     pub fn enter(&mut self, group: GroupId, dead_at: Time, number: u64) -> GroupId {
-        let is_known = group.is_other() || self.groups.contains_key(&group);
+        let group = self.enter_again(group, dead_at, number);
+        if let Some(open) = self.groups.get_mut(&group) {
+            open.rate.add(dead_at);
+        }
+        group
+    }
+
+    /// A letter opens again that was counted when it died: a discard is taken back. It is no arrival.
+    pub fn enter_again(&mut self, group: GroupId, dead_at: Time, number: u64) -> GroupId {
+        let is_known = group.is_other() || self.groups.contains_key(&group) || self.reserved.contains(&group);
         let named = self.groups.len() - usize::from(self.groups.contains_key(&GroupId::OTHER));
         let group = if is_known || named < GROUPS_MAX { group } else { GroupId::OTHER };
         let open = self.groups.entry(group).or_default();
         open.times.insert((dead_at, number));
         open.numbers.insert(number);
-        open.rate.add(dead_at);
         group
     }
 
@@ -105,6 +119,18 @@ mod tests {
     }
 
     #[test]
+    fn a_letter_that_opens_again_is_no_arrival() {
+        let group = GroupId::from_number(1);
+        let mut groups = OpenGroups::default();
+        groups.enter(group, at(10), 7);
+        groups.enter(group, at(20), 8);
+        groups.leave(group, at(10), 7);
+        groups.enter_again(group, at(10), 7);
+        let figures = groups.figures(at(30));
+        assert_eq!((figures[0].open, figures[0].per_minute), (2, 2));
+    }
+
+    #[test]
     fn beyond_the_bound_letters_are_counted_as_other() {
         let mut groups = OpenGroups::default();
         for number in 1..=GROUPS_MAX as u64 {
@@ -117,5 +143,9 @@ mod tests {
         assert_eq!(groups.letters(GroupId::OTHER, None, 9), [5_000]);
         groups.leave(GroupId::from_number(2), at(1), 2);
         assert_eq!(groups.enter(late, at(1), 5_002), late, "there is room again");
+        let (decided, other) = (GroupId::from_number(6_000), GroupId::from_number(6_001));
+        groups.reserve([decided]);
+        assert_eq!(groups.enter(decided, at(1), 6_000), decided);
+        assert_eq!(groups.enter(other, at(1), 6_001), GroupId::OTHER);
     }
 }

@@ -5,11 +5,12 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redrive_core::{GroupId, Time};
+use redrive_core::{GroupId, Message, Time};
 use tokio::sync::oneshot;
 
 use super::inner::{Entry, Inner, State};
 use super::lookup::Lookup;
+use crate::engine::edit::{EditAnswer, LetterEdit};
 use crate::engine::groups::GroupFigures;
 use crate::engine::ingest::{Ingest, IngestAnswer, NewMessage};
 use crate::engine::key_line::KeyLine;
@@ -213,6 +214,10 @@ impl Engine for Memory {
         Ok(Lookup(&self.lock()).open_groups().figures(now))
     }
 
+    fn reserve_groups(&mut self, decided: &[GroupId]) {
+        self.lock().decided = decided.to_vec();
+    }
+
     fn letters_in_group(
         &mut self,
         group: GroupId,
@@ -291,6 +296,27 @@ impl Engine for Memory {
             _ => false,
         };
         Ok(ids.iter().map(&mut change_one).collect())
+    }
+
+    fn edit_letters(
+        &mut self,
+        edit: &str,
+        letters: &[LetterEdit],
+        _now: Time,
+    ) -> Result<Vec<EditAnswer>, EngineError> {
+        let mut inner = self.lock();
+        Ok(letters.iter().map(|letter| inner.edit(edit, letter)).collect())
+    }
+
+    fn undo_edit(&mut self, edit: &str, ids: &[u64], _now: Time) -> Result<Vec<EditAnswer>, EngineError> {
+        let mut inner = self.lock();
+        Ok(ids.iter().map(|seq| inner.undo_edit(edit, *seq)).collect())
+    }
+
+    fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
+        let inner = self.lock();
+        let replaced = inner.letters.get(&id).map(|letter| letter.replaced.as_slice()).unwrap_or_default();
+        Ok(replaced.iter().find(|replaced| replaced.edit == edit).map(|replaced| replaced.message.clone()))
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

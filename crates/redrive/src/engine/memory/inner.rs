@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redrive_core::{Fingerprint, Message, Meta, Reason, Time};
+use redrive_core::{Fingerprint, GroupId, Message, Meta, Reason, Time};
 
 use super::lines::KeyLines;
+use crate::engine::edit::{EDITS_MAX, EditAnswer, LetterEdit, Replaced};
 use crate::engine::history::History;
 use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::letter::{LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
@@ -48,6 +49,8 @@ pub(super) struct LetterEntry {
     /// Every job it went through: the last one alone would let an older job that is resumed take it a second time.
     pub(super) jobs: BTreeSet<u64>,
     pub(super) group: Fingerprint,
+    /// The versions that edits have replaced, the latest last.
+    pub(super) replaced: Vec<Replaced>,
 }
 
 #[derive(Default)]
@@ -61,6 +64,8 @@ pub(super) struct Inner {
     pub(super) delayed: BTreeSet<(Time, u64)>,
     pub(super) lines: KeyLines,
     pub(super) letters: BTreeMap<u64, LetterEntry>,
+    /// Groups about which something was decided.
+    pub(super) decided: Vec<GroupId>,
     pub(super) seen: HashMap<String, (u64, Time)>,
     /// Messages that were in flight when the process died, with how often.
     pub(super) suspects: BTreeMap<u64, u32>,
@@ -336,8 +341,10 @@ impl Inner {
                 let last = entry.history.attempts().pop();
                 let group = self.options.grouping.of(reason, last.as_ref());
                 let before = self.letters.remove(&seq);
-                let (job, jobs) = before.map(|letter| (letter.job, letter.jobs)).unwrap_or_default();
-                let letter = LetterEntry { state: LetterState::Open, reason, dead_at: at, job, jobs, group };
+                let (job, jobs, replaced) =
+                    before.map(|letter| (letter.job, letter.jobs, letter.replaced)).unwrap_or_default();
+                let state = LetterState::Open;
+                let letter = LetterEntry { state, reason, dead_at: at, job, jobs, group, replaced };
                 self.letters.insert(seq, letter);
                 self.leave_line(seq);
             }
@@ -368,6 +375,40 @@ impl Inner {
         self.delayed.insert((job.due, seq));
         self.join_line(seq);
         ReplayAnswer::Replayed
+    }
+
+    /// An open letter gets another message.
+    pub(super) fn edit(&mut self, edit: &str, new: &LetterEdit) -> EditAnswer {
+        let Some(letter) = self.letters.get_mut(&new.letter) else { return EditAnswer::NotFound };
+        if letter.state != LetterState::Open {
+            return EditAnswer::NotOpen(letter.state);
+        }
+        let last = letter.replaced.last().map(|replaced| replaced.edit.as_str());
+        if !new.from.is_current(letter.dead_at, last) {
+            return EditAnswer::Changed;
+        }
+        if letter.replaced.len() >= EDITS_MAX {
+            return EditAnswer::TooMany;
+        }
+        let Some(entry) = self.entries.get_mut(&new.letter) else { return EditAnswer::Damaged };
+        let message = std::mem::replace(&mut entry.message, new.message.clone());
+        letter.replaced.push(Replaced { edit: edit.to_owned(), message });
+        EditAnswer::Done
+    }
+
+    /// An open letter gets back the message it had before its last edit.
+    pub(super) fn undo_edit(&mut self, edit: &str, seq: u64) -> EditAnswer {
+        let Some(letter) = self.letters.get_mut(&seq) else { return EditAnswer::NotFound };
+        if letter.state != LetterState::Open {
+            return EditAnswer::NotOpen(letter.state);
+        }
+        let Some(replaced) = letter.replaced.pop_if(|replaced| replaced.edit == edit) else {
+            return EditAnswer::Changed;
+        };
+        if let Some(entry) = self.entries.get_mut(&seq) {
+            entry.message = replaced.message;
+        }
+        EditAnswer::Done
     }
 
     /// Hands one message out to be settled, whatever it waits for.

@@ -29,12 +29,14 @@ impl Lookup<'_> {
             meta: entry.meta,
             history: entry.history.clone(),
             group: letter.group.clone(),
+            edits: letter.replaced.iter().map(|replaced| replaced.edit.clone()).collect(),
         })
     }
 
     /// Counted anew whenever somebody asks: this engine is plain before it is fast.
     pub(super) fn open_groups(&self) -> OpenGroups {
         let mut groups = OpenGroups::default();
+        groups.reserve(self.0.decided.iter().copied());
         let open = self.0.letters.iter().filter(|(_, letter)| letter.state == LetterState::Open);
         for (seq, letter) in open {
             groups.enter(letter.group.group, letter.dead_at, *seq);

@@ -312,6 +312,8 @@ pub struct LetterSlot {
     pub id_hash: u64,
     /// The group it is counted in while it is open, or was counted in last.
     pub group: u64,
+    /// How many versions of its message edits have replaced.
+    pub edits: u8,
 }
 
 impl Cell for LetterSlot {
@@ -325,6 +327,7 @@ impl Cell for LetterSlot {
         self.key.unwrap_or(0).write(out);
         self.id_hash.write(out);
         self.group.write(out);
+        out.push(self.edits);
         for job in &self.jobs {
             job.write(out);
         }
@@ -340,7 +343,8 @@ impl Cell for LetterSlot {
             key: Some(number(31)?).filter(|_| raw[30] != 0),
             id_hash: number(39)?,
             group: number(47)?,
-            jobs: raw.get(55..)?.chunks_exact(8).map(u64::read).collect::<Option<_>>()?,
+            edits: *raw.get(55)?,
+            jobs: raw.get(56..)?.chunks_exact(8).map(u64::read).collect::<Option<_>>()?,
         })
     }
 }
@@ -432,6 +436,7 @@ mod tests {
             key: Some(u64::MAX),
             id_hash: 5,
             group: 6,
+            edits: 7,
         };
         for slot in [slot.clone(), LetterSlot { key: None, jobs: Vec::new(), ..slot }] {
             assert_eq!(LetterSlot::read(&slot.bytes()), Some(slot));

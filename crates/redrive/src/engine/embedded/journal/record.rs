@@ -1,10 +1,13 @@
 //! What the journal's frames say. Every departure from a state is a record, so that everything follows from the journal.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use redrive_core::fingerprint::TITLE_BYTES_MAX;
+use redrive_core::message::limits;
 use redrive_core::{Fingerprint, GroupId, Meta, Reason, Time};
 
+use super::frame::BODY_BYTES_MAX;
 use crate::engine::groups::Grouping;
-use crate::engine::history::History;
+use crate::engine::history::{HISTORY_BYTES_MAX, History};
 use crate::engine::letter::LetterState;
 
 /// Kinds of frames on disk. Never renumber; a new kind is a new format version.
@@ -17,7 +20,7 @@ pub mod kind {
     pub const ENDED: u8 = 3;
     /// A message waits until its due time, with its whole content.
     pub const WAITING: u8 = 4;
-    /// A message is a dead letter, with its whole content.
+    /// A message is a dead letter, with its whole content; also when an edit gave it another message.
     pub const DEAD: u8 = 5;
     /// Messages wait behind an earlier one of their key; their content stays where it is.
     pub const BLOCKED: u8 = 6;
@@ -99,19 +102,39 @@ pub struct Stored {
     pub history: Bytes,
     /// The group of a letter; none of those that an older program wrote has one.
     pub group: Option<Fingerprint>,
+    /// The versions of a letter's message that edits have replaced, the latest last.
+    pub replaced: Vec<ReplacedWire>,
+    pub wire: Bytes,
+}
+
+/// A version of a letter's message that an edit has replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplacedWire {
+    pub edit: String,
     pub wire: Bytes,
 }
 
 /// Marks in the byte that says whether there is a key.
 const HAS_KEY: u8 = 1;
 const HAS_GROUP: u8 = 2;
+const HAS_REPLACED: u8 = 4;
+
+/// Every message that is accepted fits into a frame as a letter, with any history and any number of jobs that is
+/// remembered: no message is refused at its death, when nobody could be told.
+const _: () = {
+    let headers = limits::HEADERS_BYTES_MAX + limits::HEADERS_MAX * 8;
+    let message = limits::PAYLOAD_BYTES_MAX + headers + limits::KEY_BYTES_MAX + limits::ID_BYTES_MAX;
+    let story = HISTORY_BYTES_MAX + TITLE_BYTES_MAX + GROUP_FIXED_BYTES + 8 * u16::MAX as usize;
+    assert!(Stored::FIXED_BYTES + message + limits::TENANT_BYTES_MAX + 64 + story < BODY_BYTES_MAX);
+};
 
 impl Stored {
     const FIXED_BYTES: usize = 118;
 
     pub fn len_hint(&self) -> usize {
         let group = self.group.as_ref().map_or(0, |group| GROUP_FIXED_BYTES + group.title.len());
-        Self::FIXED_BYTES + self.jobs.len() * 8 + self.history.len() + group + self.wire.len()
+        let replaced = replaced_len(&self.replaced);
+        Self::FIXED_BYTES + self.jobs.len() * 8 + self.history.len() + group + replaced + self.wire.len()
     }
 
     /// The group of a letter: the one it was stored with, if it was.
@@ -126,7 +149,8 @@ impl Stored {
         put_was(buf, self.was);
         let has_key = if self.key.is_some() { HAS_KEY } else { 0 };
         let has_group = if self.group.is_some() { HAS_GROUP } else { 0 };
-        buf.put_u8(has_key | has_group);
+        let has_replaced = if self.replaced.is_empty() { 0 } else { HAS_REPLACED };
+        buf.put_u8(has_key | has_group | has_replaced);
         buf.put_u64_le(self.key.unwrap_or(0));
         buf.put_u64_le(self.due.unwrap_or(NONE));
         let waits = if self.meta.deferred { DEFERRED } else { 0 };
@@ -142,6 +166,7 @@ impl Stored {
         if let Some(group) = &self.group {
             put_group(buf, group);
         }
+        put_replaced(buf, &self.replaced);
         buf.put_slice(&self.wire);
     }
 
@@ -167,6 +192,7 @@ impl Stored {
         let jobs = get_seqs(&body.split_to(jobs)).collect();
         let history = body.split_to(history);
         let group = if has & HAS_GROUP == 0 { None } else { Some(get_group(&mut body)?) };
+        let replaced = if has & HAS_REPLACED == 0 { Vec::new() } else { get_replaced(&mut body)? };
         Some(Self {
             was,
             key,
@@ -179,6 +205,7 @@ impl Stored {
             meta,
             history,
             group,
+            replaced,
             wire: body,
         })
     }
@@ -423,6 +450,46 @@ fn get_group(body: &mut Bytes) -> Option<Fingerprint> {
     }
     let title = String::from_utf8_lossy(&body.split_to(len)).into_owned();
     Some(Fingerprint { version, group: GroupId::from_number(group), title })
+}
+
+fn replaced_len(replaced: &[ReplacedWire]) -> usize {
+    let each = |version: &ReplacedWire| REPLACED_FIXED_BYTES + version.edit.len() + version.wire.len();
+    if replaced.is_empty() { 0 } else { 1 + replaced.iter().map(each).sum::<usize>() }
+}
+
+/// The lengths of name and message.
+const REPLACED_FIXED_BYTES: usize = 1 + 4;
+
+fn put_replaced(buf: &mut BytesMut, replaced: &[ReplacedWire]) {
+    if replaced.is_empty() {
+        return;
+    }
+    // Both are bound far below: see `EDITS_MAX` and `EDIT_NAME_BYTES_MAX`.
+    buf.put_u8(replaced.len() as u8);
+    for version in replaced {
+        buf.put_u8(version.edit.len() as u8);
+        buf.put_slice(version.edit.as_bytes());
+        buf.put_u32_le(version.wire.len() as u32);
+        buf.put_slice(&version.wire);
+    }
+}
+
+fn get_replaced(body: &mut Bytes) -> Option<Vec<ReplacedWire>> {
+    let count = (!body.is_empty()).then(|| body.get_u8())?;
+    let mut replaced = Vec::with_capacity(usize::from(count));
+    for _ in 0..count {
+        let name = usize::from((!body.is_empty()).then(|| body.get_u8())?);
+        if body.len() < name + 4 {
+            return None;
+        }
+        let edit = String::from_utf8_lossy(&body.split_to(name)).into_owned();
+        let wire = body.get_u32_le() as usize;
+        if body.len() < wire {
+            return None;
+        }
+        replaced.push(ReplacedWire { edit, wire: body.split_to(wire) });
+    }
+    Some(replaced)
 }
 
 fn put_meta(buf: &mut BytesMut, meta: &Meta) {

@@ -18,7 +18,8 @@ use crate::engine::embedded::index::tables::{
 use crate::engine::embedded::journal::frame::Frame;
 use crate::engine::embedded::journal::reader::{Reader, Scanned};
 use crate::engine::embedded::journal::record::{
-    AcceptedBody, Ended, FLAG_BLOCKED, LetterChanged, Seen, SlotCopy, Stored, Was, get_seqs, kind,
+    AcceptedBody, Ended, FLAG_BLOCKED, LetterChanged, ReplacedWire, Seen, SlotCopy, Stored, Was, get_seqs,
+    kind,
 };
 use crate::engine::embedded::state::book::key_hash;
 use crate::engine::embedded::state::lines::LineKey;
@@ -121,6 +122,7 @@ impl<D: Disk, S: IndexTables> Cleaner<D, S> {
             meta,
             history: bytes::Bytes::new(),
             group: None,
+            replaced: Vec::new(),
             wire: body.wire,
         };
         self.carry(frame, stored, kept)
@@ -242,6 +244,11 @@ impl Stored {
     fn own(self) -> Self {
         let history = bytes::Bytes::copy_from_slice(&self.history);
         let wire = bytes::Bytes::copy_from_slice(&self.wire);
-        Self { history, wire, ..self }
+        let own = |version: ReplacedWire| ReplacedWire {
+            wire: bytes::Bytes::copy_from_slice(&version.wire),
+            edit: version.edit,
+        };
+        let replaced = self.replaced.into_iter().map(own).collect();
+        Self { history, replaced, wire, ..self }
     }
 }

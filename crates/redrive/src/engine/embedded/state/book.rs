@@ -104,7 +104,7 @@ pub(crate) fn position_of(writes: &[Write]) -> Option<u64> {
 pub const META_KEY: u64 = 0;
 /// Raised whenever the tables or the entry mean something else: an index of another version is built anew from the
 /// journal.
-const META_VERSION: u64 = 7;
+const META_VERSION: u64 = 8;
 const META_FIXED: usize = 17;
 /// Replay jobs that are remembered per letter; more happen only by force.
 pub const JOBS_MAX: usize = 64;
@@ -250,6 +250,11 @@ impl<S: IndexTables> Book<S> {
     pub fn group_figures(&mut self, now: Time) -> Result<Vec<GroupFigures>, IndexError> {
         let reading = Reading { tables: &*self.tables, patience: Patience::Ask };
         self.letters.groups_mut().figures(now, reading)
+    }
+
+    /// Groups about which something was decided. Nothing that the journal says: it only concerns what comes next.
+    pub fn reserve_groups(&mut self, groups: &[redrive_core::GroupId]) {
+        self.letters.groups_mut().reserve(groups);
     }
 
     pub fn letters(&self) -> &LetterIndex {

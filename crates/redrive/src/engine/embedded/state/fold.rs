@@ -306,13 +306,21 @@ impl<S: IndexTables> Book<S> {
         self.leave_line(seq, stored.key, folded);
         // Also at its first death: a crash may have left a copy in the letter log that the journal knows nothing of.
         let before = self.letters.replace(seq, Reading::patiently(&*self.tables))?;
-        before.inspect(|before| self.live.sub(*before));
-        self.put_letter(seq, stored, LetterState::Open, pointer);
+        before.inspect(|(pointer, _)| self.live.sub(*pointer));
+        self.put_letter(seq, stored, LetterState::Open, pointer, before.map(|(_, dead_at)| dead_at));
         folded(Folded::Settled(seq));
         Ok(())
     }
 
-    fn put_letter(&mut self, seq: u64, stored: &Stored, state: LetterState, pointer: Pointer) {
+    /// `before` is when the letter died whose place it takes.
+    fn put_letter(
+        &mut self,
+        seq: u64,
+        stored: &Stored,
+        state: LetterState,
+        pointer: Pointer,
+        before: Option<Time>,
+    ) {
         let reason = stored.reason.unwrap_or(Reason::Corrupt);
         let slot = LetterSlot {
             pointer,
@@ -324,9 +332,10 @@ impl<S: IndexTables> Book<S> {
             key: stored.key,
             id_hash: self.id_hash_of(&stored.wire),
             group: stored.fingerprint(&self.options.grouping, reason).group.number(),
+            edits: stored.replaced.len() as u8,
         };
         self.live.add(pointer);
-        self.letters.insert(seq, slot);
+        self.letters.insert(seq, slot, before);
     }
 
     fn set_letter(&mut self, seq: u64, state: LetterState) -> Result<(), IndexError> {
@@ -358,7 +367,7 @@ impl<S: IndexTables> Book<S> {
             kind::DEAD => {
                 let Some(stored) = Stored::read(frame.body.clone()) else { return Ok(()) };
                 self.purged(seq)?;
-                self.put_letter(seq, &stored, stored.state.unwrap_or(LetterState::Open), pointer);
+                self.put_letter(seq, &stored, stored.state.unwrap_or(LetterState::Open), pointer, None);
                 Ok(())
             }
             kind::LETTER_SLOT => {

@@ -1,6 +1,6 @@
 //! Open letters by group: how many there are, by number, and by the time of their death.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use redrive_core::{GroupId, Time};
@@ -37,12 +37,14 @@ pub struct GroupChanges {
     pub letters: Arc<Changes<GroupLetterKey, ()>>,
 }
 
-/// The open letters of a pipeline by group. At most [`GROUPS_MAX`] groups and `other`.
+/// The open letters of a pipeline by group. At most [`GROUPS_MAX`] groups, those that are reserved, and `other`.
 #[derive(Debug, Default)]
 pub struct LetterGroups {
     times: Overlay<GroupTimeKey, ()>,
     letters: Overlay<GroupLetterKey, ()>,
     groups: BTreeMap<u64, Counted>,
+    /// Groups that are counted one by one beyond the bound too.
+    reserved: BTreeSet<u64>,
 }
 
 impl LetterGroups {
@@ -52,6 +54,11 @@ impl LetterGroups {
         Self { groups: open.into_iter().map(counted).collect(), ..Self::default() }
     }
 
+    /// Groups that are counted one by one from now on, however many there are.
+    pub(super) fn reserve(&mut self, groups: &[GroupId]) {
+        self.reserved = groups.iter().map(|group| group.number()).collect();
+    }
+
     /// How many letters are open in each group.
     pub fn open(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
         self.groups.iter().map(|(group, counted)| (*group, counted.open))
@@ -59,8 +66,17 @@ impl LetterGroups {
 
     /// A letter opens. Returns the group it is counted in, which it leaves when it is closed.
     pub(super) fn enter(&mut self, group: u64, dead_at: Time, seq: u64) -> u64 {
+        let group = self.enter_again(group, dead_at, seq);
+        if let Some(counted) = self.groups.get_mut(&group) {
+            counted.rate.add(dead_at);
+        }
+        group
+    }
+
+    /// A letter opens again that was counted when it died: a discard is taken back, or it was edited. It is no arrival.
+    pub(super) fn enter_again(&mut self, group: u64, dead_at: Time, seq: u64) -> u64 {
         let named = self.groups.len() - usize::from(self.groups.contains_key(&OTHER));
-        let is_known = group == OTHER || self.groups.contains_key(&group);
+        let is_known = group == OTHER || self.groups.contains_key(&group) || self.reserved.contains(&group);
         let group = if is_known || named < GROUPS_MAX { group } else { OTHER };
         let counted = self.groups.entry(group).or_default();
         let key = (dead_at.as_millis(), seq);
@@ -70,7 +86,6 @@ impl LetterGroups {
             counted.first = Some(key);
         }
         counted.open += 1;
-        counted.rate.add(dead_at);
         self.times.set((group, key.0, seq), ());
         self.letters.set((group, seq), ());
         group
@@ -304,6 +319,7 @@ mod tests {
             meta: Meta::default(),
             history: History::default().with(&attempt("404 order 17 is gone")).raw().clone(),
             group: None,
+            replaced: Vec::new(),
             wire: Message::builder("o-17").build().unwrap().wire().clone(),
         };
         let mut body = BytesMut::new();
@@ -327,5 +343,8 @@ mod tests {
         assert_eq!(groups.enter(9_998, Time::ZERO, 9_998), OTHER);
         groups.leave(1, Time::ZERO, 1);
         assert_eq!(groups.enter(9_999, Time::ZERO, 10_000), 9_999);
+        groups.reserve(&[GroupId::from_number(9_000)]);
+        assert_eq!(groups.enter(9_000, Time::ZERO, 10_001), 9_000, "something was decided about it");
+        assert_eq!(groups.enter(9_001, Time::ZERO, 10_002), OTHER);
     }
 }

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use redrive_core::Time;
+
 use super::groups::{GroupChanges, LetterGroups};
 use crate::engine::embedded::index::tables::{IndexError, IndexTables, LetterSlot, Pointer, Reading, Space};
 use crate::engine::letter::LetterState;
@@ -162,10 +164,13 @@ impl LetterIndex {
         }
     }
 
-    pub(super) fn insert(&mut self, seq: u64, mut slot: LetterSlot) {
+    /// A letter that is new, died again or was moved to another place. `before` is when the one died whose place it takes.
+    pub(super) fn insert(&mut self, seq: u64, mut slot: LetterSlot, before: Option<Time>) {
         self.counts.add(slot.state);
         if slot.state == LetterState::Open {
-            slot.group = self.groups.enter(slot.group, slot.dead_at, seq);
+            let is_same_death = before == Some(slot.dead_at);
+            let enter = if is_same_death { LetterGroups::enter_again } else { LetterGroups::enter };
+            slot.group = enter(&mut self.groups, slot.group, slot.dead_at, seq);
         }
         if let Some(hash) = slot.key
             && slot.state == LetterState::Open
@@ -176,17 +181,18 @@ impl LetterIndex {
         self.slots.set(seq, slot);
     }
 
-    /// Makes room for a letter that takes the place of one with the same number. Returns where that one's content is.
+    /// Makes room for a letter that takes the place of one with the same number. Returns where that one's content is, and
+    /// when it died.
     pub(super) fn replace<S: IndexTables>(
         &mut self,
         seq: u64,
         from: Reading<'_, S>,
-    ) -> Result<Option<Pointer>, IndexError> {
+    ) -> Result<Option<(Pointer, Time)>, IndexError> {
         let Some(before) = self.get(seq, from)? else { return Ok(None) };
         self.counts.sub(before.state);
         self.leave_group(seq, &before);
         self.by_id.remove(&(before.id_hash, seq));
-        Ok(Some(before.pointer))
+        Ok(Some((before.pointer, before.dead_at)))
     }
 
     /// Removes a letter. Returns where its content is.
@@ -223,7 +229,7 @@ impl LetterIndex {
         self.counts.add(state);
         self.leave_group(seq, &slot);
         if state == LetterState::Open {
-            slot.group = self.groups.enter(slot.group, slot.dead_at, seq);
+            slot.group = self.groups.enter_again(slot.group, slot.dead_at, seq);
         }
         if let Some(hash) = slot.key {
             match (slot.state, state) {
@@ -285,6 +291,7 @@ mod tests {
             key,
             id_hash: 77,
             group: 5,
+            edits: 0,
         }
     }
 
@@ -293,7 +300,7 @@ mod tests {
         let tables = SortedRuns::anew(SimDisk::new(), 0, 1).unwrap();
         let reading = Reading::patiently(&tables);
         let mut letters = LetterIndex::default();
-        letters.insert(5, slot(LetterState::Open, Some(9), 100));
+        letters.insert(5, slot(LetterState::Open, Some(9), 100), None);
         assert!(letters.blocks(9, 6, reading).unwrap());
         assert!(!letters.blocks(9, 5, reading).unwrap() && !letters.blocks(8, 6, reading).unwrap());
         letters.set_state(5, LetterState::Discarded, reading).unwrap();
@@ -310,7 +317,7 @@ mod tests {
         let tables = SortedRuns::anew(SimDisk::new(), 0, 1).unwrap();
         let reading = Reading::patiently(&tables);
         let mut letters = LetterIndex::default();
-        letters.insert(5, slot(LetterState::Open, None, 100));
+        letters.insert(5, slot(LetterState::Open, None, 100), None);
         let new = Pointer::new(900, 64);
         assert_eq!(letters.repoint(5, 101, new, reading).unwrap(), None);
         assert_eq!(letters.repoint(5, 100, new, reading).unwrap(), Some(Pointer::new(100, 64)));
@@ -323,10 +330,10 @@ mod tests {
         let reading = Reading::patiently(&tables);
         let mut letters = LetterIndex::default();
         let oldest = |letters: &mut LetterIndex| letters.groups_mut().search_oldest(reading).unwrap();
-        letters.insert(3, slot(LetterState::Discarded, None, 30));
-        letters.insert(7, slot(LetterState::Open, None, 70));
+        letters.insert(3, slot(LetterState::Discarded, None, 30), None);
+        letters.insert(7, slot(LetterState::Open, None, 70), None);
         // It was replayed and died again.
-        letters.insert(5, slot(LetterState::Open, None, 500));
+        letters.insert(5, slot(LetterState::Open, None, 500), None);
         assert_eq!(oldest(&mut letters), Some(Time::from_millis(70)));
         letters.set_state(3, LetterState::Open, reading).unwrap();
         assert_eq!(oldest(&mut letters), Some(Time::from_millis(30)));

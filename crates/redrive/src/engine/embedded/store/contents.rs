@@ -8,7 +8,7 @@ use crate::engine::embedded::index::tables::{LetterSlot, Pointer};
 use crate::engine::embedded::journal::frame::Frame;
 use crate::engine::embedded::journal::log::ReadError;
 use crate::engine::embedded::journal::reader::Reader;
-use crate::engine::embedded::journal::record::{AcceptedBody, Stored, kind};
+use crate::engine::embedded::journal::record::{AcceptedBody, ReplacedWire, Stored, kind};
 use crate::engine::embedded::write::writer::LETTER_LOG;
 use crate::engine::groups::Grouping;
 use crate::engine::history::History;
@@ -86,6 +86,11 @@ impl<D: Disk> Contents<D> {
         }
     }
 
+    /// The versions of a letter's message that edits have replaced. None of them, if its bytes are damaged.
+    pub(crate) fn replaced(&self, slot: &LetterSlot) -> Result<Vec<ReplacedWire>, EngineError> {
+        Ok(self.stored_letter(slot)?.map(|stored| stored.replaced).unwrap_or_default())
+    }
+
     pub(crate) fn letter(
         &self,
         seq: u64,
@@ -96,13 +101,16 @@ impl<D: Disk> Contents<D> {
         let content = stored.and_then(|stored| {
             let group = stored.fingerprint(grouping, slot.reason);
             let message = Message::from_wire(stored.wire).ok()?;
-            Some((message, stored.meta, History::from_raw(stored.history), group))
+            let edits = stored.replaced.into_iter().map(|version| version.edit).collect();
+            Some((message, stored.meta, History::from_raw(stored.history), group, edits))
         });
         let damaged = content.is_none();
         let reason = if damaged { Reason::Corrupt } else { slot.reason };
-        let (message, meta, history, group) = match content {
-            Some(content) => content,
-            None => (damaged_message(seq)?, Meta::default(), History::default(), grouping.of(reason, None)),
+        let (message, meta, history, group, edits) = if let Some(content) = content {
+            content
+        } else {
+            let group = grouping.of(reason, None);
+            (damaged_message(seq)?, Meta::default(), History::default(), group, Vec::new())
         };
         let meta = Meta { replays: slot.replays, ..meta };
         // It is counted in the group that the index says.
@@ -117,6 +125,7 @@ impl<D: Disk> Contents<D> {
             meta,
             history,
             group,
+            edits,
         })
     }
 

@@ -4,6 +4,7 @@ mod claim;
 mod contents;
 mod crash_marks;
 mod dump;
+mod edit;
 mod find;
 mod in_flight;
 mod key_gate;

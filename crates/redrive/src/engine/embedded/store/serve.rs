@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use redrive_core::{GroupId, Time};
+use redrive_core::{GroupId, Message, Time};
 
 use super::find::Lookup;
 use super::store::{Room, Store};
 use super::tend::Tending;
 use crate::engine::Claimed;
+use crate::engine::edit::{EditAnswer, LetterEdit};
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexTables, LetterSlot};
 use crate::engine::embedded::journal::record::{LetterChanged, Stored, Was};
@@ -103,6 +104,10 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
     fn groups(&mut self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
         self.check()?;
         Ok(self.waiting.book.group_figures(now)?)
+    }
+
+    fn reserve_groups(&mut self, decided: &[GroupId]) {
+        self.waiting.book.reserve_groups(decided);
     }
 
     fn letters_in_group(
@@ -277,6 +282,23 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         Ok(changed)
     }
 
+    fn edit_letters(
+        &mut self,
+        edit: &str,
+        letters: &[LetterEdit],
+        _now: Time,
+    ) -> Result<Vec<EditAnswer>, EngineError> {
+        self.edit(edit, letters)
+    }
+
+    fn undo_edit(&mut self, edit: &str, ids: &[u64], _now: Time) -> Result<Vec<EditAnswer>, EngineError> {
+        self.take_edit_back(edit, ids)
+    }
+
+    fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
+        self.replaced_message(id, edit)
+    }
+
     fn close(&mut self) -> Result<(), EngineError> {
         self.wait_for(self.tickets.last())?;
         // The last checkpoint makes the next start quick.
@@ -330,7 +352,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     /// The message of a letter as it goes back to wait for its delivery.
     fn replayed(&self, slot: &LetterSlot, job: &ReplayJob) -> Result<Option<Stored>, EngineError> {
         let Some(stored) = self.waiting.contents.stored_letter(slot)? else { return Ok(None) };
-        let Ok(message) = redrive_core::Message::from_wire(stored.wire.clone()) else { return Ok(None) };
+        let Ok(message) = Message::from_wire(stored.wire.clone()) else { return Ok(None) };
         let forgotten = (slot.jobs.len() + 1).saturating_sub(JOBS_MAX);
         Ok(Some(Stored {
             was: Was::Letter,
@@ -339,6 +361,8 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             jobs: slot.jobs.iter().skip(forgotten).copied().chain([job.id]).collect(),
             meta: stored.meta.replayed(),
             group: None,
+            // They stay with the letter, which is where they are looked for when it dies again.
+            replaced: Vec::new(),
             ..stored
         }))
     }

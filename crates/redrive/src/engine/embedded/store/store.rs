@@ -204,9 +204,13 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                 let key = key.filter(|_| in_line || !matches!(verdict, Verdict::Retry { .. }));
                 let dies_again = delivery.meta.replays > 0 && matches!(verdict, Verdict::Dead { .. });
                 let letter = if dies_again { self.waiting.book.letter(receipt.seq)? } else { None };
+                let replaced = match letter.as_ref().filter(|letter| letter.edits > 0) {
+                    Some(letter) => self.waiting.contents.replaced(letter)?,
+                    None => Vec::new(),
+                };
                 let jobs = letter.map(|letter| letter.jobs).unwrap_or_default();
                 let group = self.group_of(&delivery, &verdict, attempt.as_ref());
-                closings.push(Closing { delivery, verdict, attempt, was, key, jobs, group });
+                closings.push(Closing { delivery, verdict, attempt, was, key, jobs, group, replaced });
             }
         }
         self.pass_over(passed);

@@ -8,7 +8,9 @@ use super::mailbox::Mailbox;
 use crate::engine::delay::DelayKey;
 use crate::engine::embedded::index::tables::Pointer;
 use crate::engine::embedded::journal::batch::Written;
-use crate::engine::embedded::journal::record::{Blocked, LetterChanged, Seen, SlotCopy, Stored, Was};
+use crate::engine::embedded::journal::record::{
+    Blocked, LetterChanged, ReplacedWire, Seen, SlotCopy, Stored, Was,
+};
 use crate::engine::history::Attempt;
 use crate::engine::ingest::{IngestAnswer, NewMessage};
 use crate::engine::seam::{Delivery, EngineError, Ticket, Verdict};
@@ -25,6 +27,8 @@ pub struct Closing {
     pub jobs: Vec<u64>,
     /// For a letter.
     pub group: Option<Fingerprint>,
+    /// For a letter that dies again: the versions of its message that edits have replaced.
+    pub replaced: Vec<ReplacedWire>,
 }
 
 /// Everything that is written to the journal.
@@ -42,6 +46,11 @@ pub enum Command {
     },
     Block(Vec<Blocked>),
     Replay {
+        ticket: Ticket,
+        letters: Vec<(u64, Stored)>,
+    },
+    /// Open letters get other messages.
+    EditLetters {
         ticket: Ticket,
         letters: Vec<(u64, Stored)>,
     },
@@ -80,7 +89,9 @@ impl Command {
             }
             Self::Relocate { relocation, .. } => relocation.bytes,
             Self::Block(blocked) => blocked.len() * Blocked::BYTES,
-            Self::Replay { letters, .. } => letters.iter().map(|(_, stored)| stored.len_hint()).sum(),
+            Self::Replay { letters, .. } | Self::EditLetters { letters, .. } => {
+                letters.iter().map(|(_, stored)| stored.len_hint()).sum()
+            }
             Self::ChangeLetters { changed, .. } => changed.seqs.len() * 8,
             Self::Drop { .. } | Self::ForgetIds { .. } => 0,
         }

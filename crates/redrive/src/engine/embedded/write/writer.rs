@@ -199,6 +199,12 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
                     }
                     ticket = Some(given);
                 }
+                Command::EditLetters { ticket: given, letters } => {
+                    for (seq, stored) in letters {
+                        push_stored(&mut batch, kind::DEAD, seq, &stored);
+                    }
+                    ticket = Some(given);
+                }
                 Command::ChangeLetters { ticket: given, changed } => {
                     batch
                         .push(kind::LETTER_STATE, 0, 0, changed.seqs.len() * 8 + 1, |buf| changed.write(buf));
@@ -360,7 +366,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
     }
     let mut ended = Vec::new();
     for closing in closings {
-        let Closing { delivery, verdict, attempt, was, key, jobs, group } = closing;
+        let Closing { delivery, verdict, attempt, was, key, jobs, group, replaced } = closing;
         let seq = delivery.receipt.seq;
         let history = match &attempt {
             Some(attempt) => delivery.history.with(attempt),
@@ -378,6 +384,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
             meta,
             history: history.raw().clone(),
             group: None,
+            replaced: Vec::new(),
             wire: delivery.message.wire().clone(),
         };
         match verdict {
@@ -387,7 +394,8 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
                 push_stored(batch, kind::WAITING, seq, &waiting);
             }
             Verdict::Dead { reason, meta, at } => {
-                let dead = Stored { reason: Some(reason), dead_at: at.as_millis(), group, ..stored(meta) };
+                let (reason, dead_at) = (Some(reason), at.as_millis());
+                let dead = Stored { reason, dead_at, group, replaced, ..stored(meta) };
                 push_stored(batch, kind::DEAD, seq, &dead);
             }
             Verdict::Release => {}

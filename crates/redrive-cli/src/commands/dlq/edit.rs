@@ -1,0 +1,333 @@
+//! `redrive dlq edit`: change letters by rule or in an editor, see the difference before, and undo it.
+
+use redrive::letters::edit::json_text::JsonText;
+use redrive::letters::edit::{Condition, Pointer};
+use serde_json::{Map, Value, json};
+
+use super::Selection;
+use super::editor;
+use crate::client::Session;
+use crate::client::answers::{DifferenceView, Edited, Payload, SkippedLetters};
+use crate::client::fault::ClientFault;
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, count, safe};
+
+/// How much of a value is shown of a difference.
+const VALUE_CHARS: usize = 200;
+const CHANGE: &str = "Change (none: $EDITOR opens the one letter)";
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The pipeline
+    #[arg(required_unless_present = "undo")]
+    pub pipeline: Option<String>,
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Of these, letters whose payload fits, as in '/region == "DE" and /amount > 100'
+    #[arg(long = "where", value_name = "COND", value_parser = condition)]
+    pub condition: Option<String>,
+    /// Put a JSON value in the payload, as in /currency='"EUR"'; may be repeated
+    #[arg(long, value_name = "/PATH=JSON", value_parser = assignment, help_heading = CHANGE)]
+    pub set: Vec<(String, String)>,
+    /// Remove a value from the payload; may be repeated
+    #[arg(long, value_name = "/PATH", value_parser = pointer, help_heading = CHANGE)]
+    pub unset: Vec<String>,
+    /// Set a header; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header, help_heading = CHANGE)]
+    pub set_header: Vec<(String, String)>,
+    /// Remove a header; may be repeated
+    #[arg(long, value_name = "NAME", help_heading = CHANGE)]
+    pub unset_header: Vec<String>,
+    /// Keep the message id where the end of an attempt is unknown: a receiver that applied it, and remembers ids, ignores
+    /// the edited message
+    #[arg(long)]
+    pub same_id: bool,
+    /// Give such letters a new message id: a receiver that applied the first message applies the edited one too
+    #[arg(long, conflicts_with = "same_id")]
+    pub new_id: bool,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Give letters back the messages they had before this edit, as in e-12
+    #[arg(long, value_name = "EDIT", conflicts_with_all = ["condition", "set", "unset", "set_header", "unset_header", "same_id", "new_id", "dry_run"])]
+    pub undo: Option<String>,
+}
+
+fn condition(text: &str) -> Result<String, String> {
+    Condition::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn pointer(text: &str) -> Result<String, String> {
+    let is_pointer = Pointer::parse(text).is_some_and(|pointer| !pointer.is_root());
+    is_pointer
+        .then(|| text.to_owned())
+        .ok_or_else(|| "not a JSON pointer; write it like /currency".to_owned())
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (at, value) = text.split_once('=').ok_or("write it like /currency='\"EUR\"'")?;
+    let at = pointer(at)?;
+    if JsonText::parse(value.as_bytes()).is_err() {
+        return Err(format!("`{value}` is not JSON; a text needs quotes: {at}='\"{value}\"'"));
+    }
+    Ok((at, value.to_owned()))
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write it like x-src=web")?;
+    if name.is_empty() {
+        Err("the name is empty".to_owned())
+    } else {
+        Ok((name.to_owned(), value.to_owned()))
+    }
+}
+
+impl Args {
+    fn says_what(&self) -> bool {
+        let headers = self.set_header.len() + self.unset_header.len();
+        self.set.len() + self.unset.len() + headers > 0
+    }
+
+    fn add_change(&self, body: &mut Map<String, Value>) {
+        if let Some(condition) = &self.condition {
+            body.insert("where".into(), json!(condition));
+        }
+        if !self.unset.is_empty() {
+            body.insert("unset".into(), json!(self.unset));
+        }
+        if !self.set_header.is_empty() {
+            let headers: Map<String, Value> =
+                self.set_header.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+            body.insert("set_headers".into(), Value::Object(headers));
+        }
+        if !self.unset_header.is_empty() {
+            body.insert("unset_headers".into(), json!(self.unset_header));
+        }
+        if self.same_id || self.new_id {
+            body.insert("message_id".into(), json!(if self.new_id { "new" } else { "same" }));
+        }
+        body.insert("dry_run".into(), json!(self.dry_run));
+    }
+}
+
+/// The body as text: a value that is set goes to the processor digit for digit as it was typed.
+fn request(body: Map<String, Value>, set: &[(String, String)]) -> String {
+    let rest = Value::Object(body).to_string();
+    if set.is_empty() {
+        return rest;
+    }
+    let fields: Vec<String> = set.iter().map(|(at, value)| format!("{}:{value}", json!(at))).collect();
+    format!("{{\"set\":{{{}}},{}", fields.join(","), &rest[1..])
+}
+
+pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    if let Some(edit) = &args.undo {
+        return undo(args.pipeline.as_deref(), edit, session, out).await;
+    }
+    let Some(pipeline) = args.pipeline.as_deref() else { return Err(Failed::usage("which pipeline?")) };
+    let mut body = args.selection.fields("edit", session.now())?;
+    args.add_change(&mut body);
+    if !args.says_what() {
+        let [letter] = &args.selection.ids[..] else {
+            return Err(Failed::usage("it is not said what shall change")
+                .hint("give --set /path=json, --unset, --set-header or --unset-header; one letter of --ids opens in $EDITOR"));
+        };
+        let shown = session.api.letter(pipeline, letter).await?.view;
+        let Some(Payload::Utf8(text)) = shown.payload else {
+            return Err(not_text(pipeline, letter));
+        };
+        let Some(new) = editor::edit(&text).await? else {
+            out.line("nothing was changed")?;
+            return Ok(Exit::Ok);
+        };
+        body.insert("payload".into(), json!({ "utf8": new }));
+        body.insert("was".into(), json!({ "utf8": text }));
+    }
+    let answer = session.api.edit(pipeline, request(body, &args.set)).await?;
+    if out.is_json() {
+        out.json(&answer.json)?;
+    } else if args.dry_run {
+        planned(pipeline, &answer.view, out)?;
+    } else {
+        done(pipeline, &answer.view, out)?;
+    }
+    let view = answer.view;
+    if view.not_json.count + view.refused.count + view.unchanged == 0 && args.condition.is_none() {
+        args.selection.fail_if_empty(view.edited.or(view.would_edit).unwrap_or(0), pipeline)?;
+    }
+    let nothing = view.edited.or(view.would_edit).unwrap_or(0) == 0;
+    let failed = nothing && (view.not_json.count > 0 || view.refused.count > 0);
+    Ok(if failed { Exit::Bad } else { Exit::Ok })
+}
+
+fn not_text(pipeline: &str, letter: &str) -> Failed {
+    Failed::new(Exit::Bad, format!("the payload of letter {letter} is not text")).hint(elsewhere(pipeline))
+}
+
+/// What can be done about payloads that are not JSON.
+fn elsewhere(pipeline: &str) -> String {
+    format!(
+        "change them elsewhere: redrive dlq export {pipeline} … > letters.ndjson, edit the file, redrive dlq import {pipeline} letters.ndjson"
+    )
+}
+
+fn planned(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed> {
+    let letters = view.would_edit.unwrap_or(0);
+    let mut line =
+        format!("{} {}.", count(letters), if letters == 1 { "letter matches" } else { "letters match" });
+    let differences = view.first.iter().flat_map(|first| &first.differences);
+    let mut shown = differences.map(difference);
+    if let Some(first) = shown.next() {
+        line = format!("{line} First of {}:   {first}", count(letters));
+    }
+    out.line(&line)?;
+    for more in shown {
+        out.line(&format!("   {more}"))?;
+    }
+    skipped(pipeline, view, out)?;
+    if letters == 0 {
+        return Ok(());
+    }
+    let undo = view
+        .edit
+        .as_ref()
+        .map(|edit| format!("   (originals are kept; undo: redrive dlq edit --undo {edit})"));
+    let undo = undo.unwrap_or_default();
+    if view.ambiguous == 0 {
+        let line = format!("0 have an attempt whose end is unknown, so the same message id is safe.{undo}");
+        out.line(&line)?;
+        return Ok(());
+    }
+    out.line(&format!(
+        "{} have an attempt whose end is unknown: the receiver may have applied them.{undo}",
+        count(view.ambiguous)
+    ))?;
+    out.line("  --same-id   a receiver that applied one, and remembers ids, will ignore the edited message")?;
+    out.line("  --new-id    the edited message gets a new id, and is applied in any case")?;
+    Ok(())
+}
+
+fn done(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed> {
+    let edited = view.edited.unwrap_or(0);
+    let name = view.edit.as_ref().filter(|_| edited > 0).map(|edit| format!("   edit {edit}"));
+    let letters = if edited == 1 { "letter" } else { "letters" };
+    out.line(&format!("edited {} {letters}{}", count(edited), name.unwrap_or_default()))?;
+    skipped(pipeline, view, out)
+}
+
+fn skipped(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed> {
+    if view.unchanged > 0 {
+        out.line(&format!("{} had these values already", count(view.unchanged)))?;
+    }
+    let named = |skipped: &SkippedLetters| {
+        let more = if skipped.count > skipped.letters.len() as u64 { ", …" } else { "" };
+        format!("{}{more}", skipped.letters.join(", "))
+    };
+    let why = |skipped: &SkippedLetters| safe::line(skipped.why.as_deref().unwrap_or("-"));
+    if view.not_json.count > 0 {
+        let line =
+            format!("{} not JSON, left as they are: {}", count(view.not_json.count), named(&view.not_json));
+        out.line(&line)?;
+        out.line(&format!("  {}", elsewhere(pipeline)))?;
+    }
+    if view.refused.count > 0 {
+        let (refused, named, why) = (count(view.refused.count), named(&view.refused), why(&view.refused));
+        out.line(&format!("{refused} not edited: {named} ({why})"))?;
+    }
+    Ok(())
+}
+
+fn difference(difference: &DifferenceView) -> String {
+    let side = |sign: &str, value: &str| {
+        let value = safe::short(value, VALUE_CHARS);
+        match &difference.field {
+            Some(field) => format!("{sign} {}:{value}", safe::line(&json!(field).to_string())),
+            None => format!("{sign} {} {value}", safe::line(&difference.at)),
+        }
+    };
+    let before = difference.before.as_deref().map(|value| side("-", value));
+    let after = difference.after.as_deref().map(|value| side("+", value));
+    let sides: Vec<String> = before.into_iter().chain(after).collect();
+    sides.join("   ")
+}
+
+/// The edit says which letters; without a pipeline, all of them are asked for it.
+async fn undo(
+    pipeline: Option<&str>,
+    edit: &str,
+    session: &Session,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
+    let pipelines = match pipeline {
+        Some(pipeline) => vec![pipeline.to_owned()],
+        None => session.api.pipelines().await?.view.pipelines.into_iter().map(|one| one.name).collect(),
+    };
+    let mut refused = None;
+    for pipeline in &pipelines {
+        match session.api.edit(pipeline, json!({ "undo": edit }).to_string()).await {
+            Ok(answer) => {
+                if out.is_json() {
+                    out.json(&answer.json)?;
+                    return Ok(Exit::Ok);
+                }
+                let (restored, skipped) =
+                    (answer.view.restored.unwrap_or(0), answer.view.skipped.unwrap_or(0));
+                let mut line = format!("undone {}   (their messages are as before)", count(restored));
+                if skipped > 0 {
+                    let since = "were edited again, replayed or closed since and stay as they are";
+                    line = format!("{line}   {} {since}", count(skipped));
+                }
+                out.line(&line)?;
+                return Ok(if restored == 0 && skipped > 0 { Exit::Bad } else { Exit::Ok });
+            }
+            Err(ClientFault::Refused(no)) if no.status == 404 => refused = Some(ClientFault::Refused(no)),
+            Err(fault) => return Err(fault.into()),
+        }
+    }
+    match refused {
+        Some(fault) => Err(fault.into()),
+        None => Err(Failed::new(Exit::Bad, "the processor has no pipelines")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_sent_digit_for_digit() {
+        let set = [assignment("/amount=19.990").unwrap(), assignment("/id=18446744073709551617").unwrap()];
+        let body = Map::from_iter([("all".to_owned(), json!(true))]);
+        assert_eq!(
+            request(body, &set),
+            r#"{"set":{"/amount":19.990,"/id":18446744073709551617},"all":true}"#
+        );
+    }
+
+    #[test]
+    fn a_slip_in_an_assignment_says_what_was_meant() {
+        assert_eq!(
+            assignment("/currency=EUR").unwrap_err(),
+            "`EUR` is not JSON; a text needs quotes: /currency='\"EUR\"'"
+        );
+        assert!(assignment("currency=1").unwrap_err().contains("not a JSON pointer"));
+        assert!(assignment("/currency").is_err() && header("x").is_err() && header("=1").is_err());
+    }
+
+    #[test]
+    fn a_difference_shows_both_sides() {
+        let one = |field: Option<&str>, before: Option<&str>, after: Option<&str>| {
+            difference(&DifferenceView {
+                at: "/a/b".into(),
+                field: field.map(str::to_owned),
+                before: before.map(str::to_owned),
+                after: after.map(str::to_owned),
+            })
+        };
+        assert_eq!(
+            one(Some("currency"), Some("\"eur\""), Some("\"EUR\"")),
+            r#"- "currency":"eur"   + "currency":"EUR""#
+        );
+        assert_eq!(one(None, Some("1"), None), "- /a/b 1");
+    }
+}

@@ -1,0 +1,32 @@
+//! Story 6 on Kafka, the edit: the same commands and the same words, on topics.
+#![cfg(feature = "kafka")]
+
+mod world;
+
+use world::edits::{FRENCH, GERMAN, letters_are_edited_replayed_and_undone, payload};
+use world::process::Processor;
+use world::stub::Stub;
+use world::{kafka, wait_for};
+
+#[test]
+fn letters_are_edited_with_a_dry_run_replayed_and_undone() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipeline = kafka::name("orders");
+    kafka::create(&pipeline, 2);
+    kafka::produce(&pipeline, (0..GERMAN + FRENCH).map(|n| (format!("c-{n}"), payload(n))));
+    let stub = Stub::start(dir.path(), &[]);
+    let lines = format!(
+        r#"name   = "{pipeline}"
+id     = "json:/order_id"
+tiers  = ["100ms", "1s"]
+jitter = "none"
+[pipeline.guard]
+share  = "100%"          # all of them are to be dead"#
+    );
+    let engine = kafka::engine(&format!("{pipeline}-delivery"), "redrive-0");
+    let processor = Processor::start(dir.path(), &world::config(&engine, &lines, &stub.url));
+    wait_for("all of them to be dead", || {
+        processor.get(&format!("/v1/pipelines/{pipeline}")).json()["letters"]["open"] == GERMAN + FRENCH
+    });
+    letters_are_edited_replayed_and_undone(&stub, processor, &pipeline);
+}

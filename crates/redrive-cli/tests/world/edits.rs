@@ -1,0 +1,125 @@
+//! The part of story 6 that edits letters, for every engine: the same commands, the same words.
+
+use serde_json::Value;
+
+use super::process::{Processor, redrive, stderr, stdout};
+use super::stub::Stub;
+use super::wait_for;
+
+pub const GERMAN: u64 = 8;
+pub const FRENCH: u64 = 4;
+
+/// The payload of the order with this number: the stub refuses negative amounts.
+pub fn payload(n: u64) -> String {
+    let region = if n < GERMAN { "DE" } else { "FR" };
+    format!(r#"{{"order_id":"o-{n}","amount":-1,"big":18446744073709551617,"region":"{region}"}}"#)
+}
+
+fn good(processor: &Processor, args: &[&str]) -> String {
+    let ran = processor.cli(args);
+    assert!(ran.status.success(), "{args:?}: {}{}", stdout(&ran), stderr(&ran));
+    stdout(&ran)
+}
+
+fn json(processor: &Processor, args: &[&str]) -> Value {
+    serde_json::from_str(&good(processor, args)).unwrap()
+}
+
+fn open(processor: &Processor, pipeline: &str) -> u64 {
+    let stats = json(processor, &["dlq", "stats", pipeline, "--json"]);
+    stats["open"].as_u64().unwrap()
+}
+
+/// The letter of a message, as the API shows it.
+fn letter(processor: &Processor, pipeline: &str, message: &str) -> Value {
+    json(processor, &["dlq", "show", pipeline, message, "--json"])
+}
+
+/// All of it, on a processor with [`GERMAN`] and [`FRENCH`] letters.
+pub fn letters_are_edited_replayed_and_undone(stub: &Stub, mut processor: Processor, pipeline: &str) {
+    let groups = json(&processor, &["dlq", "groups", pipeline, "--json"]);
+    let group = groups["groups"][0]["id"].as_str().unwrap().to_owned();
+    let german = ["--group", &group, "--where", "/region == \"DE\"", "--set", "/amount=19.990"];
+    let edit = ["dlq", "edit", pipeline];
+
+    let planned = good(&processor, &[&edit[..], &german[..], &["--dry-run"]].concat());
+    let lines: Vec<&str> = planned.lines().collect();
+    assert_eq!(lines[0], r#"8 letters match. First of 8:   - "amount":-1   + "amount":19.990"#);
+    let name =
+        lines[1].rsplit("undo: redrive dlq edit --undo ").next().unwrap().trim_end_matches(')').to_owned();
+    let safe = "0 have an attempt whose end is unknown, so the same message id is safe.   ";
+    assert_eq!(lines[1], format!("{safe}(originals are kept; undo: redrive dlq edit --undo {name})"));
+    assert_eq!(letter(&processor, pipeline, "o-1")["payload"]["utf8"], payload(1));
+
+    let done = good(&processor, &[&edit[..], &german[..]].concat());
+    assert_eq!(done, format!("edited 8 letters   edit {name}\n"));
+    // Also after a crash.
+    processor.kill();
+    processor.restart();
+    wait_for("the letters to be there", || open(&processor, pipeline) == GERMAN + FRENCH);
+    let shown = letter(&processor, pipeline, "o-1");
+    assert_eq!(shown["payload"]["utf8"], payload(1).replace(":-1", ":19.990"), "digit for digit");
+    assert_eq!(
+        (&shown["edits"][0], &shown["original"]["utf8"]),
+        (&Value::from(name.as_str()), &Value::from(payload(1)))
+    );
+    let text = good(&processor, &["dlq", "show", pipeline, "o-1"]);
+    assert!(
+        text.contains(&format!("edited   {name}   undo the last one: redrive dlq edit --undo {name}")),
+        "{text}"
+    );
+    assert!(text.contains(&format!("original {}", payload(1))), "{text}");
+    let table = good(&processor, &["dlq", "inspect", pipeline, "--filter", &format!("edit:{name}")]);
+    assert!(table.contains("8 shown"), "{table}");
+
+    let undone = good(&processor, &["dlq", "edit", "--undo", &name]);
+    assert_eq!(undone, "undone 8   (their messages are as before)\n");
+    assert_eq!(letter(&processor, pipeline, "o-1")["payload"]["utf8"], payload(1));
+    let again = good(&processor, &[&edit[..], &german[..]].concat());
+    let second = again.trim().rsplit(' ').next().unwrap().to_owned();
+    assert_ne!(second, name, "a name is given once");
+
+    // What is replayed is the edited message: the stub takes it.
+    let replayed = processor.cli(&["dlq", "replay", pipeline, "--edit", &second]);
+    assert!(replayed.status.success(), "{}{}", stdout(&replayed), stderr(&replayed));
+    wait_for("the edited ones to be applied", || open(&processor, pipeline) == FRENCH);
+    assert!((0..GERMAN).all(|n| stub.has_applied(&format!("o-{n}"))));
+
+    // One letter in an editor, and one that would break it.
+    let in_editor = |editor: &str| {
+        let args = ["--url", &processor.url(""), "dlq", "edit", pipeline, "--ids", "o-9"];
+        redrive(&processor.dir).env("EDITOR", editor).env_remove("VISUAL").args(args).output().unwrap()
+    };
+    let broken = in_editor("sed -i s/}//");
+    assert_eq!(broken.status.code(), Some(1), "{}", stdout(&broken));
+    assert!(
+        stderr(&broken).contains("it is not JSON") && stderr(&broken).contains("your text is in"),
+        "{}",
+        stderr(&broken)
+    );
+    assert_eq!(stdout(&in_editor("true")), "nothing was changed\n");
+    let fixed = in_editor("sed -i s/-1/7/");
+    assert!(stdout(&fixed).starts_with("edited 1 letter   edit e-"), "{}{}", stdout(&fixed), stderr(&fixed));
+    assert_eq!(letter(&processor, pipeline, "o-9")["payload"]["utf8"], payload(9).replace("-1", "7"));
+
+    let actions = good(&processor, &["audit", pipeline, "--actions", "--json"]);
+    let lines: Vec<Value> = actions.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |id: &str, action: &str| {
+        lines.iter().filter(|line| line["id"] == id && line["action"] == action).count()
+    };
+    assert_eq!((of(&name, "edit"), of(&name, "edit_undo"), of(&second, "edit")), (1, 1, 1), "{actions}");
+    let line = lines.iter().find(|line| line["id"] == name.as_str()).unwrap();
+    assert_eq!((&line["letters"], &line["fields"]), (&Value::from(8), &serde_json::json!(["/amount"])));
+
+    // A group that is nobody's, and an edit that is none.
+    for wrong in [
+        &["dlq", "discard", pipeline, "--group", "gzzzzzzz2", "--reason", "x"][..],
+        &["dlq", "edit", pipeline, "--group", "gzzzzzzz2", "--set", "/a=1"],
+    ] {
+        let refused = processor.cli(wrong);
+        assert_eq!(refused.status.code(), Some(1), "{}{}", stdout(&refused), stderr(&refused));
+        assert!(stderr(&refused).contains("is in group gzzzzzzz2"), "{}", stderr(&refused));
+    }
+    let unknown = processor.cli(&["dlq", "edit", "--undo", "e-999"]);
+    assert!(!unknown.status.success() && stderr(&unknown).contains("e-999"), "{}", stderr(&unknown));
+}

@@ -1,0 +1,216 @@
+//! Edits of open letters: planned with `dry_run`, carried out, and undone by name.
+
+use std::collections::BTreeMap;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use redrive::actions::{EditPlan, EditWish, Skipped};
+use redrive::letters::edit::json_text::JsonText;
+use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
+use redrive::letters::select::LetterIds;
+use redrive_core::text::secret_header::is_secret_header;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::selection::Given;
+use crate::access::auth::Actor;
+use crate::answer::Json;
+use crate::body;
+use crate::problem::Problem;
+use crate::request::{Path, read_json};
+use crate::service::Served;
+use crate::state::Shared;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EditBody {
+    filter: Option<String>,
+    ids: Option<Vec<String>>,
+    since: Option<String>,
+    #[serde(default)]
+    all: bool,
+    #[serde(rename = "where")]
+    condition: Option<String>,
+    /// Values by JSON pointer, taken over as they are written.
+    #[serde(default)]
+    set: BTreeMap<String, Box<RawValue>>,
+    #[serde(default)]
+    unset: Vec<String>,
+    #[serde(default)]
+    set_headers: BTreeMap<String, String>,
+    #[serde(default)]
+    unset_headers: Vec<String>,
+    payload: Option<PayloadBody>,
+    was: Option<PayloadBody>,
+    message_id: Option<MessageIdBody>,
+    #[serde(default)]
+    dry_run: bool,
+    undo: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum PayloadBody {
+    Utf8(String),
+    Base64(String),
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum MessageIdBody {
+    Same,
+    New,
+}
+
+pub(crate) async fn edit(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(pipeline): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let held = body::hold(&shared, &headers, body).await?;
+    let body: EditBody = read_json(&held.bytes)?;
+    let actions = &shared.service.actions;
+    if let Some(id) = &body.undo {
+        let undone = actions.undo_edit(&served.handle, id, &actor.0).await?;
+        return Ok(Json(json!({ "restored": undone.restored, "skipped": undone.skipped })));
+    }
+    let wish = wish(&body)?;
+    let given = Given { filter: body.filter, ids: body.ids, since: body.since, all: body.all };
+    let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
+    let plan = if body.dry_run {
+        actions.plan_edit(&served.handle, &ids, &wish).await?
+    } else {
+        actions.edit(&served.handle, &ids, &wish, &actor.0).await?
+    };
+    Ok(Json(json!(PlanView::of(served, plan, body.dry_run))))
+}
+
+/// What is asked for, checked before any letter is looked at.
+fn wish(body: &EditBody) -> Result<EditWish, Problem> {
+    let bad =
+        |message: String| Problem::bad_request(message, "GET /v1/openapi.json shows the fields of an edit");
+    let pointer = |field: &str, text: &str| {
+        Pointer::parse(text)
+            .filter(|pointer| !pointer.is_root())
+            .ok_or_else(|| bad(format!("`{field}`: {text:?} is not a JSON pointer such as /currency")))
+    };
+    let value = |raw: &RawValue| {
+        JsonText::parse(raw.get().as_bytes()).map_err(|fault| bad(format!("`set`: {fault}")))
+    };
+    let set = body.set.iter().map(|(at, raw)| Ok((pointer("set", at)?, value(raw)?)));
+    let unset = body.unset.iter().map(|at| pointer("unset", at));
+    let change = MessageChange {
+        payload: body.payload.as_ref().map(bytes_of).transpose()?,
+        set: set.collect::<Result<_, Problem>>()?,
+        unset: unset.collect::<Result<_, Problem>>()?,
+        set_headers: body.set_headers.clone().into_iter().collect(),
+        unset_headers: body.unset_headers.clone(),
+    };
+    if change.is_empty() {
+        let message = "it is not said what shall change".to_owned();
+        return Err(Problem::bad_request(
+            message,
+            "give `set`, `unset`, `set_headers`, `unset_headers` or `payload`, or `undo` to take an edit back",
+        ));
+    }
+    let condition = body.condition.as_deref().map(Condition::parse).transpose();
+    let condition = condition.map_err(|error| bad(format!("`where`: {error}")))?;
+    let ids = match body.message_id {
+        None => MessageIds::Undecided,
+        Some(MessageIdBody::Same) => MessageIds::Same,
+        Some(MessageIdBody::New) => MessageIds::New,
+    };
+    Ok(EditWish { change, condition, was: body.was.as_ref().map(bytes_of).transpose()?, ids })
+}
+
+fn bytes_of(payload: &PayloadBody) -> Result<Bytes, Problem> {
+    match payload {
+        PayloadBody::Utf8(text) => Ok(Bytes::copy_from_slice(text.as_bytes())),
+        PayloadBody::Base64(text) => STANDARD.decode(text).map(Bytes::from).map_err(|error| {
+            Problem::bad_request(
+                format!("`payload`: not base64: {error}"),
+                "send base64 with padding, or utf8",
+            )
+        }),
+    }
+}
+
+/// What an edit did, or with `dry_run` would do.
+#[derive(Debug, Serialize)]
+struct PlanView {
+    edit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edited: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_edit: Option<u64>,
+    ambiguous: u64,
+    unchanged: u64,
+    not_json: SkippedView,
+    refused: SkippedView,
+    first: Option<FirstView>,
+}
+
+#[derive(Debug, Serialize)]
+struct SkippedView {
+    count: u64,
+    letters: Vec<String>,
+    why: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct FirstView {
+    letter: String,
+    differences: Vec<DifferenceView>,
+}
+
+#[derive(Debug, Serialize)]
+struct DifferenceView {
+    at: String,
+    field: Option<String>,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+impl PlanView {
+    fn of(served: &Served, plan: EditPlan, dry_run: bool) -> Self {
+        let ids = LetterIds::of(&served.handle);
+        let skipped = |skipped: Skipped| SkippedView {
+            count: skipped.count,
+            letters: skipped.letters.iter().map(|letter| ids.text(*letter)).collect(),
+            why: skipped.why,
+        };
+        Self {
+            edit: plan.id,
+            edited: (!dry_run).then_some(plan.letters),
+            would_edit: dry_run.then_some(plan.letters),
+            ambiguous: plan.ambiguous,
+            unchanged: plan.unchanged,
+            not_json: skipped(plan.not_json),
+            refused: skipped(plan.refused),
+            first: plan.first.map(|(letter, differences)| FirstView {
+                letter: ids.text(letter),
+                differences: differences.into_iter().map(DifferenceView::of).collect(),
+            }),
+        }
+    }
+}
+
+impl DifferenceView {
+    /// The value of a header that carries a secret is not shown.
+    fn of(difference: Difference) -> Self {
+        let Difference { at, field, before, after } = difference;
+        let is_secret = at.strip_prefix("header ").is_some_and(is_secret_header);
+        let shown =
+            |value: Option<String>| value.map(|value| if is_secret { "(hidden)".to_owned() } else { value });
+        Self { at, field, before: shown(before), after: shown(after) }
+    }
+}

@@ -1,0 +1,331 @@
+//! Edits of letters: planned first, recorded with their letters, then carried out; and taken back by name.
+
+use bytes::Bytes;
+use redrive_core::message::limits;
+
+use super::action::{Action, ActionKind};
+use super::log::{ActionError, Actions};
+use crate::engine::edit::EDITS_MAX;
+use crate::engine::{EditAnswer, Letter, LetterEdit, LetterState, LetterVersion};
+use crate::handle::PipelineHandle;
+use crate::letters::edit::change::is_ambiguous;
+use crate::letters::edit::json_text::{JsonFault, JsonText};
+use crate::letters::edit::{Condition, Difference, EditFault, MessageChange, MessageIds, differences};
+use crate::letters::{Filter, SelectError, Selection};
+
+/// Letters that are written in one go, and the bytes of their messages.
+const BATCH_MAX: usize = 100;
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// How often a letter is read again that changes while it is being edited.
+const TRIES_MAX: u32 = 3;
+/// Letters that are named of those that were skipped.
+const NAMED_MAX: usize = 10;
+
+/// What shall be done to each letter of a selection.
+#[derive(Clone, Debug, Default)]
+pub struct EditWish {
+    pub change: MessageChange,
+    /// Only letters whose payload fits.
+    pub condition: Option<Condition>,
+    /// Only letters that still have this payload: it is what somebody has seen who wrote another one.
+    pub was: Option<Bytes>,
+    pub ids: MessageIds,
+}
+
+/// What an edit does, or would do.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct EditPlan {
+    /// The name it has, or would have now; `None` if no letter would change.
+    pub id: Option<String>,
+    /// Letters that change.
+    pub letters: u64,
+    /// Of those, the ones with an attempt whose end is not known: the receiver may have applied the message.
+    pub ambiguous: u64,
+    /// Letters that are meant and have these values already.
+    pub unchanged: u64,
+    /// Letters whose payload is not JSON although JSON is asked about.
+    pub not_json: Skipped,
+    /// Letters that are meant and cannot be changed.
+    pub refused: Skipped,
+    /// The first letter, and what changes in it.
+    pub first: Option<(u64, Vec<Difference>)>,
+}
+
+/// Letters that an edit leaves as they are: how many, the first of them, and why the first.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Skipped {
+    pub count: u64,
+    pub letters: Vec<u64>,
+    pub why: Option<String>,
+}
+
+impl Skipped {
+    fn add(&mut self, letter: u64, why: impl FnOnce() -> String) {
+        self.count += 1;
+        self.why.get_or_insert_with(why);
+        if self.letters.len() < NAMED_MAX {
+            self.letters.push(letter);
+        }
+    }
+}
+
+/// What an undo of an edit has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EditUndone {
+    /// Letters that have their message of before again.
+    pub restored: u64,
+    /// Letters that were edited again, replayed, discarded or forgotten since.
+    pub skipped: u64,
+}
+
+/// What becomes of one letter.
+enum Planned {
+    /// The condition does not fit, or it is not open any more.
+    NotMeant,
+    Unchanged,
+    NotJson(String),
+    Refused(String),
+    Edit {
+        edit: Box<LetterEdit>,
+        ambiguous: bool,
+    },
+}
+
+impl EditWish {
+    /// Pure: what becomes of a letter under an edit with this name.
+    fn plan(&self, letter: &Letter, edit: &str) -> Planned {
+        if letter.state != LetterState::Open {
+            return Planned::NotMeant;
+        }
+        if let Some(condition) = &self.condition {
+            match JsonText::parse(letter.message.payload().unwrap_or_default()) {
+                Ok(payload) if condition.holds(&payload) => {}
+                Ok(_) => return Planned::NotMeant,
+                Err(fault) => return Planned::NotJson(fault.to_string()),
+            }
+        }
+        if self.was.as_deref().is_some_and(|was| was != letter.message.payload().unwrap_or_default()) {
+            return Planned::Refused("its payload has changed since it was read".to_owned());
+        }
+        let ambiguous = is_ambiguous(letter);
+        let new_id = (ambiguous && self.ids == MessageIds::New).then(|| new_id(letter.message.id(), edit));
+        // Whether anything changes is asked without the new id, which alone is no reason for an edit.
+        let changed = match self.change.apply(&letter.message, None) {
+            Ok(None) => return Planned::Unchanged,
+            Ok(Some(_)) if letter.edits.len() >= EDITS_MAX => {
+                return Planned::Refused(format!("it was edited {EDITS_MAX} times; undo an edit first"));
+            }
+            Ok(Some(changed)) => match &new_id {
+                Some(id) => self.change.apply(&letter.message, Some(id)),
+                None => Ok(Some(changed)),
+            },
+            Err(fault) => Err(fault),
+        };
+        match changed {
+            Ok(Some(message)) => {
+                let edit = LetterEdit { letter: letter.id, from: LetterVersion::of(letter), message };
+                Planned::Edit { edit: Box::new(edit), ambiguous }
+            }
+            Ok(None) => Planned::Unchanged,
+            Err(EditFault::Json(JsonFault::NotJson(why))) => Planned::NotJson(why),
+            Err(fault) => Planned::Refused(fault.to_string()),
+        }
+    }
+}
+
+/// The id of an edited message whose first version the receiver may have applied.
+fn new_id(id: &str, edit: &str) -> String {
+    let mut end = id.len().min(limits::ID_BYTES_MAX.saturating_sub(edit.len() + 1));
+    while !id.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}-{edit}", &id[..end])
+}
+
+impl Actions {
+    /// What an edit of these letters would do now. Changes nothing.
+    pub async fn plan_edit(
+        &self,
+        handle: &PipelineHandle,
+        ids: &[u64],
+        wish: &EditWish,
+    ) -> Result<EditPlan, ActionError> {
+        Ok(self.planned(handle, ids, wish).await?.0)
+    }
+
+    /// Edits those of the letters that are open and meant. The record comes first: a crash in between leaves a record of
+    /// letters that are as they were, never an edit that nobody can name.
+    pub async fn edit(
+        &self,
+        handle: &PipelineHandle,
+        ids: &[u64],
+        wish: &EditWish,
+        actor: &str,
+    ) -> Result<EditPlan, ActionError> {
+        let _alone = self.alone().await;
+        let (plan, ids) = self.planned(handle, ids, wish).await?;
+        if ids.is_empty() {
+            return Ok(plan);
+        }
+        if plan.ambiguous > 0 && wish.ids == MessageIds::Undecided {
+            return Err(ActionError::Ambiguous { ambiguous: plan.ambiguous, letters: plan.letters });
+        }
+        let action = Action::new(handle.now(), actor, ActionKind::Edit, handle.name());
+        let fields = wish.change.fields();
+        let action = Action { letters: ids.len() as u64, ids: ids.clone(), fields, ..action };
+        let edit = self.record_named('e', action).await?;
+        let mut run = EditRun { handle, wish, actor, edit: &edit, done: 0, refused: plan.refused.clone() };
+        let mut rest = &ids[..];
+        while !rest.is_empty() {
+            rest = run.some(rest).await?;
+        }
+        Ok(EditPlan { id: Some(edit.clone()), letters: run.done, refused: run.refused, ..plan })
+    }
+
+    /// Takes an edit back: those of its letters whose last edit it is have their message of before again. It works on
+    /// every process that shares the letters.
+    pub async fn undo_edit(
+        &self,
+        handle: &PipelineHandle,
+        id: &str,
+        actor: &str,
+    ) -> Result<EditUndone, ActionError> {
+        let _alone = self.alone().await;
+        let ids = self.letters_of_edit(handle, id).await?;
+        let action = Action::new(handle.now(), actor, ActionKind::EditUndo, handle.name());
+        self.record(action.of(id, ids.len() as u64)).await?;
+        let mut restored = 0;
+        for part in ids.chunks(BATCH_MAX) {
+            let answers = handle.undo_edit_by(Some(actor), id, part).await?;
+            restored += answers.iter().filter(|answer| **answer == EditAnswer::Done).count() as u64;
+        }
+        Ok(EditUndone { restored, skipped: ids.len() as u64 - restored })
+    }
+
+    /// The letters of an edit: by its record if it was made here, otherwise by what the letters say.
+    pub async fn letters_of_edit(&self, handle: &PipelineHandle, id: &str) -> Result<Vec<u64>, ActionError> {
+        if let Some(action) = self.find_named('e', id).await? {
+            if action.pipeline != handle.name() {
+                return Err(ActionError::OtherPipeline { id: id.to_owned(), pipeline: action.pipeline });
+            }
+            return Ok(action.ids);
+        }
+        let unknown = || ActionError::NoEdit { id: id.to_owned(), pipeline: handle.name().to_owned() };
+        let filter = Filter::parse(&format!("edit:{id}")).map_err(|_| unknown())?;
+        let selection = Selection { filter: Some(filter), ..Selection::default() };
+        let found = selection.freeze(handle).await.map_err(|error| match error {
+            SelectError::Handle(error) => ActionError::Handle(error),
+            _ => unknown(),
+        })?;
+        if found.is_empty() { Err(unknown()) } else { Ok(found) }
+    }
+
+    /// The plan, and the letters that it would change.
+    async fn planned(
+        &self,
+        handle: &PipelineHandle,
+        ids: &[u64],
+        wish: &EditWish,
+    ) -> Result<(EditPlan, Vec<u64>), ActionError> {
+        let name = self.next_name('e');
+        let (mut plan, mut changing) = (EditPlan::default(), Vec::new());
+        for id in ids {
+            let Some(letter) = handle.letter(*id).await? else { continue };
+            match wish.plan(&letter, &name) {
+                Planned::NotMeant => {}
+                Planned::Unchanged => plan.unchanged += 1,
+                Planned::NotJson(why) => plan.not_json.add(*id, || why),
+                Planned::Refused(why) => plan.refused.add(*id, || why),
+                Planned::Edit { edit, ambiguous } => {
+                    plan.ambiguous += u64::from(ambiguous);
+                    if plan.first.is_none() {
+                        plan.first = Some((*id, differences(&letter.message, &edit.message)));
+                    }
+                    changing.push(*id);
+                }
+            }
+        }
+        plan.letters = changing.len() as u64;
+        plan.id = (!changing.is_empty()).then_some(name);
+        Ok((plan, changing))
+    }
+}
+
+/// An edit that is being carried out.
+struct EditRun<'a> {
+    handle: &'a PipelineHandle,
+    wish: &'a EditWish,
+    actor: &'a str,
+    edit: &'a str,
+    done: u64,
+    refused: Skipped,
+}
+
+impl EditRun<'_> {
+    /// Edits the first of these letters; returns the rest.
+    async fn some<'i>(&mut self, ids: &'i [u64]) -> Result<&'i [u64], ActionError> {
+        let (mut taken, mut bytes, mut edits) = (0, 0, Vec::new());
+        for id in ids.iter().take(BATCH_MAX) {
+            if bytes >= BATCH_BYTES_MAX {
+                break;
+            }
+            taken += 1;
+            let Some(edit) = self.edit_of(*id).await? else { continue };
+            bytes += edit.message.wire().len();
+            edits.push(edit);
+        }
+        for _ in 0..TRIES_MAX {
+            if edits.is_empty() {
+                break;
+            }
+            let letters: Vec<u64> = edits.iter().map(|edit| edit.letter).collect();
+            let answers = self.handle.edit_by(Some(self.actor), self.edit, edits).await?;
+            edits = Vec::new();
+            for (letter, answer) in letters.into_iter().zip(answers) {
+                match answer {
+                    EditAnswer::Done => self.done += 1,
+                    EditAnswer::Changed => edits.extend(self.edit_of(letter).await?),
+                    refused => self.refused.add(letter, || why(refused)),
+                }
+            }
+        }
+        for edit in edits {
+            self.refused.add(edit.letter, || why(EditAnswer::Changed));
+        }
+        Ok(&ids[taken..])
+    }
+
+    /// What is written of a letter, as it is now; `None` if it is not meant any more.
+    async fn edit_of(&mut self, id: u64) -> Result<Option<LetterEdit>, ActionError> {
+        let Some(letter) = self.handle.letter(id).await? else { return Ok(None) };
+        // A batch whose answer was lost has edited it already.
+        if letter.edits.last().is_some_and(|last| last == self.edit) {
+            self.done += 1;
+            return Ok(None);
+        }
+        match self.wish.plan(&letter, self.edit) {
+            Planned::Edit { ambiguous: true, .. } if self.wish.ids == MessageIds::Undecided => {
+                self.refused.add(id, || "an attempt has ended without an answer since".to_owned());
+                Ok(None)
+            }
+            Planned::Edit { edit, .. } => Ok(Some(*edit)),
+            Planned::NotMeant | Planned::Unchanged => Ok(None),
+            Planned::NotJson(why) | Planned::Refused(why) => {
+                self.refused.add(id, || why);
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn why(answer: EditAnswer) -> String {
+    match answer {
+        EditAnswer::Done => "done".to_owned(),
+        EditAnswer::NotFound => "there is no such letter any more".to_owned(),
+        EditAnswer::NotOpen(state) => format!("it is {} by now", state.name()),
+        EditAnswer::Changed => "it changed while it was edited".to_owned(),
+        EditAnswer::TooMany => format!("it was edited {EDITS_MAX} times; undo an edit first"),
+        EditAnswer::TooLarge => "the message and its versions before are too large together".to_owned(),
+        EditAnswer::Damaged => "its stored bytes are damaged".to_owned(),
+    }
+}

@@ -1,0 +1,63 @@
+//! Edits of dead letters: an open letter gets another message, and the one before stays with it so that the edit can be
+//! undone.
+
+use redrive_core::{Message, Time};
+
+use super::letter::{Letter, LetterState};
+
+/// Versions that are stored beside the current one. A further edit is refused: the original is never dropped for it.
+pub const EDITS_MAX: usize = 8;
+/// The longest name of an edit that is stored.
+pub const EDIT_NAME_BYTES_MAX: usize = 64;
+
+/// A version of a letter's message that an edit has replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// The edit that replaced it: `e-12`.
+    pub edit: String,
+    pub message: Message,
+}
+
+/// Which version of a letter somebody has seen. It changes with every death, edit and undo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetterVersion {
+    pub dead_at: Time,
+    pub last_edit: Option<String>,
+}
+
+impl LetterVersion {
+    pub fn of(letter: &Letter) -> Self {
+        Self { dead_at: letter.dead_at, last_edit: letter.edits.last().cloned() }
+    }
+
+    /// Whether a letter that died then and was edited last by this edit is still that version.
+    pub fn is_current(&self, dead_at: Time, last_edit: Option<&str>) -> bool {
+        self.dead_at == dead_at && self.last_edit.as_deref() == last_edit
+    }
+}
+
+/// One letter of an edit, with its new message.
+#[derive(Clone, Debug)]
+pub struct LetterEdit {
+    pub letter: u64,
+    /// The version that the new message was made from; a letter that has changed since is refused.
+    pub from: LetterVersion,
+    pub message: Message,
+}
+
+/// Why a letter was or was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EditAnswer {
+    Done,
+    NotFound,
+    /// It is in a replay, succeeded or discarded.
+    NotOpen(LetterState),
+    /// It died again or was edited since; for an undo: this is not its last edit.
+    Changed,
+    /// It holds [`EDITS_MAX`] versions.
+    TooMany,
+    /// Where it is stored, the new message and the versions before it are too large together.
+    TooLarge,
+    /// Its stored bytes cannot be read, so there is nothing to keep.
+    Damaged,
+}

@@ -1,0 +1,188 @@
+//! The change of a message: values in its JSON payload, the payload as a whole, headers, and its id.
+
+use bytes::Bytes;
+use redrive_core::Message;
+use redrive_core::message::MessageError;
+
+use super::json_text::{JsonFault, JsonText, Pointer};
+use crate::engine::Letter;
+
+/// What shall change, in this order: the payload as a whole, values that are set, values that are removed, headers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessageChange {
+    pub payload: Option<Bytes>,
+    pub set: Vec<(Pointer, JsonText)>,
+    pub unset: Vec<Pointer>,
+    pub set_headers: Vec<(String, String)>,
+    pub unset_headers: Vec<String>,
+}
+
+/// Which id an edited message has whose receiver may have seen it before, because an attempt ended without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum MessageIds {
+    /// Nobody has said: such letters are not edited.
+    #[default]
+    Undecided,
+    /// A receiver that applied it before, and remembers ids, will ignore the edited one.
+    Same,
+    /// Such letters get a new id; a receiver that applied the first one applies this one too.
+    New,
+}
+
+/// Why a message could not be changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditFault {
+    #[error(transparent)]
+    Json(#[from] JsonFault),
+    #[error("the changed message is not allowed: {0}")]
+    Message(#[from] MessageError),
+}
+
+impl MessageChange {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether only JSON payloads can be changed this way.
+    pub fn needs_json(&self) -> bool {
+        self.payload.is_none() && !(self.set.is_empty() && self.unset.is_empty())
+    }
+
+    /// What is changed, for the record of actions: pointers, headers, `payload`. Never a value.
+    pub fn fields(&self) -> Vec<String> {
+        let whole = self.payload.iter().map(|_| "payload".to_owned());
+        let pointers = self.set.iter().map(|(pointer, _)| pointer).chain(&self.unset).map(Pointer::to_string);
+        let headers = self.set_headers.iter().map(|(name, _)| name).chain(&self.unset_headers);
+        whole.chain(pointers).chain(headers.map(|name| format!("header {name}"))).collect()
+    }
+
+    /// The changed message, under this id if one is given; `None` if nothing would change.
+    pub fn apply(&self, message: &Message, id: Option<&str>) -> Result<Option<Message>, EditFault> {
+        let payload = self.new_payload(message)?;
+        let mut builder = Message::builder(id.unwrap_or(message.id())).created(message.created());
+        if let Some(key) = message.key() {
+            builder = builder.key(key.to_vec());
+        }
+        if let Some(tenant) = message.tenant() {
+            builder = builder.tenant(tenant);
+        }
+        if let Some(deadline) = message.deadline() {
+            builder = builder.deadline(deadline);
+        }
+        if let Some(payload) = payload {
+            builder = builder.payload(payload);
+        }
+        let named = |name: &str, names: &str| name.eq_ignore_ascii_case(names);
+        let mut set: Vec<&(String, String)> = self.set_headers.iter().collect();
+        for (name, value) in message.headers_or_null() {
+            if self.unset_headers.iter().any(|gone| named(name, gone)) {
+                continue;
+            }
+            if self.set_headers.iter().any(|(new, _)| named(name, new)) {
+                // In the place of the first of that name; the others go.
+                if let Some(at) = set.iter().position(|(new, _)| named(name, new)) {
+                    let (new, value) = set.remove(at);
+                    builder = builder.header(new.as_str(), value.clone().into_bytes());
+                }
+                continue;
+            }
+            builder = match value {
+                Some(value) => builder.header(name, value.to_vec()),
+                None => builder.null_header(name),
+            };
+        }
+        for (name, value) in set {
+            builder = builder.header(name.as_str(), value.clone().into_bytes());
+        }
+        let changed = builder.build()?;
+        Ok((changed.wire() != message.wire()).then_some(changed))
+    }
+
+    fn new_payload(&self, message: &Message) -> Result<Option<Bytes>, EditFault> {
+        let payload = self.payload.as_deref().or(message.payload());
+        if self.set.is_empty() && self.unset.is_empty() {
+            return Ok(payload.map(Bytes::copy_from_slice));
+        }
+        let mut json = JsonText::parse(payload.unwrap_or_default())?;
+        for (pointer, value) in &self.set {
+            json.set(pointer, value)?;
+        }
+        for pointer in &self.unset {
+            json.unset(pointer)?;
+        }
+        Ok(Some(Bytes::from(json.into_string())))
+    }
+}
+
+/// Whether the receiver may have applied the message although the attempt failed.
+pub fn is_ambiguous(letter: &Letter) -> bool {
+    letter.history.attempts().iter().any(|attempt| attempt.ambiguous)
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::Time;
+
+    use super::*;
+
+    fn message() -> Message {
+        let message = Message::builder("o-1").key("c-7").tenant("acme").created(Time::from_millis(5));
+        let message = message.header("X-Src", "web").header("trace", "t-1").header("x-src", "app");
+        message.null_header("empty").payload(r#"{"currency":"eur"}"#).build().unwrap()
+    }
+
+    fn set(pointer: &str, value: &str) -> MessageChange {
+        let value = JsonText::parse(value.as_bytes()).unwrap();
+        MessageChange { set: vec![(Pointer::parse(pointer).unwrap(), value)], ..MessageChange::default() }
+    }
+
+    #[test]
+    fn what_is_not_named_stays() {
+        let changed = set("/currency", "\"EUR\"").apply(&message(), None).unwrap().unwrap();
+        assert_eq!(changed.payload(), Some(&br#"{"currency":"EUR"}"#[..]));
+        let parts = |message: &Message| {
+            let headers: Vec<_> = message
+                .headers_or_null()
+                .map(|(name, value)| (name.to_owned(), value.map(<[u8]>::to_vec)))
+                .collect();
+            let key = message.key().map(<[u8]>::to_vec);
+            (message.id().to_owned(), key, message.tenant().map(str::to_owned), message.created(), headers)
+        };
+        assert_eq!(parts(&changed), parts(&message()));
+        assert_eq!(changed.deadline(), None);
+        let renamed = set("/currency", "1").apply(&message(), Some("o-1-e-12")).unwrap().unwrap();
+        assert_eq!(renamed.id(), "o-1-e-12");
+    }
+
+    #[test]
+    fn a_change_that_changes_nothing_is_none() {
+        assert_eq!(set("/currency", "\"eur\"").apply(&message(), None), Ok(None));
+        let gone = MessageChange { unset_headers: vec!["nothing".into()], ..MessageChange::default() };
+        assert_eq!(gone.apply(&message(), None), Ok(None));
+    }
+
+    #[test]
+    fn headers_are_set_in_place_and_removed_whatever_their_case() {
+        let change = MessageChange {
+            set_headers: vec![("x-src".into(), "fixed".into()), ("new".into(), "1".into())],
+            unset_headers: vec!["TRACE".into()],
+            ..MessageChange::default()
+        };
+        let changed = change.apply(&message(), None).unwrap().unwrap();
+        let headers: Vec<_> = changed.headers_or_null().collect();
+        assert_eq!(headers, [("x-src", Some(&b"fixed"[..])), ("empty", None), ("new", Some(&b"1"[..]))]);
+        assert_eq!(change.fields(), ["header x-src", "header new", "header TRACE"]);
+        assert!(!change.needs_json());
+    }
+
+    #[test]
+    fn a_payload_that_is_not_json_is_changed_as_a_whole_or_not_at_all() {
+        let plain = Message::builder("o-1").payload("plain").build().unwrap();
+        assert!(matches!(set("/a", "1").apply(&plain, None), Err(EditFault::Json(JsonFault::NotJson(_)))));
+        let whole =
+            MessageChange { payload: Some(Bytes::from_static(b"better")), ..MessageChange::default() };
+        assert_eq!(whole.apply(&plain, None).unwrap().unwrap().payload(), Some(&b"better"[..]));
+        let tombstone = Message::builder("o-1").build().unwrap();
+        assert!(matches!(set("/a", "1").apply(&tombstone, None), Err(EditFault::Json(_))));
+    }
+}

@@ -1,0 +1,175 @@
+//! Which letters of a selection an edit is meant for: `/region == "DE" and /amount > 100`.
+
+use std::cmp::Ordering;
+
+use serde_json::Value;
+
+use super::json_text::{JsonText, Pointer};
+
+/// Comparisons that must all hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Term {
+    pointer: Pointer,
+    comparison: Comparison,
+    with: Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Equal,
+    NotEqual,
+    AtLeast,
+    AtMost,
+    Above,
+    Below,
+}
+
+/// Longer signs first, so that `>=` is not read as `>`.
+const SIGNS: [(&str, Comparison); 6] = [
+    ("==", Comparison::Equal),
+    ("!=", Comparison::NotEqual),
+    (">=", Comparison::AtLeast),
+    ("<=", Comparison::AtMost),
+    (">", Comparison::Above),
+    ("<", Comparison::Below),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConditionError(String);
+
+fn wrong<T>(problem: String) -> Result<T, ConditionError> {
+    Err(ConditionError(problem))
+}
+
+impl Condition {
+    pub fn parse(text: &str) -> Result<Self, ConditionError> {
+        let mut terms = Vec::new();
+        let mut rest = text.trim();
+        loop {
+            let (term, after) = term(rest)?;
+            terms.push(term);
+            rest = after.trim_start();
+            if rest.is_empty() {
+                return Ok(Self { terms });
+            }
+            let Some(next) = rest.strip_prefix("and").filter(|next| next.starts_with(char::is_whitespace))
+            else {
+                return wrong(format!("`{rest}`: `and` is expected here"));
+            };
+            rest = next.trim_start();
+        }
+    }
+
+    /// Whether a payload is meant. A value that is not there is equal to nothing.
+    pub fn holds(&self, payload: &JsonText) -> bool {
+        self.terms.iter().all(|term| {
+            let found = payload.get(&term.pointer).and_then(|text| serde_json::from_str(text).ok());
+            match (&found, term.comparison) {
+                (found, Comparison::NotEqual) => {
+                    !found.as_ref().is_some_and(|found| equal(found, &term.with))
+                }
+                (None, _) => false,
+                (Some(found), Comparison::Equal) => equal(found, &term.with),
+                (Some(found), comparison) => order(found, &term.with).is_some_and(|order| match comparison {
+                    Comparison::AtLeast => order != Ordering::Less,
+                    Comparison::AtMost => order != Ordering::Greater,
+                    Comparison::Above => order == Ordering::Greater,
+                    Comparison::Below => order == Ordering::Less,
+                    Comparison::Equal | Comparison::NotEqual => false,
+                }),
+            }
+        })
+    }
+}
+
+/// One comparison, and what stands behind it.
+fn term(text: &str) -> Result<(Term, &str), ConditionError> {
+    let end =
+        text.find(|c: char| c.is_whitespace() || matches!(c, '=' | '!' | '<' | '>')).unwrap_or(text.len());
+    let (pointer, rest) = text.split_at(end);
+    let Some(pointer) = Pointer::parse(pointer).filter(|pointer| !pointer.is_root()) else {
+        return wrong(format!("`{pointer}` is not a JSON pointer; write it like /region == \"DE\""));
+    };
+    let rest = rest.trim_start();
+    let sign = SIGNS.iter().find_map(|(sign, comparison)| Some((*comparison, rest.strip_prefix(sign)?)));
+    let Some((comparison, rest)) = sign else {
+        return wrong(format!("after `{pointer}` one of == != >= <= > < is expected"));
+    };
+    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+    let Some(Ok(with)) = values.next() else {
+        let rest = rest.trim();
+        return wrong(format!("`{rest}` is not JSON; a text needs quotes: {pointer} == \"{rest}\""));
+    };
+    let after = &rest[values.byte_offset()..];
+    Ok((Term { pointer, comparison, with }, after))
+}
+
+fn equal(found: &Value, with: &Value) -> bool {
+    found == with || order(found, with) == Some(Ordering::Equal)
+}
+
+/// Numbers and texts have an order.
+fn order(found: &Value, with: &Value) -> Option<Ordering> {
+    match (found, with) {
+        (Value::Number(found), Value::Number(with)) => match (whole(found), whole(with)) {
+            (Some(found), Some(with)) => Some(found.cmp(&with)),
+            _ => found.as_f64()?.partial_cmp(&with.as_f64()?),
+        },
+        (Value::String(found), Value::String(with)) => Some(found.cmp(with)),
+        _ => None,
+    }
+}
+
+fn whole(number: &serde_json::Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds(condition: &str, payload: &str) -> bool {
+        Condition::parse(condition).unwrap().holds(&JsonText::parse(payload.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn all_comparisons_must_hold() {
+        let order = r#"{"region":"DE","amount":1999,"vat":0.19,"paid":null,"id":9007199254740993}"#;
+        for meant in [
+            "/region == \"DE\"",
+            "/region==\"DE\" and /amount >= 1999",
+            "/region != \"FR\" and /amount<2000 and /vat > 0.18",
+            "/paid == null",
+            "/amount == 1999.0",
+            "/missing != 1",
+            "/id == 9007199254740993 and /id != 9007199254740992",
+            "/region > \"DD\"",
+        ] {
+            assert!(holds(meant, order), "{meant}");
+        }
+        for not in ["/region == \"de\"", "/missing == null", "/missing > 1", "/region > 1", "/amount <= 1998"]
+        {
+            assert!(!holds(not, order), "{not}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_says_what_is_expected() {
+        for (text, problem) in [
+            ("region == 1", "`region` is not a JSON pointer; write it like /region == \"DE\""),
+            ("/region", "after `/region` one of == != >= <= > < is expected"),
+            ("/region = 1", "after `/region` one of == != >= <= > < is expected"),
+            ("/region == DE", "`DE` is not JSON; a text needs quotes: /region == \"DE\""),
+            ("/a == 1 or /b == 2", "`or /b == 2`: `and` is expected here"),
+            ("", "`` is not a JSON pointer; write it like /region == \"DE\""),
+        ] {
+            assert_eq!(Condition::parse(text).unwrap_err().to_string(), problem, "{text}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What an edit does to a message. Pure: parsing, applying, comparing.
+
+pub mod change;
+pub mod condition;
+pub mod diff;
+pub mod json_text;
+
+pub use change::{EditFault, MessageChange, MessageIds};
+pub use condition::{Condition, ConditionError};
+pub use diff::{Difference, differences};
+pub use json_text::Pointer;

@@ -1,0 +1,262 @@
+//! Edits of dead letters: planned, carried out, delivered by a replay, undone by name, and kept over a restart.
+
+mod support;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use redrive::actions::{ActionError, ActionKind, Actions, EditPlan, EditWish};
+use redrive::engine::edit::EDITS_MAX;
+use redrive::letters::edit::json_text::JsonText;
+use redrive::letters::edit::{Condition, MessageChange, MessageIds, Pointer};
+use redrive::letters::{Filter, Selection};
+use redrive::{
+    BreakerSettings, Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message, Pipeline,
+    PipelineHandle, Redrive, Stores,
+};
+use support::{guarded, quick, until};
+
+type Seen = Arc<Mutex<Vec<(String, String)>>>;
+
+/// A pipeline that takes only orders in `EUR`, and what it was given.
+struct Running {
+    handle: PipelineHandle,
+    seen: Seen,
+    stop: tokio::sync::oneshot::Sender<()>,
+    run: tokio::task::JoinHandle<()>,
+}
+
+fn start(stores: impl Stores + 'static) -> Running {
+    let seen = Seen::default();
+    let heard = Arc::clone(&seen);
+    let handler = move |message: Message| {
+        let payload = String::from_utf8_lossy(message.payload().unwrap_or_default()).into_owned();
+        heard.lock().unwrap().push((message.id().to_owned(), payload.clone()));
+        async move {
+            match &payload {
+                payload if payload.contains("\"EUR\"") => Ok(()),
+                payload if payload.contains("lost") => {
+                    Err(Failure::permanent("the answer was lost").ambiguous())
+                }
+                _ => Err(Failure::permanent("422 field `currency` must be one of EUR, USD, GBP")),
+            }
+        }
+    };
+    let pipeline = Pipeline::new("orders").policy(quick(0).outage_gate(false)).handler_fn(handler);
+    let pipeline = pipeline.guard(GuardSettings::off()).breaker(BreakerSettings::off());
+    let redrive = Redrive::builder().engine(stores).pipeline(pipeline).build().unwrap();
+    let handle = redrive.pipeline("orders").unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let run = tokio::spawn(async move {
+        redrive.run_until(async { drop(stopped.await) }).await.unwrap();
+    });
+    Running { handle, seen, stop, run }
+}
+
+impl Running {
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        guarded(self.run).await.unwrap();
+    }
+
+    /// Lets these payloads die, as messages o-0, o-1, …
+    async fn kill(&self, payloads: &[&str]) {
+        let message = |(n, payload): (usize, &&str)| {
+            Message::builder(format!("o-{n}")).payload((*payload).to_owned()).build().unwrap()
+        };
+        self.handle.ingest(payloads.iter().enumerate().map(message)).await.unwrap();
+        let count = payloads.len() as u64;
+        guarded(until(&self.handle, |counts| counts.letters_open == count)).await;
+    }
+
+    async fn payload(&self, id: u64) -> String {
+        let letter = self.handle.letter(id).await.unwrap().unwrap();
+        String::from_utf8(letter.message.payload().unwrap_or_default().to_vec()).unwrap()
+    }
+
+    async fn edits(&self, id: u64) -> Vec<String> {
+        self.handle.letter(id).await.unwrap().unwrap().edits
+    }
+}
+
+fn set(pointer: &str, value: &str) -> EditWish {
+    let value = JsonText::parse(value.as_bytes()).unwrap();
+    let set = vec![(Pointer::parse(pointer).unwrap(), value)];
+    EditWish { change: MessageChange { set, ..MessageChange::default() }, ..EditWish::default() }
+}
+
+async fn selected(handle: &PipelineHandle, filter: &str) -> Vec<u64> {
+    let filter = Some(Filter::parse(filter).unwrap());
+    Selection { filter, ..Selection::default() }.freeze(handle).await.unwrap()
+}
+
+const GERMAN: &str = r#"{"order_id":18446744073709551617,"currency":"eur","region":"DE"}"#;
+const FRENCH: &str = r#"{"order_id":2,"currency":"eur","region":"FR"}"#;
+
+async fn an_edit_is_planned_made_replayed_and_undone(stores: impl Stores + 'static) {
+    let running = start(stores);
+    let actions = Actions::open(None).unwrap();
+    running.kill(&[GERMAN, FRENCH, "plain", GERMAN]).await;
+    let german = Some(Condition::parse("/region == \"DE\"").unwrap());
+    let wish = EditWish { condition: german, ..set("/currency", "\"EUR\"") };
+    let all = [0, 1, 2, 3, 99];
+
+    let plan = actions.plan_edit(&running.handle, &all, &wish).await.unwrap();
+    assert_eq!((plan.id.as_deref(), plan.letters, plan.ambiguous), (Some("e-1"), 2, 0));
+    assert_eq!((plan.not_json.count, &plan.not_json.letters[..]), (1, &[2][..]));
+    let (first, differences) = plan.first.clone().unwrap();
+    assert_eq!((first, differences.len()), (0, 1));
+    assert_eq!(differences[0].before.as_deref(), Some("\"eur\""));
+    assert_eq!(differences[0].after.as_deref(), Some("\"EUR\""));
+    assert_eq!(running.payload(0).await, GERMAN, "a plan changes nothing");
+
+    let done = actions.edit(&running.handle, &all, &wish, "ops").await.unwrap();
+    assert_eq!(done, EditPlan { ..plan });
+    let edited = GERMAN.replace("eur", "EUR");
+    assert_eq!(running.payload(0).await, edited, "every other byte is as it was");
+    assert_eq!(running.payload(1).await, FRENCH);
+    assert_eq!(running.edits(0).await, ["e-1"]);
+    assert_eq!(selected(&running.handle, "edit:e-1").await, [0, 3]);
+    assert_eq!(selected(&running.handle, "-edit:e-1 state:open").await, [1, 2]);
+    let original = running.handle.message_before(0, "e-1").await.unwrap().unwrap();
+    assert_eq!(original.payload(), Some(GERMAN.as_bytes()));
+    let again = actions.edit(&running.handle, &all, &wish, "ops").await.unwrap();
+    assert_eq!((again.id, again.letters, again.unchanged), (None, 0, 2));
+
+    // What is replayed is the edited message, under the same id.
+    running.handle.replay(vec![0]).await.unwrap();
+    guarded(until(&running.handle, |counts| counts.letters_succeeded == 1)).await;
+    assert_eq!(running.seen.lock().unwrap().last(), Some(&("o-0".to_owned(), edited)));
+
+    let log = actions.list(None, 10).await.unwrap();
+    let line = log.last().unwrap();
+    assert_eq!((line.action, line.id.as_deref(), line.letters), (ActionKind::Edit, Some("e-1"), 2));
+    assert_eq!(line.to_json()["fields"], serde_json::json!(["/currency"]));
+
+    // One has succeeded and stays as it was delivered, the other is as it came in.
+    let undone = actions.undo_edit(&running.handle, "e-1", "boss").await.unwrap();
+    assert_eq!((undone.restored, undone.skipped), (1, 1));
+    assert_eq!(running.payload(3).await, GERMAN);
+    assert!(running.edits(3).await.is_empty());
+    let repeated = actions.undo_edit(&running.handle, "e-1", "boss").await.unwrap();
+    assert_eq!(repeated.restored, 0);
+    let error = actions.undo_edit(&running.handle, "e-9", "boss").await.unwrap_err();
+    assert!(matches!(error, ActionError::NoEdit { .. }), "{error}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_is_planned_made_replayed_and_undone_in_memory() {
+    an_edit_is_planned_made_replayed_and_undone(MemoryStores::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_is_planned_made_replayed_and_undone_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    an_edit_is_planned_made_replayed_and_undone(Embedded::open(dir.path()).unwrap()).await;
+}
+
+fn on_disk(dir: &Path) -> Running {
+    start(Embedded::open(dir).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edits_and_their_originals_survive_a_restart_and_another_death() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = on_disk(dir.path());
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    running.kill(&[GERMAN]).await;
+    actions.edit(&running.handle, &[0], &set("/currency", "\"usd\""), "ops").await.unwrap();
+    running.stop().await;
+
+    let running = on_disk(dir.path());
+    assert_eq!(running.edits(0).await, ["e-1"]);
+    // It dies again as it was edited, and the original is still known.
+    running.handle.replay(vec![0]).await.unwrap();
+    guarded(until(&running.handle, |counts| counts.letters_open == 1 && counts.letters_replaying == 0)).await;
+    assert_eq!(running.payload(0).await, GERMAN.replace("eur", "usd"));
+    assert_eq!(running.edits(0).await, ["e-1"]);
+    running.stop().await;
+
+    let running = on_disk(dir.path());
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    // Names go on after a restart.
+    let second = actions.edit(&running.handle, &[0], &set("/currency", "\"chf\""), "ops").await.unwrap();
+    assert_eq!(second.id.as_deref(), Some("e-2"));
+    // The later edit comes first: undoing the first alone would take the second with it.
+    let undone = actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap();
+    assert_eq!((undone.restored, undone.skipped), (0, 1));
+    assert_eq!(actions.undo_edit(&running.handle, "e-2", "ops").await.unwrap().restored, 1);
+    assert_eq!(running.payload(0).await, GERMAN.replace("eur", "usd"));
+    assert_eq!(actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap().restored, 1);
+    assert_eq!(running.payload(0).await, GERMAN);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_an_attempt_may_have_been_applied_somebody_has_to_choose_the_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = on_disk(dir.path());
+    let actions = Actions::open(None).unwrap();
+    running.kill(&[r#"{"note":"lost"}"#, GERMAN]).await;
+    let mut wish = set("/currency", "\"EUR\"");
+    let plan = actions.plan_edit(&running.handle, &[0, 1], &wish).await.unwrap();
+    assert_eq!((plan.letters, plan.ambiguous), (2, 1));
+    let error = actions.edit(&running.handle, &[0, 1], &wish, "ops").await.unwrap_err();
+    assert!(matches!(error, ActionError::Ambiguous { ambiguous: 1, letters: 2 }), "{error}");
+    assert_eq!(running.payload(1).await, GERMAN, "nothing was changed");
+
+    wish.ids = MessageIds::New;
+    let done = actions.edit(&running.handle, &[0, 1], &wish, "ops").await.unwrap();
+    assert_eq!((done.id.as_deref(), done.letters), (Some("e-1"), 2));
+    let id = |letter: u64| {
+        let handle = running.handle.clone();
+        async move { handle.letter(letter).await.unwrap().unwrap().message.id().to_owned() }
+    };
+    // Only the one that may have been applied is another message.
+    assert_eq!((id(0).await, id(1).await), ("o-0-e-1".to_owned(), "o-1".to_owned()));
+    assert_eq!(selected(&running.handle, "id:o-0-e-1").await, [0], "the index knows its new id");
+    assert!(selected(&running.handle, "id:o-0").await.is_empty());
+    actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap();
+    assert_eq!(id(0).await, "o-0");
+    wish.ids = MessageIds::Same;
+    actions.edit(&running.handle, &[0], &wish, "ops").await.unwrap();
+    assert_eq!(id(0).await, "o-0");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_original_is_never_dropped_for_one_more_edit() {
+    let running = start(MemoryStores::new());
+    let actions = Actions::open(None).unwrap();
+    running.kill(&[GERMAN]).await;
+    for n in 0..EDITS_MAX {
+        let done = actions.edit(&running.handle, &[0], &set("/n", &n.to_string()), "ops").await.unwrap();
+        assert_eq!(done.letters, 1);
+    }
+    let refused = actions.edit(&running.handle, &[0], &set("/n", "99"), "ops").await.unwrap();
+    assert_eq!((refused.letters, refused.refused.count), (0, 1));
+    assert!(refused.refused.why.unwrap().contains("undo an edit first"));
+    let original = running.handle.message_before(0, "e-1").await.unwrap().unwrap();
+    assert_eq!(original.payload(), Some(GERMAN.as_bytes()));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_is_not_open_is_not_edited_and_a_stale_text_is_refused() {
+    let running = start(MemoryStores::new());
+    let actions = Actions::open(None).unwrap();
+    running.kill(&[GERMAN, FRENCH]).await;
+    actions.discard(&running.handle, &[0], "ops", "gone").await.unwrap();
+    let whole = |text: &'static str| MessageChange { payload: Some(text.into()), ..MessageChange::default() };
+    let wish = EditWish { change: whole("{}"), was: Some(FRENCH.into()), ..EditWish::default() };
+    let done = actions.edit(&running.handle, &[0, 1], &wish, "ops").await.unwrap();
+    assert_eq!((done.letters, running.payload(1).await.as_str()), (1, "{}"));
+    let stale = EditWish { change: whole("[]"), was: Some(FRENCH.into()), ..EditWish::default() };
+    let refused = actions.edit(&running.handle, &[1], &stale, "ops").await.unwrap();
+    assert_eq!((refused.letters, refused.refused.count), (0, 1));
+    assert_eq!(running.payload(0).await, GERMAN);
+    let states = running.handle.letters(Some(LetterState::Open), None, 9).await.unwrap();
+    assert_eq!(states.len(), 1);
+    running.stop().await;
+}
