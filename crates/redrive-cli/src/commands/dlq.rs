@@ -7,6 +7,8 @@ mod inspect;
 mod lesson;
 mod redact;
 mod replay;
+mod replay_plan;
+mod replay_report;
 mod replays;
 mod selection;
 mod show;

@@ -68,6 +68,7 @@ const OWN: &[TableKeys] = &[
             "breaker",
             "crash",
             "guard",
+            "auto_replay",
             "group",
             "log_delivered",
             "sink",
@@ -86,6 +87,7 @@ const OWN: &[TableKeys] = &[
     TableKeys { path: "pipeline.breaker.slow", keys: &["window", "failures", "counts", "action"] },
     TableKeys { path: "pipeline.crash", keys: &["threshold", "window"] },
     TableKeys { path: "pipeline.guard", keys: &["share", "over", "times_baseline"] },
+    TableKeys { path: "pipeline.auto_replay", keys: &["enabled", "rate", "healthy_for", "age_max"] },
     TableKeys { path: "pipeline.group", keys: &["match", "as"] },
     TableKeys {
         path: "alert",

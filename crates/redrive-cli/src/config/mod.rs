@@ -14,6 +14,7 @@ mod named;
 mod reader;
 
 mod alert;
+mod auto_replay;
 mod engine;
 mod flags;
 mod groups;
@@ -33,6 +34,7 @@ pub mod resolved;
 pub mod words;
 
 pub use alert::{AlertConfig, AlertTarget};
+pub use auto_replay::AutoReplayConfig;
 pub use engine::{EngineConfig, EngineKind};
 pub use fault::{Fault, Faults, Severity};
 pub use flags::{EngineFlags, PipelineFlags, ProcessorFlags};

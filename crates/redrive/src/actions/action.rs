@@ -16,6 +16,8 @@ pub enum ActionKind {
     ReplayPause,
     ReplayResume,
     ReplayAbort,
+    /// Auto-replay was stopped by failures.
+    AutoReplayStop,
     Discard,
     Undo,
     Pause,
@@ -41,11 +43,12 @@ pub enum ActionKind {
 }
 
 impl ActionKind {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
         Self::ReplayAbort,
+        Self::AutoReplayStop,
         Self::Discard,
         Self::Undo,
         Self::Pause,
@@ -72,6 +75,7 @@ impl ActionKind {
             Self::ReplayPause => "replay_pause",
             Self::ReplayResume => "replay_resume",
             Self::ReplayAbort => "replay_abort",
+            Self::AutoReplayStop => "auto_replay_stop",
             Self::Discard => "discard",
             Self::Undo => "undo",
             Self::Pause => "pause",
