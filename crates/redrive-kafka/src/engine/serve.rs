@@ -7,7 +7,7 @@ use redrive::engine::ingest::Ingest;
 use redrive::engine::{
     Announced, Claimed, Condition, Counts, Delivery, Engine, EngineError, Event, GroupFigures, GroupMark,
     GroupMarks, Letter, LetterChange, LetterScan, LetterStanding, LetterState, Oldest, Partitions, PendingAt,
-    PendingScan, PendingState, ProblemKind, Receipt, ReplayAnswer, ReplayJob, Settlement, Ticket,
+    PendingScan, PendingState, ProblemKind, Receipt, ReplayAnswer, ReplayJob, Settlement, SharedJobs, Ticket,
 };
 use redrive::timestamp;
 use redrive_core::{GroupId, Time};
@@ -221,6 +221,10 @@ impl Engine for KafkaEngine {
 
     fn mark_group(&mut self, mark: &GroupMark) -> Result<(), EngineError> {
         self.control.mark(mark)
+    }
+
+    fn shared_jobs(&self) -> Option<Arc<dyn SharedJobs>> {
+        Some(self.control.jobs())
     }
 
     fn scan_pending(
