@@ -82,9 +82,12 @@ impl Progress {
 
     /// How many more letters may be put back now, whatever the pace says.
     pub(super) fn allowance(&self, spec: &ReplaySpec) -> u64 {
-        let of_trial = self.trial.map_or(u64::MAX, |trial| {
-            (trial.published_before + trial.letters).saturating_sub(self.published)
-        });
+        let of_trial = match self.trial {
+            None => u64::MAX,
+            // What was under way before has to end first, or nobody could tell whose failures these are.
+            Some(trial) if self.published == trial.published_before && self.under_way() > 0 => 0,
+            Some(trial) => (trial.published_before + trial.letters).saturating_sub(self.published),
+        };
         let of_rule = spec.stop_at.map_or(u64::MAX, |_| UNDER_WAY_MAX.saturating_sub(self.under_way()));
         of_trial.min(of_rule)
     }
@@ -125,12 +128,18 @@ impl Progress {
     /// The canary's letters and how many of them died, once all have ended. With `all_offered` there may be fewer letters
     /// than it was meant to have.
     fn finish_trial(&mut self, all_offered: bool) -> Option<(u64, u64)> {
-        let trial = self.trial?;
-        let letters = (self.published - trial.published_before.min(self.published)).min(trial.letters);
-        let died = self.dead_again.saturating_sub(trial.died_before).min(letters);
-        let under_way = self.under_way().min(letters);
-        let is_over = under_way == 0 && (letters == trial.letters || all_offered);
-        self.canary = Some(Canary { letters: trial.letters, succeeded: letters - died - under_way, is_over });
+        let trial = self.trial.as_mut()?;
+        let letters = self.published.saturating_sub(trial.published_before);
+        if letters == 0 {
+            // What was under way before says nothing about what goes now.
+            trial.died_before = self.dead_again;
+            self.latest = Latest::default();
+        }
+        let trial = *trial;
+        let (died, under_way) = (self.dead_again.saturating_sub(trial.died_before), self.under_way());
+        let is_over = under_way == 0 && (letters >= trial.letters || all_offered);
+        let succeeded = letters.saturating_sub(died + under_way);
+        self.canary = Some(Canary { letters: trial.letters, succeeded, is_over });
         if !is_over {
             return None;
         }
@@ -236,9 +245,30 @@ mod tests {
         progress.state = ReplayState::Running;
         progress.begin_trial(&spec);
         let before = progress.published;
-        assert_eq!(progress.allowance(&spec), 10);
+        assert_eq!(progress.allowance(&spec), 0, "what is under way from before has to end first");
         run(&spec, &mut progress, 1_042, |_| false);
         assert_eq!((progress.state, progress.published > before), (ReplayState::Done, true));
+    }
+
+    #[test]
+    fn a_second_canary_is_judged_by_its_own_letters() {
+        let spec = spec(10, Some(20));
+        // Stopped with eight under way.
+        let mut progress =
+            Progress { offered: 100, published: 100, succeeded: 81, dead_again: 11, ..Progress::new() };
+        progress.begin_trial(&spec);
+        progress.judge(&spec, 300);
+        // They die too, one after the other.
+        for died in 12..=19 {
+            assert_eq!(progress.allowance(&spec), 0);
+            progress.dead_again = died;
+            assert!(!progress.judge(&spec, 300));
+        }
+        assert_eq!(progress.allowance(&spec), 10);
+        (progress.offered, progress.published, progress.succeeded) = (110, 110, 91);
+        assert!(progress.judge(&spec, 300));
+        assert_eq!((progress.state, progress.trial), (ReplayState::Running, None));
+        assert_eq!(progress.canary, Some(Canary { letters: 10, succeeded: 10, is_over: true }));
     }
 
     #[test]
