@@ -172,9 +172,9 @@ mod tests {
                 let died = dies(letter);
                 progress.latest.push(died);
                 if died {
-                    progress.dead_again += 1
+                    progress.dead_again += 1;
                 } else {
-                    progress.succeeded += 1
+                    progress.succeeded += 1;
                 }
                 progress.judge(spec, total);
                 if progress.state != ReplayState::Running {
